@@ -1,0 +1,59 @@
+//! The harness: real parts for tests, for the load scenarios and for `cargo xtask`.
+//!
+//! Purpose: start the real thing on this machine (an API server with etcd, a node with containers, a Git server
+//! over HTTP), break it on purpose (kill, restart, cut, delay), and wait for conditions instead of sleeping.
+//!
+//! Laws:
+//! - Everything that is started ends with its handle, and with the process that started it, even when that process is
+//!   killed.
+//! - Ports, folders and names are free ones, so that any number of tests run beside one another.
+//! - A part that is missing is an error that says how to get it; only what the machine cannot do (no root, no
+//!   namespaces) is a [`Skipped`] with its reason.
+//!
+//! What it deliberately does not do: no mocks, no knowledge of Kasbah's own services (so that it can drive them all
+//! from outside), no Kubernetes client of its own beyond plain requests and `kubectl`.
+#![allow(
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a harness measures real time, runs on a runtime of its own, and fails a test by panicking"
+)]
+
+mod background;
+mod cluster;
+pub mod cluster_node;
+mod control_plane;
+mod eventually;
+mod fake_nodes;
+mod git_server;
+mod pki;
+mod ports;
+mod process;
+mod proxy;
+mod shared;
+mod tools;
+mod work_tree;
+mod workspace;
+
+pub use cluster::{Answer, Cluster};
+pub use control_plane::{Audit, ControlPlane, ControlPlaneOptions, User};
+pub use eventually::eventually;
+pub use fake_nodes::FakeNodes;
+pub use git_server::{Fault, GitRequest, GitServer, GitServerOptions, Push, Webhook, WebhookStyle};
+pub use pki::{Authority, Certified};
+pub use ports::free_port;
+pub use process::Process;
+pub use proxy::Proxy;
+pub use shared::{SHARED_KUBECONFIG, shared_control_plane};
+pub use tools::{ETCD, KUBERNETES, KWOK, TESTBED_BIN, Tools, cache_folder};
+pub use work_tree::WorkTree;
+pub use workspace::Folder;
+
+/// Why something that this machine cannot do was left out; tests print it and return.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped(pub String);
+
+impl std::fmt::Display for Skipped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "skipped: {}", self.0)
+    }
+}

@@ -1,0 +1,159 @@
+//! A TCP proxy that can be slow, silent, shut or cut.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep_until};
+
+use crate::background::runtime;
+use crate::free_port;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Weather {
+    delay: Duration,
+    silent: bool,
+    shut: bool,
+    cuts: u64,
+}
+
+/// A proxy in front of one address. New and present connections follow its settings; it ends with this handle.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    weather: watch::Sender<Weather>,
+    carried: Arc<AtomicU64>,
+    acceptor: AbortHandle,
+}
+
+impl Proxy {
+    /// Starts one on a free loopback port.
+    pub fn start(upstream: SocketAddr) -> Result<Self> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let listener =
+            std::net::TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        listener.set_nonblocking(true)?;
+        let (weather, seen) = watch::channel(Weather::default());
+        let carried = Arc::new(AtomicU64::new(0));
+        let acceptor = runtime().spawn(accept(listener, upstream, seen, Arc::clone(&carried))).abort_handle();
+        Ok(Self { address, weather, carried, acceptor })
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Bytes carried so far, both directions together.
+    pub fn carried(&self) -> u64 {
+        self.carried.load(Ordering::Relaxed)
+    }
+
+    /// Everything takes this much longer, each way. Order and bandwidth stay.
+    pub fn delay(&self, delay: Duration) {
+        self.weather.send_modify(|weather| weather.delay = delay);
+    }
+
+    /// Nothing is carried any more, and nobody is told: connections stay open, new ones are accepted. `false` goes on
+    /// with what was held back.
+    pub fn silence(&self, silent: bool) {
+        self.weather.send_modify(|weather| weather.silent = silent);
+    }
+
+    /// New connections are closed at once (`true`), or served again.
+    pub fn shut(&self, shut: bool) {
+        self.weather.send_modify(|weather| weather.shut = shut);
+    }
+
+    /// Closes all present connections; new ones are served.
+    pub fn cut(&self) {
+        self.weather.send_modify(|weather| weather.cuts += 1);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.acceptor.abort();
+    }
+}
+
+async fn accept(
+    listener: std::net::TcpListener,
+    upstream: SocketAddr,
+    weather: watch::Receiver<Weather>,
+    carried: Arc<AtomicU64>,
+) {
+    let Ok(listener) = TcpListener::from_std(listener) else { return };
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((client, _)) = accepted else { continue };
+                if !weather.borrow().shut {
+                    connections.spawn(serve(client, upstream, weather.clone(), Arc::clone(&carried)));
+                }
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// Carries one connection until both sides are done or a cut comes.
+async fn serve(
+    client: TcpStream,
+    upstream: SocketAddr,
+    mut weather: watch::Receiver<Weather>,
+    carried: Arc<AtomicU64>,
+) {
+    let cuts = weather.borrow_and_update().cuts;
+    let Ok(server) = TcpStream::connect(upstream).await else { return };
+    // Small writes must not wait for one another: the proxy adds the delay that it was told, and no other.
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (client_read, client_write) = client.into_split();
+    let (server_read, server_write) = server.into_split();
+    let up = carry(client_read, server_write, weather.clone(), &carried);
+    let down = carry(server_read, client_write, weather.clone(), &carried);
+    tokio::select! {
+        _ = async { tokio::join!(up, down) } => {}
+        _ = weather.wait_for(|now| now.cuts != cuts) => {}
+    }
+}
+
+/// One direction: each piece is written `delay` after it was read.
+async fn carry(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut weather: watch::Receiver<Weather>,
+    carried: &AtomicU64,
+) {
+    let (sender, mut pieces) = mpsc::channel::<(Instant, Vec<u8>)>(256);
+    let delays = weather.clone();
+    let read = async move {
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(length) = from.read(&mut buffer).await {
+            let piece = buffer.get(..length).unwrap_or_default().to_vec();
+            let due = Instant::now() + delays.borrow().delay;
+            if length == 0 || sender.send((due, piece)).await.is_err() {
+                break;
+            }
+        }
+    };
+    let write = async move {
+        while let Some((due, piece)) = pieces.recv().await {
+            sleep_until(due).await;
+            if weather.wait_for(|now| !now.silent).await.is_err() || to.write_all(&piece).await.is_err() {
+                return;
+            }
+            carried.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        }
+        let _ = to.shutdown().await;
+    };
+    tokio::join!(read, write);
+}

@@ -1,0 +1,55 @@
+//! Where the pinned programs of the testbed are.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+/// The pinned release of the API server, controller manager, scheduler, kubelet, kube-proxy and kubectl.
+pub const KUBERNETES: &str = "v1.36.3";
+/// The pinned release of etcd.
+pub const ETCD: &str = "v3.6.8";
+/// The pinned release of kwok, which plays nodes where no real one can be had.
+pub const KWOK: &str = "v0.7.0";
+/// Environment variable that names a folder with all the programs, before the cache is looked at.
+pub const TESTBED_BIN: &str = "KASBAH_TESTBED_BIN";
+
+/// The folder for what is built or fetched once a version: `$KASBAH_CACHE`, else `kasbah` in the user's cache folder.
+pub fn cache_folder() -> Result<PathBuf> {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(path) = absolute("KASBAH_CACHE") {
+        return Ok(path);
+    }
+    if let Some(path) = absolute("XDG_CACHE_HOME") {
+        return Ok(path.join("kasbah"));
+    }
+    let home = absolute("HOME").context("neither KASBAH_CACHE nor HOME is set to an absolute path")?;
+    Ok(home.join(".cache").join("kasbah"))
+}
+
+/// Finds the programs of the testbed.
+#[derive(Debug, Clone)]
+pub struct Tools {
+    folders: Vec<PathBuf>,
+}
+
+impl Tools {
+    /// Looks in the folder named by [`TESTBED_BIN`], then in the cache.
+    pub fn find() -> Result<Self> {
+        let cache = cache_folder()?;
+        let mut folders: Vec<PathBuf> = env::var_os(TESTBED_BIN).map(PathBuf::from).into_iter().collect();
+        for tool in [format!("kubernetes-{KUBERNETES}"), format!("etcd-{ETCD}"), format!("kwok-{KWOK}")] {
+            folders.push(cache.join(tool).join("bin"));
+        }
+        Ok(Self { folders })
+    }
+
+    /// The path of one program, or an error that says how to get it.
+    pub fn path(&self, program: &str) -> Result<PathBuf> {
+        let found = self.folders.iter().map(|folder| folder.join(program)).find(|path| path.is_file());
+        match found {
+            Some(path) => Ok(path),
+            None => bail!("{program} is not built yet: run `cargo xtask testbed build` once"),
+        }
+    }
+}
