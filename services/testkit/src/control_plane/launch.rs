@@ -14,6 +14,8 @@ use crate::{Authority, Folder, Process, Tools};
 
 /// The first address of the service range, under which pods reach the API server.
 const SERVICE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+/// An address of the range for documentation.
+const UNREACHABLE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const SERVICE_RANGE: &str = "10.0.0.0/24";
 
 #[derive(Debug)]
@@ -60,7 +62,9 @@ impl Launch {
             .write(self.folder.path(), "kubelet-client")?;
         write("ca.crt", authority.certificate())?;
         if !self.path("service-accounts.key").exists() {
-            write_private(&self.path("service-accounts.key"), &KeyPair::generate()?.serialize_pem())?;
+            let key = KeyPair::generate()?;
+            write("service-accounts.pub", &key.public_key_pem())?;
+            write_private(&self.path("service-accounts.key"), &key.serialize_pem())?;
         }
         if let Some(policy) = self.options.audit.policy() {
             write("audit-policy.json", &policy.to_string())?;
@@ -120,7 +124,7 @@ impl Launch {
         file("--tls-private-key-file", "api-server.key");
         file("--client-ca-file", "ca.crt");
         file("--token-auth-file", "tokens.csv");
-        file("--service-account-key-file", "service-accounts.key");
+        file("--service-account-key-file", "service-accounts.pub");
         file("--service-account-signing-key-file", "service-accounts.key");
         file("--kubelet-client-certificate", "kubelet-client.crt");
         file("--kubelet-client-key", "kubelet-client.key");
@@ -134,12 +138,12 @@ impl Launch {
         }
         command.args(["--etcd-servers", &format!("http://127.0.0.1:{}", self.etcd_port)]);
         command.args(["--secure-port", &self.port.to_string()]);
-        match self.options.reachable_at {
-            Some(address) => {
-                command.args(["--bind-address", "0.0.0.0", "--advertise-address", &address.to_string()])
-            }
-            None => command.args(["--bind-address", "127.0.0.1"]),
+        let (bind, advertise) = match self.options.reachable_at {
+            Some(address) => (Ipv4Addr::UNSPECIFIED, address),
+            // Said although nobody uses it: without, the API server wants a default route to find one.
+            None => (Ipv4Addr::LOCALHOST, UNREACHABLE),
         };
+        command.args(["--bind-address", &bind.to_string(), "--advertise-address", &advertise.to_string()]);
         command.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
         command.args(["--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction"]);
         command.args(["--service-cluster-ip-range", SERVICE_RANGE, "--allow-privileged"]);

@@ -1,0 +1,1 @@
+//! Tasks that a person or CI runs from a clone.

@@ -1,0 +1,98 @@
+//! Aggregates: what has a version and decides one thing at a time. `docs/architecture.md` has the table of invariants.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
+        /// The kind of an aggregate; a token of its subject.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum AggregateKind { $($(#[$doc])* $variant,)* }
+
+        impl AggregateKind {
+            /// Every kind.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The token in subjects and on the command line.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A tenant.
+    Organization = "organization",
+    /// A group.
+    Group = "group",
+    /// A project and its repository.
+    Project = "project",
+    /// A user, their roles and personal tokens.
+    User = "user",
+    /// An agent and its tokens.
+    Agent = "agent",
+    /// A Git credential (its secret lives in the key ring).
+    Credential = "credential",
+    /// A claimed name; the id derives from kind, parent and name.
+    Name = "name",
+    /// Which configuration of an agent is in force.
+    Configuration = "configuration",
+    /// A ref of a project's repository, with the bundles of all sources on it.
+    Ref = "ref",
+    /// A manifest source: what its agent is to have, and its syncs.
+    Source = "source",
+    /// Which instance of an agent applies; its version is the epoch.
+    Applier = "applier",
+}
+
+impl fmt::Display for AggregateKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Names one aggregate inside an organization.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AggregateRef {
+    /// Its kind.
+    pub kind: AggregateKind,
+    /// Its id: letters, digits, `-` and `_` only, so that it is one token of a subject.
+    pub id: String,
+}
+
+impl AggregateRef {
+    /// The aggregate of that kind with that id.
+    #[must_use]
+    pub fn new(kind: AggregateKind, id: impl fmt::Display) -> Self {
+        Self { kind, id: id.to_string() }
+    }
+}
+
+impl fmt::Display for AggregateRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.id)
+    }
+}
+
+/// A text names no aggregate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not an aggregate: expected <kind>/<id> such as source/0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55")]
+pub struct ParseAggregateError(String);
+
+impl FromStr for AggregateRef {
+    type Err = ParseAggregateError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || ParseAggregateError(text.to_owned());
+        let (kind, id) = text.split_once('/').ok_or_else(wrong)?;
+        let kind = AggregateKind::ALL.iter().find(|known| known.as_str() == kind).ok_or_else(wrong)?;
+        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
+            return Err(wrong());
+        }
+        Ok(Self { kind: *kind, id: id.to_owned() })
+    }
+}

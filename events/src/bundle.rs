@@ -1,0 +1,57 @@
+//! A bundle: a paged, content-addressed index over the manifests of one source at one Git commit, so that a small change
+//! stores and moves little. Root and pages are blobs in MessagePack with named fields; objects are blobs of canonical JSON.
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Sha256;
+use crate::object::ObjectIdentity;
+
+/// Objects a page holds on average. A power of two number of pages keeps an object on its page while a source grows.
+pub const OBJECTS_PER_PAGE: usize = 32;
+
+/// The first blob of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleRoot {
+    /// Digests of the encoded pages, in page order.
+    pub pages: Vec<Sha256>,
+    /// How many objects all pages have.
+    pub objects: u32,
+}
+
+/// The objects whose [`page_of`] is this page's number, in identity order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundlePage {
+    /// The entries.
+    pub entries: Vec<BundleEntry>,
+}
+
+/// One object of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleEntry {
+    /// Which object. The namespace is the manifest's own; the agent fills in the source's default where the kind is namespaced.
+    pub identity: ObjectIdentity,
+    /// SHA-256 of the object's canonical JSON.
+    pub digest: Sha256,
+    /// File it stands in.
+    pub file: String,
+    /// Line on which it begins, from 1.
+    pub line: u32,
+}
+
+/// How many pages a bundle of `objects` objects has: the next power of two of objects / 32.
+#[must_use]
+pub fn pages_for(objects: usize) -> usize {
+    objects.div_ceil(OBJECTS_PER_PAGE).max(1).next_power_of_two()
+}
+
+/// The page of an object among `pages`.
+#[must_use]
+pub fn page_of(identity: &ObjectIdentity, pages: usize) -> usize {
+    let key = crate::id::derived_uuid(&[
+        identity.group.as_bytes(),
+        identity.kind.as_bytes(),
+        identity.namespace.as_bytes(),
+        identity.name.as_bytes(),
+    ]);
+    usize::try_from(key.as_u128() % (pages.max(1) as u128)).unwrap_or(0)
+}

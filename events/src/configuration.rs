@@ -1,0 +1,230 @@
+//! What an agent's configuration file says, once it was checked; and the events of config-fetcher.
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::context;
+use crate::id::{AgentId, ProjectId, SourceId};
+
+context! {
+    /// What config-fetcher decided.
+    ConfigurationEvent {
+        /// A new configuration is in force.
+        ConfigurationChanged(ConfigurationChanged) = "kasbah.configuration.changed" v 1,
+        /// A file was refused; the last good one stays in force.
+        ConfigurationRejected(ConfigurationRejected) = "kasbah.configuration.rejected" v 1,
+    }
+}
+
+/// See [`ConfigurationEvent::ConfigurationChanged`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConfigurationChanged {
+    /// Whose.
+    pub agent: AgentId,
+    /// The Git commit it was read at.
+    pub commit: String,
+    /// What is in force from now on.
+    pub configuration: AgentConfiguration,
+    /// What is odd but harmless, such as an unknown key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<FileFinding>,
+}
+
+/// See [`ConfigurationEvent::ConfigurationRejected`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigurationRejected {
+    /// Whose.
+    pub agent: AgentId,
+    /// The Git commit it was read at, if one could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// Everything that is wrong with it.
+    pub findings: Vec<FileFinding>,
+}
+
+/// One thing wrong in a file of a repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileFinding {
+    /// Path from the repository's root.
+    pub file: String,
+    /// Line, from 1; 0 when the file as a whole is meant.
+    pub line: u32,
+    /// Column, from 1; 0 when the line as a whole is meant.
+    pub column: u32,
+    /// The field, such as `sources[0].ref`; empty when none is meant.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub field: String,
+    /// What is wrong, and what is allowed.
+    pub message: String,
+}
+
+/// A checked agent configuration: defaults filled in, projects resolved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentConfiguration {
+    /// What the agent may touch.
+    pub mode: Mode,
+    /// Kinds that the agent may manage.
+    pub resources: ResourceRules,
+    /// What it is to keep applied.
+    pub sources: Vec<SourceConfiguration>,
+    /// Each request must impersonate a source's service account.
+    #[serde(default)]
+    pub lockdown: bool,
+}
+
+/// How far the agent reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Only objects in namespaces that a Role gives it.
+    Namespaced,
+    /// The whole cluster.
+    Cluster,
+}
+
+/// Which kinds may be managed: included and not excluded. An empty include list includes all.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ResourceRules {
+    /// Kinds that may be managed.
+    #[serde(default)]
+    pub include: Vec<KindPattern>,
+    /// Kinds that may not.
+    #[serde(default)]
+    pub exclude: Vec<KindPattern>,
+}
+
+/// A pattern over group and kind; `*` stands for any run of characters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindPattern {
+    /// API group, empty for the core group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+}
+
+/// One manifest source.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SourceConfiguration {
+    /// Derived from agent and name.
+    pub id: SourceId,
+    /// Its name, unique in the configuration.
+    pub name: String,
+    /// Whose repository.
+    pub project: ProjectId,
+    /// Which ref of it.
+    pub reference: GitReference,
+    /// Globs from the repository's root of the files to take; at least one.
+    pub include: Vec<String>,
+    /// Globs of files to leave out.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// Seconds between polls.
+    pub interval_seconds: u32,
+    /// Namespace for objects that name none.
+    pub default_namespace: String,
+    /// The service account to impersonate, `namespace/name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<ServiceAccount>,
+    /// What to do in the cases that people want differently.
+    pub policies: SyncPolicies,
+    /// Line of the entry in the configuration file.
+    pub line: u32,
+}
+
+/// A ref of a repository.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GitReference {
+    /// The project's default branch.
+    Default,
+    /// A branch.
+    Branch(String),
+    /// A tag.
+    Tag(String),
+    /// A commit, in full.
+    Commit(String),
+}
+
+impl std::fmt::Display for GitReference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("default branch"),
+            Self::Branch(name) => write!(f, "branch {name}"),
+            Self::Tag(name) => write!(f, "tag {name}"),
+            Self::Commit(id) => write!(f, "commit {id}"),
+        }
+    }
+}
+
+/// A service account to impersonate.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ServiceAccount {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Choices of a source. `Default` is what applies when the file says nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncPolicies {
+    /// Which existing objects may be taken over.
+    pub adoption: Adoption,
+    /// What to do when another manager owns a field.
+    pub conflicts: Conflicts,
+    /// Whether adopted objects may be pruned.
+    pub prune_adopted: bool,
+    /// Whether objects that left Git are deleted at all.
+    pub prune: bool,
+    /// What happens to the objects when the source leaves the configuration.
+    pub on_removal: OnRemoval,
+    /// Whether drift is corrected.
+    pub correct_drift: bool,
+    /// Seconds that a sync waits for health.
+    pub health_timeout_seconds: u32,
+}
+
+impl Default for SyncPolicies {
+    fn default() -> Self {
+        Self {
+            adoption: Adoption::AdoptIfNoInventory,
+            conflicts: Conflicts::Force,
+            prune_adopted: false,
+            prune: true,
+            on_removal: OnRemoval::Keep,
+            correct_drift: true,
+            health_timeout_seconds: 300,
+        }
+    }
+}
+
+/// Which existing objects may be taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Adoption {
+    /// Only objects that carry this source's mark.
+    MustMatch,
+    /// Those, and objects that carry no mark.
+    AdoptIfNoInventory,
+    /// Any object.
+    AdoptAll,
+}
+
+/// What to do when another manager owns a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Conflicts {
+    /// Take the field over and report its former manager.
+    Force,
+    /// Stop and report.
+    Refuse,
+}
+
+/// What happens to the objects of a source that leaves the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnRemoval {
+    /// They stay.
+    Keep,
+    /// They are pruned.
+    Prune,
+}

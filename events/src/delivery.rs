@@ -1,0 +1,245 @@
+//! Events of delivery: what each agent is to have, and the syncs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::context;
+use crate::digest::BlobDigest;
+use crate::id::{AgentId, InstanceId, SourceId, SyncId};
+use crate::object::ObjectIdentity;
+
+context! {
+    /// What delivery decided.
+    DeliveryEvent {
+        /// An agent is to have a bundle.
+        BundleDesired(BundleDesired) = "kasbah.bundle.desired" v 1,
+        /// A bundle waits for a person's confirmation.
+        BundleHeld(BundleHeld) = "kasbah.bundle.held" v 1,
+        /// A person confirmed a held bundle.
+        BundleConfirmed(BundleConfirmed) = "kasbah.bundle.confirmed" v 1,
+        /// A source was suspended: nothing new is delivered, drift is not corrected.
+        SourceSuspended(SourceSuspended) = "kasbah.source.suspended" v 1,
+        /// A source goes on.
+        SourceResumed(SourceResumed) = "kasbah.source.resumed" v 1,
+        /// A source was pinned to a commit.
+        SourcePinned(SourcePinned) = "kasbah.source.pinned" v 1,
+        /// A source follows its ref again.
+        SourceUnpinned(SourceUnpinned) = "kasbah.source.unpinned" v 1,
+        /// A source left its agent's configuration.
+        SourceRemoved(SourceRemoved) = "kasbah.source.removed" v 1,
+        /// A sync began in the cluster.
+        SyncStarted(SyncStarted) = "kasbah.sync.started" v 1,
+        /// A sync ended.
+        SyncFinished(SyncFinished) = "kasbah.sync.finished" v 1,
+        /// An instance of an agent is the applier; the aggregate's version is its epoch.
+        ApplierNamed(ApplierNamed) = "kasbah.applier.named" v 1,
+    }
+}
+
+/// See [`DeliveryEvent::BundleDesired`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleDesired {
+    /// Which source.
+    pub source: SourceId,
+    /// Whose.
+    pub agent: AgentId,
+    /// The sync that is to bring it.
+    pub sync: SyncId,
+    /// The Git commit.
+    pub commit: String,
+    /// The bundle.
+    pub bundle: BlobDigest,
+    /// How many objects it has.
+    pub objects: u32,
+    /// What is to be deleted: a blob of `Vec<`[`PruneEntry`]`>`; absent when nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prune: Option<BlobDigest>,
+    /// How many objects are to be deleted.
+    #[serde(default)]
+    pub prunes: u32,
+}
+
+/// An object that the agent is to delete, if it is still marked and has this UID.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PruneEntry {
+    /// Which object.
+    pub identity: ObjectIdentity,
+    /// Its UID when we applied it.
+    pub uid: String,
+}
+
+/// Why a bundle is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HoldReason {
+    /// The bundle has no objects while the inventory has some.
+    Empty,
+    /// More than half of the inventory and more than ten objects would be pruned.
+    LargePrune {
+        /// How many would go.
+        prunes: u32,
+        /// Out of how many.
+        inventory: u32,
+    },
+}
+
+/// See [`DeliveryEvent::BundleHeld`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleHeld {
+    /// Which source.
+    pub source: SourceId,
+    /// Whose.
+    pub agent: AgentId,
+    /// The Git commit.
+    pub commit: String,
+    /// The bundle.
+    pub bundle: BlobDigest,
+    /// How many objects it has.
+    pub objects: u32,
+    /// Why.
+    pub reason: HoldReason,
+}
+
+/// See [`DeliveryEvent::BundleConfirmed`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleConfirmed {
+    /// Which source.
+    pub source: SourceId,
+    /// The Git commit that was confirmed.
+    pub commit: String,
+}
+
+/// See [`DeliveryEvent::SourceSuspended`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceSuspended {
+    /// Which source.
+    pub source: SourceId,
+    /// What the person gave as reason.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// See [`DeliveryEvent::SourceResumed`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceResumed {
+    /// Which source.
+    pub source: SourceId,
+}
+
+/// See [`DeliveryEvent::SourcePinned`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourcePinned {
+    /// Which source.
+    pub source: SourceId,
+    /// The Git commit, in full.
+    pub commit: String,
+    /// The bundle of that commit.
+    pub bundle: BlobDigest,
+    /// How many objects it has.
+    pub objects: u32,
+}
+
+/// See [`DeliveryEvent::SourceUnpinned`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceUnpinned {
+    /// Which source.
+    pub source: SourceId,
+}
+
+/// See [`DeliveryEvent::SourceRemoved`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceRemoved {
+    /// Which source.
+    pub source: SourceId,
+    /// Whose.
+    pub agent: AgentId,
+    /// The sync that prunes its objects, when they are to go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<SyncId>,
+    /// What is to be deleted, when the source's objects are to go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prune: Option<BlobDigest>,
+}
+
+/// See [`DeliveryEvent::SyncStarted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncStarted {
+    /// Which source.
+    pub source: SourceId,
+    /// Which sync.
+    pub sync: SyncId,
+    /// By which applier.
+    pub epoch: u64,
+}
+
+/// How a sync ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SyncOutcome {
+    /// Everything is applied and healthy.
+    Succeeded,
+    /// Everything is applied; not all of it became healthy in time.
+    Unhealthy,
+    /// Something could not be applied; nothing was pruned.
+    Failed,
+    /// A newer bundle took its place.
+    Superseded,
+    /// Its applier died or lost its place.
+    Interrupted,
+}
+
+/// See [`DeliveryEvent::SyncFinished`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncFinished {
+    /// Which source.
+    pub source: SourceId,
+    /// Which sync.
+    pub sync: SyncId,
+    /// How it ended.
+    pub outcome: SyncOutcome,
+    /// Counts over all objects.
+    pub counts: SyncCounts,
+    /// The first few failures, for people; all of them are observations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<ObjectFailure>,
+}
+
+/// Counts of one sync.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SyncCounts {
+    /// Objects that were as they should be.
+    pub unchanged: u32,
+    /// Objects created.
+    pub created: u32,
+    /// Objects changed.
+    pub changed: u32,
+    /// Objects pruned.
+    pub pruned: u32,
+    /// Objects that could not be applied or pruned.
+    pub failed: u32,
+    /// Objects that are not healthy.
+    pub unhealthy: u32,
+}
+
+/// One object that could not be applied, pruned, or become healthy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectFailure {
+    /// Which object.
+    pub identity: ObjectIdentity,
+    /// File it stands in; empty when it stands in none (prune).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub file: String,
+    /// Line on which it begins.
+    #[serde(default)]
+    pub line: u32,
+    /// What went wrong, in the API server's words where it spoke.
+    pub message: String,
+}
+
+/// See [`DeliveryEvent::ApplierNamed`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApplierNamed {
+    /// Whose applier.
+    pub agent: AgentId,
+    /// Which instance.
+    pub instance: InstanceId,
+}

@@ -1,0 +1,119 @@
+//! What an agent is to have: the answer of delivery that gateways carry to the agent.
+
+use serde::{Deserialize, Serialize};
+
+use crate::configuration::{Mode, ResourceRules, ServiceAccount, SyncPolicies};
+use crate::delivery::PruneEntry;
+use crate::digest::{BlobDigest, Sha256};
+use crate::id::{AgentId, CorrelationId, InstanceId, OrganizationId, SourceId, SyncId};
+
+/// Everything that one agent is to have. Delivery answers it with blob addresses; the gateway resolves them and sends the
+/// agent [`DesiredState`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DesiredPlan {
+    /// Grows with each change; the agent ignores an older one.
+    pub revision: u64,
+    /// Whose.
+    pub organization: OrganizationId,
+    /// For whom.
+    pub agent: AgentId,
+    /// Its applier, if one was named.
+    pub applier: Option<Applier>,
+    /// How far the agent reaches.
+    pub mode: Mode,
+    /// Kinds that it may manage.
+    pub resources: ResourceRules,
+    /// Each request must impersonate a source's service account.
+    pub lockdown: bool,
+    /// The sources.
+    pub sources: Vec<PlannedSource>,
+}
+
+/// The instance that applies, and its epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applier {
+    /// Which instance.
+    pub instance: InstanceId,
+    /// Its epoch.
+    pub epoch: u64,
+}
+
+/// One source of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedSource {
+    /// Bundle and prune list by address; `None` while the source never had a good bundle.
+    pub bundle: Option<BlobDigest>,
+    /// Prune list by address.
+    pub prune: Option<BlobDigest>,
+    /// The rest.
+    pub head: SourceHead,
+}
+
+/// What is said of a source besides its bundle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SourceHead {
+    /// Which source.
+    pub source: SourceId,
+    /// Its name.
+    pub name: String,
+    /// The sync that brings the bundle.
+    pub sync: SyncId,
+    /// Counts commands `source sync`: when it grows, the agent checks each object again although nothing changed.
+    pub sync_request: u64,
+    /// The Git commit.
+    pub commit: String,
+    /// The chain that led to it.
+    pub correlation_id: CorrelationId,
+    /// W3C trace context of that chain.
+    pub traceparent: Option<String>,
+    /// Nothing is applied, no drift corrected.
+    pub suspended: bool,
+    /// The source left the configuration: only its prune list counts, and no bundle.
+    pub removed: bool,
+    /// Namespace for objects that name none.
+    pub default_namespace: String,
+    /// The service account to impersonate.
+    pub service_account: Option<ServiceAccount>,
+    /// Choices.
+    pub policies: SyncPolicies,
+}
+
+/// Body of `PUT /v1/desired`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DesiredState {
+    /// Grows with each change; the agent ignores an older one.
+    pub revision: u64,
+    /// Whose.
+    pub organization: OrganizationId,
+    /// For whom.
+    pub agent: AgentId,
+    /// Its applier, if one was named.
+    pub applier: Option<Applier>,
+    /// How far the agent reaches.
+    pub mode: Mode,
+    /// Kinds that it may manage.
+    pub resources: ResourceRules,
+    /// Each request must impersonate a source's service account.
+    pub lockdown: bool,
+    /// The sources.
+    pub sources: Vec<DesiredSource>,
+}
+
+/// One source of [`DesiredState`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DesiredSource {
+    /// Pages of the bundle ([`crate::bundle::BundlePage`]); `None` while the source never had a good bundle: then nothing is
+    /// applied and nothing pruned.
+    pub pages: Option<Vec<Sha256>>,
+    /// What to delete.
+    pub prune: Vec<PruneEntry>,
+    /// The rest.
+    pub head: SourceHead,
+}
+
+/// Answer to `PUT /v1/desired`: pages and objects that the agent lacks. It takes the state over once nothing is missing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DesiredReply {
+    /// Digests to send with `PUT /v1/objects/<SHA-256>`, before the state is put again.
+    pub missing: Vec<Sha256>,
+}

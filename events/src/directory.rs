@@ -1,0 +1,277 @@
+//! Events of authz: the directory, tokens, credentials.
+//!
+//! People's names and e-mail addresses are ciphertext under a key per person ([`PersonalData`]); envelopes hold ids only.
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::context;
+use crate::digest::Sha256;
+use crate::id::{AgentId, CredentialId, GroupId, OrganizationId, ProjectId, TokenId, UserId};
+use crate::time::Timestamp;
+
+context! {
+    /// What authz decided.
+    DirectoryEvent {
+        /// A tenant came to be.
+        OrganizationCreated(OrganizationCreated) = "kasbah.organization.created" v 1,
+        /// A group came to be.
+        GroupCreated(GroupCreated) = "kasbah.group.created" v 1,
+        /// A project came to be.
+        ProjectCreated(ProjectCreated) = "kasbah.project.created" v 1,
+        /// A project's repository, branch, credential or external id changed.
+        ProjectChanged(ProjectChanged) = "kasbah.project.changed" v 1,
+        /// A user came to be.
+        UserCreated(UserCreated) = "kasbah.user.created" v 1,
+        /// A user got a role.
+        RoleAssigned(RoleAssigned) = "kasbah.role.assigned" v 1,
+        /// A user lost a role.
+        RoleWithdrawn(RoleWithdrawn) = "kasbah.role.withdrawn" v 1,
+        /// A Git credential was put into the key ring.
+        CredentialCreated(CredentialCreated) = "kasbah.credential.created" v 1,
+        /// A project may use a credential.
+        CredentialGranted(CredentialGranted) = "kasbah.credential.granted" v 1,
+        /// A credential's secret was destroyed.
+        CredentialRevoked(CredentialRevoked) = "kasbah.credential.revoked" v 1,
+        /// An agent was registered.
+        AgentRegistered(AgentRegistered) = "kasbah.agent.registered" v 1,
+        /// An agent was deleted; its tokens are dead.
+        AgentDeleted(AgentDeleted) = "kasbah.agent.deleted" v 1,
+        /// A token was issued.
+        TokenIssued(TokenIssued) = "kasbah.token.issued" v 1,
+        /// A token was revoked.
+        TokenRevoked(TokenRevoked) = "kasbah.token.revoked" v 1,
+        /// A token was used; at most once an hour each.
+        TokenUsed(TokenUsed) = "kasbah.token.used" v 1,
+        /// A name was claimed.
+        NameClaimed(NameClaimed) = "kasbah.name.claimed" v 1,
+    }
+}
+
+/// Ciphertext of a person's data under that person's key; unreadable once the key is destroyed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PersonalData(#[serde(with = "serde_bytes")] pub Vec<u8>);
+
+/// What somebody may be. The table action × role is in authz.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Runs the server side; acts in the organization `system`.
+    Operator,
+    /// Everything in its scope, people included.
+    Owner,
+    /// Agents, sources, tokens of agents.
+    Maintainer,
+    /// Looks, syncs.
+    Developer,
+    /// Looks.
+    Viewer,
+    /// A CI job, limited to what it was granted.
+    Job,
+    /// An agent, limited to itself.
+    Agent,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: &'static [Self] =
+        &[Self::Operator, Self::Owner, Self::Maintainer, Self::Developer, Self::Viewer, Self::Job, Self::Agent];
+}
+
+/// Where something applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// The whole organization.
+    Organization(OrganizationId),
+    /// A group and its projects.
+    Group(GroupId),
+    /// One project.
+    Project(ProjectId),
+    /// One agent.
+    Agent(AgentId),
+}
+
+/// Who holds a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TokenHolder {
+    /// An agent.
+    Agent(AgentId),
+    /// A user.
+    User(UserId),
+}
+
+/// See [`DirectoryEvent::OrganizationCreated`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrganizationCreated {
+    /// Its id.
+    pub organization: OrganizationId,
+    /// Its name, unique on this installation.
+    pub name: String,
+}
+
+/// See [`DirectoryEvent::GroupCreated`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupCreated {
+    /// Its id.
+    pub group: GroupId,
+    /// Its name, unique in the organization.
+    pub name: String,
+}
+
+/// See [`DirectoryEvent::ProjectCreated`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectCreated {
+    /// Its id.
+    pub project: ProjectId,
+    /// The group that it lives in.
+    pub group: GroupId,
+    /// Its name, unique in the group.
+    pub name: String,
+    /// What it points at.
+    pub settings: ProjectSettings,
+}
+
+/// Where a project's repository is and how it is read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectSettings {
+    /// URL or path, without credentials.
+    pub repository: String,
+    /// The branch that is meant when none is named.
+    pub default_branch: String,
+    /// The credential that reads it, if one is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<CredentialId>,
+    /// The numeric id that another system gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_id: Option<u64>,
+}
+
+/// See [`DirectoryEvent::ProjectChanged`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectChanged {
+    /// The project.
+    pub project: ProjectId,
+    /// All settings as they are from now on.
+    pub settings: ProjectSettings,
+}
+
+/// See [`DirectoryEvent::UserCreated`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserCreated {
+    /// Their id.
+    pub user: UserId,
+    /// Their login name, encrypted.
+    pub name: PersonalData,
+}
+
+/// See [`DirectoryEvent::RoleAssigned`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleAssigned {
+    /// Whose.
+    pub user: UserId,
+    /// Which.
+    pub role: Role,
+    /// Where.
+    pub scope: Scope,
+}
+
+/// See [`DirectoryEvent::RoleWithdrawn`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleWithdrawn {
+    /// Whose.
+    pub user: UserId,
+    /// Which.
+    pub role: Role,
+    /// Where.
+    pub scope: Scope,
+}
+
+/// See [`DirectoryEvent::CredentialCreated`]. The secret is in the key ring only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialCreated {
+    /// Its id.
+    pub credential: CredentialId,
+    /// Its name, unique in the organization.
+    pub name: String,
+    /// The one host that it may be sent to, with port where it is not the scheme's own.
+    pub host: String,
+}
+
+/// See [`DirectoryEvent::CredentialGranted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialGranted {
+    /// Which.
+    pub credential: CredentialId,
+    /// To whom.
+    pub project: ProjectId,
+}
+
+/// See [`DirectoryEvent::CredentialRevoked`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialRevoked {
+    /// Which.
+    pub credential: CredentialId,
+}
+
+/// See [`DirectoryEvent::AgentRegistered`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentRegistered {
+    /// Its id.
+    pub agent: AgentId,
+    /// Its name, unique in its configuration project.
+    pub name: String,
+    /// The project that owns it and holds its configuration file.
+    pub project: ProjectId,
+}
+
+/// See [`DirectoryEvent::AgentDeleted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentDeleted {
+    /// Which.
+    pub agent: AgentId,
+}
+
+/// See [`DirectoryEvent::TokenIssued`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenIssued {
+    /// Its id.
+    pub token: TokenId,
+    /// Whose it is.
+    pub holder: TokenHolder,
+    /// SHA-256 of the secret, which has 256 random bits.
+    pub hash: Sha256,
+    /// What it is called.
+    pub name: String,
+    /// When it ends by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// See [`DirectoryEvent::TokenRevoked`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRevoked {
+    /// Which.
+    pub token: TokenId,
+    /// Whose it was.
+    pub holder: TokenHolder,
+}
+
+/// See [`DirectoryEvent::TokenUsed`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenUsed {
+    /// Which.
+    pub token: TokenId,
+    /// When, to the hour.
+    pub at: Timestamp,
+}
+
+/// See [`DirectoryEvent::NameClaimed`]. The aggregate's id derives from what is named, its parent and the name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameClaimed {
+    /// What is named, such as `project`.
+    pub what: String,
+    /// The id of the thing that has the name now.
+    pub holder: String,
+}

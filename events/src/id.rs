@@ -1,0 +1,102 @@
+//! Identifiers: one newtype per thing, so that none is passed for another.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A text is not an identifier of the wanted type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not {what}: expected a UUID such as 0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55")]
+pub struct ParseIdError {
+    text: String,
+    what: &'static str,
+}
+
+macro_rules! id {
+    ($($(#[$doc:meta])* $name:ident, $what:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0.hyphenated())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($name), self.0.hyphenated())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseIdError;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::parse_str(text)
+                    .map(Self)
+                    .map_err(|_| ParseIdError { text: text.to_owned(), what: $what })
+            }
+        }
+    )*};
+}
+
+id! {
+    /// A tenant.
+    OrganizationId, "an organization id";
+    /// A group of projects inside an organization.
+    GroupId, "a group id";
+    /// A project, which names one repository.
+    ProjectId, "a project id";
+    /// A person, or a machine account that acts like one.
+    UserId, "a user id";
+    /// A registered identity for one cluster.
+    AgentId, "an agent id";
+    /// One process of an agent.
+    InstanceId, "an instance id";
+    /// A Git credential in the key ring.
+    CredentialId, "a credential id";
+    /// A token of an agent or a user.
+    TokenId, "a token id";
+    /// A manifest source of an agent: [`SourceId::derive`].
+    SourceId, "a source id";
+    /// One run that makes a cluster match a bundle.
+    SyncId, "a sync id";
+    /// One commit of the event log; also the idempotency key of its append.
+    CommitId, "a commit id";
+    /// One event.
+    EventId, "an event id";
+    /// Carried unchanged from the first cause to the last effect.
+    CorrelationId, "a correlation id";
+}
+
+impl OrganizationId {
+    /// The reserved organization `system`, in which the platform's operators act.
+    pub const SYSTEM: Self = Self(Uuid::from_u128(0));
+}
+
+impl SourceId {
+    /// The id of the source `name` of an agent. Derived, so that poller, delivery and agent agree without asking each other.
+    #[must_use]
+    pub fn derive(agent: AgentId, name: &str) -> Self {
+        Self(derived_uuid(&[b"source", agent.0.as_bytes(), name.as_bytes()]))
+    }
+}
+
+/// A UUID (version 8) out of a SHA-256 over length-prefixed parts.
+#[must_use]
+pub fn derived_uuid(parts: &[&[u8]]) -> Uuid {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    for part in parts {
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part);
+    }
+    let mut bytes = [0_u8; 16];
+    for (to, from) in bytes.iter_mut().zip(context.finish().as_ref()) {
+        *to = *from;
+    }
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}

@@ -1,0 +1,69 @@
+//! Every type that crosses a boundary between Kasbah's services, its log and its agents.
+//!
+//! Purpose: one place that says what is recorded, what is asked over the bus, and under which subject.
+//!
+//! Laws:
+//! - An event type once released never changes. A new version comes with an upcaster ([`upcast`]) and a golden file;
+//!   golden files are only ever added to.
+//! - Subjects are built in [`subject`] and nowhere else.
+//! - The log and the bus carry MessagePack with named fields; people and outsiders see JSON.
+//! - Ids that a fold or a decision needs are passed in; nothing here reads a clock or makes randomness.
+//!
+//! Deliberately absent: behaviour. Decisions live in the services' `model.rs`, transport in `store`, `bus` and `tunnel`.
+#![warn(missing_docs)]
+
+pub mod actor;
+pub mod aggregate;
+pub mod bundle;
+pub mod catalogue;
+pub mod commit;
+pub mod configuration;
+pub mod delivery;
+pub mod desired;
+pub mod digest;
+pub mod directory;
+pub mod id;
+pub mod object;
+pub mod observation;
+pub mod position;
+pub mod repository;
+pub mod request;
+pub mod requests;
+pub mod subject;
+pub mod time;
+pub mod upcast;
+
+pub use actor::Actor;
+pub use aggregate::{AggregateKind, AggregateRef};
+pub use catalogue::{DecodeError, Event, EventBody};
+pub use commit::{CommandRecord, Commit, Envelope, NewEvent};
+pub use digest::{BlobDigest, ChainHash, Sha256};
+pub use id::*;
+pub use object::ObjectIdentity;
+pub use position::Position;
+pub use request::{Refusal, RefusalKind, Request};
+pub use time::Timestamp;
+
+/// Encodes a value as MessagePack with named fields, the one encoding of log and bus.
+///
+/// # Errors
+/// Only when the type itself cannot be expressed (a map with unsupported keys), which tests of the type show.
+pub fn encode<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, EncodeError> {
+    rmp_serde::to_vec_named(value).map_err(|error| EncodeError { detail: error.to_string() })
+}
+
+/// Decodes what [`encode`] wrote. Unknown fields are ignored, so that a newer writer is understood.
+///
+/// # Errors
+/// When bytes are not MessagePack of this type.
+pub fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    rmp_serde::from_slice(bytes).map_err(|error| DecodeError::Malformed { detail: error.to_string() })
+}
+
+/// A value could not be encoded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot encode: {detail}")]
+pub struct EncodeError {
+    /// What the encoder said.
+    pub detail: String,
+}

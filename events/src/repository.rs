@@ -1,0 +1,99 @@
+//! Events of repo-poller: what a ref's newest commit is and what bundles come of it. One commit of the log for all
+//! sources on one ref of one repository.
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::context;
+use crate::configuration::{FileFinding, GitReference};
+use crate::digest::BlobDigest;
+use crate::id::{AgentId, ProjectId, SourceId};
+
+context! {
+    /// What repo-poller decided.
+    RepositoryEvent {
+        /// A source has a new newest bundle.
+        SourceAdvanced(SourceAdvanced) = "kasbah.source.advanced" v 1,
+        /// A commit of a source cannot be applied; the last good bundle stays.
+        BundleRejected(BundleRejected) = "kasbah.bundle.rejected" v 1,
+        /// A ref could not be read, for a new reason.
+        FetchFailed(FetchFailed) = "kasbah.fetch.failed" v 1,
+        /// A ref can be read again.
+        FetchRecovered(FetchRecovered) = "kasbah.fetch.recovered" v 1,
+    }
+}
+
+/// See [`RepositoryEvent::SourceAdvanced`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceAdvanced {
+    /// Which source.
+    pub source: SourceId,
+    /// Whose source.
+    pub agent: AgentId,
+    /// The Git commit.
+    pub commit: String,
+    /// Its bundle: [`crate::bundle::BundleRoot`].
+    pub bundle: BlobDigest,
+    /// How many objects it has.
+    pub objects: u32,
+    /// What is odd but harmless.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<FileFinding>,
+}
+
+/// See [`RepositoryEvent::BundleRejected`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleRejected {
+    /// Which source.
+    pub source: SourceId,
+    /// Whose source.
+    pub agent: AgentId,
+    /// The Git commit.
+    pub commit: String,
+    /// Everything that is wrong; at most 100, the rest counted in `more`.
+    pub findings: Vec<FileFinding>,
+    /// How many findings were left out.
+    #[serde(default)]
+    pub more: u32,
+}
+
+/// Why a ref could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FetchFailure {
+    /// Not allowed: no grant, a private address, a local path. Nothing is tried until that changes.
+    Refused,
+    /// The server could not be reached or did not answer in time.
+    Unreachable,
+    /// The server refused the credential.
+    Unauthorized,
+    /// No such repository, ref or commit.
+    NotFound,
+    /// The repository is broken or over a limit.
+    Broken,
+}
+
+/// See [`RepositoryEvent::FetchFailed`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchFailed {
+    /// Whose repository.
+    pub project: ProjectId,
+    /// Which ref.
+    pub reference: GitReference,
+    /// The kind of failure.
+    pub failure: FetchFailure,
+    /// What was wrong and what to do, without secrets.
+    pub message: String,
+    /// The sources that wait for it.
+    pub sources: Vec<SourceId>,
+}
+
+/// See [`RepositoryEvent::FetchRecovered`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchRecovered {
+    /// Whose repository.
+    pub project: ProjectId,
+    /// Which ref.
+    pub reference: GitReference,
+    /// The sources that waited for it.
+    pub sources: Vec<SourceId>,
+}

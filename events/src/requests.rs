@@ -1,0 +1,7 @@
+//! Requests of each service, one file a service.
+
+pub mod authz;
+pub mod configuration;
+pub mod delivery;
+pub mod gateway;
+pub mod repository;

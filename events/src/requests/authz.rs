@@ -1,0 +1,482 @@
+//! What authz answers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::actor::Actor;
+use crate::digest::Sha256;
+use crate::directory::{ProjectSettings, Role, Scope, TokenHolder};
+use crate::id::{AgentId, CredentialId, GroupId, OrganizationId, ProjectId, TokenId, UserId};
+use crate::request::request;
+use crate::time::Timestamp;
+
+/// What may be done. The table action × role is in authz; what it does not name is denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "each variant says what may be done")]
+pub enum Action {
+    CreateOrganization,
+    ReadOrganization,
+    CreateGroup,
+    CreateProject,
+    ReadProject,
+    ChangeProject,
+    ReadUsers,
+    CreateUser,
+    AssignRole,
+    CreateCredential,
+    ReadCredentials,
+    GrantCredential,
+    RevokeCredential,
+    RegisterAgent,
+    ReadAgent,
+    DeleteAgent,
+    IssueAgentToken,
+    ReadTokens,
+    RevokeToken,
+    /// Open a tunnel as an agent.
+    ConnectAgent,
+    ReadSource,
+    SyncSource,
+    SuspendSource,
+    PinSource,
+    ConfirmSource,
+    DiffSource,
+    ReadLog,
+    VerifyLog,
+    /// Announce a push to a project.
+    AnnouncePush,
+    /// Read a project's repository on behalf of an agent.
+    ReadRepository,
+}
+
+impl Action {
+    /// Every action.
+    pub const ALL: &'static [Self] = &[
+        Self::CreateOrganization,
+        Self::ReadOrganization,
+        Self::CreateGroup,
+        Self::CreateProject,
+        Self::ReadProject,
+        Self::ChangeProject,
+        Self::ReadUsers,
+        Self::CreateUser,
+        Self::AssignRole,
+        Self::CreateCredential,
+        Self::ReadCredentials,
+        Self::GrantCredential,
+        Self::RevokeCredential,
+        Self::RegisterAgent,
+        Self::ReadAgent,
+        Self::DeleteAgent,
+        Self::IssueAgentToken,
+        Self::ReadTokens,
+        Self::RevokeToken,
+        Self::ConnectAgent,
+        Self::ReadSource,
+        Self::SyncSource,
+        Self::SuspendSource,
+        Self::PinSource,
+        Self::ConfirmSource,
+        Self::DiffSource,
+        Self::ReadLog,
+        Self::VerifyLog,
+        Self::AnnouncePush,
+        Self::ReadRepository,
+    ];
+}
+
+/// Who holds this token? The secret itself never crosses the bus.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Authenticate {
+    /// SHA-256 of the secret.
+    pub hash: Sha256,
+}
+request!(Authenticate => Principal, "authz.authenticate");
+
+/// Who holds a live token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Principal {
+    /// Who.
+    pub actor: Actor,
+    /// Their organization.
+    pub organization: OrganizationId,
+    /// The token.
+    pub token: TokenId,
+    /// When the token ends by itself.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// May this actor do this there?
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decide {
+    /// Who.
+    pub actor: Actor,
+    /// In which organization.
+    pub organization: OrganizationId,
+    /// What.
+    pub action: Action,
+    /// Where.
+    pub scope: Scope,
+}
+request!(Decide => Decision, "authz.decide");
+
+/// The answer to [`Decide`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// Whether it may be done.
+    pub allowed: bool,
+    /// Whether the actor may know that the scope exists; if not, answer "not found".
+    pub visible: bool,
+    /// By which role and scope, or what is missing.
+    pub reason: String,
+}
+
+/// May this agent's project read that project's repository with that project's credential? Asked before each fetch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecideFetch {
+    /// The agent that wants it.
+    pub agent: AgentId,
+    /// Whose repository.
+    pub project: ProjectId,
+}
+request!(DecideFetch => FetchDecision, "authz.decide-fetch");
+
+/// The answer to [`DecideFetch`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchDecision {
+    /// Whether it may be fetched.
+    pub allowed: bool,
+    /// Why not, and what to do.
+    pub reason: String,
+    /// Where the repository is; present when allowed.
+    pub settings: Option<ProjectSettings>,
+    /// The host the credential may be sent to; present when there is a credential. Its secret is in the key ring.
+    pub credential_host: Option<String>,
+}
+
+/// Creates an organization.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateOrganization {
+    /// Its name.
+    pub name: String,
+    /// Login name of its first owner.
+    pub owner: String,
+}
+request!(CreateOrganization => OrganizationView, "authz.create-organization");
+
+/// Lists the organizations that the actor may see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListOrganizations {}
+request!(ListOrganizations => Vec<OrganizationView>, "authz.list-organizations");
+
+/// One organization.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrganizationView {
+    /// Its id.
+    pub id: OrganizationId,
+    /// Its name.
+    pub name: String,
+}
+
+/// Creates a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateGroup {
+    /// Its name.
+    pub name: String,
+}
+request!(CreateGroup => GroupView, "authz.create-group");
+
+/// Lists groups.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListGroups {}
+request!(ListGroups => Vec<GroupView>, "authz.list-groups");
+
+/// One group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupView {
+    /// Its id.
+    pub id: GroupId,
+    /// Its name.
+    pub name: String,
+}
+
+/// Creates a project; its group is made if there is none of that name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateProject {
+    /// `group/name`.
+    pub path: String,
+    /// URL or path of its repository, without credentials.
+    pub repository: String,
+    /// Default branch; `main` if not given.
+    pub default_branch: Option<String>,
+    /// Name of a credential.
+    pub credential: Option<String>,
+    /// Numeric id in another system.
+    pub external_id: Option<u64>,
+}
+request!(CreateProject => ProjectView, "authz.create-project");
+
+/// Changes a project; what is `None` stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetProject {
+    /// `group/name`, or an id.
+    pub project: String,
+    /// New repository.
+    pub repository: Option<String>,
+    /// New default branch.
+    pub default_branch: Option<String>,
+    /// New credential, by name; empty for none.
+    pub credential: Option<String>,
+    /// New numeric id in another system.
+    pub external_id: Option<u64>,
+}
+request!(SetProject => ProjectView, "authz.set-project");
+
+/// Lists projects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListProjects {}
+request!(ListProjects => Vec<ProjectView>, "authz.list-projects");
+
+/// Finds one project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShowProject {
+    /// `group/name`, an id, or the external numeric id.
+    pub project: String,
+}
+request!(ShowProject => ProjectView, "authz.show-project");
+
+/// One project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectView {
+    /// Its id.
+    pub id: ProjectId,
+    /// Its group.
+    pub group: GroupId,
+    /// `group/name`.
+    pub path: String,
+    /// Where its repository is.
+    pub settings: ProjectSettings,
+}
+
+/// Creates a user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateUser {
+    /// Login name.
+    pub name: String,
+    /// First role.
+    pub role: Role,
+    /// Where; the organization if not given.
+    pub scope: Option<Scope>,
+}
+request!(CreateUser => UserView, "authz.create-user");
+
+/// Lists users.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListUsers {}
+request!(ListUsers => Vec<UserView>, "authz.list-users");
+
+/// Gives or takes a role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AssignRole {
+    /// Whose: login name or id.
+    pub user: String,
+    /// Which.
+    pub role: Role,
+    /// Where; the organization if not given.
+    pub scope: Option<Scope>,
+    /// Takes it instead of giving it.
+    pub withdraw: bool,
+}
+request!(AssignRole => UserView, "authz.assign-role");
+
+/// One user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserView {
+    /// Their id.
+    pub id: UserId,
+    /// Login name; `None` once erased.
+    pub name: Option<String>,
+    /// Roles and where they hold.
+    pub roles: Vec<(Role, Scope)>,
+}
+
+/// Puts a Git credential into the key ring.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateCredential {
+    /// Its name.
+    pub name: String,
+    /// The one host that it may be sent to, with port where it is not the scheme's own.
+    pub host: String,
+    /// User name; `git` if not given.
+    pub user: Option<String>,
+    /// The secret; sealed before it is stored, never in an event.
+    pub secret: String,
+}
+request!(CreateCredential => CredentialView, "authz.create-credential");
+
+impl std::fmt::Debug for CreateCredential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CreateCredential").field("name", &self.name).field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// Lets a project use a credential, or revokes the credential as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantCredential {
+    /// Its name or id.
+    pub credential: String,
+    /// `group/name` or id of the project.
+    pub project: String,
+}
+request!(GrantCredential => CredentialView, "authz.grant-credential");
+
+/// Destroys a credential's secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevokeCredential {
+    /// Its name or id.
+    pub credential: String,
+}
+request!(RevokeCredential => CredentialView, "authz.revoke-credential");
+
+/// Lists credentials.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListCredentials {}
+request!(ListCredentials => Vec<CredentialView>, "authz.list-credentials");
+
+/// One credential, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialView {
+    /// Its id.
+    pub id: CredentialId,
+    /// Its name.
+    pub name: String,
+    /// The one host that it may be sent to.
+    pub host: String,
+    /// Projects that may use it.
+    pub projects: Vec<ProjectId>,
+    /// Its secret was destroyed.
+    pub revoked: bool,
+}
+
+/// Registers an agent and issues its first token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterAgent {
+    /// Its name.
+    pub name: String,
+    /// `group/name` or id of its configuration project.
+    pub project: String,
+}
+request!(RegisterAgent => AgentWithToken, "authz.register-agent");
+
+/// An agent just registered.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentWithToken {
+    /// The agent.
+    pub agent: AgentView,
+    /// Its first token, shown once.
+    pub token: SecretToken,
+    /// Public root key that the agent pins (Ed25519, base64).
+    pub root_key: String,
+}
+
+/// Deletes an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeleteAgent {
+    /// Name or id.
+    pub agent: String,
+}
+request!(DeleteAgent => AgentView, "authz.delete-agent");
+
+/// Lists agents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListAgents {}
+request!(ListAgents => Vec<AgentView>, "authz.list-agents");
+
+/// Finds one agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShowAgent {
+    /// Name, `group/project:name`, or id.
+    pub agent: String,
+}
+request!(ShowAgent => AgentView, "authz.show-agent");
+
+/// One agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentView {
+    /// Its id.
+    pub id: AgentId,
+    /// Its name.
+    pub name: String,
+    /// Its configuration project.
+    pub project: ProjectId,
+    /// `group/name` of that project.
+    pub project_path: String,
+    /// Since when.
+    pub registered_at: Timestamp,
+}
+
+/// Issues another token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssueToken {
+    /// For whom: an agent (name or id), or `None` for the actor's own personal token.
+    pub agent: Option<String>,
+    /// Another user (name or id), for those who may.
+    pub user: Option<String>,
+    /// What it is called.
+    pub name: String,
+    /// Seconds until it ends by itself.
+    pub lifetime_seconds: Option<u64>,
+}
+request!(IssueToken => SecretToken, "authz.issue-token");
+
+/// A token with its secret: shown once.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretToken {
+    /// The token.
+    pub view: TokenView,
+    /// The secret. Only its hash is stored.
+    pub secret: String,
+}
+
+impl std::fmt::Debug for SecretToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretToken").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+/// Lists the tokens of an agent, a user, or the actor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListTokens {
+    /// An agent, by name or id.
+    pub agent: Option<String>,
+    /// A user, by name or id.
+    pub user: Option<String>,
+}
+request!(ListTokens => Vec<TokenView>, "authz.list-tokens");
+
+/// Revokes a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevokeToken {
+    /// Which.
+    pub token: TokenId,
+}
+request!(RevokeToken => TokenView, "authz.revoke-token");
+
+/// One token, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenView {
+    /// Its id.
+    pub id: TokenId,
+    /// Its name.
+    pub name: String,
+    /// Whose.
+    pub holder: TokenHolder,
+    /// Since when.
+    pub issued_at: Timestamp,
+    /// When it ends by itself.
+    pub expires_at: Option<Timestamp>,
+    /// Last use, to the hour.
+    pub last_used_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+}

@@ -1,0 +1,190 @@
+//! What delivery answers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::configuration::{FileFinding, SourceConfiguration};
+use crate::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome};
+use crate::desired::{Applier, DesiredPlan};
+use crate::id::{AgentId, InstanceId, SourceId, SyncId};
+use crate::request::request;
+use crate::time::Timestamp;
+
+/// What an agent is to have now. Asked by gateways when a tunnel opens and after `desired.changed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShowDesired {
+    /// Which agent.
+    pub agent: AgentId,
+}
+request!(ShowDesired => Option<DesiredPlan>, "delivery.show-desired");
+
+/// The desired state of an agent changed: a notice under `desired.changed`, to the gateways.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DesiredChanged {
+    /// Which agent.
+    pub agent: AgentId,
+}
+
+impl DesiredChanged {
+    /// Name of the notice: [`crate::subject::Subject::notice`].
+    pub const NAME: &'static str = "desired.changed";
+}
+
+/// Names the instance that holds an agent's Lease as its applier. Asking again for the instance that is named answers the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameApplier {
+    /// Which agent.
+    pub agent: AgentId,
+    /// The instance that holds the Lease.
+    pub instance: InstanceId,
+}
+request!(NameApplier => Applier, "delivery.name-applier");
+
+/// Lists the sources of an agent, or of all agents that the actor may see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListSources {
+    /// Which agent.
+    pub agent: Option<AgentId>,
+}
+request!(ListSources => Vec<SourceView>, "delivery.list-sources");
+
+/// One source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShowSource {
+    /// Which.
+    pub source: SourceId,
+}
+request!(ShowSource => SourceView, "delivery.show-source");
+
+/// How a source stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SourceView {
+    /// Its id.
+    pub id: SourceId,
+    /// Whose.
+    pub agent: AgentId,
+    /// What the agent's configuration says of it.
+    pub configuration: SourceConfiguration,
+    /// The newest commit that gave a good bundle.
+    pub newest_commit: Option<String>,
+    /// The newest commit of all was refused: it and why.
+    pub rejected: Option<RejectedBundle>,
+    /// The commit that the agent is to have.
+    pub desired_commit: Option<String>,
+    /// The commit that the cluster is at: the last sync of it that succeeded or is healthy but for waits.
+    pub synced_commit: Option<String>,
+    /// When that was reached.
+    pub synced_at: Option<Timestamp>,
+    /// A bundle waits for confirmation: its commit and why.
+    pub held: Option<HeldBundle>,
+    /// Suspended, with the reason given.
+    pub suspended: Option<String>,
+    /// Pinned to a commit.
+    pub pinned: Option<String>,
+    /// The running or last sync.
+    pub sync: Option<SyncView>,
+    /// Objects that the source owns in the cluster.
+    pub inventory: u32,
+    /// Fetching failed, in words.
+    pub fetch_failure: Option<String>,
+    /// The whole source is blocked, in words.
+    pub blocked: Option<String>,
+    /// In one line: why the cluster is not at the last commit; `None` when it is.
+    pub why: Option<String>,
+}
+
+/// See [`SourceView::rejected`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RejectedBundle {
+    /// The Git commit.
+    pub commit: String,
+    /// What is wrong.
+    pub findings: Vec<FileFinding>,
+    /// How many findings were left out.
+    pub more: u32,
+}
+
+/// See [`SourceView::held`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldBundle {
+    /// The Git commit.
+    pub commit: String,
+    /// Why.
+    pub reason: HoldReason,
+}
+
+/// One sync.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncView {
+    /// Its id.
+    pub id: SyncId,
+    /// The commit that it brings.
+    pub commit: String,
+    /// When it began in the cluster.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// How it ended.
+    pub outcome: Option<SyncOutcome>,
+    /// Counts.
+    pub counts: SyncCounts,
+    /// The first failures.
+    pub failures: Vec<ObjectFailure>,
+    /// What it waits for.
+    pub waiting: Option<String>,
+    /// When it is tried again.
+    pub retry_at: Option<Timestamp>,
+}
+
+/// Checks each object of a source again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncSource {
+    /// Which.
+    pub source: SourceId,
+}
+request!(SyncSource => SourceView, "delivery.sync-source");
+
+/// Stops delivering to a source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuspendSource {
+    /// Which.
+    pub source: SourceId,
+    /// Why, for the others.
+    pub reason: String,
+}
+request!(SuspendSource => SourceView, "delivery.suspend-source");
+
+/// Goes on delivering.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResumeSource {
+    /// Which.
+    pub source: SourceId,
+}
+request!(ResumeSource => SourceView, "delivery.resume-source");
+
+/// Keeps a source at one commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinSource {
+    /// Which.
+    pub source: SourceId,
+    /// Full or abbreviated commit.
+    pub commit: String,
+}
+request!(PinSource => SourceView, "delivery.pin-source");
+
+/// Lets a source follow its ref again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnpinSource {
+    /// Which.
+    pub source: SourceId,
+}
+request!(UnpinSource => SourceView, "delivery.unpin-source");
+
+/// Confirms the bundle that is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfirmSource {
+    /// Which.
+    pub source: SourceId,
+    /// The commit that the person saw; refused when another is held by now.
+    pub commit: Option<String>,
+}
+request!(ConfirmSource => SourceView, "delivery.confirm-source");

@@ -1,0 +1,80 @@
+//! What tunnel-gateway answers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AgentId, InstanceId, SourceId};
+use crate::object::ObjectIdentity;
+use crate::request::request;
+use crate::time::Timestamp;
+
+/// The tunnels of an agent on the replica that answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListTunnels {
+    /// Which agent; all that the actor may see if not given.
+    pub agent: Option<AgentId>,
+}
+request!(ListTunnels => Vec<TunnelView>, "tunnel-gateway.list-tunnels");
+
+/// One tunnel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelView {
+    /// Whose.
+    pub agent: AgentId,
+    /// Which process.
+    pub instance: InstanceId,
+    /// Since when.
+    pub since: Timestamp,
+    /// The agent's version.
+    pub version: String,
+    /// This instance applies.
+    pub applier: bool,
+}
+
+/// What applying a source's desired bundle would change now: a server-side dry run in the cluster. Sent under
+/// [`crate::subject::Subject::agent_request`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiffSource {
+    /// Whose source.
+    pub agent: AgentId,
+    /// Which source.
+    pub source: SourceId,
+}
+request!(DiffSource => SourceDiff, "tunnel-gateway.diff-source");
+
+/// The answer to [`DiffSource`]; also the body of the link's `GET /v1/sources/<id>/diff`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SourceDiff {
+    /// The commit that was compared.
+    pub commit: String,
+    /// Objects that would change. Values of Secrets are redacted.
+    pub objects: Vec<ObjectDiff>,
+    /// Objects that would stay as they are.
+    pub unchanged: u32,
+}
+
+/// One object that would change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectDiff {
+    /// Which object.
+    pub identity: ObjectIdentity,
+    /// What would happen.
+    pub change: DiffChange,
+    /// Fields that would change: path, before, after, as JSON text.
+    pub fields: Vec<(String, Option<String>, Option<String>)>,
+    /// Why it cannot be told, in the API server's words.
+    pub error: Option<String>,
+}
+
+/// What would happen to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiffChange {
+    /// It would be created.
+    Create,
+    /// It would change.
+    Change,
+    /// It would be pruned.
+    Prune,
+    /// The API server would refuse it.
+    Refused,
+}

@@ -1,0 +1,1 @@
+//! kasbah-agent: applies bundles in its cluster.

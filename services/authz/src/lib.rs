@@ -1,0 +1,1 @@
+//! Directory, tokens and grants.

@@ -1,0 +1,152 @@
+//! The bus trait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use events::request::RequestContext;
+use events::subject::Subject;
+use futures::future::BoxFuture;
+
+/// Largest message in bytes, as NATS has it by default.
+pub const MAXIMUM_MESSAGE_BYTES: usize = 1024 * 1024;
+
+/// Requests, notices and byte streams.
+#[async_trait]
+pub trait Bus: Send + Sync {
+    /// Sends a request and waits for the one reply.
+    async fn request(&self, subject: &Subject, context: &RequestContext, body: Bytes) -> Result<Bytes, RequestError>;
+
+    /// Serves a subject as a member of a queue group until the returned guard is dropped. Requests run concurrently.
+    async fn serve(&self, subject: &Subject, group: &str, handler: Handler) -> Result<Serving, BusError>;
+
+    /// Sends a notice to all who subscribe now.
+    async fn publish(&self, subject: &Subject, body: Bytes) -> Result<(), BusError>;
+
+    /// Receives notices from now on.
+    async fn subscribe(&self, subject: &Subject) -> Result<Subscription, BusError>;
+
+    /// Opens a byte stream to whoever serves it under this subject ([`Bus::serve_streams`]).
+    async fn open_stream(&self, subject: &Subject, context: &RequestContext, window: u32) -> Result<ByteStream, RequestError>;
+
+    /// Accepts byte streams under a subject.
+    async fn serve_streams(&self, subject: &Subject, group: &str, handler: StreamHandler) -> Result<Serving, BusError>;
+}
+
+/// Answers one request with the encoded `Result<Reply, Refusal>`.
+pub type Handler = Arc<dyn Fn(RequestContext, Bytes) -> BoxFuture<'static, Bytes> + Send + Sync>;
+
+/// Takes one byte stream.
+pub type StreamHandler = Arc<dyn Fn(RequestContext, ByteStream) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Serves while it lives; dropping it ends the serving.
+pub struct Serving(pub Box<dyn std::any::Any + Send + Sync>);
+
+/// Notices as they come.
+pub struct Subscription {
+    /// Queue of notices; bounded.
+    pub receiver: tokio::sync::mpsc::Receiver<Notice>,
+    /// Ends the subscription when dropped.
+    pub guard: Box<dyn std::any::Any + Send + Sync>,
+}
+
+/// What a subscriber gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// A message.
+    Message(Bytes),
+    /// The subscriber was too slow: this many were lost.
+    Lost(u64),
+}
+
+/// An ordered byte stream in both directions.
+pub struct ByteStream {
+    /// What the other side wrote; ends with `None` after its end, or with an error after a reset.
+    pub reader: ByteReader,
+    /// What goes to the other side.
+    pub writer: ByteWriter,
+}
+
+/// Reading half.
+pub struct ByteReader(pub Box<dyn ReadBytes>);
+/// Writing half.
+pub struct ByteWriter(pub Box<dyn WriteBytes>);
+
+/// See [`ByteReader`].
+#[async_trait]
+pub trait ReadBytes: Send {
+    /// The next bytes; `None` at the orderly end. Reading gives credit back to the writer.
+    async fn read(&mut self) -> Result<Option<Bytes>, StreamReset>;
+}
+
+/// See [`ByteWriter`].
+#[async_trait]
+pub trait WriteBytes: Send {
+    /// Writes all bytes, waiting for credit.
+    async fn write(&mut self, bytes: Bytes) -> Result<(), StreamReset>;
+    /// Ends this direction in order.
+    async fn finish(&mut self) -> Result<(), StreamReset>;
+    /// Ends both directions at once; the other side gets the reason.
+    async fn reset(&mut self, reason: &str);
+}
+
+/// A byte stream ended before its end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("stream was reset: {reason}")]
+pub struct StreamReset {
+    /// Why.
+    pub reason: String,
+}
+
+/// A request got no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// Nobody serves the subject.
+    #[error("nobody serves {subject}")]
+    NoResponder {
+        /// Which subject.
+        subject: String,
+    },
+    /// The deadline passed.
+    #[error("no answer from {subject} within {deadline:?}")]
+    Deadline {
+        /// Which subject.
+        subject: String,
+        /// How long was waited.
+        deadline: Duration,
+    },
+    /// The message is larger than the bus takes.
+    #[error("message of {bytes} bytes is over the limit of {limit}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The bus cannot be reached.
+    #[error("the bus is away: {detail}")]
+    Away {
+        /// What happened.
+        detail: String,
+    },
+}
+
+/// The bus could not take or give something.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BusError {
+    /// The message is larger than the bus takes.
+    #[error("message of {bytes} bytes is over the limit of {limit}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The bus cannot be reached.
+    #[error("the bus is away: {detail}")]
+    Away {
+        /// What happened.
+        detail: String,
+    },
+}

@@ -1,0 +1,24 @@
+//! The bus: how services ask each other and wake each other.
+//!
+//! Purpose: requests with deadlines, notices, and ordered byte streams, over NATS or inside one process, with the same laws.
+//!
+//! Laws, each checked by [`conformance`] against every implementation:
+//! - Only encoded bytes cross. A message over [`MAXIMUM_MESSAGE_BYTES`] is refused at the sender.
+//! - A request ends: with a reply, with `NoResponder` at once when nobody serves the subject, or with `Deadline`.
+//! - Of the members of one queue group exactly one gets a request.
+//! - A notice reaches every subscriber that was there when it was sent, at most once, in order per publisher; a subscriber
+//!   that is too slow loses messages and is told so.
+//! - A byte stream is ordered and complete or reset; its writer waits for credit, so that a slow reader stops its own stream
+//!   and no one else's.
+//!
+//! Deliberately absent: durability. What must not be lost goes into the log.
+#![warn(missing_docs)]
+
+pub mod contract;
+pub mod typed;
+
+pub use contract::{
+    Bus, BusError, ByteReader, ByteStream, ByteWriter, Handler, MAXIMUM_MESSAGE_BYTES, Notice, ReadBytes,
+    RequestError, Serving, StreamHandler, StreamReset, Subscription, WriteBytes,
+};
+pub use typed::{answer, answer_under, ask, ask_under};

@@ -1,0 +1,81 @@
+//! Typed requests over any bus.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use events::request::RequestContext;
+use events::subject::Subject;
+use events::{Refusal, RefusalKind, Request};
+use futures::future::BoxFuture;
+
+use crate::contract::{Bus, BusError, RequestError, Serving};
+
+/// Asks any replica of the service that answers this type. Trouble of the bus becomes a refusal "unavailable, retry".
+///
+/// # Errors
+/// The service's refusal, or `Unavailable`.
+pub async fn ask<R: Request>(bus: &dyn Bus, context: &RequestContext, request: &R) -> Result<R::Reply, Refusal> {
+    ask_under(bus, &Subject::request(R::NAME), context, request).await
+}
+
+/// Asks under another subject than the type's own, such as one agent's.
+///
+/// # Errors
+/// As [`ask`].
+pub async fn ask_under<R: Request>(
+    bus: &dyn Bus,
+    subject: &Subject,
+    context: &RequestContext,
+    request: &R,
+) -> Result<R::Reply, Refusal> {
+    let body = events::encode(request).map_err(|error| internal(&error))?;
+    let reply = bus.request(subject, context, Bytes::from(body)).await.map_err(|error| match error {
+        RequestError::TooLarge { .. } => Refusal::new(RefusalKind::Invalid, error.to_string()),
+        _ => Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")),
+    })?;
+    events::decode::<Result<R::Reply, Refusal>>(&reply).map_err(|error| internal(&error))?
+}
+
+/// Serves a type under its own subject, in the queue group of the service (the part of its name before the dot).
+///
+/// # Errors
+/// When the bus is away.
+pub async fn answer<R, F>(bus: &dyn Bus, handler: F) -> Result<Serving, BusError>
+where
+    R: Request,
+    F: Fn(RequestContext, R) -> BoxFuture<'static, Result<R::Reply, Refusal>> + Send + Sync + 'static,
+{
+    answer_under::<R, F>(bus, &Subject::request(R::NAME), handler).await
+}
+
+/// Serves a type under another subject.
+///
+/// # Errors
+/// When the bus is away.
+pub async fn answer_under<R, F>(bus: &dyn Bus, subject: &Subject, handler: F) -> Result<Serving, BusError>
+where
+    R: Request,
+    F: Fn(RequestContext, R) -> BoxFuture<'static, Result<R::Reply, Refusal>> + Send + Sync + 'static,
+{
+    let group = R::NAME.split('.').next().unwrap_or(R::NAME).to_owned();
+    let handler = Arc::new(handler);
+    bus.serve(
+        subject,
+        &group,
+        Arc::new(move |context, body| {
+            let handler = Arc::clone(&handler);
+            Box::pin(async move {
+                let reply = match events::decode::<R>(&body) {
+                    Ok(request) => handler(context, request).await,
+                    Err(error) => Err(Refusal::new(RefusalKind::Invalid, format!("malformed request: {error}"))),
+                };
+                Bytes::from(events::encode(&reply).unwrap_or_default())
+            })
+        }),
+    )
+    .await
+}
+
+fn internal(error: &dyn std::fmt::Display) -> Refusal {
+    Refusal::new(RefusalKind::Internal, format!("cannot encode or decode: {error}"))
+}

@@ -1,0 +1,1 @@
+//! Which configuration of an agent is in force.

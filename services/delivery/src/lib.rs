@@ -1,0 +1,1 @@
+//! What each agent is to have, and its syncs.

@@ -1,0 +1,1 @@
+//! The kasbah binary.

@@ -1,0 +1,1 @@
+//! Watches repositories and builds bundles.

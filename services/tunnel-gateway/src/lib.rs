@@ -1,0 +1,1 @@
+//! Carries desired state to agents and observations to the log.

@@ -1,0 +1,218 @@
+//! The event log: its trait and its laws.
+
+use async_trait::async_trait;
+use events::position::{Shard, Stream};
+use events::{
+    Actor, AggregateKind, AggregateRef, CommandRecord, Commit, CommitId, CorrelationId, EventId, NewEvent,
+    OrganizationId, Position, Timestamp,
+};
+use tokio::sync::mpsc;
+
+/// An append-only log of commits and of batches.
+///
+/// Laws, each checked by [`crate::conformance`] against every implementation:
+/// 1. **Durable when acknowledged**: what `append` answered with success is there after a crash.
+/// 2. **One version, one commit**: of two appends with the same expected version of one aggregate, at most one succeeds; the
+///    other gets [`AppendError::Conflict`] with the actual version.
+/// 3. **Never doubled**: an append whose commit id is in the aggregate's history already answers `duplicate` with the version
+///    it got then, however late it is tried again.
+/// 4. **Ordered**: in a shard, sequences grow; an aggregate's versions are dense and in order; readers see records in order.
+/// 5. **No gap, no double** in `follow`, across the change from catching up to live.
+/// 6. **Chained**: each commit carries the hash of its aggregate's previous commit over the stored bytes.
+/// 7. **Unknown is not failure**: after [`AppendError::Unknown`] the same commit may be appended again; it is never doubled.
+#[async_trait]
+pub trait EventLog: Send + Sync {
+    /// How many partitions each stream has. Fixed for ever when the log is made.
+    fn partitions(&self) -> u16;
+
+    /// Appends one commit to the decisions.
+    async fn append(&self, commit: NewCommit) -> Result<Appended, AppendError>;
+
+    /// Appends one record to a stream that is not chained; returns its position once it is durable.
+    async fn append_batch(&self, record: NewBatch) -> Result<Position, AppendError>;
+
+    /// All commits of an aggregate, oldest first.
+    async fn history(&self, organization: OrganizationId, aggregate: &AggregateRef)
+    -> Result<Vec<Record>, ReadError>;
+
+    /// Records behind `from`, until the log's end as of now.
+    async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError>;
+
+    /// Records behind `from`, then live ones as they become durable. Between the two, one [`Followed::CaughtUp`].
+    async fn follow(&self, from: &Position, filter: &ReadFilter) -> Result<FollowReader, ReadError>;
+
+    /// The log's end: everything durable is covered by it.
+    fn position(&self) -> Position;
+}
+
+/// A commit to be appended. The log adds version, previous hash and position.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewCommit {
+    /// Its id and idempotency key.
+    pub id: CommitId,
+    /// Whose.
+    pub organization: OrganizationId,
+    /// To which aggregate.
+    pub aggregate: AggregateRef,
+    /// The aggregate's version that the decision was made on; 0 when it does not exist.
+    pub expected: u64,
+    /// Who caused it.
+    pub actor: Actor,
+    /// The chain.
+    pub correlation_id: CorrelationId,
+    /// The event that led to it.
+    pub causation_id: Option<EventId>,
+    /// W3C trace context.
+    pub traceparent: Option<String>,
+    /// When, by the decision's clock.
+    pub occurred_at: Timestamp,
+    /// The command, without secrets.
+    pub command: Option<CommandRecord>,
+    /// At least one.
+    pub events: Vec<NewEvent>,
+}
+
+/// A record for observations, audit or refusals.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewBatch {
+    /// Which stream; never decisions.
+    pub stream: Stream,
+    /// Whose.
+    pub organization: OrganizationId,
+    /// Decides the partition in observations; the organization does elsewhere.
+    pub writer: String,
+    /// The encoded record, at most [`events::commit::MAXIMUM_COMMIT_BYTES`].
+    pub data: Vec<u8>,
+}
+
+/// A successful append.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Appended {
+    /// The aggregate's version after this commit.
+    pub version: u64,
+    /// Where it lies.
+    pub position: Position,
+    /// It was there already.
+    pub duplicate: bool,
+}
+
+/// An append did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// The aggregate moved on: load it again and decide again.
+    #[error("{aggregate} is at version {actual}, not {expected}")]
+    Conflict {
+        /// Which aggregate.
+        aggregate: AggregateRef,
+        /// What was expected.
+        expected: u64,
+        /// What is.
+        actual: u64,
+    },
+    /// It may or may not be stored: append the same commit again.
+    #[error("outcome unknown: {detail}")]
+    Unknown {
+        /// What happened.
+        detail: String,
+    },
+    /// The record is larger than any log takes.
+    #[error("record of {bytes} bytes is over the limit of {limit}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A commit without events, or a batch for the decisions.
+    #[error("not a valid record: {detail}")]
+    Invalid {
+        /// What is wrong.
+        detail: String,
+    },
+    /// The log takes no writes until it is started again.
+    #[error("the log is read-only: {reason}")]
+    ReadOnly {
+        /// Why, such as a full disk or a failed sync.
+        reason: String,
+    },
+}
+
+/// The log could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// Stored bytes are damaged. Nothing behind them is given out.
+    #[error("segment {segment} is damaged at offset {offset}: {detail}")]
+    Damaged {
+        /// The segment file's name.
+        segment: String,
+        /// Byte offset of the record.
+        offset: u64,
+        /// What does not fit.
+        detail: String,
+    },
+    /// Input or output failed.
+    #[error("cannot read the log: {detail}")]
+    Failed {
+        /// What happened.
+        detail: String,
+    },
+}
+
+/// Which records a reader wants. Filtering happens before decoding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadFilter {
+    /// Which streams.
+    pub streams: Vec<Stream>,
+    /// Only this organization.
+    pub organization: Option<OrganizationId>,
+    /// Of decisions, only these kinds of aggregates; all when empty.
+    pub kinds: Vec<AggregateKind>,
+}
+
+impl ReadFilter {
+    /// Decisions on aggregates of these kinds; of all kinds when empty.
+    #[must_use]
+    pub fn decisions(kinds: &[AggregateKind]) -> Self {
+        Self { streams: vec![Stream::Decisions], organization: None, kinds: kinds.to_vec() }
+    }
+
+    /// Also this stream.
+    #[must_use]
+    pub fn and(mut self, stream: Stream) -> Self {
+        self.streams.push(stream);
+        self
+    }
+}
+
+/// One record as it lies in the log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// Its shard.
+    pub shard: Shard,
+    /// Its sequence in the shard, from 1.
+    pub sequence: u64,
+    /// When the log took it; never runs backwards within a shard.
+    pub recorded_at: Timestamp,
+    /// Whose.
+    pub organization: OrganizationId,
+    /// The stored bytes, exactly.
+    pub bytes: bytes::Bytes,
+    /// The commit, decoded; `None` in the other streams.
+    pub commit: Option<Commit>,
+}
+
+/// What a follower gets.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "nearly all are records")]
+pub enum Followed {
+    /// A record.
+    Record(Record),
+    /// Everything up to here was there when the follow began; what comes now is live. Said once.
+    CaughtUp(Position),
+}
+
+/// Reads until the end as of the call.
+pub type RecordReader = mpsc::Receiver<Result<Record, ReadError>>;
+
+/// Reads on for ever.
+pub type FollowReader = mpsc::Receiver<Result<Followed, ReadError>>;
