@@ -18,9 +18,9 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 
-use crate::background::runtime;
+use crate::background::Server;
 use crate::{Folder, free_port};
 pub use webhook::{Webhook, WebhookStyle};
 
@@ -80,7 +80,7 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct GitServer {
     state: Arc<State>,
-    acceptor: AbortHandle,
+    _server: Server,
 }
 
 #[derive(Debug)]
@@ -123,8 +123,7 @@ impl GitServer {
             requests: Mutex::default(),
             pushes: Mutex::default(),
         });
-        let server =
-            Self { acceptor: runtime().spawn(accept(listener, Arc::clone(&state))).abort_handle(), state };
+        let server = Self { _server: Server::start(accept(listener, Arc::clone(&state))), state };
         for entry in fs::read_dir(server.state.folder.path())?.flatten() {
             if let Some(name) = entry.file_name().to_str().and_then(|name| name.strip_suffix(".git")) {
                 server.adopt(name)?;
@@ -220,12 +219,6 @@ impl GitServer {
         fs::set_permissions(&hook, fs::Permissions::from_mode(0o755))?;
         self.state.repositories.lock().insert(name.to_owned(), Settings::default());
         Ok(())
-    }
-}
-
-impl Drop for GitServer {
-    fn drop(&mut self) {
-        self.acceptor.abort();
     }
 }
 

@@ -10,10 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::background::runtime;
+use crate::background::Server;
 use crate::free_port;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Proxy {
     address: SocketAddr,
     weather: watch::Sender<Weather>,
     carried: Arc<AtomicU64>,
-    acceptor: AbortHandle,
+    _server: Server,
 }
 
 impl Proxy {
@@ -42,8 +42,8 @@ impl Proxy {
         listener.set_nonblocking(true)?;
         let (weather, seen) = watch::channel(Weather::default());
         let carried = Arc::new(AtomicU64::new(0));
-        let acceptor = runtime().spawn(accept(listener, upstream, seen, Arc::clone(&carried))).abort_handle();
-        Ok(Self { address, weather, carried, acceptor })
+        let server = Server::start(accept(listener, upstream, seen, Arc::clone(&carried)));
+        Ok(Self { address, weather, carried, _server: server })
     }
 
     /// Where clients connect.
@@ -75,12 +75,6 @@ impl Proxy {
     /// Closes all present connections; new ones are served.
     pub fn cut(&self) {
         self.weather.send_modify(|weather| weather.cuts += 1);
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.acceptor.abort();
     }
 }
 

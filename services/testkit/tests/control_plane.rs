@@ -37,7 +37,13 @@ async fn users_hold_no_right_until_they_get_one_and_the_audit_log_tells_who_did_
     let viewer = plane.user("viewer").unwrap();
     let maps = "/api/v1/namespaces/default/configmaps";
     assert_eq!(viewer.send(Method::GET, maps, None).await.unwrap().status, 403);
-    let arguments = ["create", "clusterrolebinding", "viewers", "--clusterrole=view", "--group=viewers"];
+    let arguments = [
+        "create",
+        "clusterrolebinding",
+        "viewers",
+        "--clusterrole=system:aggregate-to-view",
+        "--group=viewers",
+    ];
     plane.kubectl(arguments).await.unwrap();
     eventually(Duration::from_secs(20), || viewer.get(maps)).await;
     assert!(viewer.create_object(maps, &config_map("no")).await.is_err());

@@ -16,7 +16,8 @@ pub struct ControlPlaneOptions {
     pub audit: Audit,
     /// Users besides `admin` (who may do everything). They hold no right until RBAC gives them one.
     pub users: Vec<User>,
-    /// With controller manager and scheduler (`true`), or the bare API server.
+    /// With controller manager and scheduler (`true`), or the bare API server, where nothing is collected, counted or
+    /// aggregated: the roles `view`, `edit` and `admin` are empty there.
     pub workloads: bool,
     /// An address besides loopback under which nodes and pods reach the API server.
     pub reachable_at: Option<IpAddr>,
