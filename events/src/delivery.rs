@@ -26,6 +26,8 @@ context! {
         SourceUnpinned(SourceUnpinned) = "kasbah.source.unpinned" v 1,
         /// A source left its agent's configuration.
         SourceRemoved(SourceRemoved) = "kasbah.source.removed" v 1,
+        /// A person wants each object of a source checked again.
+        SyncRequested(SyncRequested) = "kasbah.sync.requested" v 1,
         /// A sync began in the cluster.
         SyncStarted(SyncStarted) = "kasbah.sync.started" v 1,
         /// A sync ended.
@@ -160,6 +162,15 @@ pub struct SourceRemoved {
     pub prune: Option<BlobDigest>,
 }
 
+/// See [`DeliveryEvent::SyncRequested`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncRequested {
+    /// Which source.
+    pub source: SourceId,
+    /// The sync that is to do it.
+    pub sync: SyncId,
+}
+
 /// See [`DeliveryEvent::SyncStarted`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncStarted {
@@ -167,6 +178,8 @@ pub struct SyncStarted {
     pub source: SourceId,
     /// Which sync.
     pub sync: SyncId,
+    /// Which run of this sync, from 1: a sync that failed is tried again.
+    pub run: u32,
     /// By which applier.
     pub epoch: u64,
 }
@@ -194,6 +207,8 @@ pub struct SyncFinished {
     pub source: SourceId,
     /// Which sync.
     pub sync: SyncId,
+    /// Which run of it.
+    pub run: u32,
     /// How it ended.
     pub outcome: SyncOutcome,
     /// Counts over all objects.

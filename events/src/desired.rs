@@ -58,8 +58,8 @@ pub struct SourceHead {
     pub name: String,
     /// The sync that brings the bundle.
     pub sync: SyncId,
-    /// Counts commands `source sync`: when it grows, the agent checks each object again although nothing changed.
-    pub sync_request: u64,
+    /// The sync was asked for by a person: each object is checked again although nothing changed.
+    pub check_all: bool,
     /// The Git commit.
     pub commit: String,
     /// The chain that led to it.
