@@ -32,7 +32,7 @@ pub struct ControlPlane {
     api_server: Process,
     etcd: Process,
     administrator: Cluster,
-    authority: String,
+    authority: Authority,
     launch: Launch,
     users: Vec<User>,
 }
@@ -76,7 +76,7 @@ impl ControlPlane {
             api_server,
             etcd,
             administrator,
-            authority: authority.certificate().to_owned(),
+            authority,
             launch,
             users,
         };
@@ -86,7 +86,6 @@ impl ControlPlane {
             plane.scheduler = Some(plane.launch.scheduler(scheduling.kubeconfig())?);
             plane.wait_until("/api/v1/namespaces/default/serviceaccounts/default").await?;
         }
-        plane.launch.write_node_files(&authority)?;
         Ok(plane)
     }
 
@@ -102,7 +101,7 @@ impl ControlPlane {
 
     /// The certificate authority of the API server, PEM.
     pub fn authority(&self) -> &str {
-        &self.authority
+        self.authority.certificate()
     }
 
     /// The cluster as one of the users of the options sees it.
@@ -156,6 +155,14 @@ impl ControlPlane {
         self.api_server.kill();
         self.etcd.terminate(GRACE)?;
         Ok(())
+    }
+
+    pub(crate) fn write_node_files(&self, folder: &Path) -> Result<()> {
+        ensure!(
+            self.launch.options.reachable_at.is_some(),
+            "the control plane was not started for a real node"
+        );
+        self.launch.write_node_files(&self.authority, folder)
     }
 
     async fn wait_until(&mut self, path: &str) -> Result<()> {

@@ -40,6 +40,7 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
 }
 
 /// A certificate authority of a test's own.
+#[derive(Debug)]
 pub struct Authority {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// The pinned release of the API server, controller manager, scheduler, kubelet, kube-proxy and kubectl.
 pub const KUBERNETES: &str = "v1.36.3";
@@ -44,6 +44,16 @@ impl Tools {
         Ok(Self { folders })
     }
 
+    /// The folder with containerd, runc and the other parts of a real node.
+    pub fn node_parts(&self) -> Result<PathBuf> {
+        let parts = cache_folder()?.join(node_parts_name());
+        ensure!(
+            parts.join("pause").is_file(),
+            "the node's parts are missing: run `cargo xtask testbed build` once"
+        );
+        Ok(parts)
+    }
+
     /// The path of one program, or an error that says how to get it.
     pub fn path(&self, program: &str) -> Result<PathBuf> {
         let found = self.folders.iter().map(|folder| folder.join(program)).find(|path| path.is_file());
@@ -52,4 +62,14 @@ impl Tools {
             None => bail!("{program} is not built yet: run `cargo xtask testbed build` once"),
         }
     }
+}
+
+/// The folder of the node's parts in the cache: they come from the system's packages, so they are one set a release of it.
+pub fn node_parts_name() -> String {
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let field = |name: &str| {
+        let value = release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or("any").trim_matches('"').to_owned()
+    };
+    format!("node-{}-{}-1", field("ID"), field("VERSION_ID"))
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use rcgen::KeyPair;
+use serde_json::json;
 
 use super::ControlPlaneOptions;
 use crate::pki::write_private;
@@ -90,14 +91,29 @@ impl Launch {
         lines.join("\n") + "\n"
     }
 
-    /// What a kubelet of node `node` needs, where nodes may join.
-    pub(super) fn write_node_files(&self, authority: &Authority) -> Result<()> {
-        let Some(_) = self.options.reachable_at else { return Ok(()) };
-        let node = crate::cluster_node::NAME;
-        let client = authority.client(&format!("system:node:{node}"), &["system:nodes"])?;
-        client.write(self.folder.path(), "kubelet")?;
-        let address = crate::cluster_node::ADDRESS;
-        authority.server(&[node], &[IpAddr::V4(address)])?.write(self.folder.path(), "kubelet-server")?;
+    /// What the node's programs need, in the node's own folder.
+    pub(super) fn write_node_files(&self, authority: &Authority, folder: &Path) -> Result<()> {
+        use crate::cluster_node::{ADDRESS, HOST, NAME};
+        let server = format!("https://{HOST}:{}", self.port);
+        fs::write(folder.join("ca.crt"), authority.certificate()).context("cannot write ca.crt")?;
+        authority.server(&[NAME], &[IpAddr::V4(ADDRESS)])?.write(folder, "kubelet-server")?;
+        for (file, user, groups) in [
+            ("kubelet", format!("system:node:{NAME}"), &["system:nodes"][..]),
+            ("kube-proxy", "system:kube-proxy".to_owned(), &[]),
+        ] {
+            let (certificate, key) = authority.client(&user, groups)?.write(folder, file)?;
+            let config = json!({
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "testbed", "cluster": {
+                    "server": server, "certificate-authority": folder.join("ca.crt"),
+                }}],
+                "users": [{"name": user, "user": {"client-certificate": certificate, "client-key": key}}],
+                "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": user}}],
+                "current-context": "testbed",
+            });
+            write_private(&folder.join(format!("{file}.kubeconfig")), &config.to_string())?;
+        }
         Ok(())
     }
 

@@ -1,0 +1,3 @@
+module kasbah/testbed/pause
+
+go 1.26.0
