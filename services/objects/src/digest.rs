@@ -123,7 +123,9 @@ pub fn pruned(object: &Value, status: Status) -> Value {
             ("metadata", Value::Object(metadata)) => {
                 let kept = metadata
                     .iter()
-                    .filter(|(key, _)| !matches!(key.as_str(), "managedFields" | "resourceVersion" | "generation"))
+                    .filter(|(key, _)| {
+                        !matches!(key.as_str(), "managedFields" | "resourceVersion" | "generation")
+                    })
                     .map(|(key, value)| (key.clone(), value.clone()))
                     .collect();
                 body.insert(key.clone(), Value::Object(kept));

@@ -12,9 +12,8 @@ pub fn kind_allowed<G: AsRef<str>, K: AsRef<str>>(
     exclude: &[(G, K)],
     identity: &Identity,
 ) -> bool {
-    let matches = |(group, kind): &(G, K)| {
-        glob(group.as_ref(), &identity.group) && glob(kind.as_ref(), &identity.kind)
-    };
+    let matches =
+        |(group, kind): &(G, K)| glob(group.as_ref(), &identity.group) && glob(kind.as_ref(), &identity.kind);
     !exclude.iter().any(matches) && (include.is_empty() || include.iter().any(matches))
 }
 

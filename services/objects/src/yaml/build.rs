@@ -43,7 +43,7 @@ fn syntax_error(error: &ScanError, chunk: &Chunk<'_>) -> YamlError {
         "; indent with spaces, not tabs"
     } else if chunk.text.contains("{{") {
         "; this looks like a template, which is not rendered"
-    } else if line.trim_start().starts_with('%') {
+    } else if chunk.text.lines().any(|line| line.starts_with('%')) {
         "; a '%' directive cannot stand before '---' here, remove it"
     } else {
         ""
@@ -171,7 +171,8 @@ impl<'a> Builder<'a> {
     /// Puts a finished node where it belongs.
     fn attach(&mut self, node: Node) -> Result<(), YamlError> {
         if matches!(node.value, Value::Float(value) if !value.is_finite()) && !self.expects_key() {
-            let message = "infinity and not-a-number cannot be sent as JSON; write it in quotes if it is text";
+            let message =
+                "infinity and not-a-number cannot be sent as JSON; write it in quotes if it is text";
             return Err(YamlError::new(node.line, node.column, message));
         }
         match self.stack.last_mut() {
@@ -314,19 +315,19 @@ fn merge_entries(value: Node) -> Result<Vec<(Node, Node)>, YamlError> {
 fn named(node: Node) -> Result<Node, YamlError> {
     match scalar::key_text(&node.value) {
         Some(text) => Ok(Node { value: Value::String(text), ..node }),
-        None => Err(YamlError::new(
-            node.line,
-            node.column,
-            format!("{} cannot be a key; write it in quotes", node.kind()),
-        )),
+        None => {
+            let what = match node.value {
+                Value::Mapping(_) => "; this looks like a template, which is not rendered",
+                _ => "; write it in quotes",
+            };
+            Err(YamlError::new(node.line, node.column, format!("{} cannot be a key{what}", node.kind())))
+        }
     }
 }
 
 fn measure(node: &Node) -> (usize, usize) {
     let below = |children: &mut dyn Iterator<Item = &Node>| {
-        children.map(measure).fold((1, 0), |(nodes, height), (more, child)| {
-            (nodes + more, height.max(child))
-        })
+        children.map(measure).fold((1, 0), |(nodes, height), (more, child)| (nodes + more, height.max(child)))
     };
     match &node.value {
         Value::Sequence(items) => {

@@ -1,5 +1,7 @@
 //! A JSON reader with positions, for files that start with `{`.
 
+use std::collections::BTreeMap;
+
 use super::{Document, Duplicate, Node, Value, YamlError};
 
 /// Reads one value after the other from a text.
@@ -89,7 +91,7 @@ impl<'a> Reader<'a> {
     fn object(&mut self, depth: usize, nodes_left: &mut usize) -> Result<Value, YamlError> {
         self.bump();
         let mut entries: Vec<(Node, Node)> = Vec::new();
-        let mut places = std::collections::BTreeMap::new();
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
         self.skip_whitespace();
         if self.peek() == Some('}') {
             self.bump();
@@ -114,7 +116,7 @@ impl<'a> Reader<'a> {
             if let Some(&place) = places.get(&name) {
                 if let Some(entry) = entries.get_mut(place) {
                     let first_line = entry.0.line;
-                    let path = self.path.join(".");
+                    let path = self.path.join(".").replace(".[", "[");
                     self.duplicates.push(Duplicate { path, key: name, line, column, first_line });
                     *entry = (key, value);
                 }
@@ -137,7 +139,7 @@ impl<'a> Reader<'a> {
             return Ok(Value::Sequence(items));
         }
         loop {
-            self.path.push(items.len().to_string());
+            self.path.push(format!("[{}]", items.len()));
             items.push(self.value(depth + 1, nodes_left)?);
             self.path.pop();
             if self.closes(']')? {
@@ -178,8 +180,8 @@ impl<'a> Reader<'a> {
             self.bump();
         }
         let text = self.text.get(start..self.offset).unwrap_or_default();
-        let number: serde_json::Number =
-            serde_json::from_str(text).map_err(|_| self.error(format!("not valid JSON: the number '{text}'")))?;
+        let number: serde_json::Number = serde_json::from_str(text)
+            .map_err(|_| self.error(format!("not valid JSON: the number '{text}'")))?;
         Ok(if let Some(value) = number.as_i64() {
             Value::Int(value)
         } else if let Some(value) = number.as_u64() {
@@ -206,7 +208,9 @@ impl<'a> Reader<'a> {
                     text.push(other);
                     self.bump();
                 }
-                Some(_) => return Err(self.error("not valid JSON: a line break or control character inside text")),
+                Some(_) => {
+                    return Err(self.error("not valid JSON: a line break or control character inside text"));
+                }
                 None => return Err(self.unexpected("the closing quote")),
             }
         }

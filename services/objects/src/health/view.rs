@@ -1,0 +1,105 @@
+//! Reading a loosely typed object without asking at each step whether it is there.
+
+use serde_json::Value;
+
+/// A place in an object, which may be nothing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a>(&'a Value);
+
+static NOTHING: Value = Value::Null;
+
+impl<'a> View<'a> {
+    pub(super) const fn new(value: &'a Value) -> Self {
+        Self(value)
+    }
+
+    pub(super) const fn value(self) -> &'a Value {
+        self.0
+    }
+
+    /// The place under a path of keys separated by dots.
+    pub(super) fn at(self, path: &str) -> Self {
+        Self(path.split('.').try_fold(self.0, |value, key| value.get(key)).unwrap_or(&NOTHING))
+    }
+
+    pub(super) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    pub(super) fn text(self, path: &str) -> Option<&'a str> {
+        self.at(path).0.as_str()
+    }
+
+    pub(super) fn int(self, path: &str) -> Option<i64> {
+        self.at(path).0.as_i64()
+    }
+
+    /// A count, 0 when it is not there.
+    pub(super) fn count(self, path: &str) -> i64 {
+        self.int(path).unwrap_or_default()
+    }
+
+    pub(super) fn is_true(self, path: &str) -> bool {
+        self.at(path).0.as_bool() == Some(true)
+    }
+
+    pub(super) fn list(self, path: &str) -> Vec<Self> {
+        self.at(path).0.as_array().map(|items| items.iter().map(Self).collect()).unwrap_or_default()
+    }
+
+    pub(super) fn condition(self, kind: &str) -> Option<Condition<'a>> {
+        self.condition_in("status.conditions", kind)
+    }
+
+    /// The condition of a type in a list; of several, the last.
+    pub(super) fn condition_in(self, path: &str, kind: &str) -> Option<Condition<'a>> {
+        self.list(path)
+            .into_iter()
+            .rev()
+            .find(|condition| condition.text("type") == Some(kind))
+            .map(Condition)
+    }
+}
+
+/// One entry of a list of conditions.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Condition<'a>(View<'a>);
+
+impl<'a> Condition<'a> {
+    pub(super) fn is_true(self) -> bool {
+        self.0.text("status") == Some("True")
+    }
+
+    pub(super) fn is_false(self) -> bool {
+        self.0.text("status") == Some("False")
+    }
+
+    pub(super) fn reason(self) -> &'a str {
+        self.0.text("reason").unwrap_or_default()
+    }
+
+    /// Written for an older generation than `generation`, where the condition tells one.
+    pub(super) fn is_stale(self, generation: Option<i64>) -> bool {
+        matches!((self.0.int("observedGeneration"), generation), (Some(seen), Some(now)) if seen < now)
+    }
+
+    /// When the status last changed; milliseconds since 1970.
+    pub(super) fn since(self) -> Option<i64> {
+        time(self.0.text("lastTransitionTime")?)
+    }
+
+    /// Reason and message, for people.
+    pub(super) fn explain(self) -> String {
+        let message = self.0.text("message").unwrap_or_default();
+        match (self.reason(), message) {
+            ("", message) => message.to_owned(),
+            (reason, "") => reason.to_owned(),
+            (reason, message) => format!("{reason}: {message}"),
+        }
+    }
+}
+
+/// An RFC 3339 time in milliseconds since 1970.
+pub(super) fn time(text: &str) -> Option<i64> {
+    text.parse::<jiff::Timestamp>().ok().map(|time| time.as_millisecond())
+}
