@@ -81,7 +81,9 @@ impl fmt::Display for AggregateRef {
 
 /// A text names no aggregate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an aggregate: expected <kind>/<id> such as source/0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55")]
+#[error(
+    "{0:?} is not an aggregate: expected <kind>/<id> such as source/0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55"
+)]
 pub struct ParseAggregateError(String);
 
 impl FromStr for AggregateRef {
@@ -90,7 +92,9 @@ impl FromStr for AggregateRef {
         let wrong = || ParseAggregateError(text.to_owned());
         let (kind, id) = text.split_once('/').ok_or_else(wrong)?;
         let kind = AggregateKind::ALL.iter().find(|known| known.as_str() == kind).ok_or_else(wrong)?;
-        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
+        if id.is_empty()
+            || !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+        {
             return Err(wrong());
         }
         Ok(Self { kind: *kind, id: id.to_owned() })

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Sha256;
-use crate::object::ObjectIdentity;
+use crate::object::{ObjectIdentity, ObjectKey};
 
 /// Objects a page holds on average. A power of two number of pages keeps an object on its page while a source grows.
 pub const OBJECTS_PER_PAGE: usize = 32;
@@ -47,11 +47,16 @@ pub fn pages_for(objects: usize) -> usize {
 /// The page of an object among `pages`.
 #[must_use]
 pub fn page_of(identity: &ObjectIdentity, pages: usize) -> usize {
-    let key = crate::id::derived_uuid(&[
-        identity.group.as_bytes(),
-        identity.kind.as_bytes(),
-        identity.namespace.as_bytes(),
-        identity.name.as_bytes(),
-    ]);
+    page(&[&identity.group, &identity.kind, &identity.namespace, &identity.name], pages)
+}
+
+/// The page of an object by its key, with the namespace as the manifest has it.
+#[must_use]
+pub fn page_of_key(key: &ObjectKey, pages: usize) -> usize {
+    page(&[&key.group, &key.kind, &key.namespace, &key.name], pages)
+}
+
+fn page(parts: &[&String; 4], pages: usize) -> usize {
+    let key = crate::id::derived_uuid(&parts.map(|part| part.as_bytes()));
     usize::try_from(key.as_u128() % (pages.max(1) as u128)).unwrap_or(0)
 }

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::EncodeError;
+use crate::configuration::ConfigurationEvent;
 use crate::delivery::DeliveryEvent;
 use crate::directory::DirectoryEvent;
 use crate::repository::RepositoryEvent;
-use crate::configuration::ConfigurationEvent;
 
 /// Type, schema version and data of one event, as it lies in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -74,8 +74,15 @@ pub enum Role {
 
 impl Role {
     /// Every role.
-    pub const ALL: &'static [Self] =
-        &[Self::Operator, Self::Owner, Self::Maintainer, Self::Developer, Self::Viewer, Self::Job, Self::Agent];
+    pub const ALL: &'static [Self] = &[
+        Self::Operator,
+        Self::Owner,
+        Self::Maintainer,
+        Self::Developer,
+        Self::Viewer,
+        Self::Job,
+        Self::Agent,
+    ];
 }
 
 /// Where something applies.

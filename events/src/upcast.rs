@@ -107,7 +107,11 @@ mod tests {
         let error = upcast(STEPS, &body(4), 3).unwrap_err();
         assert_eq!(
             error,
-            DecodeError::UnknownVersion { event_type: "kasbah.thing.happened".to_owned(), found: 4, known: 3 }
+            DecodeError::UnknownVersion {
+                event_type: "kasbah.thing.happened".to_owned(),
+                found: 4,
+                known: 3
+            }
         );
     }
 }

@@ -316,7 +316,10 @@ request!(CreateCredential => CredentialView, "authz.create-credential");
 
 impl std::fmt::Debug for CreateCredential {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CreateCredential").field("name", &self.name).field("host", &self.host).finish_non_exhaustive()
+        f.debug_struct("CreateCredential")
+            .field("name", &self.name)
+            .field("host", &self.host)
+            .finish_non_exhaustive()
     }
 }
 

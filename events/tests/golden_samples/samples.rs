@@ -1,0 +1,252 @@
+//! One sample or more of each event, with fixed ids.
+
+use events::configuration::*;
+use events::delivery::*;
+use events::directory::*;
+use events::repository::*;
+use events::*;
+use uuid::Uuid;
+
+fn id(number: u128) -> Uuid {
+    Uuid::from_u128(0x0190_b6a2_7c1e_7d3a_9f10_0000_0000_0000 + number)
+}
+
+fn digest(byte: u8) -> BlobDigest {
+    BlobDigest([byte; 32])
+}
+
+fn identity() -> ObjectIdentity {
+    ObjectIdentity {
+        group: "apps".to_owned(),
+        version: "v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        namespace: "shop".to_owned(),
+        name: "web".to_owned(),
+    }
+}
+
+fn finding() -> FileFinding {
+    FileFinding {
+        file: "staging/web.yaml".to_owned(),
+        line: 7,
+        column: 3,
+        field: "sources[0].ref".to_owned(),
+        message: "unknown key".to_owned(),
+    }
+}
+
+fn commit() -> String {
+    "4f1a5b10c0ffee00c0ffee00c0ffee00c0ffee00".to_owned()
+}
+
+fn settings() -> ProjectSettings {
+    ProjectSettings {
+        repository: "https://git.example.com/shop/deploy.git".to_owned(),
+        default_branch: "main".to_owned(),
+        credential: Some(CredentialId(id(5))),
+        external_id: Some(42),
+    }
+}
+
+/// Every event, by the name of its sample.
+pub fn all() -> Vec<(&'static str, Event)> {
+    let mut samples = directory();
+    samples.extend(configuration());
+    samples.extend(repository());
+    samples.extend(delivery());
+    samples
+}
+
+fn directory() -> Vec<(&'static str, Event)> {
+    let (user, agent, project, credential, token) =
+        (UserId(id(1)), AgentId(id(2)), ProjectId(id(3)), CredentialId(id(5)), TokenId(id(6)));
+    let events = [
+        DirectoryEvent::OrganizationCreated(OrganizationCreated {
+            organization: OrganizationId(id(0)),
+            name: "acme".to_owned(),
+        }),
+        DirectoryEvent::GroupCreated(GroupCreated { group: GroupId(id(4)), name: "shop".to_owned() }),
+        DirectoryEvent::ProjectCreated(ProjectCreated {
+            project,
+            group: GroupId(id(4)),
+            name: "deploy".to_owned(),
+            settings: settings(),
+        }),
+        DirectoryEvent::ProjectChanged(ProjectChanged {
+            project,
+            settings: ProjectSettings { credential: None, external_id: None, ..settings() },
+        }),
+        DirectoryEvent::UserCreated(UserCreated { user, name: PersonalData(vec![1, 2, 3]) }),
+        DirectoryEvent::RoleAssigned(RoleAssigned {
+            user,
+            role: Role::Maintainer,
+            scope: Scope::Project(project),
+        }),
+        DirectoryEvent::RoleWithdrawn(RoleWithdrawn {
+            user,
+            role: Role::Owner,
+            scope: Scope::Group(GroupId(id(4))),
+        }),
+        DirectoryEvent::CredentialCreated(CredentialCreated {
+            credential,
+            name: "deploy-key".to_owned(),
+            host: "git.example.com".to_owned(),
+        }),
+        DirectoryEvent::CredentialGranted(CredentialGranted { credential, project }),
+        DirectoryEvent::CredentialRevoked(CredentialRevoked { credential }),
+        DirectoryEvent::AgentRegistered(AgentRegistered { agent, name: "production".to_owned(), project }),
+        DirectoryEvent::AgentDeleted(AgentDeleted { agent }),
+        DirectoryEvent::TokenIssued(TokenIssued {
+            token,
+            holder: TokenHolder::Agent(agent),
+            hash: Sha256([7; 32]),
+            name: "first".to_owned(),
+            expires_at: Some(Timestamp(1_800_000_000_000)),
+        }),
+        DirectoryEvent::TokenRevoked(TokenRevoked { token, holder: TokenHolder::User(user) }),
+        DirectoryEvent::TokenUsed(TokenUsed { token, at: Timestamp(1_800_000_000_000) }),
+        DirectoryEvent::NameClaimed(NameClaimed { what: "project".to_owned(), holder: project.to_string() }),
+    ];
+    events.into_iter().map(|event| ("full", Event::from(event))).collect()
+}
+
+fn configuration() -> Vec<(&'static str, Event)> {
+    let agent = AgentId(id(2));
+    let configuration = AgentConfiguration {
+        mode: Mode::Cluster,
+        resources: ResourceRules {
+            include: vec![KindPattern { group: "*".to_owned(), kind: "*".to_owned() }],
+            exclude: vec![KindPattern { group: String::new(), kind: "Secret".to_owned() }],
+        },
+        sources: vec![SourceConfiguration {
+            id: SourceId::derive(agent, "shop"),
+            name: "shop".to_owned(),
+            project: ProjectId(id(3)),
+            reference: GitReference::Branch("main".to_owned()),
+            include: vec!["staging/**".to_owned()],
+            exclude: vec!["**/draft-*".to_owned()],
+            interval_seconds: 60,
+            default_namespace: "shop".to_owned(),
+            service_account: Some(ServiceAccount {
+                namespace: "shop".to_owned(),
+                name: "deployer".to_owned(),
+            }),
+            policies: SyncPolicies::default(),
+            line: 4,
+        }],
+        lockdown: true,
+    };
+    vec![
+        (
+            "full",
+            ConfigurationEvent::ConfigurationChanged(ConfigurationChanged {
+                agent,
+                commit: commit(),
+                configuration,
+                warnings: vec![finding()],
+            })
+            .into(),
+        ),
+        (
+            "full",
+            ConfigurationEvent::ConfigurationRejected(ConfigurationRejected {
+                agent,
+                commit: Some(commit()),
+                findings: vec![finding()],
+            })
+            .into(),
+        ),
+        (
+            "unreadable",
+            ConfigurationEvent::ConfigurationRejected(ConfigurationRejected {
+                agent,
+                commit: None,
+                findings: Vec::new(),
+            })
+            .into(),
+        ),
+    ]
+}
+
+fn repository() -> Vec<(&'static str, Event)> {
+    let (agent, source, project) = (AgentId(id(2)), SourceId(id(8)), ProjectId(id(3)));
+    let reference = GitReference::Tag("v1".to_owned());
+    let events = [
+        RepositoryEvent::SourceAdvanced(SourceAdvanced {
+            source,
+            agent,
+            commit: commit(),
+            bundle: digest(1),
+            objects: 3,
+            warnings: vec![finding()],
+        }),
+        RepositoryEvent::BundleRejected(BundleRejected {
+            source,
+            agent,
+            commit: commit(),
+            findings: vec![finding()],
+            more: 2,
+        }),
+        RepositoryEvent::FetchFailed(FetchFailed {
+            project,
+            reference: reference.clone(),
+            failure: FetchFailure::Unauthorized,
+            message: "the server refused the credential".to_owned(),
+            sources: vec![source],
+        }),
+        RepositoryEvent::FetchRecovered(FetchRecovered { project, reference, sources: vec![source] }),
+    ];
+    events.into_iter().map(|event| ("full", Event::from(event))).collect()
+}
+
+fn delivery() -> Vec<(&'static str, Event)> {
+    let (agent, source, sync) = (AgentId(id(2)), SourceId(id(8)), SyncId(id(9)));
+    let events = [
+        DeliveryEvent::BundleDesired(BundleDesired {
+            source,
+            agent,
+            sync,
+            commit: commit(),
+            bundle: digest(1),
+            objects: 3,
+            prune: Some(digest(2)),
+            prunes: 1,
+        }),
+        DeliveryEvent::BundleHeld(BundleHeld {
+            source,
+            agent,
+            commit: commit(),
+            bundle: digest(1),
+            objects: 3,
+            reason: HoldReason::LargePrune { prunes: 12, inventory: 20 },
+        }),
+        DeliveryEvent::BundleConfirmed(BundleConfirmed { source, commit: commit() }),
+        DeliveryEvent::SourceSuspended(SourceSuspended { source, reason: "maintenance".to_owned() }),
+        DeliveryEvent::SourceResumed(SourceResumed { source }),
+        DeliveryEvent::SourcePinned(SourcePinned { source, commit: commit(), bundle: digest(1), objects: 3 }),
+        DeliveryEvent::SourceUnpinned(SourceUnpinned { source }),
+        DeliveryEvent::SourceRemoved(SourceRemoved {
+            source,
+            agent,
+            sync: Some(sync),
+            prune: Some(digest(2)),
+        }),
+        DeliveryEvent::SyncRequested(SyncRequested { source, sync }),
+        DeliveryEvent::SyncStarted(SyncStarted { source, sync, run: 1, epoch: 4 }),
+        DeliveryEvent::SyncFinished(SyncFinished {
+            source,
+            sync,
+            run: 1,
+            outcome: SyncOutcome::Failed,
+            counts: SyncCounts { unchanged: 1, created: 2, changed: 3, pruned: 4, failed: 5, unhealthy: 6 },
+            failures: vec![ObjectFailure {
+                identity: identity(),
+                file: "staging/web.yaml".to_owned(),
+                line: 7,
+                message: "field is immutable".to_owned(),
+            }],
+        }),
+        DeliveryEvent::ApplierNamed(ApplierNamed { agent, instance: InstanceId(id(10)) }),
+    ];
+    events.into_iter().map(|event| ("full", Event::from(event))).collect()
+}
