@@ -58,7 +58,7 @@ async fn users_hold_no_right_until_they_get_one_and_the_audit_log_tells_who_did_
         log.iter()
             .filter(matches)
             .filter(|entry| entry["objectRef"]["resource"] == "configmaps")
-            .last()
+            .next_back()
             .cloned()
     };
     let log = plane.audit_log().unwrap();

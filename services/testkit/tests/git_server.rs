@@ -1,5 +1,7 @@
 //! The Git server with the real git as its client.
 
+#![allow(clippy::disallowed_methods, reason = "the hook tells the machine's time")]
+
 use std::time::{Duration, SystemTime};
 
 use testkit::{Fault, GitServer, GitServerOptions, WorkTree, eventually};

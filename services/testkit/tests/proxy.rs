@@ -1,5 +1,11 @@
 //! The proxy between a real client and a real server.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test of its own, with an echo server in it"
+)]
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

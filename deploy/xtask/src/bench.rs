@@ -1,0 +1,58 @@
+//! `cargo xtask bench`: builds the `loadtest` program and hands over to it.
+
+use std::process::{Command, ExitCode};
+
+use crate::{report, testbed};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Which scenarios; all without any.
+    scenarios: Vec<String>,
+    /// Name the scenarios and measure nothing.
+    #[arg(long)]
+    list: bool,
+    /// Write figures and machine into docs/benchmarks.md.
+    #[arg(long)]
+    record: bool,
+}
+
+/// Its exit code is the scenarios' own: 1 when a figure falls short.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match prepared(arguments).and_then(|mut command| Ok(command.status()?)) {
+        Ok(status) => {
+            status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn prepared(arguments: &Arguments) -> anyhow::Result<Command> {
+    let root = report::root()?;
+    if !arguments.list {
+        report::step("what the scenarios run on", testbed::build)?;
+        report::step("what is measured, built for release", || {
+            report::run(cargo_build(&root).args([
+                "--release",
+                "--package",
+                "loadtest",
+                "--package",
+                "kasbah",
+            ]))?;
+            report::run(cargo_build(&root).args(["--profile", "agent", "--package", "agent"]))
+        })?;
+    }
+    let mut command = Command::new("cargo");
+    command.current_dir(&root).args(["run", "--quiet", "--release", "--package", "loadtest", "--"]);
+    command.args(&arguments.scenarios);
+    command.args(arguments.list.then_some("--list")).args(arguments.record.then_some("--record"));
+    Ok(command)
+}
+
+fn cargo_build(root: &std::path::Path) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(root).args(["build", "--locked"]);
+    command
+}

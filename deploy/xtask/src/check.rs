@@ -1,0 +1,94 @@
+//! `cargo xtask test`: gets what the tests need, then runs every check in the order in which they fail fastest.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use testkit::{ControlPlane, ControlPlaneOptions, SHARED_KUBECONFIG};
+
+use crate::report::{self, spent, step};
+use crate::{testbed, tools};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only tests whose name contains this; the other checks are left out.
+    filter: Vec<String>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let start = Instant::now();
+    let root = report::root()?;
+    if arguments.filter.is_empty() {
+        step("format", || report::run(cargo(&root).args(["fmt", "--all", "--check"])))?;
+        step("lints", || {
+            let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+            report::run(cargo(&root).args(clippy))
+        })?;
+        step("licences, bans, sources, advisories", || deny(&root))?;
+        step("documentation", || {
+            let doc = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
+            report::run(cargo(&root).args(doc).env("RUSTDOCFLAGS", "-D warnings"))
+        })?;
+        step("documentation's examples", || {
+            report::run(cargo(&root).args(["test", "--workspace", "--doc", "--locked", "--quiet"]))
+        })?;
+    }
+    step("what the tests run on", || {
+        testbed::build()?;
+        tools::NEXTEST.path().map(|_| ())
+    })?;
+    let outcome = step("tests", || tests(&root, &arguments.filter));
+    println!("==> all checks took {}", spent(start.elapsed()));
+    outcome
+}
+
+fn cargo(root: &Path) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(root);
+    command
+}
+
+/// Advisories need a database from the network: where it cannot be had, the rest is checked all the same.
+fn deny(root: &Path) -> Result<()> {
+    let deny = tools::DENY.path()?;
+    let check = |what: &[&str]| {
+        let mut command = Command::new(&deny);
+        command
+            .current_dir(root)
+            .args(["--workspace", "--locked", "check", "--hide-inclusion-graph"])
+            .args(what);
+        command
+    };
+    report::run(&mut check(&["licenses", "bans", "sources"]))?;
+    let mut fetch = Command::new(&deny);
+    fetch.current_dir(root).args(["--workspace", "--locked", "fetch", "db"]);
+    match report::output(&mut fetch) {
+        Ok(_) => report::run(check(&["advisories"]).arg("--disable-fetch")),
+        Err(_) => {
+            println!("    advisories: NOT CHECKED, their database cannot be reached from here");
+            Ok(())
+        }
+    }
+}
+
+/// All tests with one control plane that those share which keep to a namespace of their own.
+fn tests(root: &Path, filter: &[String]) -> Result<()> {
+    let nextest = tools::NEXTEST.path()?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
+    // The tests drive both programs as processes.
+    report::run(cargo(root).args(["build", "--locked", "--package", "kasbah", "--package", "agent"]))?;
+    let run = || {
+        let mut command = Command::new(&nextest);
+        command.current_dir(root).args(["nextest", "run", "--workspace", "--locked"]).args(filter);
+        command
+    };
+    report::run(run().arg("--no-run"))?;
+    let plane = runtime.block_on(ControlPlane::start(ControlPlaneOptions::default()))?;
+    let status = run().env(SHARED_KUBECONFIG, plane.kubeconfig()).status().context("cannot start nextest")?;
+    drop(plane);
+    if !status.success() {
+        bail!("tests failed");
+    }
+    Ok(())
+}

@@ -1,1 +1,0 @@
-//! Tasks that a person or CI runs from a clone.

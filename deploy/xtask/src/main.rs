@@ -1,0 +1,58 @@
+//! `cargo xtask`: what a person or CI runs from a clone.
+//!
+//! Each command says what it does and how long that took, gets by itself what it needs (into a cache folder outside of
+//! the build folder, once a pinned version), and leaves nothing running.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tasks are timed by the machine's clock and run on this machine"
+)]
+
+mod bench;
+mod cache;
+mod check;
+mod demo;
+mod golang;
+mod report;
+mod testbed;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What a person or CI runs from a clone of Kasbah.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show the main job on this machine: server, cluster, agent and a Git repository with a demo shop.
+    Demo(demo::Arguments),
+    /// Get what the tests need, and run every check.
+    Test(check::Arguments),
+    /// Measure, and compare with a baseline of the same run.
+    Bench(bench::Arguments),
+    /// Build, start and stop a real control plane on this machine.
+    #[command(subcommand)]
+    Testbed(testbed::Command),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Test(arguments) => check::run(&arguments),
+        Command::Bench(arguments) => return bench::run(&arguments),
+        Command::Testbed(command) => testbed::run(&command),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

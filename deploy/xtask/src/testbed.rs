@@ -1,0 +1,114 @@
+//! The control plane on this machine: built from its sources once, started and stopped by a word.
+
+mod hold;
+mod packages;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Subcommand;
+use testkit::{ETCD, KUBERNETES, KWOK};
+
+use crate::golang::{self, Build};
+use crate::report;
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Build what is missing: about ten minutes the first time, nothing afterwards.
+    Build,
+    /// Start a control plane in the background, with a real node where that is possible.
+    Up(Place),
+    /// Stop it. Its data stays.
+    Down(Place),
+    /// Print the path of its kubeconfig.
+    Kubeconfig(Place),
+    /// Run it in the foreground until a signal comes.
+    #[command(hide = true)]
+    Hold(Place),
+}
+
+#[derive(clap::Args)]
+pub struct Place {
+    /// Folder for data, logs and kubeconfig.
+    #[arg(long, default_value = ".kasbah/testbed")]
+    directory: PathBuf,
+    /// Fake nodes although a real one is possible.
+    #[arg(long)]
+    fake_nodes: bool,
+}
+
+impl Place {
+    fn directory(&self) -> Result<PathBuf> {
+        Ok(report::root()?.join(&self.directory))
+    }
+}
+
+pub fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Build => build(),
+        Command::Up(place) => {
+            build()?;
+            hold::up(&place.directory()?, place.fake_nodes)
+        }
+        Command::Down(place) => hold::down(&place.directory()?),
+        Command::Kubeconfig(place) => hold::kubeconfig(&place.directory()?),
+        Command::Hold(place) => hold::hold(&place.directory()?, place.fake_nodes),
+    }
+}
+
+/// Builds everything that is not in the cache yet.
+pub fn build() -> Result<()> {
+    golang::check()?;
+    for build in [kubernetes(), etcd(), kwok()] {
+        build.run()?;
+    }
+    packages::node_parts()
+}
+
+fn kubernetes() -> Build<'static> {
+    let version = "k8s.io/component-base/version";
+    let minor = KUBERNETES.split('.').nth(1).unwrap_or_default();
+    Build {
+        name: format!("kubernetes-{KUBERNETES}"),
+        module: "kubernetes",
+        packages: &[
+            ("k8s.io/kubernetes/cmd/kube-apiserver", ""),
+            ("k8s.io/kubernetes/cmd/kube-controller-manager", ""),
+            ("k8s.io/kubernetes/cmd/kube-scheduler", ""),
+            ("k8s.io/kubernetes/cmd/kubectl", ""),
+            ("k8s.io/kubernetes/cmd/kubelet", ""),
+            ("k8s.io/kubernetes/cmd/kube-proxy", ""),
+        ],
+        // Without these the server calls itself v0.0.0, and clients take it for an ancient one.
+        linker_flags: format!(
+            "-s -w -X {version}.gitVersion={KUBERNETES} -X {version}.gitMajor=1 -X {version}.gitMinor={minor} \
+             -X {version}.gitTreeState=clean"
+        ),
+        remark: "built from source, once; this takes long: about 7 minutes on two cores",
+    }
+}
+
+fn etcd() -> Build<'static> {
+    Build {
+        name: format!("etcd-{ETCD}"),
+        module: "etcd",
+        packages: &[("go.etcd.io/etcd/server/v3", "etcd")],
+        linker_flags: String::new(),
+        remark: "built from source, once; about half a minute",
+    }
+}
+
+fn kwok() -> Build<'static> {
+    Build {
+        name: format!("kwok-{KWOK}"),
+        module: "kwok",
+        packages: &[("sigs.k8s.io/kwok/cmd/kwok", "kwok")],
+        linker_flags: String::new(),
+        remark: "built from source, once; about two minutes",
+    }
+}
+
+/// The kubeconfig that a running testbed in this folder writes.
+pub fn kubeconfig_in(directory: &Path) -> PathBuf {
+    directory.join("admin.kubeconfig")
+}
