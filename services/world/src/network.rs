@@ -26,6 +26,12 @@ pub trait Network: Send + Sync {
     /// Listens on an address; port 0 takes a free one.
     async fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>>;
 
+    /// The addresses of `host:port`, so that a caller can look at them before it dials one. Callers bound the time.
+    async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let _ = port;
+        Err(io::Error::new(io::ErrorKind::Unsupported, format!("cannot resolve {host} in this world")))
+    }
+
     /// Dials `host:port`. Callers bound the time.
     async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Connection>>;
 }
@@ -53,6 +59,10 @@ impl Listener for TcpSocketListener {
 impl Network for TcpNetwork {
     async fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>> {
         Ok(Box::new(TcpSocketListener(tokio::net::TcpListener::bind(address).await?)))
+    }
+
+    async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        Ok(tokio::net::lookup_host((host, port)).await?.collect())
     }
 
     async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Connection>> {
