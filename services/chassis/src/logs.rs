@@ -1,0 +1,88 @@
+//! Logs: lines for people on a terminal, JSON objects otherwise, on standard error.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{Layer, Registry, fmt};
+use world::World;
+
+use crate::traces::{TraceArgs, TraceError, Traces};
+
+/// What goes into the log, and in which form.
+#[derive(Debug, Clone, clap::Args)]
+pub struct LogArgs {
+    /// What is logged: a level (error, warn, info, debug, trace), or levels by target such as `info,bus=debug`
+    #[arg(long, env = "KASBAH_LOG", default_value = "info", value_name = "FILTER", value_parser = parse_filter)]
+    pub log_level: String,
+    /// Form of a log line; auto is human on a terminal and json otherwise
+    #[arg(long, env = "KASBAH_LOG_FORMAT", default_value = "auto", value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}
+
+/// Form of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// Human on a terminal, JSON otherwise.
+    Auto,
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Logging could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The filter is wrong.
+    #[error("log filter is wrong")]
+    Filter(#[from] tracing_subscriber::filter::ParseError),
+    /// Logging was set up before.
+    #[error("logging is set up already")]
+    Twice(#[from] TryInitError),
+    /// Traces cannot be sent.
+    #[error("traces cannot be set up")]
+    Traces(#[from] TraceError),
+}
+
+fn parse_filter(text: &str) -> Result<String, tracing_subscriber::filter::ParseError> {
+    EnvFilter::builder().parse(text).map(|_| text.to_owned())
+}
+
+/// Sets up logs, and traces where an endpoint is configured, for the rest of the process. Keep what it returns: on drop, the
+/// last spans are sent. Call inside a tokio runtime.
+///
+/// # Errors
+/// A wrong filter or endpoint, or when logging was set up before.
+pub fn init(
+    world: &World,
+    logs: &LogArgs,
+    traces: &TraceArgs,
+    service: &'static str,
+) -> Result<Traces, LogError> {
+    let filter = EnvFilter::builder().parse(&logs.log_level)?;
+    let human = match logs.log_format {
+        LogFormat::Auto => std::io::stderr().is_terminal(),
+        LogFormat::Human => true,
+        LogFormat::Json => false,
+    };
+    let lines: Box<dyn Layer<Registry> + Send + Sync> = if human {
+        let colours = std::io::stderr().is_terminal();
+        Box::new(
+            fmt::layer()
+                .with_writer(std::io::stderr)
+                .with_ansi(colours)
+                .with_target(false)
+                .with_filter(filter),
+        )
+    } else {
+        let layer =
+            fmt::layer().with_writer(std::io::stderr).json().flatten_event(true).with_current_span(true);
+        Box::new(layer.with_span_list(false).with_filter(filter))
+    };
+    let (traces, spans) = Traces::new(world, traces, service)?;
+    let layers: Vec<_> = [Some(lines), spans].into_iter().flatten().collect();
+    tracing_subscriber::registry().with(layers).try_init()?;
+    Ok(traces)
+}

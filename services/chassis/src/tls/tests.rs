@@ -1,0 +1,231 @@
+use std::time::Duration;
+
+use async_trait::async_trait;
+use events::Timestamp;
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::*;
+
+const DAY: i64 = 24 * 3600 * 1000;
+const NINETY_DAYS: Duration = Duration::from_secs(90 * 24 * 3600);
+
+struct ShiftedClock(world::clock::SystemClock, i64);
+
+#[async_trait]
+impl Clock for ShiftedClock {
+    fn now_millis(&self) -> i64 {
+        self.0.now_millis() + self.1
+    }
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+    async fn sleep(&self, duration: Duration) {
+        self.0.sleep(duration).await;
+    }
+}
+
+fn shifted(millis: i64) -> World {
+    World { clock: Arc::new(ShiftedClock(world::clock::SystemClock::new(), millis)), ..World::real() }
+}
+
+fn names() -> Vec<String> {
+    vec!["kasbah.example".to_owned(), "*.tunnels.example".to_owned(), "127.0.0.1".to_owned()]
+}
+
+fn issued_at(authority: &Authority, now: i64) -> Arc<ServerCertificate> {
+    let issued = authority.issue(&names(), Timestamp(now), NINETY_DAYS).unwrap();
+    ServerCertificate::from_pem(issued.certificate.as_bytes(), issued.key.as_bytes()).unwrap()
+}
+
+/// One handshake and one byte each way over a real socket; the client's error if it fails.
+async fn shake(
+    server: &Arc<ServerCertificate>,
+    client: &World,
+    ca: &[u8],
+    host: &str,
+) -> Result<(), std::io::Error> {
+    let world = World::real();
+    let listener = world.network.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let port = listener.local_address().unwrap().port();
+    let acceptor = TlsAcceptor::from(server.config(&world, &[b"http/1.1"]).unwrap());
+    let connector = TlsConnector::from(client_config_trusting(client, ca, &[b"http/1.1"]).unwrap());
+    let serving = async {
+        let (socket, _) = listener.accept().await.unwrap();
+        if let Ok(mut stream) = acceptor.accept(socket).await {
+            let byte = stream.read_u8().await.unwrap();
+            stream.write_u8(byte + 1).await.unwrap();
+        }
+    };
+    let dialling = async {
+        let socket = world.network.dial("127.0.0.1", port).await.unwrap();
+        let name = ServerName::try_from(host.to_owned()).unwrap();
+        let mut stream = connector.connect(name, socket).await?;
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+        stream.write_u8(41).await?;
+        assert_eq!(stream.read_u8().await?, 42);
+        Ok(())
+    };
+    tokio::join!(serving, dialling).1
+}
+
+fn trouble(outcome: Result<(), std::io::Error>, host: &str) -> (CertificateTrouble, String) {
+    let trouble = explain(&outcome.unwrap_err(), host).expect("an explanation");
+    let text = trouble.to_string();
+    (trouble, text)
+}
+
+#[tokio::test]
+async fn the_right_authority_and_any_of_the_names_are_accepted() {
+    let world = World::real();
+    let authority = Authority::generate(Timestamp(world.clock.now_millis())).unwrap();
+    let server = ServerCertificate::issued(&world, &authority, &names()).unwrap();
+    for host in ["kasbah.example", "one.tunnels.example", "127.0.0.1"] {
+        shake(&server, &world, authority.certificate().as_bytes(), host).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_authority_that_was_kept_issues_what_its_old_clients_accept() {
+    let world = World::real();
+    let before = Authority::generate(Timestamp(world.clock.now_millis())).unwrap();
+    let after = Authority::from_pem(before.certificate().to_owned(), &before.key()).unwrap();
+    let server = ServerCertificate::issued(&world, &after, &names()).unwrap();
+    shake(&server, &world, before.certificate().as_bytes(), "kasbah.example").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_wrong_authority_is_named_as_such() {
+    let world = World::real();
+    let now = Timestamp(world.clock.now_millis());
+    let authority = Authority::generate(now).unwrap();
+    let other = Authority::generate(now).unwrap();
+    let server = ServerCertificate::issued(&world, &authority, &names()).unwrap();
+    let outcome = shake(&server, &world, other.certificate().as_bytes(), "kasbah.example").await;
+    let (trouble, text) = trouble(outcome, "kasbah.example");
+    assert_eq!(trouble, CertificateTrouble::WrongAuthority { host: "kasbah.example".to_owned() });
+    assert!(text.contains("--ca-file"), "{text}");
+}
+
+#[tokio::test]
+async fn an_expired_certificate_says_since_when() {
+    let world = World::real();
+    let now = world.clock.now_millis();
+    let authority = Authority::generate(Timestamp(now - 200 * DAY)).unwrap();
+    let server = issued_at(&authority, now - 100 * DAY);
+    let outcome = shake(&server, &world, authority.certificate().as_bytes(), "kasbah.example").await;
+    let (trouble, text) = trouble(outcome, "kasbah.example");
+    let CertificateTrouble::Expired { not_after: Some(end), .. } = trouble else { panic!("{trouble:?}") };
+    assert_eq!(end.0 / 1000, (now - 10 * DAY) / 1000);
+    assert!(text.contains("expired at ") && text.contains("clock"), "{text}");
+}
+
+#[tokio::test]
+async fn a_client_clock_a_day_behind_is_told_to_set_its_clock() {
+    let authority_world = World::real();
+    let now = authority_world.clock.now_millis();
+    let authority = Authority::generate(Timestamp(now - DAY * 30)).unwrap();
+    let server = issued_at(&authority, now);
+    let outcome = shake(&server, &shifted(-DAY), authority.certificate().as_bytes(), "kasbah.example").await;
+    let (trouble, text) = trouble(outcome, "kasbah.example");
+    let CertificateTrouble::NotYetValid { not_before: Some(begin), now: Some(here), .. } = trouble else {
+        panic!("{trouble:?}")
+    };
+    assert!(here < begin);
+    assert!(text.contains("set this machine's clock"), "{text}");
+}
+
+#[tokio::test]
+async fn a_client_clock_a_day_ahead_still_connects() {
+    let world = World::real();
+    let authority = Authority::generate(Timestamp(world.clock.now_millis())).unwrap();
+    let server = ServerCertificate::issued(&world, &authority, &names()).unwrap();
+    shake(&server, &shifted(DAY), authority.certificate().as_bytes(), "kasbah.example").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_wrong_host_name_is_shown_with_the_right_ones() {
+    let world = World::real();
+    let authority = Authority::generate(Timestamp(world.clock.now_millis())).unwrap();
+    let server = ServerCertificate::issued(&world, &authority, &names()).unwrap();
+    for host in ["kasbah.elsewhere", "127.0.0.2"] {
+        let outcome = shake(&server, &world, authority.certificate().as_bytes(), host).await;
+        let (trouble, text) = trouble(outcome, host);
+        assert_eq!(trouble, CertificateTrouble::WrongName { host: host.to_owned(), presented: names() });
+        assert!(text.contains(&format!("--tls-name {host}")), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn plain_text_is_recognized() {
+    let world = World::real();
+    let listener = world.network.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let port = listener.local_address().unwrap().port();
+    let authority = Authority::generate(Timestamp(world.clock.now_millis())).unwrap();
+    let config = client_config_trusting(&world, authority.certificate().as_bytes(), &[]).unwrap();
+    let serving = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        socket
+    };
+    let dialling = async {
+        let socket = world.network.dial("127.0.0.1", port).await.unwrap();
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        TlsConnector::from(config).connect(name, socket).await.map(drop)
+    };
+    let (_socket, outcome) = tokio::join!(serving, dialling);
+    assert_eq!(trouble(outcome, "127.0.0.1").0, CertificateTrouble::NotTls { host: "127.0.0.1".to_owned() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_is_replaced_long_before_it_expires() {
+    // The world's clock: real milliseconds plus what tokio's paused clock slept.
+    struct PausedClock(tokio::time::Instant, i64);
+    #[async_trait]
+    impl Clock for PausedClock {
+        fn now_millis(&self) -> i64 {
+            self.1 + i64::try_from(self.0.elapsed().as_millis()).unwrap()
+        }
+        fn monotonic(&self) -> Duration {
+            self.0.elapsed()
+        }
+        async fn sleep(&self, duration: Duration) {
+            tokio::time::sleep(duration).await;
+        }
+    }
+    let real = World::real();
+    let clock = PausedClock(tokio::time::Instant::now(), real.clock.now_millis());
+    let world = World { clock: Arc::new(clock), ..real };
+    let authority = Arc::new(Authority::generate(Timestamp(world.clock.now_millis())).unwrap());
+    let server = ServerCertificate::issued(&world, &authority, &names()).unwrap();
+    let (trigger, shutdown) = crate::ShutdownTrigger::new();
+    let renewing = Arc::clone(&server).keep_renewed(world.clone(), Arc::clone(&authority), names(), shutdown);
+    let year = async {
+        world.clock.sleep(Duration::from_secs(365 * 24 * 3600)).await;
+        trigger.request();
+    };
+    tokio::join!(async { renewing.await.unwrap() }, year);
+    let later = shifted(365 * DAY);
+    shake(&server, &later, authority.certificate().as_bytes(), "kasbah.example").await.unwrap();
+}
+
+#[test]
+fn a_ca_file_without_a_certificate_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ca.crt");
+    let missing = client_config(&World::real(), Some(&path), &[]).unwrap_err().to_string();
+    assert!(missing.starts_with(&format!("cannot read {}: ", path.display())), "{missing}");
+    std::fs::write(&path, "not a certificate").unwrap();
+    let empty = client_config(&World::real(), Some(&path), &[]).unwrap_err().to_string();
+    assert_eq!(empty, format!("{} holds no certificate in PEM form", path.display()));
+}
+
+#[test]
+fn a_name_that_is_none_is_refused() {
+    let authority = Authority::generate(Timestamp(World::real().clock.now_millis())).unwrap();
+    for name in ["", "no spaces", "http://x", "-"] {
+        let outcome = authority.issue(&[name.to_owned()], Timestamp(0), NINETY_DAYS);
+        assert!(matches!(outcome, Err(TlsError::BadName { .. })), "{name}");
+    }
+}
