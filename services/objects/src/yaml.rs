@@ -5,8 +5,10 @@
 //! booleans, `0755` and `0o755` are octal, `1_000` is an integer, dates stay text, a later `<<` overrides an
 //! earlier key, a text that starts with `{` is read as JSON first, and a line that starts with `---` ends a
 //! document. Stricter than kubectl, on purpose: content after a `...` line is refused (kubectl drops it without
-//! a word), so is a scalar that JSON cannot hold, and a key that occurs twice is listed in
-//! [`Document::duplicates`] (kubectl lets the last one win without a word).
+//! a word), so is an invisible line separator outside of quotes, and a key that occurs twice is listed in
+//! [`Document::duplicates`] (kubectl lets the last one win without a word). Stricter because the parser is one for
+//! YAML 1.2: lines that continue quoted text or a bracketed list further left than the keys around them are refused.
+//! More lenient for the same reason: `\/` in double quotes, tabs after `-` and on otherwise empty lines are read.
 
 mod build;
 mod json;

@@ -41,6 +41,8 @@ fn syntax_error(error: &ScanError, chunk: &Chunk<'_>) -> YamlError {
     let indentation: String = line.chars().take_while(|c| c.is_whitespace()).collect();
     let hint = if indentation.contains('\t') {
         "; indent with spaces, not tabs"
+    } else if error.info().contains("indentation") {
+        "; indent the continued lines and closing brackets at least as far as the keys around them"
     } else if chunk.text.contains("{{") {
         "; this looks like a template, which is not rendered"
     } else if chunk.text.lines().any(|line| line.starts_with('%')) {
@@ -112,6 +114,9 @@ impl<'a> Builder<'a> {
                     self.spend(1, start)?;
                     self.set_key(Key::Merge);
                     return Ok(());
+                }
+                if let Some(message) = line_separator(&text, style) {
+                    return Err(YamlError::new(start.0, start.1, message));
                 }
                 let value = resolve(&text, style, tag.as_deref())
                     .map_err(|message| YamlError::new(start.0, start.1, message))?;
@@ -350,6 +355,17 @@ fn is_merge(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> bool {
 fn core_tag(tag: &Tag) -> Option<&str> {
     const PREFIX: &str = "tag:yaml.org,2002:";
     if tag.handle == PREFIX { Some(&tag.suffix) } else { tag.suffix.strip_prefix(PREFIX) }
+}
+
+/// YAML 1.1, and with it kubectl, ends a line at characters that YAML 1.2 takes for text. Outside of quotes the two
+/// would read different values.
+fn line_separator(text: &str, style: ScalarStyle) -> Option<String> {
+    let quoted = matches!(style, ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted);
+    let found = text.chars().find(|c| matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}')).filter(|_| !quoted)?;
+    let code = u32::from(found);
+    Some(format!(
+        "the invisible line separator U+{code:04X} in text without quotes; remove it or write it in quotes"
+    ))
 }
 
 fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {

@@ -151,6 +151,10 @@ fn errors_name_their_place() {
         ("{\"a\": 1}\n{\"b\": 2}\n{\"c\" 3}\n", 3, "not valid JSON"),
         ("{\"a\": \"x\n", 1, "not valid JSON"),
         ("a: {{ .Values.x }}: 1\n", 1, "template"),
+        ("a: x\u{2028}y\n", 1, "U+2028"),
+        ("a: |\n  x\u{85}y\n", 2, "U+0085"),
+        ("a:\n  b: [\n]\n", 3, "closing brackets"),
+        ("a:\n  b: 'x\ny'\n", 2, "continued lines"),
         ("a: *x\n", 1, "anchor"),
         ("a: &x [*x]\n", 1, "alias inside"),
         ("a: &x 1\nb:\n  <<: *x\n", 1, "'<<' needs"),
@@ -193,6 +197,11 @@ fn a_key_that_occurs_twice_is_listed_and_the_later_one_counts() {
         assert_eq!((duplicate.key.as_str(), duplicate.line, duplicate.first_line), ("x", 5, 3));
         assert_eq!(duplicate.path, "spec.a[0]");
     }
+}
+
+#[test]
+fn line_separators_are_text_in_quotes() {
+    assert_eq!(one("a: \"x\u{2028}y\\N\"\n"), json!({"a": "x\u{2028}y\u{85}"}));
 }
 
 #[test]
