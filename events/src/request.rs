@@ -86,6 +86,23 @@ impl Refusal {
     }
 }
 
+/// A command that was refused, as it lies in the stream of refusals.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedCommand {
+    /// Who asked.
+    pub actor: Actor,
+    /// In which organization.
+    pub organization: OrganizationId,
+    /// The request's name, such as `authz.create-project`.
+    pub request: String,
+    /// Why not. Holds no secret and no person's name.
+    pub refusal: Refusal,
+    /// The chain.
+    pub correlation_id: CorrelationId,
+    /// When, by the clock of the service that refused.
+    pub at: crate::time::Timestamp,
+}
+
 /// Declares a request with its reply and name.
 macro_rules! request {
     ($request:ty => $reply:ty, $name:literal) => {

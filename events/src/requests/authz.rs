@@ -47,6 +47,8 @@ pub enum Action {
     AnnouncePush,
     /// Read a project's repository on behalf of an agent.
     ReadRepository,
+    /// Issue, list and revoke another user's personal tokens.
+    ManageUserTokens,
 }
 
 impl Action {
@@ -82,6 +84,7 @@ impl Action {
         Self::VerifyLog,
         Self::AnnouncePush,
         Self::ReadRepository,
+        Self::ManageUserTokens,
     ];
 }
 
@@ -176,6 +179,50 @@ pub struct OrganizationView {
     pub id: OrganizationId,
     /// Its name.
     pub name: String,
+    /// First personal token of its owner: only in the answer to [`CreateOrganization`], shown once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner_token: Option<SecretToken>,
+}
+
+/// Makes sure that there is an organization with an owner who has a live token. Only services may ask; asking again
+/// changes nothing while the token lives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnsureOwner {
+    /// Name of the organization.
+    pub organization: String,
+    /// Login name of its owner, who is an operator too.
+    pub owner: String,
+    /// SHA-256 of the token that the asker has already, if it has one.
+    pub token: Option<Sha256>,
+}
+request!(EnsureOwner => FirstStart, "authz.ensure-owner");
+
+/// The answer to [`EnsureOwner`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstStart {
+    /// The organization.
+    pub organization: OrganizationId,
+    /// Its owner.
+    pub owner: UserId,
+    /// A new token, when the asker's is missing or not live; earlier ones of this kind are revoked.
+    pub token: Option<SecretToken>,
+}
+
+/// In which organization is this project? Only services may ask: the console, for webhooks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocateProject {
+    /// Which.
+    pub project: ProjectId,
+}
+request!(LocateProject => ProjectLocation, "authz.locate-project");
+
+/// The answer to [`LocateProject`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectLocation {
+    /// Its organization.
+    pub organization: OrganizationId,
+    /// The project.
+    pub project: ProjectView,
 }
 
 /// Creates a group.
