@@ -1,0 +1,7 @@
+//! The gateway's end: it accepts, and then asks.
+
+mod accept;
+mod connection;
+
+pub use accept::{AcceptError, Accepted, Door, Presented, Rejection};
+pub use connection::{AgentConnection, AskError, Asked};

@@ -1,0 +1,80 @@
+//! hyper's timer and executor over the world's clock and spawner.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use hyper::rt::{Executor, Sleep, Timer};
+use world::{Clock, Spawner, World};
+
+/// Sleeps end by the world's clock.
+#[derive(Clone)]
+pub(crate) struct WorldTimer {
+    clock: Arc<dyn Clock>,
+    base: Instant,
+    started: Duration,
+}
+
+impl WorldTimer {
+    pub(crate) fn new(world: &World) -> Self {
+        Self {
+            clock: Arc::clone(&world.clock),
+            base: tokio::time::Instant::now().into_std(),
+            started: world.clock.monotonic(),
+        }
+    }
+}
+
+struct WorldSleep {
+    inner: parking_lot::Mutex<BoxFuture<'static, ()>>,
+}
+
+impl Future for WorldSleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.get_mut().inner.get_mut().as_mut().poll(context)
+    }
+}
+
+impl Sleep for WorldSleep {}
+
+impl Timer for WorldTimer {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
+        let clock = Arc::clone(&self.clock);
+        Box::pin(WorldSleep { inner: parking_lot::Mutex::new(Box::pin(async move { clock.sleep(duration).await })) })
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+        self.sleep(deadline.saturating_duration_since(self.now()))
+    }
+
+    fn now(&self) -> Instant {
+        self.base + self.clock.monotonic().saturating_sub(self.started)
+    }
+}
+
+/// Tasks of a connection run on the world's spawner.
+#[derive(Clone)]
+pub(crate) struct WorldExecutor(pub(crate) Arc<dyn Spawner>);
+
+impl<F> Executor<F> for WorldExecutor
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.0.spawn("tunnel-stream", Box::pin(task));
+    }
+}
+
+/// Waits for `future`, but not longer than `limit`; `None` when the time is over.
+pub(crate) async fn within<F: Future>(world: &World, limit: Duration, future: F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = world.clock.sleep(limit) => None,
+    }
+}

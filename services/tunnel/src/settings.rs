@@ -1,0 +1,42 @@
+//! Sizes and times of the link, the same at both ends.
+
+use std::time::Duration;
+
+/// ALPN protocol under which both ends speak TLS: the upgrade is HTTP/1.1.
+pub const ALPN: &[u8] = b"http/1.1";
+
+/// Flow-control window of one stream, in bytes: how much a stalled reader leaves unread in memory.
+pub const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// Flow-control window of the connection, the largest that HTTP/2 has: stalled streams never exhaust it.
+pub const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
+
+/// Streams at once. Streams times [`STREAM_WINDOW_BYTES`] stays below [`CONNECTION_WINDOW_BYTES`].
+pub const MAXIMUM_STREAMS: u32 = 1000;
+
+/// Bytes that hyper holds per stream before its writer waits.
+pub const SEND_BUFFER_BYTES: usize = 512 * 1024;
+
+/// Largest list of headers of a request or an answer inside the tunnel, in bytes.
+pub const MAXIMUM_HEADER_LIST_BYTES: u32 = 16 * 1024;
+
+/// A PING after this long without anything heard.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A peer that did not answer a PING for this long, two intervals, is dead.
+pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Keepalive of one end, so that tests need not wait as long as a NAT would.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keepalive {
+    /// A PING after this long without anything heard.
+    pub interval: Duration,
+    /// Dead after this long without an answer to a PING.
+    pub timeout: Duration,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self { interval: KEEPALIVE_INTERVAL, timeout: KEEPALIVE_TIMEOUT }
+    }
+}

@@ -1,0 +1,273 @@
+//! What travels after the roles turned round: bodies and the frames of the event response.
+//!
+//! A frame is a length of four bytes, big-endian, and that many bytes of MessagePack with named fields. When the length's
+//! highest bit is set, the bytes are an LZ4 block behind the length of its content (four bytes, little-endian).
+
+use std::fmt;
+use std::str::FromStr;
+
+use bytes::{Buf, Bytes, BytesMut};
+use events::observation::Observation;
+use events::{AgentId, InstanceId};
+use serde::{Deserialize, Serialize};
+
+/// Content type of every body but the objects'.
+pub const MESSAGE_PACK: &str = "application/msgpack";
+
+/// Largest content of one frame, in bytes: with its envelope it still fits one record of the log.
+pub const MAXIMUM_FRAME_BYTES: usize = 480 * 1024;
+
+/// Most observations in one batch.
+pub const MAXIMUM_BATCH: usize = 1000;
+
+/// Largest desired state, in bytes.
+pub const MAXIMUM_DESIRED_BYTES: usize = 32 * 1024 * 1024;
+
+/// Largest page or object, in bytes.
+pub const MAXIMUM_OBJECT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Shorter contents are sent as they are.
+const COMPRESS_FROM_BYTES: usize = 512;
+const COMPRESSED: u32 = 1 << 31;
+
+/// Paths of the agent's HTTP.
+pub mod path {
+    /// `PUT`: a [`events::desired::DesiredState`]; answers [`events::desired::DesiredReply`], or `409` with
+    /// [`super::StaleRevision`].
+    pub const DESIRED: &str = "/v1/desired";
+    /// `PUT` behind this and a SHA-256 in hexadecimal: the raw bytes of a page or an object; answers `204`.
+    pub const OBJECTS: &str = "/v1/objects/";
+    /// `GET` with `?after=<epoch>,<sequence>`: an endless answer of [`super::EventFrame`]s.
+    pub const EVENTS: &str = "/v1/events";
+    /// `PUT`: [`super::Acknowledged`]; answers `204`.
+    pub const ACKNOWLEDGED: &str = "/v1/acknowledged";
+    /// `GET`: [`super::AgentInfo`].
+    pub const INFO: &str = "/v1/info";
+    /// `GET` of `/v1/sources/<id>/diff`: [`events::requests::gateway::SourceDiff`].
+    pub const SOURCES: &str = "/v1/sources/";
+    /// `GET`: JSON for people.
+    pub const DEBUG_STATE: &str = "/v1/debug/state";
+    /// `PUT`: [`super::Farewell`]; answered by this crate before the caller's service sees it.
+    pub const FAREWELL: &str = "/v1/farewell";
+}
+
+/// One frame of `GET /v1/events`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EventFrame {
+    /// Observations without a gap.
+    Batch(Batch),
+    /// Whether this instance holds its agent's Lease. The first frame of each answer, and again at each change.
+    Lease {
+        /// It does.
+        held: bool,
+    },
+    /// Nothing to say, but alive.
+    Idle,
+}
+
+/// See [`EventFrame::Batch`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    /// The applier's epoch.
+    pub epoch: u64,
+    /// Sequence of the first observation; the others follow without gaps. From 1 in each epoch.
+    pub first: u64,
+    /// At least one.
+    pub observations: Vec<Observation>,
+}
+
+impl Batch {
+    /// Sequence of the last observation.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.first.saturating_add(self.observations.len() as u64).saturating_sub(1)
+    }
+}
+
+/// Body of `PUT /v1/acknowledged`, and the cursor of `GET /v1/events`: durable up to here. `0,0` before everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct Acknowledged {
+    /// The applier's epoch.
+    pub epoch: u64,
+    /// The last sequence that is durable.
+    pub sequence: u64,
+}
+
+impl fmt::Display for Acknowledged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.epoch, self.sequence)
+    }
+}
+
+/// A text is not `<epoch>,<sequence>`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a cursor: expected <epoch>,<sequence>")]
+pub struct ParseCursorError;
+
+impl FromStr for Acknowledged {
+    type Err = ParseCursorError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (epoch, sequence) = text.split_once(',').ok_or(ParseCursorError)?;
+        let number = |text: &str| text.parse::<u64>().map_err(|_| ParseCursorError);
+        Ok(Self { epoch: number(epoch)?, sequence: number(sequence)? })
+    }
+}
+
+/// Answer to `GET /v1/info`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentInfo {
+    /// Whom the agent takes itself for.
+    pub agent: AgentId,
+    /// Which process.
+    pub instance: InstanceId,
+    /// Its version.
+    pub version: String,
+    /// The epoch under which it applies, 0 if it does not.
+    pub epoch: u64,
+    /// It holds its agent's Lease.
+    pub holds_lease: bool,
+    /// Revision of the desired state that it has, 0 if none.
+    pub revision: u64,
+}
+
+/// Body of the `409` to a desired state that is older than the agent's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StaleRevision {
+    /// Revision that the agent has.
+    pub revision: u64,
+}
+
+/// The gateway's last word before it closes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Farewell {
+    /// Why, for people.
+    pub reason: String,
+    /// When to come back.
+    pub again: Again,
+}
+
+/// When an agent is to dial again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Again {
+    /// At once: this replica goes, others are there.
+    AtOnce,
+    /// As after a failure.
+    Later,
+    /// Slowly: the token is no longer good.
+    Slowly,
+}
+
+/// A frame cannot be sent or read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The content is larger than a frame may be.
+    #[error("frame of {bytes} bytes is over the limit of {MAXIMUM_FRAME_BYTES}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// A batch is empty or has too many observations.
+    #[error("batch of {observations} observations: between 1 and {MAXIMUM_BATCH} are allowed")]
+    BatchSize {
+        /// How many it has.
+        observations: usize,
+    },
+    /// The bytes are no frame.
+    #[error("malformed frame: {detail}")]
+    Malformed {
+        /// What does not fit.
+        detail: String,
+    },
+}
+
+/// The bytes of a frame, length included.
+///
+/// # Errors
+/// When the content is over [`MAXIMUM_FRAME_BYTES`], or a batch is empty or over [`MAXIMUM_BATCH`].
+pub fn encode_frame(frame: &EventFrame) -> Result<Bytes, FrameError> {
+    check(frame)?;
+    let content = events::encode(frame).map_err(|error| FrameError::Malformed { detail: error.to_string() })?;
+    if content.len() > MAXIMUM_FRAME_BYTES {
+        return Err(FrameError::TooLarge { bytes: content.len() });
+    }
+    let packed = (content.len() >= COMPRESS_FROM_BYTES).then(|| lz4_flex::block::compress_prepend_size(&content));
+    let (payload, flag) = match packed {
+        Some(packed) if packed.len() < content.len() => (packed, COMPRESSED),
+        _ => (content, 0),
+    };
+    let length = u32::try_from(payload.len()).map_err(|_| FrameError::TooLarge { bytes: payload.len() })?;
+    let mut bytes = Vec::with_capacity(payload.len().saturating_add(4));
+    bytes.extend_from_slice(&(length | flag).to_be_bytes());
+    bytes.extend_from_slice(&payload);
+    Ok(Bytes::from(bytes))
+}
+
+/// Takes bytes as they come and gives whole frames.
+#[derive(Debug, Default)]
+pub struct FrameDecoder {
+    buffer: BytesMut,
+}
+
+impl FrameDecoder {
+    /// Takes the next bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame; `None` until more bytes came.
+    ///
+    /// # Errors
+    /// When the bytes are no frame, or one over the limit: then nothing behind it can be read either.
+    pub fn next_frame(&mut self) -> Result<Option<EventFrame>, FrameError> {
+        let Some(header) = self.buffer.first_chunk::<4>() else { return Ok(None) };
+        let header = u32::from_be_bytes(*header);
+        let length = usize::try_from(header & !COMPRESSED).unwrap_or(usize::MAX);
+        if length > MAXIMUM_FRAME_BYTES {
+            return Err(FrameError::TooLarge { bytes: length });
+        }
+        if self.buffer.len() < length.saturating_add(4) {
+            self.buffer.reserve(length.saturating_add(4).saturating_sub(self.buffer.len()));
+            return Ok(None);
+        }
+        self.buffer.advance(4);
+        let payload = self.buffer.split_to(length);
+        let frame = if header & COMPRESSED == 0 { decode(&payload)? } else { decode(&unpack(&payload)?)? };
+        check(&frame)?;
+        Ok(Some(frame))
+    }
+
+    /// Bytes of a frame that is not whole yet.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.buffer.len()
+    }
+}
+
+fn check(frame: &EventFrame) -> Result<(), FrameError> {
+    match frame {
+        EventFrame::Batch(batch) if batch.observations.is_empty() || batch.observations.len() > MAXIMUM_BATCH => {
+            Err(FrameError::BatchSize { observations: batch.observations.len() })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn decode(content: &[u8]) -> Result<EventFrame, FrameError> {
+    events::decode(content).map_err(|error| FrameError::Malformed { detail: error.to_string() })
+}
+
+fn unpack(payload: &[u8]) -> Result<Vec<u8>, FrameError> {
+    let malformed = |detail: &str| FrameError::Malformed { detail: detail.to_owned() };
+    let (size, packed) = payload.split_first_chunk::<4>().ok_or_else(|| malformed("block without a length"))?;
+    let size = usize::try_from(u32::from_le_bytes(*size)).unwrap_or(usize::MAX);
+    if size > MAXIMUM_FRAME_BYTES {
+        return Err(FrameError::TooLarge { bytes: size });
+    }
+    lz4_flex::block::decompress(packed, size).map_err(|error| malformed(&error.to_string()))
+}
+
+#[cfg(test)]
+mod tests;
