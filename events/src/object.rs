@@ -23,7 +23,7 @@ pub struct ObjectIdentity {
 }
 
 /// What makes an object the same object whichever version of its API is used.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectKey {
     /// API group.
     pub group: String,

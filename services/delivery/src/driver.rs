@@ -1,0 +1,219 @@
+//! Performs what [`crate::model`] decides: reads bundles, appends, wakes the gateways, answers requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bus::Bus;
+use bytes::Bytes;
+use events::delivery::{BundleDesired, BundleHeld, DeliveryEvent, PruneEntry, SourceRemoved};
+use events::requests::delivery::DesiredChanged;
+use events::subject::Subject;
+use events::{
+    Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, CommitId, CorrelationId, Event, OrganizationId, SourceId,
+    SyncId, Timestamp,
+};
+use store::{AppendError, Blobs, EventLog, NewCommit, Snapshots};
+use world::World;
+
+use crate::bundles::{BundleError, Bundles};
+use crate::model::{Cause, DeliveryState, Verdict};
+
+/// How long a settled change may take to come back through the fold before the driver looks again by itself.
+const FOLD_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Settings of delivery.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Args {}
+
+/// What delivery works with.
+#[derive(Clone)]
+pub struct Deps {
+    /// Clock, ids, tasks.
+    pub world: World,
+    /// The event log.
+    pub log: Arc<dyn EventLog>,
+    /// Bundles and prune lists.
+    pub blobs: Arc<dyn Blobs>,
+    /// Snapshots of the fold.
+    pub snapshots: Arc<dyn Snapshots>,
+    /// The other services.
+    pub bus: Arc<dyn Bus>,
+    /// Says when this service is ready.
+    pub readiness: chassis::Readiness,
+}
+
+/// Runs until shutdown.
+///
+/// # Errors
+/// When the log cannot be read or the bus is away at the start.
+pub async fn run(_args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow::Result<()> {
+    let ready = deps.readiness.register("delivery");
+    let fold = store::follow_projection::<DeliveryState>(&deps.world, &deps.log, &deps.snapshots)
+        .await
+        .context("delivery cannot read the log")?;
+    let driver = Arc::new(Driver { bundles: Bundles::new(Arc::clone(&deps.blobs)), fold, deps });
+    driver.fold.caught_up().await?;
+    let _serving = crate::handlers::serve(&driver).await?;
+    ready.set(true);
+    tokio::select! {
+        () = shutdown.requested() => Ok(()),
+        result = driver.settle_for_ever() => result,
+    }
+}
+
+pub(crate) struct Driver {
+    pub(crate) deps: Deps,
+    pub(crate) fold: store::Following<DeliveryState>,
+    bundles: Bundles,
+}
+
+/// A source could not be settled.
+#[derive(Debug, thiserror::Error)]
+enum SettleError {
+    #[error("bundle cannot be read")]
+    Bundle(#[from] BundleError),
+    #[error("prune list cannot be stored")]
+    Blob(#[from] store::BlobError),
+    #[error("event cannot be encoded")]
+    Encode(#[from] events::EncodeError),
+    #[error("log did not take the decision")]
+    Append(#[from] AppendError),
+}
+
+impl Driver {
+    async fn settle_for_ever(&self) -> anyhow::Result<()> {
+        let mut changes = self.fold.changes();
+        let mut count = 0;
+        let mut again: Vec<SourceId> = Vec::new();
+        loop {
+            let touched = self.fold.read(|state| state.touched_since(count));
+            count = touched.count;
+            for agent in touched.agents {
+                self.announce(agent).await;
+            }
+            let mut sources = touched.sources;
+            sources.append(&mut again);
+            sources.dedup();
+            for source in sources {
+                if let Err(error) = self.settle(source).await {
+                    if !matches!(error, SettleError::Append(AppendError::Conflict { .. })) {
+                        tracing::error!(%source, error = %chain(&error), "source cannot be settled");
+                    }
+                    again.push(source);
+                }
+            }
+            self.forget_unused_bundles();
+            let pause = if again.is_empty() { Duration::from_secs(3600) } else { Duration::from_secs(1) };
+            tokio::select! {
+                changed = changes.changed() => changed.context("the fold of delivery ended")?,
+                () = self.deps.world.clock.sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Does what is to be done about one source, by the state as it is now.
+    async fn settle(&self, source: SourceId) -> Result<(), SettleError> {
+        let records = self.fold.read(|state| state.sync_records(source));
+        if !records.is_empty() {
+            self.append(source, records, None).await?;
+        }
+        let Some((agent, organization, _)) = self.fold.read(|state| state.source_head(source)) else { return Ok(()) };
+        let (needed, listed) = self.fold.read(|state| (state.bundles_needed(source), state.prune_list_of(source)));
+        let contents = self.bundles.contents(organization, &needed).await?;
+        let listed = self.bundles.prune_list(organization, listed).await?;
+        let verdict = self.fold.read(|state| state.verdict(source, &contents, &listed));
+        let (event, cause) = match verdict {
+            Verdict::Nothing => return Ok(()),
+            Verdict::Hold { commit, bundle, objects, reason, cause } => {
+                let held = BundleHeld { source, agent, commit, bundle, objects, reason };
+                (DeliveryEvent::BundleHeld(held), Some(cause))
+            }
+            Verdict::Deliver { commit, bundle, objects, prune, cause } => {
+                let prunes = u32::try_from(prune.len()).unwrap_or(u32::MAX);
+                let prune = self.store_prune_list(organization, prune).await?;
+                let sync = SyncId(self.deps.world.new_uuid());
+                let desired = BundleDesired { source, agent, sync, commit, bundle, objects, prune, prunes };
+                (DeliveryEvent::BundleDesired(desired), Some(cause))
+            }
+            Verdict::Remove { prune } => {
+                let sync = (!prune.is_empty()).then(|| SyncId(self.deps.world.new_uuid()));
+                let prune = self.store_prune_list(organization, prune).await?;
+                (DeliveryEvent::SourceRemoved(SourceRemoved { source, agent, sync, prune }), None)
+            }
+        };
+        self.append(source, vec![event], cause).await
+    }
+
+    async fn store_prune_list(
+        &self,
+        organization: OrganizationId,
+        prune: Vec<PruneEntry>,
+    ) -> Result<Option<BlobDigest>, SettleError> {
+        if prune.is_empty() {
+            return Ok(None);
+        }
+        let content = Bytes::from(events::encode(&prune)?);
+        Ok(self.deps.blobs.put(organization, vec![content]).await?.first().copied())
+    }
+
+    /// Appends to a source on the version that the state has, and waits until the state has it too.
+    async fn append(
+        &self,
+        source: SourceId,
+        events: Vec<DeliveryEvent>,
+        cause: Option<Cause>,
+    ) -> Result<(), SettleError> {
+        let Some((_, organization, expected)) = self.fold.read(|state| state.source_head(source)) else {
+            return Ok(());
+        };
+        let cause = cause.or_else(|| self.fold.read(|state| state.cause_of(source))).unwrap_or_else(|| Cause {
+            correlation_id: CorrelationId(self.deps.world.new_uuid()),
+            causation_id: None,
+            traceparent: None,
+        });
+        let commit = NewCommit {
+            id: CommitId(self.deps.world.new_uuid()),
+            organization,
+            aggregate: AggregateRef::new(AggregateKind::Source, source),
+            expected,
+            actor: Actor::service("delivery"),
+            correlation_id: cause.correlation_id,
+            causation_id: cause.causation_id,
+            traceparent: cause.traceparent,
+            occurred_at: Timestamp(self.deps.world.clock.now_millis()),
+            command: None,
+            events: store::new_events(&self.deps.world, events.into_iter().map(Event::from))?,
+        };
+        let appended = store::append_known(&self.deps.world, &*self.deps.log, commit).await?;
+        if self.fold.wait_for(&appended.position, FOLD_DEADLINE).await.is_err() {
+            tracing::warn!(%source, "fold is slow");
+        }
+        Ok(())
+    }
+
+    async fn announce(&self, agent: AgentId) {
+        let Ok(body) = events::encode(&DesiredChanged { agent }) else { return };
+        if let Err(error) = self.deps.bus.publish(&Subject::notice(DesiredChanged::NAME), Bytes::from(body)).await {
+            tracing::warn!(%agent, %error, "gateways could not be told of a new desired state");
+        }
+    }
+
+    fn forget_unused_bundles(&self) {
+        let in_use = self.fold.read(DeliveryState::bundles_in_use);
+        if self.bundles.kept() > in_use.len() {
+            self.bundles.keep_only(&in_use);
+        }
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        source = inner.source();
+    }
+    text
+}

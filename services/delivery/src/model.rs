@@ -1,0 +1,236 @@
+//! The state of all sources, folded from the log, and the decisions made on it. Pure.
+
+mod decide;
+mod fold;
+mod plan;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use events::configuration::{AgentConfiguration, SourceConfiguration};
+use events::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome};
+use events::object::ObjectKey;
+use events::requests::delivery::RejectedBundle;
+use events::{
+    AgentId, BlobDigest, CorrelationId, EventId, InstanceId, ObjectIdentity, OrganizationId, SourceId, SyncId,
+    Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+pub use decide::{BundleContents, Command, Verdict};
+pub use plan::desired_plan;
+pub use view::source_view;
+
+/// Everything that delivery knows.
+///
+/// Decisions and observations come from two streams between which no order is promised, so what is folded from one never
+/// depends on what the other had said by then; only decisions look at both.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct DeliveryState {
+    pub(crate) agents: BTreeMap<AgentId, AgentState>,
+    pub(crate) sources: BTreeMap<SourceId, SourceState>,
+    /// Counts folded records that touched a source or an agent.
+    pub(crate) clock: u64,
+    /// Sources by the count at which they were touched last.
+    pub(crate) touched: BTreeSet<(u64, SourceId)>,
+    /// Agents by the count at which their desired state changed last.
+    pub(crate) changed: BTreeSet<(u64, AgentId)>,
+}
+
+/// What was touched since a count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touched {
+    /// The count up to which this is true.
+    pub count: u64,
+    /// Sources about which something may have to be done.
+    pub sources: Vec<SourceId>,
+    /// Agents whose desired state changed.
+    pub agents: Vec<AgentId>,
+}
+
+/// One agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AgentState {
+    pub(crate) organization: OrganizationId,
+    pub(crate) configuration: Option<AgentConfiguration>,
+    pub(crate) applier: Option<InstanceId>,
+    /// Version of the aggregate `applier/<agent>`: the epoch.
+    pub(crate) epoch: u64,
+    pub(crate) deleted: bool,
+    /// Counts everything that changes what the agent is to have.
+    pub(crate) revision: u64,
+    /// Count at which that changed last.
+    pub(crate) changed: u64,
+    /// Last observation that was folded: epoch and sequence.
+    pub(crate) seen: (u64, u64),
+    /// Parts of an inventory statement that is not complete yet.
+    pub(crate) statement: Vec<events::observation::OwnedObject>,
+}
+
+/// One source.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SourceState {
+    pub(crate) organization: OrganizationId,
+    pub(crate) agent: AgentId,
+    /// What its agent's configuration says; the last one, when it left.
+    pub(crate) configuration: Option<SourceConfiguration>,
+    /// It is in its agent's configuration.
+    pub(crate) configured: bool,
+    /// The log has `source.removed` for its leaving.
+    pub(crate) removal: Option<Removal>,
+    /// Version of the aggregate `source/<id>`.
+    pub(crate) version: u64,
+    /// The newest good bundle of its ref.
+    pub(crate) newest: Option<Bundle>,
+    pub(crate) rejected: Option<RejectedBundle>,
+    pub(crate) fetch_failure: Option<String>,
+    pub(crate) desired: Option<Desired>,
+    pub(crate) held: Option<Held>,
+    /// Commit that a person confirmed.
+    pub(crate) confirmed: Option<String>,
+    pub(crate) suspended: Option<String>,
+    pub(crate) pinned: Option<Bundle>,
+    pub(crate) observed: Option<SyncObserved>,
+    /// Runs of the desired sync that the log has `sync.started` and `sync.finished` of.
+    pub(crate) recorded: Recorded,
+    /// Commit that the cluster is at, and since when.
+    pub(crate) synced: Option<(String, Timestamp)>,
+    pub(crate) inventory: BTreeMap<ObjectKey, Owned>,
+    pub(crate) blocked: Option<String>,
+    /// Count at which it was touched last.
+    pub(crate) touched: u64,
+}
+
+/// A good bundle and the chain that led to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Bundle {
+    pub(crate) commit: String,
+    pub(crate) digest: BlobDigest,
+    pub(crate) objects: u32,
+    pub(crate) cause: Cause,
+}
+
+/// What an effect carries on from its cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// The chain.
+    pub correlation_id: CorrelationId,
+    /// The event.
+    pub causation_id: Option<EventId>,
+    /// W3C trace context.
+    pub traceparent: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Desired {
+    pub(crate) commit: String,
+    pub(crate) bundle: BlobDigest,
+    pub(crate) sync: SyncId,
+    pub(crate) prune: Option<BlobDigest>,
+    pub(crate) check_all: bool,
+    pub(crate) cause: Cause,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Removal {
+    pub(crate) sync: Option<SyncId>,
+    pub(crate) prune: Option<BlobDigest>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Held {
+    pub(crate) commit: String,
+    pub(crate) bundle: BlobDigest,
+    pub(crate) reason: HoldReason,
+}
+
+/// What the agent said of the sync that it is at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SyncObserved {
+    pub(crate) sync: SyncId,
+    pub(crate) epoch: u64,
+    pub(crate) run: u32,
+    pub(crate) started_at: Timestamp,
+    pub(crate) waiting: Option<String>,
+    pub(crate) retry_at: Option<Timestamp>,
+    pub(crate) finished: Option<SyncEnd>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SyncEnd {
+    pub(crate) at: Timestamp,
+    pub(crate) outcome: SyncOutcome,
+    pub(crate) counts: SyncCounts,
+    pub(crate) failures: Vec<ObjectFailure>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Recorded {
+    pub(crate) sync: Option<SyncId>,
+    pub(crate) started: u32,
+    pub(crate) finished: u32,
+}
+
+/// One object that a source owns in the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Owned {
+    pub(crate) identity: ObjectIdentity,
+    pub(crate) uid: String,
+    pub(crate) adopted: bool,
+}
+
+impl DeliveryState {
+    /// What was touched after `count`.
+    #[must_use]
+    pub fn touched_since(&self, count: u64) -> Touched {
+        let sources = self.touched.iter().rev().take_while(|(at, _)| *at > count).map(|(_, source)| *source);
+        let agents = self.changed.iter().rev().take_while(|(at, _)| *at > count).map(|(_, agent)| *agent);
+        Touched { count: self.clock, sources: sources.collect(), agents: agents.collect() }
+    }
+
+    /// Every bundle that some source of a living agent has or is about to have.
+    #[must_use]
+    pub fn bundles_in_use(&self) -> std::collections::HashSet<BlobDigest> {
+        let bundles = self.sources.values().filter(|source| source.configured).flat_map(|source| {
+            let desired = source.desired.as_ref().map(|desired| desired.bundle);
+            desired.into_iter().chain(source.candidate().map(|bundle| bundle.digest))
+        });
+        bundles.collect()
+    }
+
+    /// The agent's organization, if the agent is known and lives.
+    #[must_use]
+    pub fn organization_of(&self, agent: AgentId) -> Option<OrganizationId> {
+        self.agents.get(&agent).filter(|state| !state.deleted).map(|state| state.organization)
+    }
+
+    /// The agent of a source, its organization and the version of its aggregate.
+    #[must_use]
+    pub fn source_head(&self, source: SourceId) -> Option<(AgentId, OrganizationId, u64)> {
+        self.sources.get(&source).map(|state| (state.agent, state.organization, state.version))
+    }
+
+    /// All sources of an agent, or of all agents of an organization, that are configured or still own something.
+    #[must_use]
+    pub fn list(&self, organization: OrganizationId, agent: Option<AgentId>) -> Vec<SourceId> {
+        self.sources
+            .iter()
+            .filter(|(_, state)| state.organization == organization)
+            .filter(|(_, state)| agent.is_none_or(|wanted| state.agent == wanted))
+            .filter(|(_, state)| state.configured)
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    /// Instance and epoch of an agent's applier; epoch 0 while none was named.
+    #[must_use]
+    pub fn applier(&self, agent: AgentId) -> (Option<InstanceId>, u64) {
+        self.agents.get(&agent).map_or((None, 0), |state| (state.applier, state.epoch))
+    }
+
+    /// The revision of an agent's desired state.
+    #[must_use]
+    pub fn revision(&self, agent: AgentId) -> u64 {
+        self.agents.get(&agent).map_or(0, |state| state.revision)
+    }
+}

@@ -1,0 +1,321 @@
+//! Decisions on [`DeliveryState`]. Pure: ids and the contents of bundles are passed in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use events::configuration::OnRemoval;
+use events::delivery::{
+    BundleConfirmed, DeliveryEvent, HoldReason, PruneEntry, SourcePinned, SourceResumed, SourceSuspended,
+    SourceUnpinned, SyncFinished, SyncOutcome, SyncRequested, SyncStarted,
+};
+use events::object::ObjectKey;
+use events::{BlobDigest, Refusal, RefusalKind, SourceId, SyncId};
+
+use super::{Bundle, Cause, DeliveryState, Owned, SourceState};
+
+/// A prune of more objects than this is looked at twice.
+const SMALL_PRUNE: usize = 10;
+
+/// Which objects a bundle has.
+pub trait BundleContents: Send + Sync {
+    /// Whether the bundle has the object. A manifest without a namespace means one in `default_namespace`, or a cluster-scoped one.
+    fn has(&self, key: &ObjectKey, default_namespace: &str) -> bool;
+}
+
+/// What is to be done about a source now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// Nothing.
+    Nothing,
+    /// The agent is to have this bundle and to delete these objects.
+    Deliver {
+        /// The Git commit.
+        commit: String,
+        /// The bundle.
+        bundle: BlobDigest,
+        /// How many objects it has.
+        objects: u32,
+        /// What to delete.
+        prune: Vec<PruneEntry>,
+        /// The chain.
+        cause: Cause,
+    },
+    /// A person must confirm first.
+    Hold {
+        /// The Git commit.
+        commit: String,
+        /// The bundle.
+        bundle: BlobDigest,
+        /// How many objects it has.
+        objects: u32,
+        /// Why.
+        reason: HoldReason,
+        /// The chain.
+        cause: Cause,
+    },
+    /// The source left the configuration.
+    Remove {
+        /// What to delete; nothing where the objects are to stay.
+        prune: Vec<PruneEntry>,
+    },
+}
+
+/// What a person asks of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Check each object again.
+    Sync {
+        /// Id of the sync that does it.
+        sync: SyncId,
+    },
+    /// Deliver nothing for now.
+    Suspend {
+        /// Why.
+        reason: String,
+    },
+    /// Go on.
+    Resume,
+    /// Stay at a commit.
+    Pin {
+        /// The full commit.
+        commit: String,
+        /// Its bundle.
+        bundle: BlobDigest,
+        /// How many objects it has.
+        objects: u32,
+    },
+    /// Follow the ref again.
+    Unpin,
+    /// Let the held bundle through.
+    Confirm {
+        /// The commit that was seen; any when not given.
+        commit: Option<String>,
+    },
+}
+
+impl DeliveryState {
+    /// Bundles whose contents [`Self::verdict`] needs for a source: its candidate and all that the agent's other sources have
+    /// or are about to have.
+    #[must_use]
+    pub fn bundles_needed(&self, source: SourceId) -> Vec<BlobDigest> {
+        let Some(state) = self.sources.get(&source) else { return Vec::new() };
+        let own = state.candidate().map(|bundle| bundle.digest).or(state.desired.as_ref().map(|own| own.bundle));
+        own.into_iter().chain(self.other_bundles(source, state).map(|(digest, _)| digest)).collect()
+    }
+
+    /// The prune list that the source's agent has now, by address.
+    #[must_use]
+    pub fn prune_list_of(&self, source: SourceId) -> Option<BlobDigest> {
+        self.sources.get(&source)?.desired.as_ref()?.prune
+    }
+
+    /// What is to be done about a source. `contents` has all of [`Self::bundles_needed`]; `listed` is the present prune list.
+    #[must_use]
+    pub fn verdict(
+        &self,
+        source: SourceId,
+        contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
+        listed: &[PruneEntry],
+    ) -> Verdict {
+        let Some(state) = self.sources.get(&source) else { return Verdict::Nothing };
+        if self.agents.get(&state.agent).is_none_or(|agent| agent.deleted) {
+            return Verdict::Nothing;
+        }
+        if !state.configured {
+            return self.removal_verdict(source, state, contents);
+        }
+        let Some(candidate) = state.candidate() else { return Verdict::Nothing };
+        if state.suspended.is_some() {
+            return Verdict::Nothing;
+        }
+        let Some(prune) = self.prune_for(source, state, Some(candidate.digest), contents) else {
+            return Verdict::Nothing;
+        };
+        let is_desired = state
+            .desired
+            .as_ref()
+            .is_some_and(|desired| (&desired.commit, desired.bundle) == (&candidate.commit, candidate.digest));
+        let leftovers = prune.iter().any(|entry| !listed.contains(entry));
+        if is_desired && !(leftovers && state.desired_sync_ended()) {
+            return Verdict::Nothing;
+        }
+        let (commit, bundle, objects, cause) =
+            (candidate.commit.clone(), candidate.digest, candidate.objects, candidate.cause.clone());
+        match state.reason_to_hold(candidate, &prune) {
+            Some(reason) if state.held.as_ref().is_some_and(|held| (&held.commit, &held.reason) == (&commit, &reason)) => {
+                Verdict::Nothing
+            }
+            Some(reason) => Verdict::Hold { commit, bundle, objects, reason, cause },
+            None => Verdict::Deliver { commit, bundle, objects, prune, cause },
+        }
+    }
+
+    fn removal_verdict(
+        &self,
+        source: SourceId,
+        state: &SourceState,
+        contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
+    ) -> Verdict {
+        if state.removal.is_some() || state.configuration.is_none() {
+            return Verdict::Nothing;
+        }
+        let prunes = state.configuration.as_ref().is_some_and(|c| c.policies.on_removal == OnRemoval::Prune);
+        let prune = if prunes { self.prune_for(source, state, None, contents) } else { Some(Vec::new()) };
+        prune.map_or(Verdict::Nothing, |prune| Verdict::Remove { prune })
+    }
+
+    /// Objects of the inventory that no current bundle of the agent has. `None` when a bundle's contents are not known:
+    /// then nothing may be said, and nothing is pruned.
+    fn prune_for(
+        &self,
+        source: SourceId,
+        state: &SourceState,
+        own: Option<BlobDigest>,
+        contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
+    ) -> Option<Vec<PruneEntry>> {
+        let configuration = state.configuration.as_ref()?;
+        let own = own.map(|digest| (digest, configuration.default_namespace.as_str()));
+        let mut current = Vec::new();
+        for (digest, namespace) in own.into_iter().chain(self.other_bundles(source, state)) {
+            current.push((contents.get(&digest)?, namespace));
+        }
+        if !configuration.policies.prune {
+            return Some(Vec::new());
+        }
+        let may_go = |owned: &Owned| configuration.policies.prune_adopted || !owned.adopted;
+        let gone = |key: &ObjectKey| !current.iter().any(|(bundle, namespace)| bundle.has(key, namespace));
+        Some(
+            state
+                .inventory
+                .iter()
+                .filter(|(key, owned)| may_go(owned) && gone(key))
+                .map(|(_, owned)| PruneEntry { identity: owned.identity.clone(), uid: owned.uid.clone() })
+                .collect(),
+        )
+    }
+
+    /// Bundles that the agent's other sources have or are about to have, each with its default namespace.
+    fn other_bundles<'a>(
+        &'a self,
+        source: SourceId,
+        state: &'a SourceState,
+    ) -> impl Iterator<Item = (BlobDigest, &'a str)> {
+        self.sources
+            .iter()
+            .filter(move |(id, other)| **id != source && other.agent == state.agent && other.configured)
+            .flat_map(|(_, other)| {
+                let namespace = other.configuration.as_ref().map_or("", |c| c.default_namespace.as_str());
+                let candidate = other.candidate().map(|bundle| bundle.digest);
+                let desired = other.desired.as_ref().map(|desired| desired.bundle);
+                candidate.into_iter().chain(desired).map(move |digest| (digest, namespace))
+            })
+    }
+
+    /// Events that record the beginning and end of the source's sync, where the log does not have them yet.
+    #[must_use]
+    pub fn sync_records(&self, source: SourceId) -> Vec<DeliveryEvent> {
+        let Some(state) = self.sources.get(&source) else { return Vec::new() };
+        let Some(observed) = &state.observed else { return Vec::new() };
+        let known = if state.recorded.sync == Some(observed.sync) { state.recorded } else { super::Recorded::default() };
+        let (sync, run, epoch) = (observed.sync, observed.run, observed.epoch);
+        let mut events = Vec::new();
+        if known.started < run {
+            events.push(DeliveryEvent::SyncStarted(SyncStarted { source, sync, run, epoch }));
+        }
+        let newest_epoch = self.agents.get(&state.agent).map_or(0, |agent| agent.seen.0);
+        let end = match &observed.finished {
+            Some(end) => Some((end.outcome, end.counts, end.failures.clone())),
+            None if epoch < newest_epoch => Some((SyncOutcome::Interrupted, Default::default(), Vec::new())),
+            None => None,
+        };
+        if let (Some((outcome, counts, failures)), true) = (end, known.finished < run) {
+            events.push(DeliveryEvent::SyncFinished(SyncFinished { source, sync, run, outcome, counts, failures }));
+        }
+        events
+    }
+
+    /// The chain that a source's sync belongs to.
+    #[must_use]
+    pub fn cause_of(&self, source: SourceId) -> Option<Cause> {
+        self.sources.get(&source)?.desired.as_ref().map(|desired| desired.cause.clone())
+    }
+
+    /// Decides a person's command on a source.
+    ///
+    /// # Errors
+    /// When the source's state does not allow it; the message says what to do.
+    pub fn decide(&self, source: SourceId, command: Command) -> Result<Vec<DeliveryEvent>, Refusal> {
+        let state = self
+            .sources
+            .get(&source)
+            .filter(|state| state.configured)
+            .ok_or_else(|| Refusal::not_found(format!("source {source}")))?;
+        match command {
+            Command::Sync { sync } => state.decide_sync(source, sync),
+            Command::Suspend { reason } if state.suspended.as_ref() == Some(&reason) => Ok(Vec::new()),
+            Command::Suspend { reason } => {
+                Ok(vec![DeliveryEvent::SourceSuspended(SourceSuspended { source, reason })])
+            }
+            Command::Resume if state.suspended.is_none() => Ok(Vec::new()),
+            Command::Resume => Ok(vec![DeliveryEvent::SourceResumed(SourceResumed { source })]),
+            Command::Pin { commit, .. } if state.pinned.as_ref().is_some_and(|pinned| pinned.commit == commit) => {
+                Ok(Vec::new())
+            }
+            Command::Pin { commit, bundle, objects } => {
+                Ok(vec![DeliveryEvent::SourcePinned(SourcePinned { source, commit, bundle, objects })])
+            }
+            Command::Unpin if state.pinned.is_none() => Ok(Vec::new()),
+            Command::Unpin => Ok(vec![DeliveryEvent::SourceUnpinned(SourceUnpinned { source })]),
+            Command::Confirm { commit } => state.decide_confirm(source, commit),
+        }
+    }
+}
+
+impl SourceState {
+    /// The bundle that the agent should have, held or not.
+    pub(super) fn candidate(&self) -> Option<&Bundle> {
+        self.pinned.as_ref().or(self.newest.as_ref())
+    }
+
+    fn desired_sync_ended(&self) -> bool {
+        let desired = self.desired.as_ref().map(|desired| desired.sync);
+        self.observed.as_ref().is_some_and(|observed| Some(observed.sync) == desired && observed.finished.is_some())
+    }
+
+    fn reason_to_hold(&self, candidate: &Bundle, prune: &[PruneEntry]) -> Option<HoldReason> {
+        if self.confirmed.as_ref() == Some(&candidate.commit) || prune.is_empty() {
+            return None;
+        }
+        if candidate.objects == 0 {
+            return Some(HoldReason::Empty);
+        }
+        let inventory = self.inventory.len();
+        (prune.len() > SMALL_PRUNE && prune.len() * 2 > inventory).then(|| HoldReason::LargePrune {
+            prunes: u32::try_from(prune.len()).unwrap_or(u32::MAX),
+            inventory: u32::try_from(inventory).unwrap_or(u32::MAX),
+        })
+    }
+
+    fn decide_sync(&self, source: SourceId, sync: SyncId) -> Result<Vec<DeliveryEvent>, Refusal> {
+        if self.suspended.is_some() {
+            return Err(Refusal::new(RefusalKind::Conflict, "the source is suspended: resume it first"));
+        }
+        if self.desired.is_none() {
+            return Err(Refusal::new(RefusalKind::Conflict, "the source has no bundle yet: nothing can be synced"));
+        }
+        Ok(vec![DeliveryEvent::SyncRequested(SyncRequested { source, sync })])
+    }
+
+    fn decide_confirm(&self, source: SourceId, seen: Option<String>) -> Result<Vec<DeliveryEvent>, Refusal> {
+        let held = self
+            .held
+            .as_ref()
+            .ok_or_else(|| Refusal::new(RefusalKind::Conflict, "nothing of this source is held"))?;
+        if let Some(seen) = seen.filter(|seen| !held.commit.starts_with(seen.as_str())) {
+            let message = format!("commit {} is held, not {seen}: look at it and confirm that one", held.commit);
+            return Err(Refusal { field: Some("commit".to_owned()), ..Refusal::new(RefusalKind::Conflict, message) });
+        }
+        let commit = held.commit.clone();
+        Ok(vec![DeliveryEvent::BundleConfirmed(BundleConfirmed { source, commit })])
+    }
+}

@@ -1,0 +1,456 @@
+//! The fold: records of the log into [`DeliveryState`].
+
+use std::collections::BTreeSet;
+
+use events::configuration::ConfigurationEvent;
+use events::delivery::DeliveryEvent;
+use events::directory::DirectoryEvent;
+use events::observation::{Observation, ObservationBatch, Observed, OwnedObject};
+use events::position::Stream;
+use events::repository::RepositoryEvent;
+use events::requests::delivery::RejectedBundle;
+use events::{AgentId, AggregateKind, Commit, Event, NewEvent, OrganizationId, SourceId, Timestamp};
+use store::{Projection, ReadFilter, Record};
+
+use super::{
+    AgentState, Bundle, Cause, DeliveryState, Desired, Held, Owned, Recorded, Removal, SourceState, SyncEnd,
+    SyncObserved,
+};
+
+impl Projection for DeliveryState {
+    const NAME: &'static str = "delivery";
+    const FOLD_VERSION: u32 = 1;
+    const SNAPSHOT_EVERY: u64 = 5_000;
+
+    fn filter() -> ReadFilter {
+        ReadFilter::decisions(&[
+            AggregateKind::Agent,
+            AggregateKind::Configuration,
+            AggregateKind::Ref,
+            AggregateKind::Source,
+            AggregateKind::Applier,
+        ])
+        .and(Stream::Observations)
+    }
+
+    fn start() -> Self {
+        Self::default()
+    }
+
+    fn apply(&mut self, record: &Record) {
+        match &record.commit {
+            Some(commit) => self.apply_commit(commit),
+            None => match events::decode::<ObservationBatch>(&record.bytes) {
+                Ok(batch) => self.apply_batch(&batch),
+                Err(error) => tracing::error!(position = record.sequence, %error, "observations cannot be read"),
+            },
+        }
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        events::encode(self).unwrap_or_default()
+    }
+
+    fn restore(bytes: &[u8]) -> Option<Self> {
+        events::decode(bytes).ok()
+    }
+}
+
+impl DeliveryState {
+    fn apply_commit(&mut self, commit: &Commit) {
+        for event in &commit.events {
+            match Event::decode(&event.body) {
+                Ok(Event::Directory(decoded)) => self.apply_directory(commit.organization, &decoded),
+                Ok(Event::Configuration(decoded)) => self.apply_configuration(commit.organization, decoded),
+                Ok(Event::Repository(decoded)) => self.apply_repository(commit, event, decoded),
+                Ok(Event::Delivery(decoded)) => self.apply_delivery(commit, event, decoded),
+                Err(error) => {
+                    tracing::error!(aggregate = %commit.aggregate, event_id = %event.id, %error, "event cannot be read");
+                }
+            }
+        }
+    }
+
+    fn apply_directory(&mut self, organization: OrganizationId, event: &DirectoryEvent) {
+        match event {
+            DirectoryEvent::AgentRegistered(registered) => {
+                self.agent(organization, registered.agent);
+            }
+            DirectoryEvent::AgentDeleted(deleted) => {
+                self.agent(organization, deleted.agent).deleted = true;
+                self.desired_changed(deleted.agent);
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_configuration(&mut self, organization: OrganizationId, event: ConfigurationEvent) {
+        let ConfigurationEvent::ConfigurationChanged(changed) = event else { return };
+        let agent_id = changed.agent;
+        let named: BTreeSet<SourceId> = changed.configuration.sources.iter().map(|source| source.id).collect();
+        for source in &changed.configuration.sources {
+            let state = self.source(organization, agent_id, source.id);
+            if (state.organization, state.agent) != (organization, agent_id) {
+                *state = SourceState { touched: state.touched, ..SourceState::new(organization, agent_id) };
+            }
+            state.configuration = Some(source.clone());
+            state.configured = true;
+            state.removal = None;
+        }
+        let left: Vec<SourceId> = self
+            .sources
+            .iter()
+            .filter(|(id, state)| state.agent == agent_id && state.configured && !named.contains(id))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in left {
+            self.source(organization, agent_id, id).configured = false;
+        }
+        self.agent(organization, agent_id).configuration = Some(changed.configuration);
+        self.desired_changed(agent_id);
+    }
+
+    fn apply_repository(&mut self, commit: &Commit, event: &NewEvent, decoded: RepositoryEvent) {
+        match decoded {
+            RepositoryEvent::SourceAdvanced(advanced) => {
+                let state = self.source(commit.organization, advanced.agent, advanced.source);
+                state.rejected = None;
+                state.fetch_failure = None;
+                state.newest = Some(Bundle {
+                    commit: advanced.commit,
+                    digest: advanced.bundle,
+                    objects: advanced.objects,
+                    cause: cause(commit, event),
+                });
+            }
+            RepositoryEvent::BundleRejected(rejected) => {
+                let state = self.source(commit.organization, rejected.agent, rejected.source);
+                state.fetch_failure = None;
+                state.rejected = Some(RejectedBundle {
+                    commit: rejected.commit,
+                    findings: rejected.findings,
+                    more: rejected.more,
+                });
+            }
+            RepositoryEvent::FetchFailed(failed) => {
+                for source in failed.sources {
+                    self.known_source(source, |state| state.fetch_failure = Some(failed.message.clone()));
+                }
+            }
+            RepositoryEvent::FetchRecovered(recovered) => {
+                for source in recovered.sources {
+                    self.known_source(source, |state| state.fetch_failure = None);
+                }
+            }
+        }
+    }
+
+    fn apply_delivery(&mut self, commit: &Commit, event: &NewEvent, decoded: DeliveryEvent) {
+        if let DeliveryEvent::ApplierNamed(named) = decoded {
+            let agent = self.agent(commit.organization, named.agent);
+            agent.applier = Some(named.instance);
+            agent.epoch = commit.version;
+            self.desired_changed(named.agent);
+            return;
+        }
+        let Some(source) = source_of(&decoded) else { return };
+        let changes_desired = !matches!(
+            decoded,
+            DeliveryEvent::SyncStarted(_) | DeliveryEvent::SyncFinished(_) | DeliveryEvent::BundleHeld(_)
+        );
+        let cause = cause(commit, event);
+        let mut agent = None;
+        self.known_source(source, |state| {
+            state.version = commit.version;
+            agent = Some(state.agent);
+            apply_to_source(state, decoded, cause, commit.occurred_at);
+        });
+        if let (true, Some(agent)) = (changes_desired, agent) {
+            self.desired_changed(agent);
+        }
+    }
+
+    fn apply_batch(&mut self, batch: &ObservationBatch) {
+        let Some(agent) = batch.writer.strip_prefix("agent-").and_then(|id| id.parse::<AgentId>().ok()) else {
+            return;
+        };
+        for (sequence, observation) in (batch.first..).zip(&batch.observations) {
+            let state = self.agent(batch.organization, agent);
+            if state.organization != batch.organization {
+                return;
+            }
+            if (batch.epoch, sequence) <= state.seen {
+                continue;
+            }
+            state.seen = (batch.epoch, sequence);
+            self.apply_observation(agent, batch.epoch, observation);
+        }
+    }
+
+    fn apply_observation(&mut self, agent: AgentId, epoch: u64, observation: &Observation) {
+        match &observation.what {
+            Observed::InventoryStated { objects, last } => self.apply_statement(agent, objects, *last),
+            Observed::ObjectApplied { object, .. } => self.apply_applied(agent, object),
+            Observed::ObjectPruned { source, identity, .. } => self.observed_source(agent, *source, |state| {
+                state.inventory.remove(&identity.key());
+            }),
+            Observed::SyncStarted { source, sync, .. } => self.observed_source(agent, *source, |state| {
+                let run = match &state.observed {
+                    Some(before) if before.sync == *sync => before.run.saturating_add(1),
+                    _ => 1,
+                };
+                state.blocked = None;
+                state.observed = Some(SyncObserved {
+                    sync: *sync,
+                    epoch,
+                    run,
+                    started_at: observation.at,
+                    waiting: None,
+                    retry_at: None,
+                    finished: None,
+                });
+            }),
+            Observed::SyncWaiting { source, sync, reason } => self.observed_sync(agent, *source, *sync, |observed| {
+                observed.waiting = Some(reason.clone());
+            }),
+            Observed::ObjectFailed { source, sync, retry_at, .. } => {
+                self.observed_sync(agent, *source, *sync, |observed| observed.retry_at = *retry_at);
+            }
+            Observed::SyncFinished { source, sync, outcome, counts, failures } => {
+                self.observed_sync(agent, *source, *sync, |observed| {
+                    observed.waiting = None;
+                    observed.finished = Some(SyncEnd {
+                        at: observation.at,
+                        outcome: *outcome,
+                        counts: *counts,
+                        failures: failures.clone(),
+                    });
+                });
+            }
+            Observed::SourceBlocked { source, reason } => {
+                self.observed_source(agent, *source, |state| state.blocked = Some(reason.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_applied(&mut self, agent: AgentId, object: &OwnedObject) {
+        let key = object.identity.key();
+        let others: Vec<SourceId> = self
+            .sources
+            .iter()
+            .filter(|(id, state)| **id != object.source && state.agent == agent && state.inventory.contains_key(&key))
+            .map(|(id, _)| *id)
+            .collect();
+        for other in others {
+            self.observed_source(agent, other, |state| {
+                state.inventory.remove(&key);
+            });
+        }
+        self.observed_source(agent, object.source, |state| {
+            state.inventory.insert(key, owned(object));
+        });
+    }
+
+    /// A complete statement of what the agent owns takes the place of every inventory of its sources.
+    fn apply_statement(&mut self, agent: AgentId, objects: &[OwnedObject], last: bool) {
+        let Some(state) = self.agents.get_mut(&agent) else { return };
+        state.statement.extend(objects.iter().cloned());
+        if !last {
+            return;
+        }
+        let stated = std::mem::take(&mut state.statement);
+        let organization = state.organization;
+        let sources: Vec<SourceId> =
+            self.sources.iter().filter(|(_, source)| source.agent == agent).map(|(id, _)| *id).collect();
+        for id in sources {
+            let source = self.source(organization, agent, id);
+            source.inventory.clear();
+        }
+        for object in stated {
+            self.observed_source(agent, object.source, |source| {
+                source.inventory.insert(object.identity.key(), owned(&object));
+            });
+        }
+    }
+
+    /// Folds into a source of that agent; what an agent says of another's source is dropped.
+    fn observed_source(&mut self, agent: AgentId, source: SourceId, fold: impl FnOnce(&mut SourceState)) {
+        let Some(organization) = self.agents.get(&agent).map(|state| state.organization) else { return };
+        if self.sources.get(&source).is_none_or(|state| state.agent == agent) {
+            fold(self.source(organization, agent, source));
+        }
+    }
+
+    fn observed_sync(
+        &mut self,
+        agent: AgentId,
+        source: SourceId,
+        sync: events::SyncId,
+        fold: impl FnOnce(&mut SyncObserved),
+    ) {
+        self.observed_source(agent, source, |state| {
+            if let Some(observed) = state.observed.as_mut().filter(|observed| observed.sync == sync) {
+                fold(observed);
+            }
+        });
+    }
+
+    fn known_source(&mut self, source: SourceId, fold: impl FnOnce(&mut SourceState)) {
+        let Some(state) = self.sources.get_mut(&source) else { return };
+        fold(state);
+        self.touch(source);
+    }
+
+    fn source(&mut self, organization: OrganizationId, agent: AgentId, source: SourceId) -> &mut SourceState {
+        self.sources.entry(source).or_insert_with(|| SourceState::new(organization, agent));
+        self.touch(source);
+        self.sources.entry(source).or_insert_with(|| SourceState::new(organization, agent))
+    }
+
+    fn touch(&mut self, source: SourceId) {
+        self.clock += 1;
+        if let Some(state) = self.sources.get_mut(&source) {
+            self.touched.remove(&(state.touched, source));
+            state.touched = self.clock;
+            self.touched.insert((self.clock, source));
+        }
+    }
+
+    fn desired_changed(&mut self, agent: AgentId) {
+        self.clock += 1;
+        if let Some(state) = self.agents.get_mut(&agent) {
+            self.changed.remove(&(state.changed, agent));
+            state.revision += 1;
+            state.changed = self.clock;
+            self.changed.insert((self.clock, agent));
+        }
+    }
+
+    fn agent(&mut self, organization: OrganizationId, agent: AgentId) -> &mut AgentState {
+        self.agents.entry(agent).or_insert_with(|| AgentState {
+            organization,
+            configuration: None,
+            applier: None,
+            epoch: 0,
+            deleted: false,
+            revision: 0,
+            changed: 0,
+            seen: (0, 0),
+            statement: Vec::new(),
+        })
+    }
+}
+
+impl SourceState {
+    fn new(organization: OrganizationId, agent: AgentId) -> Self {
+        Self {
+            organization,
+            agent,
+            configuration: None,
+            configured: false,
+            removal: None,
+            version: 0,
+            newest: None,
+            rejected: None,
+            fetch_failure: None,
+            desired: None,
+            held: None,
+            confirmed: None,
+            suspended: None,
+            pinned: None,
+            observed: None,
+            recorded: Recorded::default(),
+            synced: None,
+            inventory: std::collections::BTreeMap::new(),
+            blocked: None,
+            touched: 0,
+        }
+    }
+}
+
+fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, at: Timestamp) {
+    match event {
+        DeliveryEvent::BundleDesired(desired) => {
+            state.held = None;
+            state.desired = Some(Desired {
+                commit: desired.commit,
+                bundle: desired.bundle,
+                sync: desired.sync,
+                prune: desired.prune,
+                check_all: false,
+                cause,
+            });
+        }
+        DeliveryEvent::BundleHeld(held) => {
+            state.held = Some(Held { commit: held.commit, bundle: held.bundle, reason: held.reason });
+        }
+        DeliveryEvent::BundleConfirmed(confirmed) => state.confirmed = Some(confirmed.commit),
+        DeliveryEvent::SourceSuspended(suspended) => state.suspended = Some(suspended.reason),
+        DeliveryEvent::SourceResumed(_) => state.suspended = None,
+        DeliveryEvent::SourcePinned(pinned) => {
+            state.pinned =
+                Some(Bundle { commit: pinned.commit, digest: pinned.bundle, objects: pinned.objects, cause });
+        }
+        DeliveryEvent::SourceUnpinned(_) => state.pinned = None,
+        DeliveryEvent::SourceRemoved(removed) => {
+            state.removal = Some(Removal { sync: removed.sync, prune: removed.prune });
+            state.desired = None;
+            state.held = None;
+        }
+        DeliveryEvent::SyncRequested(requested) => {
+            if let Some(desired) = &mut state.desired {
+                desired.sync = requested.sync;
+                desired.check_all = true;
+                desired.cause = cause;
+            }
+        }
+        DeliveryEvent::SyncStarted(started) => {
+            let before = state.recorded;
+            let finished = if before.sync == Some(started.sync) { before.finished } else { 0 };
+            state.recorded = Recorded { sync: Some(started.sync), started: started.run, finished };
+        }
+        DeliveryEvent::SyncFinished(finished) => apply_end(state, &finished, at),
+        DeliveryEvent::ApplierNamed(_) => {}
+    }
+}
+
+fn apply_end(state: &mut SourceState, finished: &events::delivery::SyncFinished, at: Timestamp) {
+    use events::delivery::SyncOutcome::{Succeeded, Unhealthy};
+    state.recorded.sync = Some(finished.sync);
+    state.recorded.finished = finished.run;
+    state.recorded.started = state.recorded.started.max(finished.run);
+    let commit = state.desired.as_ref().filter(|desired| desired.sync == finished.sync).map(|d| d.commit.clone());
+    if let (Succeeded | Unhealthy, Some(commit)) = (finished.outcome, commit) {
+        state.synced = Some((commit, at));
+    }
+}
+
+fn source_of(event: &DeliveryEvent) -> Option<SourceId> {
+    Some(match event {
+        DeliveryEvent::BundleDesired(event) => event.source,
+        DeliveryEvent::BundleHeld(event) => event.source,
+        DeliveryEvent::BundleConfirmed(event) => event.source,
+        DeliveryEvent::SourceSuspended(event) => event.source,
+        DeliveryEvent::SourceResumed(event) => event.source,
+        DeliveryEvent::SourcePinned(event) => event.source,
+        DeliveryEvent::SourceUnpinned(event) => event.source,
+        DeliveryEvent::SourceRemoved(event) => event.source,
+        DeliveryEvent::SyncRequested(event) => event.source,
+        DeliveryEvent::SyncStarted(event) => event.source,
+        DeliveryEvent::SyncFinished(event) => event.source,
+        DeliveryEvent::ApplierNamed(_) => return None,
+    })
+}
+
+fn cause(commit: &Commit, event: &NewEvent) -> Cause {
+    Cause {
+        correlation_id: commit.correlation_id,
+        causation_id: Some(event.id),
+        traceparent: commit.traceparent.clone(),
+    }
+}
+
+fn owned(object: &OwnedObject) -> Owned {
+    Owned { identity: object.identity.clone(), uid: object.uid.clone(), adopted: object.adopted }
+}

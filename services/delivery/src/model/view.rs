@@ -1,0 +1,129 @@
+//! How a source stands, for people.
+
+use events::delivery::{HoldReason, SyncOutcome};
+use events::requests::delivery::{HeldBundle, SourceView, SyncView};
+use events::{SourceId, Timestamp};
+
+use super::{DeliveryState, SourceState};
+
+/// The view of a source; `None` when it is not known or left the configuration.
+#[must_use]
+pub fn source_view(state: &DeliveryState, source: SourceId) -> Option<SourceView> {
+    let known = state.sources.get(&source).filter(|known| known.configured)?;
+    let connected = state.agents.get(&known.agent).is_some_and(|agent| agent.applier.is_some());
+    Some(SourceView {
+        id: source,
+        agent: known.agent,
+        configuration: known.configuration.clone()?,
+        newest_commit: known.newest.as_ref().map(|bundle| bundle.commit.clone()),
+        rejected: known.rejected.clone(),
+        desired_commit: known.desired.as_ref().map(|desired| desired.commit.clone()),
+        synced_commit: known.synced.as_ref().map(|(commit, _)| commit.clone()),
+        synced_at: known.synced.as_ref().map(|(_, at)| *at),
+        held: known
+            .held
+            .as_ref()
+            .map(|held| HeldBundle { commit: held.commit.clone(), reason: held.reason.clone() }),
+        suspended: known.suspended.clone(),
+        pinned: known.pinned.as_ref().map(|pinned| pinned.commit.clone()),
+        sync: sync_view(known),
+        inventory: u32::try_from(known.inventory.len()).unwrap_or(u32::MAX),
+        fetch_failure: known.fetch_failure.clone(),
+        blocked: known.blocked.clone(),
+        why: why(known, connected),
+    })
+}
+
+fn sync_view(known: &SourceState) -> Option<SyncView> {
+    let desired = known.desired.as_ref()?;
+    let observed = known.observed.as_ref().filter(|observed| observed.sync == desired.sync);
+    let end = observed.and_then(|observed| observed.finished.as_ref());
+    Some(SyncView {
+        id: desired.sync,
+        commit: desired.commit.clone(),
+        started_at: observed.map(|observed| observed.started_at),
+        finished_at: end.map(|end| end.at),
+        outcome: end.map(|end| end.outcome),
+        counts: end.map(|end| end.counts).unwrap_or_default(),
+        failures: end.map(|end| end.failures.clone()).unwrap_or_default(),
+        waiting: observed.and_then(|observed| observed.waiting.clone()),
+        retry_at: observed.and_then(|observed| observed.retry_at),
+    })
+}
+
+/// In one line, why the cluster is not at the last commit; `None` when it is. What stops first is said first.
+pub(crate) fn why(source: &SourceState, connected: bool) -> Option<String> {
+    if let Some(reason) = &source.suspended {
+        let given = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        return Some(format!("suspended{given}; resume it to go on"));
+    }
+    if let Some(failure) = &source.fetch_failure {
+        return Some(format!("cannot be fetched: {failure}"));
+    }
+    if let (Some(rejected), None) = (&source.rejected, &source.pinned) {
+        return Some(rejection(rejected));
+    }
+    if let Some(held) = &source.held {
+        return Some(format!("commit {} is held: {}; confirm it to go on", short(&held.commit), hold(&held.reason)));
+    }
+    let Some(desired) = &source.desired else {
+        return Some("fetching: no commit of its ref was read yet".to_owned());
+    };
+    if let Some(blocked) = &source.blocked {
+        return Some(blocked.clone());
+    }
+    if !connected {
+        return Some("waiting for its agent: it never connected".to_owned());
+    }
+    sync_reason(source, desired.sync, &desired.commit)
+}
+
+fn sync_reason(source: &SourceState, sync: events::SyncId, commit: &str) -> Option<String> {
+    let commit = short(commit);
+    let Some(observed) = source.observed.as_ref().filter(|observed| observed.sync == sync) else {
+        return Some(format!("waiting for the agent to begin with commit {commit}"));
+    };
+    match &observed.finished {
+        None => Some(match &observed.waiting {
+            Some(reason) => format!("waiting for {reason}"),
+            None => format!("syncing commit {commit}"),
+        }),
+        Some(end) => match end.outcome {
+            SyncOutcome::Succeeded => None,
+            SyncOutcome::Unhealthy => Some(format!("applied, but {} of its objects are not healthy", end.counts.unhealthy)),
+            SyncOutcome::Superseded | SyncOutcome::Interrupted => {
+                Some(format!("the sync of commit {commit} was interrupted; it begins again with the agent's next word"))
+            }
+            SyncOutcome::Failed => Some(failed(end, observed.retry_at)),
+        },
+    }
+}
+
+fn failed(end: &super::SyncEnd, retry_at: Option<Timestamp>) -> String {
+    let first = end.failures.first().map_or_else(String::new, |failure| {
+        let place = if failure.file.is_empty() { String::new() } else { format!(" ({}:{})", failure.file, failure.line) };
+        format!(": {}{place}: {}", failure.identity, failure.message)
+    });
+    let retry = retry_at.map_or_else(String::new, |at| format!("; retry at {at}"));
+    format!("failed{first}{retry}")
+}
+
+fn rejection(rejected: &events::requests::delivery::RejectedBundle) -> String {
+    let first = rejected.findings.first().map_or_else(String::new, |finding| {
+        format!(": {}:{}: {}", finding.file, finding.line, finding.message)
+    });
+    let total = rejected.findings.len() + usize::try_from(rejected.more).unwrap_or(0);
+    let more = if total > 1 { format!(" (and {} more)", total - 1) } else { String::new() };
+    format!("commit {} was rejected{first}{more}", short(&rejected.commit))
+}
+
+fn hold(reason: &HoldReason) -> String {
+    match reason {
+        HoldReason::Empty => "it has no objects, so all of the source's would be pruned".to_owned(),
+        HoldReason::LargePrune { prunes, inventory } => format!("it would prune {prunes} of {inventory} objects"),
+    }
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..10).unwrap_or(commit)
+}

@@ -1,0 +1,579 @@
+//! Given these records, when that is asked, then this is decided.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use delivery::model::{BundleContents, Command, DeliveryState, Verdict, desired_plan, source_view};
+use events::configuration::{
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, FileFinding, GitReference, Mode, OnRemoval, ResourceRules,
+    SourceConfiguration, SyncPolicies,
+};
+use events::delivery::*;
+use events::directory::{AgentRegistered, DirectoryEvent};
+use events::object::ObjectKey;
+use events::observation::{Observation, ObservationBatch, Observed, OwnedObject, Write};
+use events::position::Stream;
+use events::repository::{BundleRejected, RepositoryEvent, SourceAdvanced};
+use events::{
+    Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, ChainHash, Commit, CommitId, CorrelationId, Event, EventId,
+    NewEvent, ObjectIdentity, OrganizationId, ProjectId, RefusalKind, SourceId, SyncId, Timestamp,
+};
+use store::{Projection, Record};
+use uuid::Uuid;
+
+const AGENT: AgentId = AgentId(Uuid::from_u128(2));
+const ORGANIZATION: OrganizationId = OrganizationId(Uuid::from_u128(1));
+
+/// A log in memory that folds as it is written.
+struct Given {
+    state: DeliveryState,
+    versions: BTreeMap<String, u64>,
+    observed: u64,
+    records: Vec<Record>,
+}
+
+impl Given {
+    fn agent_with(sources: Vec<SourceConfiguration>) -> Self {
+        let mut given = Self {
+            state: DeliveryState::start(),
+            versions: BTreeMap::new(),
+            observed: 0,
+            records: Vec::new(),
+        };
+        given.decided(
+            AggregateKind::Agent,
+            AGENT.to_string(),
+            DirectoryEvent::AgentRegistered(AgentRegistered {
+                agent: AGENT,
+                name: "production".to_owned(),
+                project: ProjectId(Uuid::from_u128(3)),
+            }),
+        );
+        given.configured(sources);
+        given
+    }
+
+    fn configured(&mut self, sources: Vec<SourceConfiguration>) {
+        let configuration = AgentConfiguration {
+            mode: Mode::Cluster,
+            resources: ResourceRules::default(),
+            sources,
+            lockdown: false,
+        };
+        self.decided(
+            AggregateKind::Configuration,
+            AGENT.to_string(),
+            ConfigurationEvent::ConfigurationChanged(ConfigurationChanged {
+                agent: AGENT,
+                commit: "c0".to_owned(),
+                configuration,
+                warnings: Vec::new(),
+            }),
+        );
+    }
+
+    fn decided(&mut self, kind: AggregateKind, id: String, event: impl Into<Event>) {
+        let version = self.versions.entry(format!("{kind}/{id}")).or_insert(0);
+        *version += 1;
+        let commit = Commit {
+            id: CommitId(Uuid::from_u128(99)),
+            organization: ORGANIZATION,
+            aggregate: AggregateRef::new(kind, id),
+            version: *version,
+            previous: ChainHash::default(),
+            actor: Actor::service("test"),
+            correlation_id: CorrelationId(Uuid::from_u128(77)),
+            causation_id: None,
+            traceparent: None,
+            occurred_at: Timestamp(1_000),
+            command: None,
+            events: vec![NewEvent { id: EventId(Uuid::from_u128(55)), body: event.into().encode().unwrap() }],
+        };
+        self.folded(Stream::Decisions, Some(commit), Vec::new());
+    }
+
+    fn on_source(&mut self, source: SourceId, event: DeliveryEvent) {
+        self.decided(AggregateKind::Source, source.to_string(), event);
+    }
+
+    fn observed(&mut self, epoch: u64, what: Vec<Observed>) {
+        let first = self.observed + 1;
+        self.observed += what.len() as u64;
+        self.observed_at(epoch, first, what);
+    }
+
+    fn observed_at(&mut self, epoch: u64, first: u64, what: Vec<Observed>) {
+        let batch = ObservationBatch {
+            organization: ORGANIZATION,
+            writer: ObservationBatch::agent_writer(AGENT),
+            epoch,
+            first,
+            observations: what.into_iter().map(|what| Observation { at: Timestamp(2_000), what }).collect(),
+        };
+        self.folded(Stream::Observations, None, events::encode(&batch).unwrap());
+    }
+
+    fn folded(&mut self, stream: Stream, commit: Option<Commit>, bytes: Vec<u8>) {
+        let record = Record {
+            shard: (stream, 0),
+            sequence: self.records.len() as u64 + 1,
+            recorded_at: Timestamp(1_000),
+            organization: ORGANIZATION,
+            bytes: bytes.into(),
+            commit,
+        };
+        self.state.apply(&record);
+        self.records.push(record);
+    }
+
+    fn advanced(&mut self, name: &str, commit: &str, bundle: u8, objects: u32) {
+        let source = SourceId::derive(AGENT, name);
+        self.decided(
+            AggregateKind::Ref,
+            "main".to_owned(),
+            RepositoryEvent::SourceAdvanced(SourceAdvanced {
+                source,
+                agent: AGENT,
+                commit: commit.to_owned(),
+                bundle: BlobDigest([bundle; 32]),
+                objects,
+                warnings: Vec::new(),
+            }),
+        );
+    }
+
+    fn desired(&mut self, name: &str, commit: &str, bundle: u8, sync: u128, objects: u32) {
+        let source = SourceId::derive(AGENT, name);
+        self.on_source(
+            source,
+            DeliveryEvent::BundleDesired(BundleDesired {
+                source,
+                agent: AGENT,
+                sync: SyncId(Uuid::from_u128(sync)),
+                commit: commit.to_owned(),
+                bundle: BlobDigest([bundle; 32]),
+                objects,
+                prune: None,
+                prunes: 0,
+            }),
+        );
+    }
+
+    fn applied(&mut self, source: &str, sync: u128, names: &[&str], adopted: bool) {
+        let source = SourceId::derive(AGENT, source);
+        let observed = names
+            .iter()
+            .map(|name| Observed::ObjectApplied {
+                sync: Some(SyncId(Uuid::from_u128(sync))),
+                object: owned(source, name, adopted),
+                write: Write::Created,
+                taken_over: Vec::new(),
+            })
+            .collect();
+        self.observed(1, observed);
+    }
+
+    fn verdict(&self, name: &str, bundles: &[(u8, &[&str])]) -> Verdict {
+        self.verdict_listed(name, bundles, &[])
+    }
+
+    fn verdict_listed(&self, name: &str, bundles: &[(u8, &[&str])], listed: &[PruneEntry]) -> Verdict {
+        let contents: BTreeMap<BlobDigest, Arc<dyn BundleContents>> = bundles
+            .iter()
+            .map(|(digest, names)| {
+                let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+                (BlobDigest([*digest; 32]), Arc::new(Named(names)) as Arc<dyn BundleContents>)
+            })
+            .collect();
+        self.state.verdict(SourceId::derive(AGENT, name), &contents, listed)
+    }
+}
+
+/// A bundle of ConfigMaps by their names.
+struct Named(Vec<String>);
+
+impl BundleContents for Named {
+    fn has(&self, key: &ObjectKey, _default_namespace: &str) -> bool {
+        self.0.contains(&key.name)
+    }
+}
+
+fn source(name: &str) -> SourceConfiguration {
+    SourceConfiguration {
+        id: SourceId::derive(AGENT, name),
+        name: name.to_owned(),
+        project: ProjectId(Uuid::from_u128(3)),
+        reference: GitReference::Default,
+        include: vec!["**".to_owned()],
+        exclude: Vec::new(),
+        interval_seconds: 60,
+        default_namespace: "shop".to_owned(),
+        service_account: None,
+        policies: SyncPolicies::default(),
+        line: 1,
+    }
+}
+
+fn owned(source: SourceId, name: &str, adopted: bool) -> OwnedObject {
+    OwnedObject {
+        source,
+        identity: ObjectIdentity {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        },
+        uid: format!("uid-{name}"),
+        digest: None,
+        adopted,
+    }
+}
+
+fn pruned(verdict: &Verdict) -> Vec<String> {
+    match verdict {
+        Verdict::Deliver { prune, .. } | Verdict::Remove { prune } => {
+            prune.iter().map(|entry| entry.identity.name.clone()).collect()
+        }
+        other => panic!("expected a prune list, got {other:?}"),
+    }
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("c{number:03}")).collect()
+}
+
+#[test]
+fn a_new_bundle_is_delivered_with_the_chain_that_led_to_it() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    given.advanced("shop", "aaa", 1, 2);
+    let Verdict::Deliver { commit, objects, prune, cause, .. } = given.verdict("shop", &[(1, &["a", "b"])]) else {
+        panic!("is delivered");
+    };
+    assert_eq!((commit.as_str(), objects, prune.len()), ("aaa", 2, 0));
+    assert_eq!(cause.correlation_id, CorrelationId(Uuid::from_u128(77)));
+    given.desired("shop", "aaa", 1, 10, 2);
+    assert_eq!(given.verdict("shop", &[(1, &["a", "b"])]), Verdict::Nothing);
+}
+
+#[test]
+fn what_left_the_bundle_is_pruned_by_uid() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    given.advanced("shop", "aaa", 1, 2);
+    given.desired("shop", "aaa", 1, 10, 2);
+    given.applied("shop", 10, &["a", "b"], false);
+    given.advanced("shop", "bbb", 2, 1);
+    let verdict = given.verdict("shop", &[(2, &["a"])]);
+    assert_eq!(pruned(&verdict), ["b"]);
+    let Verdict::Deliver { prune, .. } = verdict else { unreachable!() };
+    assert_eq!(prune[0].uid, "uid-b");
+}
+
+#[test]
+fn an_adopted_object_is_pruned_only_where_the_policy_says_so() {
+    for (allowed, expected) in [(false, Vec::new()), (true, vec!["b".to_owned()])] {
+        let mut configured = source("shop");
+        configured.policies.prune_adopted = allowed;
+        let mut given = Given::agent_with(vec![configured]);
+        given.applied("shop", 10, &["b"], true);
+        given.advanced("shop", "bbb", 2, 1);
+        assert_eq!(pruned(&given.verdict("shop", &[(2, &["a"])])), expected);
+    }
+}
+
+#[test]
+fn prune_switched_off_prunes_nothing() {
+    let mut configured = source("shop");
+    configured.policies.prune = false;
+    let mut given = Given::agent_with(vec![configured]);
+    given.applied("shop", 10, &["b"], false);
+    given.advanced("shop", "bbb", 2, 1);
+    assert!(pruned(&given.verdict("shop", &[(2, &["a"])])).is_empty());
+}
+
+#[test]
+fn an_object_in_another_current_bundle_of_the_agent_stays() {
+    let mut given = Given::agent_with(vec![source("shop"), source("other")]);
+    given.applied("shop", 10, &["moved", "gone"], false);
+    given.advanced("other", "bbb", 3, 1);
+    given.advanced("shop", "bbb", 2, 1);
+    let bundles: &[(u8, &[&str])] = &[(2, &["a"]), (3, &["moved"])];
+    assert_eq!(pruned(&given.verdict("shop", bundles)), ["gone"]);
+}
+
+#[test]
+fn nothing_is_said_while_the_contents_of_a_bundle_are_unknown() {
+    let mut given = Given::agent_with(vec![source("shop"), source("other")]);
+    given.applied("shop", 10, &["moved"], false);
+    given.advanced("other", "bbb", 3, 1);
+    given.advanced("shop", "bbb", 2, 1);
+    assert_eq!(given.verdict("shop", &[(2, &["a"])]), Verdict::Nothing);
+}
+
+#[test]
+fn an_object_that_another_source_applied_leaves_the_first_inventory() {
+    let mut given = Given::agent_with(vec![source("shop"), source("other")]);
+    given.applied("shop", 10, &["moved"], false);
+    given.applied("other", 11, &["moved"], false);
+    given.advanced("shop", "bbb", 2, 1);
+    assert!(pruned(&given.verdict("shop", &[(2, &["a"])])).is_empty());
+}
+
+#[test]
+fn an_empty_bundle_is_held_until_that_very_commit_is_confirmed() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    given.applied("shop", 10, &["a"], false);
+    given.advanced("shop", "eee", 4, 0);
+    let id = SourceId::derive(AGENT, "shop");
+    let Verdict::Hold { reason, commit, bundle, .. } = given.verdict("shop", &[(4, &[])]) else { panic!("held") };
+    assert_eq!(reason, HoldReason::Empty);
+    given.on_source(
+        id,
+        DeliveryEvent::BundleHeld(BundleHeld { source: id, agent: AGENT, commit, bundle, objects: 0, reason }),
+    );
+    assert_eq!(given.verdict("shop", &[(4, &[])]), Verdict::Nothing, "said once");
+    let refusal = given.state.decide(id, Command::Confirm { commit: Some("fff".to_owned()) }).unwrap_err();
+    assert_eq!((refusal.kind, refusal.field.as_deref()), (RefusalKind::Conflict, Some("commit")));
+    let confirmed = given.state.decide(id, Command::Confirm { commit: Some("eee".to_owned()) }).unwrap();
+    given.on_source(id, confirmed.into_iter().next().unwrap());
+    assert_eq!(pruned(&given.verdict("shop", &[(4, &[])])), ["a"]);
+}
+
+#[test]
+fn more_than_half_and_more_than_ten_is_held_and_exactly_half_is_not() {
+    for (left, held) in [(11, true), (12, false), (13, false)] {
+        let mut given = Given::agent_with(vec![source("shop")]);
+        let all = names(24);
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        given.applied("shop", 10, &all, false);
+        given.advanced("shop", "bbb", 2, u32::try_from(left).unwrap());
+        let verdict = given.verdict("shop", &[(2, &all[..left])]);
+        assert_eq!(matches!(verdict, Verdict::Hold { reason: HoldReason::LargePrune { .. }, .. }), held, "{left}");
+    }
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let ten = names(10);
+    let ten: Vec<&str> = ten.iter().map(String::as_str).collect();
+    given.applied("shop", 10, &ten, false);
+    given.advanced("shop", "bbb", 2, 1);
+    assert_eq!(pruned(&given.verdict("shop", &[(2, &["x"])])).len(), 10, "ten are few");
+}
+
+#[test]
+fn a_suspended_source_gets_nothing_and_says_why() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.on_source(
+        id,
+        DeliveryEvent::SourceSuspended(SourceSuspended { source: id, reason: "freeze".to_owned() }),
+    );
+    given.advanced("shop", "aaa", 1, 1);
+    assert_eq!(given.verdict("shop", &[(1, &["a"])]), Verdict::Nothing);
+    assert_eq!(source_view(&given.state, id).unwrap().why.unwrap(), "suspended: freeze; resume it to go on");
+    given.on_source(id, DeliveryEvent::SourceResumed(SourceResumed { source: id }));
+    assert!(matches!(given.verdict("shop", &[(1, &["a"])]), Verdict::Deliver { .. }));
+}
+
+#[test]
+fn a_pinned_source_stays_while_its_ref_moves_on() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "aaa", 1, 1);
+    given.on_source(
+        id,
+        DeliveryEvent::SourcePinned(SourcePinned {
+            source: id,
+            commit: "old".to_owned(),
+            bundle: BlobDigest([9; 32]),
+            objects: 1,
+        }),
+    );
+    given.advanced("shop", "bbb", 2, 1);
+    let Verdict::Deliver { commit, .. } = given.verdict("shop", &[(9, &["a"])]) else { panic!("delivered") };
+    assert_eq!(commit, "old");
+    given.on_source(id, DeliveryEvent::SourceUnpinned(SourceUnpinned { source: id }));
+    let Verdict::Deliver { commit, .. } = given.verdict("shop", &[(2, &["a"])]) else { panic!("delivered") };
+    assert_eq!(commit, "bbb");
+}
+
+#[test]
+fn a_source_that_left_keeps_its_objects_unless_it_said_otherwise() {
+    for (on_removal, expected) in [(OnRemoval::Keep, 0), (OnRemoval::Prune, 2)] {
+        let mut configured = source("shop");
+        configured.policies.on_removal = on_removal;
+        let mut given = Given::agent_with(vec![configured]);
+        given.applied("shop", 10, &["a", "b"], false);
+        given.configured(Vec::new());
+        assert_eq!(pruned(&given.verdict("shop", &[])).len(), expected);
+    }
+}
+
+#[test]
+fn a_rejected_commit_changes_nothing_but_what_people_read() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "aaa", 1, 1);
+    given.desired("shop", "aaa", 1, 10, 1);
+    given.decided(
+        AggregateKind::Ref,
+        "main".to_owned(),
+        RepositoryEvent::BundleRejected(BundleRejected {
+            source: id,
+            agent: AGENT,
+            commit: "0123456789abcdef".to_owned(),
+            findings: vec![FileFinding {
+                file: "web.yaml".to_owned(),
+                line: 3,
+                column: 1,
+                field: String::new(),
+                message: "no kind".to_owned(),
+            }],
+            more: 1,
+        }),
+    );
+    assert_eq!(given.verdict("shop", &[(1, &["a"])]), Verdict::Nothing);
+    assert_eq!(desired_plan(&given.state, AGENT).unwrap().sources[0].bundle, Some(BlobDigest([1; 32])));
+    assert_eq!(
+        source_view(&given.state, id).unwrap().why.unwrap(),
+        "commit 0123456789 was rejected: web.yaml:3: no kind (and 1 more)"
+    );
+}
+
+fn started(source: SourceId, sync: u128) -> Observed {
+    Observed::SyncStarted {
+        source,
+        sync: SyncId(Uuid::from_u128(sync)),
+        correlation_id: CorrelationId(Uuid::from_u128(77)),
+    }
+}
+
+fn finished(source: SourceId, sync: u128, outcome: SyncOutcome) -> Observed {
+    Observed::SyncFinished {
+        source,
+        sync: SyncId(Uuid::from_u128(sync)),
+        outcome,
+        counts: SyncCounts::default(),
+        failures: Vec::new(),
+    }
+}
+
+#[test]
+fn syncs_are_recorded_once_and_a_second_run_is_another() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "aaa", 1, 1);
+    given.desired("shop", "aaa", 1, 10, 1);
+    given.observed(1, vec![started(id, 10), finished(id, 10, SyncOutcome::Failed)]);
+    let records = given.state.sync_records(id);
+    assert_eq!(records.len(), 2);
+    for record in records {
+        given.on_source(id, record);
+    }
+    assert!(given.state.sync_records(id).is_empty());
+    given.observed(1, vec![started(id, 10), finished(id, 10, SyncOutcome::Succeeded)]);
+    let records = given.state.sync_records(id);
+    assert!(matches!(&records[0], DeliveryEvent::SyncStarted(started) if started.run == 2), "{records:?}");
+    for record in records {
+        given.on_source(id, record);
+    }
+    let view = source_view(&given.state, id).unwrap();
+    assert_eq!((view.synced_commit.as_deref(), view.synced_at), (Some("aaa"), Some(Timestamp(1_000))));
+}
+
+#[test]
+fn what_an_older_applier_left_open_is_interrupted() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "aaa", 1, 1);
+    given.desired("shop", "aaa", 1, 10, 1);
+    given.observed(1, vec![started(id, 10)]);
+    given.observed_at(2, 1, vec![Observed::InventoryStated { objects: Vec::new(), last: true }]);
+    let records = given.state.sync_records(id);
+    assert!(
+        matches!(&records[..], [_, DeliveryEvent::SyncFinished(end)] if end.outcome == SyncOutcome::Interrupted),
+        "{records:?}"
+    );
+}
+
+#[test]
+fn a_statement_takes_the_place_of_the_inventory_and_old_words_are_dropped() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.applied("shop", 10, &["a", "b"], false);
+    let part = |name: &str, last| Observed::InventoryStated { objects: vec![owned(id, name, false)], last };
+    given.observed_at(2, 1, vec![part("c", false), part("d", true)]);
+    given.observed_at(1, 3, vec![Observed::ObjectApplied {
+        sync: None,
+        object: owned(id, "late", false),
+        write: Write::Created,
+        taken_over: Vec::new(),
+    }]);
+    given.observed_at(2, 1, vec![part("again", true)]);
+    given.advanced("shop", "bbb", 2, 1);
+    assert_eq!(pruned(&given.verdict("shop", &[(2, &["a"])])), ["c", "d"]);
+}
+
+#[test]
+fn an_object_that_was_heard_of_too_late_is_pruned_after_the_sync() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "bbb", 2, 1);
+    given.desired("shop", "bbb", 2, 11, 1);
+    given.applied("shop", 10, &["late"], false);
+    given.observed(1, vec![started(id, 11)]);
+    assert_eq!(given.verdict("shop", &[(2, &["a"])]), Verdict::Nothing, "while the sync runs");
+    given.observed(1, vec![finished(id, 11, SyncOutcome::Succeeded)]);
+    let verdict = given.verdict("shop", &[(2, &["a"])]);
+    assert_eq!(pruned(&verdict), ["late"]);
+    let Verdict::Deliver { prune, .. } = verdict else { unreachable!() };
+    assert_eq!(given.verdict_listed("shop", &[(2, &["a"])], &prune), Verdict::Nothing, "no endless circle");
+}
+
+#[test]
+fn what_an_agent_says_of_anothers_source_is_dropped() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "aaa", 1, 1);
+    let other = AgentId(Uuid::from_u128(66));
+    let batch = ObservationBatch {
+        organization: ORGANIZATION,
+        writer: ObservationBatch::agent_writer(other),
+        epoch: 1,
+        first: 1,
+        observations: vec![Observation {
+            at: Timestamp(1),
+            what: Observed::ObjectApplied {
+                sync: None,
+                object: owned(id, "foreign", false),
+                write: Write::Created,
+                taken_over: Vec::new(),
+            },
+        }],
+    };
+    given.folded(Stream::Observations, None, events::encode(&batch).unwrap());
+    assert!(pruned(&given.verdict("shop", &[(1, &["a"])])).is_empty());
+}
+
+#[test]
+fn a_snapshot_folds_on_as_the_whole_log_would_and_streams_may_come_in_any_order() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "aaa", 1, 1);
+    given.desired("shop", "aaa", 1, 10, 1);
+    given.applied("shop", 10, &["a"], false);
+    given.observed(1, vec![started(id, 10), finished(id, 10, SyncOutcome::Succeeded)]);
+    let mut restored = DeliveryState::restore(&given.state.snapshot()).expect("restores");
+    assert_eq!(restored, given.state);
+    given.advanced("shop", "bbb", 2, 1);
+    restored.apply(given.records.last().unwrap());
+    assert_eq!(restored.snapshot(), given.state.snapshot());
+
+    let (decisions, observations): (Vec<_>, Vec<_>) =
+        given.records.iter().partition(|record| record.commit.is_some());
+    for records in [[&decisions[..], &observations[..]], [&observations[..], &decisions[..]]] {
+        let mut state = DeliveryState::start();
+        records.concat().into_iter().for_each(|record| state.apply(record));
+        let (view, expected) = (source_view(&state, id), source_view(&given.state, id));
+        assert_eq!(view, expected);
+        assert_eq!(desired_plan(&state, AGENT), desired_plan(&given.state, AGENT));
+    }
+}
