@@ -3,6 +3,8 @@
 //! The digests there come from another implementation (kubectl's own reader, then lists taken apart and the result
 //! written as canonical JSON), so that they prove that both read every file alike.
 
+#![expect(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;

@@ -88,10 +88,14 @@ impl<'a> Condition<'a> {
         time(self.0.text("lastTransitionTime")?)
     }
 
-    /// Reason and message, for people.
+    /// Reason and message, for people; never empty.
     pub(super) fn explain(self) -> String {
         let message = self.0.text("message").unwrap_or_default();
         match (self.reason(), message) {
+            ("", "") => {
+                let text = |key: &str| self.0.text(key).unwrap_or("unknown");
+                format!("the condition {} is {}", text("type"), text("status"))
+            }
             ("", message) => message.to_owned(),
             (reason, "") => reason.to_owned(),
             (reason, message) => format!("{reason}: {message}"),

@@ -164,11 +164,13 @@ pub(super) fn cron_job(view: View<'_>) -> Health {
 
 /// Argo Workflows.
 pub(super) fn workflow(view: View<'_>) -> Health {
-    let message = view.text("status.message").unwrap_or_default();
-    match view.text("status.phase").unwrap_or_default() {
-        "" | "Pending" | "Running" => Health::progressing(message),
+    let phase = view.text("status.phase").filter(|phase| !phase.is_empty()).unwrap_or("Pending");
+    let told = view.text("status.message").filter(|message| !message.is_empty());
+    let message = told.map_or_else(|| format!("the workflow's phase is {phase}"), str::to_owned);
+    match phase {
+        "Pending" | "Running" => Health::progressing(message),
         "Succeeded" => Health::healthy(),
         "Failed" | "Error" => Health::degraded(message),
-        other => Health::new(HealthStatus::Unknown, format!("the workflow's phase is {other}")),
+        _ => Health::new(HealthStatus::Unknown, message),
     }
 }
