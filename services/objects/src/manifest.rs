@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::digest::{Sha256, canonicalize, object_digest};
 use crate::identity::{Identity, key_in, split_api_version};
 use crate::ownership::{OWNER_ANNOTATION, SOURCE_LABEL, policies_of};
-use crate::yaml::{Document, Limits, Node, Value, YamlError, load_documents};
+use crate::yaml::{Document, Duplicate, Limits, Node, Value, YamlError, load_documents};
 
 /// One object of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -121,23 +121,30 @@ fn document_objects(file: &str, document: &Document, into: &mut Vec<Manifest>) -
         None => into.push(manifest(file, root, None)?),
         Some(items) => list_objects(file, root, items, into)?,
     }
-    // A key that occurs twice is told at the first object that starts before it.
+    // A key that occurs twice is told at the last object that starts before it.
     for duplicate in &document.duplicates {
-        let warning = Warning {
-            line: duplicate.line,
-            message: format!(
-                "the key '{}' stands in {} twice; this one counts, that of line {} does not",
-                duplicate.key,
-                if duplicate.path.is_empty() { "the object" } else { &duplicate.path },
-                duplicate.first_line
-            ),
-        };
         let mut owners = into.iter_mut().skip(first).rev();
-        if let Some(owner) = owners.find(|manifest| manifest.line <= duplicate.line) {
-            owner.warnings.push(warning);
+        if let Some(owner) = owners.find(|manifest| manifest.line <= duplicate.line)
+            && owner.warnings.len() < MOST_WARNINGS
+        {
+            owner.warnings.push(duplicate_warning(duplicate));
         }
     }
     Ok(())
+}
+
+/// Warnings that one object gets at most: whoever has mended these sees the others.
+const MOST_WARNINGS: usize = 20;
+
+fn duplicate_warning(duplicate: &Duplicate) -> Warning {
+    let place = if duplicate.path.is_empty() { "the object" } else { &duplicate.path };
+    let (key, first_line) = (&duplicate.key, duplicate.first_line);
+    Warning {
+        line: duplicate.line,
+        message: format!(
+            "the key '{key}' stands in {place} twice; this one counts, that of line {first_line} does not"
+        ),
+    }
 }
 
 /// An item of a typed list (`PodList`) may leave out apiVersion and kind, which the list then tells.

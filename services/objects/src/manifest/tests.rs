@@ -123,6 +123,8 @@ fn warnings_stand_at_their_object() {
         manifests[1].warnings
     );
     assert_eq!(manifests[1].object["spec"]["a"], 2);
+    let many = format!("apiVersion: v1\nkind: A\nmetadata: {{name: a}}\nspec:\n{}", "  a: 1\n".repeat(500));
+    assert_eq!(parse(&many).expect("good")[0].warnings.len(), 20);
 }
 
 #[test]
