@@ -55,11 +55,7 @@ async fn users_hold_no_right_until_they_get_one_and_the_audit_log_tells_who_did_
     assert!(answer.status.is_success());
     let entry = |log: &[Value], verb: &str, user: &str| {
         let matches = |entry: &&Value| entry["verb"] == verb && entry["user"]["username"] == user;
-        log.iter()
-            .filter(matches)
-            .filter(|entry| entry["objectRef"]["resource"] == "configmaps")
-            .next_back()
-            .cloned()
+        log.iter().rfind(|entry| matches(entry) && entry["objectRef"]["resource"] == "configmaps").cloned()
     };
     let log = plane.audit_log().unwrap();
     let delete = entry(&log, "delete", "admin").unwrap();
