@@ -1,5 +1,5 @@
 //! The demo shop by itself: everything in it is accepted, runs and serves, before Kasbah has any part in it.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! A real node: containers run, serve, are reached from this machine, and reach it.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 use std::time::Duration;
 

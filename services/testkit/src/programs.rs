@@ -1,0 +1,56 @@
+//! Kasbah's own programs, as the tests drive them: from outside.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Environment variable with a static `kasbah-agent`, built beforehand; `cargo xtask test` sets it.
+pub const STATIC_AGENT: &str = "KASBAH_STATIC_AGENT";
+/// This machine's own target, said aloud: musl's cannot be linked on a plain machine.
+const STATIC_TARGET: &str =
+    if cfg!(target_arch = "aarch64") { "aarch64-unknown-linux-gnu" } else { "x86_64-unknown-linux-gnu" };
+
+/// The path of one of the workspace's programs (`kasbah`, `kasbah-agent`), from the build folder that this test or
+/// tool itself lies in. Not built here: `cargo xtask test` does it before the tests, `cargo build` does it by hand.
+pub fn program(name: &str) -> Result<PathBuf> {
+    let own = env::current_exe().context("no path of this program")?;
+    let found = own.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.is_file());
+    match found {
+        Some(path) => Ok(path),
+        None => bail!("{name} is not built: run `cargo build --package kasbah --package agent` once"),
+    }
+}
+
+/// A `kasbah-agent` without any library, for an image of its own ([`crate::Image::of_program`]). Built here where
+/// nobody did it beforehand, which takes minutes the first time.
+pub fn static_agent() -> Result<PathBuf> {
+    match env::var_os(STATIC_AGENT) {
+        Some(path) => Ok(path.into()),
+        None => build_static_agent(),
+    }
+}
+
+/// Builds it into a target folder of its own inside of the build folder.
+pub fn build_static_agent() -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("not in a checkout")?;
+    let target =
+        env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("static");
+    let mut command = Command::new("cargo");
+    command.current_dir(root).args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--package",
+        "agent",
+        "--bin",
+        "kasbah-agent",
+    ]);
+    command.args(["--target", STATIC_TARGET]).arg("--target-dir").arg(&target);
+    // With the target named, the flag does not reach build scripts and macros, which must stay dynamic.
+    command.env("RUSTFLAGS", "-C target-feature=+crt-static").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    let output = command.output().context("cannot start cargo")?;
+    ensure!(output.status.success(), "the static agent: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(target.join(STATIC_TARGET).join("debug").join("kasbah-agent"))
+}
