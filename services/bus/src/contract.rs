@@ -9,14 +9,28 @@ use events::request::RequestContext;
 use events::subject::Subject;
 use futures::future::BoxFuture;
 
-/// Largest message in bytes, as NATS has it by default.
+/// Largest message in bytes, headers included, as NATS has it by default.
 pub const MAXIMUM_MESSAGE_BYTES: usize = 1024 * 1024;
+
+/// Longest subject in bytes.
+pub const MAXIMUM_SUBJECT_BYTES: usize = 255;
+
+/// Notices that wait for a subscriber that does not read; those after them are lost.
+pub const NOTICE_QUEUE: usize = 4096;
+
+/// Bytes of notices that wait for a subscriber that does not read; those after them are lost.
+pub const NOTICE_QUEUE_BYTES: usize = 8 * MAXIMUM_MESSAGE_BYTES;
 
 /// Requests, notices and byte streams.
 #[async_trait]
 pub trait Bus: Send + Sync {
     /// Sends a request and waits for the one reply.
-    async fn request(&self, subject: &Subject, context: &RequestContext, body: Bytes) -> Result<Bytes, RequestError>;
+    async fn request(
+        &self,
+        subject: &Subject,
+        context: &RequestContext,
+        body: Bytes,
+    ) -> Result<Bytes, RequestError>;
 
     /// Serves a subject as a member of a queue group until the returned guard is dropped. Requests run concurrently.
     async fn serve(&self, subject: &Subject, group: &str, handler: Handler) -> Result<Serving, BusError>;
@@ -27,11 +41,22 @@ pub trait Bus: Send + Sync {
     /// Receives notices from now on.
     async fn subscribe(&self, subject: &Subject) -> Result<Subscription, BusError>;
 
-    /// Opens a byte stream to whoever serves it under this subject ([`Bus::serve_streams`]).
-    async fn open_stream(&self, subject: &Subject, context: &RequestContext, window: u32) -> Result<ByteStream, RequestError>;
+    /// Opens a byte stream to whoever serves it under this subject ([`Bus::serve_streams`]). In each direction at most
+    /// `window` bytes are under way; at least one.
+    async fn open_stream(
+        &self,
+        subject: &Subject,
+        context: &RequestContext,
+        window: u32,
+    ) -> Result<ByteStream, RequestError>;
 
     /// Accepts byte streams under a subject.
-    async fn serve_streams(&self, subject: &Subject, group: &str, handler: StreamHandler) -> Result<Serving, BusError>;
+    async fn serve_streams(
+        &self,
+        subject: &Subject,
+        group: &str,
+        handler: StreamHandler,
+    ) -> Result<Serving, BusError>;
 }
 
 /// Answers one request with the encoded `Result<Reply, Refusal>`.
@@ -68,9 +93,9 @@ pub struct ByteStream {
     pub writer: ByteWriter,
 }
 
-/// Reading half.
+/// Reading half. Dropping it before the end resets its direction.
 pub struct ByteReader(pub Box<dyn ReadBytes>);
-/// Writing half.
+/// Writing half. Dropping it without [`WriteBytes::finish`] resets its direction.
 pub struct ByteWriter(pub Box<dyn WriteBytes>);
 
 /// See [`ByteReader`].
@@ -124,6 +149,12 @@ pub enum RequestError {
         /// The limit.
         limit: usize,
     },
+    /// The subject is none: an empty token, a wildcard, a blank, or too long.
+    #[error("{subject:?} is not a subject")]
+    BadSubject {
+        /// Which subject.
+        subject: String,
+    },
     /// The bus cannot be reached.
     #[error("the bus is away: {detail}")]
     Away {
@@ -143,10 +174,25 @@ pub enum BusError {
         /// The limit.
         limit: usize,
     },
+    /// The subject is none: an empty token, a wildcard, a blank, or too long.
+    #[error("{subject:?} is not a subject")]
+    BadSubject {
+        /// Which subject.
+        subject: String,
+    },
     /// The bus cannot be reached.
     #[error("the bus is away: {detail}")]
     Away {
         /// What happened.
         detail: String,
     },
+}
+
+/// Whether a subject is one that every bus takes: tokens joined by dots, none empty, no blanks, control letters or wildcards.
+#[must_use]
+pub fn is_valid(subject: &Subject) -> bool {
+    let text = subject.as_str();
+    let fine = |byte: u8| byte.is_ascii_graphic() && byte != b'*' && byte != b'>';
+    text.len() <= MAXIMUM_SUBJECT_BYTES
+        && text.split('.').all(|token| !token.is_empty() && token.bytes().all(fine))
 }

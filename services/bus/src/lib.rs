@@ -2,7 +2,7 @@
 //!
 //! Purpose: requests with deadlines, notices, and ordered byte streams, over NATS or inside one process, with the same laws.
 //!
-//! Laws, each checked by [`conformance`] against every implementation:
+//! Laws, each checked by the suite `conformance` against every implementation:
 //! - Only encoded bytes cross. A message over [`MAXIMUM_MESSAGE_BYTES`] is refused at the sender.
 //! - A request ends: with a reply, with `NoResponder` at once when nobody serves the subject, or with `Deadline`.
 //! - Of the members of one queue group exactly one gets a request.
@@ -14,11 +14,18 @@
 //! Deliberately absent: durability. What must not be lost goes into the log.
 #![warn(missing_docs)]
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+pub mod context;
 pub mod contract;
+pub mod local;
 pub mod typed;
 
+pub use context::{DEFAULT_DEADLINE, caused_by, context_for, context_for_service, within};
 pub use contract::{
-    Bus, BusError, ByteReader, ByteStream, ByteWriter, Handler, MAXIMUM_MESSAGE_BYTES, Notice, ReadBytes,
-    RequestError, Serving, StreamHandler, StreamReset, Subscription, WriteBytes,
+    Bus, BusError, ByteReader, ByteStream, ByteWriter, Handler, MAXIMUM_MESSAGE_BYTES, MAXIMUM_SUBJECT_BYTES,
+    NOTICE_QUEUE, NOTICE_QUEUE_BYTES, Notice, ReadBytes, RequestError, Serving, StreamHandler, StreamReset,
+    Subscription, WriteBytes,
 };
+pub use local::LocalBus;
 pub use typed::{answer, answer_under, ask, ask_under};

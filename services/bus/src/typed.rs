@@ -8,13 +8,20 @@ use events::subject::Subject;
 use events::{Refusal, RefusalKind, Request};
 use futures::future::BoxFuture;
 
-use crate::contract::{Bus, BusError, RequestError, Serving};
+use crate::contract::{Bus, BusError, MAXIMUM_MESSAGE_BYTES, RequestError, Serving};
+
+/// Kept free in a reply for what a bus adds.
+const REPLY_HEADROOM: usize = 1024;
 
 /// Asks any replica of the service that answers this type. Trouble of the bus becomes a refusal "unavailable, retry".
 ///
 /// # Errors
 /// The service's refusal, or `Unavailable`.
-pub async fn ask<R: Request>(bus: &dyn Bus, context: &RequestContext, request: &R) -> Result<R::Reply, Refusal> {
+pub async fn ask<R: Request>(
+    bus: &dyn Bus,
+    context: &RequestContext,
+    request: &R,
+) -> Result<R::Reply, Refusal> {
     ask_under(bus, &Subject::request(R::NAME), context, request).await
 }
 
@@ -30,7 +37,9 @@ pub async fn ask_under<R: Request>(
 ) -> Result<R::Reply, Refusal> {
     let body = events::encode(request).map_err(|error| internal(&error))?;
     let reply = bus.request(subject, context, Bytes::from(body)).await.map_err(|error| match error {
-        RequestError::TooLarge { .. } => Refusal::new(RefusalKind::Invalid, error.to_string()),
+        RequestError::TooLarge { .. } | RequestError::BadSubject { .. } => {
+            Refusal::new(RefusalKind::Invalid, error.to_string())
+        }
         _ => Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")),
     })?;
     events::decode::<Result<R::Reply, Refusal>>(&reply).map_err(|error| internal(&error))?
@@ -67,13 +76,29 @@ where
             Box::pin(async move {
                 let reply = match events::decode::<R>(&body) {
                     Ok(request) => handler(context, request).await,
-                    Err(error) => Err(Refusal::new(RefusalKind::Invalid, format!("malformed request: {error}"))),
+                    Err(error) => {
+                        Err(Refusal::new(RefusalKind::Invalid, format!("malformed request: {error}")))
+                    }
                 };
-                Bytes::from(events::encode(&reply).unwrap_or_default())
+                encode_reply::<R>(&reply)
             })
         }),
     )
     .await
+}
+
+/// A reply that the bus would not carry becomes a refusal, so that the asker does not wait in vain.
+fn encode_reply<R: Request>(reply: &Result<R::Reply, Refusal>) -> Bytes {
+    let refused = match events::encode(reply) {
+        Ok(bytes) if bytes.len() + REPLY_HEADROOM <= MAXIMUM_MESSAGE_BYTES => return Bytes::from(bytes),
+        Ok(bytes) => {
+            let message =
+                format!("the answer has {} bytes, more than the bus carries; ask for less", bytes.len());
+            Refusal::new(RefusalKind::Internal, message)
+        }
+        Err(error) => internal(&error),
+    };
+    Bytes::from(events::encode(&Err::<R::Reply, _>(refused)).unwrap_or_default())
 }
 
 fn internal(error: &dyn std::fmt::Display) -> Refusal {

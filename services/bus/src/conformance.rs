@@ -1,0 +1,108 @@
+//! The laws of the bus as tests. A second implementation joins by one line:
+//!
+//! ```text
+//! bus::conformance_suite!(nats, |world: &World| -> Arc<dyn Bus> { … });
+//! ```
+
+#[cfg(test)]
+mod faults;
+pub mod notices;
+pub mod requests;
+pub mod streams;
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use events::OrganizationId;
+use events::request::RequestContext;
+use world::World;
+
+/// Beyond this a law is broken: it never decides who wins a race, it only ends a test that would hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits, but not for ever.
+///
+/// # Errors
+/// When `what` does not happen.
+pub async fn patiently<T>(world: &World, what: &str, future: impl Future<Output = T>) -> Result<T> {
+    tokio::select! {
+        value = future => Ok(value),
+        () = world.clock.sleep(PATIENCE) => Err(anyhow!("in vain: {what}")),
+    }
+}
+
+/// A context with a deadline far away.
+#[must_use]
+pub fn patient_context(world: &World) -> RequestContext {
+    let context = crate::context_for_service(world, "conformance", OrganizationId::SYSTEM);
+    crate::within(context, Duration::from_secs(24 * 3600))
+}
+
+/// A name for subjects that no other test uses, also on a shared bus.
+#[must_use]
+pub fn fresh_name(world: &World, what: &str) -> String {
+    format!("conformance.{what}-{}", world.new_uuid().simple())
+}
+
+/// One test for each law, in a module of that name. `$make` gives a bus of the world that it gets.
+#[macro_export]
+macro_rules! conformance_suite {
+    ($name:ident, $make:expr) => {
+        mod $name {
+            #[allow(unused_imports, reason = "what `make` needs is the caller's")]
+            use super::*;
+
+            $crate::conformance_suite!(@laws $make;
+                requests: a_reply_comes_back,
+                requests: the_context_arrives_as_it_was_sent,
+                requests: nobody_there_is_told_at_once,
+                requests: a_deadline_ends_a_request,
+                requests: a_handler_that_dies_ends_at_the_deadline,
+                requests: a_message_over_the_limit_is_refused,
+                requests: requests_run_concurrently,
+                requests: one_member_of_a_group_gets_a_request,
+                requests: a_member_that_left_gets_no_more,
+                requests: a_bad_subject_is_refused,
+                requests: typed_requests_carry_answers_and_refusals,
+                notices: every_subscriber_gets_each_notice_once_and_in_order,
+                notices: a_late_subscriber_gets_nothing_from_before,
+                notices: other_subjects_are_not_heard,
+                notices: a_slow_subscriber_loses_and_is_told,
+                notices: a_slow_subscriber_harms_no_other,
+                notices: a_notice_over_the_limit_is_refused,
+                streams: bytes_arrive_in_order_and_complete,
+                streams: nobody_there_is_told_at_once,
+                streams: a_writer_waits_for_credit,
+                streams: a_slow_reader_stops_only_its_own_stream,
+                streams: a_reset_reaches_the_other_side_with_its_reason,
+                streams: a_dropped_writer_is_not_an_orderly_end,
+                streams: a_dropped_reader_stops_the_writer,
+                streams: each_direction_ends_by_itself,
+            );
+        }
+    };
+    (@laws $make:expr; $($group:ident: $law:ident,)*) => {
+        $crate::conformance_suite!(@group $make; requests; [$(($group $law))*]);
+        $crate::conformance_suite!(@group $make; notices; [$(($group $law))*]);
+        $crate::conformance_suite!(@group $make; streams; [$(($group $law))*]);
+    };
+    (@group $make:expr; $wanted:ident; [$(($group:ident $law:ident))*]) => {
+        mod $wanted {
+            #[allow(unused_imports, reason = "what `make` needs is the caller's")]
+            use super::*;
+            $($crate::conformance_suite!(@law $make; $wanted $group $law);)*
+        }
+    };
+    (@law $make:expr; requests requests $law:ident) => { $crate::conformance_suite!(@test $make; requests $law); };
+    (@law $make:expr; notices notices $law:ident) => { $crate::conformance_suite!(@test $make; notices $law); };
+    (@law $make:expr; streams streams $law:ident) => { $crate::conformance_suite!(@test $make; streams $law); };
+    (@law $make:expr; $wanted:ident $group:ident $law:ident) => {};
+    (@test $make:expr; $group:ident $law:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $law() {
+            let world = ::world::World::real();
+            let bus: ::std::sync::Arc<dyn $crate::Bus> = ($make)(&world);
+            $crate::conformance::$group::$law(bus, world).await.unwrap();
+        }
+    };
+}
