@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use testkit::{ControlPlane, ControlPlaneOptions, SHARED_KUBECONFIG};
+use testkit::{ControlPlane, ControlPlaneOptions, SHARED_KUBECONFIG, STATIC_AGENT};
 
 use crate::report::{self, spent, step};
 use crate::{testbed, tools};
@@ -36,7 +36,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     step("what the tests run on", || {
         testbed::build()?;
-        tools::NEXTEST.path().map(|_| ())
+        tools::NEXTEST.path()?;
+        programs(&root)
     })?;
     let outcome = step("tests", || tests(&root, &arguments.filter));
     println!("==> all checks took {}", spent(start.elapsed()));
@@ -72,12 +73,16 @@ fn deny(root: &Path) -> Result<()> {
     }
 }
 
+/// Kasbah's own programs: the tests drive them as processes, and the agent as a pod.
+fn programs(root: &Path) -> Result<()> {
+    report::run(cargo(root).args(["build", "--locked", "--package", "kasbah", "--package", "agent"]))?;
+    testkit::build_static_agent().map(|_| ())
+}
+
 /// All tests with one control plane that those share which keep to a namespace of their own.
 fn tests(root: &Path, filter: &[String]) -> Result<()> {
     let nextest = tools::NEXTEST.path()?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
-    // The tests drive both programs as processes.
-    report::run(cargo(root).args(["build", "--locked", "--package", "kasbah", "--package", "agent"]))?;
     let run = || {
         let mut command = Command::new(&nextest);
         command.current_dir(root).args(["nextest", "run", "--workspace", "--locked"]).args(filter);
@@ -85,7 +90,11 @@ fn tests(root: &Path, filter: &[String]) -> Result<()> {
     };
     report::run(run().arg("--no-run"))?;
     let plane = runtime.block_on(ControlPlane::start(ControlPlaneOptions::default()))?;
-    let status = run().env(SHARED_KUBECONFIG, plane.kubeconfig()).status().context("cannot start nextest")?;
+    let status = run()
+        .env(SHARED_KUBECONFIG, plane.kubeconfig())
+        .env(STATIC_AGENT, testkit::build_static_agent()?)
+        .status()
+        .context("cannot start nextest")?;
     drop(plane);
     if !status.success() {
         bail!("tests failed");

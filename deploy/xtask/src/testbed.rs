@@ -9,6 +9,8 @@ use anyhow::Result;
 use clap::Subcommand;
 use testkit::{ETCD, KUBERNETES, KWOK};
 
+pub use hold::Testbed;
+
 use crate::golang::{self, Build};
 use crate::report;
 

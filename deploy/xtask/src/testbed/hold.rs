@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
 use testkit::{Audit, ControlPlane, ControlPlaneOptions, FakeNodes, Image, Node, Tools, cluster_node};
 
 use super::kubeconfig_in;
@@ -28,7 +29,7 @@ pub struct Testbed {
 
 impl Testbed {
     /// Starts both; the data in `directory` is used again.
-    pub async fn start(directory: &Path, fake_nodes: bool, images: &[Image]) -> Result<Self> {
+    pub async fn start(directory: &Path, fake_nodes: bool, audit: Audit) -> Result<Self> {
         let possible = match (fake_nodes, Node::possible()) {
             (true, _) => Err("fake nodes were asked for".to_owned()),
             (false, Err(skipped)) => Err(skipped.0),
@@ -36,7 +37,7 @@ impl Testbed {
         };
         let options = ControlPlaneOptions {
             directory: Some(directory.to_owned()),
-            audit: Audit::Requests,
+            audit,
             reachable_at: possible.is_ok().then(|| cluster_node::HOST.into()),
             ..ControlPlaneOptions::default()
         };
@@ -44,13 +45,13 @@ impl Testbed {
         match possible {
             Ok(()) => {
                 let busybox = Tools::find()?.node_parts()?.join("busybox");
-                let mut all = vec![Image::of_busybox(BUSYBOX, &busybox)?];
-                all.extend_from_slice(images);
-                let node = Node::start(&plane, &all).await?;
+                let node = Node::start(&plane, &[Image::of_busybox(BUSYBOX, &busybox)?]).await?;
+                remove_other_nodes(&plane, |name| name == cluster_node::NAME).await?;
                 Ok(Self { plane, node: Ok(node), _fake_nodes: None })
             }
             Err(reason) => {
                 let nodes = FakeNodes::start(&plane, 3, &[]).await?;
+                remove_other_nodes(&plane, |name| name != cluster_node::NAME).await?;
                 Ok(Self { plane, node: Err(reason), _fake_nodes: Some(nodes) })
             }
         }
@@ -69,6 +70,18 @@ impl Testbed {
         drop(self.node);
         self.plane.stop()
     }
+}
+
+/// The last start in this folder may have had nodes of the other kind.
+async fn remove_other_nodes(plane: &ControlPlane, keep: impl Fn(&str) -> bool) -> Result<()> {
+    let nodes = plane.get("/api/v1/nodes").await?;
+    let items = nodes.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
+    for name in
+        items.iter().filter_map(|node| node.pointer("/metadata/name")?.as_str()).filter(|name| !keep(name))
+    {
+        plane.kubectl(["delete", "node", name]).await?;
+    }
+    Ok(())
 }
 
 pub fn up(directory: &Path, fake_nodes: bool) -> Result<()> {
@@ -102,7 +115,7 @@ pub fn hold(directory: &Path, fake_nodes: bool) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
     runtime.block_on(async {
         fs::write(pid_file(directory), std::process::id().to_string())?;
-        let testbed = Testbed::start(directory, fake_nodes, &[]).await?;
+        let testbed = Testbed::start(directory, fake_nodes, Audit::Requests).await?;
         fs::write(ready_file(directory), testbed.nodes())?;
         let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
         tokio::select! {
