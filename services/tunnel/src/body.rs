@@ -1,8 +1,11 @@
 //! Bodies: what is sent, and what an agent's answers are read through.
 
+mod coalesced;
+mod dust;
 mod guarded;
 mod outgoing;
 
+pub use coalesced::Coalesced;
 pub use guarded::{BodyFault, Guard, GuardedBody};
 pub use outgoing::{EventBody, EventSender, SendError, event_body};
 

@@ -9,7 +9,8 @@
 //! - One slow reader stops its own stream and no other: the connection's window is larger than all its streams' windows
 //!   together, at both ends, and every answer of an agent is read through a [`body::GuardedBody`], which resets its own stream
 //!   when its frames are too small or its reader stands still.
-//! - A DATA frame that is empty and not the last is never sent: a peer may count these over a connection's life and close it.
+//! - Neither end sends dust: small DATA frames are joined ([`body::Coalesced`]), and one that is empty and not the last is never
+//!   sent. A peer counts both and closes the whole connection over its budget.
 //! - The token is never part of an error, a log line or a `Debug` text.
 //!
 //! Deliberately absent: what the requests mean (the agent's and the gateway's business), authentication (a callback), the

@@ -15,7 +15,10 @@ use hyper::service::Service;
 use parking_lot::Mutex;
 
 use super::dial::Link;
+use world::World;
+
 use crate::BoxError;
+use crate::body::Coalesced;
 use crate::runtime::{WorldExecutor, WorldTimer};
 use crate::settings::{
     CONNECTION_WINDOW_BYTES, MAXIMUM_HEADER_LIST_BYTES, MAXIMUM_STREAMS, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
@@ -25,7 +28,7 @@ use crate::wire::{Farewell, path};
 const MAXIMUM_FAREWELL_BYTES: usize = 4096;
 
 /// Body of an answer on the link: the caller's, or this crate's own.
-pub type LinkBody<B> = Either<B, Empty<Bytes>>;
+pub type LinkBody<B> = Either<Coalesced<B>, Empty<Bytes>>;
 
 /// How a link ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,11 +56,11 @@ impl Link {
         S::Error: Into<BoxError> + Send + 'static,
         S::Future: Send + 'static,
         B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
+        B::Error: Into<BoxError> + Unpin + Send,
         D: Future<Output = ()>,
     {
         let farewell = Arc::new(Mutex::new(None));
-        let service = WithFarewell { inner: service, farewell: Arc::clone(&farewell) };
+        let service = WithFarewell { inner: service, world: self.world.clone(), farewell: Arc::clone(&farewell) };
         let connection = http2::Builder::new(WorldExecutor(Arc::clone(&self.world.spawner)))
             .timer(WorldTimer::new(&self.world))
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -105,6 +108,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// Hears the gateway's farewell; everything else is the caller's.
 struct WithFarewell<S> {
     inner: S,
+    world: World,
     farewell: Arc<Mutex<Option<Farewell>>>,
 }
 
@@ -115,7 +119,8 @@ where
     S: Service<Request<Incoming>, Response = Response<B>>,
     S::Error: Send + 'static,
     S::Future: Send + 'static,
-    B: Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Send,
 {
     type Response = Response<LinkBody<B>>;
     type Error = S::Error;
@@ -125,12 +130,12 @@ where
         if request.method() == Method::PUT && request.uri().path() == path::FAREWELL {
             return hear(request, Arc::clone(&self.farewell));
         }
-        let answer = self.inner.call(request);
-        Box::pin(async move { Ok(answer.await?.map(Either::Left)) })
+        let (answer, world) = (self.inner.call(request), self.world.clone());
+        Box::pin(async move { Ok(answer.await?.map(|body| Either::Left(Coalesced::new(&world, body)))) })
     }
 }
 
-fn hear<B: Send + 'static, E: Send + 'static>(
+fn hear<B: Body + Send + 'static, E: Send + 'static>(
     request: Request<Incoming>,
     farewell: Arc<Mutex<Option<Farewell>>>,
 ) -> BoxFuture<'static, Answered<B, E>> {

@@ -1,5 +1,6 @@
 //! The small-frame guard: an answer is read at once into a bounded queue of its own, so that a reader that stands still
-//! keeps nobody else's bytes waiting, and a peer that sends dust loses that stream and not the connection.
+//! keeps nobody else's bytes waiting, and a peer that sends dust loses that stream first. (Our own agent never does, see
+//! [`super::Coalesced`]; one that goes on with it in many streams loses its own connection, as h2 counts what was in flight.)
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -15,6 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use world::World;
 use world::spawn::TaskHandle;
+
+use super::dust::Dust;
 
 /// Pieces below this size are joined, up to about that size.
 const JOIN_BELOW_BYTES: usize = 4096;
@@ -174,7 +177,7 @@ struct Pump {
 
 impl Pump {
     async fn run(self, mut incoming: Incoming) {
-        let mut dust = Dust::new(self.guard, self.world.clock.monotonic());
+        let mut dust = Dust::new(self.guard.small_burst, self.guard.small_per_second, self.world.clock.monotonic());
         let end = loop {
             match incoming.frame().await {
                 None => break Ok(()),
@@ -241,47 +244,4 @@ fn wake(queue: &mut Queue) {
 fn describe(error: &hyper::Error) -> String {
     let source = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
     format!("{error}{source}")
-}
-
-/// A bucket of small frames.
-struct Dust {
-    guard: Guard,
-    left: f64,
-    refilled: Duration,
-}
-
-impl Dust {
-    fn new(guard: Guard, now: Duration) -> Self {
-        Self { guard, left: f64::from(guard.small_burst), refilled: now }
-    }
-
-    fn allow(&mut self, now: Duration) -> bool {
-        if self.left < 1.0 {
-            let since = now.saturating_sub(self.refilled).as_secs_f64();
-            self.left = (self.left + since * f64::from(self.guard.small_per_second)).min(f64::from(self.guard.small_burst));
-            self.refilled = now;
-        }
-        if self.left < 1.0 {
-            return false;
-        }
-        self.left -= 1.0;
-        true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dust_is_allowed_in_bursts_and_at_its_rate() {
-        let guard = Guard { small_burst: 3, small_per_second: 10, ..Guard::default() };
-        let mut dust = Dust::new(guard, Duration::ZERO);
-        assert!((0..3).all(|_| dust.allow(Duration::ZERO)));
-        assert!(!dust.allow(Duration::ZERO));
-        assert!(dust.allow(Duration::from_millis(100)));
-        assert!(!dust.allow(Duration::from_millis(150)));
-        assert!((0..3).all(|_| dust.allow(Duration::from_secs(60))));
-        assert!(!dust.allow(Duration::from_secs(60)), "a long silence saves up one burst, not more");
-    }
 }

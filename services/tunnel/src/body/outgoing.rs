@@ -4,14 +4,11 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Body, Frame};
 use tokio::sync::mpsc;
 
 use crate::wire::{EventFrame, FrameError, encode_frame};
-
-/// Event frames are joined into one DATA up to about this size, so that no peer sees many small ones.
-const JOIN_BYTES: usize = 64 * 1024;
 
 /// A frame could not be put into an event response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +27,7 @@ pub struct EventSender {
     frames: mpsc::Sender<Bytes>,
 }
 
-/// Body of the answer to `GET /v1/events`; joins what is waiting into larger pieces, and never gives an empty one.
+/// Body of the answer to `GET /v1/events`.
 #[derive(Debug)]
 pub struct EventBody {
     frames: mpsc::Receiver<Bytes>,
@@ -66,24 +63,6 @@ impl Body for EventBody {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let first = match self.frames.poll_recv(context) {
-            Poll::Ready(Some(first)) => first,
-            Poll::Ready(None) => return Poll::Ready(None),
-            Poll::Pending => return Poll::Pending,
-        };
-        let mut joined = match self.frames.try_recv() {
-            Err(_) => return Poll::Ready(Some(Ok(Frame::data(first)))),
-            Ok(second) => {
-                let mut joined = BytesMut::with_capacity(first.len().saturating_add(second.len()).max(4096));
-                joined.extend_from_slice(&first);
-                joined.extend_from_slice(&second);
-                joined
-            }
-        };
-        while joined.len() < JOIN_BYTES {
-            let Ok(next) = self.frames.try_recv() else { break };
-            joined.extend_from_slice(&next);
-        }
-        Poll::Ready(Some(Ok(Frame::data(joined.freeze()))))
+        self.frames.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 }

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use world::World;
 use world::spawn::TaskHandle;
 
-use crate::body::{BodyFault, Guard, GuardedBody, RequestBody, empty, full};
-use crate::runtime::{WorldExecutor, WorldTimer, within};
+use crate::body::{BodyFault, Coalesced, Guard, GuardedBody, RequestBody, empty, full};
+use crate::runtime::{ConnectionTasks, WorldTimer, within};
 use crate::settings::{
     CONNECTION_WINDOW_BYTES, Keepalive, MAXIMUM_HEADER_LIST_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
 };
@@ -62,25 +62,34 @@ pub struct Asked {
 pub struct AgentConnection {
     world: World,
     guard: Guard,
-    sender: http2::SendRequest<RequestBody>,
+    sender: http2::SendRequest<Coalesced<RequestBody>>,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     driver: TaskHandle,
+    tasks: ConnectionTasks,
     ended: watch::Sender<Option<String>>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    fn end(&self) {
         self.driver.abort();
+        self.tasks.end();
     }
 }
 
 impl AgentConnection {
     /// Turns the roles round.
     pub(super) async fn turn(world: &World, io: Upgraded, keepalive: Keepalive, guard: Guard) -> hyper::Result<Self> {
-        let (sender, connection) = http2::Builder::new(WorldExecutor(Arc::clone(&world.spawner)))
+        let tasks = ConnectionTasks::new(world);
+        let (sender, connection) = http2::Builder::new(tasks.clone())
             .timer(WorldTimer::new(world))
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
@@ -104,7 +113,7 @@ impl AgentConnection {
                 told.send_replace(Some(why));
             }),
         );
-        Ok(Self { world: world.clone(), guard, sender, shared: Arc::new(Shared { driver, ended }) })
+        Ok(Self { world: world.clone(), guard, sender, shared: Arc::new(Shared { driver, tasks, ended }) })
     }
 
     /// Sends a request; gives the answer's head as soon as it is there. The body is guarded, and its time the caller's business.
@@ -126,6 +135,7 @@ impl AgentConnection {
         guard: Guard,
     ) -> Result<Response<GuardedBody>, AskError> {
         let mut sender = self.sender.clone();
+        let request = request.map(|body| Coalesced::new(&self.world, body));
         let answer = within(&self.world, limit, sender.send_request(request)).await.ok_or(AskError::TimedOut { limit })?;
         match answer {
             Ok(response) => Ok(response.map(|incoming| GuardedBody::new(&self.world, guard, incoming))),
@@ -175,7 +185,7 @@ impl AgentConnection {
             let said = self.ask(Method::PUT, path::FAREWELL, Bytes::from(body), 0, FAREWELL_TIME).await;
             tracing::debug!(heard = said.is_ok(), reason = %farewell.reason, "farewell");
         }
-        self.shared.driver.abort();
+        self.shared.end();
         self.shared.ended.send_if_modified(|ended| {
             let first = ended.is_none();
             if first {

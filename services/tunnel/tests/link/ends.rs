@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tunnel::BoxError;
@@ -205,6 +206,28 @@ impl Ends {
         })
         .await;
     }
+}
+
+/// A tunnel to an agent that does not keep our rules: it sends its frames as they come.
+pub async fn rogue() -> AgentConnection {
+    let (address, gateway) = gateway(&Pki::none(), Door::default(), |_| Ok(agent_id())).await;
+    let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut head = "GET /v1/tunnel HTTP/1.1\r\nHost: gateway\r\n".to_owned();
+    for (name, value) in &hello().to_headers(&Token::new("t")).unwrap() {
+        head.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));
+    }
+    socket.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(socket.read_u8().await.unwrap());
+    }
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let served = hyper::server::conn::http2::Builder::new(executor)
+        .serve_connection(hyper_util::rt::TokioIo::new(socket), TestService::default());
+    spawn(async move {
+        let _ = served.await;
+    });
+    gateway.await.unwrap().unwrap_or_else(|error| panic!("{error}")).connection
 }
 
 pub fn request(path: &str) -> Request<tunnel::body::RequestBody> {
