@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use testkit::{ControlPlane, ControlPlaneOptions, SHARED_KUBECONFIG, STATIC_AGENT};
+use testkit::{SHARED_KUBECONFIG, STATIC_AGENT, SharedControlPlane};
 
 use crate::report::{self, spent, step};
 use crate::{testbed, tools};
@@ -89,7 +89,7 @@ fn tests(root: &Path, filter: &[String]) -> Result<()> {
         command
     };
     report::run(run().arg("--no-run"))?;
-    let plane = runtime.block_on(ControlPlane::start(ControlPlaneOptions::default()))?;
+    let plane = runtime.block_on(SharedControlPlane::start())?;
     let status = run()
         .env(SHARED_KUBECONFIG, plane.kubeconfig())
         .env(STATIC_AGENT, testkit::build_static_agent()?)

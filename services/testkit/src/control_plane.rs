@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use http::StatusCode;
+use rustix::process::Signal;
 use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -120,6 +121,16 @@ impl ControlPlane {
         self.api_server.kill();
         self.api_server = self.launch.api_server()?;
         self.wait_until("/readyz").await
+    }
+
+    /// Stops the API server without ending it, as a machine that hangs: connections stay open and nothing is answered.
+    pub fn freeze_api_server(&mut self) {
+        self.api_server.signal(Signal::STOP);
+    }
+
+    /// Lets a frozen API server go on.
+    pub fn thaw_api_server(&mut self) {
+        self.api_server.signal(Signal::CONT);
     }
 
     /// The API server's audit log so far, in its order. Needs an [`Audit`] other than `Off`.

@@ -49,7 +49,7 @@ pub use ports::free_port;
 pub use process::Process;
 pub use programs::{STATIC_AGENT, build_static_agent, program, static_agent};
 pub use proxy::Proxy;
-pub use shared::{SHARED_KUBECONFIG, shared_control_plane};
+pub use shared::{SHARED_KUBECONFIG, SharedControlPlane, shared_control_plane};
 pub use tools::{ETCD, KUBERNETES, KWOK, TESTBED_BIN, Tools, cache_folder, node_parts_name};
 pub use work_tree::WorkTree;
 pub use workspace::Folder;

@@ -18,6 +18,17 @@ use crate::{ControlPlane, Image, Process, Skipped, Tools};
 
 const INIT: &str = include_str!("../../../deploy/testbed/node-init.sh");
 const LINK: &str = "kasbah-node";
+/// With one hierarchy of control groups (version 2), the node's root must be a group without other processes.
+const ENTER_GROUP: &str = r#"
+if [ -f /sys/fs/cgroup/cgroup.controllers ]; then
+  for controller in $(cat /sys/fs/cgroup/cgroup.controllers); do
+    echo "+$controller" > /sys/fs/cgroup/cgroup.subtree_control || true
+  done
+  mkdir -p /sys/fs/cgroup/kasbah-node
+  echo $$ > /sys/fs/cgroup/kasbah-node/cgroup.procs
+fi
+exec "$@"
+"#;
 const READY_LIMIT: Duration = Duration::from_secs(90);
 
 /// A running node; everything of it ends with this handle or with this process. One a machine at a time: a second one
@@ -69,8 +80,10 @@ impl Node {
         let parts = tools.node_parts()?;
         write_run_folder(plane, &folder, &parts, images)?;
         let programs = tools.path("kubelet")?;
-        let mut command = Command::new("unshare");
-        command.args(["-m", "-C", "-n", "-u", "-i", "-p", "-f", "--kill-child=SIGKILL", "bash"]);
+        remove_control_groups();
+        let mut command = Command::new("sh");
+        command.args(["-c", ENTER_GROUP, "sh", "unshare", "-m", "-C", "-n", "-u", "-i", "-p", "-f"]);
+        command.args(["--kill-child=SIGKILL", "bash"]);
         command.arg(folder.join("init.sh")).arg(&folder).arg(&parts);
         command.arg(programs.parent().context("a program without a folder")?);
         let process = Process::spawn("the node", command, &folder.join("init.log"))?;
@@ -239,10 +252,11 @@ fn remove_control_groups() {
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
         let hierarchy = controllers.strip_prefix("name=").unwrap_or(controllers);
         let own = Path::new("/sys/fs/cgroup").join(hierarchy).join(path.trim_start_matches('/'));
-        for name in ["kubepods", "k8s.io", "node-init"] {
+        for name in ["kubepods", "k8s.io"] {
             remove_group(&own.join(name));
         }
     }
+    remove_group(Path::new("/sys/fs/cgroup/kasbah-node"));
 }
 
 /// A group can be removed once its last process is gone, which takes the kernel a moment after a kill.

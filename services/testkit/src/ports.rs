@@ -18,7 +18,8 @@ static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
 /// The port is in no other testkit process' hands (a lock file says so) and never one that the kernel gives to an
 /// outgoing connection, so it is still free when a program that was started later binds it.
 pub fn free_port() -> Result<u16> {
-    let folder = std::env::temp_dir().join("kasbah-testkit-ports");
+    let user = rustix::process::getuid().as_raw();
+    let folder = std::env::temp_dir().join(format!("kasbah-testkit-ports-{user}"));
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let span = RANGE.end - RANGE.start;
     let start = u16::try_from(RandomState::new().hash_one(std::process::id()) % u64::from(span)).unwrap_or(0);

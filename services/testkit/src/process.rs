@@ -212,6 +212,38 @@ mod tests {
         assert!(process.wait(Duration::from_millis(200)).unwrap().is_none());
     }
 
+    const HELPER: &str = "KASBAH_TESTKIT_HELPER";
+
+    /// The other half of the next test: runs in a process of its own, starts a child, tells its id, and waits.
+    #[test]
+    fn helper_that_gets_killed() {
+        let Ok(place) = std::env::var(HELPER) else { return };
+        let folder = Folder::kept(Path::new(&place)).unwrap();
+        let mut process = sleeper(&folder);
+        fs::write(folder.path().join("unfinished"), process.pid().to_string()).unwrap();
+        fs::rename(folder.path().join("unfinished"), folder.path().join("pid")).unwrap();
+        process.wait(Duration::from_secs(600)).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_child_ends_with_its_killed_starter() {
+        let folder = Folder::temporary().unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "process::tests::helper_that_gets_killed"]).env(HELPER, folder.path());
+        let mut helper = Process::spawn("helper", command, &folder.path().join("helper.log")).unwrap();
+        let path = folder.path().join("pid");
+        let pid = crate::eventually(Duration::from_secs(30), || async { fs::read_to_string(&path) }).await;
+        let child = PathBuf::from(format!("/proc/{pid}"));
+        assert!(child.exists());
+        helper.kill();
+        crate::eventually(Duration::from_secs(30), || async {
+            // A killed process stays visible until somebody collects it; then it has no command line any more.
+            let line = fs::read(child.join("cmdline")).unwrap_or_default();
+            if line.is_empty() { Ok(()) } else { Err("the child still runs") }
+        })
+        .await;
+    }
+
     #[test]
     fn a_missing_program_is_named() {
         let folder = Folder::temporary().unwrap();

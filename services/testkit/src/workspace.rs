@@ -15,7 +15,7 @@ pub struct Folder {
 impl Folder {
     /// A new folder that is removed with this handle. What killed processes left behind is removed here as well.
     pub fn temporary() -> Result<Self> {
-        let parent = std::env::temp_dir().join("kasbah-testkit");
+        let parent = parent();
         fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
         remove_abandoned(&parent);
         let folder = tempfile::Builder::new()
@@ -51,6 +51,11 @@ impl Drop for Folder {
             let _ = fs::remove_file(lock_of(&self.path));
         }
     }
+}
+
+/// One a user, because folders of others cannot be written to.
+fn parent() -> PathBuf {
+    std::env::temp_dir().join(format!("kasbah-testkit-{}", rustix::process::getuid().as_raw()))
 }
 
 fn lock_of(folder: &Path) -> PathBuf {
@@ -89,7 +94,7 @@ mod tests {
 
     #[test]
     fn an_abandoned_folder_is_removed_by_the_next_start() {
-        let parent = std::env::temp_dir().join("kasbah-testkit");
+        let parent = parent();
         fs::create_dir_all(&parent).unwrap();
         let abandoned = parent.join(format!("t-abandoned-{}", std::process::id()));
         fs::create_dir_all(&abandoned).unwrap();

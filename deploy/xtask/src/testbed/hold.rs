@@ -42,19 +42,16 @@ impl Testbed {
             ..ControlPlaneOptions::default()
         };
         let plane = ControlPlane::start(options).await?;
-        match possible {
+        let node = match possible {
             Ok(()) => {
-                let busybox = Tools::find()?.node_parts()?.join("busybox");
-                let node = Node::start(&plane, &[Image::of_busybox(BUSYBOX, &busybox)?]).await?;
-                remove_other_nodes(&plane, |name| name == cluster_node::NAME).await?;
-                Ok(Self { plane, node: Ok(node), _fake_nodes: None })
+                real_node(&plane).await.map_err(|error| format!("the real one did not start: {error:#}"))
             }
-            Err(reason) => {
-                let nodes = FakeNodes::start(&plane, 3, &[]).await?;
-                remove_other_nodes(&plane, |name| name != cluster_node::NAME).await?;
-                Ok(Self { plane, node: Err(reason), _fake_nodes: Some(nodes) })
-            }
-        }
+            Err(reason) => Err(reason),
+        };
+        let real = node.is_ok();
+        let fake_nodes = if real { None } else { Some(FakeNodes::start(&plane, 3, &[]).await?) };
+        remove_other_nodes(&plane, |name| (name == cluster_node::NAME) == real).await?;
+        Ok(Self { plane, node, _fake_nodes: fake_nodes })
     }
 
     /// One line on what the nodes are.
@@ -70,6 +67,11 @@ impl Testbed {
         drop(self.node);
         self.plane.stop()
     }
+}
+
+async fn real_node(plane: &ControlPlane) -> Result<Node> {
+    let busybox = Tools::find()?.node_parts()?.join("busybox");
+    Node::start(plane, &[Image::of_busybox(BUSYBOX, &busybox)?]).await
 }
 
 /// The last start in this folder may have had nodes of the other kind.
