@@ -25,7 +25,7 @@ pub trait KeyRing: Send + Sync {
     /// The key, if there is one.
     async fn get(&self, name: KeyName) -> Result<Option<Zeroizing<Vec<u8>>>, KeyRingError>;
 
-    /// The key; if there is none, a new one of 32 random bytes. Two callers get the same.
+    /// The key; if there is none, a new one of 32 random bytes (the root's in PKCS#8). Two callers get the same.
     async fn get_or_create(&self, name: KeyName) -> Result<Zeroizing<Vec<u8>>, KeyRingError>;
 
     /// Stores a key unless there is one by that name; returns the one that is stored now.

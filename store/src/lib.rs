@@ -1,15 +1,37 @@
-//! The event log, blobs, projections, snapshots and the key ring.
+//! The event log, blobs, projections, snapshots and the key ring: everything that outlives a process.
+//!
+//! Purpose: facts are durable when they are acknowledged, and state is a fold over them.
+//!
+//! Laws stand on the traits: [`EventLog`], [`Blobs`], [`KeyRing`], [`Projection`], [`Snapshots`]. The module `conformance`
+//! (in tests and behind the feature of that name) checks them against every implementation.
+//!
+//! - Nothing outside this crate knows which implementation it has.
+//! - Segment files are the truth; the index and snapshots can be thrown away at any time.
+//! - Code never deletes or recreates what was recorded; what does not fit is an error with segment and offset.
+//!
+//! Deliberately absent: what events mean. That is the services' business.
 #![warn(missing_docs)]
 
 pub mod blobs;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+pub mod decide;
+pub mod embedded;
+pub mod following;
 pub mod keyring;
 pub mod log;
 pub mod projection;
+pub mod root;
+pub mod snapshots;
 
 pub use blobs::{BlobError, Blobs};
+pub use decide::{Command, DecideError, Decided, Inputs, append_known, decide, new_events};
+pub use following::{FollowError, Following, WaitError, follow_projection};
 pub use keyring::{KeyName, KeyRing, KeyRingError};
 pub use log::{
     AppendError, Appended, EventLog, FollowReader, Followed, NewBatch, NewCommit, ReadError, ReadFilter, Record,
     RecordReader,
 };
 pub use projection::{Projection, Snapshot};
+pub use root::{RootKey, RootKeyError, root_key};
+pub use snapshots::{SnapshotError, Snapshots};

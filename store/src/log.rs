@@ -35,6 +35,17 @@ pub trait EventLog: Send + Sync {
     async fn history(&self, organization: OrganizationId, aggregate: &AggregateRef)
     -> Result<Vec<Record>, ReadError>;
 
+    /// The commit of that id in an aggregate's history, if it is there: how an unknown outcome is resolved.
+    async fn find(
+        &self,
+        organization: OrganizationId,
+        aggregate: &AggregateRef,
+        commit: CommitId,
+    ) -> Result<Option<Record>, ReadError> {
+        let history = self.history(organization, aggregate).await?;
+        Ok(history.into_iter().find(|record| record.commit.as_ref().is_some_and(|found| found.id == commit)))
+    }
+
     /// Records behind `from`, until the log's end as of now.
     async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError>;
 
@@ -197,7 +208,7 @@ pub struct Record {
     pub organization: OrganizationId,
     /// The stored bytes, exactly.
     pub bytes: bytes::Bytes,
-    /// The commit, decoded; `None` in the other streams.
+    /// The commit, decoded; `None` in the other streams, and where this build cannot read a commit (its writer was newer).
     pub commit: Option<Commit>,
 }
 
@@ -209,6 +220,9 @@ pub enum Followed {
     Record(Record),
     /// Everything up to here was there when the follow began; what comes now is live. Said once.
     CaughtUp(Position),
+    /// Live only: the filter left out everything between the last record and here. Lets a reader that waits for a position
+    /// know that it will see nothing more up to there.
+    Passed(Position),
 }
 
 /// Reads until the end as of the call.

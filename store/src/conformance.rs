@@ -1,0 +1,1 @@
+//! Laws of the traits, checked against every implementation.

@@ -1,0 +1,406 @@
+//! The log, the blobs, the key ring and snapshots of one node, in one folder.
+//!
+//! ```text
+//! lock                          held by the process that has the folder
+//! log/meta                      what is fixed for ever: format, partitions, salt, pinned root
+//! log/<stream>/0000000001.seg   the truth
+//! log/<stream>/checkpoints      counts and running hashes of partitions
+//! log/<stream>/torn-*           tails that were cut
+//! blobs/0000000001.seg          blobs, encrypted
+//! index/                        sled; can be deleted
+//! keys/ring, keys/master        the key ring, and its master key unless that is given
+//! snapshots/<name>              can be deleted
+//! ```
+
+mod blobs;
+mod frame;
+mod heads;
+mod index;
+mod keyring;
+mod log;
+mod meta;
+mod reader;
+mod record;
+mod recovery;
+mod scan;
+mod segments;
+mod snapshots;
+mod stream;
+mod tally;
+mod verify;
+mod writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use events::Position;
+use events::position::Stream;
+use parking_lot::Mutex;
+use world::World;
+use world::disk::FolderLock;
+
+pub use self::keyring::MasterKey;
+pub use self::recovery::TornTail;
+pub use self::verify::{StreamReport, VerifyError, VerifyReport};
+
+use self::blobs::{BlobFiles, BlobParts, OpenBlobsError};
+use self::heads::Heads;
+use self::index::{Entry, Index, IndexError, open_sled};
+use self::keyring::KeyFile;
+use self::log::{EmbeddedLog, Threads};
+use self::meta::Meta;
+use self::record::RecordHead;
+use self::recovery::{Recovered, failed, recover};
+use self::scan::{Broken, Scanner, Step};
+use self::segments::{Cursor, Segments};
+use self::snapshots::SnapshotFiles;
+use self::stream::{ReadOnly, StreamCore};
+use self::writer::{Shared, Writer};
+use crate::blobs::Blobs;
+use crate::keyring::{KeyName, KeyRing, KeyRingError};
+use crate::log::{EventLog, ReadError};
+use crate::root::{RootKey, RootKeyError};
+use crate::snapshots::Snapshots;
+
+/// Settings of an embedded store.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Partitions of each stream; fixed for ever when the log is made. `None`: 16 for a new log, whatever an old one has.
+    pub partitions: Option<u16>,
+    /// The 32 bytes that wrap the key ring. `None`: those of `keys/master`, made with the folder.
+    pub master_key: Option<MasterKey>,
+    /// A segment is ended when it is this long, in bytes.
+    pub segment_bytes: u64,
+    /// Memory that the index may use for its cache, in bytes.
+    pub index_cache_bytes: u64,
+    /// Who makes the folder, such as `kasbah 0.1.0`; for people.
+    pub created_by: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            partitions: None,
+            master_key: None,
+            segment_bytes: 64 * 1024 * 1024,
+            index_cache_bytes: 8 * 1024 * 1024,
+            created_by: concat!("kasbah ", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+/// Partitions of a new log.
+const PARTITIONS: u16 = 16;
+
+/// Everything that one node keeps. The folder is let go when all parts are dropped.
+#[derive(Clone)]
+pub struct EmbeddedStore {
+    /// The event log.
+    pub log: Arc<dyn EventLog>,
+    /// The blobs.
+    pub blobs: Arc<dyn Blobs>,
+    /// The key ring.
+    pub keys: Arc<dyn KeyRing>,
+    /// Snapshots of projections.
+    pub snapshots: Arc<dyn Snapshots>,
+    /// Tails that were cut when it was opened, for people to know.
+    pub torn: Vec<TornTail>,
+    /// The Ed25519 public key that this log was made with, in standard base64.
+    pub root_public_key: String,
+    log_files: Arc<EmbeddedLog>,
+    blob_files: Arc<BlobFiles>,
+}
+
+/// A store does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has the folder.
+    #[error("{} is in use by another process: stop that one, or take another folder", folder.display())]
+    InUse {
+        /// Which folder.
+        folder: PathBuf,
+    },
+    /// `log/meta` cannot be read.
+    #[error("{} is not the description of a log that this version reads: {detail}", path.display())]
+    Meta {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The partitions of a log are fixed.
+    #[error("the log has {fixed} partitions for ever, {wanted} are wanted")]
+    Partitions {
+        /// What it has.
+        fixed: u16,
+        /// What the settings want.
+        wanted: u16,
+    },
+    /// The key ring is not the one that the log was made with.
+    #[error("the key ring's root key is not the one that the log pins: restore `keys` and `log` from the same backup")]
+    OtherRoot,
+    /// The key ring does not open.
+    #[error(transparent)]
+    KeyRing(#[from] KeyRingError),
+    /// The root key is malformed.
+    #[error(transparent)]
+    Root(#[from] RootKeyError),
+    /// The log is damaged, or cannot be read.
+    #[error(transparent)]
+    Log(#[from] ReadError),
+    /// The index can neither be opened nor made anew.
+    #[error("cannot open the index: {0}")]
+    Index(String),
+    /// Input or output failed.
+    #[error("cannot reach the folder")]
+    Disk(#[source] io::Error),
+}
+
+impl From<IndexError> for OpenError {
+    fn from(error: IndexError) -> Self {
+        Self::Index(error.0)
+    }
+}
+
+impl From<OpenBlobsError> for OpenError {
+    fn from(error: OpenBlobsError) -> Self {
+        match error {
+            OpenBlobsError::Index(error) => error.into(),
+            OpenBlobsError::Read(error) => Self::Log(error),
+        }
+    }
+}
+
+/// Opens the store in a folder, or makes it. Blocks; call it before anything is served.
+///
+/// # Errors
+/// When another process has the folder, the key ring does not open, or something recorded is damaged: then with segment and
+/// offset. A torn tail is no error: it is cut, kept aside and reported.
+pub fn open(world: &World, folder: impl AsRef<Path>, options: Options) -> Result<EmbeddedStore, OpenError> {
+    let folder = folder.as_ref();
+    let lock = take_folder(world, folder)?;
+    let keys_folder = folder.join("keys");
+    world.disk.create_folder(&keys_folder).map_err(OpenError::Disk)?;
+    let master = match &options.master_key {
+        Some(master) => master.clone(),
+        None => keyring::master_key(world.disk.as_ref(), world.random.as_ref(), &keys_folder)?,
+    };
+    let (disk, random) = (Arc::clone(&world.disk), Arc::clone(&world.random));
+    let keys = KeyFile::open(disk, random, &keys_folder, &master, Arc::clone(&lock))?;
+    let meta = meta(world, folder, &options, &keys)?;
+    let db = open_sled(&folder.join("index"), &meta.log.to_string(), options.index_cache_bytes)?;
+    let (log, mut torn) = open_log(world, folder, &options, &meta, db.clone(), &lock)?;
+    let segments = segments(world, folder.join("blobs"), meta.salt)?;
+    let (blobs, torn_blobs) = BlobFiles::open(BlobParts {
+        segments,
+        db,
+        keys: keys.handle(),
+        random: Arc::clone(&world.random),
+        segment_bytes: options.segment_bytes,
+        lock: Arc::clone(&lock),
+    })?;
+    torn.extend(torn_blobs);
+    let snapshots = SnapshotFiles {
+        disk: Arc::clone(&world.disk),
+        folder: folder.join("snapshots"),
+        log: meta.log,
+        _lock: lock,
+    };
+    world.disk.create_folder(&snapshots.folder).map_err(OpenError::Disk)?;
+    let (log_files, blob_files) = (Arc::new(log), Arc::new(blobs));
+    Ok(EmbeddedStore {
+        log: Arc::clone(&log_files) as Arc<dyn EventLog>,
+        blobs: Arc::clone(&blob_files) as Arc<dyn Blobs>,
+        keys: Arc::new(keys),
+        snapshots: Arc::new(snapshots),
+        torn,
+        root_public_key: meta.root_public_key,
+        log_files,
+        blob_files,
+    })
+}
+
+impl EmbeddedStore {
+    /// Reads everything and checks it, while the log may be written: checksums, density, chains, partition checkpoints.
+    /// Blobs only if asked. Blocks.
+    ///
+    /// # Errors
+    /// What does not fit first, with segment and offset.
+    pub fn verify(&self, blobs: bool) -> Result<VerifyReport, VerifyError> {
+        let mut report = verify::verify(&self.log_files)?;
+        if blobs {
+            report.blobs = Some(self.blob_files.verify()?);
+        }
+        Ok(report)
+    }
+
+    /// Makes everything durable that waits, and ends the log's threads. Appends from now on are refused. Blocks.
+    pub fn close(&self) {
+        self.log_files.close();
+    }
+}
+
+fn take_folder(world: &World, folder: &Path) -> Result<Arc<dyn FolderLock>, OpenError> {
+    world.disk.create_folder(folder).map_err(OpenError::Disk)?;
+    match world.disk.lock(folder) {
+        Ok(lock) => Ok(Arc::from(lock)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(OpenError::InUse { folder: folder.to_owned() })
+        }
+        Err(error) => Err(OpenError::Disk(error)),
+    }
+}
+
+fn segments(world: &World, folder: PathBuf, salt: u64) -> Result<Arc<Segments>, OpenError> {
+    Segments::new(Arc::clone(&world.disk), folder, salt).map(Arc::new).map_err(OpenError::Disk)
+}
+
+/// Reads what is fixed for ever, or fixes it.
+fn meta(world: &World, folder: &Path, options: &Options, keys: &KeyFile) -> Result<Meta, OpenError> {
+    let folder = folder.join("log");
+    world.disk.create_folder(&folder).map_err(OpenError::Disk)?;
+    match Meta::read(world.disk.as_ref(), &folder)? {
+        None => {
+            let root = RootKey::from_pkcs8(&keys.key_or_new(KeyName::Root)?)?;
+            let partitions = options.partitions.unwrap_or(PARTITIONS).max(1);
+            Meta::create(world, &folder, partitions, &root.public_key_base64(), &options.created_by)
+        }
+        Some(meta) => {
+            if let Some(wanted) = options.partitions.filter(|wanted| *wanted != meta.partitions) {
+                return Err(OpenError::Partitions { fixed: meta.partitions, wanted });
+            }
+            let root = keys.key(KeyName::Root).ok_or(OpenError::OtherRoot)?;
+            if RootKey::from_pkcs8(&root)?.public_key_base64() != meta.root_public_key {
+                return Err(OpenError::OtherRoot);
+            }
+            Ok(meta)
+        }
+    }
+}
+
+/// A stream that was found, before its writer starts.
+struct Opened {
+    core: Arc<StreamCore>,
+    recovered: Recovered,
+}
+
+fn open_log(
+    world: &World,
+    folder: &Path,
+    options: &Options,
+    meta: &Meta,
+    db: sled::Db,
+    lock: &Arc<dyn FolderLock>,
+) -> Result<(EmbeddedLog, Vec<TornTail>), OpenError> {
+    let mut opened = Vec::new();
+    let mut position = Position::start();
+    let mut torn = Vec::new();
+    for stream in Stream::ALL {
+        let segments = segments(world, folder.join("log").join(stream.as_str()), meta.salt)?;
+        let mut recovered = recover(&segments, meta.partitions)?;
+        torn.extend(recovered.torn.take());
+        let sequences = recovered.tally.sequences();
+        for (partition, sequence) in (0_u16..).zip(&sequences).filter(|(_, sequence)| **sequence > 0) {
+            position.advance((*stream, partition), *sequence);
+        }
+        let marks = std::mem::take(&mut recovered.marks);
+        let core = StreamCore::new(*stream, segments, recovered.end, sequences, marks);
+        opened.push(Opened { core: Arc::new(core), recovered });
+    }
+    let decisions = opened.iter().find(|opened| opened.core.stream == Stream::Decisions);
+    let decisions = decisions.map(|opened| Arc::clone(&opened.core));
+    let decisions = decisions.ok_or_else(|| OpenError::Index("no stream of decisions".to_owned()))?;
+    let index = Arc::new(Index::open(db)?);
+    let heads = Arc::new(Heads { index: Arc::clone(&index), core: Arc::clone(&decisions) });
+    let mut threads = Threads::default();
+    let running = Arc::clone(&index);
+    threads.index = Some(start("log-index", move || running.run())?);
+    catch_up(&index, &decisions)?;
+    let shared = Shared {
+        clock: Arc::clone(&world.clock),
+        position: Arc::new(Mutex::new(position)),
+        read_only: Arc::new(ReadOnly::new()),
+        segment_bytes: options.segment_bytes,
+    };
+    let mut streams = Vec::new();
+    for Opened { core, recovered } in opened {
+        streams.push(Arc::clone(&core));
+        let heads = (core.stream == Stream::Decisions).then(|| Arc::clone(&heads));
+        threads.writers.push(start_writer(core, recovered, heads, shared.clone())?);
+    }
+    let log = EmbeddedLog {
+        partitions: meta.partitions,
+        spawner: Arc::clone(&world.spawner),
+        streams,
+        heads,
+        position: shared.position,
+        read_only: shared.read_only,
+        threads: Mutex::new(threads),
+        _lock: Arc::clone(lock),
+    };
+    Ok((log, torn))
+}
+
+fn start_writer(
+    core: Arc<StreamCore>,
+    recovered: Recovered,
+    heads: Option<Arc<Heads>>,
+    shared: Shared,
+) -> Result<thread::JoinHandle<()>, OpenError> {
+    let file = core.segments.file(recovered.end.segment).map_err(OpenError::Disk)?;
+    let length = file.length().map_err(OpenError::Disk)?;
+    let writer = Writer {
+        core,
+        shared,
+        heads,
+        file,
+        end: recovered.end,
+        length,
+        tally: recovered.tally,
+        uncounted: recovered.uncounted,
+        checkpoints: recovered.checkpoints,
+    };
+    start("log-writer", move || writer.run())
+}
+
+fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, OpenError> {
+    thread::Builder::new().name(name.to_owned()).stack_size(512 * 1024).spawn(body).map_err(OpenError::Disk)
+}
+
+/// Brings the index up to the end of the decisions; makes it anew when it does not fit them.
+fn catch_up(index: &Index, decisions: &StreamCore) -> Result<(), OpenError> {
+    let covered = index.covered()?;
+    if let Some(covered) = covered
+        && covered <= decisions.end()
+        && fill(index, decisions, covered)?.is_none()
+    {
+        return Ok(());
+    }
+    if covered.is_some() {
+        tracing::warn!("index does not fit the segments and is made anew");
+    }
+    index.clear()?;
+    match fill(index, decisions, Cursor::START)? {
+        None => Ok(()),
+        Some(broken) => Err(broken.error(&decisions.segments).into()),
+    }
+}
+
+/// Adds what lies behind a place to the index; returns what does not fit.
+fn fill(index: &Index, decisions: &StreamCore, from: Cursor) -> Result<Option<Broken>, OpenError> {
+    let mut scanner = Scanner::until(Arc::clone(&decisions.segments), from, decisions.end());
+    loop {
+        let (at, frame) = match scanner.next().map_err(failed)? {
+            Step::Frame(at, frame) => (at, frame),
+            Step::End => return Ok(None),
+            Step::Broken(broken) => return Ok(Some(broken)),
+        };
+        if let Some(chained) = RecordHead::read(&frame).and_then(|head| head.chained) {
+            let entry =
+                Entry { key: chained.aggregate, version: chained.version, commit: chained.commit, at };
+            index.add(&[entry], scanner.at());
+        }
+    }
+}

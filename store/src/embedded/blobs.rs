@@ -1,0 +1,415 @@
+//! Blobs in segment files, encrypted, found through the index.
+//!
+//! Address and encryption key derive from the organization's key by HKDF-SHA256: the address is HMAC-SHA256 over the content's
+//! SHA-256, the content is sealed with ChaCha20-Poly1305 under a random nonce, bound to organization and address.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use events::{BlobDigest, OrganizationId, Sha256};
+use parking_lot::Mutex;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use ring::hmac;
+use world::Random;
+use world::disk::{DiskFile, FolderLock};
+use zeroize::Zeroizing;
+
+use super::frame::{self, Frame, FrameKind};
+use super::index::{IndexError, cursor_bytes, read_cursor};
+use super::keyring::{KeyFile, derive};
+use super::record::take;
+use super::recovery::{TornTail, cut};
+use super::scan::{Scanner, Step};
+use super::segments::{Cursor, Segments};
+use crate::blobs::{BlobError, Blobs};
+use crate::keyring::KeyName;
+use crate::log::ReadError;
+
+/// The largest blob, in bytes.
+pub(super) const LARGEST_BLOB: usize = 32 * 1024 * 1024;
+
+/// Entries that go into the index together when it is filled from the segments.
+const BATCH: usize = 4096;
+
+/// Key in the index of the place up to which it knows all blobs.
+const COVERED: &[u8] = b"covered";
+
+/// The blobs of one folder.
+pub(super) struct BlobFiles {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    segments: Arc<Segments>,
+    db: sled::Db,
+    index: sled::Tree,
+    keys: KeyFile,
+    random: Arc<dyn Random>,
+    segment_bytes: u64,
+    writer: Mutex<Writer>,
+    _lock: Arc<dyn FolderLock>,
+}
+
+struct Writer {
+    file: Arc<dyn DiskFile>,
+    end: Cursor,
+    /// Why nothing more is written until restart.
+    stopped: Option<String>,
+}
+
+/// An organization's keys for blobs.
+struct OrganizationKeys {
+    address: hmac::Key,
+    seal: LessSafeKey,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Err(error) = self.db.flush() {
+            tracing::warn!(%error, "index of blobs is not flushed, it catches up at the next start");
+        }
+    }
+}
+
+/// What opening blobs needs.
+pub(super) struct BlobParts {
+    pub(super) segments: Arc<Segments>,
+    pub(super) db: sled::Db,
+    pub(super) keys: KeyFile,
+    pub(super) random: Arc<dyn Random>,
+    pub(super) segment_bytes: u64,
+    pub(super) lock: Arc<dyn FolderLock>,
+}
+
+impl BlobFiles {
+    /// Opens the blobs: finds their end, cuts a torn tail, lets the index catch up.
+    pub(super) fn open(parts: BlobParts) -> Result<(Self, Option<TornTail>), OpenBlobsError> {
+        let BlobParts { segments, db, keys, random, segment_bytes, lock } = parts;
+        let index = db.open_tree(b"blobs").map_err(IndexError::from)?;
+        let last = match segments.numbers().map_err(failed_io)?.last() {
+            Some(last) => *last,
+            None => {
+                segments.create(1, &[]).map_err(failed_io)?;
+                1
+            }
+        };
+        let (end, torn) = catch_up(&segments, &index, last)?;
+        let file = segments.file(end.segment).map_err(failed_io)?;
+        let writer = Mutex::new(Writer { file, end, stopped: None });
+        let inner = Inner { segments, db, index, keys, random, segment_bytes, writer, _lock: lock };
+        Ok((Self { inner: Arc::new(inner) }, torn))
+    }
+
+    /// Reads every blob's frame; those of organizations whose key is there are opened, too. Returns how many there are.
+    pub(super) fn verify(&self) -> Result<u64, BlobError> {
+        let end = self.inner.writer.lock().end;
+        let mut scanner = Scanner::until(Arc::clone(&self.inner.segments), Cursor::START, end);
+        let mut count = 0;
+        loop {
+            match scanner.next().map_err(failed)? {
+                Step::End => return Ok(count),
+                Step::Frame(at, frame) => {
+                    let head = BlobHead::read(&frame).ok_or_else(|| self.inner.damaged(BlobDigest::default(), at))?;
+                    if let Some(keys) = self.inner.known_keys(head.organization)? {
+                        self.inner.unseal(&keys, &head, at, &frame)?;
+                    }
+                    count += 1;
+                }
+                Step::Broken(broken) => {
+                    return Err(self.inner.damaged(BlobDigest::default(), broken.at));
+                }
+            }
+        }
+    }
+}
+
+/// Blobs do not open.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OpenBlobsError {
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+fn failed_io(error: std::io::Error) -> ReadError {
+    ReadError::Failed { detail: error.to_string() }
+}
+
+fn failed(error: impl std::fmt::Display) -> BlobError {
+    BlobError::Failed { detail: error.to_string() }
+}
+
+/// Brings the index up to the segments' end.
+fn catch_up(
+    segments: &Arc<Segments>,
+    index: &sled::Tree,
+    last: u32,
+) -> Result<(Cursor, Option<TornTail>), OpenBlobsError> {
+    let covered = index.get(COVERED).map_err(IndexError::from)?;
+    let covered = covered.as_deref().and_then(read_cursor).unwrap_or(Cursor::START);
+    let mut begin = covered;
+    if covered.segment > last || covered.offset > segments.file(covered.segment).and_then(|f| f.length()).map_err(failed_io)? {
+        tracing::error!(folder = %segments.folder.display(), "blobs end before what the index knew of them");
+        index.clear().map_err(IndexError::from)?;
+        begin = Cursor::START;
+    }
+    let mut scanner = Scanner::to_the_end(Arc::clone(segments), begin, last);
+    let mut batch = Batch::default();
+    loop {
+        match scanner.next().map_err(failed_io)? {
+            Step::Frame(at, frame) => {
+                if let Some(head) = BlobHead::read(&frame) {
+                    batch.add(head.digest, at);
+                }
+                if batch.count >= BATCH {
+                    batch.apply(index, scanner.at())?;
+                }
+            }
+            Step::End => {
+                batch.apply(index, scanner.at())?;
+                return Ok((scanner.at(), None));
+            }
+            Step::Broken(broken) => {
+                let end = broken.at;
+                let torn = cut(segments, broken, last, None)?;
+                batch.apply(index, end)?;
+                return Ok((end, Some(torn)));
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Batch {
+    batch: sled::Batch,
+    count: usize,
+}
+
+impl Batch {
+    fn add(&mut self, digest: BlobDigest, at: Cursor) {
+        self.batch.insert(&digest.0, &cursor_bytes(at));
+        self.count += 1;
+    }
+
+    fn apply(&mut self, index: &sled::Tree, covered: Cursor) -> Result<(), IndexError> {
+        let Self { mut batch, .. } = std::mem::take(self);
+        batch.insert(COVERED, &cursor_bytes(covered));
+        Ok(index.apply_batch(batch)?)
+    }
+}
+
+/// The head of a blob's frame.
+struct BlobHead {
+    organization: OrganizationId,
+    digest: BlobDigest,
+    nonce: [u8; 12],
+}
+
+impl BlobHead {
+    fn write(&self) -> Vec<u8> {
+        let mut bytes = self.organization.0.as_bytes().to_vec();
+        bytes.extend_from_slice(&self.digest.0);
+        bytes.extend_from_slice(&self.nonce);
+        bytes
+    }
+
+    fn read(frame: &Frame) -> Option<Self> {
+        let mut rest = &frame.head[..];
+        let organization = OrganizationId(uuid::Uuid::from_bytes(take(&mut rest)?));
+        let head = Self { organization, digest: BlobDigest(take(&mut rest)?), nonce: take(&mut rest)? };
+        (rest.is_empty() && frame.kind == FrameKind::Blob).then_some(head)
+    }
+
+    fn bound(&self) -> Aad<[u8; 48]> {
+        let mut bytes = [0; 48];
+        for (to, from) in bytes.iter_mut().zip(self.organization.0.as_bytes().iter().chain(&self.digest.0)) {
+            *to = *from;
+        }
+        Aad::from(bytes)
+    }
+}
+
+impl OrganizationKeys {
+    fn of(key: &[u8]) -> Result<Self, BlobError> {
+        let mut address = Zeroizing::new([0_u8; 32]);
+        derive(key, b"kasbah blob address", &mut address).map_err(failed)?;
+        let mut seal = Zeroizing::new([0_u8; 32]);
+        derive(key, b"kasbah blob encryption", &mut seal).map_err(failed)?;
+        let seal = UnboundKey::new(&CHACHA20_POLY1305, seal.as_ref()).map_err(failed)?;
+        Ok(Self {
+            address: hmac::Key::new(hmac::HMAC_SHA256, address.as_ref()),
+            seal: LessSafeKey::new(seal),
+        })
+    }
+
+    fn address(&self, content: Sha256) -> BlobDigest {
+        let tag = hmac::sign(&self.address, &content.0);
+        BlobDigest(tag.as_ref().first_chunk::<32>().copied().unwrap_or_default())
+    }
+}
+
+impl Inner {
+    fn known_keys(&self, organization: OrganizationId) -> Result<Option<OrganizationKeys>, BlobError> {
+        let key = self.keys.key(KeyName::Organization(organization));
+        key.map(|key| OrganizationKeys::of(&key)).transpose()
+    }
+
+    fn place(&self, digest: BlobDigest) -> Result<Option<Cursor>, BlobError> {
+        Ok(self.index.get(digest.0).map_err(failed)?.as_deref().and_then(read_cursor))
+    }
+
+    fn damaged(&self, digest: BlobDigest, at: Cursor) -> BlobError {
+        BlobError::Damaged { digest, segment: self.segments.display_name(at.segment), offset: at.offset }
+    }
+
+    fn put(&self, organization: OrganizationId, contents: &[Bytes]) -> Result<Vec<BlobDigest>, BlobError> {
+        if let Some(large) = contents.iter().find(|content| content.len() > LARGEST_BLOB) {
+            return Err(failed(format!("a blob of {} bytes is over the limit of {LARGEST_BLOB}", large.len())));
+        }
+        let key = self.keys.key_or_new(KeyName::Organization(organization)).map_err(failed)?;
+        let keys = OrganizationKeys::of(&key)?;
+        let digests: Vec<BlobDigest> = contents.iter().map(|content| keys.address(Sha256::of(content))).collect();
+        let mut writer = self.writer.lock();
+        let mut seen = BTreeSet::new();
+        let mut new = Vec::new();
+        for (digest, content) in digests.iter().zip(contents) {
+            if seen.insert(*digest) && self.place(*digest)?.is_none() {
+                new.push((*digest, content));
+            }
+        }
+        if !new.is_empty() {
+            self.write(&mut writer, &keys, organization, &new)?;
+        }
+        Ok(digests)
+    }
+
+    /// Writes new blobs behind each other, syncs once, and puts them into the index.
+    fn write(
+        &self,
+        writer: &mut Writer,
+        keys: &OrganizationKeys,
+        organization: OrganizationId,
+        new: &[(BlobDigest, &Bytes)],
+    ) -> Result<(), BlobError> {
+        if let Some(reason) = &writer.stopped {
+            return Err(failed(reason));
+        }
+        if writer.end.offset >= self.segment_bytes {
+            writer.file = self.segments.create(writer.end.segment + 1, &[]).map_err(failed)?;
+            writer.end = Cursor { segment: writer.end.segment + 1, ..Cursor::START };
+        }
+        let start = writer.end;
+        match self.write_frames(writer, keys, organization, new) {
+            Ok(places) => {
+                let mut batch = Batch::default();
+                for (digest, at) in places {
+                    batch.add(digest, at);
+                }
+                batch.apply(&self.index, writer.end).map_err(failed)
+            }
+            Err(error) => {
+                writer.end = start;
+                // After a failed write the half-written tail is cut; after a failed cut or sync nobody knows what is stored.
+                let cut = writer.file.set_length(start.offset).and_then(|()| writer.file.sync_data());
+                let reason = format!("blobs take no writes until restart: {error}");
+                tracing::error!(%error, cut = cut.is_ok(), "blobs take no writes until restart");
+                writer.stopped = Some(reason.clone());
+                Err(failed(reason))
+            }
+        }
+    }
+
+    fn write_frames(
+        &self,
+        writer: &mut Writer,
+        keys: &OrganizationKeys,
+        organization: OrganizationId,
+        new: &[(BlobDigest, &Bytes)],
+    ) -> std::io::Result<BTreeMap<BlobDigest, Cursor>> {
+        let start = writer.end;
+        let mut places = BTreeMap::new();
+        let mut bytes = Vec::new();
+        for (digest, content) in new {
+            let mut head = BlobHead { organization, digest: *digest, nonce: [0; 12] };
+            self.random.fill(&mut head.nonce);
+            let mut sealed = content.to_vec();
+            keys.seal
+                .seal_in_place_append_tag(Nonce::assume_unique_for_key(head.nonce), head.bound(), &mut sealed)
+                .map_err(|_| std::io::Error::other("content cannot be sealed"))?;
+            let at = writer.end;
+            let group = u32::try_from(at.offset - start.offset).unwrap_or(u32::MAX);
+            bytes.clear();
+            frame::write(&mut bytes, self.segments.place(at), FrameKind::Blob, group, &head.write(), &sealed);
+            writer.file.write_all_at(&bytes, at.offset)?;
+            writer.end = at.plus(bytes.len() as u64);
+            places.insert(*digest, at);
+        }
+        writer.file.sync_data()?;
+        Ok(places)
+    }
+
+    fn get(&self, organization: OrganizationId, digest: BlobDigest) -> Result<Bytes, BlobError> {
+        let keys = self.known_keys(organization)?.ok_or(BlobError::NoKey { organization })?;
+        let Some(at) = self.place(digest)? else { return Err(BlobError::Missing { digest }) };
+        let end = at.plus(frame::PRELUDE as u64);
+        let mut scanner = Scanner::until(Arc::clone(&self.segments), at, end).of_one();
+        let Step::Frame(_, frame) = scanner.next().map_err(failed)? else { return Err(self.damaged(digest, at)) };
+        let head = BlobHead::read(&frame).filter(|head| head.digest == digest);
+        let head = head.ok_or_else(|| self.damaged(digest, at))?;
+        if head.organization != organization {
+            return Err(BlobError::Missing { digest });
+        }
+        self.unseal(&keys, &head, at, &frame)
+    }
+
+    fn unseal(
+        &self,
+        keys: &OrganizationKeys,
+        head: &BlobHead,
+        at: Cursor,
+        frame: &Frame,
+    ) -> Result<Bytes, BlobError> {
+        let mut sealed = frame.payload.to_vec();
+        let opened = keys
+            .seal
+            .open_in_place(Nonce::assume_unique_for_key(head.nonce), head.bound(), &mut sealed)
+            .map_err(|_| self.damaged(head.digest, at))?;
+        let length = opened.len();
+        sealed.truncate(length);
+        if keys.address(Sha256::of(&sealed)) != head.digest {
+            return Err(self.damaged(head.digest, at));
+        }
+        Ok(Bytes::from(sealed))
+    }
+}
+
+#[async_trait]
+impl Blobs for BlobFiles {
+    async fn put(
+        &self,
+        organization: OrganizationId,
+        contents: Vec<Bytes>,
+    ) -> Result<Vec<BlobDigest>, BlobError> {
+        let inner = Arc::clone(&self.inner);
+        tokio::task::spawn_blocking(move || inner.put(organization, &contents)).await.map_err(failed)?
+    }
+
+    async fn get(&self, organization: OrganizationId, digest: BlobDigest) -> Result<Bytes, BlobError> {
+        let inner = Arc::clone(&self.inner);
+        tokio::task::spawn_blocking(move || inner.get(organization, digest)).await.map_err(failed)?
+    }
+
+    fn address(&self, organization: OrganizationId, content: Sha256) -> Result<BlobDigest, BlobError> {
+        let keys = self.inner.known_keys(organization)?.ok_or(BlobError::NoKey { organization })?;
+        Ok(keys.address(content))
+    }
+
+    async fn contains(&self, organization: OrganizationId, digest: BlobDigest) -> Result<bool, BlobError> {
+        // Addresses are keyed: one that the organization did not derive itself is not in the index by accident.
+        let known = self.inner.known_keys(organization)?.is_some();
+        Ok(known && self.inner.place(digest)?.is_some())
+    }
+}

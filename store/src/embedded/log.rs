@@ -1,0 +1,279 @@
+//! The embedded log: segments, writers and index behind the trait.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use events::commit::MAXIMUM_COMMIT_BYTES;
+use events::position::Stream;
+use events::subject::{partition_of_organization, partition_of_writer};
+use events::{AggregateRef, ChainHash, Commit, CommitId, OrganizationId, Position, Timestamp};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+use world::Spawner;
+use world::disk::FolderLock;
+
+use super::heads::{Heads, LookUpError};
+use super::index::{Head, Index};
+use super::reader::{Follower, StreamReader, read_all};
+use super::record::{AggregateKey, ChainedHead, RecordHead, kind_tag};
+use super::stream::{ReadOnly, StreamCore};
+use super::writer::Request;
+use crate::log::{
+    AppendError, Appended, EventLog, FollowReader, NewBatch, NewCommit, ReadError, ReadFilter, Record, RecordReader,
+};
+
+/// Records that wait for a reader before the log waits for it.
+const READ_AHEAD: usize = 256;
+
+/// The log in one folder.
+pub(super) struct EmbeddedLog {
+    pub(super) partitions: u16,
+    pub(super) spawner: Arc<dyn Spawner>,
+    pub(super) streams: Vec<Arc<StreamCore>>,
+    pub(super) heads: Arc<Heads>,
+    pub(super) position: Arc<Mutex<Position>>,
+    pub(super) read_only: Arc<ReadOnly>,
+    pub(super) threads: Mutex<Threads>,
+    pub(super) _lock: Arc<dyn FolderLock>,
+}
+
+/// The threads behind a log.
+#[derive(Default)]
+pub(super) struct Threads {
+    pub(super) writers: Vec<JoinHandle<()>>,
+    pub(super) index: Option<JoinHandle<()>>,
+}
+
+impl Drop for EmbeddedLog {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl EmbeddedLog {
+    /// Writes what waits, makes the index durable, ends the threads. Appends from now on are refused.
+    pub(super) fn close(&self) {
+        for stream in &self.streams {
+            stream.close();
+        }
+        let mut threads = self.threads.lock();
+        for writer in threads.writers.drain(..) {
+            if writer.join().is_err() {
+                tracing::error!("a writer of the log panicked");
+            }
+        }
+        self.index().close();
+        if let Some(index) = threads.index.take()
+            && index.join().is_err()
+        {
+            tracing::error!("the index of the log panicked");
+        }
+    }
+
+    pub(super) fn index(&self) -> &Arc<Index> {
+        &self.heads.index
+    }
+
+    pub(super) fn core(&self, stream: Stream) -> Option<&Arc<StreamCore>> {
+        self.streams.iter().find(|core| core.stream == stream)
+    }
+
+    fn writable(&self) -> Result<(), AppendError> {
+        match self.read_only.get() {
+            Some(reason) => Err(AppendError::ReadOnly { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Hands a request to the stream's writer and waits for its answer.
+    async fn submit(
+        &self,
+        stream: Stream,
+        build: impl FnOnce(oneshot::Sender<Result<Appended, AppendError>>) -> Request,
+    ) -> Result<Appended, AppendError> {
+        let closed = || AppendError::ReadOnly { reason: "the log is closed".to_owned() };
+        let (reply, answer) = oneshot::channel();
+        let core = self.core(stream).ok_or_else(closed)?;
+        core.push(build(reply)).map_err(|_| closed())?;
+        answer.await.unwrap_or_else(|_| Err(AppendError::Unknown { detail: "the log ended".to_owned() }))
+    }
+
+    fn readers(&self, from: &Position, filter: &ReadFilter) -> Vec<StreamReader> {
+        let wanted = self.streams.iter().filter(|core| filter.streams.contains(&core.stream));
+        wanted.map(|core| StreamReader::new(Arc::clone(core), from, filter)).collect()
+    }
+
+    /// The durable ends of the wanted streams, and everything that lies before them.
+    fn ends(&self, filter: &ReadFilter) -> (Vec<super::segments::Cursor>, Position) {
+        let mut position = Position::start();
+        let mut ends = Vec::new();
+        for core in self.streams.iter().filter(|core| filter.streams.contains(&core.stream)) {
+            let (end, sequences) = core.end_with_sequences();
+            ends.push(end);
+            for (partition, sequence) in (0_u16..).zip(sequences).filter(|(_, sequence)| *sequence > 0) {
+                position.advance((core.stream, partition), sequence);
+            }
+        }
+        (ends, position)
+    }
+
+    /// What can be answered without appending: `Ok(head)` to append on, or the append's answer.
+    fn admit(&self, key: AggregateKey, commit: &NewCommit) -> Result<Head, Result<Appended, AppendError>> {
+        let unknown = |error: LookUpError| Err(AppendError::Unknown { detail: error.to_string() });
+        let head = self.heads.head(key).map_err(unknown)?;
+        if head.version > 0
+            && let Some(duplicate) = self.heads.duplicate(key, commit.id).map_err(unknown)?
+        {
+            return Err(Ok(duplicate));
+        }
+        if head.version == commit.expected {
+            return Ok(head);
+        }
+        Err(Err(AppendError::Conflict {
+            aggregate: commit.aggregate.clone(),
+            expected: commit.expected,
+            actual: head.version,
+        }))
+    }
+}
+
+fn too_large(bytes: usize) -> Result<(), AppendError> {
+    if bytes > MAXIMUM_COMMIT_BYTES {
+        return Err(AppendError::TooLarge { bytes, limit: MAXIMUM_COMMIT_BYTES });
+    }
+    Ok(())
+}
+
+fn encode(new: NewCommit, previous: ChainHash) -> Result<Vec<u8>, AppendError> {
+    let commit = Commit {
+        id: new.id,
+        organization: new.organization,
+        aggregate: new.aggregate,
+        version: new.expected + 1,
+        previous,
+        actor: new.actor,
+        correlation_id: new.correlation_id,
+        causation_id: new.causation_id,
+        traceparent: new.traceparent,
+        occurred_at: new.occurred_at,
+        command: new.command,
+        events: new.events,
+    };
+    let bytes = events::encode(&commit).map_err(|error| AppendError::Invalid { detail: error.to_string() })?;
+    too_large(bytes.len())?;
+    Ok(bytes)
+}
+
+#[async_trait]
+impl EventLog for EmbeddedLog {
+    fn partitions(&self) -> u16 {
+        self.partitions
+    }
+
+    async fn append(&self, commit: NewCommit) -> Result<Appended, AppendError> {
+        self.writable()?;
+        if commit.events.is_empty() {
+            return Err(AppendError::Invalid { detail: "a commit holds at least one event".to_owned() });
+        }
+        let key = AggregateKey::of(commit.organization, &commit.aggregate);
+        let made_on = match self.admit(key, &commit) {
+            Ok(head) => head,
+            Err(answer) => return answer,
+        };
+        let head = RecordHead {
+            partition: partition_of_organization(commit.organization, self.partitions),
+            sequence: 0,
+            recorded_at: Timestamp(0),
+            organization: commit.organization,
+            chained: Some(ChainedHead {
+                kind: kind_tag(commit.aggregate.kind),
+                aggregate: key,
+                version: commit.expected + 1,
+                commit: commit.id,
+            }),
+        };
+        let aggregate = Some(commit.aggregate.clone());
+        let payload = encode(commit, made_on.hash)?;
+        let link = ChainHash::of(&payload);
+        self.submit(Stream::Decisions, |reply| Request { head, payload, link, made_on, aggregate, reply }).await
+    }
+
+    async fn append_batch(&self, record: NewBatch) -> Result<Position, AppendError> {
+        self.writable()?;
+        if record.stream == Stream::Decisions {
+            return Err(AppendError::Invalid { detail: "decisions take commits only".to_owned() });
+        }
+        too_large(record.data.len())?;
+        let partition = match record.stream {
+            Stream::Observations => partition_of_writer(&record.writer, self.partitions),
+            Stream::Decisions | Stream::Audit | Stream::Refusals => {
+                partition_of_organization(record.organization, self.partitions)
+            }
+        };
+        let head = RecordHead {
+            partition,
+            sequence: 0,
+            recorded_at: Timestamp(0),
+            organization: record.organization,
+            chained: None,
+        };
+        let payload = record.data;
+        let link = ChainHash::of(&payload);
+        let made_on = Head::NONE;
+        let appended = self
+            .submit(record.stream, |reply| Request { head, payload, link, made_on, aggregate: None, reply })
+            .await?;
+        Ok(appended.position)
+    }
+
+    async fn history(
+        &self,
+        organization: OrganizationId,
+        aggregate: &AggregateRef,
+    ) -> Result<Vec<Record>, ReadError> {
+        let key = AggregateKey::of(organization, aggregate);
+        let heads = Arc::clone(&self.heads);
+        let read = tokio::task::spawn_blocking(move || heads.history(key));
+        let read = read.await.map_err(|error| ReadError::Failed { detail: error.to_string() })?;
+        read.map_err(LookUpError::read)
+    }
+
+    async fn find(
+        &self,
+        organization: OrganizationId,
+        aggregate: &AggregateRef,
+        commit: CommitId,
+    ) -> Result<Option<Record>, ReadError> {
+        self.heads.find(AggregateKey::of(organization, aggregate), commit).map_err(LookUpError::read)
+    }
+
+    async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
+        let (ends, _) = self.ends(filter);
+        let readers = self.readers(from, filter).into_iter().zip(ends).collect();
+        let (to, records) = mpsc::channel(READ_AHEAD);
+        let task = async move {
+            // A panic in there closes the channel, which the reader sees as an end: say it instead.
+            let failure = to.clone();
+            if let Err(error) = tokio::task::spawn_blocking(move || read_all(readers, &to)).await {
+                drop(failure.send(Err(ReadError::Failed { detail: error.to_string() })).await);
+            }
+        };
+        self.spawner.spawn("log-read", Box::pin(task));
+        Ok(records)
+    }
+
+    async fn follow(&self, from: &Position, filter: &ReadFilter) -> Result<FollowReader, ReadError> {
+        let (ends, end) = self.ends(filter);
+        let mut caught_up = from.clone();
+        caught_up.merge(&end);
+        let (to, followed) = mpsc::channel(READ_AHEAD);
+        let follower = Follower { readers: self.readers(from, filter), ends, caught_up, to };
+        self.spawner.spawn("log-follow", Box::pin(follower.run()));
+        Ok(followed)
+    }
+
+    fn position(&self) -> Position {
+        self.position.lock().clone()
+    }
+}

@@ -1,0 +1,203 @@
+//! One stream of the log: what its writer publishes, and how readers get at it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use events::Position;
+use events::position::Stream;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
+
+use super::segments::{Cursor, Segments};
+use super::tally::Mark;
+use super::writer::Request;
+
+/// Bytes of the newest groups that stay in memory for live readers.
+const TAIL_BYTES: usize = 512 * 1024;
+
+/// Bytes of requests that one group takes at most.
+const GROUP_BYTES: usize = 8 * 1024 * 1024;
+
+/// Reason and fact of a log that takes no more writes: said once, until the process ends.
+pub(super) type ReadOnly = OnceLock<String>;
+
+/// What moves when something becomes durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Progress {
+    pub(super) groups: u64,
+    pub(super) closed: bool,
+}
+
+/// A group as it was written.
+#[derive(Debug, Clone)]
+pub(super) struct Group {
+    /// The stream's end before it.
+    pub(super) behind: Cursor,
+    /// Where its bytes begin.
+    pub(super) start: Cursor,
+    pub(super) bytes: Bytes,
+}
+
+impl Group {
+    pub(super) fn end(&self) -> Cursor {
+        self.start.plus(self.bytes.len() as u64)
+    }
+}
+
+struct Published {
+    end: Cursor,
+    sequences: Vec<u64>,
+    marks: Vec<Mark>,
+    tail: VecDeque<Group>,
+    tail_bytes: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    requests: VecDeque<Request>,
+    closed: bool,
+}
+
+/// One stream.
+pub(super) struct StreamCore {
+    pub(super) stream: Stream,
+    pub(super) segments: Arc<Segments>,
+    published: Mutex<Published>,
+    progress: watch::Sender<Progress>,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+/// What a live reader at a place has before it.
+pub(super) enum Ahead {
+    /// Nothing.
+    Nothing,
+    /// These groups, which begin at its place.
+    Groups(Vec<Group>),
+    /// More than memory holds: read the segments up to here.
+    Segments(Cursor),
+}
+
+impl StreamCore {
+    pub(super) fn new(
+        stream: Stream,
+        segments: Arc<Segments>,
+        end: Cursor,
+        sequences: Vec<u64>,
+        marks: Vec<Mark>,
+    ) -> Self {
+        Self {
+            stream,
+            segments,
+            published: Mutex::new(Published { end, sequences, marks, tail: VecDeque::new(), tail_bytes: 0 }),
+            progress: watch::Sender::new(Progress::default()),
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// The durable end.
+    pub(super) fn end(&self) -> Cursor {
+        self.published.lock().end
+    }
+
+    /// The durable end, and the last sequence of each partition before it.
+    pub(super) fn end_with_sequences(&self) -> (Cursor, Vec<u64>) {
+        let published = self.published.lock();
+        (published.end, published.sequences.clone())
+    }
+
+    /// Where to begin so that nothing behind `from` is missed, and the sequences before that place.
+    pub(super) fn seek(&self, from: &Position) -> (Cursor, Vec<u64>) {
+        let published = self.published.lock();
+        let seen = |sequences: &[u64]| {
+            sequences
+                .iter()
+                .zip(0_u16..)
+                .all(|(sequence, partition)| *sequence <= from.sequence((self.stream, partition)))
+        };
+        if seen(&published.sequences) {
+            return (published.end, published.sequences.clone());
+        }
+        let after = published.marks.partition_point(|mark| seen(&mark.sequences));
+        match after.checked_sub(1).and_then(|last| published.marks.get(last)) {
+            Some(mark) => (mark.at, mark.sequences.to_vec()),
+            None => (Cursor::START, vec![0; published.sequences.len()]),
+        }
+    }
+
+    /// What lies between a place and the durable end.
+    pub(super) fn ahead(&self, at: Cursor) -> Ahead {
+        let published = self.published.lock();
+        if at >= published.end {
+            return Ahead::Nothing;
+        }
+        match published.tail.iter().position(|group| group.behind == at) {
+            Some(first) => Ahead::Groups(published.tail.iter().skip(first).cloned().collect()),
+            None => Ahead::Segments(published.end),
+        }
+    }
+
+    /// Wakes at each group and at the end.
+    pub(super) fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// Makes a durable group visible.
+    pub(super) fn publish(&self, group: Group, sequences: Vec<u64>, marks: Vec<Mark>) {
+        {
+            let mut published = self.published.lock();
+            published.end = group.end();
+            published.sequences = sequences;
+            published.marks.extend(marks);
+            published.tail_bytes += group.bytes.len();
+            published.tail.push_back(group);
+            while published.tail_bytes > TAIL_BYTES && published.tail.len() > 1 {
+                let oldest = published.tail.pop_front().map_or(0, |oldest| oldest.bytes.len());
+                published.tail_bytes -= oldest;
+            }
+        }
+        self.progress.send_modify(|progress| progress.groups += 1);
+    }
+
+    /// Puts a request into the queue; gives it back when the stream is closed.
+    pub(super) fn push(&self, request: Request) -> Result<(), Request> {
+        let mut queue = self.queue.lock();
+        if queue.closed {
+            return Err(request);
+        }
+        queue.requests.push_back(request);
+        if queue.requests.len() == 1 {
+            self.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Waits for requests; takes as many as one group may have. `None` once closed and empty.
+    pub(super) fn take(&self) -> Option<Vec<Request>> {
+        let mut queue = self.queue.lock();
+        while queue.requests.is_empty() && !queue.closed {
+            self.wake.wait(&mut queue);
+        }
+        let mut bytes = 0;
+        let fitting = queue.requests.iter().take_while(|request| {
+            let first = bytes == 0;
+            bytes += request.payload.len() + 128;
+            first || bytes <= GROUP_BYTES
+        });
+        let count = fitting.count();
+        (count > 0).then(|| queue.requests.drain(..count).collect())
+    }
+
+    /// Takes no more requests; the writer ends behind those that wait.
+    pub(super) fn close(&self) {
+        self.queue.lock().closed = true;
+        self.wake.notify_all();
+    }
+
+    /// Lets followers end.
+    pub(super) fn ended(&self) {
+        self.progress.send_modify(|progress| progress.closed = true);
+    }
+}

@@ -1,0 +1,173 @@
+//! Reading everything and checking it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use events::position::Stream;
+use events::{ChainHash, Commit};
+
+use super::frame::{Frame, FrameKind};
+use super::index::Head;
+use super::log::EmbeddedLog;
+use super::record::{AggregateKey, RecordHead, kind_tag};
+use super::recovery::failed;
+use super::scan::{Broken, Scanner, Step};
+use super::segments::Cursor;
+use super::stream::StreamCore;
+use super::tally::{CheckpointFile, Tally};
+use crate::blobs::BlobError;
+use crate::log::ReadError;
+
+/// What was read and fits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// Each stream.
+    pub streams: Vec<StreamReport>,
+    /// How many blobs, if they were read.
+    pub blobs: Option<u64>,
+}
+
+/// One stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamReport {
+    /// Which.
+    pub stream: Stream,
+    /// Segments read.
+    pub segments: u32,
+    /// Records.
+    pub records: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Aggregates whose chain is whole; 0 where nothing is chained.
+    pub aggregates: u64,
+    /// Checkpoints that fit, each in the stream and beside it.
+    pub checkpoints: u64,
+    /// Commits that this version cannot decode; their chain fits.
+    pub unreadable: u64,
+    /// Records of each partition.
+    pub partitions: Vec<u64>,
+}
+
+/// Something does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VerifyError {
+    /// In the log.
+    #[error(transparent)]
+    Log(#[from] ReadError),
+    /// In the blobs.
+    #[error(transparent)]
+    Blobs(#[from] BlobError),
+}
+
+/// Checks every stream up to its end as of now.
+pub(super) fn verify(log: &EmbeddedLog) -> Result<VerifyReport, VerifyError> {
+    let mut streams = Vec::new();
+    for core in &log.streams {
+        streams.push(Check::new(core, log.partitions)?.run()?);
+    }
+    Ok(VerifyReport { streams, blobs: None })
+}
+
+struct Check<'a> {
+    core: &'a StreamCore,
+    partitions: u16,
+    tally: Tally,
+    /// Checkpoints kept beside the stream, by place.
+    beside: BTreeMap<Cursor, Tally>,
+    heads: BTreeMap<AggregateKey, Head>,
+    report: StreamReport,
+}
+
+impl<'a> Check<'a> {
+    fn new(core: &'a StreamCore, partitions: u16) -> Result<Self, ReadError> {
+        let segments = &core.segments;
+        let kept = CheckpointFile::open(segments.disk.as_ref(), &segments.folder, segments.salt, partitions);
+        let (_, kept) = kept.map_err(failed)?;
+        let report = StreamReport {
+            stream: core.stream,
+            segments: 0,
+            records: 0,
+            bytes: 0,
+            aggregates: 0,
+            checkpoints: 0,
+            unreadable: 0,
+            partitions: Vec::new(),
+        };
+        Ok(Self {
+            core,
+            partitions,
+            tally: Tally::new(partitions),
+            beside: kept.into_iter().collect(),
+            heads: BTreeMap::new(),
+            report,
+        })
+    }
+
+    fn run(mut self) -> Result<StreamReport, ReadError> {
+        let segments = &self.core.segments;
+        let end = self.core.end();
+        let mut scanner = Scanner::until(Arc::clone(segments), Cursor::START, end);
+        loop {
+            match scanner.next().map_err(failed)? {
+                Step::End => break,
+                Step::Broken(broken) => return Err(broken.error(segments)),
+                Step::Frame(at, frame) => {
+                    self.frame(at, &frame).map_err(|detail| Broken::new(at, detail).error(segments))?;
+                }
+            }
+        }
+        if let Some((at, _)) = self.beside.range(..end).next() {
+            return Err(Broken::new(*at, "a checkpoint beside the stream is missing in it").error(segments));
+        }
+        self.report.segments = end.segment;
+        self.report.aggregates = self.heads.len() as u64;
+        self.report.partitions = self.tally.sequences();
+        Ok(self.report)
+    }
+
+    fn frame(&mut self, at: Cursor, frame: &Frame) -> Result<(), &'static str> {
+        if frame.kind == FrameKind::Checkpoint {
+            let tally = Tally::decode(&frame.payload, self.partitions).ok_or("malformed checkpoint")?;
+            if tally != self.tally {
+                return Err("the checkpoint does not fit the records before it");
+            }
+            if self.beside.remove(&at).is_some_and(|beside| beside != tally) {
+                return Err("the checkpoint beside the stream does not fit the one in it");
+            }
+            self.report.checkpoints += 1;
+            return Ok(());
+        }
+        let head = RecordHead::read(frame).ok_or("malformed head")?;
+        let link = ChainHash::of(&frame.payload);
+        self.tally.add(&head, link)?;
+        self.report.records += 1;
+        self.report.bytes += frame.payload.len() as u64;
+        if head.chained.is_some() { self.commit(&head, frame, link) } else { Ok(()) }
+    }
+
+    fn commit(&mut self, head: &RecordHead, frame: &Frame, link: ChainHash) -> Result<(), &'static str> {
+        let chained = head.chained.ok_or("a commit without its part of the head")?;
+        let before = self.heads.get(&chained.aggregate).copied().unwrap_or(Head::NONE);
+        if chained.version != before.version + 1 {
+            return Err("the version is not the aggregate's next one");
+        }
+        match events::decode::<Commit>(&frame.payload) {
+            Err(_) => self.report.unreadable += 1,
+            Ok(commit) => {
+                let same = commit.id == chained.commit
+                    && commit.version == chained.version
+                    && commit.organization == head.organization
+                    && kind_tag(commit.aggregate.kind) == chained.kind
+                    && AggregateKey::of(commit.organization, &commit.aggregate) == chained.aggregate;
+                if !same {
+                    return Err("the head does not fit the commit");
+                }
+                if commit.previous != before.hash {
+                    return Err("the chain is broken: the hash of the aggregate's previous commit does not fit");
+                }
+            }
+        }
+        self.heads.insert(chained.aggregate, Head { version: chained.version, hash: link });
+        Ok(())
+    }
+}

@@ -1,0 +1,296 @@
+//! A projection that follows the log.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use events::Position;
+use parking_lot::RwLock;
+use tokio::sync::watch;
+use world::World;
+
+use crate::log::{EventLog, FollowReader, Followed, ReadError};
+use crate::projection::{Projection, Snapshot};
+use crate::snapshots::{SnapshotError, Snapshots};
+
+/// Records that are folded under one lock.
+const AT_ONCE: usize = 64;
+
+/// A projection kept up to date by [`Following::drive`]. Cheap to clone; all clones see the same state.
+pub struct Following<P> {
+    inner: Arc<Inner<P>>,
+}
+
+impl<P> Clone for Following<P> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+struct Inner<P> {
+    log: Arc<dyn EventLog>,
+    snapshots: Arc<dyn Snapshots>,
+    world: World,
+    folded: RwLock<Folded<P>>,
+    position: watch::Sender<Position>,
+    caught_up: watch::Sender<bool>,
+    ended: watch::Sender<bool>,
+    saving: Arc<AtomicBool>,
+}
+
+struct Folded<P> {
+    state: P,
+    position: Position,
+}
+
+/// Following ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FollowError {
+    /// The log could not be read.
+    #[error("projection {projection} cannot follow the log")]
+    Read {
+        /// Which projection.
+        projection: &'static str,
+        /// Why.
+        #[source]
+        source: ReadError,
+    },
+    /// The log was closed while the projection was still wanted.
+    #[error("the log ended under projection {projection}")]
+    LogEnded {
+        /// Which projection.
+        projection: &'static str,
+    },
+}
+
+/// A position was not reached.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WaitError {
+    /// Not in the time that the caller has.
+    #[error("projection {projection} has not reached {wanted} in time; it is at {reached}")]
+    Deadline {
+        /// Which projection.
+        projection: &'static str,
+        /// What was waited for.
+        wanted: Position,
+        /// Where it is.
+        reached: Position,
+    },
+    /// The projection follows no longer.
+    #[error("projection {projection} follows no longer")]
+    Ended {
+        /// Which projection.
+        projection: &'static str,
+    },
+}
+
+/// A projection over the log. It stands at its start until [`Following::drive`] runs.
+#[must_use]
+pub fn follow_projection<P: Projection>(
+    log: Arc<dyn EventLog>,
+    snapshots: Arc<dyn Snapshots>,
+    world: World,
+) -> Following<P> {
+    Following {
+        inner: Arc::new(Inner {
+            log,
+            snapshots,
+            world,
+            folded: RwLock::new(Folded { state: P::start(), position: Position::start() }),
+            position: watch::Sender::new(Position::start()),
+            caught_up: watch::Sender::new(false),
+            ended: watch::Sender::new(false),
+            saving: Arc::new(AtomicBool::new(false)),
+        }),
+    }
+}
+
+impl<P: Projection> Following<P> {
+    /// Looks at the state. Keep it short: folding waits meanwhile.
+    pub fn read<R>(&self, look: impl FnOnce(&P) -> R) -> R {
+        look(&self.inner.folded.read().state)
+    }
+
+    /// Looks at the state together with the position that it is the fold of.
+    pub fn read_at<R>(&self, look: impl FnOnce(&P, &Position) -> R) -> R {
+        let folded = self.inner.folded.read();
+        look(&folded.state, &folded.position)
+    }
+
+    /// What is folded.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.inner.position.borrow().clone()
+    }
+
+    /// Moves on after each fold. The receiver starts at today's position.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<Position> {
+        self.inner.position.subscribe()
+    }
+
+    /// Whether everything that was in the log when it began to follow is folded.
+    #[must_use]
+    pub fn is_caught_up(&self) -> bool {
+        *self.inner.caught_up.borrow()
+    }
+
+    /// Returns once everything that was in the log when it began to follow is folded.
+    ///
+    /// # Errors
+    /// When the projection follows no longer.
+    pub async fn caught_up(&self) -> Result<(), WaitError> {
+        let mut caught_up = self.inner.caught_up.subscribe();
+        let mut ended = self.inner.ended.subscribe();
+        tokio::select! {
+            biased;
+            _ = caught_up.wait_for(|caught_up| *caught_up) => Ok(()),
+            _ = ended.wait_for(|ended| *ended) => Err(WaitError::Ended { projection: P::NAME }),
+        }
+    }
+
+    /// Returns once `position` is folded, as far as it lies in streams that this projection follows.
+    ///
+    /// # Errors
+    /// When `deadline` passes before, or the projection follows no longer.
+    pub async fn wait_for(&self, position: &Position, deadline: Duration) -> Result<(), WaitError> {
+        let streams = P::filter().streams;
+        let followed = position.0.iter().filter(|((stream, _), _)| streams.contains(stream));
+        let wanted = Position(followed.map(|(shard, sequence)| (*shard, *sequence)).collect());
+        let mut positions = self.inner.position.subscribe();
+        let mut ended = self.inner.ended.subscribe();
+        tokio::select! {
+            biased;
+            _ = positions.wait_for(|reached| reached.covers(&wanted)) => Ok(()),
+            _ = ended.wait_for(|ended| *ended) => Err(WaitError::Ended { projection: P::NAME }),
+            () = self.inner.world.clock.sleep(deadline) => {
+                Err(WaitError::Deadline { projection: P::NAME, reached: self.position(), wanted })
+            }
+        }
+    }
+
+    /// Restores the snapshot, catches up and follows, until `shutdown`; then saves a snapshot. Run it once, supervised.
+    ///
+    /// # Errors
+    /// When the log cannot be read, or ends before `shutdown`.
+    pub async fn drive(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), FollowError> {
+        let driven = self.follow(shutdown).await;
+        self.inner.ended.send_replace(true);
+        driven
+    }
+
+    async fn follow(&self, shutdown: impl Future<Output = ()> + Send) -> Result<(), FollowError> {
+        let mut shutdown = pin!(shutdown);
+        self.restore().await;
+        let filter = P::filter();
+        let failed = |source| FollowError::Read { projection: P::NAME, source };
+        let from = self.position();
+        let mut records = self.inner.log.follow(&from, &filter).await.map_err(failed)?;
+        let mut unsaved = 0;
+        loop {
+            let folded = tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                folded = self.fold_next(&mut records) => folded?,
+            };
+            unsaved += folded;
+            if unsaved >= P::SNAPSHOT_EVERY && !self.inner.saving.swap(true, Ordering::AcqRel) {
+                unsaved = 0;
+                let following = self.clone();
+                let save = async move {
+                    following.save().await;
+                    following.inner.saving.store(false, Ordering::Release);
+                };
+                self.inner.world.spawner.spawn("projection-snapshot", Box::pin(save));
+            }
+        }
+        if unsaved > 0 {
+            self.save().await;
+        }
+        Ok(())
+    }
+
+    /// Folds what is there, at least one message; returns how many records that were.
+    async fn fold_next(&self, records: &mut FollowReader) -> Result<u64, FollowError> {
+        let mut messages = Vec::with_capacity(AT_ONCE);
+        if records.recv_many(&mut messages, AT_ONCE).await == 0 {
+            return Err(FollowError::LogEnded { projection: P::NAME });
+        }
+        let mut count = 0;
+        let mut caught_up = false;
+        let mut failure = None;
+        let position = {
+            let mut folded = self.inner.folded.write();
+            for message in messages {
+                match message {
+                    Ok(Followed::Record(record)) => {
+                        folded.state.apply(&record);
+                        folded.position.advance(record.shard, record.sequence);
+                        count += 1;
+                    }
+                    Ok(Followed::Passed(position)) => folded.position.merge(&position),
+                    Ok(Followed::CaughtUp(position)) => {
+                        folded.position.merge(&position);
+                        caught_up = true;
+                    }
+                    Err(source) => {
+                        failure = Some(FollowError::Read { projection: P::NAME, source });
+                        break;
+                    }
+                }
+            }
+            folded.position.clone()
+        };
+        self.inner.position.send_replace(position);
+        if caught_up {
+            self.inner.caught_up.send_replace(true);
+        }
+        failure.map_or(Ok(count), Err)
+    }
+
+    /// Takes the snapshot as state, if it fits this fold and this log.
+    async fn restore(&self) {
+        let snapshot = match self.inner.snapshots.load(P::NAME).await {
+            Ok(Some(snapshot)) => snapshot,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(projection = P::NAME, %error, "snapshot is not readable, folding from the start");
+                return;
+            }
+        };
+        if snapshot.fold_version != P::FOLD_VERSION || !self.inner.log.position().covers(&snapshot.position) {
+            tracing::info!(projection = P::NAME, "snapshot is of another fold or log, folding from the start");
+            return;
+        }
+        let Some(state) = P::restore(&snapshot.state) else {
+            tracing::warn!(projection = P::NAME, "snapshot does not decode, folding from the start");
+            return;
+        };
+        let mut folded = self.inner.folded.write();
+        *folded = Folded { state, position: snapshot.position };
+        self.inner.position.send_replace(folded.position.clone());
+    }
+
+    /// Saves today's state. A snapshot that cannot be saved costs time at the next start, nothing else.
+    async fn save(&self) {
+        if let Err(error) = self.try_save().await {
+            tracing::warn!(projection = P::NAME, %error, "snapshot is not saved");
+        }
+    }
+
+    async fn try_save(&self) -> Result<(), SnapshotError> {
+        let following = self.clone();
+        let taken = tokio::task::spawn_blocking(move || {
+            following.read_at(|state, position| Snapshot {
+                name: P::NAME.to_owned(),
+                fold_version: P::FOLD_VERSION,
+                position: position.clone(),
+                state: state.snapshot(),
+            })
+        });
+        let snapshot = taken.await.map_err(|error| SnapshotError::Failed { detail: error.to_string() })?;
+        self.inner.snapshots.save(snapshot).await
+    }
+}
