@@ -1,0 +1,186 @@
+//! Reads configuration files when there is a reason, and records what came of it.
+
+mod read;
+mod schedule;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bus::{Bus, Notice, Serving, Subscription};
+use events::configuration::GitReference;
+use events::directory::Scope;
+use events::request::RequestContext;
+use events::requests::authz::{Action, Decide};
+use events::requests::configuration::{ConfigurationView, ShowConfiguration};
+use events::requests::repository::RepositoryAdvanced;
+use events::subject::Subject;
+use events::{Actor, AgentId, CommitId, CorrelationId, OrganizationId, Refusal, RefusalKind, Timestamp};
+use futures::FutureExt;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use store::{EventLog, Following, Snapshots};
+use world::World;
+
+use crate::args::Args;
+use crate::model::State;
+use read::Read;
+use schedule::Schedule;
+
+/// The name under which this service acts.
+const SERVICE: &str = "config-fetcher";
+/// Milliseconds that another service has to answer.
+const ASK_DEADLINE: u32 = 20_000;
+/// Files that are read at once.
+const READS: usize = 16;
+
+/// What config-fetcher works with.
+#[derive(Clone)]
+pub struct Deps {
+    /// Clock and ids.
+    pub world: World,
+    /// The event log.
+    pub log: Arc<dyn EventLog>,
+    /// Snapshots of the fold.
+    pub snapshots: Arc<dyn Snapshots>,
+    /// The other services.
+    pub bus: Arc<dyn Bus>,
+    /// Says when this service is ready.
+    pub readiness: chassis::Readiness,
+}
+
+/// Runs until shutdown.
+///
+/// # Errors
+/// When the log cannot be read or the bus is away at the start.
+pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow::Result<()> {
+    let ready = deps.readiness.register("config-fetcher");
+    let fold = store::follow_projection::<State>(
+        Arc::clone(&deps.log),
+        Arc::clone(&deps.snapshots),
+        deps.world.clone(),
+    );
+    let ended = shutdown.clone();
+    let folding = fold.clone().drive(async move { ended.requested().await });
+    let fetcher = Arc::new(Fetcher { args, fold, deps });
+    let fetching = async {
+        fetcher.fold.caught_up().await?;
+        let advanced = fetcher.deps.bus.subscribe(&Subject::notice(RepositoryAdvanced::NAME)).await?;
+        let _serving = fetcher.serve().await?;
+        ready.set(true);
+        tokio::select! {
+            () = shutdown.requested() => Ok(()),
+            result = fetcher.fetch_for_ever(advanced) => result,
+        }
+    };
+    let folding = async { folding.await.context("config-fetcher cannot follow the log") };
+    tokio::try_join!(folding, fetching).map(|_| ())
+}
+
+struct Fetcher {
+    args: Args,
+    deps: Deps,
+    fold: Following<State>,
+}
+
+impl Fetcher {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.deps.world.clock.now_millis())
+    }
+
+    fn context(&self, organization: OrganizationId, correlation_id: CorrelationId) -> RequestContext {
+        RequestContext {
+            actor: Actor::service(SERVICE),
+            organization,
+            correlation_id,
+            causation_id: None,
+            traceparent: None,
+            idempotency_key: CommitId(self.deps.world.new_uuid()),
+            deadline_millis: ASK_DEADLINE,
+        }
+    }
+
+    async fn fetch_for_ever(self: &Arc<Self>, mut advanced: Subscription) -> anyhow::Result<()> {
+        let mut reads: FuturesUnordered<BoxFuture<'static, (AgentId, Read)>> = FuturesUnordered::new();
+        let mut changes = self.fold.changes();
+        let mut schedule = Schedule::new(Duration::from_secs(u64::from(self.args.configuration_interval)));
+        loop {
+            let now = self.deps.world.clock.monotonic();
+            let live = self.fold.read(|state| schedule.needs(state.revision()).then(|| state.live_agents(self.now())));
+            if let Some(live) = live {
+                schedule.keep(&live, now);
+            }
+            while reads.len() < READS
+                && let Some((agent, cause)) = schedule.take_due(now)
+            {
+                let fetcher = Arc::clone(self);
+                let cause = cause.unwrap_or_else(|| CorrelationId(self.deps.world.new_uuid()));
+                reads.push(async move { (agent, fetcher.read(agent, cause).await) }.boxed());
+            }
+            let pause = if reads.len() < READS { schedule.until_next(now) } else { Duration::from_secs(60) };
+            tokio::select! {
+                changed = changes.changed() => changed.context("the fold of config-fetcher ended")?,
+                notice = advanced.receiver.recv() => {
+                    self.advanced(&mut schedule, notice.context("the bus ended the notices of new commits")?);
+                }
+                Some((agent, read)) = reads.next(), if !reads.is_empty() => {
+                    schedule.finished(agent, read, self.deps.world.clock.monotonic(), &*self.deps.world.random);
+                }
+                () = self.deps.world.clock.sleep(pause) => schedule.look_again(),
+            }
+        }
+    }
+
+    fn advanced(&self, schedule: &mut Schedule, notice: Notice) {
+        let Notice::Message(bytes) = notice else {
+            schedule.all_due();
+            return;
+        };
+        match events::decode::<RepositoryAdvanced>(&bytes) {
+            Ok(advanced) if advanced.reference == GitReference::Default => {
+                let concerned = |agent: &AgentId| {
+                    self.fold.read(|state| state.agent(*agent).is_some_and(|agent| agent.project == advanced.project))
+                };
+                schedule.due_if(concerned, advanced.correlation_id);
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "notice of a new commit cannot be read"),
+        }
+    }
+
+    async fn serve(self: &Arc<Self>) -> Result<Serving, bus::BusError> {
+        let fetcher = Arc::clone(self);
+        bus::answer::<ShowConfiguration, _>(&*self.deps.bus, move |context, request| {
+            let fetcher = Arc::clone(&fetcher);
+            async move { fetcher.show(&context, request.agent).await }.boxed()
+        })
+        .await
+    }
+
+    async fn show(&self, context: &RequestContext, agent: AgentId) -> Result<ConfigurationView, Refusal> {
+        let not_found = || Refusal::not_found("the agent");
+        let view = self.fold.read(|state| {
+            state.agent(agent).filter(|known| known.organization == context.organization)?;
+            state.view(agent)
+        });
+        let view = view.ok_or_else(not_found)?;
+        if !matches!(context.actor, Actor::Service(_)) {
+            let decide = Decide {
+                actor: context.actor.clone(),
+                organization: context.organization,
+                action: Action::ReadAgent,
+                scope: Scope::Agent(agent),
+            };
+            let asked = self.context(context.organization, context.correlation_id);
+            let decision = bus::ask(&*self.deps.bus, &asked, &decide).await?;
+            if !decision.visible {
+                return Err(not_found());
+            }
+            if !decision.allowed {
+                return Err(Refusal::new(RefusalKind::Denied, decision.reason));
+            }
+        }
+        Ok(view)
+    }
+}

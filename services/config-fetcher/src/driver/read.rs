@@ -1,0 +1,200 @@
+//! Reading one agent's file, and recording what came of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use events::configuration::{FileFinding, GitReference};
+use events::requests::authz::{DecideFetch, ShowProject};
+use events::requests::repository::ReadFile;
+use events::{Actor, AgentId, CommitId, CorrelationId, Event, ProjectId, Refusal, RefusalKind};
+use store::{AppendError, NewCommit};
+
+use super::{Fetcher, SERVICE};
+use crate::model::{AgentState, Outcome, aggregate, decide};
+use crate::schema::{self, Checked, MAXIMUM_BYTES, file_of};
+
+/// How often a decision is made again when another replica was faster.
+const ATTEMPTS: usize = 5;
+/// How long a commit may take to come back through the fold.
+const FOLD_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How reading went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Read {
+    /// What came of it is recorded.
+    Done,
+    /// Somebody did not answer, or not yet.
+    NotNow,
+}
+
+/// A decision did not get into the log.
+#[derive(Debug, thiserror::Error)]
+enum RecordError {
+    #[error("event cannot be encoded")]
+    Encode(#[from] events::EncodeError),
+    #[error("log did not take the decision")]
+    Append(#[from] AppendError),
+    #[error("a newer version of Kasbah wrote to {0}; this one leaves it alone")]
+    Unreadable(String),
+    #[error("another replica was faster, again and again")]
+    Overtaken,
+}
+
+impl Fetcher {
+    /// Reads, checks and records.
+    pub(super) async fn read(&self, agent: AgentId, cause: CorrelationId) -> Read {
+        let Some(known) = self.fold.read(|state| state.agent(agent).cloned()) else { return Read::Done };
+        let outcome = match self.outcome(agent, &known, cause).await {
+            Ok(outcome) => outcome,
+            Err(refusal) => {
+                tracing::debug!(%agent, error = %refusal, "configuration cannot be read now");
+                return Read::NotNow;
+            }
+        };
+        match self.record(agent, &known, &outcome, cause).await {
+            Ok(()) => Read::Done,
+            Err(error) => {
+                let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                tracing::error!(%agent, %error, source, "configuration was not recorded");
+                Read::NotNow
+            }
+        }
+    }
+
+    /// What the file says now. An error is one that passes by itself.
+    async fn outcome(&self, agent: AgentId, known: &AgentState, cause: CorrelationId) -> Result<Outcome, Refusal> {
+        let file = file_of(&known.name);
+        let request = ReadFile {
+            agent,
+            project: known.project,
+            reference: GitReference::Default,
+            path: file.clone(),
+            limit: MAXIMUM_BYTES,
+        };
+        let context = self.context(known.organization, cause);
+        let whole = |commit: Option<String>, message: String| {
+            let findings = vec![FileFinding { file: file.clone(), line: 0, column: 0, field: String::new(), message }];
+            Ok(Outcome::Bad { commit, findings })
+        };
+        let read = match bus::ask(&*self.deps.bus, &context, &request).await {
+            Ok(read) => read,
+            Err(refusal) if passes(&refusal) => return Err(refusal),
+            Err(refusal) => return whole(None, format!("the file cannot be read: {}", refusal.message)),
+        };
+        if let Some(bytes) = read.too_large {
+            let message = format!("the file has {bytes} bytes, more than the {MAXIMUM_BYTES} that are allowed");
+            return whole(Some(read.commit), message);
+        }
+        let Some(content) = read.content else {
+            let message = "there is no such file on the project's default branch; commit one, what is in force stays";
+            return whole(Some(read.commit), message.to_owned());
+        };
+        let checked = schema::check(&file, &content);
+        self.resolve(agent, known, cause, &file, read.commit, checked).await
+    }
+
+    /// Finds the projects that the sources name.
+    async fn resolve(
+        &self,
+        agent: AgentId,
+        known: &AgentState,
+        cause: CorrelationId,
+        file: &str,
+        commit: String,
+        checked: Checked,
+    ) -> Result<Outcome, Refusal> {
+        let Checked { draft, mut findings, warnings } = checked;
+        let mut projects = Vec::new();
+        let mut asked: BTreeMap<String, Result<ProjectId, String>> = BTreeMap::new();
+        for (index, source) in draft.sources.iter().enumerate() {
+            let Some((path, line, column)) = &source.project else {
+                projects.push(known.project);
+                continue;
+            };
+            let answer = match asked.get(path) {
+                Some(answer) => answer.clone(),
+                None => self.project(agent, known, cause, path).await?,
+            };
+            asked.insert(path.clone(), answer.clone());
+            match answer {
+                Ok(project) => projects.push(project),
+                Err(message) => {
+                    let field = format!("sources[{index}].project");
+                    findings.push(FileFinding { file: file.to_owned(), line: *line, column: *column, field, message });
+                }
+            }
+        }
+        if findings.is_empty() {
+            Ok(Outcome::Good { commit, configuration: draft.resolve(agent, &projects), warnings })
+        } else {
+            findings.sort_by_key(|finding| (finding.line, finding.column));
+            Ok(Outcome::Bad { commit: Some(commit), findings })
+        }
+    }
+
+    /// The project of that path, if the agent may read it; the inner error is a finding.
+    async fn project(
+        &self,
+        agent: AgentId,
+        known: &AgentState,
+        cause: CorrelationId,
+        path: &str,
+    ) -> Result<Result<ProjectId, String>, Refusal> {
+        let context = self.context(known.organization, cause);
+        let shown = bus::ask(&*self.deps.bus, &context, &ShowProject { project: path.to_owned() }).await;
+        let project = match shown {
+            Ok(view) => view.id,
+            Err(refusal) if passes(&refusal) => return Err(refusal),
+            Err(_) => return Ok(Err(format!("the project '{path}' is not found in the agent's organization"))),
+        };
+        let context = self.context(known.organization, cause);
+        let decision = bus::ask(&*self.deps.bus, &context, &DecideFetch { agent, project }).await?;
+        if decision.allowed {
+            Ok(Ok(project))
+        } else {
+            Ok(Err(format!("the agent may not read the project '{path}': {}", decision.reason)))
+        }
+    }
+
+    /// Appends what is new, deciding again when another replica was faster.
+    async fn record(
+        &self,
+        agent: AgentId,
+        known: &AgentState,
+        outcome: &Outcome,
+        cause: CorrelationId,
+    ) -> Result<(), RecordError> {
+        for _ in 0..ATTEMPTS {
+            let (version, event) = self.fold.read(|state| (state.version(agent), decide(state, agent, outcome)));
+            let Some(event) = event else { return Ok(()) };
+            let version = version.ok_or_else(|| RecordError::Unreadable(aggregate(agent).to_string()))?;
+            let commit = NewCommit {
+                id: CommitId(self.deps.world.new_uuid()),
+                organization: known.organization,
+                aggregate: aggregate(agent),
+                expected: version,
+                actor: Actor::service(SERVICE),
+                correlation_id: cause,
+                causation_id: None,
+                traceparent: None,
+                occurred_at: self.now(),
+                command: None,
+                events: store::new_events(&self.deps.world, [Event::from(event)])?,
+            };
+            let position = match store::append_known(&self.deps.world, &*self.deps.log, commit).await {
+                Ok(appended) => appended.position,
+                Err(AppendError::Conflict { .. }) => self.deps.log.position(),
+                Err(error) => return Err(error.into()),
+            };
+            if let Err(error) = self.fold.wait_for(&position, FOLD_DEADLINE).await {
+                tracing::warn!(%error, "deciding on an older state");
+            }
+        }
+        Err(RecordError::Overtaken)
+    }
+}
+
+/// Whether a refusal may be gone a moment later.
+fn passes(refusal: &Refusal) -> bool {
+    matches!(refusal.kind, RefusalKind::Unavailable | RefusalKind::Internal)
+}

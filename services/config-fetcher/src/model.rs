@@ -1,0 +1,243 @@
+//! Which configuration of each agent is in force, folded from decisions. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use events::configuration::{
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, ConfigurationRejected, FileFinding,
+};
+use events::directory::{DirectoryEvent, TokenHolder};
+use events::requests::configuration::{ConfigurationView, RejectedConfiguration};
+use events::{
+    AgentId, AggregateKind, AggregateRef, Commit, Event, OrganizationId, ProjectId, Timestamp, TokenId,
+};
+use serde::{Deserialize, Serialize};
+use store::{Projection, ReadFilter, Record};
+
+use crate::schema::file_of;
+
+/// All agents, and what is in force for each.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct State {
+    agents: BTreeMap<AgentId, AgentState>,
+    configurations: BTreeMap<AgentId, InForce>,
+    /// Aggregates with an event that a newer writer wrote: nothing is appended to them.
+    unreadable: BTreeSet<String>,
+    /// Grows with each event that may change which files are to be read.
+    revision: u64,
+}
+
+/// An agent, as far as its configuration is concerned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentState {
+    /// Whose.
+    pub organization: OrganizationId,
+    /// Its name.
+    pub name: String,
+    /// Its configuration project.
+    pub project: ProjectId,
+    /// Tokens that were not revoked, and when they end by themselves.
+    tokens: BTreeMap<TokenId, Option<Timestamp>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+struct InForce {
+    version: u64,
+    changed: Option<ConfigurationChanged>,
+    since: Option<Timestamp>,
+    rejected: Option<RejectedConfiguration>,
+}
+
+/// What came of reading an agent's file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// A good configuration.
+    Good {
+        /// At this commit.
+        commit: String,
+        /// This one.
+        configuration: AgentConfiguration,
+        /// What is odd but harmless.
+        warnings: Vec<FileFinding>,
+    },
+    /// Not a good one.
+    Bad {
+        /// At this commit, if one could be read.
+        commit: Option<String>,
+        /// Why.
+        findings: Vec<FileFinding>,
+    },
+}
+
+/// Says what is new about an agent's configuration, if anything is.
+#[must_use]
+pub fn decide(state: &State, agent: AgentId, outcome: &Outcome) -> Option<ConfigurationEvent> {
+    let known = state.configurations.get(&agent);
+    let rejected = known.and_then(|known| known.rejected.as_ref());
+    match outcome.clone() {
+        Outcome::Good { commit, configuration, warnings } => {
+            let changed = known.and_then(|known| known.changed.as_ref());
+            let same = changed.is_some_and(|changed| {
+                changed.configuration == configuration && changed.warnings == warnings && rejected.is_none()
+            });
+            (!same).then_some(ConfigurationEvent::ConfigurationChanged(ConfigurationChanged {
+                agent,
+                commit,
+                configuration,
+                warnings,
+            }))
+        }
+        Outcome::Bad { commit, findings } => {
+            let same = rejected.is_some_and(|rejected| rejected.findings == findings);
+            (!same).then_some(ConfigurationEvent::ConfigurationRejected(ConfigurationRejected {
+                agent,
+                commit,
+                findings,
+            }))
+        }
+    }
+}
+
+/// The aggregate of an agent's configuration.
+#[must_use]
+pub fn aggregate(agent: AgentId) -> AggregateRef {
+    AggregateRef::new(AggregateKind::Configuration, agent)
+}
+
+impl State {
+    /// Grows with each event that may change which files are to be read.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Agents with a token that is live now.
+    #[must_use]
+    pub fn live_agents(&self, now: Timestamp) -> Vec<AgentId> {
+        let live = |agent: &AgentState| agent.tokens.values().any(|end| end.is_none_or(|end| end > now));
+        self.agents.iter().filter(|(_, agent)| live(agent)).map(|(id, _)| *id).collect()
+    }
+
+    /// An agent.
+    #[must_use]
+    pub fn agent(&self, agent: AgentId) -> Option<&AgentState> {
+        self.agents.get(&agent)
+    }
+
+    /// The version of an agent's configuration, or `None` when a newer writer wrote to it.
+    #[must_use]
+    pub fn version(&self, agent: AgentId) -> Option<u64> {
+        if self.unreadable.contains(&aggregate(agent).to_string()) {
+            return None;
+        }
+        Some(self.configurations.get(&agent).map_or(0, |known| known.version))
+    }
+
+    /// What is in force for an agent.
+    #[must_use]
+    pub fn view(&self, agent: AgentId) -> Option<ConfigurationView> {
+        let file = file_of(&self.agents.get(&agent)?.name);
+        let known = self.configurations.get(&agent).cloned().unwrap_or_default();
+        let mut view = ConfigurationView { file, since: known.since, rejected: known.rejected, ..Default::default() };
+        if let Some(changed) = known.changed {
+            view.configuration = Some(changed.configuration);
+            view.commit = Some(changed.commit);
+            view.warnings = changed.warnings;
+        }
+        Some(view)
+    }
+
+    fn apply_commit(&mut self, commit: &Commit) {
+        if commit.aggregate.kind == AggregateKind::Configuration
+            && let Ok(agent) = commit.aggregate.id.parse()
+        {
+            self.configurations.entry(agent).or_default().version = commit.version;
+        }
+        for event in &commit.events {
+            match Event::decode(&event.body) {
+                Ok(Event::Directory(event)) => self.apply_directory(commit.organization, event),
+                Ok(Event::Configuration(event)) => self.apply_configuration(event, commit.occurred_at),
+                Ok(_) => {}
+                Err(_) => {
+                    self.unreadable.insert(commit.aggregate.to_string());
+                }
+            }
+        }
+    }
+
+    fn apply_directory(&mut self, organization: OrganizationId, event: DirectoryEvent) {
+        match event {
+            DirectoryEvent::AgentRegistered(registered) => {
+                let (name, project) = (registered.name, registered.project);
+                let agent = AgentState { organization, name, project, tokens: BTreeMap::new() };
+                self.agents.insert(registered.agent, agent);
+            }
+            DirectoryEvent::AgentDeleted(deleted) => {
+                self.agents.remove(&deleted.agent);
+                self.configurations.remove(&deleted.agent);
+            }
+            DirectoryEvent::TokenIssued(issued) => {
+                if let TokenHolder::Agent(agent) = issued.holder
+                    && let Some(agent) = self.agents.get_mut(&agent)
+                {
+                    agent.tokens.insert(issued.token, issued.expires_at);
+                }
+            }
+            DirectoryEvent::TokenRevoked(revoked) => {
+                if let TokenHolder::Agent(agent) = revoked.holder
+                    && let Some(agent) = self.agents.get_mut(&agent)
+                {
+                    agent.tokens.remove(&revoked.token);
+                }
+            }
+            _ => return,
+        }
+        self.revision += 1;
+    }
+
+    fn apply_configuration(&mut self, event: ConfigurationEvent, at: Timestamp) {
+        match event {
+            ConfigurationEvent::ConfigurationChanged(changed) => {
+                let known = self.configurations.entry(changed.agent).or_default();
+                known.changed = Some(changed);
+                known.since = Some(at);
+                known.rejected = None;
+            }
+            ConfigurationEvent::ConfigurationRejected(rejected) => {
+                let known = self.configurations.entry(rejected.agent).or_default();
+                known.rejected =
+                    Some(RejectedConfiguration { commit: rejected.commit, at, findings: rejected.findings });
+            }
+        }
+    }
+}
+
+impl Projection for State {
+    const NAME: &'static str = "config-fetcher";
+    const FOLD_VERSION: u32 = 1;
+    const SNAPSHOT_EVERY: u64 = 2000;
+
+    fn filter() -> ReadFilter {
+        ReadFilter::decisions(&[AggregateKind::Agent, AggregateKind::Configuration])
+    }
+
+    fn start() -> Self {
+        Self::default()
+    }
+
+    fn apply(&mut self, record: &Record) {
+        if let Some(commit) = &record.commit {
+            self.apply_commit(commit);
+        }
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        events::encode(self).unwrap_or_default()
+    }
+
+    fn restore(bytes: &[u8]) -> Option<Self> {
+        events::decode(bytes).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;

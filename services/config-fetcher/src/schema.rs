@@ -1,0 +1,187 @@
+//! The agent's configuration file: from its text to checked values, or to everything that is wrong with it.
+//!
+//! Pure. Projects stay names here; [`Draft::resolve`] takes what they turned out to be.
+
+mod fields;
+mod report;
+mod source;
+
+use events::configuration::{
+    AgentConfiguration, FileFinding, KindPattern, Mode, ResourceRules, SourceConfiguration,
+};
+use events::{AgentId, ProjectId, SourceId};
+use objects::yaml::{Limits, Node, load_documents};
+
+use fields::{choice, list, mapping, required, text, truth};
+use report::Report;
+pub use source::DraftSource;
+
+/// Largest file, in bytes.
+pub const MAXIMUM_BYTES: u32 = 256 * 1024;
+/// Deepest nesting.
+const MAXIMUM_DEPTH: usize = 16;
+/// Most nodes, counting what every alias repeats.
+const MAXIMUM_NODES: usize = 50_000;
+/// Most sources of one agent.
+const MAXIMUM_SOURCES: usize = 500;
+
+/// The path of an agent's configuration file in its configuration project.
+#[must_use]
+pub fn file_of(agent_name: &str) -> String {
+    format!(".kasbah/agents/{agent_name}/config.yaml")
+}
+
+/// A file as far as it can be understood by itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checked {
+    /// What it says; meaningful only when there are no findings.
+    pub draft: Draft,
+    /// What is wrong with it.
+    pub findings: Vec<FileFinding>,
+    /// What is odd but harmless.
+    pub warnings: Vec<FileFinding>,
+}
+
+/// What a file says, with projects by name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    /// How far the agent reaches.
+    pub mode: Mode,
+    /// Each request must impersonate.
+    pub lockdown: bool,
+    /// Kinds that the agent may manage.
+    pub resources: ResourceRules,
+    /// Its sources.
+    pub sources: Vec<DraftSource>,
+}
+
+impl Draft {
+    /// The configuration, with the projects that the sources turned out to name, in the order of the sources.
+    #[must_use]
+    pub fn resolve(self, agent: AgentId, projects: &[ProjectId]) -> AgentConfiguration {
+        let sources = self.sources.into_iter().zip(projects).map(|(draft, project)| SourceConfiguration {
+            id: SourceId::derive(agent, &draft.name),
+            name: draft.name,
+            project: *project,
+            reference: draft.reference,
+            include: draft.include,
+            exclude: draft.exclude,
+            interval_seconds: draft.interval_seconds,
+            default_namespace: draft.namespace,
+            service_account: draft.service_account,
+            policies: draft.policies,
+            line: draft.line,
+        });
+        AgentConfiguration {
+            mode: self.mode,
+            resources: self.resources,
+            lockdown: self.lockdown,
+            sources: sources.collect(),
+        }
+    }
+}
+
+/// Checks a file's content.
+#[must_use]
+pub fn check(file: &str, content: &[u8]) -> Checked {
+    let mut report = Report::new(file);
+    let draft = root(&mut report, content).map(|root| configuration(&mut report, &root));
+    let (findings, warnings) = report.finish();
+    let nothing =
+        || Draft { mode: Mode::Cluster, lockdown: false, resources: ResourceRules::default(), sources: Vec::new() };
+    Checked { draft: draft.unwrap_or_else(nothing), findings, warnings }
+}
+
+fn root(report: &mut Report, content: &[u8]) -> Option<Node> {
+    let Ok(text) = std::str::from_utf8(content) else {
+        report.whole_file("the file is not UTF-8");
+        return None;
+    };
+    let limits = Limits {
+        bytes: usize::try_from(MAXIMUM_BYTES).unwrap_or(usize::MAX),
+        depth: MAXIMUM_DEPTH,
+        nodes_after_aliases: MAXIMUM_NODES,
+    };
+    let documents = match load_documents(text, &limits) {
+        Ok(documents) => documents,
+        Err(error) => {
+            report.at(error.line, error.column, "", error.message);
+            return None;
+        }
+    };
+    let mut documents = documents.into_iter();
+    let Some(document) = documents.next() else {
+        report.whole_file("the file is empty; write 'sources: []' if the agent is to have none");
+        return None;
+    };
+    if let Some(second) = documents.next() {
+        report.wrong(&second.root, "", "a second document; the file holds one");
+    }
+    for duplicate in &document.duplicates {
+        let field =
+            if duplicate.path.is_empty() { duplicate.key.clone() } else { format!("{}.{}", duplicate.path, duplicate.key) };
+        let message = format!("the key stands in line {} already; remove one of the two", duplicate.first_line);
+        report.at(duplicate.line, duplicate.column, &field, message);
+    }
+    Some(document.root)
+}
+
+fn configuration(report: &mut Report, root: &Node) -> Draft {
+    let keys = ["mode", "lockdown", "resources", "sources"];
+    let known = mapping(report, root, "", &keys);
+    let modes = [("cluster", Mode::Cluster), ("namespaced", Mode::Namespaced)];
+    let mode = known.get("mode").and_then(|node| choice(report, node, "mode", &modes));
+    let lockdown = known.get("lockdown").and_then(|node| truth(report, node, "lockdown")).unwrap_or(false);
+    let resources = known.get("resources").map(|node| resources(report, node)).unwrap_or_default();
+    let sources = if root.as_mapping().is_some() {
+        required(report, root, &known, "", "sources", "write 'sources: []' if the agent is to have none")
+    } else {
+        None
+    };
+    let sources = sources.map(|node| sources_of(report, node, lockdown)).unwrap_or_default();
+    Draft { mode: mode.unwrap_or(Mode::Cluster), lockdown, resources, sources }
+}
+
+fn resources(report: &mut Report, node: &Node) -> ResourceRules {
+    let known = mapping(report, node, "resources", &["include", "exclude"]);
+    let patterns = |report: &mut Report, key: &str| {
+        let path = format!("resources.{key}");
+        let Some(node) = known.get(key) else { return Vec::new() };
+        let items = list(report, node, &path);
+        let patterns = items.iter().enumerate();
+        patterns.filter_map(|(index, item)| kind_pattern(report, item, &format!("{path}[{index}]"))).collect()
+    };
+    ResourceRules { include: patterns(report, "include"), exclude: patterns(report, "exclude") }
+}
+
+fn kind_pattern(report: &mut Report, node: &Node, path: &str) -> Option<KindPattern> {
+    let known = mapping(report, node, path, &["group", "kind"]);
+    node.as_mapping()?;
+    let group = required(report, node, &known, path, "group", "write '' for the core group, '*' for all");
+    let kind = required(report, node, &known, path, "kind", "write '*' for all kinds of the group");
+    let group = group.and_then(|node| text(report, node, &format!("{path}.group"), true));
+    let kind = kind.and_then(|node| text(report, node, &format!("{path}.kind"), false));
+    Some(KindPattern { group: group?, kind: kind? })
+}
+
+fn sources_of(report: &mut Report, node: &Node, lockdown: bool) -> Vec<DraftSource> {
+    let items = list(report, node, "sources");
+    if items.len() > MAXIMUM_SOURCES {
+        report.wrong(node, "sources", format!("{} sources; at most {MAXIMUM_SOURCES} are allowed", items.len()));
+    }
+    let mut sources: Vec<DraftSource> = Vec::new();
+    for (index, item) in items.iter().take(MAXIMUM_SOURCES).enumerate() {
+        let path = format!("sources[{index}]");
+        let Some(source) = source::source(report, item, &path, lockdown) else { continue };
+        if let Some(first) = sources.iter().find(|known| known.name == source.name) {
+            let place = item.get("name").unwrap_or(item);
+            let message = format!("the source of line {} has this name already; names are unique", first.line);
+            report.wrong(place, &format!("{path}.name"), message);
+        }
+        sources.push(source);
+    }
+    sources
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Reading values of a type, saying what is wrong and what is allowed.
+
+use std::collections::BTreeMap;
+
+use objects::yaml::{Node, Value};
+
+use super::report::Report;
+
+/// How alike two keys must be for one to be offered instead of the other, from 0 to 1.
+const LIKENESS: f64 = 0.5;
+
+/// The values of the known keys of a mapping; other keys are warned of.
+pub(super) fn mapping<'n>(report: &mut Report, node: &'n Node, path: &str, keys: &[&str]) -> BTreeMap<String, &'n Node> {
+    let mut known = BTreeMap::new();
+    let Some(entries) = node.as_mapping() else {
+        report.wrong(node, path, format!("{} where a mapping is expected; its keys are {}", node.kind(), keys.join(", ")));
+        return known;
+    };
+    for (key, value) in entries {
+        let name = key.as_str().unwrap_or_default();
+        if keys.contains(&name) {
+            known.insert(name.to_owned(), value);
+        } else {
+            let advice = match nearest(name, keys) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => format!("known keys are {}", keys.join(", ")),
+            };
+            report.odd(key, &join(path, name), format!("unknown key '{name}' is ignored; {advice}"));
+        }
+    }
+    known
+}
+
+fn nearest<'k>(name: &str, keys: &[&'k str]) -> Option<&'k str> {
+    let name = name.to_lowercase().replace('-', "_");
+    let likeness = keys.iter().map(|key| (strsim::normalized_damerau_levenshtein(&name, key), *key));
+    let best = likeness.max_by(|left, right| left.0.total_cmp(&right.0));
+    best.filter(|(likeness, _)| *likeness >= LIKENESS).map(|(_, key)| key)
+}
+
+/// The value of a key that must be there.
+pub(super) fn required<'n>(
+    report: &mut Report,
+    node: &Node,
+    known: &BTreeMap<String, &'n Node>,
+    path: &str,
+    key: &str,
+    advice: &str,
+) -> Option<&'n Node> {
+    let found = known.get(key).copied();
+    if found.is_none() {
+        report.wrong(node, &join(path, key), format!("{key} is missing; {advice}"));
+    }
+    found
+}
+
+/// Text; empty text only where it is allowed.
+pub(super) fn text(report: &mut Report, node: &Node, path: &str, empty_allowed: bool) -> Option<String> {
+    match &node.value {
+        Value::String(text) if empty_allowed || !text.is_empty() => Some(text.clone()),
+        Value::String(_) => {
+            report.wrong(node, path, "empty text where text is expected");
+            None
+        }
+        _ => {
+            let quotes = if matches!(node.value, Value::Null) { "" } else { "; write it in quotes" };
+            report.wrong(node, path, format!("{} where text is expected{quotes}", node.kind()));
+            None
+        }
+    }
+}
+
+/// A boolean.
+pub(super) fn truth(report: &mut Report, node: &Node, path: &str) -> Option<bool> {
+    let value = node.as_bool();
+    if value.is_none() {
+        report.wrong(node, path, format!("{} where true or false is expected", node.kind()));
+    }
+    value
+}
+
+/// One of a few words.
+pub(super) fn choice<T: Copy>(report: &mut Report, node: &Node, path: &str, words: &[(&str, T)]) -> Option<T> {
+    let found = node.as_str().and_then(|text| words.iter().find(|(word, _)| *word == text)).map(|(_, value)| *value);
+    if found.is_none() {
+        let allowed: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let given = node.as_str().map_or_else(|| node.kind().to_owned(), |text| format!("'{text}'"));
+        report.wrong(node, path, format!("{given} is not one of {}", allowed.join(", ")));
+    }
+    found
+}
+
+/// The items of a list.
+pub(super) fn list<'n>(report: &mut Report, node: &'n Node, path: &str) -> &'n [Node] {
+    node.as_sequence().unwrap_or_else(|| {
+        report.wrong(node, path, format!("{} where a list is expected", node.kind()));
+        &[]
+    })
+}
+
+/// A list of texts.
+pub(super) fn texts(report: &mut Report, node: &Node, path: &str) -> Vec<(String, Node)> {
+    let items = list(report, node, path).iter().enumerate();
+    items
+        .filter_map(|(index, item)| Some((text(report, item, &format!("{path}[{index}]"), false)?, item.clone())))
+        .collect()
+}
+
+/// Seconds, out of `90`, `60s`, `5m`, `2h`.
+pub(super) fn seconds(report: &mut Report, node: &Node, path: &str, from: u32, to: u32) -> Option<u32> {
+    let value = match &node.value {
+        Value::Int(value) => u32::try_from(*value).ok(),
+        Value::String(text) => parse_seconds(text),
+        _ => None,
+    };
+    let value = value.filter(|value| (from..=to).contains(value));
+    if value.is_none() {
+        let given = node.as_str().map_or_else(|| node.kind().to_owned(), |text| format!("'{text}'"));
+        let (from, to) = (words(from), words(to));
+        report.wrong(node, path, format!("{given} is not a time from {from} to {to}, such as 90s, 5m or 1h"));
+    }
+    value
+}
+
+fn parse_seconds(text: &str) -> Option<u32> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let factor = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return None,
+    };
+    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse::<u32>().ok()?.checked_mul(factor))?
+}
+
+fn words(seconds: u32) -> String {
+    match seconds {
+        _ if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
+        _ if seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
+        _ => format!("{seconds}s"),
+    }
+}
+
+/// The path of a key below a path.
+pub(super) fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}

@@ -1,0 +1,75 @@
+//! Settings.
+
+use std::path::PathBuf;
+
+use crate::bundle::{BuildLimits, FileLimits};
+use crate::git::repository::GitLimits;
+
+/// Settings of repo-poller.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Folder for what was fetched of repositories; a cache that may be thrown away.
+    #[arg(long, env = "KASBAH_REPOSITORIES", value_name = "FOLDER")]
+    pub repositories: PathBuf,
+    /// Lets repositories lie on this machine and its networks.
+    #[arg(long, env = "KASBAH_ALLOW_PRIVATE_ADDRESSES")]
+    pub allow_private_addresses: bool,
+    /// Lets repositories be folders of this machine.
+    #[arg(long, env = "KASBAH_ALLOW_LOCAL_PATHS")]
+    pub allow_local_paths: bool,
+    /// Certificate authorities of Git servers, in PEM form, beside the machine's own.
+    #[arg(long, env = "KASBAH_GIT_CA_FILE", value_name = "FILE")]
+    pub git_ca_file: Option<PathBuf>,
+    /// Largest pack that is fetched, in bytes.
+    #[arg(long, env = "KASBAH_MAXIMUM_PACK_BYTES", default_value_t = 1024 * 1024 * 1024, value_name = "BYTES")]
+    pub maximum_pack_bytes: u64,
+    /// Largest manifest file, in bytes.
+    #[arg(long, env = "KASBAH_MAXIMUM_FILE_BYTES", default_value_t = FileLimits::default().bytes, value_name = "BYTES")]
+    pub maximum_file_bytes: u64,
+    /// Most objects of one source.
+    #[arg(
+        long,
+        env = "KASBAH_MAXIMUM_SOURCE_OBJECTS",
+        default_value_t = BuildLimits::default().objects,
+        value_name = "COUNT"
+    )]
+    pub maximum_source_objects: usize,
+    /// Most bytes of all files of one source.
+    #[arg(
+        long,
+        env = "KASBAH_MAXIMUM_SOURCE_BYTES",
+        default_value_t = BuildLimits::default().bytes,
+        value_name = "BYTES"
+    )]
+    pub maximum_source_bytes: u64,
+}
+
+impl Args {
+    /// The defaults, with this folder.
+    #[must_use]
+    pub fn with_folder(repositories: PathBuf) -> Self {
+        let limits = BuildLimits::default();
+        Self {
+            repositories,
+            allow_private_addresses: false,
+            allow_local_paths: false,
+            git_ca_file: None,
+            maximum_pack_bytes: 1024 * 1024 * 1024,
+            maximum_file_bytes: limits.file.bytes,
+            maximum_source_objects: limits.objects,
+            maximum_source_bytes: limits.bytes,
+        }
+    }
+
+    pub(crate) fn build_limits(&self) -> BuildLimits {
+        BuildLimits {
+            file: FileLimits { bytes: self.maximum_file_bytes, ..FileLimits::default() },
+            objects: self.maximum_source_objects,
+            bytes: self.maximum_source_bytes,
+        }
+    }
+
+    pub(crate) const fn git_limits(&self) -> GitLimits {
+        GitLimits { local_paths_allowed: self.allow_local_paths, pack_bytes: self.maximum_pack_bytes }
+    }
+}

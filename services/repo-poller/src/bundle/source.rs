@@ -1,0 +1,235 @@
+//! One source at the last commit that was built.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use events::configuration::FileFinding;
+use events::object::ObjectKey;
+use objects::identity::key_in;
+use objects::kinds::kind_allowed;
+use objects::manifest::refused_folder;
+
+use crate::bundle::files::{FileCache, ParsedFile, ParsedObject};
+use crate::bundle::pages::Pages;
+use crate::bundle::spec::{SourceSpec, is_manifest_name};
+use crate::bundle::{BuildLimits, Built, MAXIMUM_FINDINGS, Outcome};
+use crate::git::GitError;
+use crate::git::objects::Reader;
+use crate::git::tree::{Change, FileKind};
+
+/// Longest message of a finding, in characters, so that a commit of the log never grows over its limit.
+const MESSAGE_LENGTH: usize = 600;
+
+/// One source at the last commit that was built, good or bad.
+#[derive(Debug)]
+pub struct SourceBuild {
+    spec: Arc<SourceSpec>,
+    files: BTreeMap<String, Arc<ParsedFile>>,
+    bytes: u64,
+    /// Files whose folder has to be rendered, whether the globs take them or not.
+    rendered: BTreeSet<String>,
+    /// Links and submodules that the globs take.
+    ignored: BTreeMap<String, &'static str>,
+    /// Where each object stands; more than one place is a duplicate.
+    places: BTreeMap<ObjectKey, BTreeSet<(String, u32)>>,
+    duplicates: BTreeSet<ObjectKey>,
+    pages: Pages,
+    /// What is wrong in single files.
+    findings: BTreeMap<String, Vec<FileFinding>>,
+}
+
+impl SourceBuild {
+    /// A source of which nothing is known yet.
+    #[must_use]
+    pub fn new(spec: Arc<SourceSpec>) -> Self {
+        Self {
+            spec,
+            files: BTreeMap::new(),
+            bytes: 0,
+            rendered: BTreeSet::new(),
+            ignored: BTreeMap::new(),
+            places: BTreeMap::new(),
+            duplicates: BTreeSet::new(),
+            pages: Pages::default(),
+            findings: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it was built under the same rules.
+    #[must_use]
+    pub fn is_of(&self, spec: &SourceSpec) -> bool {
+        self.spec.is_same(spec)
+    }
+
+    /// Takes one changed path into account.
+    ///
+    /// # Errors
+    /// When the file cannot be read from the repository.
+    pub fn apply(
+        &mut self,
+        change: &Change,
+        reader: &mut Reader,
+        cache: &mut FileCache,
+        limits: &BuildLimits,
+        built: &mut Built,
+    ) -> Result<(), GitError> {
+        let path = change.path.as_str();
+        self.forget(path);
+        let Some(entry) = change.now else { return Ok(()) };
+        if refused_folder(name_of(path)).is_some() && !self.spec.leaves_out(path) {
+            self.rendered.insert(path.to_owned());
+            return Ok(());
+        }
+        if !self.spec.takes(path) {
+            return Ok(());
+        }
+        match entry.kind {
+            FileKind::File if is_manifest_name(path) => {
+                let file = cache.parse(entry.id, path, reader, &limits.file, built)?;
+                self.insert(path, file);
+            }
+            FileKind::File => {}
+            FileKind::Link if is_manifest_name(path) || !name_of(path).contains('.') => {
+                self.ignored.insert(path.to_owned(), "a symbolic link is ignored; commit the file itself");
+            }
+            FileKind::Link => {}
+            FileKind::Submodule => {
+                self.ignored.insert(
+                    path.to_owned(),
+                    "a submodule is ignored; make a source of the other repository's own project",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, path: &str) {
+        self.rendered.remove(path);
+        self.ignored.remove(path);
+        self.findings.remove(path);
+        let Some(file) = self.files.remove(path) else { return };
+        self.bytes = self.bytes.saturating_sub(file.bytes);
+        for object in file.content.iter().flatten() {
+            let key = key_in(&object.identity, &self.spec.default_namespace);
+            if let Some(places) = self.places.get_mut(&key) {
+                places.remove(&(path.to_owned(), object.line));
+                if places.len() < 2 {
+                    self.duplicates.remove(&key);
+                }
+                if places.is_empty() {
+                    self.places.remove(&key);
+                }
+            }
+            self.pages.remove(&(object.identity.clone(), path.to_owned(), object.line));
+        }
+    }
+
+    fn insert(&mut self, path: &str, file: Arc<ParsedFile>) {
+        self.bytes = self.bytes.saturating_add(file.bytes);
+        let mut findings = Vec::new();
+        match &file.content {
+            Err((line, column, message)) => findings.push(finding(path, *line, *column, message)),
+            Ok(objects) => {
+                for object in objects {
+                    self.insert_object(path, object, &mut findings);
+                }
+            }
+        }
+        if !findings.is_empty() {
+            self.findings.insert(path.to_owned(), findings);
+        }
+        self.files.insert(path.to_owned(), file);
+    }
+
+    fn insert_object(&mut self, path: &str, object: &ParsedObject, findings: &mut Vec<FileFinding>) {
+        let identity = &object.identity;
+        let rules = &self.spec.resources;
+        let pairs = |patterns: &[events::configuration::KindPattern]| -> Vec<(String, String)> {
+            patterns.iter().map(|pattern| (pattern.group.clone(), pattern.kind.clone())).collect()
+        };
+        if !kind_allowed(&pairs(&rules.include), &pairs(&rules.exclude), identity) {
+            let group = if identity.group.is_empty() { "the core group" } else { &identity.group };
+            let message = format!(
+                "{} of {group} may not be managed by this agent: its configuration's resources do not allow it",
+                identity.kind
+            );
+            findings.push(finding(path, object.line, 0, &message));
+        }
+        let key = key_in(identity, &self.spec.default_namespace);
+        let places = self.places.entry(key.clone()).or_default();
+        if !places.insert((path.to_owned(), object.line)) || places.len() > 1 {
+            self.duplicates.insert(key);
+        }
+        self.pages.insert((identity.clone(), path.to_owned(), object.line), object.digest);
+    }
+
+    /// What comes of the source now.
+    pub fn finish(&mut self, limits: &BuildLimits, built: &mut Built) -> Outcome {
+        let mut findings: Vec<FileFinding> = self.findings.values().flatten().cloned().collect();
+        findings.extend(self.rendered_findings());
+        findings.extend(self.duplicates.iter().filter_map(|key| self.duplicate_finding(key)));
+        if self.pages.objects() > limits.objects {
+            let message =
+                format!("the source has {} objects, more than the {} that are allowed", self.pages.objects(), limits.objects);
+            findings.push(finding("", 0, 0, &message));
+        }
+        if self.bytes > limits.bytes {
+            let message =
+                format!("the source's files have {} bytes, more than the {} that are allowed", self.bytes, limits.bytes);
+            findings.push(finding("", 0, 0, &message));
+        }
+        if !findings.is_empty() {
+            findings.sort_by(|left, right| (&left.file, left.line, left.column).cmp(&(&right.file, right.line, right.column)));
+            let more = u32::try_from(findings.len().saturating_sub(MAXIMUM_FINDINGS)).unwrap_or(u32::MAX);
+            findings.truncate(MAXIMUM_FINDINGS);
+            return Outcome::Rejected { findings, more };
+        }
+        let (root, encoded) = self.pages.encode(&mut built.contents);
+        built.statistics.pages += encoded;
+        Outcome::Bundle { root, objects: u32::try_from(self.pages.objects()).unwrap_or(u32::MAX), warnings: self.warnings() }
+    }
+
+    /// A kustomization speaks for the files beside it, a chart for everything below it.
+    fn rendered_findings(&self) -> Vec<FileFinding> {
+        let concerns = |path: &str| {
+            let folder = path.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+            let beside = name_of(path) != "Chart.yaml";
+            self.files
+                .range(folder.clone()..)
+                .take_while(|(file, _)| file.starts_with(&folder))
+                .any(|(file, _)| !beside || file.get(folder.len()..).is_some_and(|rest| !rest.contains('/')))
+        };
+        self.rendered
+            .iter()
+            .filter(|path| self.spec.takes(path) || concerns(path))
+            .filter_map(|path| refused_folder(name_of(path)).map(|message| finding(path, 0, 0, message)))
+            .collect()
+    }
+
+    fn duplicate_finding(&self, key: &ObjectKey) -> Option<FileFinding> {
+        let mut places = self.places.get(key)?.iter();
+        let (first_file, first_line) = places.next()?;
+        let (file, line) = places.next().unwrap_or(&(first_file.clone(), *first_line)).clone();
+        let name = if key.namespace.is_empty() { key.name.clone() } else { format!("{}/{}", key.namespace, key.name) };
+        let message = format!("{} {name} is already in {first_file} line {first_line}; remove one of the two", key.kind);
+        Some(finding(&file, line, 0, &message))
+    }
+
+    fn warnings(&self) -> Vec<FileFinding> {
+        let ignored = self.ignored.iter().map(|(path, message)| finding(path, 0, 0, message));
+        let in_files = self.files.iter().flat_map(|(path, file)| {
+            let objects = file.content.iter().flatten();
+            objects.flat_map(|object| &object.warnings).map(|warning| finding(path, warning.line, 0, &warning.message))
+        });
+        ignored.chain(in_files).take(MAXIMUM_FINDINGS).collect()
+    }
+}
+
+fn name_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
+fn finding(file: &str, line: u32, column: u32, message: &str) -> FileFinding {
+    let message = message.chars().take(MESSAGE_LENGTH).collect();
+    FileFinding { file: file.to_owned(), line, column, field: String::new(), message }
+}

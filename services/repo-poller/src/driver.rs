@@ -1,0 +1,191 @@
+//! Keeps one watcher for each repository that somebody wants, and wakes it when there is a reason.
+
+mod fetch;
+mod publish;
+mod shared;
+mod watcher;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bus::{Bus, Notice, Subscription};
+use events::requests::repository::RepositoryPushed;
+use events::subject::Subject;
+use events::{ProjectId, Timestamp};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use store::{Blobs, EventLog, Following, KeyRing, Snapshots};
+use tokio::sync::watch;
+use world::World;
+
+use crate::args::Args;
+use crate::git::http::HttpClient;
+use crate::model::{Interest, State};
+pub(crate) use shared::{Job, Shared, Status};
+use watcher::Watcher;
+
+/// How often the wanted repositories are worked out anew without any event, at least.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+
+/// What repo-poller works with.
+#[derive(Clone)]
+pub struct Deps {
+    /// Clock, ids, network, disk.
+    pub world: World,
+    /// The event log.
+    pub log: Arc<dyn EventLog>,
+    /// Where bundles go.
+    pub blobs: Arc<dyn Blobs>,
+    /// Git credentials.
+    pub keys: Arc<dyn KeyRing>,
+    /// Snapshots of the fold.
+    pub snapshots: Arc<dyn Snapshots>,
+    /// The other services.
+    pub bus: Arc<dyn Bus>,
+    /// Says when this service is ready.
+    pub readiness: chassis::Readiness,
+}
+
+/// Runs until shutdown.
+///
+/// # Errors
+/// When the log cannot be read, the bus is away at the start, or a setting is wrong.
+pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow::Result<()> {
+    let ready = deps.readiness.register("repo-poller");
+    let http = http_client(&args, &deps.world)?;
+    let fold = store::follow_projection::<State>(
+        Arc::clone(&deps.log),
+        Arc::clone(&deps.snapshots),
+        deps.world.clone(),
+    );
+    let ended = shutdown.clone();
+    let folding = fold.clone().drive(async move { ended.requested().await });
+    let poller = Arc::new(Poller { args, http, fold, deps, watched: Mutex::default() });
+    let watching = async {
+        poller.fold.caught_up().await?;
+        let pushes = poller.deps.bus.subscribe(&Subject::notice(RepositoryPushed::NAME)).await?;
+        let _serving = crate::requests::serve(&poller).await?;
+        ready.set(true);
+        tokio::select! {
+            () = shutdown.requested() => Ok(()),
+            result = poller.watch_for_ever(pushes) => result,
+        }
+    };
+    let folding = async { folding.await.context("repo-poller cannot follow the log") };
+    tokio::try_join!(folding, watching).map(|_| ())
+}
+
+fn http_client(args: &Args, world: &World) -> anyhow::Result<HttpClient> {
+    let authorities = match &args.git_ca_file {
+        Some(path) => Some(world.disk.read(path).with_context(|| format!("--git-ca-file {} cannot be read", path.display()))?),
+        None => None,
+    };
+    HttpClient::new(world, args.allow_private_addresses, authorities.as_deref()).context("--git-ca-file is of no use")
+}
+
+/// Everything that watchers and request handlers share.
+pub(crate) struct Poller {
+    pub(crate) args: Args,
+    pub(crate) deps: Deps,
+    pub(crate) http: HttpClient,
+    pub(crate) fold: Following<State>,
+    watched: Mutex<BTreeMap<ProjectId, Watched>>,
+}
+
+/// A running watcher, from outside. Dropping it ends the watcher.
+struct Watched {
+    interest: watch::Sender<Arc<Interest>>,
+    shared: Arc<Shared>,
+}
+
+impl Poller {
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp(self.deps.world.clock.now_millis())
+    }
+
+    /// The watcher of a project's repository, if somebody wants it now.
+    pub(crate) fn watcher_of(&self, project: ProjectId) -> Option<Arc<Shared>> {
+        self.watched.lock().get(&project).map(|watched| Arc::clone(&watched.shared))
+    }
+
+    async fn watch_for_ever(self: &Arc<Self>, mut pushes: Subscription) -> anyhow::Result<()> {
+        let mut watchers: FuturesUnordered<BoxFuture<'static, ProjectId>> = FuturesUnordered::new();
+        let mut changes = self.fold.changes();
+        let mut seen = None;
+        loop {
+            let now = self.now();
+            let (revision, expiry) = self.fold.read(|state| (state.revision(), state.next_expiry(now)));
+            if seen != Some(revision) {
+                self.rearrange(now, &mut watchers);
+                seen = Some(revision);
+            }
+            let until_expiry = expiry.map_or(LONGEST_PAUSE, |at| {
+                Duration::from_millis(u64::try_from(at.millis_since(now)).unwrap_or(0).saturating_add(1))
+            });
+            tokio::select! {
+                changed = changes.changed() => changed.context("the fold of repo-poller ended")?,
+                notice = pushes.receiver.recv() => self.pushed(notice.context("the bus ended the notices of pushes")?),
+                Some(_) = watchers.next(), if !watchers.is_empty() => {}
+                () = self.deps.world.clock.sleep(until_expiry.min(LONGEST_PAUSE)) => seen = None,
+            }
+        }
+    }
+
+    /// Starts, changes and ends watchers, so that exactly the wanted repositories are watched.
+    fn rearrange(self: &Arc<Self>, now: Timestamp, watchers: &mut FuturesUnordered<BoxFuture<'static, ProjectId>>) {
+        let interests = self.fold.read(|state| state.interests(now));
+        let mut watched = self.watched.lock();
+        watched.retain(|project, _| interests.contains_key(project));
+        for (project, interest) in interests {
+            let interest = Arc::new(interest);
+            if let Some(running) = watched.get(&project) {
+                running.interest.send_if_modified(|current| {
+                    let changed = *current != interest;
+                    if changed {
+                        *current = interest;
+                    }
+                    changed
+                });
+                continue;
+            }
+            let (sender, receiver) = watch::channel(interest);
+            let (shared, jobs) = Shared::new();
+            let shared = Arc::new(shared);
+            let watcher = Watcher::new(Arc::clone(self), project, receiver, Arc::clone(&shared), jobs);
+            watchers.push(Box::pin(async move {
+                watcher.run().await;
+                project
+            }));
+            watched.insert(project, Watched { interest: sender, shared });
+        }
+    }
+
+    fn pushed(&self, notice: Notice) {
+        let watched = self.watched.lock();
+        let Notice::Message(bytes) = notice else {
+            // Nobody knows what was lost: look everywhere.
+            for watched in watched.values() {
+                watched.shared.wake(None);
+            }
+            return;
+        };
+        match events::decode::<RepositoryPushed>(&bytes) {
+            Ok(pushed) => {
+                let Some(found) = watched.get(&pushed.project) else { return };
+                let interest = found.interest.borrow();
+                let concerned = pushed.reference.as_deref().is_none_or(|name| {
+                    let settings = &interest.settings;
+                    interest.refs.keys().any(|reference| fetch::ref_name(reference, settings).as_deref() == Some(name))
+                });
+                if concerned {
+                    found.shared.wake(Some(pushed));
+                }
+            }
+            Err(error) => tracing::warn!(%error, "notice of a push cannot be read"),
+        }
+    }
+}

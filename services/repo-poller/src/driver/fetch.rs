@@ -1,0 +1,323 @@
+//! Looking at a repository, and building what changed in it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use events::configuration::GitReference;
+use events::directory::ProjectSettings;
+use events::repository::FetchFailure;
+use events::requests::repository::BundleAtCommit;
+use events::{OrganizationId, Refusal, RefusalKind, SourceId};
+use store::KeyName;
+
+use super::shared::Cause;
+use super::watcher::Watcher;
+use crate::bundle::{Built, FileCache, Outcome, RefBuild, SourceSpec};
+use crate::git::remote::Login;
+use crate::git::repository::blocking;
+use crate::git::{GitError, Location, ObjectId, Repository, parse_id};
+use crate::model::{Decided, RefInterest};
+
+/// A repository, and what it was opened with.
+pub(super) struct Opened {
+    settings: ProjectSettings,
+    host: Option<String>,
+    repository: Repository,
+}
+
+/// What a ref names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tip {
+    pub commit: ObjectId,
+    pub tree: ObjectId,
+}
+
+/// The full ref that is meant; `None` for a commit.
+pub(super) fn ref_name(reference: &GitReference, settings: &ProjectSettings) -> Option<String> {
+    match reference {
+        GitReference::Default => Some(format!("refs/heads/{}", settings.default_branch)),
+        GitReference::Branch(name) => Some(format!("refs/heads/{name}")),
+        GitReference::Tag(name) => Some(format!("refs/tags/{name}")),
+        GitReference::Commit(_) => None,
+    }
+}
+
+type Tips = BTreeMap<GitReference, Result<Tip, GitError>>;
+
+impl Watcher {
+    /// What all wanted refs name now, with their objects fetched.
+    pub(super) async fn look(
+        &mut self,
+        organization: OrganizationId,
+        settings: &ProjectSettings,
+        host: Option<&str>,
+        wanted: &BTreeMap<GitReference, RefInterest>,
+    ) -> Tips {
+        let all_failed = |error: GitError| wanted.keys().map(|reference| (reference.clone(), Err(error.clone()))).collect();
+        if let Err(error) = self.open(organization, settings, host).await {
+            return all_failed(error);
+        }
+        let named = match self.named(settings, wanted).await {
+            Ok(named) => named,
+            Err(error) => {
+                if error.failure == FetchFailure::Unauthorized {
+                    // The next look reads the credential anew.
+                    self.opened = None;
+                }
+                return all_failed(error);
+            }
+        };
+        let mut tips = Tips::new();
+        for (reference, id) in named {
+            let tip = match id {
+                Ok(id) => self.bring(&reference, id).await,
+                Err(error) => Err(error),
+            };
+            tips.insert(reference, tip);
+        }
+        tips
+    }
+
+    async fn open(
+        &mut self,
+        organization: OrganizationId,
+        settings: &ProjectSettings,
+        host: Option<&str>,
+    ) -> Result<(), GitError> {
+        let same = |opened: &Opened| opened.settings == *settings && opened.host.as_deref() == host;
+        if self.opened.as_ref().is_some_and(same) {
+            return Ok(());
+        }
+        self.opened = None;
+        self.done.clear();
+        self.builds.clear();
+        let location = Location::parse(&settings.repository)?;
+        let login = self.login(settings, host, &location).await?;
+        let poller = &self.poller;
+        let key = events::id::derived_uuid(&[
+            organization.0.as_bytes(),
+            self.project.0.as_bytes(),
+            settings.repository.as_bytes(),
+        ]);
+        let folder = poller.args.repositories.join(key.hyphenated().to_string());
+        let (world, limits) = (&poller.deps.world, poller.args.git_limits());
+        let repository = Repository::open(world, &poller.http, &limits, location, login, folder).await?;
+        *self.shared.objects.lock() = Some(repository.objects());
+        self.opened = Some(Opened { settings: settings.clone(), host: host.map(str::to_owned), repository });
+        Ok(())
+    }
+
+    /// The credential of the project's settings, if it has one. It goes to its own host only.
+    async fn login(
+        &self,
+        settings: &ProjectSettings,
+        host: Option<&str>,
+        location: &Location,
+    ) -> Result<Option<Login>, GitError> {
+        let (Some(credential), Location::Remote(url)) = (settings.credential, location) else { return Ok(None) };
+        if !host.is_some_and(|host| host.eq_ignore_ascii_case(&url.authority)) {
+            return Err(GitError::refused(format!(
+                "the credential may only be sent to {}, the repository is on {}",
+                host.unwrap_or("no host"),
+                url.authority
+            )));
+        }
+        let secret = self.poller.deps.keys.get(KeyName::Credential(credential)).await;
+        let secret = secret.map_err(|error| GitError::unreachable(error.to_string()))?;
+        match secret {
+            Some(secret) => Login::new(&secret).map(Some),
+            None => Err(GitError::refused("the credential was revoked; give the project another one")),
+        }
+    }
+
+    async fn named(
+        &mut self,
+        settings: &ProjectSettings,
+        wanted: &BTreeMap<GitReference, RefInterest>,
+    ) -> Result<BTreeMap<GitReference, Result<ObjectId, GitError>>, GitError> {
+        let names: Vec<String> = wanted.keys().filter_map(|reference| ref_name(reference, settings)).collect();
+        let Some(opened) = &mut self.opened else { return Err(GitError::broken("the repository is not open")) };
+        let found = if names.is_empty() { BTreeMap::new() } else { opened.repository.references(&names).await? };
+        let resolve = |reference: &GitReference| match (reference, ref_name(reference, settings)) {
+            (GitReference::Commit(id), _) => {
+                parse_id(id).ok_or_else(|| GitError::not_found(format!("{id} is no full commit id")))
+            }
+            (_, Some(name)) => {
+                found.get(&name).copied().ok_or_else(|| GitError::not_found(format!("the repository has no {name}")))
+            }
+            (_, None) => Err(GitError::not_found(format!("the repository has no {reference}"))),
+        };
+        Ok(wanted.keys().map(|reference| (reference.clone(), resolve(reference))).collect())
+    }
+
+    /// Fetches a commit unless it is here, and finds its tree.
+    pub(super) async fn bring(&mut self, reference: &GitReference, id: ObjectId) -> Result<Tip, GitError> {
+        if let Some((tip, _)) = self.done.get(reference)
+            && tip.commit == id
+        {
+            return Ok(*tip);
+        }
+        let haves = self.haves();
+        let Some(opened) = &mut self.opened else { return Err(GitError::broken("the repository is not open")) };
+        opened.repository.ensure(&[id], &haves).await?;
+        let objects = opened.repository.objects();
+        let (commit, tree) = blocking(move || objects.reader().commit_and_tree(&id)).await?;
+        Ok(Tip { commit, tree })
+    }
+
+    /// Takes a ref's tip into account: says that it moved, builds its sources, says what is new. False when the log did not
+    /// take it; it is then tried again.
+    pub(super) async fn advance(
+        &mut self,
+        organization: OrganizationId,
+        reference: &GitReference,
+        tip: Tip,
+        wanted: &RefInterest,
+        cause: &Cause,
+    ) -> Result<bool, GitError> {
+        let moved = self.shared.status.borrow().tips.get(reference) != Some(&tip.commit);
+        if let Some(opened) = &self.opened {
+            *self.shared.objects.lock() = Some(opened.repository.objects());
+        }
+        self.shared.status.send_modify(|status| {
+            status.tips.insert(reference.clone(), tip.commit);
+            status.failures.remove(reference);
+        });
+        if moved {
+            self.poller.announce(self.project, reference, &tip.commit, cause).await;
+        }
+        if self.done.get(reference).is_some_and(|(known, by)| *known == tip && by == wanted) {
+            return Ok(true);
+        }
+        let specs = specs(wanted)?;
+        let built = match self.build(reference, tip.tree, specs.clone()).await {
+            Err(error) if error.failure == FetchFailure::Broken => self.build_anew(reference, tip, specs).await?,
+            built => built?,
+        };
+        let said = self.poller.say_built(organization, self.project, reference, &tip.commit, built, cause).await;
+        if said {
+            self.done.insert(reference.clone(), (tip, wanted.clone()));
+        } else {
+            // Contents may not be stored: everything is parsed and stored again.
+            self.builds.clear();
+            self.files = FileCache::default();
+        }
+        Ok(said)
+    }
+
+    /// What was fetched turned out to be damaged: fetches everything once more.
+    async fn build_anew(
+        &mut self,
+        reference: &GitReference,
+        tip: Tip,
+        specs: Vec<Arc<SourceSpec>>,
+    ) -> Result<Built, GitError> {
+        let Some(opened) = &mut self.opened else { return Err(GitError::broken("the repository is not open")) };
+        if opened.repository.is_remote() {
+            tracing::warn!(project = %self.project, "what was fetched is damaged, fetching again");
+            opened.repository.forget().await?;
+            opened.repository.ensure(&[tip.commit], &[]).await?;
+            *self.shared.objects.lock() = Some(opened.repository.objects());
+        }
+        self.done.clear();
+        self.builds.clear();
+        self.files = FileCache::default();
+        self.build(reference, tip.tree, specs).await
+    }
+
+    async fn build(
+        &mut self,
+        reference: &GitReference,
+        tree: ObjectId,
+        specs: Vec<Arc<SourceSpec>>,
+    ) -> Result<Built, GitError> {
+        let Some(opened) = &self.opened else { return Err(GitError::broken("the repository is not open")) };
+        let objects = opened.repository.objects();
+        let limits = self.poller.args.build_limits();
+        let mut build = self.builds.remove(reference).unwrap_or_default();
+        let mut files = std::mem::take(&mut self.files);
+        let (build, files, built) = blocking(move || {
+            let built = build.build(&mut objects.reader(), &mut files, tree, &specs, &limits)?;
+            Ok((build, files, built))
+        })
+        .await?;
+        self.builds.insert(reference.clone(), build);
+        self.files = files;
+        tracing::debug!(project = %self.project, %reference, statistics = ?built.statistics, "built");
+        Ok(built)
+    }
+
+    /// The bundle of a source at any commit, for pinning. Changes nothing of what is watched.
+    pub(super) async fn bundle_at(&mut self, source: SourceId, commit: &str) -> Result<BundleAtCommit, Refusal> {
+        let known = self.poller.fold.read(|state| {
+            let wanted = state.wanted(source)?;
+            Some((state.organization_of(wanted.agent)?, wanted))
+        });
+        let Some((organization, wanted)) = known else { return Err(Refusal::not_found("the source")) };
+        let Some(opened) = &mut self.opened else {
+            return Err(Refusal::new(RefusalKind::Unavailable, "the repository cannot be read now; see the source's state"));
+        };
+        let git = |error: GitError| Refusal::new(RefusalKind::Conflict, error.message);
+        let id = match parse_id(commit) {
+            Some(id) => id,
+            None => {
+                let (objects, prefix) = (opened.repository.objects(), commit.to_owned());
+                let found = blocking(move || Ok(objects.reader().find_commit(&prefix))).await.map_err(git)?;
+                found.ok_or_else(|| {
+                    Refusal::invalid("commit", format!("no commit {commit} was seen here; give all 40 digits of its id"))
+                })?
+            }
+        };
+        let tip = self.bring(&GitReference::Commit(id.to_string()), id).await.map_err(git)?;
+        let spec = SourceSpec::new(wanted.agent, &wanted.resources, &wanted.source);
+        let spec = spec.map_err(|error| Refusal::new(RefusalKind::Conflict, error.to_string()))?;
+        let objects = match &self.opened {
+            Some(opened) => opened.repository.objects(),
+            None => return Err(Refusal::new(RefusalKind::Unavailable, "the repository is not open")),
+        };
+        let limits = self.poller.args.build_limits();
+        let built = blocking(move || {
+            RefBuild::default().build(&mut objects.reader(), &mut FileCache::default(), tip.tree, &[Arc::new(spec)], &limits)
+        });
+        self.store_pinned(organization, tip, built.await.map_err(git)?).await
+    }
+
+    async fn store_pinned(&self, organization: OrganizationId, tip: Tip, built: Built) -> Result<BundleAtCommit, Refusal> {
+        let unavailable = |error: store::BlobError| Refusal::new(RefusalKind::Unavailable, error.to_string());
+        let blobs = &self.poller.deps.blobs;
+        let Some((.., outcome)) = built.outcomes.into_iter().next() else {
+            return Err(Refusal::not_found("the source"));
+        };
+        match outcome {
+            Outcome::Bundle { root, objects, .. } => {
+                blobs.put(organization, built.contents).await.map_err(unavailable)?;
+                let bundle = blobs.address(organization, root).map_err(unavailable)?;
+                Ok(BundleAtCommit { commit: tip.commit.to_string(), bundle, objects })
+            }
+            Outcome::Rejected { findings, .. } => {
+                let first = findings.first().map(|finding| format!("{}:{}: {}", finding.file, finding.line, finding.message));
+                Err(Refusal::new(
+                    RefusalKind::Conflict,
+                    format!("commit {} cannot be applied: {}", tip.commit, first.unwrap_or_default()),
+                ))
+            }
+        }
+    }
+}
+
+fn specs(wanted: &RefInterest) -> Result<Vec<Arc<SourceSpec>>, GitError> {
+    wanted
+        .sources
+        .values()
+        .map(|wanted| SourceSpec::new(wanted.agent, &wanted.resources, &wanted.source).map(Arc::new))
+        .collect::<Result<_, _>>()
+        .map_err(|error| GitError::refused(error.to_string()))
+}
+
+/// An outcome with its bundle's address.
+pub(super) fn decided(outcome: Outcome, address: impl Fn(events::Sha256) -> Result<events::BlobDigest, store::BlobError>) -> Result<Decided, store::BlobError> {
+    Ok(match outcome {
+        Outcome::Bundle { root, objects, warnings } => Decided::Bundle { bundle: address(root)?, objects, warnings },
+        Outcome::Rejected { findings, more } => Decided::Rejected { findings, more },
+    })
+}

@@ -1,0 +1,211 @@
+//! Saying what is new: notices on the bus, bundles into the blobs, commits into the log.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use events::configuration::GitReference;
+use events::repository::RepositoryEvent;
+use events::request::RequestContext;
+use events::requests::repository::RepositoryAdvanced;
+use events::subject::Subject;
+use events::{
+    Actor, AgentId, CommitId, CorrelationId, Event, OrganizationId, ProjectId, SourceId,
+};
+use store::{AppendError, BlobError, NewCommit};
+
+use super::fetch::decided;
+use super::shared::Cause;
+use super::Poller;
+use crate::bundle::Built;
+use crate::git::{GitError, ObjectId};
+use crate::model::{Decided, decide_built, decide_failed, ref_aggregate};
+
+/// The name under which this service acts.
+const SERVICE: &str = "repo-poller";
+/// Milliseconds that another service has to answer.
+const ASK_DEADLINE: u32 = 10_000;
+/// How often a decision is made again when another replica was faster.
+const ATTEMPTS: usize = 5;
+/// How long a commit may take to come back through the fold.
+const FOLD_DEADLINE: Duration = Duration::from_secs(10);
+/// Encoded events of one commit, in bytes; well below what any log takes.
+const COMMIT_BYTES: usize = 256 * 1024;
+
+/// A decision did not get into the log.
+#[derive(Debug, thiserror::Error)]
+enum SayError {
+    #[error("blobs cannot be stored")]
+    Blobs(#[from] BlobError),
+    #[error("event cannot be encoded")]
+    Encode(#[from] events::EncodeError),
+    #[error("log did not take the decision")]
+    Append(#[from] AppendError),
+    #[error("a newer version of Kasbah wrote to {0}; this one leaves it alone")]
+    Unreadable(String),
+    #[error("another replica was faster, again and again")]
+    Overtaken,
+}
+
+impl Poller {
+    pub(crate) fn context(&self, organization: OrganizationId, correlation_id: CorrelationId) -> RequestContext {
+        RequestContext {
+            actor: Actor::service(SERVICE),
+            organization,
+            correlation_id,
+            causation_id: None,
+            traceparent: None,
+            idempotency_key: CommitId(self.deps.world.new_uuid()),
+            deadline_millis: ASK_DEADLINE,
+        }
+    }
+
+    pub(super) async fn announce(&self, project: ProjectId, reference: &GitReference, commit: &ObjectId, cause: &Cause) {
+        let notice = RepositoryAdvanced {
+            project,
+            reference: reference.clone(),
+            commit: commit.to_string(),
+            correlation_id: cause.correlation_id,
+        };
+        let sent = match events::encode(&notice) {
+            Ok(bytes) => {
+                let subject = Subject::notice(RepositoryAdvanced::NAME);
+                self.deps.bus.publish(&subject, Bytes::from(bytes)).await.map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = sent {
+            tracing::warn!(%project, %reference, error, "notice of a new commit was not sent");
+        }
+    }
+
+    /// Stores what was built and appends what is new; false when that did not work.
+    pub(super) async fn say_built(
+        &self,
+        organization: OrganizationId,
+        project: ProjectId,
+        reference: &GitReference,
+        commit: &ObjectId,
+        built: Built,
+        cause: &Cause,
+    ) -> bool {
+        let said = self.try_say_built(organization, project, reference, commit, built, cause).await;
+        report(project, reference, said)
+    }
+
+    async fn try_say_built(
+        &self,
+        organization: OrganizationId,
+        project: ProjectId,
+        reference: &GitReference,
+        commit: &ObjectId,
+        built: Built,
+        cause: &Cause,
+    ) -> Result<(), SayError> {
+        let address = |root| self.deps.blobs.address(organization, root);
+        let outcomes = built.outcomes.into_iter();
+        let outcomes: Vec<(SourceId, AgentId, Decided)> = outcomes
+            .map(|(source, agent, outcome)| Ok((source, agent, decided(outcome, address)?)))
+            .collect::<Result<_, BlobError>>()?;
+        let commit = commit.to_string();
+        let anything = self.fold.read(|state| !decide_built(state, project, reference, &commit, &outcomes).is_empty());
+        let rejected = outcomes.iter().any(|(.., outcome)| matches!(outcome, Decided::Rejected { .. }));
+        // An unchanged bundle is stored already: the event that names it came after its blobs.
+        if (anything || rejected) && !built.contents.is_empty() {
+            self.deps.blobs.put(organization, built.contents).await?;
+        }
+        self.say(organization, project, reference, cause, |state| {
+            decide_built(state, project, reference, &commit, &outcomes)
+        })
+        .await
+    }
+
+    /// Appends that a ref cannot be read, if that is new; false when the log did not take it.
+    pub(super) async fn say_failed(
+        &self,
+        organization: OrganizationId,
+        project: ProjectId,
+        reference: &GitReference,
+        error: &GitError,
+        sources: Vec<SourceId>,
+        cause: &Cause,
+    ) -> bool {
+        let said = self
+            .say(organization, project, reference, cause, |state| {
+                let failed = decide_failed(state, project, reference, error.failure, &error.message, sources.clone());
+                failed.into_iter().collect()
+            })
+            .await;
+        report(project, reference, said)
+    }
+
+    /// Decides on the newest state and appends, again when another replica was faster.
+    async fn say(
+        &self,
+        organization: OrganizationId,
+        project: ProjectId,
+        reference: &GitReference,
+        cause: &Cause,
+        decide: impl Fn(&crate::model::State) -> Vec<RepositoryEvent>,
+    ) -> Result<(), SayError> {
+        let aggregate = ref_aggregate(project, reference);
+        for _ in 0..ATTEMPTS {
+            let (version, events) = self.fold.read(|state| (state.ref_version(&aggregate), decide(state)));
+            if events.is_empty() {
+                return Ok(());
+            }
+            let version = version.ok_or_else(|| SayError::Unreadable(aggregate.to_string()))?;
+            let commit = NewCommit {
+                id: CommitId(self.deps.world.new_uuid()),
+                organization,
+                aggregate: aggregate.clone(),
+                expected: version,
+                actor: Actor::service(SERVICE),
+                correlation_id: cause.correlation_id,
+                causation_id: None,
+                traceparent: cause.traceparent.clone(),
+                occurred_at: self.now(),
+                command: None,
+                events: store::new_events(&self.deps.world, first_batch(events)?)?,
+            };
+            match store::append_known(&self.deps.world, &*self.deps.log, commit).await {
+                // Decides once more: what did not fit into the commit comes in the next one.
+                Ok(appended) => self.wait_for(&appended.position).await,
+                Err(AppendError::Conflict { .. }) => self.catch_up().await,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(SayError::Overtaken)
+    }
+
+    async fn wait_for(&self, position: &events::Position) {
+        if let Err(error) = self.fold.wait_for(position, FOLD_DEADLINE).await {
+            tracing::warn!(%error, "deciding on an older state");
+        }
+    }
+
+    async fn catch_up(&self) {
+        self.wait_for(&self.deps.log.position()).await;
+    }
+}
+
+fn report(project: ProjectId, reference: &GitReference, said: Result<(), SayError>) -> bool {
+    if let Err(error) = &said {
+        let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        tracing::error!(%project, %reference, %error, source, "what is new about a ref was not recorded");
+    }
+    said.is_ok()
+}
+
+/// As many events as fit into one commit.
+fn first_batch(events: Vec<RepositoryEvent>) -> Result<Vec<Event>, events::EncodeError> {
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    for event in events {
+        bytes += event.encode()?.data.len();
+        if bytes > COMMIT_BYTES && !batch.is_empty() {
+            break;
+        }
+        batch.push(Event::from(event));
+    }
+    Ok(batch)
+}

@@ -1,0 +1,278 @@
+//! Watches one repository: looks when it is due or asked for, builds what changed, says what is new.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::configuration::GitReference;
+use events::repository::FetchFailure;
+use events::requests::authz::{DecideFetch, FetchDecision};
+use events::{AgentId, CorrelationId, ProjectId, SourceId, Timestamp};
+use futures::future::join_all;
+use tokio::sync::{mpsc, watch};
+
+use super::Poller;
+use super::fetch::{Opened, Tip};
+use super::shared::{Cause, Job, Shared};
+use crate::bundle::{FileCache, RefBuild};
+use crate::git::{GitError, ObjectId};
+use crate::model::{Interest, RefInterest};
+
+/// Seconds between looks for the sake of a configuration file.
+const CONFIGURATION_INTERVAL: u32 = 60;
+/// Shortest interval, in seconds, whatever a source asks for.
+const SHORTEST_INTERVAL: u32 = 5;
+/// First and longest pause after a failure.
+const FIRST_BACKOFF: Duration = Duration::from_secs(5);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(600);
+
+pub(super) struct Watcher {
+    pub(super) poller: Arc<Poller>,
+    pub(super) project: ProjectId,
+    interest: watch::Receiver<Arc<Interest>>,
+    pub(super) shared: Arc<Shared>,
+    jobs: mpsc::Receiver<Job>,
+    pub(super) opened: Option<Opened>,
+    /// What was built of each ref, and for whom.
+    pub(super) done: BTreeMap<GitReference, (Tip, RefInterest)>,
+    pub(super) builds: BTreeMap<GitReference, RefBuild>,
+    pub(super) files: FileCache,
+    /// Rounds that failed since one did not.
+    failures: u32,
+}
+
+/// How a round went.
+enum Round {
+    /// Everything that may be read was read.
+    Done,
+    /// Nobody may read it. Asked again, without touching the repository.
+    Refused,
+    /// Something failed; what failed was said.
+    Failed,
+    /// The other services could not be asked or the log did not take it.
+    NotNow,
+}
+
+/// The outcome of asking authz for each agent.
+pub(super) struct Permitted {
+    pub decision: FetchDecision,
+    pub agents: BTreeSet<AgentId>,
+    pub refused: BTreeMap<AgentId, String>,
+}
+
+impl Watcher {
+    pub(super) fn new(
+        poller: Arc<Poller>,
+        project: ProjectId,
+        interest: watch::Receiver<Arc<Interest>>,
+        shared: Arc<Shared>,
+        jobs: mpsc::Receiver<Job>,
+    ) -> Self {
+        Self {
+            poller,
+            project,
+            interest,
+            shared,
+            jobs,
+            opened: None,
+            done: BTreeMap::new(),
+            builds: BTreeMap::new(),
+            files: FileCache::default(),
+            failures: 0,
+        }
+    }
+
+    /// Until nobody wants the repository any more.
+    pub(super) async fn run(mut self) {
+        loop {
+            let interest = self.interest.borrow_and_update().clone();
+            let push = self.shared.take_push();
+            let cause = push.unwrap_or_else(|| Cause {
+                correlation_id: CorrelationId(self.poller.deps.world.new_uuid()),
+                traceparent: None,
+            });
+            self.shared.status.send_modify(|status| status.fetching = true);
+            let round = self.round(&interest, &cause).await;
+            let pause = self.pause(&interest, &round);
+            let next = Timestamp(self.poller.now().0.saturating_add(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX)));
+            self.shared.status.send_modify(|status| {
+                status.fetching = false;
+                status.next_at = Some(next);
+            });
+            if !self.wait(pause).await {
+                return;
+            }
+        }
+    }
+
+    /// Until the next look; false when nobody wants the repository any more. Jobs are done meanwhile.
+    async fn wait(&mut self, pause: Duration) -> bool {
+        let world = self.poller.deps.world.clone();
+        let due = world.clock.sleep(pause);
+        tokio::pin!(due);
+        loop {
+            tokio::select! {
+                biased;
+                changed = self.interest.changed() => return changed.is_ok(),
+                () = self.shared.woken.notified() => return true,
+                Some(job) = self.jobs.recv() => {
+                    let answer = self.bundle_at(job.source, &job.commit).await;
+                    // Whoever asked may have given up.
+                    let _ = job.answer.send(answer);
+                }
+                () = &mut due => return true,
+            }
+        }
+    }
+
+    fn pause(&mut self, interest: &Interest, round: &Round) -> Duration {
+        let sources = interest.refs.values().flat_map(|wanted| wanted.sources.values());
+        let shortest = sources.map(|wanted| wanted.source.interval_seconds).min().unwrap_or(CONFIGURATION_INTERVAL);
+        let configured = interest.refs.values().any(|wanted| !wanted.configured.is_empty());
+        let seconds = if configured { shortest.min(CONFIGURATION_INTERVAL) } else { shortest };
+        let interval = Duration::from_secs(u64::from(seconds.max(SHORTEST_INTERVAL)));
+        let pause = match round {
+            Round::Done => {
+                self.failures = 0;
+                interval
+            }
+            Round::Refused => interval.max(Duration::from_secs(u64::from(CONFIGURATION_INTERVAL))),
+            Round::Failed => self.backoff(FIRST_BACKOFF, LONGEST_BACKOFF.max(interval)),
+            Round::NotNow => self.backoff(Duration::from_millis(200), Duration::from_secs(30)),
+        };
+        self.jittered(pause)
+    }
+
+    fn backoff(&mut self, first: Duration, longest: Duration) -> Duration {
+        let doubled = first.saturating_mul(1_u32.checked_shl(self.failures.min(20)).unwrap_or(u32::MAX));
+        self.failures = self.failures.saturating_add(1);
+        doubled.min(longest)
+    }
+
+    /// Up to a fifth more or less, so that many repositories do not fall into step.
+    fn jittered(&self, pause: Duration) -> Duration {
+        let millis = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let spread = millis / 5;
+        Duration::from_millis((millis - spread).saturating_add(self.poller.deps.world.random.below(spread * 2)))
+    }
+
+    async fn round(&mut self, interest: &Interest, cause: &Cause) -> Round {
+        let permitted = match self.permitted(interest, cause).await {
+            Some(permitted) => permitted,
+            None => return Round::NotNow,
+        };
+        let mut all_said = self.say_refused(interest, &permitted, cause).await;
+        if permitted.agents.is_empty() {
+            return if all_said { Round::Refused } else { Round::NotNow };
+        }
+        let wanted: BTreeMap<GitReference, RefInterest> = interest
+            .refs
+            .iter()
+            .map(|(reference, wanted)| (reference.clone(), wanted.of(&permitted.agents)))
+            .filter(|(_, wanted)| !wanted.is_empty())
+            .collect();
+        let settings = permitted.decision.settings.clone().unwrap_or_else(|| interest.settings.clone());
+        let tips = self.look(interest.organization, &settings, permitted.decision.credential_host.as_deref(), &wanted);
+        let mut failed = false;
+        for (reference, tip) in tips.await {
+            let Some(wanted) = wanted.get(&reference) else { continue };
+            let said = match tip {
+                Ok(tip) => match self.advance(interest.organization, &reference, tip, wanted, cause).await {
+                    Ok(said) => said,
+                    Err(error) => {
+                        failed = true;
+                        self.fail(interest, &reference, wanted, &error, cause).await
+                    }
+                },
+                Err(error) => {
+                    failed = true;
+                    self.fail(interest, &reference, wanted, &error, cause).await
+                }
+            };
+            all_said &= said;
+        }
+        match (all_said, failed) {
+            (false, _) => Round::NotNow,
+            (true, true) => Round::Failed,
+            (true, false) => Round::Done,
+        }
+    }
+
+    /// Asks authz for each agent. `None` when it does not answer: nothing is fetched without its decision.
+    async fn permitted(&self, interest: &Interest, cause: &Cause) -> Option<Permitted> {
+        let context = self.poller.context(interest.organization, cause.correlation_id);
+        let bus = &*self.poller.deps.bus;
+        let agents: Vec<AgentId> = interest.agents().into_iter().collect();
+        let project = self.project;
+        let context = &context;
+        let asked = agents.iter().map(|agent| async move {
+            (*agent, bus::ask(bus, context, &DecideFetch { agent: *agent, project }).await)
+        });
+        let nothing = FetchDecision { allowed: false, reason: String::new(), settings: None, credential_host: None };
+        let mut permitted = Permitted { decision: nothing, agents: BTreeSet::new(), refused: BTreeMap::new() };
+        for (agent, answer) in join_all(asked).await {
+            match answer {
+                Ok(decision) if decision.allowed => {
+                    permitted.agents.insert(agent);
+                    permitted.decision = decision;
+                }
+                Ok(decision) => {
+                    permitted.refused.insert(agent, decision.reason);
+                }
+                Err(refusal) => {
+                    tracing::warn!(%project, %agent, error = %refusal, "cannot ask whether a repository may be read");
+                    return None;
+                }
+            }
+        }
+        Some(permitted)
+    }
+
+    async fn say_refused(&mut self, interest: &Interest, permitted: &Permitted, cause: &Cause) -> bool {
+        let mut all_said = true;
+        for (agent, reason) in &permitted.refused {
+            for (reference, wanted) in &interest.refs {
+                let theirs = wanted.of(&BTreeSet::from([*agent]));
+                if theirs.is_empty() {
+                    continue;
+                }
+                let error = GitError::new(FetchFailure::Refused, reason.clone());
+                all_said &= self.fail(interest, reference, &theirs, &error, cause).await;
+            }
+        }
+        if permitted.agents.is_empty() {
+            self.opened = None;
+            *self.shared.objects.lock() = None;
+        }
+        all_said
+    }
+
+    /// Says that a ref cannot be read; false when the log did not take it.
+    async fn fail(
+        &mut self,
+        interest: &Interest,
+        reference: &GitReference,
+        wanted: &RefInterest,
+        error: &GitError,
+        cause: &Cause,
+    ) -> bool {
+        tracing::info!(project = %self.project, %reference, error = %error, "repository cannot be read");
+        self.done.remove(reference);
+        self.shared.status.send_modify(|status| {
+            status.failures.insert(reference.clone(), error.clone());
+        });
+        let sources: Vec<SourceId> = wanted.sources.keys().copied().collect();
+        self.poller.say_failed(interest.organization, self.project, reference, error, sources, cause).await
+    }
+
+    /// Commits that were fetched earlier, for the server to leave out.
+    pub(super) fn haves(&self) -> Vec<ObjectId> {
+        let known = self.poller.fold.read(|state| state.commits_of(self.project));
+        let mut haves: Vec<ObjectId> = self.done.values().map(|(tip, _)| tip.commit).collect();
+        haves.extend(known.iter().filter_map(|commit| crate::git::parse_id(commit)));
+        haves.sort();
+        haves.dedup();
+        haves.truncate(64);
+        haves
+    }
+}

@@ -1,0 +1,229 @@
+//! Our own HTTP client for repositories. It looks at each address before it dials it, dials exactly that address, follows
+//! no redirect by itself, and keeps connections for the next request.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::Uri;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::rt::{Executor, Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::{Connected, Connection as PooledConnection};
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+use tower_service::Service;
+use world::World;
+use world::network::Connection;
+
+use crate::git::GitError;
+use crate::git::address::is_private;
+
+/// How long dialling and the TLS handshake may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server may be silent.
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long an unused connection is kept. Longer than the default interval between polls.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// The client, cheap to clone.
+#[derive(Clone)]
+pub struct HttpClient {
+    client: Client<Connector, Full<Bytes>>,
+    world: World,
+    private_allowed: bool,
+}
+
+impl HttpClient {
+    /// A client that trusts the machine's certificate authorities and those in `authorities` (PEM).
+    ///
+    /// # Errors
+    /// When `authorities` holds no certificates.
+    pub fn new(world: &World, private_allowed: bool, authorities: Option<&[u8]>) -> anyhow::Result<Self> {
+        let connector = Connector { world: world.clone(), private_allowed, tls: Arc::new(tls(authorities)?) };
+        let client = Client::builder(Tasks(world.clone())).pool_idle_timeout(IDLE_TIMEOUT).build(connector);
+        Ok(Self { client, world: world.clone(), private_allowed })
+    }
+
+    /// Whether addresses of this machine and its networks may be dialled.
+    #[must_use]
+    pub const fn private_allowed(&self) -> bool {
+        self.private_allowed
+    }
+
+    /// Sends a request and waits for the head of the answer.
+    ///
+    /// # Errors
+    /// `Refused` for an address that is not allowed, `Unreachable` for everything else.
+    pub async fn send(&self, request: http::Request<Full<Bytes>>) -> Result<http::Response<Incoming>, GitError> {
+        let host = request.uri().authority().map(ToString::to_string).unwrap_or_default();
+        match self.within(SILENCE_TIMEOUT, self.client.request(request)).await {
+            Some(Ok(response)) => Ok(response),
+            Some(Err(error)) => Err(explain(&host, &error)),
+            None => Err(GitError::unreachable(format!("{host} does not answer"))),
+        }
+    }
+
+    /// What `future` gives, or `None` when it takes longer than `limit`.
+    pub async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
+        within(&self.world, limit, future).await
+    }
+}
+
+async fn within<F: Future>(world: &World, limit: Duration, future: F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = world.clock.sleep(limit) => None,
+    }
+}
+
+fn tls(authorities: Option<&[u8]>) -> anyhow::Result<rustls::ClientConfig> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(pem) = authorities {
+        let mut added = 0;
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            roots.add(certificate?)?;
+            added += 1;
+        }
+        anyhow::ensure!(added > 0, "the file holds no certificate in PEM form");
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn explain(host: &str, error: &hyper_util::client::legacy::Error) -> GitError {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(current) = source {
+        if let Some(known) = current.downcast_ref::<GitError>() {
+            return known.clone();
+        }
+        source = current.source();
+    }
+    GitError::unreachable(format!("the connection to {host} broke"))
+}
+
+#[derive(Clone)]
+struct Connector {
+    world: World,
+    private_allowed: bool,
+    tls: Arc<rustls::ClientConfig>,
+}
+
+impl Connector {
+    async fn connect(self, uri: Uri) -> Result<Stream, GitError> {
+        let secure = uri.scheme_str() == Some("https");
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let dialled = within(&self.world, CONNECT_TIMEOUT, async {
+            let socket = self.dial(&host, port).await?;
+            if secure { self.handshake(&host, socket).await } else { Ok(socket) }
+        });
+        let connection = dialled
+            .await
+            .unwrap_or_else(|| Err(GitError::unreachable(format!("{host} port {port} does not answer"))))?;
+        Ok(Stream(TokioIo::new(connection)))
+    }
+
+    /// Dials an address that was looked at, so that another answer of the name server changes nothing.
+    async fn dial(&self, host: &str, port: u16) -> Result<Box<dyn Connection>, GitError> {
+        let addresses = self.world.network.resolve(host, port).await;
+        let addresses = addresses.map_err(|_| GitError::unreachable(format!("the name {host} is not known")))?;
+        let allowed = |address: &&SocketAddr| self.private_allowed || !is_private(address.ip());
+        let mut allowed = addresses.iter().filter(allowed).peekable();
+        if allowed.peek().is_none() {
+            return Err(GitError::refused(format!(
+                "{host} is a private address, which the operator has to allow (--allow-private-addresses)"
+            )));
+        }
+        for address in allowed {
+            if let Ok(connection) = self.world.network.dial(&address.ip().to_string(), port).await {
+                return Ok(connection);
+            }
+        }
+        Err(GitError::unreachable(format!("{host} port {port} takes no connection")))
+    }
+
+    async fn handshake(
+        &self,
+        host: &str,
+        socket: Box<dyn Connection>,
+    ) -> Result<Box<dyn Connection>, GitError> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| GitError::refused(format!("{host} is no name that a certificate can have")))?;
+        let connector = tokio_rustls::TlsConnector::from(Arc::clone(&self.tls));
+        match connector.connect(name, socket).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) => Err(GitError::unreachable(format!("no TLS connection to {host}: {error}"))),
+        }
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = Stream;
+    type Error = GitError;
+    type Future = BoxFuture<'static, Result<Stream, GitError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), GitError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(self.clone().connect(uri))
+    }
+}
+
+/// A connection in the client's pool.
+struct Stream(TokioIo<Box<dyn Connection>>);
+
+impl PooledConnection for Stream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl Read for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl Write for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// Runs the client's connection tasks.
+#[derive(Clone)]
+struct Tasks(World);
+
+impl<F> Executor<F> for Tasks
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.0.spawner.spawn("git-connection", Box::pin(task));
+    }
+}

@@ -1,0 +1,334 @@
+//! What is watched and what was said about it, folded from decisions. Pure.
+
+mod decide;
+mod interest;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use events::configuration::{ConfigurationEvent, FileFinding, GitReference, ResourceRules, SourceConfiguration};
+use events::directory::{DirectoryEvent, ProjectSettings, TokenHolder};
+use events::repository::{FetchFailure, RepositoryEvent};
+use events::{
+    AgentId, AggregateKind, AggregateRef, BlobDigest, Commit, Event, OrganizationId, ProjectId, SourceId, Timestamp,
+    TokenId,
+};
+use serde::{Deserialize, Serialize};
+use store::{Projection, ReadFilter, Record};
+
+pub use decide::{Decided, decide_built, decide_failed};
+pub use interest::{Interest, RefInterest, WantedSource};
+
+/// Everything that decides what is watched, and the last that was said about each source.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct State {
+    agents: BTreeMap<AgentId, AgentState>,
+    projects: BTreeMap<ProjectId, ProjectState>,
+    configurations: BTreeMap<AgentId, ConfigurationState>,
+    refs: BTreeMap<String, RefState>,
+    sources: BTreeMap<SourceId, SourceState>,
+    /// Aggregates with an event that a newer writer wrote: nothing is appended to them.
+    unreadable: BTreeSet<String>,
+    /// Grows with each event that may change what is watched.
+    revision: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct AgentState {
+    organization: OrganizationId,
+    project: ProjectId,
+    /// Tokens that were not revoked, and when they end by themselves.
+    tokens: BTreeMap<TokenId, Option<Timestamp>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct ProjectState {
+    organization: OrganizationId,
+    settings: ProjectSettings,
+    /// Grows with each event that may change whether it can be read.
+    revision: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct ConfigurationState {
+    resources: ResourceRules,
+    sources: Vec<SourceConfiguration>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+struct RefState {
+    version: u64,
+    /// The failure that was told while no source was on it.
+    failing: Option<(FetchFailure, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct SourceState {
+    agent: AgentId,
+    project: ProjectId,
+    reference: GitReference,
+    latest: Option<Latest>,
+    failing: Option<(FetchFailure, String)>,
+}
+
+/// The last that was said about a source's commits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Latest {
+    /// A bundle.
+    Advanced {
+        /// Of this commit.
+        commit: String,
+        /// This one.
+        bundle: BlobDigest,
+    },
+    /// No bundle.
+    Rejected {
+        /// Of this commit.
+        commit: String,
+        /// Why.
+        findings: Vec<FileFinding>,
+        /// How many findings were left out.
+        more: u32,
+    },
+}
+
+impl Latest {
+    /// The commit that it is about.
+    #[must_use]
+    pub fn commit(&self) -> &str {
+        match self {
+            Self::Advanced { commit, .. } | Self::Rejected { commit, .. } => commit,
+        }
+    }
+}
+
+/// The aggregate of a ref of a project's repository.
+#[must_use]
+pub fn ref_aggregate(project: ProjectId, reference: &GitReference) -> AggregateRef {
+    let id = events::id::derived_uuid(&[project.0.as_bytes(), reference.to_string().as_bytes()]);
+    AggregateRef::new(AggregateKind::Ref, id.hyphenated())
+}
+
+impl State {
+    /// Grows with each event that may change what is watched.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The version of a ref's aggregate, or `None` when a newer writer wrote to it.
+    #[must_use]
+    pub fn ref_version(&self, aggregate: &AggregateRef) -> Option<u64> {
+        if self.unreadable.contains(&aggregate.to_string()) {
+            return None;
+        }
+        Some(self.refs.get(&aggregate.id).map_or(0, |known| known.version))
+    }
+
+    /// The last that was said about a source.
+    #[must_use]
+    pub fn latest(&self, source: SourceId) -> Option<&Latest> {
+        self.sources.get(&source)?.latest.as_ref()
+    }
+
+    /// Commits of a project that were announced for some source.
+    #[must_use]
+    pub fn commits_of(&self, project: ProjectId) -> Vec<String> {
+        let sources = self.sources.values().filter(|source| source.project == project);
+        sources.filter_map(|source| source.latest.as_ref()).map(|latest| latest.commit().to_owned()).collect()
+    }
+
+    /// Whose source it is, and on which ref of which project.
+    #[must_use]
+    pub fn place_of(&self, source: SourceId) -> Option<(AgentId, ProjectId, GitReference)> {
+        let known = self.sources.get(&source)?;
+        Some((known.agent, known.project, known.reference.clone()))
+    }
+
+    /// The organization of an agent.
+    #[must_use]
+    pub fn organization_of(&self, agent: AgentId) -> Option<OrganizationId> {
+        self.agents.get(&agent).map(|agent| agent.organization)
+    }
+
+    /// The configuration of a source, with its agent and the kinds that the agent may manage.
+    #[must_use]
+    pub fn wanted(&self, source: SourceId) -> Option<WantedSource> {
+        let agent = self.sources.get(&source)?.agent;
+        let configuration = self.configurations.get(&agent)?;
+        let found = configuration.sources.iter().find(|known| known.id == source)?;
+        Some(WantedSource { agent, resources: configuration.resources.clone(), source: found.clone() })
+    }
+
+    fn apply_commit(&mut self, commit: &Commit) {
+        if commit.aggregate.kind == AggregateKind::Ref {
+            self.refs.entry(commit.aggregate.id.clone()).or_default().version = commit.version;
+        }
+        for event in &commit.events {
+            match Event::decode(&event.body) {
+                Ok(Event::Directory(event)) => self.apply_directory(commit.organization, &event),
+                Ok(Event::Configuration(event)) => self.apply_configuration(event),
+                Ok(Event::Repository(event)) => self.apply_repository(&commit.aggregate, event),
+                Ok(Event::Delivery(_)) => {}
+                Err(_) => {
+                    self.unreadable.insert(commit.aggregate.to_string());
+                }
+            }
+        }
+    }
+
+    fn apply_directory(&mut self, organization: OrganizationId, event: &DirectoryEvent) {
+        match event {
+            DirectoryEvent::ProjectCreated(created) => {
+                let project = ProjectState { organization, settings: created.settings.clone(), revision: 0 };
+                self.projects.insert(created.project, project);
+            }
+            DirectoryEvent::ProjectChanged(changed) => {
+                if let Some(project) = self.projects.get_mut(&changed.project) {
+                    project.settings = changed.settings.clone();
+                    project.revision += 1;
+                }
+            }
+            DirectoryEvent::CredentialGranted(granted) => {
+                if let Some(project) = self.projects.get_mut(&granted.project) {
+                    project.revision += 1;
+                }
+            }
+            DirectoryEvent::CredentialRevoked(revoked) => {
+                for project in self.projects.values_mut() {
+                    if project.settings.credential == Some(revoked.credential) {
+                        project.revision += 1;
+                    }
+                }
+            }
+            DirectoryEvent::AgentRegistered(registered) => {
+                let agent = AgentState { organization, project: registered.project, tokens: BTreeMap::new() };
+                self.agents.insert(registered.agent, agent);
+            }
+            DirectoryEvent::AgentDeleted(deleted) => {
+                self.agents.remove(&deleted.agent);
+                self.configurations.remove(&deleted.agent);
+                self.sources.retain(|_, source| source.agent != deleted.agent);
+            }
+            DirectoryEvent::TokenIssued(issued) => {
+                if let Some(tokens) = self.tokens_of(&issued.holder) {
+                    tokens.insert(issued.token, issued.expires_at);
+                }
+            }
+            DirectoryEvent::TokenRevoked(revoked) => {
+                if let Some(tokens) = self.tokens_of(&revoked.holder) {
+                    tokens.remove(&revoked.token);
+                }
+            }
+            _ => return,
+        }
+        self.revision += 1;
+    }
+
+    fn tokens_of(&mut self, holder: &TokenHolder) -> Option<&mut BTreeMap<TokenId, Option<Timestamp>>> {
+        match holder {
+            TokenHolder::Agent(agent) => self.agents.get_mut(agent).map(|agent| &mut agent.tokens),
+            TokenHolder::User(_) => None,
+        }
+    }
+
+    /// A source that left, or moved to another ref, is forgotten, so that it is told anew when it comes back.
+    fn apply_configuration(&mut self, event: ConfigurationEvent) {
+        let ConfigurationEvent::ConfigurationChanged(changed) = event else { return };
+        let agent = changed.agent;
+        let wanted = changed.configuration.sources;
+        let stays = |id: &SourceId, known: &SourceState| {
+            wanted
+                .iter()
+                .any(|source| source.id == *id && source.project == known.project && source.reference == known.reference)
+        };
+        self.sources.retain(|id, known| known.agent != agent || stays(id, known));
+        for source in &wanted {
+            self.sources.entry(source.id).or_insert_with(|| SourceState {
+                agent,
+                project: source.project,
+                reference: source.reference.clone(),
+                latest: None,
+                failing: None,
+            });
+        }
+        let resources = changed.configuration.resources;
+        self.configurations.insert(agent, ConfigurationState { resources, sources: wanted });
+        self.revision += 1;
+    }
+
+    fn apply_repository(&mut self, aggregate: &AggregateRef, event: RepositoryEvent) {
+        match event {
+            RepositoryEvent::SourceAdvanced(advanced) => {
+                if let Some(source) = self.sources.get_mut(&advanced.source) {
+                    source.latest = Some(Latest::Advanced { commit: advanced.commit, bundle: advanced.bundle });
+                }
+            }
+            RepositoryEvent::BundleRejected(rejected) => {
+                if let Some(source) = self.sources.get_mut(&rejected.source) {
+                    source.latest = Some(Latest::Rejected {
+                        commit: rejected.commit,
+                        findings: rejected.findings,
+                        more: rejected.more,
+                    });
+                }
+            }
+            RepositoryEvent::FetchFailed(failed) => {
+                self.set_failing(aggregate, &failed.sources, &Some((failed.failure, failed.message)));
+            }
+            RepositoryEvent::FetchRecovered(recovered) => self.set_failing(aggregate, &recovered.sources, &None),
+        }
+    }
+
+    fn set_failing(
+        &mut self,
+        aggregate: &AggregateRef,
+        sources: &[SourceId],
+        failing: &Option<(FetchFailure, String)>,
+    ) {
+        if sources.is_empty() {
+            self.refs.entry(aggregate.id.clone()).or_default().failing.clone_from(failing);
+        }
+        for id in sources {
+            if let Some(source) = self.sources.get_mut(id) {
+                source.failing.clone_from(failing);
+            }
+        }
+    }
+}
+
+impl Projection for State {
+    const NAME: &'static str = "repo-poller";
+    const FOLD_VERSION: u32 = 1;
+    const SNAPSHOT_EVERY: u64 = 2000;
+
+    fn filter() -> ReadFilter {
+        ReadFilter::decisions(&[
+            AggregateKind::Agent,
+            AggregateKind::Project,
+            AggregateKind::Credential,
+            AggregateKind::Configuration,
+            AggregateKind::Ref,
+        ])
+    }
+
+    fn start() -> Self {
+        Self::default()
+    }
+
+    fn apply(&mut self, record: &Record) {
+        if let Some(commit) = &record.commit {
+            self.apply_commit(commit);
+        }
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        events::encode(self).unwrap_or_default()
+    }
+
+    fn restore(bytes: &[u8]) -> Option<Self> {
+        events::decode(bytes).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;

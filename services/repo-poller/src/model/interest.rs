@@ -1,0 +1,124 @@
+//! What is to be watched now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use events::configuration::{GitReference, ResourceRules, SourceConfiguration};
+use events::directory::ProjectSettings;
+use events::{AgentId, OrganizationId, ProjectId, SourceId, Timestamp};
+
+use super::{AgentState, State};
+
+/// What is wanted of one project's repository. Any change of it is a reason to look again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Interest {
+    /// Whose project.
+    pub organization: OrganizationId,
+    /// Where its repository is.
+    pub settings: ProjectSettings,
+    /// Grows with each event that may change whether it can be read.
+    pub revision: u64,
+    /// By ref.
+    pub refs: BTreeMap<GitReference, RefInterest>,
+}
+
+/// What is wanted of one ref.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RefInterest {
+    /// Agents whose configuration file lies there.
+    pub configured: BTreeSet<AgentId>,
+    /// Sources on it.
+    pub sources: BTreeMap<SourceId, WantedSource>,
+}
+
+/// A source of an agent with a live token.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WantedSource {
+    /// Whose.
+    pub agent: AgentId,
+    /// Kinds that the agent may manage.
+    pub resources: ResourceRules,
+    /// The source.
+    pub source: SourceConfiguration,
+}
+
+impl Interest {
+    /// All agents that want something of the repository.
+    #[must_use]
+    pub fn agents(&self) -> BTreeSet<AgentId> {
+        self.refs.values().flat_map(RefInterest::agents).collect()
+    }
+}
+
+impl RefInterest {
+    /// All agents that want something of the ref.
+    pub fn agents(&self) -> impl Iterator<Item = AgentId> + '_ {
+        self.configured.iter().copied().chain(self.sources.values().map(|source| source.agent))
+    }
+
+    /// The part that these agents want.
+    #[must_use]
+    pub fn of(&self, agents: &BTreeSet<AgentId>) -> Self {
+        let wanted = self.sources.iter().filter(|(_, source)| agents.contains(&source.agent));
+        Self {
+            configured: self.configured.intersection(agents).copied().collect(),
+            sources: wanted.map(|(id, source)| (*id, source.clone())).collect(),
+        }
+    }
+
+    /// Whether nobody wants anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.configured.is_empty() && self.sources.is_empty()
+    }
+}
+
+impl AgentState {
+    fn is_live(&self, now: Timestamp) -> bool {
+        self.tokens.values().any(|end| end.is_none_or(|end| end > now))
+    }
+}
+
+impl State {
+    /// What is wanted of each project's repository by agents that have a live token now.
+    #[must_use]
+    pub fn interests(&self, now: Timestamp) -> BTreeMap<ProjectId, Interest> {
+        let mut interests = BTreeMap::new();
+        for (id, agent) in self.agents.iter().filter(|(_, agent)| agent.is_live(now)) {
+            if let Some(wanted) = self.ref_of(&mut interests, agent, agent.project, &GitReference::Default) {
+                wanted.configured.insert(*id);
+            }
+            let Some(configuration) = self.configurations.get(id) else { continue };
+            for source in &configuration.sources {
+                if let Some(wanted) = self.ref_of(&mut interests, agent, source.project, &source.reference) {
+                    let resources = configuration.resources.clone();
+                    wanted.sources.insert(source.id, WantedSource { agent: *id, resources, source: source.clone() });
+                }
+            }
+        }
+        interests
+    }
+
+    fn ref_of<'a>(
+        &self,
+        interests: &'a mut BTreeMap<ProjectId, Interest>,
+        agent: &AgentState,
+        project: ProjectId,
+        reference: &GitReference,
+    ) -> Option<&'a mut RefInterest> {
+        let known = self.projects.get(&project).filter(|known| known.organization == agent.organization)?;
+        let interest = interests.entry(project).or_insert_with(|| Interest {
+            organization: known.organization,
+            settings: known.settings.clone(),
+            revision: known.revision,
+            refs: BTreeMap::new(),
+        });
+        Some(interest.refs.entry(reference.clone()).or_default())
+    }
+
+    /// When the next token ends by itself.
+    #[must_use]
+    pub fn next_expiry(&self, now: Timestamp) -> Option<Timestamp> {
+        let ends = self.agents.values().flat_map(|agent| agent.tokens.values().flatten());
+        ends.filter(|end| **end > now).min().copied()
+    }
+}

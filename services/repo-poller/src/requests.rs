@@ -1,0 +1,182 @@
+//! Answers requests about repositories.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::Serving;
+use events::delivery::ObjectFailure;
+use events::request::RequestContext;
+use events::requests::authz::{Action, Decide, DecideFetch};
+use events::requests::repository::{BundleAt, BundleAtCommit, FetchView, FileAtCommit, ReadFile, ShowFetch};
+use events::directory::Scope;
+use events::{Actor, AgentId, ObjectIdentity, Refusal, RefusalKind, SourceId};
+use futures::FutureExt;
+use tokio::sync::oneshot;
+
+use crate::driver::{Job, Poller, Shared, Status};
+use crate::git::objects::Content;
+use crate::git::repository::blocking;
+use crate::git::tree::{self, FileKind};
+use crate::git::{GitError, ObjectId, Objects};
+use crate::model::Latest;
+
+/// Largest file that is answered, in bytes: what the bus carries, with room.
+const FILE_LIMIT: u32 = 768 * 1024;
+
+/// Serves until the returned guards are dropped.
+pub(crate) async fn serve(poller: &Arc<Poller>) -> anyhow::Result<Vec<Serving>> {
+    let bus = &*poller.deps.bus;
+    let (read, pin, show) = (Arc::clone(poller), Arc::clone(poller), Arc::clone(poller));
+    Ok(vec![
+        bus::answer::<ReadFile, _>(bus, move |context, request| {
+            let poller = Arc::clone(&read);
+            async move { read_file(&poller, &context, request).await }.boxed()
+        })
+        .await?,
+        bus::answer::<BundleAt, _>(bus, move |context, request| {
+            let poller = Arc::clone(&pin);
+            async move { bundle_at(&poller, &context, request).await }.boxed()
+        })
+        .await?,
+        bus::answer::<ShowFetch, _>(bus, move |context, request| {
+            let poller = Arc::clone(&show);
+            async move { show_fetch(&poller, &context, request).await }.boxed()
+        })
+        .await?,
+    ])
+}
+
+/// Services ask for what they need; what a person or agent may see is authz's to decide.
+async fn permit(
+    poller: &Poller,
+    context: &RequestContext,
+    source: SourceId,
+    action: Action,
+) -> Result<(AgentId, events::ProjectId, events::configuration::GitReference), Refusal> {
+    let not_found = || Refusal::not_found("the source");
+    let place = poller.fold.read(|state| {
+        let place = state.place_of(source)?;
+        (state.organization_of(place.0)? == context.organization).then_some(place)
+    });
+    let place = place.ok_or_else(not_found)?;
+    if !matches!(context.actor, Actor::Service(_)) {
+        let (actor, organization) = (context.actor.clone(), context.organization);
+        let decide = Decide { actor, organization, action, scope: Scope::Agent(place.0) };
+        let asked = poller.context(context.organization, context.correlation_id);
+        let decision = bus::ask(&*poller.deps.bus, &asked, &decide).await?;
+        if !decision.visible {
+            return Err(not_found());
+        }
+        if !decision.allowed {
+            return Err(Refusal::new(RefusalKind::Denied, decision.reason));
+        }
+    }
+    Ok(place)
+}
+
+async fn read_file(poller: &Poller, context: &RequestContext, request: ReadFile) -> Result<FileAtCommit, Refusal> {
+    if !matches!(context.actor, Actor::Service(_)) {
+        return Err(Refusal::new(RefusalKind::Denied, "only services read files of repositories"));
+    }
+    let ask = DecideFetch { agent: request.agent, project: request.project };
+    let asked = poller.context(context.organization, context.correlation_id);
+    let decision = bus::ask(&*poller.deps.bus, &asked, &ask).await?;
+    if !decision.allowed {
+        return Err(Refusal::new(RefusalKind::Denied, decision.reason));
+    }
+    let deadline = Duration::from_millis(u64::from(context.deadline_millis.saturating_mul(4) / 5));
+    let unwatched = || Refusal::new(RefusalKind::Unavailable, "the repository is not watched yet; retry");
+    let Some(shared) = poller.watcher_of(request.project) else { return Err(unwatched()) };
+    let tip = tokio::select! {
+        tip = tip_of(&shared, &request) => tip?,
+        () = poller.deps.world.clock.sleep(deadline) => return Err(unwatched()),
+    };
+    let objects = shared.objects.lock().clone().ok_or_else(unwatched)?;
+    let _permit = shared.readers.acquire().await.map_err(|_| unwatched())?;
+    let limit = request.limit.min(FILE_LIMIT);
+    blocking(move || file_at(&objects, tip, &request.path, limit)).await.map_err(|error| refused(&error))
+}
+
+/// What the ref names, as soon as that is known.
+async fn tip_of(shared: &Shared, request: &ReadFile) -> Result<ObjectId, Refusal> {
+    let mut status = shared.status.subscribe();
+    let known = |status: &Status| {
+        !status.fetching_first(&request.reference) || status.failures.contains_key(&request.reference)
+    };
+    let status = status.wait_for(|status| known(status)).await.map_err(|_| Refusal::not_found("the repository"))?;
+    if let Some(error) = status.failures.get(&request.reference) {
+        return Err(refused(error));
+    }
+    match status.tips.get(&request.reference) {
+        Some(tip) => Ok(*tip),
+        None => Err(Refusal::not_found(format!("{} of the repository", request.reference))),
+    }
+}
+
+fn refused(error: &GitError) -> Refusal {
+    use events::repository::FetchFailure as Failure;
+    let kind = match error.failure {
+        Failure::Refused | Failure::Unauthorized => RefusalKind::Denied,
+        Failure::NotFound => RefusalKind::NotFound,
+        Failure::Unreachable => RefusalKind::Unavailable,
+        Failure::Broken => RefusalKind::Conflict,
+    };
+    Refusal::new(kind, error.message.clone())
+}
+
+fn file_at(objects: &Objects, tip: ObjectId, path: &str, limit: u32) -> Result<FileAtCommit, GitError> {
+    let mut reader = objects.reader();
+    let (commit, root) = reader.commit_and_tree(&tip)?;
+    let mut answer = FileAtCommit { commit: commit.to_string(), content: None, too_large: None };
+    let entry = tree::find(&mut reader, root, path)?;
+    if let Some(entry) = entry.filter(|entry| entry.kind == FileKind::File) {
+        match reader.file(&entry.id, u64::from(limit))? {
+            Content::Bytes(bytes) => answer.content = Some(bytes),
+            Content::TooLarge(bytes) => answer.too_large = Some(bytes),
+        }
+    }
+    Ok(answer)
+}
+
+async fn bundle_at(poller: &Poller, context: &RequestContext, request: BundleAt) -> Result<BundleAtCommit, Refusal> {
+    let (_, project, _) = permit(poller, context, request.source, Action::PinSource).await?;
+    if request.commit.len() < 4 || !request.commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Refusal::invalid("commit", "a commit id has 4 to 40 hexadecimal digits"));
+    }
+    let unwatched = || Refusal::new(RefusalKind::Unavailable, "the repository is not watched now; retry");
+    let shared = poller.watcher_of(project).ok_or_else(unwatched)?;
+    let (answer, answered) = oneshot::channel();
+    let job = Job { source: request.source, commit: request.commit.to_ascii_lowercase(), answer };
+    shared.jobs.send(job).await.map_err(|_| unwatched())?;
+    answered.await.map_err(|_| unwatched())?
+}
+
+async fn show_fetch(poller: &Poller, context: &RequestContext, request: ShowFetch) -> Result<FetchView, Refusal> {
+    let (_, project, reference) = permit(poller, context, request.source, Action::ReadSource).await?;
+    let mut view = FetchView::default();
+    let latest = poller.fold.read(|state| state.latest(request.source).cloned());
+    view.commit = latest.as_ref().map(|latest| latest.commit().to_owned());
+    if let Some(Latest::Rejected { findings, .. }) = latest {
+        view.rejected = findings.into_iter().map(rejected).collect();
+    }
+    match poller.watcher_of(project) {
+        Some(shared) => {
+            let status = shared.status.borrow();
+            view.fetching = status.fetching;
+            view.next_at = status.next_at;
+            view.failure = status.failures.get(&reference).map(|error| error.message.clone());
+            if let Some(tip) = status.tips.get(&reference) {
+                view.commit = Some(tip.to_string());
+            }
+        }
+        None => view.failure = Some("nobody with a live token wants it".to_owned()),
+    }
+    Ok(view)
+}
+
+/// A finding is about a place in a file; which object stands there may be unknown.
+fn rejected(finding: events::configuration::FileFinding) -> ObjectFailure {
+    let none = String::new;
+    let identity = ObjectIdentity { group: none(), version: none(), kind: none(), namespace: none(), name: none() };
+    ObjectFailure { identity, file: finding.file, line: finding.line, message: finding.message }
+}
