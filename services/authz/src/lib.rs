@@ -1,1 +1,111 @@
-//! Directory, tokens and grants.
+//! Directory, tokens and grants: who there is, and who may do what.
+//!
+//! Purpose: authz alone writes organizations, groups, projects, users, agents, credentials and their names, and answers
+//! "may X do Y" to every other service.
+//!
+//! Laws:
+//! - Denied unless the [`table`] says otherwise. Roles hold in their scope and everything below it.
+//! - What an actor may not see reads as not found, counts included. Another organization's things are never seen.
+//! - Of tokens only hashes are stored; of persons only ciphertext, and a keyed hash of their login name.
+//! - A name is claimed before it is given, and a crash in between blocks no name ([`model`]).
+//! - Whether a token has expired is decided by the server's clock at each use.
+//!
+//! Deliberately absent: passwords and sign-in pages; whoever answers a request asks here, nothing is enforced elsewhere by
+//! this crate.
+#![warn(missing_docs)]
+
+pub mod call;
+pub mod checks;
+pub mod driver;
+pub mod model;
+pub mod personal;
+pub mod secrets;
+pub mod table;
+
+use std::sync::Arc;
+
+use bus::Bus;
+use chassis::{Readiness, Shutdown, Supervisor};
+use driver::Driver;
+use events::requests::authz::{EnsureOwner, FirstStart};
+use events::{OrganizationId, Refusal, Sha256};
+use model::Directory;
+use store::{EventLog, KeyRing, Snapshots, follow_projection};
+use world::World;
+
+/// Settings of authz. There are none yet: everything is in the directory.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Args {}
+
+/// What authz needs.
+#[derive(Clone)]
+pub struct Deps {
+    /// Clock, randomness, ids, tasks.
+    pub world: World,
+    /// The event log.
+    pub log: Arc<dyn EventLog>,
+    /// Keys of persons, organizations, credentials, and the root.
+    pub keys: Arc<dyn KeyRing>,
+    /// Snapshots of the directory.
+    pub snapshots: Arc<dyn Snapshots>,
+    /// Where requests come from.
+    pub bus: Arc<dyn Bus>,
+    /// Set once the directory is folded and requests are served.
+    pub readiness: Readiness,
+}
+
+/// Runs authz until `shutdown`.
+///
+/// # Errors
+/// When the log cannot be read, the bus is away, or a task ends unexpectedly.
+pub async fn run(_args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
+    let ready = deps.readiness.register("authz");
+    let supervisor = Supervisor::new(Arc::clone(&deps.world.spawner), shutdown.clone());
+    let directory = follow_projection::<Directory>(Arc::clone(&deps.log), deps.snapshots, deps.world.clone());
+    let (driver, uses) = Driver::new(deps.world, deps.log, deps.keys, directory.clone());
+    let folding = directory.clone().drive({
+        let shutdown = shutdown.clone();
+        async move { shutdown.requested().await }
+    });
+    supervisor.spawn("authz-fold", async move { Ok(folding.await?) });
+    supervisor.spawn("authz-uses", driver.clone().note_uses(uses, shutdown.clone()));
+    supervisor.spawn("authz-serve", async move {
+        tokio::select! {
+            () = shutdown.requested() => return Ok(()),
+            caught_up = directory.caught_up() => caught_up?,
+        }
+        directory.read(|state| {
+            for (aggregate, detail) in state.unreadable() {
+                tracing::error!(%aggregate, detail, "written by a newer version, read-only here");
+            }
+        });
+        let serving = driver.serve(&*deps.bus).await?;
+        ready.set(true);
+        shutdown.requested().await;
+        ready.set(false);
+        drop(serving);
+        Ok(())
+    });
+    supervisor.join().await
+}
+
+/// Makes sure that the organization has an owner with a live token; `token` is the one that the asker has already. Asking
+/// again changes nothing while that lives; after a crash between the log and the asker's file, another is issued.
+///
+/// # Errors
+/// When authz is away or a name is not allowed.
+pub async fn ensure_owner(
+    bus: &dyn Bus,
+    world: &World,
+    organization: &str,
+    owner: &str,
+    token: Option<&str>,
+) -> Result<FirstStart, Refusal> {
+    let context = bus::context_for_service(world, "kasbah", OrganizationId::SYSTEM);
+    let request = EnsureOwner {
+        organization: organization.to_owned(),
+        owner: owner.to_owned(),
+        token: token.map(|secret| Sha256::of(secret.trim().as_bytes())),
+    };
+    bus::ask(bus, &context, &request).await
+}

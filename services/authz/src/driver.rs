@@ -1,0 +1,82 @@
+//! What happens around the decisions: the log, the key ring, the clock, the bus.
+
+mod commit;
+mod credentials;
+mod organizations;
+mod projects;
+mod queries;
+mod serve;
+mod tokens;
+mod usage;
+mod users;
+
+pub use serve::SERVED;
+
+use std::sync::Arc;
+
+use events::directory::PersonalData;
+use events::requests::authz::UserView;
+use events::{OrganizationId, Refusal, RefusalKind, Timestamp, TokenId, UserId};
+use store::{EventLog, Following, KeyRing};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+use world::World;
+
+use crate::checks;
+use crate::model::Directory;
+use crate::model::lookup::UserRef;
+use crate::personal::{self, Names};
+
+/// Uses of tokens that wait to be noted; more than that are dropped: the next use notes them.
+const USES_WAITING: usize = 1024;
+
+/// Answers requests. Cheap to clone.
+#[derive(Clone)]
+pub struct Driver {
+    world: World,
+    log: Arc<dyn EventLog>,
+    keys: Arc<dyn KeyRing>,
+    directory: Following<Directory>,
+    names: Arc<Names>,
+    uses: mpsc::Sender<TokenId>,
+}
+
+impl Driver {
+    /// A driver over a directory that follows the log, and the queue of uses for [`Driver::note_uses`].
+    #[must_use]
+    pub fn new(
+        world: World,
+        log: Arc<dyn EventLog>,
+        keys: Arc<dyn KeyRing>,
+        directory: Following<Directory>,
+    ) -> (Self, mpsc::Receiver<TokenId>) {
+        let (uses, waiting) = mpsc::channel(USES_WAITING);
+        (Self { world, log, keys, directory, names: Arc::default(), uses }, waiting)
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(self.world.clock.now_millis())
+    }
+
+    fn fresh(&self) -> Uuid {
+        self.world.new_uuid()
+    }
+
+    async fn user_ref(&self, organization: OrganizationId, text: &str) -> Result<UserRef, Refusal> {
+        if let Ok(id) = text.parse::<UserId>() {
+            return Ok(UserRef::Id(id));
+        }
+        checks::login("user", text)?;
+        personal::login_claim(&*self.keys, organization, text).await.map(UserRef::Name)
+    }
+
+    async fn named_view(&self, (view, data): (UserView, PersonalData)) -> Result<UserView, Refusal> {
+        let name = self.names.open(&*self.keys, view.id, &data).await?;
+        Ok(UserView { name, ..view })
+    }
+}
+
+/// What was just written must be there; if not, another request undid it.
+fn gone() -> Refusal {
+    Refusal::new(RefusalKind::Conflict, "it was changed at the same moment; look again")
+}

@@ -1,0 +1,122 @@
+//! Organizations, groups, and the first owner.
+
+use events::directory::{Role, Scope, TokenHolder};
+use events::requests::authz::{
+    Action, CreateGroup, CreateOrganization, EnsureOwner, FirstStart, GroupView, OrganizationView, SecretToken,
+};
+use events::{Actor, GroupId, OrganizationId, Refusal, RefusalKind, UserId};
+
+use super::{Driver, gone};
+use crate::call::Call;
+use crate::checks;
+use crate::model::access::OPERATOR;
+use crate::model::claims::{NameId, Named};
+use crate::personal;
+
+/// What the first owner's token is called.
+const OWNER_TOKEN: &str = "owner-token";
+
+impl Driver {
+    pub(super) async fn create_organization(
+        self,
+        call: Call,
+        request: CreateOrganization,
+    ) -> Result<OrganizationView, Refusal> {
+        checks::name("name", &request.name)?;
+        checks::login("owner", &request.owner)?;
+        let system = Scope::Organization(OrganizationId::SYSTEM);
+        let call = call.in_organization(OrganizationId::SYSTEM);
+        let asker = call.asker();
+        self.directory
+            .read(|directory| directory.authorize(&asker, Action::CreateOrganization, system, "organization system"))?;
+        let id = self.organization(&call, &request.name).await?;
+        let call = call.in_organization(id);
+        let owner = self.first_owner(&call, &request.owner, &[(Role::Owner, Scope::Organization(id))]).await?;
+        let token = self.owner_token(&call, owner).await?;
+        let view = self.directory.read(|directory| directory.organization_view(id)).ok_or_else(gone)?;
+        Ok(OrganizationView { owner_token: Some(token), ..view })
+    }
+
+    pub(super) async fn create_group(self, call: Call, request: CreateGroup) -> Result<GroupView, Refusal> {
+        checks::name("name", &request.name)?;
+        let id = self.group(call, &request.name).await?;
+        self.directory.read(|directory| directory.group_view(id)).ok_or_else(gone)
+    }
+
+    pub(super) async fn group(&self, mut call: Call, name: &str) -> Result<GroupId, Refusal> {
+        let asker = call.asker();
+        self.directory.read(|directory| directory.may_create_group(&asker))?;
+        let fresh = call.pass(self.fresh());
+        let created_by = call.step("group");
+        let claim = NameId::of(Named::Group, asker.organization, asker.organization.0, name);
+        let id = GroupId(self.claim(&call, claim, fresh, created_by).await?);
+        self.commit(&call, created_by, |directory| directory.create_group(&asker, id, name, created_by)).await?;
+        Ok(id)
+    }
+
+    /// Makes sure that the first organization has an owner with a live token. Each step is found done when it was done before.
+    pub(super) async fn ensure_owner(self, call: Call, request: EnsureOwner) -> Result<FirstStart, Refusal> {
+        if !matches!(call.context.actor, Actor::Service(_)) {
+            return Err(Refusal::new(RefusalKind::Denied, "only the server itself makes the first owner"));
+        }
+        checks::name("organization", &request.organization)?;
+        checks::login("owner", &request.owner)?;
+        let existing = self.directory.read(|directory| directory.organization_named(&request.organization));
+        let organization = match existing {
+            Some(organization) => organization,
+            None => self.organization(&call.in_organization(OrganizationId::SYSTEM), &request.organization).await?,
+        };
+        let call = call.in_organization(organization);
+        let claim = personal::login_claim(&*self.keys, organization, &request.owner).await?;
+        let owner = match self.directory.read(|directory| directory.named(claim)) {
+            Some(owner) => UserId(owner),
+            None => {
+                let roles = [(Role::Owner, Scope::Organization(organization)), OPERATOR];
+                self.first_owner(&call, &request.owner, &roles).await?
+            }
+        };
+        let now = self.now();
+        let live = request.token.is_some_and(|hash| {
+            let principal = self.directory.read(|directory| directory.authenticate(hash, now));
+            principal.is_ok_and(|principal| principal.actor == Actor::User(owner))
+        });
+        let token = if live { None } else { Some(self.owner_token(&call, owner).await?) };
+        Ok(FirstStart { organization, owner, token })
+    }
+
+    async fn organization(&self, call: &Call, name: &str) -> Result<OrganizationId, Refusal> {
+        let mut call = call.clone();
+        let fresh = call.pass(self.fresh());
+        let created_by = call.step("organization");
+        let id = OrganizationId(self.claim(&call, NameId::organization(name), fresh, created_by).await?);
+        let call = call.in_organization(id);
+        self.commit(&call, created_by, |directory| directory.create_organization(id, name, created_by)).await?;
+        Ok(id)
+    }
+
+    async fn first_owner(&self, call: &Call, name: &str, roles: &[(Role, Scope)]) -> Result<UserId, Refusal> {
+        let mut call = call.clone();
+        let organization = call.context.organization;
+        let fresh = call.pass(self.fresh());
+        let created_by = call.step("owner");
+        let claim = personal::login_claim(&*self.keys, organization, name).await?;
+        let id = UserId(self.claim(&call, claim, fresh, created_by).await?);
+        let sealed = personal::seal(&*self.keys, &*self.world.random, id, name).await?;
+        self.commit(&call, created_by, |directory| {
+            directory.new_user(organization, id, sealed.clone(), roles, created_by)
+        })
+        .await?;
+        Ok(id)
+    }
+
+    /// Issues the owner's token; earlier ones of its name, which nobody may hold, are revoked.
+    async fn owner_token(&self, call: &Call, owner: UserId) -> Result<SecretToken, Refusal> {
+        let holder = TokenHolder::User(owner);
+        let earlier = self.directory.read(|directory| directory.tokens_of(holder));
+        for token in earlier.iter().filter(|token| token.name == OWNER_TOKEN && token.revoked_at.is_none()) {
+            let step = call.step(&format!("revoke {}", token.id));
+            self.commit(call, step, |directory| directory.revoke(token.id)).await?;
+        }
+        self.issue(call.clone(), holder, OWNER_TOKEN, None).await
+    }
+}

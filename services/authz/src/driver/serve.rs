@@ -1,0 +1,152 @@
+//! Every request, over the bus.
+
+use std::future::Future;
+
+use bus::{Bus, BusError, Serving, answer};
+use events::position::Stream;
+use events::request::{RefusedCommand, RequestContext};
+use events::requests::authz::{
+    AssignRole, Authenticate, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser, Decide,
+    DecideFetch, DeleteAgent, EnsureOwner, GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups,
+    ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential, RevokeToken,
+    SetProject, ShowAgent, ShowProject,
+};
+use events::{Actor, Refusal, Request};
+use store::NewBatch;
+
+use super::Driver;
+use crate::call::{Call, Command};
+use crate::model::Asker;
+
+macro_rules! serve {
+    ($driver:ident, $bus:ident, commands { $($command:ty => $decided:ident,)* } queries { $($query:ty => $answered:ident,)* }) => {
+        vec![
+            $({
+                let driver = $driver.clone();
+                answer::<$command, _>($bus, move |context, request| {
+                    let driver = driver.clone();
+                    Box::pin(async move { driver.clone().command(context, request, Driver::$decided).await })
+                }).await?
+            },)*
+            $({
+                let driver = $driver.clone();
+                answer::<$query, _>($bus, move |context, request| {
+                    let driver = driver.clone();
+                    let asker = Asker { actor: context.actor, organization: context.organization };
+                    Box::pin(driver.$answered(asker, request))
+                }).await?
+            },)*
+        ]
+    };
+}
+
+/// Names of all requests that authz answers.
+pub const SERVED: &[&str] = &[
+    CreateOrganization::NAME,
+    EnsureOwner::NAME,
+    CreateGroup::NAME,
+    CreateProject::NAME,
+    SetProject::NAME,
+    CreateUser::NAME,
+    AssignRole::NAME,
+    CreateCredential::NAME,
+    GrantCredential::NAME,
+    RevokeCredential::NAME,
+    RegisterAgent::NAME,
+    DeleteAgent::NAME,
+    IssueToken::NAME,
+    RevokeToken::NAME,
+    Authenticate::NAME,
+    Decide::NAME,
+    DecideFetch::NAME,
+    LocateProject::NAME,
+    ListOrganizations::NAME,
+    ListGroups::NAME,
+    ListProjects::NAME,
+    ShowProject::NAME,
+    ListUsers::NAME,
+    ListCredentials::NAME,
+    ListAgents::NAME,
+    ShowAgent::NAME,
+    ListTokens::NAME,
+];
+
+impl Driver {
+    /// Serves all requests until the guards are dropped.
+    ///
+    /// # Errors
+    /// When the bus is away.
+    pub async fn serve(self, bus: &dyn Bus) -> Result<Vec<Serving>, BusError> {
+        let driver = self;
+        Ok(serve!(driver, bus,
+            commands {
+                CreateOrganization => create_organization,
+                EnsureOwner => ensure_owner,
+                CreateGroup => create_group,
+                CreateProject => create_project,
+                SetProject => set_project,
+                CreateUser => create_user,
+                AssignRole => assign_role,
+                CreateCredential => create_credential,
+                GrantCredential => grant_credential,
+                RevokeCredential => revoke_credential,
+                RegisterAgent => register_agent,
+                DeleteAgent => delete_agent,
+                IssueToken => issue_token,
+                RevokeToken => revoke_token,
+            }
+            queries {
+                Authenticate => authenticate,
+                Decide => decide,
+                DecideFetch => decide_fetch,
+                LocateProject => locate_project,
+                ListOrganizations => list_organizations,
+                ListGroups => list_groups,
+                ListProjects => list_projects,
+                ShowProject => show_project,
+                ListUsers => list_users,
+                ListCredentials => list_credentials,
+                ListAgents => list_agents,
+                ShowAgent => show_agent,
+                ListTokens => list_tokens,
+            }
+        ))
+    }
+
+    /// Runs a command; what is refused to people and agents is kept in the stream of refusals.
+    async fn command<R, D, F>(self, context: RequestContext, request: R, decide: D) -> Result<R::Reply, Refusal>
+    where
+        R: Command,
+        D: FnOnce(Self, Call, R) -> F + Send,
+        F: Future<Output = Result<R::Reply, Refusal>> + Send,
+    {
+        let call = Call::new(context.clone(), &request)?;
+        let answered = decide(self.clone(), call, request).await;
+        if let (Err(refusal), Actor::User(_) | Actor::Agent(_)) = (&answered, &context.actor) {
+            self.keep_refusal(&context, R::NAME, refusal).await;
+        }
+        answered
+    }
+
+    async fn keep_refusal(&self, context: &RequestContext, request: &str, refusal: &Refusal) {
+        let record = RefusedCommand {
+            actor: context.actor.clone(),
+            organization: context.organization,
+            request: request.to_owned(),
+            refusal: refusal.clone(),
+            correlation_id: context.correlation_id,
+            at: self.now(),
+        };
+        let organization = context.organization;
+        let kept = match events::encode(&record) {
+            Ok(data) => {
+                let batch = NewBatch { stream: Stream::Refusals, organization, writer: "authz".to_owned(), data };
+                self.log.append_batch(batch).await.map(|_| ()).map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = kept {
+            tracing::warn!(request, %error, "refusal is not kept");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Agents and tokens.
+
+use events::directory::{AgentRegistered, TokenHolder, TokenIssued};
+use events::requests::authz::{
+    AgentView, AgentWithToken, Authenticate, DeleteAgent, IssueToken, ListTokens, Principal, RegisterAgent, RevokeToken,
+    SecretToken, TokenView,
+};
+use events::{AgentId, Refusal, RefusalKind, Timestamp, TokenId};
+
+use super::{Driver, gone};
+use crate::call::Call;
+use crate::checks;
+use crate::model::Asker;
+use crate::model::claims::{NameId, Named};
+use crate::model::tokens::TokenUse;
+use crate::secrets::{NewToken, TokenKind, root_public_key};
+
+/// What an agent's first token is called.
+const FIRST_TOKEN: &str = "first";
+/// Longest lifetime of a token, in seconds: ten years.
+const MAXIMUM_LIFETIME: u64 = 10 * 366 * 24 * 3600;
+
+impl Driver {
+    pub(super) async fn register_agent(self, mut call: Call, request: RegisterAgent) -> Result<AgentWithToken, Refusal> {
+        checks::name("name", &request.name)?;
+        let asker = call.asker();
+        let project = self.directory.read(|directory| directory.project_for_agent(&asker, &request.project))?;
+        let root_key = root_public_key(&*self.keys).await?;
+        let fresh = call.pass(self.fresh());
+        let token = TokenId(call.pass(self.fresh()));
+        let key = call.key();
+        let claim = NameId::of(Named::Agent, asker.organization, project.0, &request.name);
+        let agent = AgentId(self.claim(&call, claim, fresh, key).await?);
+        let made = NewToken::make(&*self.world.random, TokenKind::Agent);
+        let holder = TokenHolder::Agent(agent);
+        let issued =
+            TokenIssued { token, holder, hash: made.hash, name: FIRST_TOKEN.to_owned(), expires_at: None };
+        let registered = AgentRegistered { agent, name: request.name, project };
+        self.commit(&call, key, |directory| {
+            directory.register_agent(&asker, registered.clone(), issued.clone(), key)
+        })
+        .await?;
+        let view = self.directory.read(|directory| directory.agent_view(agent)).ok_or_else(gone)?;
+        Ok(AgentWithToken { agent: view, token: self.shown_once(token, made)?, root_key })
+    }
+
+    pub(super) async fn delete_agent(self, call: Call, request: DeleteAgent) -> Result<AgentView, Refusal> {
+        let asker = call.asker();
+        let decide = |directory: &crate::model::Directory| directory.delete_agent(&asker, &request.agent);
+        let agent = self.commit(&call, call.key(), decide).await?;
+        self.directory.read(|directory| directory.agent_view(agent)).ok_or_else(gone)
+    }
+
+    pub(super) async fn issue_token(self, call: Call, request: IssueToken) -> Result<SecretToken, Refusal> {
+        checks::label("name", &request.name)?;
+        let lifetime = request.lifetime_seconds;
+        if lifetime.is_some_and(|seconds| seconds == 0 || seconds > MAXIMUM_LIFETIME) {
+            return Err(Refusal::invalid("lifetime_seconds", format!("must be 1 to {MAXIMUM_LIFETIME}")));
+        }
+        let expires_at = lifetime.map(|seconds| {
+            self.now().plus_millis(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000))
+        });
+        let asker = call.asker();
+        let holder = self.holder(&asker, TokenUse::Issue, request.agent.as_deref(), request.user.as_deref()).await?;
+        self.issue(call, holder, &request.name, expires_at).await
+    }
+
+    /// Issues a token; that the asker may was asked before.
+    pub(super) async fn issue(
+        &self,
+        mut call: Call,
+        holder: TokenHolder,
+        name: &str,
+        expires_at: Option<Timestamp>,
+    ) -> Result<SecretToken, Refusal> {
+        let kind = match holder {
+            TokenHolder::Agent(_) => TokenKind::Agent,
+            TokenHolder::User(_) => TokenKind::Personal,
+        };
+        let asker = call.asker();
+        let token = TokenId(call.pass(self.fresh()));
+        let made = NewToken::make(&*self.world.random, kind);
+        let issued = TokenIssued { token, holder, hash: made.hash, name: name.to_owned(), expires_at };
+        let now = self.now();
+        self.commit(&call, call.key(), |directory| directory.issue_token(&asker, &issued, now)).await?;
+        self.shown_once(token, made)
+    }
+
+    /// The secret with its view. When the request is a repetition, the log has kept the first one's token, not this.
+    fn shown_once(&self, token: TokenId, made: NewToken) -> Result<SecretToken, Refusal> {
+        let view = self.directory.read(|directory| directory.token_view(token)).ok_or_else(|| {
+            let message = "this request issued its token already, and it is shown once; issue another";
+            Refusal::new(RefusalKind::Conflict, message)
+        })?;
+        Ok(SecretToken { view, secret: made.secret })
+    }
+
+    pub(super) async fn list_tokens(self, asker: Asker, request: ListTokens) -> Result<Vec<TokenView>, Refusal> {
+        let holder = self.holder(&asker, TokenUse::List, request.agent.as_deref(), request.user.as_deref()).await?;
+        Ok(self.directory.read(|directory| directory.tokens_of(holder)))
+    }
+
+    pub(super) async fn revoke_token(self, call: Call, request: RevokeToken) -> Result<TokenView, Refusal> {
+        let asker = call.asker();
+        let decide = |directory: &crate::model::Directory| directory.revoke_token(&asker, request.token);
+        self.commit(&call, call.key(), decide).await?;
+        self.directory.read(|directory| directory.token_view(request.token)).ok_or_else(gone)
+    }
+
+    pub(super) async fn authenticate(self, asker: Asker, request: Authenticate) -> Result<Principal, Refusal> {
+        super::queries::services_only(&asker)?;
+        let now = self.now();
+        let (principal, news) = self.directory.read(|directory| {
+            let principal = directory.authenticate(request.hash, now)?;
+            let news = directory.use_is_news(principal.token, now);
+            Ok::<_, Refusal>((principal, news))
+        })?;
+        if news {
+            // A full queue loses a note that the next use makes again.
+            let _queued = self.uses.try_send(principal.token);
+        }
+        Ok(principal)
+    }
+
+    async fn holder(
+        &self,
+        asker: &Asker,
+        usage: TokenUse,
+        agent: Option<&str>,
+        user: Option<&str>,
+    ) -> Result<TokenHolder, Refusal> {
+        let user = match user {
+            Some(user) => Some(self.user_ref(asker.organization, user).await?),
+            None => None,
+        };
+        self.directory.read(|directory| directory.token_holder(asker, usage, agent, user))
+    }
+}

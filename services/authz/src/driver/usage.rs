@@ -1,0 +1,49 @@
+//! Last use of tokens, to the hour, off the hot path.
+
+use events::request::RequestContext;
+use events::{Actor, CommandRecord, CommitId, CorrelationId, OrganizationId, RefusalKind, TokenId};
+use tokio::sync::mpsc;
+
+use super::Driver;
+use crate::call::Call;
+
+impl Driver {
+    /// Notes uses as they come in, until the last driver is gone or `shutdown`. A note that fails is made by the next use.
+    ///
+    /// # Errors
+    /// None today.
+    pub async fn note_uses(
+        self,
+        mut waiting: mpsc::Receiver<TokenId>,
+        shutdown: chassis::Shutdown,
+    ) -> anyhow::Result<()> {
+        loop {
+            let token = tokio::select! {
+                () = shutdown.requested() => return Ok(()),
+                token = waiting.recv() => token,
+            };
+            let Some(token) = token else { return Ok(()) };
+            self.note_use(token).await;
+        }
+    }
+
+    async fn note_use(&self, token: TokenId) {
+        let context = RequestContext {
+            actor: Actor::service("authz"),
+            organization: OrganizationId::SYSTEM,
+            correlation_id: CorrelationId(self.fresh()),
+            causation_id: None,
+            traceparent: None,
+            idempotency_key: CommitId(self.fresh()),
+            deadline_millis: 10_000,
+        };
+        let command = CommandRecord { name: "authz.note-use".to_owned(), data: Vec::new(), ids: vec![token.0] };
+        let call = Call { context, command };
+        let now = self.now();
+        match self.commit(&call, call.key(), |directory| directory.use_token(token, now)).await {
+            Ok(()) => {}
+            Err(refusal) if refusal.kind == RefusalKind::NotFound => {}
+            Err(refusal) => tracing::warn!(%token, error = %refusal, "use of token is not noted"),
+        }
+    }
+}

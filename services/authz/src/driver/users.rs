@@ -1,0 +1,52 @@
+//! Users and roles.
+
+use events::directory::Scope;
+use events::requests::authz::{AssignRole, CreateUser, ListUsers, UserView};
+use events::{Refusal, UserId};
+
+use super::{Driver, gone};
+use crate::call::Call;
+use crate::checks;
+use crate::model::Asker;
+use crate::personal;
+
+impl Driver {
+    pub(super) async fn create_user(self, mut call: Call, request: CreateUser) -> Result<UserView, Refusal> {
+        checks::login("name", &request.name)?;
+        let asker = call.asker();
+        let first = (request.role, request.scope.unwrap_or(Scope::Organization(asker.organization)));
+        self.directory.read(|directory| directory.may_create_user(&asker, first.0, first.1))?;
+        let fresh = call.pass(self.fresh());
+        let key = call.key();
+        let claim = personal::login_claim(&*self.keys, asker.organization, &request.name).await?;
+        let id = UserId(self.claim(&call, claim, fresh, key).await?);
+        let name = personal::seal(&*self.keys, &*self.world.random, id, &request.name).await?;
+        self.commit(&call, key, |directory| directory.create_user(&asker, id, name.clone(), first, key)).await?;
+        self.user_view(id).await
+    }
+
+    pub(super) async fn assign_role(self, call: Call, request: AssignRole) -> Result<UserView, Refusal> {
+        let asker = call.asker();
+        // Whether a name is known is told only to those who may see users.
+        self.directory.read(|directory| directory.users_for(&asker).map(|_| ()))?;
+        let user = self.user_ref(asker.organization, &request.user).await?;
+        let user = self.directory.read(|directory| directory.find_user(&asker, user))?;
+        let role = (request.role, request.scope.unwrap_or(Scope::Organization(asker.organization)));
+        let decide = |directory: &crate::model::Directory| directory.assign_role(&asker, user, role, request.withdraw);
+        self.commit(&call, call.key(), decide).await?;
+        self.user_view(user).await
+    }
+
+    pub(super) async fn list_users(self, asker: Asker, _: ListUsers) -> Result<Vec<UserView>, Refusal> {
+        let mut views = Vec::new();
+        for user in self.directory.read(|directory| directory.users_for(&asker))? {
+            views.push(self.named_view(user).await?);
+        }
+        Ok(views)
+    }
+
+    async fn user_view(&self, id: UserId) -> Result<UserView, Refusal> {
+        let view = self.directory.read(|directory| directory.user_view(id)).ok_or_else(gone)?;
+        self.named_view(view).await
+    }
+}

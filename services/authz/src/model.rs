@@ -1,0 +1,201 @@
+//! The directory: state folded from the log, and pure decisions on it.
+//!
+//! A name belongs to the holder of its claim. The claim comes first and names the id that the thing will have; whoever finds
+//! a claim whose thing never came to be creates the thing under that very id, so that of two who do so at once the log lets
+//! one win, and a crash between the two commits blocks no name.
+
+pub mod access;
+pub mod agents;
+pub mod claims;
+pub mod credentials;
+pub mod fetch;
+pub mod fold;
+pub mod lookup;
+pub mod projects;
+pub mod tokens;
+pub mod users;
+pub mod views;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use events::directory::{DirectoryEvent, PersonalData, ProjectSettings, Role, Scope, TokenHolder};
+use events::{
+    AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, OrganizationId, ProjectId, Refusal,
+    RefusalKind, Sha256, Timestamp, TokenId, UserId,
+};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// Everything that authz knows.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Directory {
+    pub(crate) organizations: BTreeMap<OrganizationId, Organization>,
+    pub(crate) groups: BTreeMap<GroupId, Group>,
+    pub(crate) projects: BTreeMap<ProjectId, Project>,
+    pub(crate) users: BTreeMap<UserId, User>,
+    pub(crate) agents: BTreeMap<AgentId, Agent>,
+    pub(crate) credentials: BTreeMap<CredentialId, Credential>,
+    pub(crate) tokens: BTreeMap<TokenId, Token>,
+    pub(crate) hashes: BTreeMap<Sha256, TokenId>,
+    pub(crate) names: BTreeMap<(OrganizationId, Uuid), Claim>,
+    pub(crate) versions: BTreeMap<Key, u64>,
+    pub(crate) unreadable: BTreeMap<Key, String>,
+}
+
+/// An aggregate anywhere.
+pub(crate) type Key = (OrganizationId, AggregateRef);
+
+/// A tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Organization {
+    pub(crate) name: String,
+    pub(crate) created_by: CommitId,
+}
+
+/// A group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    pub(crate) organization: OrganizationId,
+    pub(crate) name: String,
+    pub(crate) created_by: CommitId,
+}
+
+/// A project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Project {
+    pub(crate) organization: OrganizationId,
+    pub(crate) group: GroupId,
+    pub(crate) name: String,
+    pub(crate) settings: ProjectSettings,
+    pub(crate) created_by: CommitId,
+}
+
+/// A user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    pub(crate) organization: OrganizationId,
+    pub(crate) name: PersonalData,
+    pub(crate) roles: BTreeSet<(Role, Scope)>,
+    pub(crate) created_by: CommitId,
+}
+
+/// An agent; stays known after its deletion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agent {
+    pub(crate) organization: OrganizationId,
+    pub(crate) name: String,
+    pub(crate) project: ProjectId,
+    pub(crate) registered_at: Timestamp,
+    pub(crate) deleted: bool,
+    pub(crate) created_by: CommitId,
+}
+
+/// A Git credential, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credential {
+    pub(crate) organization: OrganizationId,
+    pub(crate) name: String,
+    pub(crate) host: String,
+    pub(crate) projects: BTreeSet<ProjectId>,
+    pub(crate) revoked: bool,
+    pub(crate) created_by: CommitId,
+}
+
+/// A token, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    pub(crate) organization: OrganizationId,
+    pub(crate) holder: TokenHolder,
+    pub(crate) hash: Sha256,
+    pub(crate) name: String,
+    pub(crate) issued_at: Timestamp,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) last_used_at: Option<Timestamp>,
+    pub(crate) revoked_at: Option<Timestamp>,
+}
+
+/// A claimed name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    pub(crate) what: String,
+    pub(crate) holder: String,
+}
+
+/// Who asks, and in which organization.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asker {
+    /// Who.
+    pub actor: events::Actor,
+    /// Where they act.
+    pub organization: OrganizationId,
+}
+
+/// What a decision wants to append: one commit on one aggregate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    /// Whose.
+    pub organization: OrganizationId,
+    /// Which aggregate.
+    pub aggregate: AggregateRef,
+    /// Its version that the decision was made on.
+    pub expected: u64,
+    /// At least one.
+    pub events: Vec<DirectoryEvent>,
+}
+
+/// A decision: what is to be appended (nothing when it is so already), and what it means for the asker.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decided<T> {
+    /// To append.
+    pub draft: Option<Draft>,
+    /// What it means.
+    pub outcome: T,
+}
+
+impl<T> Decided<T> {
+    /// It is so already.
+    pub(crate) const fn already(outcome: T) -> Self {
+        Self { draft: None, outcome }
+    }
+}
+
+impl Directory {
+    /// The version of an aggregate, 0 when it does not exist.
+    #[must_use]
+    pub fn version(&self, organization: OrganizationId, aggregate: &AggregateRef) -> u64 {
+        self.versions.get(&(organization, aggregate.clone())).copied().unwrap_or(0)
+    }
+
+    /// A commit on an aggregate at its version.
+    ///
+    /// # Errors
+    /// When the aggregate has events that this version of Kasbah cannot read: it is read-only here.
+    pub(crate) fn draft<T>(
+        &self,
+        organization: OrganizationId,
+        aggregate: AggregateRef,
+        events: Vec<DirectoryEvent>,
+        outcome: T,
+    ) -> Result<Decided<T>, Refusal> {
+        if let Some(detail) = self.unreadable.get(&(organization, aggregate.clone())) {
+            let message = format!("{aggregate} was written by a newer version ({detail}) and is read-only here; upgrade");
+            return Err(Refusal::new(RefusalKind::Unavailable, message));
+        }
+        let expected = self.version(organization, &aggregate);
+        Ok(Decided { draft: Some(Draft { organization, aggregate, expected, events }), outcome })
+    }
+
+    /// Aggregates that have events which this version cannot read, with what was wrong.
+    pub fn unreadable(&self) -> impl Iterator<Item = (&AggregateRef, &str)> {
+        self.unreadable.iter().map(|((_, aggregate), detail)| (aggregate, detail.as_str()))
+    }
+}
+
+pub(crate) fn aggregate(kind: AggregateKind, id: impl std::fmt::Display) -> AggregateRef {
+    AggregateRef::new(kind, id)
+}
+
+#[cfg(test)]
+pub(crate) mod given;
+#[cfg(test)]
+mod tests;

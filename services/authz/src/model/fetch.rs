@@ -1,0 +1,75 @@
+//! May an agent's project read a project's repository?
+//!
+//! Both must be of one organization, the agent must have a live token, and one of these must hold:
+//! - it is the agent's own project;
+//! - both projects are in the same group;
+//! - the repository is read with a credential that an owner granted to the agent's project too.
+//!
+//! Who wrote an agent's configuration cannot be known, only in which repository it lies; so the right to read is the
+//! project's. A credential is used only where it was granted to the project whose repository it is, and only for its host.
+
+use events::directory::TokenHolder;
+use events::requests::authz::{DecideFetch, FetchDecision};
+use events::{AgentId, OrganizationId, Timestamp};
+
+use super::projects::fits;
+use super::{Agent, Credential, Directory, Project};
+
+impl Directory {
+    /// The answer, at `now`.
+    #[must_use]
+    pub fn decide_fetch(&self, organization: OrganizationId, query: &DecideFetch, now: Timestamp) -> FetchDecision {
+        match self.fetch(organization, query, now) {
+            Ok((project, credential)) => FetchDecision {
+                allowed: true,
+                reason: String::new(),
+                settings: Some(project.settings.clone()),
+                credential_host: credential.map(|credential| credential.host.clone()),
+            },
+            Err(reason) => FetchDecision { allowed: false, reason, settings: None, credential_host: None },
+        }
+    }
+
+    fn fetch(
+        &self,
+        organization: OrganizationId,
+        query: &DecideFetch,
+        now: Timestamp,
+    ) -> Result<(&Project, Option<&Credential>), String> {
+        let agent = self.live_agent(organization, query.agent, now)?;
+        let missing = || format!("project {} not found, or not readable for this agent's project", query.project);
+        let project = self.projects.get(&query.project).filter(|found| found.organization == organization);
+        let project = project.ok_or_else(missing)?;
+        let credential = self.granted(query, project)?;
+        let own = self.projects.get(&agent.project).ok_or_else(missing)?;
+        let shared = credential.is_some_and(|credential| credential.projects.contains(&agent.project));
+        if agent.project == query.project || own.group == project.group || shared {
+            return Ok((project, credential));
+        }
+        Err(missing() + ": put both projects into one group, or grant the credential to the agent's project too")
+    }
+
+    fn live_agent(&self, organization: OrganizationId, id: AgentId, now: Timestamp) -> Result<&Agent, String> {
+        let agent = self.agents.get(&id).filter(|agent| agent.organization == organization && !agent.deleted);
+        let agent = agent.ok_or_else(|| format!("agent {id} not found"))?;
+        if !self.has_live_token(TokenHolder::Agent(id), now) {
+            return Err(format!("agent {} has no live token; issue one", agent.name));
+        }
+        Ok(agent)
+    }
+
+    fn granted(&self, query: &DecideFetch, project: &Project) -> Result<Option<&Credential>, String> {
+        let Some(id) = project.settings.credential else { return Ok(None) };
+        let credential = self.credentials.get(&id).filter(|found| found.organization == project.organization);
+        let credential = credential.ok_or("the project's credential is gone; set another")?;
+        if credential.revoked {
+            return Err(format!("credential {} was revoked; set another on the project", credential.name));
+        }
+        if !credential.projects.contains(&query.project) {
+            return Err(format!("credential {} is not granted to the project; ask an owner", credential.name));
+        }
+        fits(&credential.host, &project.settings.repository)
+            .map_err(|refusal| format!("credential {} {}", credential.name, refusal.message))?;
+        Ok(Some(credential))
+    }
+}

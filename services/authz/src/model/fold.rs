@@ -1,0 +1,165 @@
+//! The fold.
+
+use events::directory::{DirectoryEvent, TokenHolder};
+use events::{AggregateKind, Commit, Timestamp};
+use store::{Projection, ReadFilter, Record};
+
+use super::{Agent, Claim, Credential, Directory, Group, Organization, Project, Token, User};
+
+impl Projection for Directory {
+    const NAME: &'static str = "authz-directory";
+    const FOLD_VERSION: u32 = 1;
+    const SNAPSHOT_EVERY: u64 = 10_000;
+
+    fn filter() -> ReadFilter {
+        ReadFilter::decisions(&[
+            AggregateKind::Organization,
+            AggregateKind::Group,
+            AggregateKind::Project,
+            AggregateKind::User,
+            AggregateKind::Agent,
+            AggregateKind::Credential,
+            AggregateKind::Name,
+        ])
+    }
+
+    fn start() -> Self {
+        Self::default()
+    }
+
+    fn apply(&mut self, record: &Record) {
+        if let Some(commit) = &record.commit {
+            self.apply_commit(commit);
+        }
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        events::encode(self).unwrap_or_default()
+    }
+
+    fn restore(bytes: &[u8]) -> Option<Self> {
+        events::decode(bytes).ok()
+    }
+}
+
+impl Directory {
+    /// Folds one commit. An aggregate with an event that cannot be read stays as it was before it, and read-only.
+    pub fn apply_commit(&mut self, commit: &Commit) {
+        let key = (commit.organization, commit.aggregate.clone());
+        if self.unreadable.contains_key(&key) {
+            return;
+        }
+        let decoded: Result<Vec<_>, _> =
+            commit.events.iter().map(|event| DirectoryEvent::decode(&event.body)).collect();
+        match decoded {
+            Ok(events) => {
+                for event in events {
+                    self.apply_event(commit, event);
+                }
+                self.versions.insert(key, commit.version);
+            }
+            Err(error) => {
+                self.unreadable.insert(key, error.to_string());
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one short arm an event")]
+    fn apply_event(&mut self, commit: &Commit, event: DirectoryEvent) {
+        let organization = commit.organization;
+        let created_by = commit.id;
+        match event {
+            DirectoryEvent::OrganizationCreated(event) => {
+                self.organizations.insert(event.organization, Organization { name: event.name, created_by });
+            }
+            DirectoryEvent::GroupCreated(event) => {
+                self.groups.insert(event.group, Group { organization, name: event.name, created_by });
+            }
+            DirectoryEvent::ProjectCreated(event) => {
+                let (group, name, settings) = (event.group, event.name, event.settings);
+                self.projects.insert(event.project, Project { organization, group, name, settings, created_by });
+            }
+            DirectoryEvent::ProjectChanged(event) => {
+                if let Some(project) = self.projects.get_mut(&event.project) {
+                    project.settings = event.settings;
+                }
+            }
+            DirectoryEvent::UserCreated(event) => {
+                let roles = std::collections::BTreeSet::new();
+                self.users.insert(event.user, User { organization, name: event.name, roles, created_by });
+            }
+            DirectoryEvent::RoleAssigned(event) => {
+                if let Some(user) = self.users.get_mut(&event.user) {
+                    user.roles.insert((event.role, event.scope));
+                }
+            }
+            DirectoryEvent::RoleWithdrawn(event) => {
+                if let Some(user) = self.users.get_mut(&event.user) {
+                    user.roles.remove(&(event.role, event.scope));
+                }
+            }
+            DirectoryEvent::CredentialCreated(event) => {
+                let projects = std::collections::BTreeSet::new();
+                let (name, host) = (event.name, event.host);
+                let credential = Credential { organization, name, host, projects, revoked: false, created_by };
+                self.credentials.insert(event.credential, credential);
+            }
+            DirectoryEvent::CredentialGranted(event) => {
+                if let Some(credential) = self.credentials.get_mut(&event.credential) {
+                    credential.projects.insert(event.project);
+                }
+            }
+            DirectoryEvent::CredentialRevoked(event) => {
+                if let Some(credential) = self.credentials.get_mut(&event.credential) {
+                    credential.revoked = true;
+                }
+            }
+            DirectoryEvent::AgentRegistered(event) => {
+                let (name, project, registered_at) = (event.name, event.project, commit.occurred_at);
+                let agent = Agent { organization, name, project, registered_at, deleted: false, created_by };
+                self.agents.insert(event.agent, agent);
+            }
+            DirectoryEvent::AgentDeleted(event) => {
+                if let Some(agent) = self.agents.get_mut(&event.agent) {
+                    agent.deleted = true;
+                }
+                self.kill_tokens(TokenHolder::Agent(event.agent), commit.occurred_at);
+            }
+            DirectoryEvent::TokenIssued(event) => {
+                self.hashes.insert(event.hash, event.token);
+                let token = Token {
+                    organization,
+                    holder: event.holder,
+                    hash: event.hash,
+                    name: event.name,
+                    issued_at: commit.occurred_at,
+                    expires_at: event.expires_at,
+                    last_used_at: None,
+                    revoked_at: None,
+                };
+                self.tokens.insert(event.token, token);
+            }
+            DirectoryEvent::TokenRevoked(event) => {
+                if let Some(token) = self.tokens.get_mut(&event.token) {
+                    token.revoked_at.get_or_insert(commit.occurred_at);
+                }
+            }
+            DirectoryEvent::TokenUsed(event) => {
+                if let Some(token) = self.tokens.get_mut(&event.token) {
+                    token.last_used_at = token.last_used_at.max(Some(event.at));
+                }
+            }
+            DirectoryEvent::NameClaimed(event) => {
+                if let Ok(id) = commit.aggregate.id.parse() {
+                    self.names.insert((organization, id), Claim { what: event.what, holder: event.holder });
+                }
+            }
+        }
+    }
+
+    fn kill_tokens(&mut self, holder: TokenHolder, at: Timestamp) {
+        for token in self.tokens.values_mut().filter(|token| token.holder == holder) {
+            token.revoked_at.get_or_insert(at);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Tokens: only hashes are known here.
+
+use events::directory::{DirectoryEvent, Scope, TokenHolder, TokenIssued, TokenRevoked, TokenUsed};
+use events::requests::authz::{Action, Principal};
+use events::{Actor, AggregateKind, AggregateRef, Refusal, RefusalKind, Sha256, Timestamp, TokenId, UserId};
+
+use super::lookup::UserRef;
+use super::{Asker, Decided, Directory, Token, aggregate};
+
+/// Live tokens that one holder may have: enough for any rotation.
+pub const MAXIMUM_LIVE_TOKENS: usize = 64;
+
+const HOUR_MILLIS: i64 = 3_600_000;
+
+/// What is wanted with tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenUse {
+    /// Issue one.
+    Issue,
+    /// See them.
+    List,
+    /// Revoke one.
+    Revoke,
+}
+
+impl Token {
+    /// Whether it opens anything at `now`.
+    #[must_use]
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
+    }
+}
+
+impl Directory {
+    /// Who holds this token, if it is live at `now`.
+    ///
+    /// # Errors
+    /// Unknown, revoked or expired: each says so.
+    pub fn authenticate(&self, hash: Sha256, now: Timestamp) -> Result<Principal, Refusal> {
+        let refuse = |message: &str| Refusal::new(RefusalKind::Unauthenticated, message);
+        let (id, token) = self
+            .hashes
+            .get(&hash)
+            .and_then(|id| self.tokens.get(id).map(|token| (*id, token)))
+            .ok_or_else(|| refuse("unknown token"))?;
+        if token.revoked_at.is_some() {
+            return Err(refuse("the token was revoked"));
+        }
+        if !token.is_live(now) {
+            return Err(refuse("the token has expired"));
+        }
+        let actor = match token.holder {
+            TokenHolder::Agent(agent) => Actor::Agent(agent),
+            TokenHolder::User(user) => Actor::User(user),
+        };
+        Ok(Principal { actor, organization: token.organization, token: id, expires_at: token.expires_at })
+    }
+
+    /// Whose tokens the asker means: an agent's, a user's, or their own.
+    ///
+    /// # Errors
+    /// Not found or not allowed.
+    pub fn token_holder(
+        &self,
+        asker: &Asker,
+        usage: TokenUse,
+        agent: Option<&str>,
+        user: Option<UserRef>,
+    ) -> Result<TokenHolder, Refusal> {
+        let holder = match (agent, user) {
+            (Some(_), Some(_)) => return Err(Refusal::invalid("user", "say an agent or a user, not both")),
+            (Some(agent), None) => TokenHolder::Agent(self.visible_agent(asker, agent)?.0),
+            (None, Some(user)) => TokenHolder::User(self.user_for_tokens(asker, user)?),
+            (None, None) => match &asker.actor {
+                Actor::User(user) => TokenHolder::User(*user),
+                _ => return Err(Refusal::invalid("agent", "say whose tokens")),
+            },
+        };
+        self.may_use_tokens(asker, usage, holder)?;
+        Ok(holder)
+    }
+
+    /// To those who may not manage users' tokens, all others are unknown.
+    fn user_for_tokens(&self, asker: &Asker, user: UserRef) -> Result<UserId, Refusal> {
+        let found = self.find_user(asker, user)?;
+        let own = asker.actor == Actor::User(found);
+        if !own && !self.may(asker, Action::ManageUserTokens, Scope::Organization(asker.organization)) {
+            return Err(Refusal { field: Some("user".to_owned()), ..Refusal::not_found("user") });
+        }
+        Ok(found)
+    }
+
+    fn may_use_tokens(&self, asker: &Asker, usage: TokenUse, holder: TokenHolder) -> Result<(), Refusal> {
+        match holder {
+            TokenHolder::Agent(agent) => {
+                let action = match usage {
+                    TokenUse::Issue => Action::IssueAgentToken,
+                    TokenUse::List => Action::ReadTokens,
+                    TokenUse::Revoke => Action::RevokeToken,
+                };
+                self.authorize(asker, action, Scope::Agent(agent), "agent")
+            }
+            TokenHolder::User(user) if asker.actor == Actor::User(user) => Ok(()),
+            TokenHolder::User(user) => {
+                let organization = Scope::Organization(asker.organization);
+                self.authorize(asker, Action::ManageUserTokens, organization, "user")?;
+                let asker_is_operator = matches!(&asker.actor, Actor::User(id) if self.is_operator(*id));
+                if self.is_operator(user) && !asker_is_operator {
+                    let message = "this user is an operator: only operators manage their tokens";
+                    return Err(Refusal::new(RefusalKind::Denied, message));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Issues a token for a holder of the asker's organization. Who may is asked by [`Directory::token_holder`].
+    ///
+    /// # Errors
+    /// Too many live ones, or the holder is gone.
+    pub fn issue_token(&self, asker: &Asker, token: &TokenIssued, now: Timestamp) -> Result<Decided<()>, Refusal> {
+        let live = self.tokens.values().filter(|other| other.holder == token.holder && other.is_live(now)).count();
+        if live >= MAXIMUM_LIVE_TOKENS {
+            let message = format!("there are {live} live tokens already; revoke some first");
+            return Err(Refusal::new(RefusalKind::Conflict, message));
+        }
+        let gone = matches!(token.holder, TokenHolder::Agent(id) if self.agents.get(&id).is_none_or(|agent| agent.deleted));
+        if gone {
+            return Err(Refusal::not_found("agent"));
+        }
+        let events = vec![DirectoryEvent::TokenIssued(token.clone())];
+        self.draft(asker.organization, holder_aggregate(token.holder), events, ())
+    }
+
+    /// Revokes a token.
+    ///
+    /// # Errors
+    /// Not found, also when it is not theirs to see; or not allowed.
+    pub fn revoke_token(&self, asker: &Asker, id: TokenId) -> Result<Decided<()>, Refusal> {
+        let missing = || Refusal { field: Some("token".to_owned()), ..Refusal::not_found("token") };
+        let token = self.tokens.get(&id).filter(|token| token.organization == asker.organization).ok_or_else(missing)?;
+        self.may_use_tokens(asker, TokenUse::List, token.holder).map_err(|_| missing())?;
+        self.may_use_tokens(asker, TokenUse::Revoke, token.holder)?;
+        self.revoke(id)
+    }
+
+    /// Revokes a token, whoever asks.
+    ///
+    /// # Errors
+    /// Not found.
+    pub fn revoke(&self, id: TokenId) -> Result<Decided<()>, Refusal> {
+        let token = self.tokens.get(&id).ok_or_else(|| Refusal::not_found("token"))?;
+        if token.revoked_at.is_some() {
+            return Ok(Decided::already(()));
+        }
+        let event = DirectoryEvent::TokenRevoked(TokenRevoked { token: id, holder: token.holder });
+        self.draft(token.organization, holder_aggregate(token.holder), vec![event], ())
+    }
+
+    /// Notes a use, to the hour; nothing when that hour is noted already.
+    ///
+    /// # Errors
+    /// Not found.
+    pub fn use_token(&self, id: TokenId, now: Timestamp) -> Result<Decided<()>, Refusal> {
+        let token = self.tokens.get(&id).ok_or_else(|| Refusal::not_found("token"))?;
+        let at = hour(now);
+        if token.last_used_at.is_some_and(|last| last >= at) || token.revoked_at.is_some() {
+            return Ok(Decided::already(()));
+        }
+        let event = DirectoryEvent::TokenUsed(TokenUsed { token: id, at });
+        self.draft(token.organization, holder_aggregate(token.holder), vec![event], ())
+    }
+
+    /// Whether a use at `now` is to be noted.
+    #[must_use]
+    pub fn use_is_news(&self, id: TokenId, now: Timestamp) -> bool {
+        self.tokens.get(&id).is_some_and(|token| token.last_used_at.is_none_or(|last| last < hour(now)))
+    }
+
+    /// Whether the holder has a token that is live at `now`.
+    #[must_use]
+    pub fn has_live_token(&self, holder: TokenHolder, now: Timestamp) -> bool {
+        self.tokens.values().any(|token| token.holder == holder && token.is_live(now))
+    }
+}
+
+fn hour(at: Timestamp) -> Timestamp {
+    Timestamp(at.0 - at.0.rem_euclid(HOUR_MILLIS))
+}
+
+pub(super) fn holder_aggregate(holder: TokenHolder) -> AggregateRef {
+    match holder {
+        TokenHolder::Agent(agent) => aggregate(AggregateKind::Agent, agent),
+        TokenHolder::User(user) => aggregate(AggregateKind::User, user),
+    }
+}

@@ -1,0 +1,71 @@
+//! Secrets that authz makes: tokens, and the root key that agents pin.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use events::{Refusal, RefusalKind, Sha256};
+use store::{KeyRing, RootKeyError};
+use world::Random;
+use zeroize::Zeroizing;
+
+use crate::personal::away;
+
+/// A token that was just made: `kasbah_`, a letter for its kind, `_`, and 256 random bits in base64url.
+pub struct NewToken {
+    /// What is shown once.
+    pub secret: String,
+    /// SHA-256 over the whole text: what is stored.
+    pub hash: Sha256,
+}
+
+/// What a token is for; a letter in its text, so that people and scanners tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenKind {
+    /// An agent's.
+    Agent,
+    /// A user's.
+    Personal,
+}
+
+impl NewToken {
+    /// Makes one.
+    #[must_use]
+    pub fn make(random: &dyn Random, kind: TokenKind) -> Self {
+        let mut bytes = Zeroizing::new([0_u8; 32]);
+        random.fill(bytes.as_mut_slice());
+        let letter = match kind {
+            TokenKind::Agent => 'a',
+            TokenKind::Personal => 'p',
+        };
+        let secret = format!("kasbah_{letter}_{}", URL_SAFE_NO_PAD.encode(bytes.as_slice()));
+        let hash = Sha256::of(secret.as_bytes());
+        Self { secret, hash }
+    }
+}
+
+/// The public half of the root key in base64; the key is made if there is none.
+///
+/// # Errors
+/// When the key ring is away or holds something else.
+pub async fn root_public_key(keys: &dyn KeyRing) -> Result<String, Refusal> {
+    match store::root_key(keys).await {
+        Ok(key) => Ok(key.public_key_base64()),
+        Err(RootKeyError::KeyRing(error)) => Err(away(&error)),
+        Err(error @ RootKeyError::Malformed) => Err(Refusal::new(RefusalKind::Internal, error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_256_random_bits_and_says_its_kind() {
+        let random = world::random::SystemRandom::new();
+        let one = NewToken::make(&random, TokenKind::Agent);
+        let other = NewToken::make(&random, TokenKind::Personal);
+        assert_eq!(one.secret.len(), "kasbah_a_".len() + 43);
+        assert!(one.secret.starts_with("kasbah_a_") && other.secret.starts_with("kasbah_p_"));
+        assert_ne!(one.secret.get(9..), other.secret.get(9..));
+        assert_eq!(one.hash, Sha256::of(one.secret.as_bytes()));
+    }
+}
