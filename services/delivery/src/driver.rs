@@ -49,17 +49,27 @@ pub struct Deps {
 /// When the log cannot be read or the bus is away at the start.
 pub async fn run(_args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow::Result<()> {
     let ready = deps.readiness.register("delivery");
-    let fold = store::follow_projection::<DeliveryState>(&deps.world, &deps.log, &deps.snapshots)
-        .await
-        .context("delivery cannot read the log")?;
+    let fold = store::follow_projection::<DeliveryState>(
+        Arc::clone(&deps.log),
+        Arc::clone(&deps.snapshots),
+        deps.world.clone(),
+    );
     let driver = Arc::new(Driver { bundles: Bundles::new(Arc::clone(&deps.blobs)), fold, deps });
-    driver.fold.caught_up().await?;
-    let _serving = crate::handlers::serve(&driver).await?;
-    ready.set(true);
-    tokio::select! {
-        () = shutdown.requested() => Ok(()),
-        result = driver.settle_for_ever() => result,
-    }
+    let folding = driver.fold.clone().drive({
+        let shutdown = shutdown.clone();
+        async move { shutdown.requested().await }
+    });
+    let serving = async {
+        driver.fold.caught_up().await?;
+        let _serving = crate::handlers::serve(&driver).await?;
+        ready.set(true);
+        tokio::select! {
+            () = shutdown.requested() => Ok(()),
+            result = driver.settle_for_ever() => result,
+        }
+    };
+    let folding = async { folding.await.context("delivery cannot read the log") };
+    tokio::try_join!(folding, serving).map(|_| ())
 }
 
 pub(crate) struct Driver {

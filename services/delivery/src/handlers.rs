@@ -14,17 +14,15 @@ use events::requests::delivery::{
 };
 use events::requests::repository::{BundleAt, ShowFetch};
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, CommandRecord, Event, OrganizationId, Refusal, RefusalKind, Request,
-    SourceId, SyncId, Timestamp,
+    Actor, AgentId, AggregateKind, AggregateRef, Event, OrganizationId, Refusal, RefusalKind, Request, SourceId,
+    SyncId,
 };
 use futures::FutureExt as _;
-use store::{AppendError, NewCommit};
+use store::Inputs;
 
 use crate::driver::Driver;
 use crate::model::{Command, desired_plan, source_view};
 
-/// How often a command is decided again when the source moved on meanwhile.
-const ATTEMPTS: usize = 8;
 /// How long a command waits until its own effect can be read.
 const READ_BACK: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -97,20 +95,27 @@ impl Driver {
     async fn name_applier(self: Arc<Self>, context: RequestContext, request: NameApplier) -> Result<Applier, Refusal> {
         only_services(&context)?;
         let NameApplier { agent, instance } = request;
-        for _ in 0..ATTEMPTS {
-            let (named, epoch) = self.fold.read(|state| state.applier(agent));
-            if named == Some(instance) {
-                return Ok(Applier { instance, epoch });
-            }
-            let organization = self
-                .fold
-                .read(|state| state.organization_of(agent))
-                .ok_or_else(|| Refusal::not_found(format!("agent {agent}")))?;
-            let event = DeliveryEvent::ApplierNamed(ApplierNamed { agent, instance });
-            let aggregate = AggregateRef::new(AggregateKind::Applier, agent);
-            self.decided(&context, organization, aggregate, epoch, vec![event], &request, Vec::new()).await?;
-        }
-        Err(Refusal::new(RefusalKind::Unavailable, "too many instances claim to apply; retry"))
+        let organization = self
+            .fold
+            .read(|state| state.organization_of(agent))
+            .ok_or_else(|| Refusal::not_found(format!("agent {agent}")))?;
+        let aggregate = AggregateRef::new(AggregateKind::Applier, agent);
+        let command = recorded(&context, organization, aggregate, &request)?;
+        let named = store::decide(
+            &self.deps.world,
+            &*self.deps.log,
+            &self.fold,
+            command,
+            Inputs::fresh(&self.deps.world, 0),
+            |state| state.applier(agent).1,
+            |state, _| match state.applier(agent).0 {
+                Some(named) if named == instance => Ok(Vec::new()),
+                _ => Ok(vec![DeliveryEvent::ApplierNamed(ApplierNamed { agent, instance }).into()]),
+            },
+        )
+        .await?;
+        self.fold.wait_for(&named.position, READ_BACK).await.map_err(|error| unavailable(&error))?;
+        Ok(Applier { instance, epoch: named.version })
     }
 
     async fn list_sources(
@@ -161,8 +166,8 @@ impl Driver {
 
     async fn sync_source(self: Arc<Self>, context: RequestContext, request: SyncSource) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::SyncSource).await?;
-        let sync = SyncId(self.deps.world.new_uuid());
-        self.command(&context, request.source, &request, Command::Sync { sync }, vec![sync.0]).await
+        let sync = |inputs: &Inputs| inputs.ids.first().copied().map_or(SyncId(request.source.0), SyncId);
+        self.command(&context, request.source, &request, |inputs| Command::Sync { sync: sync(inputs) }).await
     }
 
     async fn suspend_source(
@@ -174,8 +179,8 @@ impl Driver {
         if request.reason.len() > 500 {
             return Err(Refusal::invalid("reason", "longer than 500 bytes: say it shorter"));
         }
-        let command = Command::Suspend { reason: request.reason.clone() };
-        self.command(&context, request.source, &request, command, Vec::new()).await
+        let suspend = |_: &Inputs| Command::Suspend { reason: request.reason.clone() };
+        self.command(&context, request.source, &request, suspend).await
     }
 
     async fn resume_source(
@@ -184,15 +189,19 @@ impl Driver {
         request: ResumeSource,
     ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::SuspendSource).await?;
-        self.command(&context, request.source, &request, Command::Resume, Vec::new()).await
+        self.command(&context, request.source, &request, |_| Command::Resume).await
     }
 
     async fn pin_source(self: Arc<Self>, context: RequestContext, request: PinSource) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::PinSource).await?;
         let wanted = BundleAt { source: request.source, commit: request.commit.clone() };
         let found = ask(&*self.deps.bus, &self.own_context(&context), &wanted).await?;
-        let command = Command::Pin { commit: found.commit, bundle: found.bundle, objects: found.objects };
-        self.command(&context, request.source, &request, command, Vec::new()).await
+        let pin = |_: &Inputs| Command::Pin {
+            commit: found.commit.clone(),
+            bundle: found.bundle,
+            objects: found.objects,
+        };
+        self.command(&context, request.source, &request, pin).await
     }
 
     async fn unpin_source(
@@ -201,7 +210,7 @@ impl Driver {
         request: UnpinSource,
     ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::PinSource).await?;
-        self.command(&context, request.source, &request, Command::Unpin, Vec::new()).await
+        self.command(&context, request.source, &request, |_| Command::Unpin).await
     }
 
     async fn confirm_source(
@@ -210,8 +219,8 @@ impl Driver {
         request: ConfirmSource,
     ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::ConfirmSource).await?;
-        let command = Command::Confirm { commit: request.commit.clone() };
-        self.command(&context, request.source, &request, command, Vec::new()).await
+        let confirm = |_: &Inputs| Command::Confirm { commit: request.commit.clone() };
+        self.command(&context, request.source, &request, confirm).await
     }
 
     /// Decides a command, again when the source moved on meanwhile, and answers the view after it.
@@ -220,69 +229,25 @@ impl Driver {
         context: &RequestContext,
         source: SourceId,
         request: &R,
-        command: Command,
-        ids: Vec<uuid::Uuid>,
+        to_command: impl Fn(&Inputs) -> Command + Send + Sync,
     ) -> Result<SourceView, Refusal> {
-        for _ in 0..ATTEMPTS {
-            let (decision, head) = self
-                .fold
-                .read(|state| (state.decide(source, command.clone()), state.source_head(source)));
-            let events = decision?;
-            let Some((_, organization, version)) = head.filter(|_| !events.is_empty()) else {
-                return self.view(source);
-            };
-            let aggregate = AggregateRef::new(AggregateKind::Source, source);
-            if self.decided(context, organization, aggregate, version, events, request, ids.clone()).await? {
-                return self.view(source);
-            }
-        }
-        Err(Refusal::new(RefusalKind::Unavailable, "the source changes too fast; retry"))
-    }
-
-    /// Appends what a request decided; `false` when the aggregate moved on meanwhile. Either way the state has caught up.
-    #[expect(clippy::too_many_arguments, reason = "a commit has that many parts, and there is one caller a kind")]
-    async fn decided<R: Request>(
-        &self,
-        context: &RequestContext,
-        organization: OrganizationId,
-        aggregate: AggregateRef,
-        expected: u64,
-        events: Vec<DeliveryEvent>,
-        request: &R,
-        ids: Vec<uuid::Uuid>,
-    ) -> Result<bool, Refusal> {
-        let encoding = |error: events::EncodeError| Refusal::new(RefusalKind::Internal, error.to_string());
-        let commit = NewCommit {
-            id: context.idempotency_key,
-            organization,
-            aggregate,
-            expected,
-            actor: context.actor.clone(),
-            correlation_id: context.correlation_id,
-            causation_id: context.causation_id,
-            traceparent: context.traceparent.clone(),
-            occurred_at: Timestamp(self.deps.world.clock.now_millis()),
-            command: Some(CommandRecord {
-                name: R::NAME.to_owned(),
-                data: events::encode(request).map_err(encoding)?,
-                ids,
-            }),
-            events: store::new_events(&self.deps.world, events.into_iter().map(Event::from)).map_err(encoding)?,
-        };
-        match store::append_known(&self.deps.world, &*self.deps.log, commit).await {
-            Ok(appended) => {
-                let read_back = self.fold.wait_for(&appended.position, READ_BACK).await;
-                read_back.map_err(|_| Refusal::new(RefusalKind::Unavailable, "stored, but not folded yet; look again"))?;
-                Ok(true)
-            }
-            Err(AppendError::Conflict { .. }) => {
-                let end = self.deps.log.position();
-                let caught_up = self.fold.wait_for(&end, READ_BACK).await;
-                caught_up.map_err(|_| Refusal::new(RefusalKind::Unavailable, "the fold is behind; retry"))?;
-                Ok(false)
-            }
-            Err(error) => Err(Refusal::new(RefusalKind::Unavailable, error.to_string())),
-        }
+        let aggregate = AggregateRef::new(AggregateKind::Source, source);
+        let command = recorded(context, context.organization, aggregate, request)?;
+        let decided = store::decide(
+            &self.deps.world,
+            &*self.deps.log,
+            &self.fold,
+            command,
+            Inputs::fresh(&self.deps.world, 1),
+            |state| state.source_head(source).map_or(0, |(_, _, version)| version),
+            |state, inputs| {
+                let events = state.decide(source, to_command(inputs))?;
+                Ok(events.into_iter().map(Event::from).collect())
+            },
+        )
+        .await?;
+        self.fold.wait_for(&decided.position, READ_BACK).await.map_err(|error| unavailable(&error))?;
+        self.view(source)
     }
 
     fn view(&self, source: SourceId) -> Result<SourceView, Refusal> {
@@ -332,4 +297,30 @@ fn only_services(context: &RequestContext) -> Result<(), Refusal> {
         Actor::Service(_) => Ok(()),
         _ => Err(Refusal::new(RefusalKind::Denied, "only a service may ask this")),
     }
+}
+
+/// What the log keeps of a request beside what it decided.
+fn recorded<R: Request>(
+    context: &RequestContext,
+    organization: OrganizationId,
+    aggregate: AggregateRef,
+    request: &R,
+) -> Result<store::Command, Refusal> {
+    let data =
+        events::encode(request).map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
+    Ok(store::Command {
+        commit: context.idempotency_key,
+        organization,
+        aggregate,
+        actor: context.actor.clone(),
+        correlation_id: context.correlation_id,
+        causation_id: context.causation_id,
+        traceparent: context.traceparent.clone(),
+        name: R::NAME.to_owned(),
+        data,
+    })
+}
+
+fn unavailable(error: &store::WaitError) -> Refusal {
+    Refusal::new(RefusalKind::Unavailable, format!("stored, but not to be read yet: {error}; look again"))
 }
