@@ -1,6 +1,13 @@
 //! Every version of every event that was ever released stands in `tests/golden`, and is read for ever.
 //!
 //! `KASBAH_GOLDEN=add cargo test -p events --test golden` writes files that are missing. Files are only ever added.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests end a test by panicking"
+)]
 
 #[path = "golden_samples/samples.rs"]
 mod samples;

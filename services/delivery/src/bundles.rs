@@ -46,7 +46,8 @@ impl BundleContents for Contents {
             self.pages.get(page_of_key(key, self.pages.len())).is_some_and(|page| page.contains(key))
         };
         stands(key)
-            || (key.namespace == default_namespace && stands(&ObjectKey { namespace: String::new(), ..key.clone() }))
+            || (key.namespace == default_namespace
+                && stands(&ObjectKey { namespace: String::new(), ..key.clone() }))
     }
 }
 
@@ -80,7 +81,11 @@ impl Bundles {
         self.bundles.lock().len()
     }
 
-    async fn bundle(&self, organization: OrganizationId, digest: BlobDigest) -> Result<Arc<Contents>, BundleError> {
+    async fn bundle(
+        &self,
+        organization: OrganizationId,
+        digest: BlobDigest,
+    ) -> Result<Arc<Contents>, BundleError> {
         if let Some(known) = self.bundles.lock().get(&digest) {
             return Ok(Arc::clone(known));
         }
@@ -103,8 +108,10 @@ impl Bundles {
         if let Some(known) = self.pages.lock().get(&page).and_then(Weak::upgrade) {
             return Ok(known);
         }
-        let address =
-            self.blobs.address(organization, page).map_err(|source| BundleError::Blob { digest: bundle, source })?;
+        let address = self
+            .blobs
+            .address(organization, page)
+            .map_err(|source| BundleError::Blob { digest: bundle, source })?;
         let read: BundlePage = decode(bundle, &self.get(organization, address).await?)?;
         let keys: Arc<Page> = Arc::new(read.entries.into_iter().map(|entry| entry.identity.key()).collect());
         self.pages.lock().insert(page, Arc::downgrade(&keys));

@@ -10,8 +10,8 @@ use events::delivery::{BundleDesired, BundleHeld, DeliveryEvent, PruneEntry, Sou
 use events::requests::delivery::DesiredChanged;
 use events::subject::Subject;
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, CommitId, CorrelationId, Event, OrganizationId, SourceId,
-    SyncId, Timestamp,
+    Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, CommitId, CorrelationId, Event, OrganizationId,
+    SourceId, SyncId, Timestamp,
 };
 use store::{AppendError, Blobs, EventLog, NewCommit, Snapshots};
 use world::World;
@@ -128,8 +128,11 @@ impl Driver {
         if !records.is_empty() {
             self.append(source, records, None).await?;
         }
-        let Some((agent, organization, _)) = self.fold.read(|state| state.source_head(source)) else { return Ok(()) };
-        let (needed, listed) = self.fold.read(|state| (state.bundles_needed(source), state.prune_list_of(source)));
+        let Some((agent, organization, _)) = self.fold.read(|state| state.source_head(source)) else {
+            return Ok(());
+        };
+        let (needed, listed) =
+            self.fold.read(|state| (state.bundles_needed(source), state.prune_list_of(source)));
         let contents = self.bundles.contents(organization, &needed).await?;
         let listed = self.bundles.prune_list(organization, listed).await?;
         let verdict = self.fold.read(|state| state.verdict(source, &contents, &listed));
@@ -177,11 +180,12 @@ impl Driver {
         let Some((_, organization, expected)) = self.fold.read(|state| state.source_head(source)) else {
             return Ok(());
         };
-        let cause = cause.or_else(|| self.fold.read(|state| state.cause_of(source))).unwrap_or_else(|| Cause {
-            correlation_id: CorrelationId(self.deps.world.new_uuid()),
-            causation_id: None,
-            traceparent: None,
-        });
+        let cause =
+            cause.or_else(|| self.fold.read(|state| state.cause_of(source))).unwrap_or_else(|| Cause {
+                correlation_id: CorrelationId(self.deps.world.new_uuid()),
+                causation_id: None,
+                traceparent: None,
+            });
         let commit = NewCommit {
             id: CommitId(self.deps.world.new_uuid()),
             organization,
@@ -204,7 +208,9 @@ impl Driver {
 
     async fn announce(&self, agent: AgentId) {
         let Ok(body) = events::encode(&DesiredChanged { agent }) else { return };
-        if let Err(error) = self.deps.bus.publish(&Subject::notice(DesiredChanged::NAME), Bytes::from(body)).await {
+        if let Err(error) =
+            self.deps.bus.publish(&Subject::notice(DesiredChanged::NAME), Bytes::from(body)).await
+        {
             tracing::warn!(%agent, %error, "gateways could not be told of a new desired state");
         }
     }

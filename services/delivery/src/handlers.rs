@@ -14,8 +14,8 @@ use events::requests::delivery::{
 };
 use events::requests::repository::{BundleAt, ShowFetch};
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, Event, OrganizationId, Refusal, RefusalKind, Request, SourceId,
-    SyncId,
+    Actor, AgentId, AggregateKind, AggregateRef, Event, OrganizationId, Refusal, RefusalKind, Request,
+    SourceId, SyncId,
 };
 use futures::FutureExt as _;
 use store::Inputs;
@@ -49,10 +49,9 @@ where
 {
     let driver = Arc::clone(driver);
     let bus = Arc::clone(&driver.deps.bus);
-    let serving = answer::<R, _>(&*bus, move |context, request| {
-        method.call(Arc::clone(&driver), context, request)
-    })
-    .await?;
+    let serving =
+        answer::<R, _>(&*bus, move |context, request| method.call(Arc::clone(&driver), context, request))
+            .await?;
     Ok(serving)
 }
 
@@ -92,7 +91,11 @@ impl Driver {
         Ok(self.fold.read(|state| desired_plan(state, request.agent)))
     }
 
-    async fn name_applier(self: Arc<Self>, context: RequestContext, request: NameApplier) -> Result<Applier, Refusal> {
+    async fn name_applier(
+        self: Arc<Self>,
+        context: RequestContext,
+        request: NameApplier,
+    ) -> Result<Applier, Refusal> {
         only_services(&context)?;
         let NameApplier { agent, instance } = request;
         let organization = self
@@ -140,7 +143,11 @@ impl Driver {
         Ok(views)
     }
 
-    async fn show_source(self: Arc<Self>, context: RequestContext, request: ShowSource) -> Result<SourceView, Refusal> {
+    async fn show_source(
+        self: Arc<Self>,
+        context: RequestContext,
+        request: ShowSource,
+    ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::ReadSource).await?;
         let mut view = self.view(request.source)?;
         if view.why.is_none() || view.newest_commit.is_none() {
@@ -164,7 +171,11 @@ impl Driver {
         }
     }
 
-    async fn sync_source(self: Arc<Self>, context: RequestContext, request: SyncSource) -> Result<SourceView, Refusal> {
+    async fn sync_source(
+        self: Arc<Self>,
+        context: RequestContext,
+        request: SyncSource,
+    ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::SyncSource).await?;
         let sync = |inputs: &Inputs| inputs.ids.first().copied().map_or(SyncId(request.source.0), SyncId);
         self.command(&context, request.source, &request, |inputs| Command::Sync { sync: sync(inputs) }).await
@@ -192,7 +203,11 @@ impl Driver {
         self.command(&context, request.source, &request, |_| Command::Resume).await
     }
 
-    async fn pin_source(self: Arc<Self>, context: RequestContext, request: PinSource) -> Result<SourceView, Refusal> {
+    async fn pin_source(
+        self: Arc<Self>,
+        context: RequestContext,
+        request: PinSource,
+    ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::PinSource).await?;
         let wanted = BundleAt { source: request.source, commit: request.commit.clone() };
         let found = ask(&*self.deps.bus, &self.own_context(&context), &wanted).await?;
@@ -257,9 +272,15 @@ impl Driver {
     }
 
     /// Asks authz whether the actor may do this to the source's agent.
-    async fn allowed(&self, context: &RequestContext, source: SourceId, action: Action) -> Result<(), Refusal> {
+    async fn allowed(
+        &self,
+        context: &RequestContext,
+        source: SourceId,
+        action: Action,
+    ) -> Result<(), Refusal> {
         let unknown = || Refusal::not_found(format!("source {source}"));
-        let (agent, organization, _) = self.fold.read(|state| state.source_head(source)).ok_or_else(unknown)?;
+        let (agent, organization, _) =
+            self.fold.read(|state| state.source_head(source)).ok_or_else(unknown)?;
         if organization != context.organization {
             return Err(unknown());
         }

@@ -12,8 +12,8 @@ use events::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome};
 use events::object::ObjectKey;
 use events::requests::delivery::RejectedBundle;
 use events::{
-    AgentId, BlobDigest, CorrelationId, EventId, InstanceId, ObjectIdentity, OrganizationId, SourceId, SyncId,
-    Timestamp,
+    AgentId, BlobDigest, CorrelationId, EventId, InstanceId, ObjectIdentity, OrganizationId, SourceId,
+    SyncId, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 

@@ -1,12 +1,19 @@
 //! Given these records, when that is asked, then this is decided.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests end a test by panicking"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use delivery::model::{BundleContents, Command, DeliveryState, Verdict, desired_plan, source_view};
 use events::configuration::{
-    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, FileFinding, GitReference, Mode, OnRemoval, ResourceRules,
-    SourceConfiguration, SyncPolicies,
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, FileFinding, GitReference, Mode, OnRemoval,
+    ResourceRules, SourceConfiguration, SyncPolicies,
 };
 use events::delivery::*;
 use events::directory::{AgentRegistered, DirectoryEvent};
@@ -15,8 +22,9 @@ use events::observation::{Observation, ObservationBatch, Observed, OwnedObject, 
 use events::position::Stream;
 use events::repository::{BundleRejected, RepositoryEvent, SourceAdvanced};
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, ChainHash, Commit, CommitId, CorrelationId, Event, EventId,
-    NewEvent, ObjectIdentity, OrganizationId, ProjectId, RefusalKind, SourceId, SyncId, Timestamp,
+    Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, ChainHash, Commit, CommitId, CorrelationId,
+    Event, EventId, NewEvent, ObjectIdentity, OrganizationId, ProjectId, RefusalKind, SourceId, SyncId,
+    Timestamp,
 };
 use store::{Projection, Record};
 use uuid::Uuid;
@@ -247,7 +255,8 @@ fn names(count: usize) -> Vec<String> {
 fn a_new_bundle_is_delivered_with_the_chain_that_led_to_it() {
     let mut given = Given::agent_with(vec![source("shop")]);
     given.advanced("shop", "aaa", 1, 2);
-    let Verdict::Deliver { commit, objects, prune, cause, .. } = given.verdict("shop", &[(1, &["a", "b"])]) else {
+    let Verdict::Deliver { commit, objects, prune, cause, .. } = given.verdict("shop", &[(1, &["a", "b"])])
+    else {
         panic!("is delivered");
     };
     assert_eq!((commit.as_str(), objects, prune.len()), ("aaa", 2, 0));
@@ -325,11 +334,20 @@ fn an_empty_bundle_is_held_until_that_very_commit_is_confirmed() {
     given.applied("shop", 10, &["a"], false);
     given.advanced("shop", "eee", 4, 0);
     let id = SourceId::derive(AGENT, "shop");
-    let Verdict::Hold { reason, commit, bundle, .. } = given.verdict("shop", &[(4, &[])]) else { panic!("held") };
+    let Verdict::Hold { reason, commit, bundle, .. } = given.verdict("shop", &[(4, &[])]) else {
+        panic!("held")
+    };
     assert_eq!(reason, HoldReason::Empty);
     given.on_source(
         id,
-        DeliveryEvent::BundleHeld(BundleHeld { source: id, agent: AGENT, commit, bundle, objects: 0, reason }),
+        DeliveryEvent::BundleHeld(BundleHeld {
+            source: id,
+            agent: AGENT,
+            commit,
+            bundle,
+            objects: 0,
+            reason,
+        }),
     );
     assert_eq!(given.verdict("shop", &[(4, &[])]), Verdict::Nothing, "said once");
     let refusal = given.state.decide(id, Command::Confirm { commit: Some("fff".to_owned()) }).unwrap_err();
@@ -348,7 +366,11 @@ fn more_than_half_and_more_than_ten_is_held_and_exactly_half_is_not() {
         given.applied("shop", 10, &all, false);
         given.advanced("shop", "bbb", 2, u32::try_from(left).unwrap());
         let verdict = given.verdict("shop", &[(2, &all[..left])]);
-        assert_eq!(matches!(verdict, Verdict::Hold { reason: HoldReason::LargePrune { .. }, .. }), held, "{left}");
+        assert_eq!(
+            matches!(verdict, Verdict::Hold { reason: HoldReason::LargePrune { .. }, .. }),
+            held,
+            "{left}"
+        );
     }
     let mut given = Given::agent_with(vec![source("shop")]);
     let ten = names(10);
@@ -501,12 +523,16 @@ fn a_statement_takes_the_place_of_the_inventory_and_old_words_are_dropped() {
     given.applied("shop", 10, &["a", "b"], false);
     let part = |name: &str, last| Observed::InventoryStated { objects: vec![owned(id, name, false)], last };
     given.observed_at(2, 1, vec![part("c", false), part("d", true)]);
-    given.observed_at(1, 3, vec![Observed::ObjectApplied {
-        sync: None,
-        object: owned(id, "late", false),
-        write: Write::Created,
-        taken_over: Vec::new(),
-    }]);
+    given.observed_at(
+        1,
+        3,
+        vec![Observed::ObjectApplied {
+            sync: None,
+            object: owned(id, "late", false),
+            write: Write::Created,
+            taken_over: Vec::new(),
+        }],
+    );
     given.observed_at(2, 1, vec![part("again", true)]);
     given.advanced("shop", "bbb", 2, 1);
     assert_eq!(pruned(&given.verdict("shop", &[(2, &["a"])])), ["c", "d"]);

@@ -99,7 +99,8 @@ impl DeliveryState {
     #[must_use]
     pub fn bundles_needed(&self, source: SourceId) -> Vec<BlobDigest> {
         let Some(state) = self.sources.get(&source) else { return Vec::new() };
-        let own = state.candidate().map(|bundle| bundle.digest).or(state.desired.as_ref().map(|own| own.bundle));
+        let own =
+            state.candidate().map(|bundle| bundle.digest).or(state.desired.as_ref().map(|own| own.bundle));
         own.into_iter().chain(self.other_bundles(source, state).map(|(digest, _)| digest)).collect()
     }
 
@@ -131,10 +132,9 @@ impl DeliveryState {
         let Some(prune) = self.prune_for(source, state, Some(candidate.digest), contents) else {
             return Verdict::Nothing;
         };
-        let is_desired = state
-            .desired
-            .as_ref()
-            .is_some_and(|desired| (&desired.commit, desired.bundle) == (&candidate.commit, candidate.digest));
+        let is_desired = state.desired.as_ref().is_some_and(|desired| {
+            (&desired.commit, desired.bundle) == (&candidate.commit, candidate.digest)
+        });
         let leftovers = prune.iter().any(|entry| !listed.contains(entry));
         if is_desired && !(leftovers && state.desired_sync_ended()) {
             return Verdict::Nothing;
@@ -142,7 +142,12 @@ impl DeliveryState {
         let (commit, bundle, objects, cause) =
             (candidate.commit.clone(), candidate.digest, candidate.objects, candidate.cause.clone());
         match state.reason_to_hold(candidate, &prune) {
-            Some(reason) if state.held.as_ref().is_some_and(|held| (&held.commit, &held.reason) == (&commit, &reason)) => {
+            Some(reason)
+                if state
+                    .held
+                    .as_ref()
+                    .is_some_and(|held| (&held.commit, &held.reason) == (&commit, &reason)) =>
+            {
                 Verdict::Nothing
             }
             Some(reason) => Verdict::Hold { commit, bundle, objects, reason, cause },
@@ -216,7 +221,11 @@ impl DeliveryState {
     pub fn sync_records(&self, source: SourceId) -> Vec<DeliveryEvent> {
         let Some(state) = self.sources.get(&source) else { return Vec::new() };
         let Some(observed) = &state.observed else { return Vec::new() };
-        let known = if state.recorded.sync == Some(observed.sync) { state.recorded } else { super::Recorded::default() };
+        let known = if state.recorded.sync == Some(observed.sync) {
+            state.recorded
+        } else {
+            super::Recorded::default()
+        };
         let (sync, run, epoch) = (observed.sync, observed.run, observed.epoch);
         let mut events = Vec::new();
         if known.started < run {
@@ -229,7 +238,14 @@ impl DeliveryState {
             None => None,
         };
         if let (Some((outcome, counts, failures)), true) = (end, known.finished < run) {
-            events.push(DeliveryEvent::SyncFinished(SyncFinished { source, sync, run, outcome, counts, failures }));
+            events.push(DeliveryEvent::SyncFinished(SyncFinished {
+                source,
+                sync,
+                run,
+                outcome,
+                counts,
+                failures,
+            }));
         }
         events
     }
@@ -258,7 +274,9 @@ impl DeliveryState {
             }
             Command::Resume if state.suspended.is_none() => Ok(Vec::new()),
             Command::Resume => Ok(vec![DeliveryEvent::SourceResumed(SourceResumed { source })]),
-            Command::Pin { commit, .. } if state.pinned.as_ref().is_some_and(|pinned| pinned.commit == commit) => {
+            Command::Pin { commit, .. }
+                if state.pinned.as_ref().is_some_and(|pinned| pinned.commit == commit) =>
+            {
                 Ok(Vec::new())
             }
             Command::Pin { commit, bundle, objects } => {
@@ -279,7 +297,9 @@ impl SourceState {
 
     fn desired_sync_ended(&self) -> bool {
         let desired = self.desired.as_ref().map(|desired| desired.sync);
-        self.observed.as_ref().is_some_and(|observed| Some(observed.sync) == desired && observed.finished.is_some())
+        self.observed
+            .as_ref()
+            .is_some_and(|observed| Some(observed.sync) == desired && observed.finished.is_some())
     }
 
     fn reason_to_hold(&self, candidate: &Bundle, prune: &[PruneEntry]) -> Option<HoldReason> {
@@ -301,7 +321,10 @@ impl SourceState {
             return Err(Refusal::new(RefusalKind::Conflict, "the source is suspended: resume it first"));
         }
         if self.desired.is_none() {
-            return Err(Refusal::new(RefusalKind::Conflict, "the source has no bundle yet: nothing can be synced"));
+            return Err(Refusal::new(
+                RefusalKind::Conflict,
+                "the source has no bundle yet: nothing can be synced",
+            ));
         }
         Ok(vec![DeliveryEvent::SyncRequested(SyncRequested { source, sync })])
     }
@@ -312,8 +335,12 @@ impl SourceState {
             .as_ref()
             .ok_or_else(|| Refusal::new(RefusalKind::Conflict, "nothing of this source is held"))?;
         if let Some(seen) = seen.filter(|seen| !held.commit.starts_with(seen.as_str())) {
-            let message = format!("commit {} is held, not {seen}: look at it and confirm that one", held.commit);
-            return Err(Refusal { field: Some("commit".to_owned()), ..Refusal::new(RefusalKind::Conflict, message) });
+            let message =
+                format!("commit {} is held, not {seen}: look at it and confirm that one", held.commit);
+            return Err(Refusal {
+                field: Some("commit".to_owned()),
+                ..Refusal::new(RefusalKind::Conflict, message)
+            });
         }
         let commit = held.commit.clone();
         Ok(vec![DeliveryEvent::BundleConfirmed(BundleConfirmed { source, commit })])

@@ -42,7 +42,9 @@ impl Projection for DeliveryState {
             Some(commit) => self.apply_commit(commit),
             None => match events::decode::<ObservationBatch>(&record.bytes) {
                 Ok(batch) => self.apply_batch(&batch),
-                Err(error) => tracing::error!(position = record.sequence, %error, "observations cannot be read"),
+                Err(error) => {
+                    tracing::error!(position = record.sequence, %error, "observations cannot be read")
+                }
             },
         }
     }
@@ -87,7 +89,8 @@ impl DeliveryState {
     fn apply_configuration(&mut self, organization: OrganizationId, event: ConfigurationEvent) {
         let ConfigurationEvent::ConfigurationChanged(changed) = event else { return };
         let agent_id = changed.agent;
-        let named: BTreeSet<SourceId> = changed.configuration.sources.iter().map(|source| source.id).collect();
+        let named: BTreeSet<SourceId> =
+            changed.configuration.sources.iter().map(|source| source.id).collect();
         for source in &changed.configuration.sources {
             let state = self.source(organization, agent_id, source.id);
             if (state.organization, state.agent) != (organization, agent_id) {
@@ -171,7 +174,8 @@ impl DeliveryState {
     }
 
     fn apply_batch(&mut self, batch: &ObservationBatch) {
-        let Some(agent) = batch.writer.strip_prefix("agent-").and_then(|id| id.parse::<AgentId>().ok()) else {
+        let Some(agent) = batch.writer.strip_prefix("agent-").and_then(|id| id.parse::<AgentId>().ok())
+        else {
             return;
         };
         for (sequence, observation) in (batch.first..).zip(&batch.observations) {
@@ -191,9 +195,11 @@ impl DeliveryState {
         match &observation.what {
             Observed::InventoryStated { objects, last } => self.apply_statement(agent, objects, *last),
             Observed::ObjectApplied { object, .. } => self.apply_applied(agent, object),
-            Observed::ObjectPruned { source, identity, .. } => self.observed_source(agent, *source, |state| {
-                state.inventory.remove(&identity.key());
-            }),
+            Observed::ObjectPruned { source, identity, .. } => {
+                self.observed_source(agent, *source, |state| {
+                    state.inventory.remove(&identity.key());
+                })
+            }
             Observed::SyncStarted { source, sync, .. } => self.observed_source(agent, *source, |state| {
                 let run = match &state.observed {
                     Some(before) if before.sync == *sync => before.run.saturating_add(1),
@@ -210,9 +216,11 @@ impl DeliveryState {
                     finished: None,
                 });
             }),
-            Observed::SyncWaiting { source, sync, reason } => self.observed_sync(agent, *source, *sync, |observed| {
-                observed.waiting = Some(reason.clone());
-            }),
+            Observed::SyncWaiting { source, sync, reason } => {
+                self.observed_sync(agent, *source, *sync, |observed| {
+                    observed.waiting = Some(reason.clone());
+                })
+            }
             Observed::ObjectFailed { source, sync, retry_at, .. } => {
                 self.observed_sync(agent, *source, *sync, |observed| observed.retry_at = *retry_at);
             }
@@ -239,7 +247,9 @@ impl DeliveryState {
         let others: Vec<SourceId> = self
             .sources
             .iter()
-            .filter(|(id, state)| **id != object.source && state.agent == agent && state.inventory.contains_key(&key))
+            .filter(|(id, state)| {
+                **id != object.source && state.agent == agent && state.inventory.contains_key(&key)
+            })
             .map(|(id, _)| *id)
             .collect();
         for other in others {
@@ -420,7 +430,8 @@ fn apply_end(state: &mut SourceState, finished: &events::delivery::SyncFinished,
     state.recorded.sync = Some(finished.sync);
     state.recorded.finished = finished.run;
     state.recorded.started = state.recorded.started.max(finished.run);
-    let commit = state.desired.as_ref().filter(|desired| desired.sync == finished.sync).map(|d| d.commit.clone());
+    let commit =
+        state.desired.as_ref().filter(|desired| desired.sync == finished.sync).map(|d| d.commit.clone());
     if let (Succeeded | Unhealthy, Some(commit)) = (finished.outcome, commit) {
         state.synced = Some((commit, at));
     }

@@ -64,7 +64,11 @@ pub(crate) fn why(source: &SourceState, connected: bool) -> Option<String> {
         return Some(rejection(rejected));
     }
     if let Some(held) = &source.held {
-        return Some(format!("commit {} is held: {}; confirm it to go on", short(&held.commit), hold(&held.reason)));
+        return Some(format!(
+            "commit {} is held: {}; confirm it to go on",
+            short(&held.commit),
+            hold(&held.reason)
+        ));
     }
     let Some(desired) = &source.desired else {
         return Some("fetching: no commit of its ref was read yet".to_owned());
@@ -90,10 +94,12 @@ fn sync_reason(source: &SourceState, sync: events::SyncId, commit: &str) -> Opti
         }),
         Some(end) => match end.outcome {
             SyncOutcome::Succeeded => None,
-            SyncOutcome::Unhealthy => Some(format!("applied, but {} of its objects are not healthy", end.counts.unhealthy)),
-            SyncOutcome::Superseded | SyncOutcome::Interrupted => {
-                Some(format!("the sync of commit {commit} was interrupted; it begins again with the agent's next word"))
+            SyncOutcome::Unhealthy => {
+                Some(format!("applied, but {} of its objects are not healthy", end.counts.unhealthy))
             }
+            SyncOutcome::Superseded | SyncOutcome::Interrupted => Some(format!(
+                "the sync of commit {commit} was interrupted; it begins again with the agent's next word"
+            )),
             SyncOutcome::Failed => Some(failed(end, observed.retry_at)),
         },
     }
@@ -101,7 +107,11 @@ fn sync_reason(source: &SourceState, sync: events::SyncId, commit: &str) -> Opti
 
 fn failed(end: &super::SyncEnd, retry_at: Option<Timestamp>) -> String {
     let first = end.failures.first().map_or_else(String::new, |failure| {
-        let place = if failure.file.is_empty() { String::new() } else { format!(" ({}:{})", failure.file, failure.line) };
+        let place = if failure.file.is_empty() {
+            String::new()
+        } else {
+            format!(" ({}:{})", failure.file, failure.line)
+        };
         format!(": {}{place}: {}", failure.identity, failure.message)
     });
     let retry = retry_at.map_or_else(String::new, |at| format!("; retry at {at}"));
@@ -120,7 +130,9 @@ fn rejection(rejected: &events::requests::delivery::RejectedBundle) -> String {
 fn hold(reason: &HoldReason) -> String {
     match reason {
         HoldReason::Empty => "it has no objects, so all of the source's would be pruned".to_owned(),
-        HoldReason::LargePrune { prunes, inventory } => format!("it would prune {prunes} of {inventory} objects"),
+        HoldReason::LargePrune { prunes, inventory } => {
+            format!("it would prune {prunes} of {inventory} objects")
+        }
     }
 }
 

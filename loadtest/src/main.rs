@@ -1,0 +1,84 @@
+//! Benchmarks of Kasbah. Each figure stands beside a baseline measured in the same run; each is the median of five runs.
+//!
+//! Purpose: `cargo xtask bench <scenario>…`. Deliberately absent: timed assertions in tests.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a benchmark measures real time and prints what it measured"
+)]
+
+mod counting_disk;
+mod figure;
+mod log;
+mod record;
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Parser, ValueEnum};
+
+use crate::figure::Figure;
+
+/// How often each figure is measured.
+pub const RUNS: usize = 5;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Scenario {
+    /// The embedded log: durable appends and replay.
+    Log,
+}
+
+#[derive(Debug, Parser)]
+#[command(
+    about = "Measures Kasbah beside a baseline of the same run; exits with 1 when a figure falls short"
+)]
+struct Arguments {
+    /// Which scenarios to run.
+    scenarios: Vec<Scenario>,
+    /// Name the scenarios and end.
+    #[arg(long)]
+    list: bool,
+    /// Write figures and machine into docs/benchmarks.md.
+    #[arg(long)]
+    record: bool,
+    /// Write the figures as JSON there.
+    #[arg(long, default_value = "target/bench.json")]
+    output: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<std::process::ExitCode> {
+    let arguments = Arguments::parse();
+    if arguments.list || arguments.scenarios.is_empty() {
+        for scenario in Scenario::value_variants() {
+            if let Some(value) = scenario.to_possible_value() {
+                println!(
+                    "{}  {}",
+                    value.get_name(),
+                    value.get_help().map(ToString::to_string).unwrap_or_default()
+                );
+            }
+        }
+        return Ok(std::process::ExitCode::SUCCESS);
+    }
+    let mut figures: Vec<Figure> = Vec::new();
+    for scenario in &arguments.scenarios {
+        let measured = match scenario {
+            Scenario::Log => log::run().await.context("scenario log")?,
+        };
+        for figure in &measured {
+            println!("{figure}");
+        }
+        figures.extend(measured);
+    }
+    if let Some(folder) = arguments.output.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(&arguments.output, serde_json::to_string_pretty(&figures)?)?;
+    println!("figures written to {}", arguments.output.display());
+    if arguments.record {
+        record::write(&figures)?;
+    }
+    let short = figures.iter().any(|figure| !figure.is_met());
+    Ok(if short { std::process::ExitCode::FAILURE } else { std::process::ExitCode::SUCCESS })
+}
