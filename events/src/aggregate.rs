@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
         /// The kind of an aggregate; a token of its subject.
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum AggregateKind { $($(#[$doc])* $variant,)* }
@@ -57,6 +58,7 @@ impl fmt::Display for AggregateKind {
 }
 
 /// Names one aggregate inside an organization.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AggregateRef {
     /// Its kind.

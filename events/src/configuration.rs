@@ -42,6 +42,7 @@ pub struct ConfigurationRejected {
 }
 
 /// One thing wrong in a file of a repository.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFinding {
     /// Path from the repository's root.
@@ -58,6 +59,7 @@ pub struct FileFinding {
 }
 
 /// A checked agent configuration: defaults filled in, projects resolved.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentConfiguration {
     /// What the agent may touch.
@@ -72,6 +74,7 @@ pub struct AgentConfiguration {
 }
 
 /// How far the agent reaches.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -82,6 +85,7 @@ pub enum Mode {
 }
 
 /// Which kinds may be managed: included and not excluded. An empty include list includes all.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ResourceRules {
     /// Kinds that may be managed.
@@ -93,6 +97,7 @@ pub struct ResourceRules {
 }
 
 /// A pattern over group and kind; `*` stands for any run of characters.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindPattern {
     /// API group, empty for the core group.
@@ -102,6 +107,7 @@ pub struct KindPattern {
 }
 
 /// One manifest source.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SourceConfiguration {
     /// Derived from agent and name.
@@ -131,6 +137,7 @@ pub struct SourceConfiguration {
 }
 
 /// A ref of a repository.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GitReference {
@@ -156,6 +163,7 @@ impl std::fmt::Display for GitReference {
 }
 
 /// A service account to impersonate.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServiceAccount {
     /// Its namespace.
@@ -165,6 +173,7 @@ pub struct ServiceAccount {
 }
 
 /// Choices of a source. `Default` is what applies when the file says nothing.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncPolicies {
     /// Which existing objects may be taken over.
@@ -198,6 +207,7 @@ impl Default for SyncPolicies {
 }
 
 /// Which existing objects may be taken over.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Adoption {
@@ -210,6 +220,7 @@ pub enum Adoption {
 }
 
 /// What to do when another manager owns a field.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conflicts {
@@ -220,6 +231,7 @@ pub enum Conflicts {
 }
 
 /// What happens to the objects of a source that leaves the configuration.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnRemoval {

@@ -70,6 +70,7 @@ pub struct PruneEntry {
 }
 
 /// Why a bundle is held.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HoldReason {
@@ -185,6 +186,7 @@ pub struct SyncStarted {
 }
 
 /// How a sync ended.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SyncOutcome {
@@ -219,6 +221,7 @@ pub struct SyncFinished {
 }
 
 /// Counts of one sync.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SyncCounts {
     /// Objects that were as they should be.
@@ -236,6 +239,7 @@ pub struct SyncCounts {
 }
 
 /// One object that could not be applied, pruned, or become healthy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectFailure {
     /// Which object.

@@ -53,6 +53,7 @@ context! {
 pub struct PersonalData(#[serde(with = "serde_bytes")] pub Vec<u8>);
 
 /// What somebody may be. The table action × role is in authz.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -86,6 +87,7 @@ impl Role {
 }
 
 /// Where something applies.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -100,6 +102,7 @@ pub enum Scope {
 }
 
 /// Who holds a token.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TokenHolder {
@@ -141,6 +144,7 @@ pub struct ProjectCreated {
 }
 
 /// Where a project's repository is and how it is read.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectSettings {
     /// URL or path, without credentials.

@@ -29,6 +29,8 @@ pub mod position;
 pub mod repository;
 pub mod request;
 pub mod requests;
+#[cfg(feature = "schema")]
+mod schema;
 pub mod subject;
 pub mod time;
 pub mod upcast;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Group, version, kind, namespace and name of one object. The version takes part in equality; compare
 /// [`ObjectIdentity::key`] to ask whether two identities name the same object.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectIdentity {
     /// API group, empty for the core group.
@@ -23,6 +24,7 @@ pub struct ObjectIdentity {
 }
 
 /// What makes an object the same object whichever version of its API is used.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectKey {
     /// API group.

@@ -34,6 +34,7 @@ pub struct RequestContext {
 }
 
 /// Kinds of refusal. They decide HTTP status and exit code.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalKind {
@@ -54,6 +55,7 @@ pub enum RefusalKind {
 }
 
 /// Why a request was refused: says what was wrong and what to do.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {

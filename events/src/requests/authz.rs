@@ -10,6 +10,7 @@ use crate::request::request;
 use crate::time::Timestamp;
 
 /// What may be done. The table action × role is in authz; what it does not name is denied.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "each variant says what may be done")]
@@ -89,6 +90,7 @@ impl Action {
 }
 
 /// Who holds this token? The secret itself never crosses the bus.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authenticate {
     /// SHA-256 of the secret.
@@ -97,6 +99,7 @@ pub struct Authenticate {
 request!(Authenticate => Principal, "authz.authenticate");
 
 /// Who holds a live token.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
     /// Who.
@@ -110,6 +113,7 @@ pub struct Principal {
 }
 
 /// May this actor do this there?
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decide {
     /// Who.
@@ -124,6 +128,7 @@ pub struct Decide {
 request!(Decide => Decision, "authz.decide");
 
 /// The answer to [`Decide`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     /// Whether it may be done.
@@ -135,6 +140,7 @@ pub struct Decision {
 }
 
 /// May this agent's project read that project's repository with that project's credential? Asked before each fetch.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecideFetch {
     /// The agent that wants it.
@@ -145,6 +151,7 @@ pub struct DecideFetch {
 request!(DecideFetch => FetchDecision, "authz.decide-fetch");
 
 /// The answer to [`DecideFetch`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchDecision {
     /// Whether it may be fetched.
@@ -158,6 +165,7 @@ pub struct FetchDecision {
 }
 
 /// Creates an organization.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateOrganization {
     /// Its name.
@@ -168,11 +176,13 @@ pub struct CreateOrganization {
 request!(CreateOrganization => OrganizationView, "authz.create-organization");
 
 /// Lists the organizations that the actor may see.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListOrganizations {}
 request!(ListOrganizations => Vec<OrganizationView>, "authz.list-organizations");
 
 /// One organization.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrganizationView {
     /// Its id.
@@ -186,6 +196,7 @@ pub struct OrganizationView {
 
 /// Makes sure that there is an organization with an owner who has a live token. Only services may ask; asking again
 /// changes nothing while the token lives.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnsureOwner {
     /// Name of the organization.
@@ -198,6 +209,7 @@ pub struct EnsureOwner {
 request!(EnsureOwner => FirstStart, "authz.ensure-owner");
 
 /// The answer to [`EnsureOwner`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstStart {
     /// The organization.
@@ -209,6 +221,7 @@ pub struct FirstStart {
 }
 
 /// In which organization is this project? Only services may ask: the console, for webhooks.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocateProject {
     /// Which.
@@ -217,6 +230,7 @@ pub struct LocateProject {
 request!(LocateProject => ProjectLocation, "authz.locate-project");
 
 /// The answer to [`LocateProject`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectLocation {
     /// Its organization.
@@ -226,6 +240,7 @@ pub struct ProjectLocation {
 }
 
 /// Creates a group.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateGroup {
     /// Its name.
@@ -234,11 +249,13 @@ pub struct CreateGroup {
 request!(CreateGroup => GroupView, "authz.create-group");
 
 /// Lists groups.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListGroups {}
 request!(ListGroups => Vec<GroupView>, "authz.list-groups");
 
 /// One group.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupView {
     /// Its id.
@@ -248,6 +265,7 @@ pub struct GroupView {
 }
 
 /// Creates a project; its group is made if there is none of that name.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateProject {
     /// `group/name`.
@@ -264,6 +282,7 @@ pub struct CreateProject {
 request!(CreateProject => ProjectView, "authz.create-project");
 
 /// Changes a project; what is `None` stays.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetProject {
     /// `group/name`, or an id.
@@ -280,11 +299,13 @@ pub struct SetProject {
 request!(SetProject => ProjectView, "authz.set-project");
 
 /// Lists projects.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListProjects {}
 request!(ListProjects => Vec<ProjectView>, "authz.list-projects");
 
 /// Finds one project.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShowProject {
     /// `group/name`, an id, or the external numeric id.
@@ -293,6 +314,7 @@ pub struct ShowProject {
 request!(ShowProject => ProjectView, "authz.show-project");
 
 /// One project.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectView {
     /// Its id.
@@ -306,6 +328,7 @@ pub struct ProjectView {
 }
 
 /// Creates a user.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateUser {
     /// Login name.
@@ -318,11 +341,13 @@ pub struct CreateUser {
 request!(CreateUser => UserView, "authz.create-user");
 
 /// Lists users.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListUsers {}
 request!(ListUsers => Vec<UserView>, "authz.list-users");
 
 /// Gives or takes a role.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssignRole {
     /// Whose: login name or id.
@@ -337,6 +362,7 @@ pub struct AssignRole {
 request!(AssignRole => UserView, "authz.assign-role");
 
 /// One user.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserView {
     /// Their id.
@@ -348,6 +374,7 @@ pub struct UserView {
 }
 
 /// Puts a Git credential into the key ring.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateCredential {
     /// Its name.
@@ -371,6 +398,7 @@ impl std::fmt::Debug for CreateCredential {
 }
 
 /// Lets a project use a credential, or revokes the credential as a whole.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantCredential {
     /// Its name or id.
@@ -381,6 +409,7 @@ pub struct GrantCredential {
 request!(GrantCredential => CredentialView, "authz.grant-credential");
 
 /// Destroys a credential's secret.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevokeCredential {
     /// Its name or id.
@@ -389,11 +418,13 @@ pub struct RevokeCredential {
 request!(RevokeCredential => CredentialView, "authz.revoke-credential");
 
 /// Lists credentials.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListCredentials {}
 request!(ListCredentials => Vec<CredentialView>, "authz.list-credentials");
 
 /// One credential, without its secret.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CredentialView {
     /// Its id.
@@ -409,6 +440,7 @@ pub struct CredentialView {
 }
 
 /// Registers an agent and issues its first token.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterAgent {
     /// Its name.
@@ -419,6 +451,7 @@ pub struct RegisterAgent {
 request!(RegisterAgent => AgentWithToken, "authz.register-agent");
 
 /// An agent just registered.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentWithToken {
     /// The agent.
@@ -430,6 +463,7 @@ pub struct AgentWithToken {
 }
 
 /// Deletes an agent.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeleteAgent {
     /// Name or id.
@@ -438,11 +472,13 @@ pub struct DeleteAgent {
 request!(DeleteAgent => AgentView, "authz.delete-agent");
 
 /// Lists agents.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListAgents {}
 request!(ListAgents => Vec<AgentView>, "authz.list-agents");
 
 /// Finds one agent.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShowAgent {
     /// Name, `group/project:name`, or id.
@@ -451,6 +487,7 @@ pub struct ShowAgent {
 request!(ShowAgent => AgentView, "authz.show-agent");
 
 /// One agent.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentView {
     /// Its id.
@@ -466,6 +503,7 @@ pub struct AgentView {
 }
 
 /// Issues another token.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssueToken {
     /// For whom: an agent (name or id), or `None` for the actor's own personal token.
@@ -480,6 +518,7 @@ pub struct IssueToken {
 request!(IssueToken => SecretToken, "authz.issue-token");
 
 /// A token with its secret: shown once.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretToken {
     /// The token.
@@ -495,6 +534,7 @@ impl std::fmt::Debug for SecretToken {
 }
 
 /// Lists the tokens of an agent, a user, or the actor.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListTokens {
     /// An agent, by name or id.
@@ -505,6 +545,7 @@ pub struct ListTokens {
 request!(ListTokens => Vec<TokenView>, "authz.list-tokens");
 
 /// Revokes a token.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevokeToken {
     /// Which.
@@ -513,6 +554,7 @@ pub struct RevokeToken {
 request!(RevokeToken => TokenView, "authz.revoke-token");
 
 /// One token, without its secret.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenView {
     /// Its id.

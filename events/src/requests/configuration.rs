@@ -8,6 +8,7 @@ use crate::request::request;
 use crate::time::Timestamp;
 
 /// Which configuration of an agent is in force, and what was wrong with the newest.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShowConfiguration {
     /// Whose.
@@ -16,6 +17,7 @@ pub struct ShowConfiguration {
 request!(ShowConfiguration => ConfigurationView, "config-fetcher.show");
 
 /// The answer to [`ShowConfiguration`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ConfigurationView {
     /// Path of the file in the configuration project.
@@ -33,6 +35,7 @@ pub struct ConfigurationView {
 }
 
 /// A refused configuration.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedConfiguration {
     /// The Git commit, if one could be read.

@@ -10,6 +10,7 @@ use crate::request::request;
 use crate::time::Timestamp;
 
 /// What an agent is to have now. Asked by gateways when a tunnel opens and after `desired.changed`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShowDesired {
     /// Which agent.
@@ -18,6 +19,7 @@ pub struct ShowDesired {
 request!(ShowDesired => Option<DesiredPlan>, "delivery.show-desired");
 
 /// The desired state of an agent changed: a notice under `desired.changed`, to the gateways.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DesiredChanged {
     /// Which agent.
@@ -30,6 +32,7 @@ impl DesiredChanged {
 }
 
 /// Names the instance that holds an agent's Lease as its applier. Asking again for the instance that is named answers the same.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameApplier {
     /// Which agent.
@@ -40,6 +43,7 @@ pub struct NameApplier {
 request!(NameApplier => Applier, "delivery.name-applier");
 
 /// Lists the sources of an agent, or of all agents that the actor may see.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListSources {
     /// Which agent.
@@ -48,6 +52,7 @@ pub struct ListSources {
 request!(ListSources => Vec<SourceView>, "delivery.list-sources");
 
 /// One source.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShowSource {
     /// Which.
@@ -56,6 +61,7 @@ pub struct ShowSource {
 request!(ShowSource => SourceView, "delivery.show-source");
 
 /// How a source stands.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SourceView {
     /// Its id.
@@ -93,6 +99,7 @@ pub struct SourceView {
 }
 
 /// See [`SourceView::rejected`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedBundle {
     /// The Git commit.
@@ -104,6 +111,7 @@ pub struct RejectedBundle {
 }
 
 /// See [`SourceView::held`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldBundle {
     /// The Git commit.
@@ -113,6 +121,7 @@ pub struct HeldBundle {
 }
 
 /// One sync.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncView {
     /// Its id.
@@ -136,6 +145,7 @@ pub struct SyncView {
 }
 
 /// Checks each object of a source again.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncSource {
     /// Which.
@@ -144,6 +154,7 @@ pub struct SyncSource {
 request!(SyncSource => SourceView, "delivery.sync-source");
 
 /// Stops delivering to a source.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuspendSource {
     /// Which.
@@ -154,6 +165,7 @@ pub struct SuspendSource {
 request!(SuspendSource => SourceView, "delivery.suspend-source");
 
 /// Goes on delivering.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResumeSource {
     /// Which.
@@ -162,6 +174,7 @@ pub struct ResumeSource {
 request!(ResumeSource => SourceView, "delivery.resume-source");
 
 /// Keeps a source at one commit.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinSource {
     /// Which.
@@ -172,6 +185,7 @@ pub struct PinSource {
 request!(PinSource => SourceView, "delivery.pin-source");
 
 /// Lets a source follow its ref again.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnpinSource {
     /// Which.
@@ -180,6 +194,7 @@ pub struct UnpinSource {
 request!(UnpinSource => SourceView, "delivery.unpin-source");
 
 /// Confirms the bundle that is held.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfirmSource {
     /// Which.

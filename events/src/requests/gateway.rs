@@ -8,6 +8,7 @@ use crate::request::request;
 use crate::time::Timestamp;
 
 /// The tunnels of an agent on the replica that answers.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListTunnels {
     /// Which agent; all that the actor may see if not given.
@@ -16,6 +17,7 @@ pub struct ListTunnels {
 request!(ListTunnels => Vec<TunnelView>, "tunnel-gateway.list-tunnels");
 
 /// One tunnel.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelView {
     /// Whose.
@@ -32,6 +34,7 @@ pub struct TunnelView {
 
 /// What applying a source's desired bundle would change now: a server-side dry run in the cluster. Sent under
 /// [`crate::subject::Subject::agent_request`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiffSource {
     /// Whose source.
@@ -42,6 +45,7 @@ pub struct DiffSource {
 request!(DiffSource => SourceDiff, "tunnel-gateway.diff-source");
 
 /// The answer to [`DiffSource`]; also the body of the link's `GET /v1/sources/<id>/diff`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SourceDiff {
     /// The commit that was compared.
@@ -53,6 +57,7 @@ pub struct SourceDiff {
 }
 
 /// One object that would change.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectDiff {
     /// Which object.
@@ -66,6 +71,7 @@ pub struct ObjectDiff {
 }
 
 /// What would happen to an object.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiffChange {
