@@ -13,6 +13,8 @@
 //! ```
 
 mod blobs;
+#[cfg(test)]
+mod conforms;
 mod frame;
 mod heads;
 mod index;

@@ -3,13 +3,13 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use events::Position;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 use world::World;
+use world::spawn::TaskHandle;
 
 use crate::log::{EventLog, FollowReader, Followed, ReadError};
 use crate::projection::{Projection, Snapshot};
@@ -37,7 +37,6 @@ struct Inner<P> {
     position: watch::Sender<Position>,
     caught_up: watch::Sender<bool>,
     ended: watch::Sender<bool>,
-    saving: Arc<AtomicBool>,
 }
 
 struct Folded<P> {
@@ -102,7 +101,6 @@ pub fn follow_projection<P: Projection>(
             position: watch::Sender::new(Position::start()),
             caught_up: watch::Sender::new(false),
             ended: watch::Sender::new(false),
-            saving: Arc::new(AtomicBool::new(false)),
         }),
     }
 }
@@ -189,27 +187,33 @@ impl<P: Projection> Following<P> {
         let from = self.position();
         let mut records = self.inner.log.follow(&from, &filter).await.map_err(failed)?;
         let mut unsaved = 0;
-        loop {
+        let mut saving: Option<TaskHandle> = None;
+        let driven = loop {
             let folded = tokio::select! {
                 biased;
-                () = &mut shutdown => break,
-                folded = self.fold_next(&mut records) => folded?,
+                () = &mut shutdown => break Ok(()),
+                folded = self.fold_next(&mut records) => folded,
             };
-            unsaved += folded;
-            if unsaved >= P::SNAPSHOT_EVERY && !self.inner.saving.swap(true, Ordering::AcqRel) {
+            match folded {
+                Ok(count) => unsaved += count,
+                Err(error) => break Err(error),
+            }
+            if unsaved >= P::SNAPSHOT_EVERY && saving.as_ref().is_none_or(TaskHandle::is_finished) {
                 unsaved = 0;
                 let following = self.clone();
-                let save = async move {
-                    following.save().await;
-                    following.inner.saving.store(false, Ordering::Release);
-                };
-                self.inner.world.spawner.spawn("projection-snapshot", Box::pin(save));
+                let save = Box::pin(async move { following.save().await });
+                saving = Some(self.inner.world.spawner.spawn("projection-snapshot", save));
             }
+        };
+        if let Some(saving) = saving
+            && let Err(error) = saving.join().await
+        {
+            tracing::warn!(projection = P::NAME, %error, "snapshot is not saved");
         }
-        if unsaved > 0 {
+        if unsaved > 0 && driven.is_ok() {
             self.save().await;
         }
-        Ok(())
+        driven
     }
 
     /// Folds what is there, at least one message; returns how many records that were.

@@ -1,0 +1,131 @@
+//! Laws of following.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use events::position::{Shard, Stream};
+use events::{AggregateKind, AggregateRef, Position};
+use futures::FutureExt as _;
+use world::World;
+
+use super::{ORGANIZATION, Storage, batch, commit, commit_on, fill, parallel};
+use crate::log::{EventLog, FollowReader, Followed, ReadFilter, Record};
+
+fn everything() -> ReadFilter {
+    ReadFilter::decisions(&[]).and(Stream::Observations)
+}
+
+/// Takes records until there are `count`; says whether "caught up" came, and how often.
+async fn take(follow: &mut FollowReader, count: usize) -> (Vec<Record>, usize) {
+    let mut records = Vec::new();
+    let mut caught_up = 0;
+    while records.len() < count {
+        match follow.recv().await.expect("the follow ended").unwrap() {
+            Followed::Record(record) => records.push(record),
+            Followed::CaughtUp(_) => caught_up += 1,
+            Followed::Passed(_) => {}
+        }
+    }
+    (records, caught_up)
+}
+
+/// Each shard's sequences, in the order in which they came.
+fn sequences(records: &[Record]) -> BTreeMap<Shard, Vec<u64>> {
+    let mut shards: BTreeMap<Shard, Vec<u64>> = BTreeMap::new();
+    for record in records {
+        shards.entry(record.shard).or_default().push(record.sequence);
+    }
+    shards
+}
+
+async fn write(world: World, log: Arc<dyn EventLog>, writer: usize, count: u64) {
+    for expected in 0..count {
+        log.append(commit(&world, format!("w{writer}"), expected)).await.unwrap();
+        log.append_batch(batch(Stream::Observations, &format!("w{writer}"), b"seen")).await.unwrap();
+    }
+}
+
+pub(super) async fn no_gap_and_no_double_under_load(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    let total = 8 * 100 * 2;
+    let writers = (0..8).map(|writer| write(world.clone(), Arc::clone(&parts.log), writer, 100).boxed());
+    let followers = (0..6).map(|index| {
+        let (world, log) = (world.clone(), Arc::clone(&parts.log));
+        async move {
+            // Begin at different moments of the load: whenever so much is durable.
+            let mut waiting = log.follow(&Position::start(), &everything()).await.unwrap();
+            take(&mut waiting, index * 200).await;
+            drop(waiting);
+            let mut follow = log.follow(&Position::start(), &everything()).await.unwrap();
+            let (records, _) = super::within(&world, "a follower", take(&mut follow, total)).await;
+            let shards = sequences(&records);
+            assert!(shards.values().all(|shard| shard.is_sorted_by(|a, b| a < b)), "out of order or doubled");
+        }
+        .boxed()
+    });
+    parallel(&world, writers.chain(followers).collect::<Vec<_>>()).await;
+}
+
+pub(super) async fn a_slow_follower_holds_up_nobody(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    let mut slow = parts.log.follow(&Position::start(), &everything()).await.unwrap();
+    let writers = (0..16).map(|writer| write(world.clone(), Arc::clone(&parts.log), writer, 150).boxed());
+    parallel(&world, writers).await;
+    let (records, _) = take(&mut slow, 16 * 150 * 2).await;
+    assert!(sequences(&records).values().all(|shard| shard.is_sorted_by(|a, b| a < b)));
+    fill(&world, &*parts.log, "last", 0..1).await;
+    assert_eq!(take(&mut slow, 1).await.0.len(), 1);
+}
+
+pub(super) async fn caught_up_is_said_once_and_covers_what_was_there(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    fill(&world, &*parts.log, "one", 0..10).await;
+    parts.log.append_batch(batch(Stream::Observations, "w", b"seen")).await.unwrap();
+    let there = parts.log.position();
+    let mut follow = parts.log.follow(&Position::start(), &everything()).await.unwrap();
+    let (records, early) = take(&mut follow, 11).await;
+    assert_eq!((records.len(), early), (11, 0));
+    assert_eq!(follow.recv().await.unwrap().unwrap(), Followed::CaughtUp(there));
+    fill(&world, &*parts.log, "one", 10..20).await;
+    assert_eq!(take(&mut follow, 10).await.1, 0);
+    let mut empty = parts.log.follow(&parts.log.position(), &everything()).await.unwrap();
+    assert_eq!(empty.recv().await.unwrap().unwrap(), Followed::CaughtUp(parts.log.position()));
+}
+
+pub(super) async fn what_the_filter_leaves_out_is_passed(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    let filter = ReadFilter::decisions(&[AggregateKind::Source]);
+    let source = AggregateRef::new(AggregateKind::Source, "s");
+    let mut follow = parts.log.follow(&Position::start(), &filter).await.unwrap();
+    assert!(matches!(follow.recv().await.unwrap().unwrap(), Followed::CaughtUp(_)));
+    let wanted = parts.log.append(commit_on(&world, ORGANIZATION, source, 0)).await.unwrap();
+    let left_out = parts.log.append(commit(&world, "one", 0)).await.unwrap();
+    let mut reached = Position::start();
+    let mut records = 0;
+    while !reached.covers(&left_out.position) {
+        match follow.recv().await.unwrap().unwrap() {
+            Followed::Record(record) => {
+                reached.advance(record.shard, record.sequence);
+                records += 1;
+            }
+            Followed::Passed(position) => reached.merge(&position),
+            Followed::CaughtUp(_) => panic!("said twice"),
+        }
+    }
+    assert!(reached.covers(&wanted.position));
+    assert_eq!(records, 1);
+}
+
+pub(super) async fn following_goes_on_behind_any_position(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    fill(&world, &*parts.log, "one", 0..30).await;
+    let mut first = parts.log.follow(&Position::start(), &everything()).await.unwrap();
+    let (whole, _) = take(&mut first, 30).await;
+    let mut position = Position::start();
+    for (index, record) in whole.iter().enumerate() {
+        position.advance(record.shard, record.sequence);
+        let mut follow = parts.log.follow(&position, &everything()).await.unwrap();
+        let (rest, _) = take(&mut follow, whole.len() - index - 1).await;
+        assert_eq!(rest, whole[index + 1..]);
+    }
+}

@@ -1,0 +1,261 @@
+//! Laws of projections that follow, and of deciding on them.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::{
+    Actor, AggregateKind, CommitId, CorrelationId, OrganizationId, Position, Refusal, RefusalKind,
+};
+use futures::FutureExt as _;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use world::World;
+
+use super::{DEADLINE, ORGANIZATION, OTHER, Parts, Storage, agent, commit, commit_on, event, fill, parallel};
+use crate::decide::{Command, DecideError, Decided, Inputs, decide};
+use crate::following::{Following, WaitError, follow_projection};
+use crate::log::{ReadFilter, Record};
+use crate::projection::{Projection, Snapshot};
+
+/// Versions of agents.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Versions {
+    versions: BTreeMap<(OrganizationId, String), u64>,
+    folded: u64,
+}
+
+impl Projection for Versions {
+    const NAME: &'static str = "versions";
+    const FOLD_VERSION: u32 = 2;
+    const SNAPSHOT_EVERY: u64 = 50;
+
+    fn filter() -> ReadFilter {
+        ReadFilter::decisions(&[AggregateKind::Agent])
+    }
+
+    fn start() -> Self {
+        Self::default()
+    }
+
+    fn apply(&mut self, record: &Record) {
+        let commit = record.commit.as_ref().unwrap();
+        let key = (commit.organization, commit.aggregate.id.clone());
+        let before = self.versions.insert(key, commit.version).unwrap_or(0);
+        assert_eq!(commit.version, before + 1, "a gap, or a record twice");
+        self.folded += 1;
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        events::encode(self).unwrap()
+    }
+
+    fn restore(bytes: &[u8]) -> Option<Self> {
+        events::decode(bytes).ok()
+    }
+}
+
+impl Versions {
+    fn version(&self, id: &str) -> u64 {
+        self.versions.get(&(ORGANIZATION, id.to_owned())).copied().unwrap_or(0)
+    }
+}
+
+/// A projection that follows, until it is stopped.
+struct Running {
+    following: Following<Versions>,
+    stop: oneshot::Sender<()>,
+    ended: oneshot::Receiver<()>,
+}
+
+fn start(world: &World, parts: &Parts) -> Running {
+    let (log, snapshots) = (Arc::clone(&parts.log), Arc::clone(&parts.snapshots));
+    let following = follow_projection::<Versions>(log, snapshots, world.clone());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (end, ended) = oneshot::channel();
+    let driven = following.clone();
+    let task = async move {
+        driven.drive(stopped.map(|_| ())).await.unwrap();
+        assert!(end.send(()).is_ok(), "nobody waits");
+    };
+    world.spawner.spawn("conformance", Box::pin(task));
+    Running { following, stop, ended }
+}
+
+impl Running {
+    async fn stop(self) {
+        drop(self.stop);
+        self.ended.await.expect("the projection panicked");
+    }
+}
+
+pub(super) async fn a_projection_reads_its_own_writes(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    fill(&world, &*parts.log, "one", 0..30).await;
+    let running = start(&world, &parts);
+    running.following.caught_up().await.unwrap();
+    assert_eq!(running.following.read(|state| state.version("one")), 30);
+    for expected in 30..40 {
+        let appended = parts.log.append(commit(&world, "one", expected)).await.unwrap();
+        running.following.wait_for(&appended.position, DEADLINE).await.unwrap();
+        assert_eq!(running.following.read(|state| state.version("one")), expected + 1);
+    }
+    let source = events::AggregateRef::new(AggregateKind::Source, "s");
+    let unseen = parts.log.append(commit_on(&world, ORGANIZATION, source, 0)).await.unwrap();
+    running.following.wait_for(&unseen.position, DEADLINE).await.unwrap();
+    let audit = parts.log.append_batch(super::batch(events::position::Stream::Audit, "w", b"x")).await.unwrap();
+    running.following.wait_for(&audit, DEADLINE).await.unwrap();
+    running.stop().await;
+}
+
+pub(super) async fn a_snapshot_folded_on_equals_a_fold_from_the_start(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    fill(&world, &*parts.log, "one", 0..70).await;
+    let running = start(&world, &parts);
+    running.following.caught_up().await.unwrap();
+    running.stop().await;
+    let saved = parts.snapshots.load(Versions::NAME).await.unwrap().expect("a snapshot at shutdown");
+    assert_eq!(saved.position, parts.log.position());
+    drop(parts);
+    let parts = storage.open().await;
+    fill(&world, &*parts.log, "one", 70..75).await;
+    let running = start(&world, &parts);
+    running.following.caught_up().await.unwrap();
+    let restored = running.following.read(Clone::clone);
+    assert_eq!((restored.version("one"), restored.folded), (75, 75));
+    let mut fresh = Versions::start();
+    for record in super::read(&*parts.log, &Position::start(), &Versions::filter()).await {
+        fresh.apply(&record);
+    }
+    assert_eq!(fresh.snapshot(), restored.snapshot());
+    running.stop().await;
+}
+
+pub(super) async fn a_snapshot_of_another_fold_is_not_used(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    fill(&world, &*parts.log, "one", 0..3).await;
+    let wrong = Versions { folded: 1000, ..Versions::default() };
+    let other_fold = Snapshot {
+        name: Versions::NAME.to_owned(),
+        fold_version: Versions::FOLD_VERSION + 1,
+        position: Position::start(),
+        state: wrong.snapshot(),
+    };
+    let behind_the_end = Snapshot {
+        fold_version: Versions::FOLD_VERSION,
+        position: Position::of(events::position::Stream::Decisions, 0, 1000),
+        ..other_fold.clone()
+    };
+    let undecodable =
+        Snapshot { fold_version: Versions::FOLD_VERSION, state: b"no".to_vec(), ..other_fold.clone() };
+    for snapshot in [other_fold, behind_the_end, undecodable] {
+        parts.snapshots.save(snapshot).await.unwrap();
+        let running = start(&world, &parts);
+        running.following.caught_up().await.unwrap();
+        assert_eq!(running.following.read(|state| state.folded), 3);
+        running.stop().await;
+    }
+}
+
+pub(super) async fn waiting_ends_at_its_deadline_or_with_the_projection(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    let running = start(&world, &parts);
+    running.following.caught_up().await.unwrap();
+    let never = Position::of(events::position::Stream::Decisions, 0, 1_000_000);
+    let late = running.following.wait_for(&never, Duration::from_millis(20)).await;
+    assert!(matches!(late, Err(WaitError::Deadline { .. })), "{late:?}");
+    let following = running.following.clone();
+    running.stop().await;
+    let ended = following.wait_for(&never, DEADLINE).await;
+    assert_eq!(ended, Err(WaitError::Ended { projection: Versions::NAME }));
+    let never_driven = follow_projection::<Versions>(
+        Arc::clone(&parts.log),
+        Arc::clone(&parts.snapshots),
+        world.clone(),
+    );
+    assert!(!never_driven.is_caught_up());
+    drop(never_driven.drive(pending()));
+}
+
+fn command(world: &World, id: &str, organization: OrganizationId) -> Command {
+    Command {
+        commit: CommitId(world.new_uuid()),
+        organization,
+        aggregate: agent(id),
+        actor: Actor::service("conformance"),
+        correlation_id: CorrelationId(world.new_uuid()),
+        causation_id: None,
+        traceparent: None,
+        name: "conformance.touch".to_owned(),
+        data: Vec::new(),
+    }
+}
+
+/// Decides one event while the aggregate is below a version, and refuses then.
+async fn touch(
+    world: &World,
+    parts: &Parts,
+    following: &Following<Versions>,
+    command: Command,
+    below: u64,
+) -> Result<Decided, DecideError> {
+    let id = command.aggregate.id.clone();
+    let version = |state: &Versions| state.version(&id);
+    let decision = |state: &Versions, inputs: &Inputs| {
+        assert_eq!(inputs.ids.len(), 2);
+        match state.version(&id) {
+            version if version < below => Ok(vec![event()]),
+            version => Err(Refusal::new(RefusalKind::Conflict, format!("full at {version}"))),
+        }
+    };
+    decide(world, &*parts.log, following, command, Inputs::fresh(world, 2), version, decision).await
+}
+
+pub(super) async fn decisions_of_many_tasks_are_all_made_on_the_newest_state(
+    world: World,
+    storage: Box<dyn Storage>,
+) {
+    let parts = storage.open().await;
+    let running = start(&world, &parts);
+    running.following.caught_up().await.unwrap();
+    let deciders = (0..6).map(|_| {
+        let (world, parts, following) = (world.clone(), parts.clone(), running.following.clone());
+        async move {
+            let mut made = 0;
+            for _ in 0..10 {
+                let command = command(&world, "shared", ORGANIZATION);
+                match touch(&world, &parts, &following, command, 25).await {
+                    Ok(_) => made += 1,
+                    Err(DecideError::Refused(_) | DecideError::Contended { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            made
+        }
+        .boxed()
+    });
+    let made: u64 = parallel(&world, deciders).await.into_iter().sum();
+    let stored = parts.log.history(ORGANIZATION, &agent("shared")).await.unwrap();
+    assert_eq!(stored.len() as u64, made);
+    assert!(made <= 25, "decided on a state that was not the newest");
+    let ids = stored[0].commit.as_ref().and_then(|commit| commit.command.as_ref()).map(|command| command.ids.len());
+    assert_eq!(ids, Some(2), "what was passed in is recorded");
+    running.stop().await;
+}
+
+pub(super) async fn a_command_tried_again_answers_as_before(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    let running = start(&world, &parts);
+    running.following.caught_up().await.unwrap();
+    let once = command(&world, "one", ORGANIZATION);
+    let first = touch(&world, &parts, &running.following, once.clone(), 1).await.unwrap();
+    running.following.wait_for(&first.position, DEADLINE).await.unwrap();
+    let again = touch(&world, &parts, &running.following, once, 1).await.unwrap();
+    assert_eq!(again, Decided { duplicate: true, ..first });
+    let refused = touch(&world, &parts, &running.following, command(&world, "one", ORGANIZATION), 1).await;
+    assert_eq!(refused, Err(DecideError::Refused(Refusal::new(RefusalKind::Conflict, "full at 1"))));
+    let other = touch(&world, &parts, &running.following, command(&world, "two", OTHER), 1).await.unwrap();
+    assert_eq!(other.version, 1);
+    running.stop().await;
+}
