@@ -1,1 +1,34 @@
-//! Carries desired state to agents and observations to the log.
+//! Carries: desired state to agents, observations into the log. It decides nothing.
+//!
+//! Purpose: hold the agents' tunnels. A tunnel is opened only for a live agent token (authz says so over the bus), is told what
+//! its agent is to have whenever that changes, and is read for observations, which are acknowledged to the agent once the log
+//! has them.
+//!
+//! Laws:
+//! - What an agent sends is untrusted: batches are appended only when they follow what is durable without a gap, from the
+//!   instance and epoch that delivery named ([`model::judge`]); what concerns another agent's sources is left out and marked as a
+//!   gap ([`model::screen`]); an agent gets only the objects of its own desired state, whatever it asks for.
+//! - A tunnel of a revoked token, an expired token or a deleted agent is closed within a second of the event.
+//! - One agent stops no other: each tunnel has its own task, its own bounds in memory, and a rate.
+//! - What this process knows beyond the log (who is connected, what was sent) may be lost at any time.
+//!
+//! Deliberately absent: decisions on what agents are to have (delivery), who may connect (authz), and what observations mean.
+#![warn(missing_docs)]
+
+pub mod model;
+
+mod answers;
+mod args;
+mod door;
+mod gateway;
+mod intake;
+mod journal;
+mod metrics;
+mod push;
+mod registry;
+mod resolve;
+mod run;
+mod session;
+
+pub use args::Args;
+pub use run::{Deps, run};

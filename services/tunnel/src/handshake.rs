@@ -137,8 +137,12 @@ impl Hello {
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(UPGRADE, HeaderValue::from_static(UPGRADE_PROTOCOL));
         let bearer = Zeroizing::new(format!("Bearer {}", token.secret()));
-        let mut authorization = HeaderValue::from_str(&bearer)
-            .map_err(|_| HandshakeError::new("Authorization", "cannot hold this token: it has characters that no token has"))?;
+        let mut authorization = HeaderValue::from_str(&bearer).map_err(|_| {
+            HandshakeError::new(
+                "Authorization",
+                "cannot hold this token: it has characters that no token has",
+            )
+        })?;
         authorization.set_sensitive(true);
         headers.insert(AUTHORIZATION, authorization);
         headers.insert(PROTOCOL, HeaderValue::from(self.protocol));
@@ -217,21 +221,33 @@ impl Welcome {
 }
 
 fn text(header: &'static str, value: &str) -> Result<HeaderValue, HandshakeError> {
-    HeaderValue::from_str(value).map_err(|_| HandshakeError::new(header, "has characters that no header may have"))
+    HeaderValue::from_str(value)
+        .map_err(|_| HandshakeError::new(header, "has characters that no header may have"))
 }
 
-fn required<'a>(headers: &'a HeaderMap, name: &HeaderName, shown: &'static str) -> Result<&'a str, HandshakeError> {
+fn required<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+    shown: &'static str,
+) -> Result<&'a str, HandshakeError> {
     let value = headers.get(name).ok_or_else(|| HandshakeError::new(shown, "is missing"))?;
     value.to_str().map_err(|_| HandshakeError::new(shown, "is not plain text"))
 }
 
-fn parsed<T: FromStr>(headers: &HeaderMap, name: &HeaderName, shown: &'static str) -> Result<T, HandshakeError> {
-    required(headers, name, shown)?.parse().map_err(|_| HandshakeError::new(shown, "has a value of another kind"))
+fn parsed<T: FromStr>(
+    headers: &HeaderMap,
+    name: &HeaderName,
+    shown: &'static str,
+) -> Result<T, HandshakeError> {
+    required(headers, name, shown)?
+        .parse()
+        .map_err(|_| HandshakeError::new(shown, "has a value of another kind"))
 }
 
 fn capabilities(headers: &HeaderMap) -> Result<Vec<String>, HandshakeError> {
     let Some(value) = headers.get(CAPABILITIES) else { return Ok(Vec::new()) };
-    let value = value.to_str().map_err(|_| HandshakeError::new("Kasbah-Capabilities", "is not plain text"))?;
+    let value =
+        value.to_str().map_err(|_| HandshakeError::new("Kasbah-Capabilities", "is not plain text"))?;
     let listed: Vec<String> =
         value.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     if listed.len() > MAXIMUM_CAPABILITIES || listed.iter().any(|name| name.len() > MAXIMUM_TEXT_BYTES) {
@@ -268,7 +284,15 @@ mod tests {
     #[test]
     fn each_missing_or_wrong_header_is_named() {
         let good = hello().to_headers(&Token::new("t")).unwrap();
-        for name in ["upgrade", "authorization", "kasbah-protocol", "kasbah-role", "kasbah-instance", "kasbah-epoch", "kasbah-version"] {
+        for name in [
+            "upgrade",
+            "authorization",
+            "kasbah-protocol",
+            "kasbah-role",
+            "kasbah-instance",
+            "kasbah-epoch",
+            "kasbah-version",
+        ] {
             let mut headers = good.clone();
             headers.remove(name);
             let error = Hello::from_headers(&headers).unwrap_err();
@@ -285,6 +309,8 @@ mod tests {
         let token = Token::new("kasbah_a_secret");
         let headers = hello().to_headers(&token).unwrap();
         assert!(!format!("{token:?} {headers:?}").contains("kasbah_a_secret"));
-        assert!(hello().to_headers(&Token::new("a\u{7}b")).unwrap_err().to_string().contains("Authorization"));
+        assert!(
+            hello().to_headers(&Token::new("a\u{7}b")).unwrap_err().to_string().contains("Authorization")
+        );
     }
 }

@@ -189,11 +189,13 @@ pub enum FrameError {
 /// When the content is over [`MAXIMUM_FRAME_BYTES`], or a batch is empty or over [`MAXIMUM_BATCH`].
 pub fn encode_frame(frame: &EventFrame) -> Result<Bytes, FrameError> {
     check(frame)?;
-    let content = events::encode(frame).map_err(|error| FrameError::Malformed { detail: error.to_string() })?;
+    let content =
+        events::encode(frame).map_err(|error| FrameError::Malformed { detail: error.to_string() })?;
     if content.len() > MAXIMUM_FRAME_BYTES {
         return Err(FrameError::TooLarge { bytes: content.len() });
     }
-    let packed = (content.len() >= COMPRESS_FROM_BYTES).then(|| lz4_flex::block::compress_prepend_size(&content));
+    let packed =
+        (content.len() >= COMPRESS_FROM_BYTES).then(|| lz4_flex::block::compress_prepend_size(&content));
     let (payload, flag) = match packed {
         Some(packed) if packed.len() < content.len() => (packed, COMPRESSED),
         _ => (content, 0),
@@ -248,7 +250,9 @@ impl FrameDecoder {
 
 fn check(frame: &EventFrame) -> Result<(), FrameError> {
     match frame {
-        EventFrame::Batch(batch) if batch.observations.is_empty() || batch.observations.len() > MAXIMUM_BATCH => {
+        EventFrame::Batch(batch)
+            if batch.observations.is_empty() || batch.observations.len() > MAXIMUM_BATCH =>
+        {
             Err(FrameError::BatchSize { observations: batch.observations.len() })
         }
         _ => Ok(()),
@@ -261,7 +265,8 @@ fn decode(content: &[u8]) -> Result<EventFrame, FrameError> {
 
 fn unpack(payload: &[u8]) -> Result<Vec<u8>, FrameError> {
     let malformed = |detail: &str| FrameError::Malformed { detail: detail.to_owned() };
-    let (size, packed) = payload.split_first_chunk::<4>().ok_or_else(|| malformed("block without a length"))?;
+    let (size, packed) =
+        payload.split_first_chunk::<4>().ok_or_else(|| malformed("block without a length"))?;
     let size = usize::try_from(u32::from_le_bytes(*size)).unwrap_or(usize::MAX);
     if size > MAXIMUM_FRAME_BYTES {
         return Err(FrameError::TooLarge { bytes: size });

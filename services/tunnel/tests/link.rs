@@ -78,7 +78,10 @@ async fn another_version_of_the_link_is_refused_with_409() {
 async fn each_wrong_certificate_has_its_message() {
     let pki = Pki::new();
     let cases = [
-        (pki.trusting_another_authority(), "authority that is not trusted here: give the server's authority with --ca-file"),
+        (
+            pki.trusting_another_authority(),
+            "authority that is not trusted here: give the server's authority with --ca-file",
+        ),
         (pki.with_expired_certificate(), "expired at 2020-01-02"),
         (pki.with_future_certificate(), "is valid from 2200-01-01"),
         (pki.with_certificate_for("elsewhere.example"), "not for 127.0.0.1 but for"),
@@ -136,7 +139,8 @@ async fn every_dial_ends_although_nobody_answers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_oversized_head_is_refused_and_a_slow_one_is_cut_off() {
-    let door = Door { head_timeout: Duration::from_millis(300), timeout: Duration::from_secs(5), ..Door::default() };
+    let door =
+        Door { head_timeout: Duration::from_millis(300), timeout: Duration::from_secs(5), ..Door::default() };
     let (address, gateway) = ends::gateway(&Pki::none(), door.clone(), |_| Ok(agent_id())).await;
     let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
     let head = format!("GET /v1/tunnel HTTP/1.1\r\nHost: x\r\nKasbah-Version: {}\r\n", "v".repeat(40_000));
@@ -204,12 +208,16 @@ async fn dust_costs_its_own_stream_only() {
 async fn a_half_open_connection_is_found_dead_by_both_ends() {
     let pki = Pki::new();
     let keepalive = Keepalive { interval: Duration::from_millis(100), timeout: Duration::from_millis(300) };
-    let (address, gateway) = ends::gateway(&pki, Door { keepalive, ..Door::default() }, |_| Ok(agent_id())).await;
+    let (address, gateway) =
+        ends::gateway(&pki, Door { keepalive, ..Door::default() }, |_| Ok(agent_id())).await;
     let proxy = Proxy::start(address).unwrap();
     let link = dial(&World::real(), &pki.target(proxy.address()), &Token::new("t"), &hello()).await.unwrap();
     let accepted = gateway.await.unwrap().unwrap();
     let agent = spawn(link.with_keepalive(keepalive).serve(TestService::default(), std::future::pending()));
-    assert_eq!(accepted.connection.ask(Method::GET, "/hello", Bytes::new(), 100, LIMIT).await.unwrap().status, StatusCode::OK);
+    assert_eq!(
+        accepted.connection.ask(Method::GET, "/hello", Bytes::new(), 100, LIMIT).await.unwrap().status,
+        StatusCode::OK
+    );
     proxy.silence(true);
     let why = tokio::time::timeout(LIMIT, accepted.connection.closed()).await.expect("the gateway noticed");
     assert!(why.contains("keep-alive"), "{why}");
@@ -261,7 +269,8 @@ async fn draining_finishes_what_runs_and_takes_nothing_new() {
     let connection = ends.connection.clone();
     let slow = spawn(async move { connection.ask(Method::GET, "/gate", Bytes::new(), 100, LIMIT).await });
     let waiting = ends.service.clone();
-    eventually(LIMIT, || async { if waiting.at_the_gate() == 1 { Ok(()) } else { Err("not there yet") } }).await;
+    eventually(LIMIT, || async { if waiting.at_the_gate() == 1 { Ok(()) } else { Err("not there yet") } })
+        .await;
     ends.drain.notify_one();
     let connection = ends.connection.clone();
     eventually(LIMIT, || async {

@@ -41,7 +41,9 @@ fn certificate(host: &str, problem: &CertificateError) -> String {
             moment(time.as_secs()),
         ),
         CertificateError::NotValidForName => {
-            format!("the certificate of the server is not for {host}: dial it by a name that the certificate holds")
+            format!(
+                "the certificate of the server is not for {host}: dial it by a name that the certificate holds"
+            )
         }
         CertificateError::NotValidForNameContext { presented, .. } => format!(
             "the certificate of the server is not for {host} but for {}: dial it by such a name",

@@ -194,7 +194,9 @@ pub async fn dial_within(
             within(world, left(), shaken).await.ok_or_else(|| timed_out("securing the connection"))??
         }
     };
-    within(world, left(), upgrade(world, target, io, token, hello)).await.ok_or_else(|| timed_out("asking for the tunnel"))?
+    within(world, left(), upgrade(world, target, io, token, hello))
+        .await
+        .ok_or_else(|| timed_out("asking for the tunnel"))?
 }
 
 async fn secure(
@@ -222,7 +224,8 @@ async fn upgrade(
     token: &Token,
     hello: &Hello,
 ) -> Result<Link, DialError> {
-    let broken = |source: hyper::Error| DialError::Broken { step: "asking for the tunnel", source: Box::new(source) };
+    let broken =
+        |source: hyper::Error| DialError::Broken { step: "asking for the tunnel", source: Box::new(source) };
     let mut request = Request::get(TUNNEL_PATH)
         .header(HOST, format!("{}:{}", target.host, target.port))
         .body(Empty::<Bytes>::new())
@@ -279,7 +282,12 @@ async fn refused(target: &Target, response: Response<Incoming>) -> DialError {
         .map(Duration::from_secs);
     let body = Limited::new(response.into_body(), MAXIMUM_REFUSAL_BYTES).collect().await;
     let refusal = body.ok().and_then(|body| serde_json::from_slice::<Refusal>(&body.to_bytes()).ok());
-    let known = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::CONFLICT, StatusCode::SERVICE_UNAVAILABLE];
+    let known = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::CONFLICT,
+        StatusCode::SERVICE_UNAVAILABLE,
+    ];
     match refusal {
         Some(refusal) => DialError::Refused { status, refusal, retry_after },
         None if known.contains(&status) => {

@@ -34,7 +34,9 @@ pub enum Ended {
 impl From<&DialError> for Ended {
     fn from(error: &DialError) -> Self {
         match error {
-            DialError::Refused { retry_after: Some(retry_after), .. } => Self::Busy { retry_after: *retry_after },
+            DialError::Refused { retry_after: Some(retry_after), .. } => {
+                Self::Busy { retry_after: *retry_after }
+            }
             DialError::Refused { status, .. } if *status != StatusCode::SERVICE_UNAVAILABLE => Self::Refused,
             _ => Self::Failed,
         }

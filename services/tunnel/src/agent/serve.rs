@@ -21,7 +21,8 @@ use crate::BoxError;
 use crate::body::Coalesced;
 use crate::runtime::{WorldExecutor, WorldTimer};
 use crate::settings::{
-    CONNECTION_WINDOW_BYTES, MAXIMUM_HEADER_LIST_BYTES, MAXIMUM_STREAMS, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
+    CONNECTION_WINDOW_BYTES, MAXIMUM_HEADER_LIST_BYTES, MAXIMUM_STREAMS, SEND_BUFFER_BYTES,
+    STREAM_WINDOW_BYTES,
 };
 use crate::wire::{Farewell, path};
 
@@ -60,7 +61,8 @@ impl Link {
         D: Future<Output = ()>,
     {
         let farewell = Arc::new(Mutex::new(None));
-        let service = WithFarewell { inner: service, world: self.world.clone(), farewell: Arc::clone(&farewell) };
+        let service =
+            WithFarewell { inner: service, world: self.world.clone(), farewell: Arc::clone(&farewell) };
         let connection = http2::Builder::new(WorldExecutor(Arc::clone(&self.world.spawner)))
             .timer(WorldTimer::new(&self.world))
             .initial_stream_window_size(STREAM_WINDOW_BYTES)

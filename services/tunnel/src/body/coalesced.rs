@@ -86,7 +86,10 @@ where
     type Data = Bytes;
     type Error = B::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.get_mut();
         if this.ended || this.next.is_some() {
             return Poll::Ready(this.next.take());
@@ -137,7 +140,8 @@ mod tests {
     use super::*;
 
     fn pieces(sizes: &[usize]) -> impl Body<Data = Bytes, Error = Infallible> + use<> {
-        let frames: Vec<_> = sizes.iter().map(|size| Ok(Frame::data(Bytes::from(vec![b'x'; *size])))).collect();
+        let frames: Vec<_> =
+            sizes.iter().map(|size| Ok(Frame::data(Bytes::from(vec![b'x'; *size])))).collect();
         StreamBody::new(futures::stream::iter(frames))
     }
 

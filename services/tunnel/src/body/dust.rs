@@ -13,7 +13,12 @@ pub(super) struct Dust {
 
 impl Dust {
     pub(super) fn new(burst: u32, per_second: u32, now: Duration) -> Self {
-        Self { burst: f64::from(burst), per_second: f64::from(per_second), left: f64::from(burst), refilled: now }
+        Self {
+            burst: f64::from(burst),
+            per_second: f64::from(per_second),
+            left: f64::from(burst),
+            refilled: now,
+        }
     }
 
     /// Takes one out, if one is in. `now` never runs backwards.

@@ -156,7 +156,10 @@ impl Body for GuardedBody {
     type Data = Bytes;
     type Error = BodyFault;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         self.get_mut().poll_chunk(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
     }
 }
@@ -177,7 +180,8 @@ struct Pump {
 
 impl Pump {
     async fn run(self, mut incoming: Incoming) {
-        let mut dust = Dust::new(self.guard.small_burst, self.guard.small_per_second, self.world.clock.monotonic());
+        let mut dust =
+            Dust::new(self.guard.small_burst, self.guard.small_per_second, self.world.clock.monotonic());
         let end = loop {
             match incoming.frame().await {
                 None => break Ok(()),
@@ -187,7 +191,8 @@ impl Pump {
                     if data.is_empty() {
                         continue;
                     }
-                    if data.len() < self.guard.small_frame_bytes && !dust.allow(self.world.clock.monotonic()) {
+                    if data.len() < self.guard.small_frame_bytes && !dust.allow(self.world.clock.monotonic())
+                    {
                         break Err(BodyFault::SmallFrames);
                     }
                     if let Err(fault) = self.store(data).await {

@@ -154,7 +154,12 @@ impl Door {
     ///
     /// # Errors
     /// See [`AcceptError`]; whoever is at the other end got an answer where that was possible.
-    pub async fn accept<T, F, A>(&self, world: &World, socket: Box<dyn Connection>, admit: A) -> Result<Accepted<T>, AcceptError>
+    pub async fn accept<T, F, A>(
+        &self,
+        world: &World,
+        socket: Box<dyn Connection>,
+        admit: A,
+    ) -> Result<Accepted<T>, AcceptError>
     where
         T: Send + 'static,
         A: FnOnce(Presented) -> F + Send + 'static,
@@ -164,7 +169,12 @@ impl Door {
         within(world, self.timeout, self.shake(world, socket, admit)).await.ok_or(timed_out)?
     }
 
-    async fn shake<T, F, A>(&self, world: &World, socket: Box<dyn Connection>, admit: A) -> Result<Accepted<T>, AcceptError>
+    async fn shake<T, F, A>(
+        &self,
+        world: &World,
+        socket: Box<dyn Connection>,
+        admit: A,
+    ) -> Result<Accepted<T>, AcceptError>
     where
         T: Send + 'static,
         A: FnOnce(Presented) -> F + Send + 'static,
@@ -194,17 +204,26 @@ impl Door {
         let outcome = verdict.lock().take();
         let (upgrade, hello, admitted) = match (outcome, served) {
             (Some(outcome), _) => outcome?,
-            (None, Err(error)) if error.is_timeout() => return Err(AcceptError::TimedOut { limit: self.head_timeout }),
+            (None, Err(error)) if error.is_timeout() => {
+                return Err(AcceptError::TimedOut { limit: self.head_timeout });
+            }
             (None, Err(error)) => return Err(AcceptError::Broken(error)),
-            (None, Ok(())) => return Err(AcceptError::NotATunnel { detail: "closed without a request".to_owned() }),
+            (None, Ok(())) => {
+                return Err(AcceptError::NotATunnel { detail: "closed without a request".to_owned() });
+            }
         };
         let io = upgrade.await.map_err(AcceptError::Broken)?;
-        let connection =
-            AgentConnection::turn(world, io, self.keepalive, self.guard).await.map_err(AcceptError::Broken)?;
+        let connection = AgentConnection::turn(world, io, self.keepalive, self.guard)
+            .await
+            .map_err(AcceptError::Broken)?;
         Ok(Accepted { hello, admitted, connection })
     }
 
-    async fn secure(&self, world: &World, socket: Box<dyn Connection>) -> Result<Box<dyn Connection>, AcceptError> {
+    async fn secure(
+        &self,
+        world: &World,
+        socket: Box<dyn Connection>,
+    ) -> Result<Box<dyn Connection>, AcceptError> {
         let Some(config) = &self.tls else { return Ok(socket) };
         let shaken = tokio_rustls::TlsAcceptor::from(Arc::clone(config)).accept(socket);
         match within(world, self.head_timeout, shaken).await {
@@ -215,7 +234,11 @@ impl Door {
     }
 }
 
-async fn answer<T, F, A>(world: &World, mut request: Request<Incoming>, admit: A) -> (Response<Full<Bytes>>, Verdict<T>)
+async fn answer<T, F, A>(
+    world: &World,
+    mut request: Request<Incoming>,
+    admit: A,
+) -> (Response<Full<Bytes>>, Verdict<T>)
 where
     A: FnOnce(Presented) -> F,
     F: Future<Output = Result<(AgentId, T), Rejection>>,

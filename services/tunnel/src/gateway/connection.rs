@@ -87,7 +87,12 @@ impl Shared {
 
 impl AgentConnection {
     /// Turns the roles round.
-    pub(super) async fn turn(world: &World, io: Upgraded, keepalive: Keepalive, guard: Guard) -> hyper::Result<Self> {
+    pub(super) async fn turn(
+        world: &World,
+        io: Upgraded,
+        keepalive: Keepalive,
+        guard: Guard,
+    ) -> hyper::Result<Self> {
         let tasks = ConnectionTasks::new(world);
         let (sender, connection) = http2::Builder::new(tasks.clone())
             .timer(WorldTimer::new(world))
@@ -120,7 +125,11 @@ impl AgentConnection {
     ///
     /// # Errors
     /// When the tunnel is closed, or the head is not there within `limit`.
-    pub async fn request(&self, request: Request<RequestBody>, limit: Duration) -> Result<Response<GuardedBody>, AskError> {
+    pub async fn request(
+        &self,
+        request: Request<RequestBody>,
+        limit: Duration,
+    ) -> Result<Response<GuardedBody>, AskError> {
         self.request_guarded(request, limit, self.guard).await
     }
 
@@ -136,7 +145,9 @@ impl AgentConnection {
     ) -> Result<Response<GuardedBody>, AskError> {
         let mut sender = self.sender.clone();
         let request = request.map(|body| Coalesced::new(&self.world, body));
-        let answer = within(&self.world, limit, sender.send_request(request)).await.ok_or(AskError::TimedOut { limit })?;
+        let answer = within(&self.world, limit, sender.send_request(request))
+            .await
+            .ok_or(AskError::TimedOut { limit })?;
         match answer {
             Ok(response) => Ok(response.map(|incoming| GuardedBody::new(&self.world, guard, incoming))),
             Err(error) => Err(AskError::Closed { detail: describe(&error) }),
@@ -196,9 +207,14 @@ impl AgentConnection {
     }
 }
 
-fn request(method: Method, path: &str, body: Bytes) -> Result<Request<RequestBody>, AskError> {
+fn request(method: Method, to: &str, body: Bytes) -> Result<Request<RequestBody>, AskError> {
     let unsendable = |error: http::Error| AskError::Unsendable { detail: error.to_string() };
-    let uri = http::Uri::builder().scheme("http").authority("agent").path_and_query(path).build().map_err(unsendable)?;
+    let uri = http::Uri::builder()
+        .scheme("http")
+        .authority("agent")
+        .path_and_query(to)
+        .build()
+        .map_err(unsendable)?;
     let bodied = !body.is_empty();
     let mut request = Request::builder()
         .method(method)
@@ -206,7 +222,8 @@ fn request(method: Method, path: &str, body: Bytes) -> Result<Request<RequestBod
         .body(if bodied { full(body) } else { empty() })
         .map_err(unsendable)?;
     if bodied {
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MESSAGE_PACK));
+        let kind = if to.starts_with(path::OBJECTS) { "application/octet-stream" } else { MESSAGE_PACK };
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     }
     Ok(request)
 }

@@ -19,7 +19,8 @@ fn applied(number: u64) -> Observation {
                     namespace: "shop".to_owned(),
                     name: format!("settings-{number}"),
                 },
-                uid: Uuid::from_bytes(Sha256::of(&number.to_be_bytes()).0[..16].try_into().unwrap()).to_string(),
+                uid: Uuid::from_bytes(Sha256::of(&number.to_be_bytes()).0[..16].try_into().unwrap())
+                    .to_string(),
                 digest: Some(Sha256::of(&number.to_le_bytes())),
                 adopted: false,
             },
@@ -117,7 +118,13 @@ fn what_no_frame_may_be_is_refused_at_both_ends() {
     assert!(matches!(encode_frame(&empty), Err(FrameError::BatchSize { observations: 0 })));
     let crowded = batch(1, MAXIMUM_BATCH as u64 + 1);
     assert!(matches!(encode_frame(&crowded), Err(FrameError::BatchSize { .. })));
-    let long = Observation { at: Timestamp(0), what: Observed::SourceBlocked { source: SourceId(Uuid::nil()), reason: "x".repeat(MAXIMUM_FRAME_BYTES) } };
+    let long = Observation {
+        at: Timestamp(0),
+        what: Observed::SourceBlocked {
+            source: SourceId(Uuid::nil()),
+            reason: "x".repeat(MAXIMUM_FRAME_BYTES),
+        },
+    };
     let large = EventFrame::Batch(Batch { epoch: 1, first: 1, observations: vec![long] });
     assert!(matches!(encode_frame(&large), Err(FrameError::TooLarge { .. })));
 

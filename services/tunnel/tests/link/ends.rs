@@ -109,25 +109,34 @@ impl Pki {
 
     pub fn with_expired_certificate(&self) -> Self {
         let (certificate, issuer) = authority();
-        pki(certificate, issue(&issuer, |params| {
-            params.not_before = rcgen::date_time_ymd(2020, 1, 1);
-            params.not_after = rcgen::date_time_ymd(2020, 1, 2);
-        }))
+        pki(
+            certificate,
+            issue(&issuer, |params| {
+                params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+                params.not_after = rcgen::date_time_ymd(2020, 1, 2);
+            }),
+        )
     }
 
     pub fn with_future_certificate(&self) -> Self {
         let (certificate, issuer) = authority();
-        pki(certificate, issue(&issuer, |params| {
-            params.not_before = rcgen::date_time_ymd(2200, 1, 1);
-            params.not_after = rcgen::date_time_ymd(2201, 1, 1);
-        }))
+        pki(
+            certificate,
+            issue(&issuer, |params| {
+                params.not_before = rcgen::date_time_ymd(2200, 1, 1);
+                params.not_after = rcgen::date_time_ymd(2201, 1, 1);
+            }),
+        )
     }
 
     pub fn with_certificate_for(&self, name: &str) -> Self {
         let (certificate, issuer) = authority();
-        pki(certificate, issue(&issuer, |params| {
-            params.subject_alt_names = vec![SanType::DnsName(name.try_into().unwrap())];
-        }))
+        pki(
+            certificate,
+            issue(&issuer, |params| {
+                params.subject_alt_names = vec![SanType::DnsName(name.try_into().unwrap())];
+            }),
+        )
     }
 
     pub fn target(&self, address: SocketAddr) -> Target {
@@ -150,7 +159,8 @@ pub async fn gateway(
     let door = Door { tls: pki.server.clone(), ..door };
     let accepting = spawn(async move {
         let (socket, _) = listener.accept().await.unwrap();
-        door.accept(&world, socket, move |presented| async move { judge(presented).map(|agent| (agent, ())) }).await
+        door.accept(&world, socket, move |presented| async move { judge(presented).map(|agent| (agent, ())) })
+            .await
     });
     (address, accepting)
 }
@@ -202,7 +212,11 @@ impl Ends {
             // A whole request round in between: time in which a stream that can go on goes on.
             self.get("/hello").await.map_err(|error| error.to_string())?;
             let now = written.written.load(Ordering::Relaxed);
-            if now == before && last.swap(now, Ordering::Relaxed) == now { Ok(()) } else { Err(format!("{now} frames")) }
+            if now == before && last.swap(now, Ordering::Relaxed) == now {
+                Ok(())
+            } else {
+                Err(format!("{now} frames"))
+            }
         })
         .await;
     }

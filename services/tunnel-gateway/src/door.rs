@@ -1,0 +1,219 @@
+//! Where agents come in.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::Shutdown;
+use events::directory::Scope;
+use events::observation::Observed;
+use events::requests::authz::{Action, Authenticate, Principal};
+use events::{Actor, AgentId, InstanceId, OrganizationId, Refusal, RefusalKind, Sha256, Timestamp};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tunnel::gateway::{AcceptError, Accepted, Door, Presented, Rejection};
+use tunnel::handshake::Role;
+use tunnel::wire::{Again, Farewell};
+use world::network::{Connection, Listener};
+
+use crate::gateway::Gateway;
+use crate::model::Refused;
+use crate::session::{self, Identity, Session};
+
+/// Handshakes at once; more wait in the listener's queue.
+const MAXIMUM_HANDSHAKES: usize = 256;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// Takes tunnels until shutdown is asked for, then lets those that are open end.
+pub(crate) async fn run(
+    gateway: Arc<Gateway>,
+    listener: Box<dyn Listener>,
+    door: Door,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let handshakes = Arc::new(Semaphore::new(MAXIMUM_HANDSHAKES));
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = shutdown.requested() => break,
+            accepted = async {
+                let permit = Arc::clone(&handshakes).acquire_owned().await;
+                (permit, listener.accept().await)
+            } => accepted,
+        };
+        match accepted {
+            (Ok(permit), Ok((socket, peer))) => {
+                let (gateway, door, shutdown) = (Arc::clone(&gateway), door.clone(), shutdown.clone());
+                let spawner = Arc::clone(&gateway.world.spawner);
+                spawner.spawn(
+                    "tunnel",
+                    Box::pin(async move {
+                        let entered = enter(&gateway, &door, socket, peer, &shutdown).await;
+                        drop(permit);
+                        if let Some(session) = entered {
+                            session::run(gateway, session).await;
+                        }
+                    }),
+                );
+            }
+            (_, Err(error)) => {
+                tracing::warn!(%error, "connection is not accepted");
+                gateway.world.clock.sleep(ACCEPT_PAUSE).await;
+            }
+            (Err(_), _) => break,
+        }
+    }
+    drop(listener);
+    drain(&gateway).await;
+    Ok(())
+}
+
+async fn drain(gateway: &Gateway) {
+    gateway.registry.dismiss_all("this gateway is going", Again::AtOnce);
+    let mut open = gateway.registry.open();
+    tokio::select! {
+        biased;
+        _none = open.wait_for(|open| *open == 0) => {}
+        () = gateway.world.clock.sleep(gateway.args.tunnel_drain) => {
+            tracing::warn!(open = *gateway.registry.open().borrow(), "tunnels are cut");
+        }
+    }
+}
+
+/// Takes one connection in; gives its session, entered in the registry.
+async fn enter(
+    gateway: &Arc<Gateway>,
+    door: &Door,
+    socket: Box<dyn Connection>,
+    peer: SocketAddr,
+    shutdown: &Shutdown,
+) -> Option<Arc<Session>> {
+    let whose = Arc::new(Mutex::new(None));
+    let (judging, found, draining) = (Arc::clone(gateway), Arc::clone(&whose), shutdown.is_requested());
+    let admit = move |presented: Presented| async move { admit(&judging, presented, &found, draining).await };
+    let accepted = match door.accept(&gateway.world, socket, admit).await {
+        Ok(accepted) => accepted,
+        Err(error) => {
+            let whose = whose.lock().take();
+            refused(gateway, peer, whose, &error);
+            return None;
+        }
+    };
+    let Accepted { hello, admitted, connection } = accepted;
+    let identity = Identity {
+        agent: admitted.agent,
+        instance: hello.instance,
+        organization: admitted.principal.organization,
+        token: admitted.principal.token,
+        expires_at: admitted.principal.expires_at,
+        version: hello.version,
+    };
+    let session = Session::new(identity, connection, Timestamp(gateway.world.clock.now_millis()));
+    if let Some(former) = gateway.registry.enter(&session) {
+        former.dismiss(Farewell {
+            reason: "a newer tunnel of this instance took its place".to_owned(),
+            again: Again::Later,
+        });
+    }
+    // Only now: a revocation that came before is seen here, one that comes later finds the session in the registry.
+    let (agent, token) = (session.agent, session.token);
+    if let Some(reason) = gateway.standing.read(|standing| standing.objection(agent, token)) {
+        session.dismiss(Farewell { reason: reason.to_owned(), again: Again::Slowly });
+    }
+    if shutdown.is_requested() {
+        session.dismiss(Farewell { reason: "this gateway is going".to_owned(), again: Again::AtOnce });
+    }
+    Some(session)
+}
+
+struct Admitted {
+    agent: AgentId,
+    principal: Principal,
+}
+
+type Whose = Mutex<Option<(AgentId, OrganizationId)>>;
+
+async fn admit(
+    gateway: &Gateway,
+    presented: Presented,
+    whose: &Whose,
+    draining: bool,
+) -> Result<(AgentId, Admitted), Rejection> {
+    if draining {
+        return Err(Rejection::unavailable("this gateway is going", RETRY_AFTER));
+    }
+    if presented.hello.role != Role::Control {
+        return Err(Rejection::denied("only control connections are taken by this version"));
+    }
+    let hash = Sha256::of(presented.token.secret().as_bytes());
+    let context = gateway.context(OrganizationId::SYSTEM);
+    let principal = bus::ask(&*gateway.bus, &context, &Authenticate { hash }).await.map_err(reject)?;
+    let Actor::Agent(agent) = principal.actor else {
+        return Err(Rejection::denied(
+            "this is not an agent's token: issue one with `kasbah token issue --agent`",
+        ));
+    };
+    *whose.lock() = Some((agent, principal.organization));
+    let decision = gateway
+        .decide(Actor::Agent(agent), principal.organization, Action::ConnectAgent, Scope::Agent(agent))
+        .await
+        .map_err(reject)?;
+    if !decision.allowed {
+        return Err(Rejection::denied(decision.reason));
+    }
+    if let Some(reason) = gateway.standing.read(|standing| standing.objection(agent, principal.token)) {
+        return Err(Rejection::unauthenticated(reason));
+    }
+    room(gateway, agent, presented.hello.instance)?;
+    Ok((agent, Admitted { agent, principal }))
+}
+
+fn room(gateway: &Gateway, agent: AgentId, instance: InstanceId) -> Result<(), Rejection> {
+    if gateway.registry.has_room(agent, instance) {
+        return Ok(());
+    }
+    let most = gateway.args.tunnel_per_agent;
+    Err(Rejection::unavailable(
+        format!("this agent has {most} tunnels open, the most that are allowed"),
+        RETRY_AFTER,
+    ))
+}
+
+fn reject(refusal: Refusal) -> Rejection {
+    match refusal.kind {
+        RefusalKind::Unauthenticated | RefusalKind::NotFound => Rejection::unauthenticated(refusal.message),
+        RefusalKind::Denied | RefusalKind::Invalid | RefusalKind::Conflict => {
+            Rejection::denied(refusal.message)
+        }
+        RefusalKind::Unavailable | RefusalKind::Internal => {
+            tracing::warn!(%refusal, "authz gives no answer");
+            Rejection::unavailable("tokens cannot be checked now", RETRY_AFTER)
+        }
+    }
+}
+
+fn refused(
+    gateway: &Gateway,
+    peer: SocketAddr,
+    whose: Option<(AgentId, OrganizationId)>,
+    error: &AcceptError,
+) {
+    let AcceptError::Rejected(rejection) = error else {
+        let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        tracing::debug!(%peer, %error, source, "no tunnel");
+        return;
+    };
+    gateway.counts.refusals.inc();
+    if rejection.refusal.kind == RefusalKind::Unavailable {
+        return;
+    }
+    let agent = whose.map(|(agent, _)| agent);
+    let refused = Refused { agent, reason: rejection.refusal.message.clone() };
+    let said = gateway.refusals.lock().note(&refused, gateway.world.clock.monotonic());
+    if let Some(reason) = said {
+        tracing::warn!(%peer, ?agent, reason, "tunnel refused");
+        let organization = whose.map_or(OrganizationId::SYSTEM, |(_, organization)| organization);
+        gateway.journal.note(organization, Observed::TunnelRefused { agent, reason });
+    }
+}

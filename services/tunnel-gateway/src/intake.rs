@@ -1,0 +1,343 @@
+//! Reading an agent's events: into the log, then acknowledged.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use events::SourceId;
+use events::observation::ObservationBatch;
+use events::position::Stream;
+use events::requests::delivery::NameApplier;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesOrdered, StreamExt};
+use http::{Method, Request, StatusCode};
+use store::{AppendError, NewBatch};
+use tokio::sync::watch;
+use tunnel::body::{BodyFault, Guard, GuardedBody, empty};
+use tunnel::gateway::AskError;
+use tunnel::wire::{Acknowledged, Again, Batch, EventFrame, FrameDecoder, FrameError, path};
+
+use crate::gateway::Gateway;
+use crate::model::{Fault, Rate, concerns_others, judge, screen};
+use crate::session::Session;
+
+/// Batches on their way into the log at once, and their bytes.
+const MAXIMUM_UNDER_WAY: usize = 256;
+const MAXIMUM_BYTES_UNDER_WAY: usize = 8 * 1024 * 1024;
+/// An agent says something, if only that it is idle, more often than this.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How long the log may take before the agent's stream is given up, and read again from what is durable.
+const LOG_TIME: Duration = Duration::from_secs(120);
+const HEAD_TIME: Duration = Duration::from_secs(30);
+const ACKNOWLEDGE_TIME: Duration = Duration::from_secs(30);
+const FOLD_TIME: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Being named again and again costs the log: so far apart.
+const NAMING_PAUSE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+enum IntakeError {
+    #[error("the event stream cannot be opened")]
+    Open(#[source] AskError),
+    #[error("the agent answered {0} to the event stream")]
+    Status(StatusCode),
+    #[error("the event stream ended")]
+    Ended,
+    #[error("the event stream broke")]
+    Body(#[source] BodyFault),
+    #[error("nothing was said for {SILENCE:?}")]
+    Silent,
+    #[error("a frame is not readable")]
+    Frame(#[source] FrameError),
+    #[error("a batch is refused")]
+    Refused(#[source] Fault),
+    #[error("the log does not take a batch")]
+    Log(#[source] AppendError),
+    #[error("a record cannot be encoded: {0}")]
+    Encode(events::EncodeError),
+    #[error("the fold of what is durable lags")]
+    Lagging(#[source] store::WaitError),
+}
+
+/// Reads until the tunnel is dismissed; then what is under way is brought to its end. Opens the stream again when it broke.
+pub(crate) async fn run(gateway: &Gateway, session: &Session) {
+    let mut pause = Duration::ZERO;
+    let mut names = Naming { last: None };
+    loop {
+        let started = gateway.world.clock.monotonic();
+        let error = match read(gateway, session, &mut names).await {
+            Ok(()) => return,
+            Err(error) => error,
+        };
+        report(gateway, session, &error);
+        if gateway.world.clock.monotonic().saturating_sub(started) > LONGEST_PAUSE {
+            pause = Duration::ZERO;
+        }
+        pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        let jitter = u64::try_from(pause.as_millis()).unwrap_or(0) / 2;
+        let wait = pause / 2 + Duration::from_millis(gateway.world.random.below(jitter + 1));
+        tokio::select! {
+            biased;
+            _farewell = session.dismissed() => return,
+            () = gateway.world.clock.sleep(wait) => {}
+        }
+    }
+}
+
+fn report(gateway: &Gateway, session: &Session, error: &IntakeError) {
+    let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    let (agent, instance) = (session.agent, session.instance);
+    match error {
+        IntakeError::Refused(_) => {
+            gateway.counts.batches_refused.inc();
+            tracing::warn!(%agent, %instance, %error, source, "observations refused");
+        }
+        IntakeError::Ended
+        | IntakeError::Body(BodyFault::Broken { .. })
+        | IntakeError::Open(AskError::Closed { .. }) => {
+            tracing::debug!(%agent, %instance, %error, source, "event stream ended");
+        }
+        _ => tracing::warn!(%agent, %instance, %error, source, "event stream given up"),
+    }
+}
+
+/// Reads one event stream.
+async fn read(gateway: &Gateway, session: &Session, names: &mut Naming) -> Result<(), IntakeError> {
+    let cursor = durable(gateway, session).await?;
+    let mut body = open(gateway, session, cursor).await?;
+    let acknowledge = watch::Sender::new(cursor);
+    let mut acknowledging = pin!(acknowledge_all(session, acknowledge.subscribe()));
+    let mut dismissed = pin!(session.dismissed());
+    let mut reader = Reader::new(gateway, session, cursor, names);
+    loop {
+        let silence = gateway.world.clock.sleep(SILENCE);
+        tokio::select! {
+            biased;
+            farewell = &mut dismissed => {
+                if farewell.again == Again::AtOnce {
+                    reader.finish(&acknowledge).await?;
+                    let newest = *acknowledge.borrow();
+                    tell(session, newest).await;
+                }
+                return Ok(());
+            }
+            durable = reader.under_way.next(), if !reader.under_way.is_empty() => reader.landed(durable, &acknowledge)?,
+            () = &mut acknowledging => {}
+            piece = body.chunk(), if reader.has_room() => match piece {
+                Some(Ok(piece)) => reader.take(&piece).await?,
+                Some(Err(fault)) => return Err(IntakeError::Body(fault)),
+                None => {
+                    reader.finish(&acknowledge).await?;
+                    return Err(IntakeError::Ended);
+                }
+            },
+            () = silence, if reader.under_way.is_empty() => return Err(IntakeError::Silent),
+        }
+    }
+}
+
+/// What is durable of this agent's observations, everything that is in the log by now included.
+async fn durable(gateway: &Gateway, session: &Session) -> Result<Acknowledged, IntakeError> {
+    gateway.cursors.wait_for(&gateway.log.position(), FOLD_TIME).await.map_err(IntakeError::Lagging)?;
+    Ok(gateway.cursors.read(|cursors| cursors.of(session.agent)))
+}
+
+async fn open(
+    gateway: &Gateway,
+    session: &Session,
+    cursor: Acknowledged,
+) -> Result<GuardedBody, IntakeError> {
+    let uri = format!("http://agent{}?after={cursor}", path::EVENTS);
+    let unsendable =
+        |error: http::Error| IntakeError::Open(AskError::Unsendable { detail: error.to_string() });
+    let request = Request::get(uri).body(empty()).map_err(unsendable)?;
+    let guard = Guard { stall: LOG_TIME, ..Guard::default() };
+    let opened =
+        session.connection.request_guarded(request, HEAD_TIME, guard).await.map_err(IntakeError::Open)?;
+    if opened.status() != StatusCode::OK {
+        return Err(IntakeError::Status(opened.status()));
+    }
+    tracing::debug!(agent = %session.agent, instance = %session.instance, %cursor, at = %gateway.log.position(), "event stream opened");
+    Ok(opened.into_body())
+}
+
+/// Tells the agent how far its observations are durable, the newest only.
+async fn acknowledge_all(session: &Session, mut durable: watch::Receiver<Acknowledged>) {
+    while durable.changed().await.is_ok() {
+        let newest = *durable.borrow_and_update();
+        tell(session, newest).await;
+    }
+}
+
+async fn tell(session: &Session, durable: Acknowledged) {
+    let Ok(body) = events::encode(&durable) else { return };
+    let told = session
+        .connection
+        .ask(Method::PUT, path::ACKNOWLEDGED, Bytes::from(body), 1024, ACKNOWLEDGE_TIME)
+        .await;
+    match told {
+        Ok(asked) if asked.status.is_success() => {}
+        Ok(asked) => {
+            tracing::warn!(agent = %session.agent, status = %asked.status, "acknowledgement is not taken")
+        }
+        Err(error) => tracing::debug!(agent = %session.agent, %error, "acknowledgement does not arrive"),
+    }
+}
+
+type Append = BoxFuture<'static, (Acknowledged, usize, Result<(), AppendError>)>;
+
+struct Reader<'a> {
+    gateway: &'a Gateway,
+    session: &'a Session,
+    decoder: FrameDecoder,
+    /// Up to where batches are durable or under way.
+    accepted: Acknowledged,
+    own: BTreeSet<SourceId>,
+    under_way: FuturesOrdered<Append>,
+    bytes_under_way: usize,
+    rate: Rate,
+    names: &'a mut Naming,
+}
+
+impl<'a> Reader<'a> {
+    fn new(
+        gateway: &'a Gateway,
+        session: &'a Session,
+        accepted: Acknowledged,
+        names: &'a mut Naming,
+    ) -> Self {
+        let now = gateway.world.clock.monotonic();
+        Self {
+            gateway,
+            session,
+            decoder: FrameDecoder::default(),
+            accepted,
+            own: gateway.standing.read(|standing| standing.sources(session.agent)),
+            under_way: FuturesOrdered::new(),
+            bytes_under_way: 0,
+            rate: Rate::new(gateway.args.tunnel_observation_rate, now),
+            names,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.under_way.len() < MAXIMUM_UNDER_WAY && self.bytes_under_way < MAXIMUM_BYTES_UNDER_WAY
+    }
+
+    async fn take(&mut self, piece: &[u8]) -> Result<(), IntakeError> {
+        self.decoder.push(piece);
+        while let Some(frame) = self.decoder.next_frame().map_err(IntakeError::Frame)? {
+            match frame {
+                EventFrame::Idle | EventFrame::Lease { held: false } => {}
+                EventFrame::Lease { held: true } => self.names.name(self.gateway, self.session).await,
+                EventFrame::Batch(batch) => self.append(batch).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn append(&mut self, batch: Batch) -> Result<(), IntakeError> {
+        let judged = judge(self.accepted, self.session.named(), self.session.instance, batch);
+        let Some(mut batch) = judged.map_err(IntakeError::Refused)? else { return Ok(()) };
+        self.screen(&mut batch).await?;
+        let last = Acknowledged { epoch: batch.epoch, sequence: batch.last() };
+        let record = self.record(batch)?;
+        let bytes = record.data.len();
+        let wait = self.rate.take(bytes, self.gateway.world.clock.monotonic());
+        if !wait.is_zero() {
+            self.gateway.world.clock.sleep(wait).await;
+        }
+        let log = std::sync::Arc::clone(&self.gateway.log);
+        let mut append: Append =
+            Box::pin(async move { (last, bytes, log.append_batch(record).await.map(drop)) });
+        // Asked for once now, so that the log gets batches in their order.
+        match futures::poll!(append.as_mut()) {
+            std::task::Poll::Ready(done) => self.under_way.push_back(Box::pin(std::future::ready(done))),
+            std::task::Poll::Pending => self.under_way.push_back(append),
+        }
+        self.accepted = last;
+        self.bytes_under_way = self.bytes_under_way.saturating_add(bytes);
+        Ok(())
+    }
+
+    /// Leaves out what is not this agent's. A source that is not known yet may be in the log and not in the fold.
+    async fn screen(&mut self, batch: &mut Batch) -> Result<(), IntakeError> {
+        if !concerns_others(&batch.observations, &self.own) {
+            return Ok(());
+        }
+        let standing = &self.gateway.standing;
+        standing.wait_for(&self.gateway.log.position(), FOLD_TIME).await.map_err(IntakeError::Lagging)?;
+        self.own = standing.read(|standing| standing.sources(self.session.agent));
+        let foreign = screen(&mut batch.observations, &self.own);
+        if !foreign.is_empty() {
+            let (agent, instance) = (self.session.agent, self.session.instance);
+            tracing::warn!(%agent, %instance, ?foreign, "observations of others' sources are left out");
+        }
+        Ok(())
+    }
+
+    fn record(&self, batch: Batch) -> Result<NewBatch, IntakeError> {
+        let organization = self.session.organization;
+        let writer = ObservationBatch::agent_writer(self.session.agent);
+        let Batch { epoch, first, observations } = batch;
+        self.gateway.counts.observations.inc_by(observations.len() as u64);
+        let batch = ObservationBatch { organization, writer: writer.clone(), epoch, first, observations };
+        let data = events::encode(&batch).map_err(IntakeError::Encode)?;
+        Ok(NewBatch { stream: Stream::Observations, organization, writer, data })
+    }
+
+    /// The oldest batch under way is through.
+    fn landed(
+        &mut self,
+        landed: Option<(Acknowledged, usize, Result<(), AppendError>)>,
+        acknowledge: &watch::Sender<Acknowledged>,
+    ) -> Result<(), IntakeError> {
+        let Some((last, bytes, outcome)) = landed else { return Ok(()) };
+        self.bytes_under_way = self.bytes_under_way.saturating_sub(bytes);
+        outcome.map_err(IntakeError::Log)?;
+        acknowledge.send_replace(last);
+        Ok(())
+    }
+
+    async fn finish(&mut self, acknowledge: &watch::Sender<Acknowledged>) -> Result<(), IntakeError> {
+        while let Some(landed) = self.under_way.next().await {
+            self.landed(Some(landed), acknowledge)?;
+        }
+        Ok(())
+    }
+}
+
+/// Has the instance named that says it holds its agent's Lease.
+struct Naming {
+    last: Option<Duration>,
+}
+
+impl Naming {
+    /// Asks delivery until it answers: what the instance sends next counts only once it is named.
+    async fn name(&mut self, gateway: &Gateway, session: &Session) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let now = gateway.world.clock.monotonic();
+            if let Some(last) = self.last.filter(|_| session.named().is_some()) {
+                gateway.world.clock.sleep(NAMING_PAUSE.saturating_sub(now.saturating_sub(last))).await;
+            }
+            self.last = Some(gateway.world.clock.monotonic());
+            let request = NameApplier { agent: session.agent, instance: session.instance };
+            match bus::ask(&*gateway.bus, &gateway.context(session.organization), &request).await {
+                Ok(applier) => {
+                    tracing::info!(agent = %session.agent, instance = %session.instance, epoch = applier.epoch, "applier named");
+                    session.heard_of_applier(Some(applier));
+                    gateway.registry.changed(Some(session.agent));
+                    return;
+                }
+                Err(refusal) => {
+                    tracing::warn!(agent = %session.agent, instance = %session.instance, %refusal, "applier not named, trying again");
+                    gateway.world.clock.sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+}

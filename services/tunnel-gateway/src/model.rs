@@ -1,0 +1,17 @@
+//! What the gateway folds and judges. Pure.
+
+mod cursors;
+mod judge;
+mod known;
+mod rate;
+mod refusals;
+mod screen;
+mod standing;
+
+pub use cursors::Cursors;
+pub use judge::{Fault, judge};
+pub use known::Known;
+pub use rate::Rate;
+pub use refusals::{Refusals, Refused};
+pub use screen::{concerns_others, screen};
+pub use standing::Standing;

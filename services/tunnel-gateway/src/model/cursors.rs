@@ -1,0 +1,165 @@
+//! How far each agent's observations are durable.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use events::AgentId;
+use events::observation::ObservationBatch;
+use events::position::Stream;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use store::{Projection, ReadFilter, Record};
+use tunnel::wire::Acknowledged;
+
+/// Epoch and last sequence of each agent that ever wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Cursors {
+    agents: BTreeMap<String, Acknowledged>,
+}
+
+/// The head of a record; observations are counted, not read.
+#[derive(Deserialize)]
+struct Head {
+    writer: String,
+    epoch: u64,
+    first: u64,
+    observations: Count,
+}
+
+struct Count(u64);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Counter;
+        impl<'de> Visitor<'de> for Counter {
+            type Value = Count;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of observations")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Count, A::Error> {
+                let mut count = 0_u64;
+                while sequence.next_element::<IgnoredAny>()?.is_some() {
+                    count = count.saturating_add(1);
+                }
+                Ok(Count(count))
+            }
+        }
+        deserializer.deserialize_seq(Counter)
+    }
+}
+
+impl Cursors {
+    /// Up to where an agent's observations are durable.
+    #[must_use]
+    pub fn of(&self, agent: AgentId) -> Acknowledged {
+        self.agents.get(&ObservationBatch::agent_writer(agent)).copied().unwrap_or_default()
+    }
+
+    fn fold(&mut self, head: Head) {
+        let Head { writer, epoch, first, observations: Count(count) } = head;
+        if !writer.starts_with("agent-") || count == 0 {
+            return;
+        }
+        let last = first.saturating_add(count).saturating_sub(1);
+        let cursor = self.agents.entry(writer).or_default();
+        if epoch > cursor.epoch {
+            *cursor = Acknowledged { epoch, sequence: 0 };
+        }
+        // What lies behind a gap is not resumed from: the agent sends it again.
+        if epoch == cursor.epoch && first <= cursor.sequence.saturating_add(1) {
+            cursor.sequence = cursor.sequence.max(last);
+        }
+    }
+}
+
+impl Projection for Cursors {
+    const NAME: &'static str = "tunnel-gateway-cursors";
+    const FOLD_VERSION: u32 = 1;
+    const SNAPSHOT_EVERY: u64 = 10_000;
+
+    fn filter() -> ReadFilter {
+        ReadFilter { streams: vec![Stream::Observations], organization: None, kinds: Vec::new() }
+    }
+
+    fn start() -> Self {
+        Self::default()
+    }
+
+    fn apply(&mut self, record: &Record) {
+        match events::decode::<Head>(&record.bytes) {
+            Ok(head) => self.fold(head),
+            Err(error) => {
+                tracing::error!(sequence = record.sequence, %error, "observation record is not readable here");
+            }
+        }
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        events::encode(self).unwrap_or_default()
+    }
+
+    fn restore(bytes: &[u8]) -> Option<Self> {
+        events::decode(bytes).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use events::observation::{Observation, Observed};
+    use events::{OrganizationId, Timestamp};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn agent() -> AgentId {
+        AgentId(Uuid::from_u128(1))
+    }
+
+    fn record(writer: &str, epoch: u64, first: u64, count: u64) -> Record {
+        let observation = Observation { at: Timestamp(0), what: Observed::Gap { dropped: 1 } };
+        let batch = ObservationBatch {
+            organization: OrganizationId::SYSTEM,
+            writer: writer.to_owned(),
+            epoch,
+            first,
+            observations: (0..count).map(|_| observation.clone()).collect(),
+        };
+        Record {
+            shard: (Stream::Observations, 0),
+            sequence: 1,
+            recorded_at: Timestamp(0),
+            organization: OrganizationId::SYSTEM,
+            bytes: events::encode(&batch).unwrap().into(),
+            commit: None,
+        }
+    }
+
+    fn folded(batches: &[(u64, u64, u64)]) -> Acknowledged {
+        let mut cursors = Cursors::start();
+        for (epoch, first, count) in batches {
+            cursors.apply(&record(&ObservationBatch::agent_writer(agent()), *epoch, *first, *count));
+        }
+        assert_eq!(Cursors::restore(&cursors.snapshot()), Some(cursors.clone()));
+        cursors.of(agent())
+    }
+
+    #[test]
+    fn batches_doubles_gaps_and_epochs() {
+        assert_eq!(folded(&[]), Acknowledged { epoch: 0, sequence: 0 });
+        assert_eq!(folded(&[(1, 1, 10), (1, 11, 5)]), Acknowledged { epoch: 1, sequence: 15 });
+        assert_eq!(folded(&[(1, 1, 10), (1, 4, 3)]), Acknowledged { epoch: 1, sequence: 10 });
+        assert_eq!(folded(&[(1, 1, 10), (1, 9, 4)]), Acknowledged { epoch: 1, sequence: 12 });
+        assert_eq!(folded(&[(1, 1, 10), (1, 12, 4)]), Acknowledged { epoch: 1, sequence: 10 });
+        assert_eq!(folded(&[(1, 1, 10), (3, 1, 2), (1, 11, 2)]), Acknowledged { epoch: 3, sequence: 2 });
+        assert_eq!(folded(&[(3, 2, 2)]), Acknowledged { epoch: 3, sequence: 0 });
+    }
+
+    #[test]
+    fn gateways_have_no_cursor() {
+        let mut cursors = Cursors::start();
+        cursors.apply(&record("gateway-1", 1, 1, 3));
+        assert_eq!(cursors, Cursors::start());
+    }
+}

@@ -1,0 +1,86 @@
+//! The tunnels that are open here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use events::{AgentId, InstanceId};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tunnel::wire::{Again, Farewell};
+
+use crate::session::Session;
+
+/// Tunnels by agent and instance. One instance has one tunnel: a newer one takes the place of the older.
+pub(crate) struct Registry {
+    agents: Mutex<BTreeMap<AgentId, BTreeMap<InstanceId, Arc<Session>>>>,
+    open: watch::Sender<usize>,
+    maximum_per_agent: usize,
+}
+
+impl Registry {
+    pub(crate) fn new(maximum_per_agent: usize) -> Self {
+        Self { agents: Mutex::default(), open: watch::Sender::new(0), maximum_per_agent }
+    }
+
+    /// Whether another instance of this agent finds room.
+    pub(crate) fn has_room(&self, agent: AgentId, instance: InstanceId) -> bool {
+        let agents = self.agents.lock();
+        agents
+            .get(&agent)
+            .is_none_or(|open| open.contains_key(&instance) || open.len() < self.maximum_per_agent)
+    }
+
+    /// Enters a tunnel; gives the one whose place it took.
+    pub(crate) fn enter(&self, session: &Arc<Session>) -> Option<Arc<Session>> {
+        let mut agents = self.agents.lock();
+        let former = agents.entry(session.agent).or_default().insert(session.instance, Arc::clone(session));
+        self.count(&agents);
+        former
+    }
+
+    /// Takes a tunnel out, unless another has its place already.
+    pub(crate) fn leave(&self, session: &Arc<Session>) {
+        let mut agents = self.agents.lock();
+        if let Some(open) = agents.get_mut(&session.agent) {
+            if open.get(&session.instance).is_some_and(|current| Arc::ptr_eq(current, session)) {
+                open.remove(&session.instance);
+            }
+            if open.is_empty() {
+                agents.remove(&session.agent);
+            }
+        }
+        self.count(&agents);
+    }
+
+    fn count(&self, agents: &BTreeMap<AgentId, BTreeMap<InstanceId, Arc<Session>>>) {
+        self.open.send_replace(agents.values().map(BTreeMap::len).sum());
+    }
+
+    /// All tunnels, or those of one agent.
+    pub(crate) fn list(&self, agent: Option<AgentId>) -> Vec<Arc<Session>> {
+        let agents = self.agents.lock();
+        match agent {
+            Some(agent) => agents.get(&agent).into_iter().flat_map(|open| open.values().cloned()).collect(),
+            None => agents.values().flat_map(|open| open.values().cloned()).collect(),
+        }
+    }
+
+    /// The desired state of one agent, or of all, may have changed.
+    pub(crate) fn changed(&self, agent: Option<AgentId>) {
+        for session in self.list(agent) {
+            session.may_have_changed();
+        }
+    }
+
+    /// Tells every tunnel to end.
+    pub(crate) fn dismiss_all(&self, reason: &str, again: Again) {
+        for session in self.list(None) {
+            session.dismiss(Farewell { reason: reason.to_owned(), again });
+        }
+    }
+
+    /// How many tunnels are open, and each change of that.
+    pub(crate) fn open(&self) -> watch::Receiver<usize> {
+        self.open.subscribe()
+    }
+}

@@ -1,0 +1,174 @@
+//! From a plan with addresses of blobs to what an agent is sent.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use events::bundle::{BundlePage, BundleRoot};
+use events::delivery::PruneEntry;
+use events::desired::{DesiredPlan, DesiredSource, DesiredState, PlannedSource};
+use events::{BlobDigest, OrganizationId, Sha256};
+use futures::future::try_join_all;
+use parking_lot::Mutex;
+use store::{BlobError, Blobs};
+
+const MAXIMUM_ROOTS: usize = 512;
+const MAXIMUM_PAGES: usize = 8192;
+
+/// A bundle cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResolveError {
+    #[error("a blob cannot be read")]
+    Blob(#[from] BlobError),
+    #[error("a blob is not what it should be: {0}")]
+    Malformed(#[from] events::DecodeError),
+}
+
+/// What was read of bundles, bounded: the digests only, content is read when it is sent.
+pub(crate) struct Shelf {
+    blobs: Arc<dyn Blobs>,
+    roots: Mutex<Bounded<(OrganizationId, BlobDigest)>>,
+    pages: Mutex<Bounded<(OrganizationId, Sha256)>>,
+}
+
+/// The state to send.
+pub(crate) struct Resolved {
+    pub(crate) desired: DesiredState,
+    /// All pages of all sources, each once.
+    pub(crate) pages: BTreeSet<Sha256>,
+    /// A source whose bundle could not be read, and why. It is sent without bundle, so that the others are not stopped.
+    pub(crate) broken: Option<ResolveError>,
+}
+
+impl Shelf {
+    pub(crate) fn new(blobs: Arc<dyn Blobs>) -> Self {
+        Self {
+            blobs,
+            roots: Mutex::new(Bounded::new(MAXIMUM_ROOTS)),
+            pages: Mutex::new(Bounded::new(MAXIMUM_PAGES)),
+        }
+    }
+
+    pub(crate) async fn resolve(&self, plan: DesiredPlan) -> Resolved {
+        let mut pages = BTreeSet::new();
+        let mut broken = None;
+        let mut sources = Vec::with_capacity(plan.sources.len());
+        for PlannedSource { bundle, prune, head } in plan.sources {
+            let source = match self.source(plan.organization, bundle, prune).await {
+                Ok((pages, prune)) => DesiredSource { pages, prune, head },
+                Err(error) => {
+                    tracing::error!(agent = %plan.agent, source = %head.source, %error, "bundle is not readable");
+                    broken = Some(error);
+                    DesiredSource { pages: None, prune: Vec::new(), head }
+                }
+            };
+            pages.extend(source.pages.iter().flatten().copied());
+            sources.push(source);
+        }
+        let DesiredPlan { revision, organization, agent, applier, mode, resources, lockdown, .. } = plan;
+        let desired =
+            DesiredState { revision, organization, agent, applier, mode, resources, lockdown, sources };
+        Resolved { desired, pages, broken }
+    }
+
+    async fn source(
+        &self,
+        organization: OrganizationId,
+        bundle: Option<BlobDigest>,
+        prune: Option<BlobDigest>,
+    ) -> Result<(Option<Vec<Sha256>>, Vec<PruneEntry>), ResolveError> {
+        let pages = match bundle {
+            Some(bundle) => Some(self.root(organization, bundle).await?.to_vec()),
+            None => None,
+        };
+        let prune = match prune {
+            Some(prune) => events::decode(&self.blobs.get(organization, prune).await?)?,
+            None => Vec::new(),
+        };
+        Ok((pages, prune))
+    }
+
+    async fn root(
+        &self,
+        organization: OrganizationId,
+        bundle: BlobDigest,
+    ) -> Result<Arc<[Sha256]>, ResolveError> {
+        if let Some(pages) = self.roots.lock().get(&(organization, bundle)) {
+            return Ok(pages);
+        }
+        let root: BundleRoot = events::decode(&self.blobs.get(organization, bundle).await?)?;
+        let pages: Arc<[Sha256]> = root.pages.into();
+        self.roots.lock().put((organization, bundle), Arc::clone(&pages));
+        Ok(pages)
+    }
+
+    /// The objects of each of these pages.
+    pub(crate) async fn objects_of(
+        &self,
+        organization: OrganizationId,
+        pages: impl IntoIterator<Item = Sha256>,
+    ) -> Result<Vec<(Sha256, Arc<[Sha256]>)>, ResolveError> {
+        try_join_all(pages.into_iter().map(|page| async move {
+            if let Some(objects) = self.pages.lock().get(&(organization, page)) {
+                return Ok((page, objects));
+            }
+            let content: BundlePage = events::decode(&self.content(organization, page).await?)?;
+            let objects: Arc<[Sha256]> = content.entries.iter().map(|entry| entry.digest).collect();
+            self.pages.lock().put((organization, page), Arc::clone(&objects));
+            Ok((page, objects))
+        }))
+        .await
+    }
+
+    /// The bytes of a page or an object.
+    pub(crate) async fn content(
+        &self,
+        organization: OrganizationId,
+        digest: Sha256,
+    ) -> Result<Bytes, BlobError> {
+        let address = self.blobs.address(organization, digest)?;
+        self.blobs.get(organization, address).await
+    }
+}
+
+/// A map that forgets its oldest entry when it is full.
+struct Bounded<K> {
+    entries: BTreeMap<K, Arc<[Sha256]>>,
+    order: VecDeque<K>,
+    maximum: usize,
+}
+
+impl<K: Ord + Copy> Bounded<K> {
+    const fn new(maximum: usize) -> Self {
+        Self { entries: BTreeMap::new(), order: VecDeque::new(), maximum }
+    }
+
+    fn get(&self, key: &K) -> Option<Arc<[Sha256]>> {
+        self.entries.get(key).cloned()
+    }
+
+    fn put(&mut self, key: K, value: Arc<[Sha256]>) {
+        if self.entries.insert(key, value).is_none() {
+            self.order.push_back(key);
+        }
+        while self.order.len() > self.maximum {
+            if let Some(oldest) = self.order.pop_front() {
+                self.entries.remove(&oldest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_shelf_forgets_its_oldest() {
+        let mut shelf = Bounded::new(2);
+        for key in [1, 2, 2, 3] {
+            shelf.put(key, Arc::from([]));
+        }
+        assert!(shelf.get(&1).is_none() && shelf.get(&2).is_some() && shelf.get(&3).is_some());
+    }
+}

@@ -1,0 +1,162 @@
+//! Putting the parts together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::{Bus, Notice};
+use chassis::{Metrics, Readiness, Shutdown, Supervisor};
+use events::InstanceId;
+use events::requests::delivery::DesiredChanged;
+use events::subject::Subject;
+use parking_lot::Mutex;
+use store::{Blobs, EventLog, Snapshots};
+use tokio::sync::oneshot;
+use tunnel::gateway::Door;
+use tunnel::wire::{Again, Farewell};
+use world::World;
+use world::network::Listener;
+
+use crate::answers;
+use crate::args::Args;
+use crate::door;
+use crate::gateway::{Gateway, SERVICE};
+use crate::journal::journal;
+use crate::metrics::Counts;
+use crate::model::{Cursors, Refusals, Standing};
+use crate::registry::Registry;
+use crate::resolve::Shelf;
+
+/// Each agent's desired state is asked for at least this often: a notice may be lost.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Beyond the tunnels' own time to finish.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What the gateway works with.
+pub struct Deps {
+    /// Clock, randomness, tasks.
+    pub world: World,
+    /// Decisions are followed, observations appended.
+    pub log: Arc<dyn EventLog>,
+    /// Bundles are read from here.
+    pub blobs: Arc<dyn Blobs>,
+    /// Of the two projections.
+    pub snapshots: Arc<dyn Snapshots>,
+    /// The way to authz and delivery.
+    pub bus: Arc<dyn Bus>,
+    /// Where tunnels come in.
+    pub listener: Box<dyn Listener>,
+    /// What agents see; should offer [`tunnel::settings::ALPN`]. `None` only with the flag that wants plain text.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Ready once both projections have caught up.
+    pub readiness: Readiness,
+    /// The process's metrics.
+    pub metrics: Metrics,
+}
+
+/// Runs the gateway until shutdown is asked for and the tunnels have ended.
+///
+/// # Errors
+/// When a part ends unexpectedly, or plain text is given without being wanted.
+pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        deps.tls.is_some() || args.tunnel_insecure_plain_text,
+        "tunnels need TLS, or --tunnel-insecure-plain-text"
+    );
+    if deps.tls.is_none() {
+        tracing::warn!("tunnels are plain text: tokens and manifests can be read on the way");
+    }
+    let Deps { world, log, blobs, snapshots, bus, listener, tls, readiness, metrics } = deps;
+    let ready = readiness.register(SERVICE);
+    let (journal, journal_writer) = journal(&world, Arc::clone(&log), InstanceId(world.new_uuid()));
+    let standing =
+        store::follow_projection::<Standing>(Arc::clone(&log), Arc::clone(&snapshots), world.clone());
+    let cursors = store::follow_projection::<Cursors>(Arc::clone(&log), snapshots, world.clone());
+    let drain = args.tunnel_drain;
+    let gateway = Arc::new(Gateway {
+        registry: Registry::new(args.tunnel_per_agent),
+        args,
+        world: world.clone(),
+        log,
+        shelf: Shelf::new(Arc::clone(&blobs)),
+        bus,
+        standing: standing.clone(),
+        cursors: cursors.clone(),
+        journal,
+        refusals: Mutex::new(Refusals::default()),
+        counts: Counts::register(&metrics),
+    });
+
+    let supervisor = Supervisor::new(Arc::clone(&world.spawner), shutdown.clone());
+    let stop = shutdown.clone();
+    supervisor
+        .spawn("standing", async move { Ok(standing.drive(async move { stop.requested().await }).await?) });
+    let stop = shutdown.clone();
+    supervisor
+        .spawn("cursors", async move { Ok(cursors.drive(async move { stop.requested().await }).await?) });
+    supervisor.spawn("notices", notices(Arc::clone(&gateway), shutdown.clone()));
+    supervisor.spawn("revocations", revocations(Arc::clone(&gateway), shutdown.clone()));
+    let (drained, all_said) = oneshot::channel::<()>();
+    supervisor.spawn("journal", journal_writer.run(async move { drop(all_said.await) }));
+    supervisor.spawn("door", async move {
+        tokio::select! {
+            () = shutdown.requested() => return Ok(()),
+            caught_up = async { gateway.standing.caught_up().await.and(gateway.cursors.caught_up().await) } => caught_up?,
+        }
+        let _serving = answers::serve(&gateway).await?;
+        ready.set(true);
+        let door = Door { tls, ..Door::default() };
+        door::run(Arc::clone(&gateway), listener, door, shutdown.clone()).await?;
+        ready.set(false);
+        drop(drained);
+        Ok(())
+    });
+    supervisor.join_within(&*world.clock, drain.saturating_add(LAST_WORDS)).await
+}
+
+/// Hears that desired states changed; also looks from time to time.
+async fn notices(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()> {
+    let mut subscription = gateway.bus.subscribe(&Subject::notice(DesiredChanged::NAME)).await?;
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.requested() => return Ok(()),
+            notice = subscription.receiver.recv() => match notice {
+                Some(Notice::Message(body)) => match events::decode::<DesiredChanged>(&body) {
+                    Ok(DesiredChanged { agent }) => gateway.registry.changed(Some(agent)),
+                    Err(error) => tracing::warn!(%error, "notice is not readable here"),
+                },
+                Some(Notice::Lost(count)) => {
+                    tracing::info!(count, "notices were lost, asking for all agents");
+                    gateway.registry.changed(None);
+                }
+                None => anyhow::bail!("the bus ended the subscription"),
+            },
+            () = gateway.world.clock.sleep(LOOK_EVERY) => gateway.registry.changed(None),
+        }
+    }
+}
+
+/// Ends the tunnels of tokens that were revoked and of agents that were deleted.
+async fn revocations(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()> {
+    let mut changes = gateway.standing.changes();
+    let mut seen = 0;
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.requested() => return Ok(()),
+            // The sender lives in the projection.
+            _held = changes.changed() => {}
+        }
+        let withdrawals = gateway.standing.read(Standing::withdrawals);
+        if withdrawals == seen {
+            continue;
+        }
+        seen = withdrawals;
+        for session in gateway.registry.list(None) {
+            let (agent, token) = (session.agent, session.token);
+            if let Some(reason) = gateway.standing.read(|standing| standing.objection(agent, token)) {
+                session.dismiss(Farewell { reason: reason.to_owned(), again: Again::Slowly });
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! One tunnel, from its opening to its end.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::desired::Applier;
+use events::observation::Observed;
+use events::{AgentId, InstanceId, OrganizationId, Timestamp, TokenId};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tunnel::gateway::AgentConnection;
+use tunnel::wire::{Again, Farewell};
+
+use crate::gateway::Gateway;
+use crate::{answers, intake, push};
+
+/// A sleep is never longer than this, so that a clock that jumps ends no token late.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(30);
+
+/// One open tunnel.
+pub(crate) struct Session {
+    pub(crate) agent: AgentId,
+    pub(crate) instance: InstanceId,
+    pub(crate) organization: OrganizationId,
+    pub(crate) token: TokenId,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) version: String,
+    pub(crate) since: Timestamp,
+    pub(crate) connection: AgentConnection,
+    /// Counts the times that the desired state may have changed.
+    pub(crate) changed: watch::Sender<u64>,
+    farewell: watch::Sender<Option<Farewell>>,
+    applier: Mutex<Appliers>,
+}
+
+#[derive(Default)]
+struct Appliers {
+    /// The last epoch that this instance was named for.
+    own_epoch: Option<u64>,
+    /// The agent's applier, as heard last.
+    current: Option<Applier>,
+}
+
+/// What a session is made of besides its connection.
+pub(crate) struct Identity {
+    pub(crate) agent: AgentId,
+    pub(crate) instance: InstanceId,
+    pub(crate) organization: OrganizationId,
+    pub(crate) token: TokenId,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) version: String,
+}
+
+impl Session {
+    pub(crate) fn new(identity: Identity, connection: AgentConnection, since: Timestamp) -> Arc<Self> {
+        let Identity { agent, instance, organization, token, expires_at, version } = identity;
+        Arc::new(Self {
+            agent,
+            instance,
+            organization,
+            token,
+            expires_at,
+            version,
+            since,
+            connection,
+            changed: watch::Sender::new(0),
+            farewell: watch::Sender::new(None),
+            applier: Mutex::default(),
+        })
+    }
+
+    /// The desired state may have changed.
+    pub(crate) fn may_have_changed(&self) {
+        self.changed.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Tells the tunnel to end. The first word counts, but for a token that is no longer good, which ends it at once.
+    pub(crate) fn dismiss(&self, farewell: Farewell) {
+        self.farewell.send_if_modified(|said| {
+            let counts = said.is_none() || farewell.again == Again::Slowly;
+            if counts {
+                *said = Some(farewell);
+            }
+            counts
+        });
+    }
+
+    /// Returns once the tunnel was told to end.
+    pub(crate) async fn dismissed(&self) -> Farewell {
+        let mut farewell = self.farewell.subscribe();
+        let said = farewell.wait_for(Option::is_some).await.ok().and_then(|said| said.clone());
+        said.unwrap_or_else(|| Farewell { reason: "closed".to_owned(), again: Again::Later })
+    }
+
+    /// Delivery said who applies.
+    pub(crate) fn heard_of_applier(&self, applier: Option<Applier>) {
+        let Some(applier) = applier else { return };
+        let mut appliers = self.applier.lock();
+        if appliers.current.is_none_or(|current| current.epoch <= applier.epoch) {
+            appliers.current = Some(applier);
+        }
+        if applier.instance == self.instance {
+            appliers.own_epoch = appliers.own_epoch.max(Some(applier.epoch));
+        }
+    }
+
+    /// This instance and the last epoch that it was named for.
+    pub(crate) fn named(&self) -> Option<Applier> {
+        let epoch = self.applier.lock().own_epoch?;
+        Some(Applier { instance: self.instance, epoch })
+    }
+
+    /// Whether this instance applies, as heard last.
+    pub(crate) fn applies(&self) -> bool {
+        self.applier.lock().current.is_some_and(|applier| applier.instance == self.instance)
+    }
+}
+
+/// Runs a tunnel that was entered in the registry until it ends; then it has left the registry.
+pub(crate) async fn run(gateway: Arc<Gateway>, session: Arc<Session>) {
+    let (agent, instance, version) = (session.agent, session.instance, session.version.clone());
+    tracing::info!(%agent, %instance, version, "tunnel opened");
+    gateway.counts.tunnels.inc();
+    gateway.journal.note(session.organization, Observed::TunnelOpened { agent, instance, version });
+    let reason = hold(&gateway, &session).await;
+    gateway.registry.leave(&session);
+    gateway.counts.tunnels.dec();
+    tracing::info!(%agent, %instance, reason, "tunnel closed");
+    gateway.journal.note(session.organization, Observed::TunnelClosed { agent, instance, reason });
+}
+
+async fn hold(gateway: &Arc<Gateway>, session: &Arc<Session>) -> String {
+    let _serving = match answers::serve_agent(gateway, session).await {
+        Ok(serving) => Some(serving),
+        Err(error) => {
+            tracing::warn!(agent = %session.agent, %error, "requests for this agent are not served");
+            None
+        }
+    };
+    let mut push = pin!(push::run(gateway, session));
+    let mut intake = pin!(intake::run(gateway, session));
+    let mut expiry = pin!(expired(gateway, session));
+    let mut read_to_the_end = false;
+    let farewell = tokio::select! {
+        biased;
+        farewell = session.dismissed() => farewell,
+        () = &mut expiry => Farewell { reason: "the token has expired".to_owned(), again: Again::Slowly },
+        reason = session.connection.closed() => return reason,
+        () = &mut push => Farewell { reason: "the push ended".to_owned(), again: Again::Later },
+        () = &mut intake => {
+            read_to_the_end = true;
+            session.dismissed().await
+        }
+    };
+    if farewell.again == Again::AtOnce && !read_to_the_end {
+        // What is on its way into the log is brought to its end and acknowledged.
+        tokio::select! {
+            biased;
+            () = &mut intake => {}
+            _reason = session.connection.closed() => {}
+            () = gateway.world.clock.sleep(gateway.args.tunnel_drain / 2) => {}
+        }
+    }
+    session.connection.close(&farewell).await;
+    farewell.reason
+}
+
+async fn expired(gateway: &Gateway, session: &Session) {
+    let Some(end) = session.expires_at else { return std::future::pending().await };
+    loop {
+        let left = end.millis_since(Timestamp(gateway.world.clock.now_millis()));
+        let Some(left) = u64::try_from(left).ok().filter(|left| *left > 0) else { return };
+        gateway.world.clock.sleep(Duration::from_millis(left).min(LOOK_AT_CLOCK)).await;
+    }
+}
