@@ -1,6 +1,7 @@
 //! A real node: containers run, serve, are reached from this machine, and reach it.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -80,7 +81,14 @@ async fn containers_run_and_the_network_goes_both_ways() {
     })
     .await;
     drop(node);
-    assert!(TcpStream::connect((address.as_str(), 8080)).await.is_err(), "the pod went with its node");
+    eventually(Duration::from_secs(60), || async {
+        anyhow::ensure!(
+            !Path::new("/sys/class/net/kasbah-node").exists(),
+            "the link to the node is still there"
+        );
+        Ok(())
+    })
+    .await;
 }
 
 async fn ask(address: &str) -> anyhow::Result<String> {
