@@ -1,0 +1,239 @@
+//! Performs what the desired state asks for, while this instance is the applier: one worker per source, watches over what they own,
+//! and a statement of the inventory at the start of each epoch.
+
+mod concurrent;
+mod context;
+mod correct;
+mod diff;
+mod health;
+mod inventory;
+mod prune;
+mod report;
+mod stage;
+mod sync;
+mod watch;
+mod watches;
+mod worker;
+mod write;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::Shutdown;
+use events::desired::Applier;
+use events::{InstanceId, SourceId};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use world::World;
+use world::spawn::TaskHandle;
+
+use crate::desired::{Desired, View};
+use crate::kubernetes::{Discovery, Kube};
+use crate::lease::Holding;
+use crate::model::backoff::Backoff;
+use crate::model::book::Book;
+use crate::outbox::Outbox;
+
+pub use diff::diff;
+
+/// What all parts of the applier share.
+pub struct Shared {
+    /// Clock, randomness, tasks.
+    pub world: World,
+    /// The API server.
+    pub kube: Kube,
+    /// Which kinds it knows.
+    pub discovery: Discovery,
+    /// What is told to the server.
+    pub outbox: Arc<Outbox>,
+    /// Whether writing is allowed.
+    pub holding: Holding,
+    /// What the server wants.
+    pub desired: Arc<Desired>,
+    /// Which instance this is.
+    pub instance: InstanceId,
+    books: Mutex<BTreeMap<SourceId, Book>>,
+    wakes: Mutex<BTreeMap<SourceId, Arc<Notify>>>,
+    /// The watches have to be laid out anew: kinds came up, or a scope is forbidden.
+    relay: Notify,
+    forbidden: Mutex<std::collections::BTreeSet<watches::Forbidden>>,
+    statuses: Mutex<BTreeMap<SourceId, String>>,
+}
+
+impl Shared {
+    /// Nothing known yet.
+    #[must_use]
+    pub fn new(world: World, kube: Kube, outbox: Arc<Outbox>, holding: Holding, desired: Arc<Desired>, instance: InstanceId) -> Self {
+        Self {
+            world,
+            kube,
+            discovery: Discovery::default(),
+            outbox,
+            holding,
+            desired,
+            instance,
+            books: Mutex::default(),
+            wakes: Mutex::default(),
+            relay: Notify::new(),
+            forbidden: Mutex::default(),
+            statuses: Mutex::default(),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.world.clock.monotonic()
+    }
+
+    fn with_book<R>(&self, source: SourceId, act: impl FnOnce(&mut Book) -> R) -> R {
+        act(self.books.lock().entry(source).or_default())
+    }
+
+    fn wake(&self, source: SourceId) {
+        if let Some(wake) = self.wakes.lock().get(&source) {
+            wake.notify_one();
+        }
+    }
+
+    fn wake_of(&self, source: SourceId) -> Arc<Notify> {
+        Arc::clone(self.wakes.lock().entry(source).or_default())
+    }
+
+    /// What a source is doing, for `GET /v1/debug/state`.
+    fn note(&self, source: SourceId, doing: &str) {
+        self.statuses.lock().insert(source, doing.to_owned());
+    }
+
+    /// For people: what each source is doing and how many objects it owns.
+    #[must_use]
+    pub fn describe(&self) -> serde_json::Value {
+        let statuses = self.statuses.lock().clone();
+        let books = self.books.lock();
+        let sources: Vec<serde_json::Value> = books
+            .iter()
+            .map(|(source, book)| {
+                let drifted = book.iter().filter(|(_, known)| known.drift.is_some()).count();
+                serde_json::json!({
+                    "source": source.to_string(), "doing": statuses.get(source), "objects": book.len(), "drifted": drifted,
+                })
+            })
+            .collect();
+        serde_json::json!({"sources": sources, "kinds": self.discovery.kinds().len()})
+    }
+
+    /// The epoch, if this instance is to apply now.
+    fn active(&self) -> Option<(u64, Arc<View>)> {
+        let view = self.desired.view()?;
+        match view.applier {
+            Some(Applier { instance, epoch }) if instance == self.instance && self.holding.is_held() => Some((epoch, view)),
+            _ => None,
+        }
+    }
+}
+
+/// Runs until shutdown is asked for.
+pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
+    let mut views = shared.desired.subscribe();
+    let mut held = shared.holding.subscribe();
+    let mut running = Running::default();
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+    loop {
+        views.mark_unchanged();
+        held.mark_unchanged();
+        let mut again = None;
+        match shared.active() {
+            Some((epoch, view)) => {
+                shared.holding.set_named(true);
+                match running.follow(&shared, epoch, &view).await {
+                    Ok(()) => backoff.reset(),
+                    Err(error) => {
+                        let wait = backoff.next(shared.world.random.as_ref());
+                        tracing::warn!(error = %error, retry_ms = wait.as_millis(), "cannot begin to apply");
+                        again = Some(wait);
+                    }
+                }
+            }
+            None => {
+                shared.holding.set_named(false);
+                running.stop();
+            }
+        }
+        // Also looks at the clock: a Lease that cannot be renewed ends without anybody saying so.
+        let tick = again.unwrap_or(Duration::from_secs(5));
+        tokio::select! {
+            () = shutdown.requested() => break,
+            changed = views.changed() => if changed.is_err() { break },
+            changed = held.changed() => if changed.is_err() { break },
+            () = shared.relay.notified() => {}
+            () = shared.world.clock.sleep(tick) => {}
+        }
+    }
+    shared.holding.set_named(false);
+    running.drain(&shared).await;
+}
+
+/// Workers and watches that run.
+#[derive(Default)]
+struct Running {
+    epoch: u64,
+    workers: BTreeMap<SourceId, TaskHandle>,
+    watches: watches::Watches,
+}
+
+impl Running {
+    async fn follow(&mut self, shared: &Arc<Shared>, epoch: u64, view: &Arc<View>) -> Result<(), crate::kubernetes::ApiError> {
+        if self.epoch != epoch {
+            self.stop();
+            shared.discovery.refresh(&shared.kube).await?;
+            shared.books.lock().clear();
+            shared.forbidden.lock().clear();
+            shared.outbox.begin(epoch);
+            inventory::state(shared, view).await?;
+            self.epoch = epoch;
+            tracing::info!(epoch, sources = view.sources.len(), "this instance applies");
+        } else if shared.outbox.take_restate() {
+            inventory::restate(shared, view).await;
+        }
+        self.workers.retain(|source, worker| {
+            let wanted = view.source(*source).is_some() && !worker.is_finished();
+            if !wanted {
+                worker.abort();
+            }
+            wanted
+        });
+        shared.books.lock().retain(|source, _| view.source(*source).is_some());
+        for source in &view.sources {
+            let id = source.head.source;
+            self.workers.entry(id).or_insert_with(|| {
+                let worker = worker::Worker::new(Arc::clone(shared), id);
+                shared.world.spawner.spawn("agent source", Box::pin(worker.run()))
+            });
+        }
+        self.watches.lay_out(shared, view);
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        for worker in self.workers.values() {
+            worker.abort();
+        }
+        self.workers.clear();
+        self.watches.stop();
+        self.epoch = 0;
+    }
+
+    /// Lets writes that are under way end; nothing new begins, because writing is not allowed any more.
+    async fn drain(&mut self, shared: &Shared) {
+        self.watches.stop();
+        let quiet = async {
+            while shared.kube.in_flight() > 0 {
+                shared.world.clock.sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            () = quiet => {}
+            () = shared.world.clock.sleep(Duration::from_secs(10)) => tracing::warn!("writes did not end in time"),
+        }
+        self.stop();
+    }
+}

@@ -1,0 +1,63 @@
+//! What a worker needs to know while it works on one state of its source.
+
+use std::sync::Arc;
+
+use events::SourceId;
+use events::configuration::ServiceAccount;
+use objects::ownership::OwnerMark;
+
+use super::Shared;
+use crate::desired::{SourceView, View};
+use crate::model::target::{Resolution, Scope, resolve};
+
+/// One state of one source.
+pub(super) struct Context {
+    pub(super) shared: Arc<Shared>,
+    pub(super) view: Arc<View>,
+    pub(super) source: Arc<SourceView>,
+    pub(super) owner: OwnerMark,
+}
+
+impl Context {
+    pub(super) fn new(shared: &Arc<Shared>, view: &Arc<View>, source: &Arc<SourceView>) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            view: Arc::clone(view),
+            source: Arc::clone(source),
+            owner: view.owner(source.head.source),
+        }
+    }
+
+    pub(super) fn id(&self) -> SourceId {
+        self.source.head.source
+    }
+
+    pub(super) fn account(&self) -> Option<&ServiceAccount> {
+        self.source.account()
+    }
+
+    /// The source's bundle against what the API server knows now.
+    pub(super) fn resolve(&self) -> Resolution {
+        let scope = Scope {
+            mode: self.view.mode,
+            rules: &self.view.resources,
+            default_namespace: &self.source.head.default_namespace,
+        };
+        resolve(self.source.entries.as_deref().unwrap_or_default(), scope, &self.shared.discovery.kinds())
+    }
+
+    /// Another state of this source is wanted by now, or it is not to be worked on any more.
+    pub(super) fn is_superseded(&self) -> bool {
+        self.shared.desired.view().is_none_or(|view| {
+            view.source(self.id())
+                .is_none_or(|source| source.fingerprint != self.source.fingerprint || source.head.suspended)
+        })
+    }
+
+    /// Why nothing of the source can be worked on.
+    pub(super) fn blocked(&self) -> Option<String> {
+        (self.view.lockdown && self.account().is_none()).then(|| {
+            "lockdown is on: the source has to name a service_account in the agent's configuration".to_owned()
+        })
+    }
+}

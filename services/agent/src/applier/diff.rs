@@ -1,0 +1,104 @@
+//! What a sync would change now: dry runs, compared with what is there.
+
+use std::sync::Arc;
+
+use events::SourceId;
+use events::delivery::ObjectFailure;
+use events::requests::gateway::{DiffChange, ObjectDiff, SourceDiff};
+use objects::diff::FieldChange;
+use objects::digest::Status;
+use objects::redact::Redactor;
+use serde_json::Value;
+
+use super::Shared;
+use super::concurrent::concurrently;
+use super::context::Context;
+use crate::kubernetes::call::ApplyMode;
+use crate::kubernetes::{Accept, ApiError, Call, path};
+use crate::model::manifest::prepare;
+use crate::model::target::Target;
+
+const AT_ONCE: usize = 16;
+
+/// Compares a source's desired bundle with the cluster; `None`: there is no such source.
+///
+/// # Errors
+/// When the API server cannot be asked at all.
+pub async fn diff(shared: &Arc<Shared>, source: SourceId) -> Result<Option<SourceDiff>, ApiError> {
+    let Some(view) = shared.desired.view() else { return Ok(None) };
+    let Some(source) = view.source(source) else { return Ok(None) };
+    let context = Context::new(shared, &view, source);
+    shared.discovery.refresh(&shared.kube).await?;
+    let mut key = [0_u8; 32];
+    shared.world.random.fill(&mut key);
+    let redactor = Redactor::new(&key);
+    let resolution = context.resolve();
+    let mut answer = SourceDiff { commit: source.head.commit.clone(), ..SourceDiff::default() };
+    answer.objects.extend(resolution.failures.iter().map(refused));
+    for entry in &resolution.awaited {
+        answer.objects.push(plain(&entry.identity, DiffChange::Create));
+    }
+    let looks: Vec<_> = resolution.targets.iter().map(|target| context.compare(target, &redactor)).collect();
+    for difference in concurrently(looks, AT_ONCE).await {
+        match difference {
+            Some(difference) => answer.objects.push(difference),
+            None => answer.unchanged = answer.unchanged.saturating_add(1),
+        }
+    }
+    answer.objects.sort_by(|left, right| left.identity.cmp(&right.identity));
+    answer.objects.extend(source.prune.iter().map(|entry| plain(&entry.identity, DiffChange::Prune)));
+    Ok(Some(answer))
+}
+
+fn refused(failure: &ObjectFailure) -> ObjectDiff {
+    ObjectDiff { error: Some(failure.message.clone()), ..plain(&failure.identity, DiffChange::Refused) }
+}
+
+fn plain(identity: &events::ObjectIdentity, change: DiffChange) -> ObjectDiff {
+    ObjectDiff { identity: identity.clone(), change, fields: Vec::new(), error: None }
+}
+
+impl Context {
+    async fn compare(&self, target: &Target, redactor: &Redactor) -> Option<ObjectDiff> {
+        let refused = |message: String| {
+            Some(ObjectDiff { error: Some(message), ..plain(&target.identity, DiffChange::Refused) })
+        };
+        let adopted = self.shared.with_book(self.id(), |book| book.get(&target.key).is_some_and(|known| known.adopted));
+        let Some(path) = path::object(&target.resource, &target.identity.namespace, &target.identity.name) else {
+            return refused("its name cannot be asked for".to_owned());
+        };
+        let body = match prepare(&target.entry.manifest, &target.identity, target.entry.digest, &self.owner, adopted) {
+            Ok(prepared) => prepared.body(),
+            Err(error) => return refused(error.to_string()),
+        };
+        let live = self.shared.kube.read(Call::get(path.clone()).as_account(self.account())).await;
+        let live = match live.and_then(|answer| answer.json::<Value>()) {
+            Ok(live) => Some(live),
+            Err(error) if error.code() == 404 => None,
+            Err(error) => return refused(error.to_string()),
+        };
+        let call = Call::apply(&path, body, ApplyMode { dry_run: true, force: true });
+        let call = call.accept(Accept::Whole).as_account(self.account());
+        let wanted = match self.shared.kube.read(call).await.and_then(|answer| answer.json::<Value>()) {
+            Ok(wanted) => wanted,
+            Err(error) => return refused(error.to_string()),
+        };
+        let Some(mut live) = live else { return Some(plain(&target.identity, DiffChange::Create)) };
+        let mut wanted = wanted;
+        redactor.redact(&mut live);
+        redactor.redact(&mut wanted);
+        let changes = objects::diff::diff(&live, &wanted, Status::Ignored);
+        let fields: Vec<_> = changes.iter().filter(|change| !is_ours(change)).map(texts).collect();
+        (!fields.is_empty()).then(|| ObjectDiff { fields, ..plain(&target.identity, DiffChange::Change) })
+    }
+}
+
+/// Our own marks are no news to anybody.
+fn is_ours(change: &FieldChange) -> bool {
+    change.path.to_string().contains("\"kasbah.dev/")
+}
+
+fn texts(change: &FieldChange) -> (String, Option<String>, Option<String>) {
+    let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
+    (change.path.to_string(), text(&change.before), text(&change.after))
+}

@@ -1,0 +1,221 @@
+//! What carries this agent's mark in the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use events::SourceId;
+use events::configuration::{Mode, ServiceAccount};
+use events::observation::{Observed, OwnedObject};
+use events::object::ObjectKey;
+use objects::ownership::SOURCE_LABEL;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::Shared;
+use super::concurrent::concurrently;
+use super::context::Context;
+use super::health::{sight, tells_health};
+use super::prune::listed_identity;
+use crate::desired::View;
+use crate::kubernetes::{Accept, ApiError, Call, Kube, Resource, path};
+use crate::model::managed::covers;
+use crate::model::manifest::{is_secret, live_mark, prepare};
+use crate::model::target::{Resolution, Target};
+
+/// Objects in one statement: a frame of the link has to hold a hundred observations.
+const PART: usize = 100;
+const PAGE: usize = 500;
+const LISTS_AT_ONCE: usize = 16;
+
+/// What a list gave.
+pub(super) enum Listed {
+    /// Metadata of each object.
+    Items(Vec<Value>),
+    /// The kind is not served any more.
+    Absent,
+    /// No right to.
+    Forbidden(String),
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    #[serde(borrow, default)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+struct PageMetadata {
+    #[serde(default, rename = "continue")]
+    next: String,
+}
+
+/// Lists metadata, page by page.
+pub(super) async fn list(
+    kube: &Kube,
+    account: Option<&ServiceAccount>,
+    resource: &Resource,
+    namespace: &str,
+    selector: &str,
+) -> Result<Listed, ApiError> {
+    let Some(collection) = path::collection(resource, namespace) else { return Ok(Listed::Absent) };
+    let mut items = Vec::new();
+    let mut next = String::new();
+    loop {
+        let query = format!("{collection}?limit={PAGE}&labelSelector={}&continue={}", path::escape(selector), path::escape(&next));
+        let answer = match kube.read(Call::get(query).accept(Accept::MetadataList).as_account(account)).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                return match error.code() {
+                    403 => Ok(Listed::Forbidden(error.to_string())),
+                    404 | 405 => Ok(Listed::Absent),
+                    _ => Err(error),
+                };
+            }
+        };
+        let page: Page<'_> = serde_json::from_slice(&answer.body)
+            .map_err(|error| ApiError::Unreadable { detail: format!("list of {}: {error}", resource.plural) })?;
+        for item in page.items {
+            let item = serde_json::from_str(item.get()).map_err(|error| ApiError::Unreadable { detail: error.to_string() })?;
+            items.push(item);
+        }
+        if page.metadata.next.is_empty() {
+            return Ok(Listed::Items(items));
+        }
+        next = page.metadata.next;
+    }
+}
+
+/// States the inventory at the start of an epoch, and fills the books with what is certain.
+pub(super) async fn state(shared: &Arc<Shared>, view: &Arc<View>) -> Result<(), ApiError> {
+    let found = collect(shared, view).await?;
+    let mut targets: BTreeMap<SourceId, (Context, BTreeMap<ObjectKey, Target>)> = BTreeMap::new();
+    for source in &view.sources {
+        let context = Context::new(shared, view, source);
+        let Resolution { targets: resolved, .. } = context.resolve();
+        let by_key = resolved.into_iter().map(|target| (target.key.clone(), target)).collect();
+        targets.insert(source.head.source, (context, by_key));
+    }
+    for (live, object) in &found {
+        let Some((context, targets)) = targets.get(&object.source) else { continue };
+        enter(shared, context, targets.get(&object.identity.key()), live, object);
+    }
+    tell(shared, found.into_iter().map(|(_, object)| object).collect());
+    Ok(())
+}
+
+/// States it again in the middle of an epoch, because the outbox had to leave something out.
+pub(super) async fn restate(shared: &Arc<Shared>, view: &Arc<View>) {
+    match collect(shared, view).await {
+        Ok(found) => tell(shared, found.into_iter().map(|(_, object)| object).collect()),
+        Err(error) => tracing::warn!(error = %error, "cannot state the inventory again"),
+    }
+}
+
+fn tell(shared: &Shared, mut objects: Vec<OwnedObject>) {
+    objects.sort_by(|left, right| left.identity.cmp(&right.identity));
+    let mut parts: Vec<Vec<OwnedObject>> = objects.chunks(PART).map(<[OwnedObject]>::to_vec).collect();
+    if parts.is_empty() {
+        parts.push(Vec::new());
+    }
+    let count = parts.len();
+    for (place, objects) in parts.into_iter().enumerate() {
+        shared.outbox.tell(Observed::InventoryStated { objects, last: place + 1 == count });
+    }
+}
+
+/// One found object: certain only if the very manifest that is wanted was applied last and each of its fields is still ours.
+fn enter(shared: &Shared, context: &Context, target: Option<&Target>, live: &Value, object: &OwnedObject) {
+    let mut sight = sight(live, &object.identity, shared.world.clock.now_millis());
+    if tells_health(&object.identity) {
+        // Metadata does not tell; a watch will.
+        sight.health = None;
+    }
+    let digest = target
+        .filter(|target| object.digest == Some(target.entry.digest))
+        .and_then(|target| {
+            prepare(&target.entry.manifest, &target.identity, target.entry.digest, &context.owner, object.adopted).ok()
+        })
+        .filter(|prepared| covers(live, &prepared.object))
+        .and(object.digest);
+    let identity = target.map_or(&object.identity, |target| &target.identity);
+    shared.with_book(object.source, |book| book.found(identity, sight, digest, object.adopted));
+}
+
+/// All objects with this agent's mark, over all kinds that can be listed.
+async fn collect(shared: &Arc<Shared>, view: &Arc<View>) -> Result<Vec<(Value, OwnedObject)>, ApiError> {
+    let kinds = shared.discovery.kinds();
+    let resources: Vec<Arc<Resource>> = kinds.preferred().filter(|resource| resource.listable).cloned().collect();
+    let mut accounts: BTreeSet<Option<ServiceAccount>> = view.sources.iter().map(|source| source.account().cloned()).collect();
+    if view.lockdown {
+        accounts.remove(&None);
+    } else {
+        accounts.insert(None);
+    }
+    let mut found = BTreeMap::new();
+    for account in &accounts {
+        let lists = resources.iter().map(|resource| collect_kind(shared, view, account.as_ref(), resource)).collect();
+        for list in concurrently(lists, LISTS_AT_ONCE).await {
+            for (live, object) in list? {
+                found.insert(object.uid.clone(), (live, object));
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+async fn collect_kind(
+    shared: &Arc<Shared>,
+    view: &Arc<View>,
+    account: Option<&ServiceAccount>,
+    resource: &Resource,
+) -> Result<Vec<(Value, OwnedObject)>, ApiError> {
+    let mut items = Vec::new();
+    let mut per_namespace = view.mode == Mode::Namespaced;
+    if !per_namespace {
+        match list(&shared.kube, account, resource, "", SOURCE_LABEL).await? {
+            Listed::Items(all) => items = all,
+            Listed::Absent => {}
+            Listed::Forbidden(_) => per_namespace = true,
+        }
+    }
+    if per_namespace && resource.namespaced {
+        for namespace in namespaces(view, account) {
+            if let Listed::Items(some) = list(&shared.kube, account, resource, &namespace, SOURCE_LABEL).await? {
+                items.extend(some);
+            }
+        }
+    }
+    Ok(items.into_iter().filter_map(|live| owned(view, resource, live)).collect())
+}
+
+/// Namespaces that the sources of a service account name.
+fn namespaces(view: &View, account: Option<&ServiceAccount>) -> BTreeSet<String> {
+    let mut namespaces = BTreeSet::new();
+    for source in view.sources.iter().filter(|source| source.account() == account) {
+        namespaces.insert(source.head.default_namespace.clone());
+        namespaces.extend(source.entries.iter().flatten().map(|entry| entry.identity.namespace.clone()));
+        namespaces.extend(source.prune.iter().map(|entry| entry.identity.namespace.clone()));
+    }
+    namespaces.remove("");
+    namespaces
+}
+
+fn owned(view: &View, resource: &Resource, live: Value) -> Option<(Value, OwnedObject)> {
+    let identity = listed_identity(resource, &live);
+    let mark = live_mark(&live, &identity);
+    let owner = mark.owner?;
+    if owner.organization != view.organization.to_string() || owner.agent != view.agent.to_string() {
+        return None;
+    }
+    let object = OwnedObject {
+        source: owner.source.parse().ok()?,
+        digest: mark.applied.filter(|_| !is_secret(&identity)),
+        identity,
+        uid: mark.uid,
+        adopted: mark.adopted,
+    };
+    Some((live, object))
+}

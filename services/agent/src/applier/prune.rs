@@ -1,0 +1,188 @@
+//! Deleting what the server listed, if it is still ours.
+
+use std::collections::BTreeSet;
+
+use events::ObjectIdentity;
+use events::delivery::{ObjectFailure, PruneEntry};
+use events::observation::Observed;
+use objects::order::delete_key;
+use serde_json::Value;
+
+use super::concurrent::concurrently;
+use super::context::Context;
+use super::inventory::{Listed, list};
+use super::report::Report;
+use super::stage::StageEnd;
+use crate::kubernetes::client::CONCURRENCY;
+use crate::kubernetes::{Accept, ApiError, Call, Resource, path};
+use crate::model::manifest::live_mark;
+use crate::model::prune::{Request, first_foreign, holds_others, keep_reason};
+use crate::model::target::allowed;
+
+/// What became of one entry of the list.
+enum Pruned {
+    Deleted,
+    Gone,
+    Kept(String),
+}
+
+impl Context {
+    /// Works the list off; entries done before (`done`, by UID) are skipped.
+    pub(super) async fn prune_listed(&self, report: &mut Report, done: &mut BTreeSet<String>) -> StageEnd {
+        let mut entries: Vec<&PruneEntry> = self.source.prune.iter().filter(|entry| !done.contains(&entry.uid)).collect();
+        entries.sort_by(|left, right| delete_key(&left.identity).cmp(&delete_key(&right.identity)));
+        let mut end = StageEnd::Done;
+        for group in entries.chunk_by(|left, right| left.identity.kind == right.identity.kind && left.identity.group == right.identity.group) {
+            if self.is_superseded() {
+                return StageEnd::Superseded;
+            }
+            let prunes = group.iter().map(|entry| async move { (*entry, self.prune(entry).await) }).collect();
+            for (entry, result) in concurrently(prunes, CONCURRENCY).await {
+                match result {
+                    Ok(pruned) => {
+                        done.insert(entry.uid.clone());
+                        self.pruned(entry, pruned, report);
+                    }
+                    Err(ApiError::NotHolding) => end = StageEnd::Lost,
+                    Err(error) => {
+                        let failure = ObjectFailure {
+                            identity: entry.identity.clone(),
+                            file: String::new(),
+                            line: 0,
+                            message: format!("cannot be pruned: {error}"),
+                        };
+                        report.failed(failure, error.is_transient());
+                        if end == StageEnd::Done {
+                            end = StageEnd::Failed;
+                        }
+                    }
+                }
+            }
+            if end == StageEnd::Lost {
+                break;
+            }
+        }
+        end
+    }
+
+    fn pruned(&self, entry: &PruneEntry, pruned: Pruned, report: &mut Report) {
+        let kept = match pruned {
+            Pruned::Deleted => {
+                report.counts.pruned += 1;
+                None
+            }
+            Pruned::Gone => None,
+            Pruned::Kept(reason) => Some(reason),
+        };
+        self.shared.with_book(self.id(), |book| book.forget(&entry.identity.key()));
+        self.shared.outbox.tell(Observed::ObjectPruned {
+            sync: Some(report.sync),
+            source: self.id(),
+            identity: entry.identity.clone(),
+            uid: entry.uid.clone(),
+            kept,
+        });
+    }
+
+    async fn prune(&self, entry: &PruneEntry) -> Result<Pruned, ApiError> {
+        let identity = &entry.identity;
+        let key = identity.key();
+        if !allowed(&self.view.resources, identity) {
+            return Ok(Pruned::Kept("the agent's configuration does not let it manage this kind".to_owned()));
+        }
+        if self.view.sources.iter().any(|source| source.has(&key)) {
+            return Ok(Pruned::Kept("it is in a bundle".to_owned()));
+        }
+        let kinds = self.shared.discovery.kinds();
+        let Some(resource) = kinds.find_any(identity) else { return Ok(Pruned::Gone) };
+        let Some(path) = path::object(&resource, &identity.namespace, &identity.name) else { return Ok(Pruned::Gone) };
+        let call = Call::get(path.clone()).accept(Accept::Metadata).as_account(self.account());
+        let live: Value = match self.shared.kube.read(call).await {
+            Ok(answer) => answer.json()?,
+            Err(error) if error.code() == 404 => return Ok(Pruned::Gone),
+            Err(error) => return Err(error),
+        };
+        let mark = live_mark(&live, identity);
+        let request = Request {
+            uid: &entry.uid,
+            owner: &self.owner,
+            prune_adopted: self.source.head.policies.prune_adopted,
+        };
+        if let Some(reason) = keep_reason(request, &mark) {
+            return Ok(Pruned::Kept(reason.to_owned()));
+        }
+        if mark.terminating {
+            return Ok(Pruned::Deleted);
+        }
+        if holds_others(identity)
+            && let Some(reason) = self.foreign_inside(identity).await?
+        {
+            return Ok(Pruned::Kept(reason));
+        }
+        self.delete(path, entry).await
+    }
+
+    async fn delete(&self, path: String, entry: &PruneEntry) -> Result<Pruned, ApiError> {
+        let key = entry.identity.key();
+        self.shared.with_book(self.id(), |book| book.write_begins(&key));
+        let call = Call::delete(path, &entry.uid).as_account(self.account());
+        let result = self.shared.kube.write(call, &self.shared.holding).await;
+        match result {
+            Ok(_) => Ok(Pruned::Deleted),
+            Err(error) if error.code() == 404 => Ok(Pruned::Gone),
+            Err(error) if error.code() == 409 && error.status().is_some_and(|status| status.message.contains("UID")) => {
+                Ok(Pruned::Kept("another object has this name now".to_owned()))
+            }
+            Err(error) => {
+                self.shared.with_book(self.id(), |book| book.write_failed(&key));
+                Err(error)
+            }
+        }
+    }
+
+    /// Why a namespace or a definition cannot go: something in it is not ours, or cannot be read. Always asks afresh.
+    async fn foreign_inside(&self, identity: &ObjectIdentity) -> Result<Option<String>, ApiError> {
+        let kinds = self.shared.discovery.refresh(&self.shared.kube).await?;
+        let (resources, namespace): (Vec<_>, &str) = if identity.kind == "Namespace" {
+            (kinds.preferred().filter(|resource| resource.namespaced && resource.listable).cloned().collect(), &identity.name)
+        } else {
+            let (plural, group) = identity.name.split_once('.').unwrap_or((&identity.name, ""));
+            let served = kinds.preferred().filter(|resource| resource.plural == plural && resource.group == group);
+            (served.cloned().collect(), "")
+        };
+        if resources.is_empty() {
+            return Ok(Some("what is in it cannot be listed".to_owned()));
+        }
+        let account = self.account();
+        let lists = resources
+            .into_iter()
+            .map(|resource| async move {
+                let found = list(&self.shared.kube, account, &resource, namespace, "").await;
+                (resource, found)
+            })
+            .collect();
+        let lists = concurrently(lists, 16).await;
+        let mut found = Vec::new();
+        for (resource, listed) in lists {
+            match listed? {
+                Listed::Items(items) => found.extend(items.into_iter().map(|live| (listed_identity(&resource, &live), live))),
+                Listed::Absent => {}
+                Listed::Forbidden(message) => return Ok(Some(format!("{} in it cannot be read: {message}", resource.plural))),
+            }
+        }
+        let gone: BTreeSet<&str> = self.source.prune.iter().map(|entry| entry.uid.as_str()).collect();
+        Ok(first_foreign(&found, &self.owner, &gone).map(|foreign| format!("something in it is not ours: {foreign}")))
+    }
+}
+
+/// The identity of an item of a list answer.
+pub(super) fn listed_identity(resource: &Resource, live: &Value) -> ObjectIdentity {
+    let text = |key: &str| live.pointer(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    ObjectIdentity {
+        group: resource.group.clone(),
+        version: resource.version.clone(),
+        kind: resource.kind.clone(),
+        namespace: text("/metadata/namespace"),
+        name: text("/metadata/name"),
+    }
+}

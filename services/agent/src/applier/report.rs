@@ -1,0 +1,47 @@
+//! What a run of a sync counts and tells.
+
+use events::SyncId;
+use events::delivery::{ObjectFailure, SyncCounts};
+use events::observation::Write;
+
+/// Failures that stand in the end of a sync; all of them are told one by one.
+const FIRST_FAILURES: usize = 10;
+const MESSAGE_MAXIMUM: usize = 2_000;
+
+/// One run.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) sync: SyncId,
+    pub(super) counts: SyncCounts,
+    pub(super) failures: Vec<ObjectFailure>,
+    /// Some failure may end by itself.
+    pub(super) transient: bool,
+}
+
+impl Report {
+    pub(super) fn new(sync: SyncId) -> Self {
+        Self { sync, counts: SyncCounts::default(), failures: Vec::new(), transient: false }
+    }
+
+    pub(super) fn wrote(&mut self, write: Write) {
+        let counter = match write {
+            Write::Created => &mut self.counts.created,
+            Write::Changed | Write::Replaced => &mut self.counts.changed,
+            Write::Unchanged => &mut self.counts.unchanged,
+        };
+        *counter += 1;
+    }
+
+    pub(super) fn failed(&mut self, mut failure: ObjectFailure, transient: bool) {
+        if failure.message.len() > MESSAGE_MAXIMUM {
+            failure.message = failure.message.chars().take(MESSAGE_MAXIMUM / 2).chain(" …".chars()).collect();
+        }
+        self.counts.failed += 1;
+        self.transient |= transient;
+        self.failures.push(failure);
+    }
+
+    pub(super) fn first_failures(&self) -> Vec<ObjectFailure> {
+        self.failures.iter().take(FIRST_FAILURES).cloned().collect()
+    }
+}

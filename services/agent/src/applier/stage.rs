@@ -1,0 +1,205 @@
+//! One stage of a sync: all dry runs, then all writes in order, kind by kind.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use events::ObjectIdentity;
+use objects::order::Stage;
+use serde_json::Value;
+
+use super::concurrent::concurrently;
+use super::context::Context;
+use super::report::Report;
+use super::write::{Checked, Failed};
+use crate::kubernetes::client::CONCURRENCY;
+use crate::kubernetes::{ApiError, Call, path};
+use crate::model::target::Target;
+use crate::model::verdict::may_be_caused_by;
+
+/// Definitions may take this long until their kinds are served.
+const ESTABLISHED_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How a stage ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StageEnd {
+    /// All of it is applied.
+    Done,
+    /// Something failed; see the report.
+    Failed,
+    /// Another state is wanted by now.
+    Superseded,
+    /// This instance may not write any more.
+    Lost,
+}
+
+impl Context {
+    /// Dry-runs all, and applies all if no dry run failed.
+    pub(super) async fn stage(&self, targets: &[&Target], report: &mut Report) -> StageEnd {
+        let (mut passed, failed) = self.check_all(targets).await;
+        if failed.iter().any(|(_, failed)| failed.is_loss_of_lease()) {
+            return StageEnd::Lost;
+        }
+        let created: Vec<&ObjectIdentity> = targets
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| passed.get(place).is_none_or(|checked| checked.prior.is_none()))
+            .map(|(_, target)| &target.identity)
+            .collect();
+        let mut real = Vec::new();
+        for (place, failed) in failed {
+            let caused = targets.get(place).zip(failed.error.as_ref()).is_some_and(|(target, error)| {
+                created.iter().any(|created| may_be_caused_by(error, &target.identity, created))
+            });
+            if !caused {
+                real.push(failed);
+            }
+        }
+        if !real.is_empty() {
+            for failed in real {
+                let transient = failed.is_transient();
+                report.failed(failed.failure, transient);
+            }
+            return StageEnd::Failed;
+        }
+        let mut place = 0;
+        for group in targets.chunk_by(|left, right| same_kind(&left.identity, &right.identity)) {
+            if self.is_superseded() {
+                return StageEnd::Superseded;
+            }
+            let checked: Vec<(&Target, Option<Checked>)> =
+                group.iter().enumerate().map(|(offset, target)| (*target, passed.remove(&(place + offset)))).collect();
+            place += group.len();
+            match self.apply_group(checked, report).await {
+                StageEnd::Done => {}
+                other => return other,
+            }
+        }
+        StageEnd::Done
+    }
+
+    async fn check_all(&self, targets: &[&Target]) -> (BTreeMap<usize, Checked>, Vec<(usize, Failed)>) {
+        let mut passed = BTreeMap::new();
+        let mut failed = Vec::new();
+        let checks = targets.iter().enumerate().map(|(place, target)| async move { (place, self.check(target).await) });
+        for (place, result) in concurrently(checks.collect(), CONCURRENCY).await {
+            match result {
+                Ok(checked) => {
+                    passed.insert(place, checked);
+                }
+                Err(failure) => failed.push((place, failure)),
+            }
+        }
+        failed.sort_by_key(|(place, _)| *place);
+        (passed, failed)
+    }
+
+    /// Applies objects of one kind; those whose dry run had to wait for what came before have it now.
+    async fn apply_group(&self, group: Vec<(&Target, Option<Checked>)>, report: &mut Report) -> StageEnd {
+        let sync = Some(report.sync);
+        let writes = group
+            .into_iter()
+            .map(|(target, checked)| async move {
+                let checked = match checked {
+                    Some(checked) => checked,
+                    None => self.check_again(target).await?,
+                };
+                self.apply(target, &checked, sync).await
+            })
+            .collect();
+        let mut end = StageEnd::Done;
+        for result in concurrently(writes, CONCURRENCY).await {
+            match result {
+                Ok(write) => report.wrote(write),
+                Err(failed) if failed.is_loss_of_lease() => end = StageEnd::Lost,
+                Err(failed) => {
+                    let transient = failed.is_transient();
+                    report.failed(failed.failure, transient);
+                    if end == StageEnd::Done {
+                        end = StageEnd::Failed;
+                    }
+                }
+            }
+        }
+        end
+    }
+
+    /// A dry run whose cause was just created; its effect may take a moment to be seen by admission.
+    async fn check_again(&self, target: &Target) -> Result<Checked, Failed> {
+        let mut wait = Duration::from_millis(50);
+        loop {
+            match self.check(target).await {
+                Err(failed) if matches!(failed.error.as_ref().map_or(0, ApiError::code), 403 | 404) && wait < Duration::from_secs(2) => {
+                    self.shared.world.clock.sleep(wait).await;
+                    wait *= 2;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Waits until what the foundation defines can be used, and looks again at what the API server knows.
+    pub(super) async fn wait_for_definitions(&self, applied: &[&Target], report: &mut Report) -> StageEnd {
+        let definitions: Vec<&&Target> =
+            applied.iter().filter(|target| target.identity.kind == "CustomResourceDefinition").collect();
+        if definitions.is_empty() {
+            return StageEnd::Done;
+        }
+        let end = self.shared.now() + ESTABLISHED_DEADLINE;
+        for target in definitions {
+            let mut wait = Duration::from_millis(20);
+            while let Some(reason) = self.not_established(target).await {
+                if self.is_superseded() {
+                    return StageEnd::Superseded;
+                }
+                if self.shared.now() > end {
+                    report.failed(target.failure(format!("not established within {ESTABLISHED_DEADLINE:?}: {reason}")), true);
+                    return StageEnd::Failed;
+                }
+                self.shared.world.clock.sleep(wait).await;
+                wait = (wait * 2).min(Duration::from_secs(1));
+            }
+        }
+        self.wait_for_kinds(end).await;
+        self.shared.relay.notify_one();
+        StageEnd::Done
+    }
+
+    async fn not_established(&self, target: &Target) -> Option<String> {
+        let Some(path) = path::object(&target.resource, "", &target.identity.name) else { return None };
+        let live = match self.shared.kube.read(Call::get(path).as_account(self.account())).await {
+            Ok(answer) => match answer.json::<Value>() {
+                Ok(live) => live,
+                Err(error) => return Some(error.to_string()),
+            },
+            Err(error) => return Some(error.to_string()),
+        };
+        let health = objects::health::evaluate(
+            &live,
+            self.shared.world.clock.now_millis(),
+            &objects::health::HealthOptions::default(),
+        );
+        (!health.is_settled()).then_some(health.message)
+    }
+
+    /// Discovery follows a definition a moment later.
+    pub(super) async fn wait_for_kinds(&self, end: Duration) {
+        let mut wait = Duration::from_millis(50);
+        loop {
+            let refreshed = self.shared.discovery.refresh(&self.shared.kube).await;
+            if refreshed.is_ok() && self.resolve().awaited.is_empty() || self.shared.now() > end {
+                return;
+            }
+            self.shared.world.clock.sleep(wait).await;
+            wait = (wait * 2).min(Duration::from_secs(1));
+        }
+    }
+}
+
+fn same_kind(left: &ObjectIdentity, right: &ObjectIdentity) -> bool {
+    left.kind == right.kind && left.group == right.group
+}
+
+/// Those of a stage, in order.
+pub(super) fn of_stage<'a>(targets: &[&'a Target], stage: Stage) -> Vec<&'a Target> {
+    targets.iter().copied().filter(|target| target.stage == stage).collect()
+}

@@ -1,0 +1,236 @@
+//! One run of a sync: apply, wait for health, prune.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use events::delivery::{ObjectFailure, SyncOutcome};
+use events::observation::Observed;
+use objects::order::Stage;
+use tokio::sync::Notify;
+
+use super::concurrent::concurrently;
+use super::context::Context;
+use super::health::{sight, tells_health};
+use super::report::Report;
+use super::stage::{StageEnd, of_stage};
+use crate::kubernetes::{Accept, Call, path};
+use crate::model::book::Seen;
+use crate::model::target::{Resolution, Target};
+
+/// What a watch may have missed is looked at again after this long, while a sync waits.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// Objects looked at in one go.
+const LOOKS: usize = 32;
+
+impl Context {
+    /// Runs the sync; `None`: this instance may not write any more, and the next applier tells how it ended.
+    pub(super) async fn run(&self, pruned: &mut BTreeSet<String>, wake: &Notify) -> (Option<SyncOutcome>, Report) {
+        let head = &self.source.head;
+        let mut report = Report::new(head.sync);
+        let correlation_id = head.correlation_id;
+        self.shared.outbox.tell(Observed::SyncStarted { source: self.id(), sync: head.sync, correlation_id });
+        let outcome = self.attempt(&mut report, pruned, wake).await;
+        (outcome, report)
+    }
+
+    async fn attempt(&self, report: &mut Report, pruned: &mut BTreeSet<String>, wake: &Notify) -> Option<SyncOutcome> {
+        if let Some(reason) = self.blocked() {
+            self.shared.outbox.tell(Observed::SourceBlocked { source: self.id(), reason });
+            return Some(SyncOutcome::Failed);
+        }
+        let mut outcome = SyncOutcome::Succeeded;
+        if self.source.entries.is_some() {
+            self.shared.note(self.id(), "applying");
+            match self.apply_bundle(report).await {
+                StageEnd::Done => {}
+                StageEnd::Failed => return Some(self.failed(report)),
+                StageEnd::Superseded => return Some(SyncOutcome::Superseded),
+                StageEnd::Lost => return None,
+            }
+            self.shared.note(self.id(), "waiting for health");
+            match self.wait_for_health(report, wake).await {
+                WaitEnd::Settled => {}
+                WaitEnd::Expired => outcome = SyncOutcome::Unhealthy,
+                WaitEnd::Superseded => return Some(SyncOutcome::Superseded),
+                WaitEnd::Lost => return None,
+            }
+        }
+        self.shared.note(self.id(), "pruning");
+        match self.prune_listed(report, pruned).await {
+            StageEnd::Done => Some(outcome),
+            StageEnd::Failed => Some(SyncOutcome::Failed),
+            StageEnd::Superseded => Some(SyncOutcome::Superseded),
+            StageEnd::Lost => None,
+        }
+    }
+
+    /// A failure of rights as a whole is the source's, not only the objects'.
+    fn failed(&self, report: &Report) -> SyncOutcome {
+        let blocked = report.failures.iter().find(|failure| {
+            failure.message.contains("cannot impersonate") || failure.message.contains("is forbidden: User")
+        });
+        if let Some(failure) = blocked {
+            self.shared.outbox.tell(Observed::SourceBlocked { source: self.id(), reason: failure.message.clone() });
+        }
+        SyncOutcome::Failed
+    }
+
+    async fn apply_bundle(&self, report: &mut Report) -> StageEnd {
+        let mut resolution = self.resolve();
+        if !resolution.failures.is_empty() || (!resolution.awaited.is_empty() && resolution.targets.is_empty()) {
+            // Somebody else may have installed a definition since the last look.
+            if let Err(error) = self.shared.discovery.refresh(&self.shared.kube).await {
+                tracing::warn!(error = %error, "cannot look up kinds");
+            }
+            resolution = self.resolve();
+        }
+        if !resolution.failures.is_empty() {
+            return give_up(resolution, report);
+        }
+        let changed = self.changed(&resolution.targets);
+        let foundation = of_stage(&changed, Stage::Foundation);
+        let founded = foundation.len();
+        if founded > 0 {
+            match self.stage(&foundation, report).await {
+                StageEnd::Done => {}
+                other => return other,
+            }
+            match self.wait_for_definitions(&foundation, report).await {
+                StageEnd::Done => {}
+                other => return other,
+            }
+        }
+        if !resolution.awaited.is_empty() {
+            let end = self.shared.now() + Duration::from_secs(30);
+            self.wait_for_kinds(end).await;
+            resolution = self.resolve();
+            for entry in std::mem::take(&mut resolution.awaited) {
+                resolution.failures.push(ObjectFailure {
+                    identity: entry.identity.clone(),
+                    file: entry.file.to_string(),
+                    line: entry.line,
+                    message: "its kind is defined in this set, but the API server does not serve it".to_owned(),
+                });
+            }
+            if !resolution.failures.is_empty() {
+                return give_up(resolution, report);
+            }
+        }
+        let changed = self.changed(&resolution.targets);
+        let rest = of_stage(&changed, Stage::Rest);
+        let skipped = resolution.targets.len().saturating_sub(rest.len()).saturating_sub(founded);
+        report.counts.unchanged = report.counts.unchanged.saturating_add(u32::try_from(skipped).unwrap_or(u32::MAX));
+        if self.is_superseded() {
+            return StageEnd::Superseded;
+        }
+        self.stage(&rest, report).await
+    }
+
+    fn changed<'a>(&self, targets: &'a [Target]) -> Vec<&'a Target> {
+        let check_all = self.source.head.check_all;
+        self.shared.with_book(self.id(), |book| {
+            targets.iter().filter(|target| book.needs_apply(target, check_all)).collect()
+        })
+    }
+
+    async fn wait_for_health(&self, report: &mut Report, wake: &Notify) -> WaitEnd {
+        let clock = &self.shared.world.clock;
+        let targets = self.resolve().targets;
+        let timeout = Duration::from_secs(u64::from(self.source.head.policies.health_timeout_seconds));
+        let end = self.shared.now() + timeout;
+        let mut views = self.shared.desired.subscribe();
+        let mut told = BTreeSet::new();
+        let mut look_at = self.shared.now() + LOOK_AGAIN;
+        loop {
+            views.mark_unchanged();
+            if !self.shared.holding.may_write() {
+                return WaitEnd::Lost;
+            }
+            let unsettled = self.unsettled(&targets);
+            let Some((first, reason)) = unsettled.first() else { return WaitEnd::Settled };
+            if self.is_superseded() {
+                return WaitEnd::Superseded;
+            }
+            if self.shared.now() >= end {
+                report.counts.unhealthy = u32::try_from(unsettled.len()).unwrap_or(u32::MAX);
+                for (target, reason) in unsettled.iter().take(10) {
+                    report.failures.push(target.failure(format!("not healthy within {}: {reason}", seconds(timeout))));
+                }
+                return WaitEnd::Expired;
+            }
+            let reason = waiting_reason(first, reason, unsettled.len());
+            if told.insert(reason.clone()) {
+                self.shared.outbox.tell(Observed::SyncWaiting { source: self.id(), sync: report.sync, reason });
+            }
+            if self.shared.now() >= look_at {
+                let those: Vec<&Target> = unsettled.iter().map(|(target, _)| *target).take(LOOKS).collect();
+                self.look_at_health(&those).await;
+                look_at = self.shared.now() + LOOK_AGAIN;
+                continue;
+            }
+            let next = self.correct_due(&targets).await.unwrap_or(end).min(look_at).min(end);
+            tokio::select! {
+                () = wake.notified() => {}
+                _ = views.changed() => {}
+                () = clock.sleep(next.saturating_sub(self.shared.now())) => {}
+            }
+        }
+    }
+
+    /// Objects whose health does not let a wait end, and why.
+    fn unsettled<'a>(&self, targets: &'a [Target]) -> Vec<(&'a Target, String)> {
+        self.shared.with_book(self.id(), |book| {
+            targets
+                .iter()
+                .filter_map(|target| match book.get(&target.key).map(|known| known.health.as_ref()) {
+                    Some(Some(health)) if health.settled => None,
+                    Some(Some(health)) if health.message.is_empty() => Some((target, health.status.as_str().to_lowercase())),
+                    Some(Some(health)) => Some((target, health.message.clone())),
+                    Some(None) | None if !tells_health(&target.identity) => None,
+                    Some(None) | None => Some((target, "not seen yet".to_owned())),
+                })
+                .collect()
+        })
+    }
+
+    async fn look_at_health(&self, targets: &[&Target]) {
+        concurrently(targets.iter().map(|target| self.look_at_one(target)).collect(), 8).await;
+    }
+
+    async fn look_at_one(&self, target: &Target) {
+        let Some(path) = path::object(&target.resource, &target.identity.namespace, &target.identity.name) else { return };
+        let accept = if tells_health(&target.identity) { Accept::Whole } else { Accept::Metadata };
+        let call = Call::get(path).accept(accept).as_account(self.account());
+        let Ok(answer) = self.shared.kube.read(call).await else { return };
+        let Ok(live) = answer.json() else { return };
+        let sight = sight(&live, &target.identity, self.shared.world.clock.now_millis());
+        if let Seen::Health(health) = self.shared.with_book(self.id(), |book| book.looked_at(&target.key, sight)) {
+            self.tell_health(&target.identity, health);
+        }
+    }
+}
+
+enum WaitEnd {
+    Settled,
+    Expired,
+    Superseded,
+    Lost,
+}
+
+fn give_up(resolution: Resolution, report: &mut Report) -> StageEnd {
+    for failure in resolution.failures {
+        report.failed(failure, false);
+    }
+    StageEnd::Failed
+}
+
+fn waiting_reason(target: &Target, reason: &str, all: usize) -> String {
+    let identity = &target.identity;
+    let place = if identity.namespace.is_empty() { String::new() } else { format!("{}/", identity.namespace) };
+    let more = if all > 1 { format!(" (and {} more)", all - 1) } else { String::new() };
+    format!("{} {place}{}: {reason}{more}", identity.kind, identity.name)
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs())
+}

@@ -1,0 +1,270 @@
+//! One watch: list, follow, and list again where the API server has forgotten.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use events::observation::Observed;
+use events::object::ObjectKey;
+use events::{ObjectIdentity, SourceId};
+use http_body_util::BodyExt;
+use objects::ownership::SOURCE_LABEL;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::Shared;
+use super::context::Context;
+use super::health::kind_tells_health;
+use super::prune::listed_identity;
+use super::watches::{Forbidden, WatchKey};
+use crate::kubernetes::{Accept, ApiError, ApiStatus, Call, path};
+use crate::model::backoff::Backoff;
+use crate::model::manifest::version_of;
+
+const PAGE: usize = 200;
+/// Largest line of a watch: an object is at most a few MiB.
+const LINE_MAXIMUM: usize = 16 << 20;
+/// A watch without rights is tried again after this long.
+const FORBIDDEN_WAIT: Duration = Duration::from_secs(300);
+
+pub(super) struct Watch {
+    shared: Arc<Shared>,
+    key: WatchKey,
+    sources: BTreeSet<SourceId>,
+    selector: String,
+    blocked: bool,
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    metadata: PageMetadata,
+    #[serde(borrow, default)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMetadata {
+    #[serde(default, rename = "continue")]
+    next: String,
+    #[serde(default)]
+    resource_version: String,
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    r#type: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// Why following ended.
+enum End {
+    /// Go on from the newest version.
+    Resume,
+    /// List again.
+    Relist,
+}
+
+impl Watch {
+    pub(super) fn new(shared: Arc<Shared>, key: WatchKey, sources: BTreeSet<SourceId>) -> Self {
+        let ids: Vec<String> = sources.iter().map(ToString::to_string).collect();
+        let selector = path::escape(&format!("{SOURCE_LABEL} in ({})", ids.join(",")));
+        Self { shared, key, sources, selector, blocked: false }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
+        loop {
+            let wait = match self.list().await {
+                Ok(mut version) => {
+                    backoff.reset();
+                    self.blocked = false;
+                    loop {
+                        match self.follow(&mut version).await {
+                            Ok(End::Resume) => backoff.reset(),
+                            Ok(End::Relist) => break Duration::ZERO,
+                            Err(error) if error.code() == 410 => break Duration::ZERO,
+                            Err(error) if error.status().is_some() => break self.refused(&error, &mut backoff),
+                            Err(_) => {
+                                let wait = backoff.next(self.shared.world.random.as_ref());
+                                self.shared.world.clock.sleep(wait).await;
+                            }
+                        }
+                    }
+                }
+                Err(error) => self.refused(&error, &mut backoff),
+            };
+            self.shared.world.clock.sleep(wait).await;
+        }
+    }
+
+    fn refused(&mut self, error: &ApiError, backoff: &mut Backoff) -> Duration {
+        let resource = &self.key.resource;
+        if error.code() != 403 {
+            tracing::debug!(resource = %resource.plural, error = %error, "watch tried again");
+            return backoff.next(self.shared.world.random.as_ref());
+        }
+        if self.key.namespace.is_empty() && resource.namespaced {
+            let forbidden = Forbidden { account: self.key.account.clone(), resource: Arc::clone(resource) };
+            self.shared.forbidden.lock().insert(forbidden);
+            self.shared.relay.notify_one();
+        } else if !std::mem::replace(&mut self.blocked, true) {
+            for source in &self.sources {
+                let reason = format!("drift and health cannot be seen, list and watch are needed: {error}");
+                self.shared.outbox.tell(Observed::SourceBlocked { source: *source, reason });
+            }
+        }
+        FORBIDDEN_WAIT
+    }
+
+    fn accept(&self) -> Accept {
+        if kind_tells_health(&self.key.resource.group, &self.key.resource.kind) { Accept::Whole } else { Accept::MetadataList }
+    }
+
+    fn collection(&self) -> Result<String, ApiError> {
+        path::collection(&self.key.resource, &self.key.namespace)
+            .ok_or_else(|| ApiError::Impossible { detail: "no path".to_owned() })
+    }
+
+    /// Looks at everything; gives the version from which to follow.
+    async fn list(&self) -> Result<String, ApiError> {
+        let collection = self.collection()?;
+        let mut seen = BTreeSet::new();
+        let mut next = String::new();
+        loop {
+            let query = format!("{collection}?limit={PAGE}&labelSelector={}&continue={}", self.selector, path::escape(&next));
+            let call = Call::get(query).accept(self.accept()).as_account(self.key.account.as_ref());
+            let answer = self.shared.kube.read(call).await?;
+            let page: Page<'_> = serde_json::from_slice(&answer.body)
+                .map_err(|error| ApiError::Unreadable { detail: format!("list of {}: {error}", self.key.resource.plural) })?;
+            for item in page.items {
+                let mut live: Value = serde_json::from_str(item.get())
+                    .map_err(|error| ApiError::Unreadable { detail: error.to_string() })?;
+                let identity = self.complete(&mut live);
+                seen.insert(identity.key());
+                self.saw(&identity, &live);
+            }
+            if page.metadata.next.is_empty() {
+                let version = page.metadata.resource_version;
+                self.find_missing(&seen, version.parse().unwrap_or(0)).await;
+                return Ok(version);
+            }
+            next = page.metadata.next;
+        }
+    }
+
+    /// Items of lists do not state their kind, and metadata states another.
+    fn complete(&self, live: &mut Value) -> ObjectIdentity {
+        let identity = listed_identity(&self.key.resource, live);
+        if let Some(live) = live.as_object_mut() {
+            live.insert("apiVersion".to_owned(), Value::String(identity.api_version()));
+            live.insert("kind".to_owned(), Value::String(identity.kind.clone()));
+        }
+        identity
+    }
+
+    fn contexts(&self) -> Vec<Context> {
+        let Some(view) = self.shared.desired.view() else { return Vec::new() };
+        let sources = self.sources.iter().filter_map(|source| view.source(*source));
+        sources.map(|source| Context::new(&self.shared, &view, source)).collect()
+    }
+
+    fn saw(&self, identity: &ObjectIdentity, live: &Value) {
+        let label = live.pointer("/metadata/labels").and_then(|labels| labels.get(SOURCE_LABEL)?.as_str());
+        for context in self.contexts() {
+            if label == Some(context.id().to_string().as_str()) {
+                context.saw(identity, live);
+            }
+        }
+    }
+
+    /// What is known and was not in the list is gone, if it was known before the list was made.
+    async fn find_missing(&self, seen: &BTreeSet<ObjectKey>, version: u64) {
+        for context in self.contexts() {
+            let resource = &self.key.resource;
+            let missing: Vec<ObjectIdentity> = self.shared.with_book(context.id(), |book| {
+                book.iter()
+                    .filter(|(key, known)| {
+                        key.kind == resource.kind
+                            && key.group == resource.group
+                            && (self.key.namespace.is_empty() || key.namespace == self.key.namespace)
+                            && known.identity.version == resource.version
+                            && !seen.contains(*key)
+                    })
+                    .map(|(_, known)| known.identity.clone())
+                    .collect()
+            });
+            for identity in missing {
+                context.missed(&identity, version).await;
+            }
+        }
+    }
+
+    async fn follow(&self, version: &mut String) -> Result<End, ApiError> {
+        // Half an hour to an hour, so that many watches do not end together.
+        let timeout = 1_800 + self.shared.world.random.below(1_800);
+        let query = format!(
+            "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={timeout}&resourceVersion={}&labelSelector={}",
+            self.collection()?,
+            path::escape(version),
+            self.selector
+        );
+        let accept = match self.accept() {
+            Accept::Whole => Accept::Whole,
+            _ => Accept::Metadata,
+        };
+        let call = Call::get(query).accept(accept).as_account(self.key.account.as_ref());
+        let mut body = self.shared.kube.watch(&call).await?.into_body();
+        let mut buffer = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| ApiError::Unreachable { detail: error.to_string() })?;
+            let Ok(data) = frame.into_data() else { continue };
+            buffer.extend_from_slice(&data);
+            while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                let line = buffer.split_to(end);
+                buffer.advance(1);
+                if let Some(end) = self.event(&line, version).await? {
+                    return Ok(end);
+                }
+            }
+            if buffer.len() > LINE_MAXIMUM {
+                return Err(ApiError::Unreadable { detail: "a line of a watch is too long".to_owned() });
+            }
+            if buffer.is_empty() {
+                // A large event must not hold its memory until the next one.
+                buffer = BytesMut::new();
+            }
+        }
+        Ok(End::Resume)
+    }
+
+    async fn event(&self, line: &[u8], version: &mut String) -> Result<Option<End>, ApiError> {
+        let unreadable = |error: serde_json::Error| ApiError::Unreadable { detail: format!("event of a watch: {error}") };
+        let event: Event<'_> = serde_json::from_slice(line).map_err(unreadable)?;
+        if event.r#type == "ERROR" {
+            let status: ApiStatus = serde_json::from_str(event.object.get()).map_err(unreadable)?;
+            return if status.code == 410 { Ok(Some(End::Relist)) } else { Err(ApiError::Refused(Box::new(status))) };
+        }
+        let mut live: Value = serde_json::from_str(event.object.get()).map_err(unreadable)?;
+        if let Some(newest) = live.pointer("/metadata/resourceVersion").and_then(Value::as_str) {
+            newest.clone_into(version);
+        }
+        match event.r#type {
+            "ADDED" | "MODIFIED" => {
+                let identity = self.complete(&mut live);
+                self.saw(&identity, &live);
+            }
+            "DELETED" => {
+                let identity = self.complete(&mut live);
+                for context in self.contexts() {
+                    context.missed(&identity, version_of(&live)).await;
+                }
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,133 @@
+//! One source: runs its syncs, tries again what failed, corrects drift.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::delivery::SyncOutcome;
+use events::digest::Sha256;
+use events::observation::Observed;
+use events::{SourceId, Timestamp};
+use tokio::sync::Notify;
+
+use super::Shared;
+use super::context::Context;
+use super::report::Report;
+use crate::model::backoff::Backoff;
+
+/// Waits between runs of a sync that failed: short while the API server is in trouble, long where somebody has to change something.
+const TRANSIENT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+const LASTING: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(600));
+
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    source: SourceId,
+    wake: Arc<Notify>,
+    /// The state that was run last.
+    ran: Option<Sha256>,
+    retry_at: Option<Duration>,
+    transient: Backoff,
+    lasting: Backoff,
+    /// UIDs of the prune list that are done.
+    pruned: BTreeSet<String>,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>, source: SourceId) -> Self {
+        let wake = shared.wake_of(source);
+        Self {
+            shared,
+            source,
+            wake,
+            ran: None,
+            retry_at: None,
+            transient: Backoff::new(TRANSIENT.0, TRANSIENT.1),
+            lasting: Backoff::new(LASTING.0, LASTING.1),
+            pruned: BTreeSet::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut views = self.shared.desired.subscribe();
+        loop {
+            let Some(view) = views.borrow_and_update().clone() else { return };
+            let Some(source) = view.source(self.source) else { return };
+            let context = Context::new(&self.shared, &view, source);
+            let next = self.step(&context).await;
+            drop((context, view));
+            let clock = Arc::clone(&self.shared.world.clock);
+            let wait = next.map(|at| at.saturating_sub(self.shared.now()));
+            tokio::select! {
+                changed = views.changed() => if changed.is_err() { return },
+                () = self.wake.notified() => {}
+                () = async { match wait { Some(wait) => clock.sleep(wait).await, None => std::future::pending().await } } => {}
+            }
+        }
+    }
+
+    /// Does what is due; gives the moment at which more will be.
+    async fn step(&mut self, context: &Context) -> Option<Duration> {
+        let head = &context.source.head;
+        if head.suspended {
+            self.shared.note(self.source, "suspended");
+            return None;
+        }
+        if context.source.entries.is_none() && context.source.prune.is_empty() {
+            self.ran = Some(context.source.fingerprint);
+            self.shared.note(self.source, "nothing to do");
+            return None;
+        }
+        let now = self.shared.now();
+        let is_new = self.ran != Some(context.source.fingerprint);
+        if is_new {
+            self.transient.reset();
+            self.lasting.reset();
+        }
+        if is_new || self.retry_at.is_some_and(|at| at <= now) {
+            self.sync(context).await;
+        }
+        self.shared.note(self.source, if self.retry_at.is_some() { "waiting to try again" } else { "in sync" });
+        // What is not applied yet is the next run's business.
+        let correction = match self.retry_at {
+            None => context.correct_due(&context.resolve().targets).await,
+            Some(_) => None,
+        };
+        [self.retry_at, correction].into_iter().flatten().min()
+    }
+
+    async fn sync(&mut self, context: &Context) {
+        self.ran = Some(context.source.fingerprint);
+        self.retry_at = None;
+        let (outcome, report) = context.run(&mut self.pruned, &self.wake).await;
+        let Some(outcome) = outcome else {
+            // The Lease is lost: nothing is told, and the run counts as not made.
+            self.ran = None;
+            return;
+        };
+        let retry_at = (outcome == SyncOutcome::Failed).then(|| self.retry(&report));
+        for failure in report.failures.iter().filter(|_| outcome == SyncOutcome::Failed) {
+            self.shared.outbox.tell(Observed::ObjectFailed {
+                sync: report.sync,
+                source: self.source,
+                failure: failure.clone(),
+                retry_at,
+            });
+        }
+        self.shared.outbox.tell(Observed::SyncFinished {
+            source: self.source,
+            sync: report.sync,
+            outcome,
+            counts: report.counts,
+            failures: report.first_failures(),
+        });
+        tracing::info!(source = %self.source, outcome = ?outcome, counts = ?report.counts, "sync ended");
+    }
+
+    fn retry(&mut self, report: &Report) -> Timestamp {
+        let random = self.shared.world.random.as_ref();
+        let wait = if report.transient { self.transient.next(random) } else { self.lasting.next(random) };
+        self.retry_at = Some(self.shared.now() + wait);
+        let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        Timestamp(self.shared.world.clock.now_millis()).plus_millis(millis)
+    }
+}

@@ -1,0 +1,319 @@
+//! One object: its dry run, its adoption, its write.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use events::configuration::Conflicts;
+use events::delivery::ObjectFailure;
+use events::observation::{Observed, OwnedObject, TakenField, Write};
+use events::SyncId;
+use http::{Method, StatusCode};
+use objects::ownership::Replace;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::context::Context;
+use super::health::{sight, status_word, tells_health};
+use crate::kubernetes::call::ApplyMode;
+use crate::kubernetes::{Accept, Answer, ApiError, Call, path};
+use crate::model::adoption::{Decision, decide, owner_of};
+use crate::model::managed::migrated;
+use crate::model::manifest::{Prepared, is_secret, live_mark, prepare};
+use crate::model::target::Target;
+use crate::model::verdict::{Verdict, judge};
+
+/// How long an object that is replaced may take to go.
+const GONE_DEADLINE: Duration = Duration::from_secs(60);
+
+/// A dry run that passed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Checked {
+    /// The object is there, in this version.
+    pub(super) prior: Option<Prior>,
+    /// It was there before us.
+    adopted: bool,
+    /// What kubectl manages becomes ours first.
+    migrate: bool,
+    /// Fields that other managers lose.
+    taken: Vec<TakenField>,
+    /// It has to be deleted and created.
+    replace: bool,
+}
+
+/// An object that is there already.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Prior {
+    uid: String,
+    version: String,
+}
+
+/// A dry run or a write that failed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) failure: ObjectFailure,
+    /// What the API server said, where it was it.
+    pub(super) error: Option<ApiError>,
+}
+
+impl Failed {
+    pub(super) fn is_transient(&self) -> bool {
+        self.error.as_ref().is_some_and(ApiError::is_transient)
+    }
+
+    pub(super) fn is_loss_of_lease(&self) -> bool {
+        matches!(self.error, Some(ApiError::NotHolding))
+    }
+}
+
+#[derive(Deserialize)]
+struct Partial {
+    #[serde(default)]
+    metadata: PartialMetadata,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct PartialMetadata {
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    resource_version: String,
+    #[serde(default)]
+    deletion_timestamp: Option<String>,
+}
+
+impl Context {
+    fn fail(&self, target: &Target, message: impl Into<String>) -> Failed {
+        Failed { failure: target.failure(message), error: None }
+    }
+
+    fn refused(&self, target: &Target, error: ApiError) -> Failed {
+        Failed { failure: target.failure(error.to_string()), error: Some(error) }
+    }
+
+    fn object_path(&self, target: &Target) -> Result<String, Failed> {
+        path::object(&target.resource, &target.identity.namespace, &target.identity.name)
+            .ok_or_else(|| self.fail(target, format!("{:?} is no name that an object can have", target.identity.name)))
+    }
+
+    fn prepare(&self, target: &Target, adopted: bool) -> Result<Prepared, Failed> {
+        prepare(&target.entry.manifest, &target.identity, target.entry.digest, &self.owner, adopted)
+            .map_err(|error| self.fail(target, error.to_string()))
+    }
+
+    async fn dry_run(&self, path: &str, body: Bytes, force: bool) -> Result<Answer, ApiError> {
+        let call = Call::apply(path, body, ApplyMode { dry_run: true, force }).as_account(self.account());
+        self.shared.kube.read(call).await
+    }
+
+    /// The dry run of one object, and whether it may be taken over. Changes nothing.
+    pub(super) async fn check(&self, target: &Target) -> Result<Checked, Failed> {
+        let known = self.shared.with_book(self.id(), |book| book.get(&target.key).map(|known| (known.uid.clone(), known.adopted)));
+        let adopted = known.as_ref().is_some_and(|(_, adopted)| *adopted);
+        let path = self.object_path(target)?;
+        let prepared = self.prepare(target, adopted)?;
+        let body = prepared.body();
+        let mut checked = Checked { adopted, ..Checked::default() };
+        let mut answer = self.dry_run(&path, body.clone(), false).await;
+        if let Err(error) = &answer
+            && let Verdict::Conflict(taken) = judge(error)
+        {
+            if self.source.head.policies.conflicts == Conflicts::Refuse {
+                let error = error.clone();
+                return Err(self.refused(target, error));
+            }
+            checked.taken = taken;
+            answer = self.dry_run(&path, body, true).await;
+        }
+        let mut must_look = known.is_none();
+        match answer {
+            Ok(answer) if answer.status == StatusCode::CREATED => return Ok(checked),
+            Ok(answer) => {
+                let partial: Partial = answer.json().map_err(|error| self.refused(target, error))?;
+                if partial.metadata.deletion_timestamp.is_some() {
+                    let failure = target.failure("the object is being deleted; it is applied once it is gone");
+                    let error = ApiError::Unreachable { detail: String::new() };
+                    return Err(Failed { failure, error: Some(error) });
+                }
+                must_look |= known.is_some_and(|(uid, _)| uid != partial.metadata.uid);
+                checked.prior = Some(Prior { uid: partial.metadata.uid, version: partial.metadata.resource_version });
+            }
+            Err(error) => self.weigh(target, &prepared, error, &mut checked)?,
+        }
+        if must_look || checked.prior.is_none() {
+            self.look(target, &path, &prepared, &mut checked).await?;
+        }
+        Ok(checked)
+    }
+
+    /// A refusal of a dry run that does not end it.
+    fn weigh(&self, target: &Target, prepared: &Prepared, error: ApiError, checked: &mut Checked) -> Result<(), Failed> {
+        match judge(&error) {
+            Verdict::DryRunUnsupported => {
+                tracing::info!(object = %target.identity, "unverified: a webhook takes no part in dry runs");
+                Ok(())
+            }
+            Verdict::Immutable(fields) if prepared.policies.replace == Replace::OnImmutable => {
+                tracing::info!(object = %target.identity, fields = %fields.join(", "), "to be replaced");
+                checked.replace = true;
+                Ok(())
+            }
+            Verdict::Immutable(fields) => {
+                let fields = fields.join(", ");
+                let message = format!(
+                    "immutable field {fields}: {error} (the annotation {}: on-immutable lets the agent delete and create it again)",
+                    objects::ownership::REPLACE_ANNOTATION
+                );
+                Err(self.fail(target, message))
+            }
+            _ => Err(self.refused(target, error)),
+        }
+    }
+
+    /// Whose the object is that is there, and whether it may be written.
+    async fn look(&self, target: &Target, path: &str, prepared: &Prepared, checked: &mut Checked) -> Result<(), Failed> {
+        let call = Call::get(path.to_owned()).accept(Accept::Metadata).as_account(self.account());
+        let live: Value = match self.shared.kube.read(call).await {
+            Ok(answer) => answer.json().map_err(|error| self.refused(target, error))?,
+            Err(error) if error.code() == 404 => return Ok(()),
+            Err(error) => return Err(self.refused(target, error)),
+        };
+        let mark = live_mark(&live, &target.identity);
+        let owner = owner_of(mark.owner.as_ref(), &self.owner, |source| self.view.has_in_source(source, &target.key));
+        match decide(owner, self.source.head.policies.adoption, prepared.policies.adopt) {
+            Decision::Write => checked.adopted = mark.adopted,
+            Decision::Adopt => {
+                checked.adopted = true;
+                checked.migrate = migrated(&live, &target.identity.api_version()).is_some();
+            }
+            Decision::Refuse(reason) => return Err(self.fail(target, reason)),
+        }
+        let version = live.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
+        checked.prior = Some(Prior { uid: mark.uid, version: version.to_owned() });
+        Ok(())
+    }
+
+    /// Writes one object whose dry run passed, and tells it.
+    pub(super) async fn apply(&self, target: &Target, checked: &Checked, sync: Option<SyncId>) -> Result<Write, Failed> {
+        self.shared.with_book(self.id(), |book| book.write_begins(&target.key));
+        let result = self.write(target, checked).await;
+        match result {
+            Ok((live, write)) => {
+                self.applied(target, checked, sync, &live, write);
+                Ok(write)
+            }
+            Err(failed) => {
+                self.shared.with_book(self.id(), |book| book.write_failed(&target.key));
+                Err(failed)
+            }
+        }
+    }
+
+    async fn write(&self, target: &Target, checked: &Checked) -> Result<(Value, Write), Failed> {
+        let path = self.object_path(target)?;
+        if checked.replace
+            && let Some(prior) = &checked.prior
+        {
+            self.delete_and_wait(&path, &prior.uid).await.map_err(|error| self.refused(target, error))?;
+        } else if checked.migrate {
+            self.migrate(target, &path).await.map_err(|error| self.refused(target, error))?;
+        }
+        let body = self.prepare(target, checked.adopted)?.body();
+        let force = self.source.head.policies.conflicts == Conflicts::Force;
+        let accept = if tells_health(&target.identity) { Accept::Whole } else { Accept::Metadata };
+        let call = Call::apply(&path, body, ApplyMode { dry_run: false, force }).accept(accept).as_account(self.account());
+        let answer = self.shared.kube.write(call, &self.shared.holding).await.map_err(|error| self.refused(target, error))?;
+        let live: Value = answer.json().map_err(|error| self.refused(target, error))?;
+        let version = live.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
+        let write = if checked.replace {
+            Write::Replaced
+        } else if answer.status == StatusCode::CREATED {
+            Write::Created
+        } else if checked.prior.as_ref().is_some_and(|prior| prior.version == version) {
+            Write::Unchanged
+        } else {
+            Write::Changed
+        };
+        Ok((live, write))
+    }
+
+    fn applied(&self, target: &Target, checked: &Checked, sync: Option<SyncId>, live: &Value, write: Write) {
+        let sight = sight(live, &target.identity, self.shared.world.clock.now_millis());
+        let object = OwnedObject {
+            source: self.id(),
+            identity: target.identity.clone(),
+            uid: sight.uid.clone(),
+            digest: (!is_secret(&target.identity)).then_some(target.entry.digest),
+            adopted: checked.adopted,
+        };
+        let now = self.shared.now();
+        let (health, corrected) =
+            self.shared.with_book(self.id(), |book| book.settled(target, sight, checked.adopted, now));
+        self.shared.outbox.tell(Observed::ObjectApplied { sync, object, write, taken_over: checked.taken.clone() });
+        if corrected {
+            self.shared.outbox.tell(Observed::DriftCorrected { source: self.id(), identity: target.identity.clone() });
+        }
+        if let Some(health) = health {
+            self.shared.outbox.tell(Observed::HealthChanged {
+                source: self.id(),
+                identity: target.identity.clone(),
+                status: status_word(&health),
+                message: health.message,
+            });
+        }
+    }
+
+    /// Hands the fields of kubectl over to us; a conflict means that somebody wrote meanwhile.
+    async fn migrate(&self, target: &Target, path: &str) -> Result<(), ApiError> {
+        for _ in 0..5 {
+            let call = Call::get(path.to_owned()).accept(Accept::Metadata).as_account(self.account());
+            let live: Value = self.shared.kube.read(call).await?.json()?;
+            let Some(fields) = migrated(&live, &target.identity.api_version()) else { return Ok(()) };
+            let version = live.pointer("/metadata/resourceVersion").cloned().unwrap_or(Value::Null);
+            let patch = json!([
+                {"op": "replace", "path": "/metadata/managedFields", "value": fields},
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+            ]);
+            let query = format!("{path}?fieldManager={}", crate::FIELD_MANAGER);
+            let body = Bytes::from(patch.to_string());
+            let call = Call::write(Method::PATCH, query, "application/json-patch+json", body)
+                .accept(Accept::Metadata)
+                .as_account(self.account());
+            match self.shared.kube.write(call, &self.shared.holding).await {
+                Err(error) if error.code() == 409 => {}
+                other => return other.map(|_| ()),
+            }
+        }
+        Err(ApiError::Unreachable { detail: "managed fields change all the time".to_owned() })
+    }
+
+    async fn delete_and_wait(&self, path: &str, uid: &str) -> Result<(), ApiError> {
+        let call = Call::delete(path.to_owned(), uid).as_account(self.account());
+        match self.shared.kube.write(call, &self.shared.holding).await {
+            Ok(_) => {}
+            Err(error) if error.code() == 404 => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let end = self.shared.now() + GONE_DEADLINE;
+        let mut wait = Duration::from_millis(20);
+        loop {
+            let call = Call::get(path.to_owned()).accept(Accept::Metadata).as_account(self.account());
+            match self.shared.kube.read(call).await {
+                Err(error) if error.code() == 404 => return Ok(()),
+                Err(error) => return Err(error),
+                Ok(answer) => {
+                    let live: Value = answer.json()?;
+                    if live.pointer("/metadata/uid").and_then(Value::as_str) != Some(uid) {
+                        return Ok(());
+                    }
+                }
+            }
+            if self.shared.now() > end {
+                let detail = format!("deleted in order to be replaced, but not gone within {GONE_DEADLINE:?}");
+                return Err(ApiError::Unreachable { detail });
+            }
+            self.shared.world.clock.sleep(wait).await;
+            wait = (wait * 2).min(Duration::from_secs(1));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Settings.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// kasbah-agent: makes this cluster match what its server wants.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "kasbah-agent", version)]
+pub struct Args {
+    /// The server's address for tunnels, `host:port`
+    #[arg(long, env = "KASBAH_SERVER", value_name = "HOST:PORT", value_parser = parse_server)]
+    pub server: Server,
+    /// File with the agent's token
+    #[arg(long, env = "KASBAH_TOKEN_FILE", value_name = "FILE", required_unless_present = "token")]
+    pub token_file: Option<PathBuf>,
+    /// The agent's token; a file is safer
+    #[arg(long = "token", env = "KASBAH_AGENT_TOKEN", hide_env_values = true, hide = true)]
+    pub token: Option<String>,
+    /// Whom to trust
+    #[command(flatten)]
+    pub tls: chassis::tls::ClientTlsArgs,
+    /// Kubeconfig of the cluster; the pod's service account if not given
+    #[arg(long, env = "KASBAH_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; its current one if not given
+    #[arg(long, env = "KASBAH_CONTEXT", requires = "kubeconfig")]
+    pub context: Option<String>,
+    /// Namespace of the agent's Lease; the pod's, or the context's, if not given
+    #[arg(long, env = "KASBAH_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Speak to the server without TLS: token and manifests can be read on the way
+    #[arg(long, env = "KASBAH_INSECURE_PLAIN_TEXT")]
+    pub insecure_plain_text: bool,
+    /// Address for health probes and metrics; none if not given
+    #[arg(long, env = "KASBAH_ADMIN_LISTEN", value_name = "ADDRESS")]
+    pub admin_listen: Option<SocketAddr>,
+    /// Logs
+    #[command(flatten)]
+    pub logs: chassis::logs::LogArgs,
+    /// Traces
+    #[command(flatten)]
+    pub traces: chassis::traces::TraceArgs,
+    /// A file with settings
+    #[command(flatten)]
+    pub file: chassis::args::ConfigArgs,
+}
+
+/// Where the server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+fn parse_server(text: &str) -> Result<Server, String> {
+    let expected = "expected host:port, such as kasbah.example.com:8441";
+    let (host, port) = text.rsplit_once(':').ok_or(expected)?;
+    let port = port.parse().map_err(|_| expected.to_owned())?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() || host.contains('/') {
+        return Err(expected.to_owned());
+    }
+    Ok(Server { host: host.to_owned(), port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_read() {
+        let server = |host: &str, port| Ok(Server { host: host.into(), port });
+        assert_eq!(parse_server("a.example.com:8441"), server("a.example.com", 8441));
+        assert_eq!(parse_server("[::1]:1"), server("::1", 1));
+        for wrong in ["", "a", "a:b", ":1", "https://a:1", "a:99999"] {
+            assert!(parse_server(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Args::command().debug_assert();
+    }
+}

@@ -1,0 +1,274 @@
+//! What the server wants: the newest desired state that is complete, and the contents that it names.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use events::bundle::BundlePage;
+use events::configuration::{Mode, ResourceRules, ServiceAccount};
+use events::delivery::PruneEntry;
+use events::desired::{Applier, DesiredReply, DesiredSource, DesiredState, SourceHead};
+use events::digest::Sha256;
+use events::object::ObjectKey;
+use events::{AgentId, OrganizationId, SourceId};
+use objects::ownership::OwnerMark;
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::sync::watch;
+
+use crate::model::target::{Entry, has_key};
+
+/// Bytes of contents that no desired state named yet.
+const LOOSE_MAXIMUM: usize = 256 << 20;
+
+/// A complete desired state.
+#[derive(Debug)]
+pub struct View {
+    /// Its revision.
+    pub revision: u64,
+    /// Whose.
+    pub organization: OrganizationId,
+    /// For whom.
+    pub agent: AgentId,
+    /// Who applies.
+    pub applier: Option<Applier>,
+    /// How far the agent reaches.
+    pub mode: Mode,
+    /// Kinds that it may manage.
+    pub resources: ResourceRules,
+    /// Each request must impersonate.
+    pub lockdown: bool,
+    /// The sources.
+    pub sources: Vec<Arc<SourceView>>,
+}
+
+/// One source of it.
+#[derive(Debug)]
+pub struct SourceView {
+    /// What is said of it.
+    pub head: SourceHead,
+    /// Its objects; `None`: there never was a good bundle, or the source is removed.
+    pub entries: Option<Vec<Entry>>,
+    /// What to delete.
+    pub prune: Vec<PruneEntry>,
+    /// Changes when anything changes that a sync depends on.
+    pub fingerprint: Sha256,
+}
+
+impl View {
+    /// A source by id.
+    #[must_use]
+    pub fn source(&self, id: SourceId) -> Option<&Arc<SourceView>> {
+        self.sources.iter().find(|source| source.head.source == id)
+    }
+
+    /// The mark of a source's objects.
+    #[must_use]
+    pub fn owner(&self, source: SourceId) -> OwnerMark {
+        OwnerMark {
+            organization: self.organization.to_string(),
+            agent: self.agent.to_string(),
+            source: source.to_string(),
+        }
+    }
+
+    /// Another source than `but`, whose id has this text, that has an object of this key in its bundle.
+    #[must_use]
+    pub fn has_in_source(&self, source: &str, key: &ObjectKey) -> bool {
+        self.sources.iter().filter(|other| other.head.source.to_string() == source).any(|other| other.has(key))
+    }
+}
+
+impl SourceView {
+    /// Whether its bundle has an object of this key.
+    #[must_use]
+    pub fn has(&self, key: &ObjectKey) -> bool {
+        self.entries.as_deref().is_some_and(|entries| has_key(entries, &self.head.default_namespace, key))
+    }
+
+    /// Whom its requests impersonate.
+    #[must_use]
+    pub const fn account(&self) -> Option<&ServiceAccount> {
+        self.head.service_account.as_ref()
+    }
+}
+
+/// A desired state was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PutError {
+    /// The agent has a newer one.
+    #[error("revision {revision} is known already")]
+    Stale {
+        /// That one's revision.
+        revision: u64,
+    },
+    /// A page is no page.
+    #[error("page {digest} cannot be read: {detail}")]
+    Page {
+        /// Which.
+        digest: Sha256,
+        /// Why.
+        detail: String,
+    },
+}
+
+/// A content was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ContentError {
+    /// Its bytes have another digest.
+    #[error("the content's digest is {actual}")]
+    Digest {
+        /// The one that they have.
+        actual: Sha256,
+    },
+    /// Too much that nobody asked for.
+    #[error("too many bytes that no desired state names")]
+    TooMuch,
+}
+
+/// Holder of both. Shared.
+#[derive(Debug)]
+pub struct Desired {
+    contents: Mutex<Contents>,
+    views: watch::Sender<Option<Arc<View>>>,
+}
+
+#[derive(Debug, Default)]
+struct Contents {
+    bytes: HashMap<Sha256, Bytes>,
+    loose: usize,
+}
+
+impl Default for Desired {
+    fn default() -> Self {
+        Self { contents: Mutex::default(), views: watch::Sender::new(None) }
+    }
+}
+
+impl Desired {
+    /// The newest complete state, and each newer one.
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<Option<Arc<View>>> {
+        self.views.subscribe()
+    }
+
+    /// The newest complete state.
+    #[must_use]
+    pub fn view(&self) -> Option<Arc<View>> {
+        self.views.borrow().clone()
+    }
+
+    /// Keeps a page or an object.
+    ///
+    /// # Errors
+    /// When the bytes are others, or too many are kept that nothing names.
+    pub fn put_content(&self, digest: Sha256, bytes: Bytes) -> Result<(), ContentError> {
+        let actual = Sha256::of(&bytes);
+        if actual != digest {
+            return Err(ContentError::Digest { actual });
+        }
+        let mut contents = self.contents.lock();
+        if contents.loose.saturating_add(bytes.len()) > LOOSE_MAXIMUM {
+            return Err(ContentError::TooMuch);
+        }
+        contents.loose += bytes.len();
+        // A body may be a slice of a larger buffer, which would live as long as it does.
+        contents.bytes.insert(digest, Bytes::copy_from_slice(&bytes));
+        Ok(())
+    }
+
+    /// Takes a state over, or says what it lacks.
+    ///
+    /// # Errors
+    /// When a newer one is known, or a page is broken.
+    pub fn put(&self, state: DesiredState) -> Result<DesiredReply, PutError> {
+        let known = self.view().map_or(0, |view| view.revision);
+        if state.revision < known {
+            return Err(PutError::Stale { revision: known });
+        }
+        let mut contents = self.contents.lock();
+        let mut missing = BTreeSet::new();
+        let mut used = BTreeSet::new();
+        let mut files = BTreeMap::new();
+        let mut sources = Vec::new();
+        for source in &state.sources {
+            let entries = contents.entries(source, &mut missing, &mut used, &mut files)?;
+            sources.push(Arc::new(SourceView {
+                head: source.head.clone(),
+                entries: entries.filter(|_| !source.head.removed),
+                prune: source.prune.clone(),
+                fingerprint: fingerprint(&state, source),
+            }));
+        }
+        if !missing.is_empty() {
+            return Ok(DesiredReply { missing: missing.into_iter().collect() });
+        }
+        contents.bytes.retain(|digest, _| used.contains(digest));
+        contents.bytes.shrink_to_fit();
+        contents.loose = 0;
+        drop(contents);
+        let view = View {
+            revision: state.revision,
+            organization: state.organization,
+            agent: state.agent,
+            applier: state.applier,
+            mode: state.mode,
+            resources: state.resources,
+            lockdown: state.lockdown,
+            sources,
+        };
+        self.views.send_replace(Some(Arc::new(view)));
+        Ok(DesiredReply::default())
+    }
+}
+
+impl Contents {
+    /// The entries of a source; what is lacking goes into `missing`.
+    fn entries(
+        &self,
+        source: &DesiredSource,
+        missing: &mut BTreeSet<Sha256>,
+        used: &mut BTreeSet<Sha256>,
+        files: &mut BTreeMap<String, Arc<str>>,
+    ) -> Result<Option<Vec<Entry>>, PutError> {
+        let Some(pages) = &source.pages else { return Ok(None) };
+        let mut entries = Vec::new();
+        for digest in pages {
+            used.insert(*digest);
+            let Some(page) = self.bytes.get(digest) else {
+                missing.insert(*digest);
+                continue;
+            };
+            let page: BundlePage = events::decode(page)
+                .map_err(|error| PutError::Page { digest: *digest, detail: error.to_string() })?;
+            for entry in page.entries {
+                used.insert(entry.digest);
+                let Some(manifest) = self.bytes.get(&entry.digest) else {
+                    missing.insert(entry.digest);
+                    continue;
+                };
+                let file = files.entry(entry.file.clone()).or_insert_with(|| Arc::from(entry.file.as_str()));
+                entries.push(Entry {
+                    identity: entry.identity,
+                    digest: entry.digest,
+                    file: Arc::clone(file),
+                    line: entry.line,
+                    manifest: manifest.clone(),
+                });
+            }
+        }
+        Ok(Some(entries))
+    }
+}
+
+/// A digest over everything that a sync of this source depends on.
+fn fingerprint(state: &DesiredState, source: &DesiredSource) -> Sha256 {
+    let head = SourceHead { suspended: false, traceparent: None, ..source.head.clone() };
+    let parts = (&source.pages, &source.prune, head, state.mode, &state.resources, state.lockdown);
+    // These types always encode; were it not so, each state would simply count as a new one.
+    let bytes = events::encode(&parts).unwrap_or_else(|_| state.revision.to_be_bytes().to_vec());
+    Sha256::of(&bytes)
+}
+
+#[cfg(test)]
+mod tests;

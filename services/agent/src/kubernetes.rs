@@ -1,0 +1,12 @@
+//! The cluster's API server, as plain requests with JSON bodies: no typed models, so that code and memory stay small.
+
+pub mod call;
+pub mod client;
+pub mod discovery;
+pub mod path;
+pub mod status;
+
+pub use call::{Accept, Answer, Call};
+pub use client::{Kube, KubeOptions};
+pub use discovery::{Discovery, Resource};
+pub use status::{ApiError, ApiStatus};

@@ -1,0 +1,252 @@
+//! The connection to the API server: HTTP/2, no client-side rate limit, bounded concurrency, bounded retries.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use http::{Response, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::Config;
+use kube::client::{Body, ConfigExt};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use thiserror::Error;
+use tokio::sync::Semaphore;
+use world::World;
+
+use super::call::{Answer, Call};
+use super::status::{ApiError, ApiStatus};
+use crate::lease::Holding;
+use crate::model::backoff::Backoff;
+
+/// Requests in flight at once, watches aside.
+pub const CONCURRENCY: usize = 64;
+const ATTEMPTS: u32 = 6;
+/// The API server itself gives up after a minute.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
+const RETRY_AFTER_MAXIMUM: Duration = Duration::from_secs(30);
+const MAXIMUM_BODY: usize = 64 << 20;
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 64 << 20;
+
+/// Where the API server is.
+#[derive(Debug, Clone, Default)]
+pub struct KubeOptions {
+    /// A kubeconfig; the pod's service account where there is none.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of it.
+    pub context: Option<String>,
+}
+
+/// The API server cannot be used.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The kubeconfig is no good.
+    #[error("cannot use the kubeconfig")]
+    Kubeconfig(#[from] kube::config::KubeconfigError),
+    /// Not in a pod.
+    #[error("neither --kubeconfig was given nor is this a pod with a service account")]
+    InCluster(#[from] kube::config::InClusterError),
+    /// The client cannot be made.
+    #[error("cannot make a client for the API server")]
+    Client(#[from] kube::Error),
+}
+
+/// The API server. Cheap to clone.
+#[derive(Clone)]
+pub struct Kube {
+    client: kube::Client,
+    watches: kube::Client,
+    world: World,
+    permits: Arc<Semaphore>,
+    namespace: String,
+}
+
+impl Kube {
+    /// Reads the configuration and prepares the connections; dials nothing yet.
+    ///
+    /// # Errors
+    /// When there is no usable configuration.
+    pub async fn connect(options: &KubeOptions, world: World) -> Result<Self, ConnectError> {
+        let config = match &options.kubeconfig {
+            Some(path) => {
+                let context = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+                Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &context).await?
+            }
+            None => Config::incluster()?,
+        };
+        let namespace = config.default_namespace.clone();
+        // Watches have a connection of their own, so that they never wait behind a thousand writes.
+        let (client, watches) = (client(&config)?, client(&config)?);
+        Ok(Self { client, watches, world, permits: Arc::new(Semaphore::new(CONCURRENCY)), namespace })
+    }
+
+    /// The namespace of the configuration: the pod's own in a cluster.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Requests that are under way, watches aside.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        CONCURRENCY.saturating_sub(self.permits.available_permits())
+    }
+
+    /// Sends a request that changes nothing, again where that may help.
+    ///
+    /// # Errors
+    /// The API server's refusal, or that it did not answer.
+    pub async fn read(&self, call: Call) -> Result<Answer, ApiError> {
+        self.send(&call, None).await
+    }
+
+    /// Sends a request that may change the cluster, if this instance may.
+    ///
+    /// # Errors
+    /// As [`Kube::read`]; and [`ApiError::NotHolding`].
+    pub async fn write(&self, call: Call, holding: &Holding) -> Result<Answer, ApiError> {
+        self.send(&call, Some(holding)).await
+    }
+
+    /// Sends a write that does not depend on the Lease, because it is for the Lease itself; one attempt.
+    ///
+    /// # Errors
+    /// As [`Kube::read`].
+    pub async fn write_always(&self, call: Call) -> Result<Answer, ApiError> {
+        self.attempt(&call).await.map_err(|(error, _)| error)
+    }
+
+    /// Opens a watch; the body has one JSON document a line.
+    ///
+    /// # Errors
+    /// As [`Kube::read`], without further attempts.
+    pub async fn watch(&self, call: &Call) -> Result<Response<Body>, ApiError> {
+        let response = self.deadline(self.watches.send(call.request()?)).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let code = response.status().as_u16();
+        let body = collect(response.into_body()).await?;
+        Err(ApiError::Refused(Box::new(ApiStatus::read(code, &body))))
+    }
+
+    async fn send(&self, call: &Call, holding: Option<&Holding>) -> Result<Answer, ApiError> {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        let mut attempt = 1;
+        loop {
+            if call.is_write() && !holding.is_some_and(Holding::may_write) {
+                return Err(ApiError::NotHolding);
+            }
+            let (error, wait) = match self.attempt(call).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            if attempt >= ATTEMPTS || !error.is_transient() {
+                return Err(error);
+            }
+            let own = backoff.next(self.world.random.as_ref());
+            let wait = wait.map_or(own, |wait| wait.min(RETRY_AFTER_MAXIMUM) + own / 4);
+            tracing::debug!(path = call.path(), attempt, error = %error, wait_ms = wait.as_millis(), "request tried again");
+            self.world.clock.sleep(wait).await;
+            attempt += 1;
+        }
+    }
+
+    async fn attempt(&self, call: &Call) -> Result<Answer, (ApiError, Option<Duration>)> {
+        let request = call.request().map_err(|error| (error, None))?;
+        let closed = |_| (ApiError::Impossible { detail: "closing".to_owned() }, None);
+        let _permit = self.permits.acquire().await.map_err(closed)?;
+        let answer = async {
+            let response = self.client.send(request).await.map_err(|error| unreachable_by(&error))?;
+            let (parts, body) = response.into_parts();
+            Ok((parts, collect(body).await?))
+        };
+        let (parts, body) = self.within(answer).await.map_err(|error| (error, None))?;
+        if parts.status.is_success() {
+            return Ok(Answer { status: parts.status, body });
+        }
+        let status = ApiStatus::read(parts.status.as_u16(), &body);
+        let header = parts.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        let told = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds)).filter(|told| *told > 0);
+        let wait = header.or(told).map(Duration::from_secs);
+        Err((ApiError::Refused(Box::new(status)), wait))
+    }
+
+    async fn deadline<T>(&self, answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {
+        self.within(async { answer.await.map_err(|error| unreachable_by(&error)) }).await
+    }
+
+    async fn within<T>(&self, answer: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+        let late = self.world.clock.sleep(ANSWER_DEADLINE);
+        match select(std::pin::pin!(answer), late).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => Err(ApiError::Unreachable { detail: format!("no answer within {ANSWER_DEADLINE:?}") }),
+        }
+    }
+}
+
+async fn collect(body: Body) -> Result<bytes::Bytes, ApiError> {
+    match Limited::new(body, MAXIMUM_BODY).collect().await {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(ApiError::Impossible { detail: format!("the answer is larger than {MAXIMUM_BODY} bytes") })
+        }
+        Err(error) => Err(ApiError::Unreachable { detail: chain(error.as_ref()) }),
+    }
+}
+
+fn unreachable_by(error: &kube::Error) -> ApiError {
+    ApiError::Unreachable { detail: chain(error) }
+}
+
+/// An error with its causes, each once.
+#[must_use]
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+fn client(config: &Config) -> Result<kube::Client, kube::Error> {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_keepalive(Some(Duration::from_secs(30)));
+    connector.set_connect_timeout(Some(Duration::from_secs(10)));
+    let builder = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    let builder = match &config.tls_server_name {
+        Some(name) => {
+            let name = rustls::pki_types::ServerName::try_from(name.clone())
+                .map_err(|_| kube::Error::Service(format!("{name:?} is no server name").into()))?;
+            builder.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name))
+        }
+        None => builder,
+    };
+    let https = builder.enable_all_versions().wrap_connector(connector);
+    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_keep_alive_interval(Duration::from_secs(10))
+        .http2_keep_alive_timeout(Duration::from_secs(10))
+        .http2_keep_alive_while_idle(true)
+        .build::<_, Body>(https);
+    let service = tower::ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(tower::BoxError::from)
+        .service(http);
+    Ok(kube::Client::new(service, config.default_namespace.clone()))
+}

@@ -1,0 +1,97 @@
+//! Keeps one tunnel to the server.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use chassis::{ReadyHandle, Shutdown};
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use tunnel::agent::{DialError, Ended, LinkEnd, Reconnect, Target};
+use tunnel::handshake::{Hello, Token};
+use world::World;
+
+use super::service::AgentService;
+use crate::kubernetes::client::chain;
+
+/// A clock that is further off than this is worth a warning.
+const CLOCK_SKEW_MILLIS: i64 = 30_000;
+/// Requests may take this long to end once this process is asked to.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Dials again and again until shutdown is asked for.
+pub async fn keep_link(
+    world: World,
+    target: Target,
+    token: Token,
+    service: AgentService,
+    ready: ReadyHandle,
+    shutdown: Shutdown,
+) {
+    let mut reconnect = Reconnect::new();
+    let mut last_words = String::new();
+    while !shutdown.is_requested() {
+        let hello = Hello::control(service.instance(), service.epoch(), env!("CARGO_PKG_VERSION"));
+        let dialled = tokio::select! {
+            () = shutdown.requested() => return,
+            dialled = tunnel::agent::dial(&world, &target, &token, &hello) => dialled,
+        };
+        let (ended, lived) = match dialled {
+            Ok(link) => {
+                last_words.clear();
+                let begun = world.clock.monotonic();
+                let welcome = link.welcome();
+                tracing::info!(agent = %welcome.agent, host = %target.host, "tunnel open");
+                warn_of_skew(link.clock_skew_millis());
+                service.is_agent(welcome.agent);
+                ready.set(true);
+                let answering = service.clone();
+                let answer = service_fn(move |request: Request<Incoming>| answering.clone().answer(request));
+                let end = serve(&world, link, answer, &shutdown).await;
+                ready.set(false);
+                tracing::info!(end = ?end, "tunnel closed");
+                (Ended::from(&end), world.clock.monotonic().saturating_sub(begun))
+            }
+            Err(error) => {
+                let words = explain(&error);
+                if words != last_words {
+                    tracing::warn!(reason = %words, "no tunnel");
+                    last_words = words;
+                }
+                (Ended::from(&error), Duration::ZERO)
+            }
+        };
+        let wait = reconnect.wait(ended, lived, world.random.as_ref());
+        tokio::select! {
+            () = shutdown.requested() => return,
+            () = world.clock.sleep(wait) => {}
+        }
+    }
+}
+
+async fn serve<S>(world: &World, link: tunnel::agent::Link, service: S, shutdown: &Shutdown) -> LinkEnd
+where
+    S: hyper::service::Service<Request<Incoming>, Response = http::Response<super::AnswerBody>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    let late = async {
+        shutdown.requested().await;
+        world.clock.sleep(DRAIN).await;
+    };
+    tokio::select! {
+        end = link.serve(service, shutdown.requested()) => end,
+        () = late => LinkEnd::Drained,
+    }
+}
+
+fn warn_of_skew(skew_millis: i64) {
+    if skew_millis.abs() > CLOCK_SKEW_MILLIS {
+        let seconds = skew_millis / 1000;
+        tracing::warn!(ahead_seconds = seconds, "this machine's clock differs from the server's: set the clock");
+    }
+}
+
+/// One line that says what is wrong.
+fn explain(error: &DialError) -> String {
+    chain(error)
+}

@@ -1,0 +1,65 @@
+//! The endless answer to `GET /v1/events`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tunnel::body::{EventBody, EventSender, event_body};
+use tunnel::wire::{Acknowledged, EventFrame};
+
+use crate::applier::Shared;
+
+/// Frames that the gateway has not taken yet.
+const CAPACITY: usize = 8;
+/// A frame at least this often, so that both ends see that the other lives.
+const IDLE: Duration = Duration::from_secs(12);
+/// What comes within this time goes together.
+const GATHER: Duration = Duration::from_millis(5);
+const WHOLE_BATCH: usize = 100;
+
+/// Starts writing everything after a cursor.
+pub(super) fn start(shared: &Arc<Shared>, after: Acknowledged) -> EventBody {
+    shared.outbox.acknowledge(after);
+    let (sender, body) = event_body(CAPACITY);
+    let task = write(Arc::clone(shared), sender, after);
+    shared.world.spawner.spawn("agent events", Box::pin(task));
+    body
+}
+
+async fn write(shared: Arc<Shared>, sender: EventSender, mut after: Acknowledged) {
+    let mut changes = shared.outbox.subscribe();
+    let mut held = shared.holding.subscribe();
+    let mut told = None;
+    loop {
+        changes.mark_unchanged();
+        let holds = *held.borrow_and_update();
+        if told != Some(holds) {
+            told = Some(holds);
+            if sender.send(&EventFrame::Lease { held: holds }).await.is_err() {
+                return;
+            }
+        }
+        if shared.outbox.unsent() < WHOLE_BATCH && shared.outbox.unsent() > 0 {
+            shared.world.clock.sleep(GATHER).await;
+        }
+        if let Some(batch) = shared.outbox.next(after) {
+            after = Acknowledged { epoch: batch.epoch, sequence: batch.last() };
+            if let Err(error) = sender.send(&EventFrame::Batch(batch)).await {
+                if !matches!(error, tunnel::body::SendError::Ended) {
+                    tracing::error!(error = %error, "observations cannot be sent");
+                }
+                return;
+            }
+            continue;
+        }
+        tokio::select! {
+            () = sender.ended() => return,
+            changed = changes.changed() => if changed.is_err() { return },
+            changed = held.changed() => if changed.is_err() { return },
+            () = shared.world.clock.sleep(IDLE) => {
+                if sender.send(&EventFrame::Idle).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Requests of the server.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use events::desired::DesiredState;
+use events::digest::Sha256;
+use events::{AgentId, InstanceId, Refusal, RefusalKind, SourceId};
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use tokio::sync::watch;
+use tunnel::wire::{self, Acknowledged, AgentInfo, StaleRevision};
+
+use super::events_answer;
+use crate::applier::{self, Shared};
+use crate::desired::{ContentError, PutError};
+
+/// Body of an answer.
+pub type AnswerBody = BoxBody<Bytes, Infallible>;
+
+/// Answers the server. Cheap to clone.
+#[derive(Clone)]
+pub struct AgentService {
+    shared: Arc<Shared>,
+    agent: Arc<watch::Sender<Option<AgentId>>>,
+    version: &'static str,
+}
+
+impl AgentService {
+    /// Over the applier's state; `agent` learns who this agent is.
+    #[must_use]
+    pub const fn new(shared: Arc<Shared>, agent: Arc<watch::Sender<Option<AgentId>>>, version: &'static str) -> Self {
+        Self { shared, agent, version }
+    }
+
+    /// Which process this is.
+    #[must_use]
+    pub fn instance(&self) -> InstanceId {
+        self.shared.instance
+    }
+
+    /// The last epoch in which it applied.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.shared.outbox.epoch()
+    }
+
+    /// The server said who this agent is.
+    pub fn is_agent(&self, agent: AgentId) {
+        self.agent.send_if_modified(|known| known.replace(agent) != Some(agent));
+    }
+
+    /// Answers one request.
+    ///
+    /// # Errors
+    /// None: whatever is wrong is an answer.
+    pub async fn answer<B>(self, request: Request<B>) -> Result<Response<AnswerBody>, Infallible>
+    where
+        B: BodyExt<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let path = request.uri().path().to_owned();
+        let answer = match (request.method(), path.as_str()) {
+            (&Method::PUT, wire::path::DESIRED) => self.put_desired(request.into_body()).await,
+            (&Method::PUT, path) if path.starts_with(wire::path::OBJECTS) => {
+                let digest = path.strip_prefix(wire::path::OBJECTS).unwrap_or_default().to_owned();
+                self.put_object(&digest, request.into_body()).await
+            }
+            (&Method::GET, wire::path::EVENTS) => self.events(request.uri().query().unwrap_or_default()),
+            (&Method::PUT, wire::path::ACKNOWLEDGED) => self.acknowledged(request.into_body()).await,
+            (&Method::GET, wire::path::INFO) => self.info(),
+            (&Method::GET, wire::path::DEBUG_STATE) => self.debug(),
+            (&Method::GET, path) if path.starts_with(wire::path::SOURCES) => {
+                let rest = path.strip_prefix(wire::path::SOURCES).unwrap_or_default();
+                match rest.strip_suffix("/diff").map(str::parse::<SourceId>) {
+                    Some(Ok(source)) => self.diff(source).await,
+                    _ => Err(not_found("no such page of a source")),
+                }
+            }
+            _ => Err(not_found("no such page")),
+        };
+        Ok(answer.unwrap_or_else(|refused| refused))
+    }
+
+    async fn put_desired<B>(&self, body: B) -> Result<Response<AnswerBody>, Response<AnswerBody>>
+    where
+        B: BodyExt<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let bytes = read(body, wire::MAXIMUM_DESIRED_BYTES).await?;
+        let state: DesiredState = events::decode(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        drop(bytes);
+        let known = *self.agent.borrow();
+        if known.is_some_and(|known| known != state.agent) {
+            return Err(invalid("the state is another agent's"));
+        }
+        self.is_agent(state.agent);
+        match self.shared.desired.put(state) {
+            Ok(reply) => packed(StatusCode::OK, &reply),
+            Err(PutError::Stale { revision }) => packed(StatusCode::CONFLICT, &StaleRevision { revision }),
+            Err(error @ PutError::Page { .. }) => Err(invalid(&error.to_string())),
+        }
+    }
+
+    async fn put_object<B>(&self, digest: &str, body: B) -> Result<Response<AnswerBody>, Response<AnswerBody>>
+    where
+        B: BodyExt<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let digest: Sha256 = digest.parse().map_err(|_| not_found("no digest"))?;
+        let bytes = read(body, wire::MAXIMUM_OBJECT_BYTES).await?;
+        match self.shared.desired.put_content(digest, bytes) {
+            Ok(()) => Ok(empty(StatusCode::NO_CONTENT)),
+            Err(error @ ContentError::Digest { .. }) => Err(invalid(&error.to_string())),
+            Err(error @ ContentError::TooMuch) => {
+                Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, RefusalKind::Invalid, &error.to_string()))
+            }
+        }
+    }
+
+    async fn acknowledged<B>(&self, body: B) -> Result<Response<AnswerBody>, Response<AnswerBody>>
+    where
+        B: BodyExt<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let bytes = read(body, 1024).await?;
+        let cursor: Acknowledged = events::decode(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        self.shared.outbox.acknowledge(cursor);
+        Ok(empty(StatusCode::NO_CONTENT))
+    }
+
+    fn events(&self, query: &str) -> Result<Response<AnswerBody>, Response<AnswerBody>> {
+        let after = query.split('&').find_map(|pair| pair.strip_prefix("after=")).unwrap_or("0,0").replace("%2C", ",");
+        let after: Acknowledged = after.parse().map_err(|_| invalid("after: expected <epoch>,<sequence>"))?;
+        let body = events_answer::start(&self.shared, after);
+        let mut response = Response::new(BodyExt::boxed(body));
+        response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(wire::MESSAGE_PACK));
+        Ok(response)
+    }
+
+    fn info(&self) -> Result<Response<AnswerBody>, Response<AnswerBody>> {
+        let Some(agent) = *self.agent.borrow() else { return Err(not_found("nobody said yet who this agent is")) };
+        let info = AgentInfo {
+            agent,
+            instance: self.shared.instance,
+            version: self.version.to_owned(),
+            epoch: self.shared.outbox.epoch(),
+            holds_lease: self.shared.holding.is_held(),
+            revision: self.shared.desired.view().map_or(0, |view| view.revision),
+        };
+        packed(StatusCode::OK, &info)
+    }
+
+    async fn diff(&self, source: SourceId) -> Result<Response<AnswerBody>, Response<AnswerBody>> {
+        match applier::diff(&self.shared, source).await {
+            Ok(Some(diff)) => packed(StatusCode::OK, &diff),
+            Ok(None) => Err(not_found("no such source")),
+            Err(error) => Err(refusal(StatusCode::SERVICE_UNAVAILABLE, RefusalKind::Unavailable, &error.to_string())),
+        }
+    }
+
+    fn debug(&self) -> Result<Response<AnswerBody>, Response<AnswerBody>> {
+        let mut state = self.shared.describe();
+        if let Some(state) = state.as_object_mut() {
+            let view = self.shared.desired.view();
+            state.insert("instance".to_owned(), self.shared.instance.to_string().into());
+            state.insert("holds_lease".to_owned(), self.shared.holding.is_held().into());
+            state.insert("epoch".to_owned(), self.shared.outbox.epoch().into());
+            state.insert("revision".to_owned(), view.map_or(0, |view| view.revision).into());
+            state.insert("unacknowledged".to_owned(), self.shared.outbox.pending().into());
+            state.insert("requests_in_flight".to_owned(), self.shared.kube.in_flight().into());
+        }
+        let mut response = Response::new(full(state.to_string()));
+        response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+        Ok(response)
+    }
+}
+
+async fn read<B>(body: B, maximum: usize) -> Result<Bytes, Response<AnswerBody>>
+where
+    B: BodyExt<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match Limited::new(body, maximum).collect().await {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, RefusalKind::Invalid, "the body is too large"))
+        }
+        Err(error) => Err(invalid(&error.to_string())),
+    }
+}
+
+fn full(bytes: impl Into<Bytes>) -> AnswerBody {
+    Full::new(bytes.into()).boxed()
+}
+
+fn empty(status: StatusCode) -> Response<AnswerBody> {
+    let mut response = Response::new(full(Bytes::new()));
+    *response.status_mut() = status;
+    response
+}
+
+fn packed<T: serde::Serialize>(status: StatusCode, value: &T) -> Result<Response<AnswerBody>, Response<AnswerBody>> {
+    let bytes = events::encode(value)
+        .map_err(|error| refusal(StatusCode::INTERNAL_SERVER_ERROR, RefusalKind::Internal, &error.to_string()))?;
+    let mut response = Response::new(full(bytes));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(wire::MESSAGE_PACK));
+    Ok(response)
+}
+
+fn invalid(message: &str) -> Response<AnswerBody> {
+    refusal(StatusCode::BAD_REQUEST, RefusalKind::Invalid, message)
+}
+
+fn not_found(message: &str) -> Response<AnswerBody> {
+    refusal(StatusCode::NOT_FOUND, RefusalKind::NotFound, message)
+}
+
+fn refusal(status: StatusCode, kind: RefusalKind, message: &str) -> Response<AnswerBody> {
+    let refusal = Refusal::new(kind, message);
+    packed(status, &refusal).unwrap_or_else(|_| empty(status))
+}

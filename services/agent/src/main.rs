@@ -1,0 +1,51 @@
+//! The binary.
+
+use agent::{Args, Deps};
+use chassis::{Metrics, Readiness, ShutdownTrigger};
+use world::World;
+
+fn main() -> std::process::ExitCode {
+    let args: Args = chassis::args::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start: {error}");
+            return std::process::ExitCode::FAILURE;
+        }
+    };
+    runtime.block_on(start(args))
+}
+
+async fn start(args: Args) -> std::process::ExitCode {
+    let world = World::real();
+    let _traces = match chassis::logs::init(&world, &args.logs, &args.traces, "kasbah-agent") {
+        Ok(traces) => traces,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return std::process::ExitCode::FAILURE;
+        }
+    };
+    let (trigger, shutdown) = ShutdownTrigger::new();
+    match chassis::shutdown::signals() {
+        Ok(signals) => {
+            let heard = async move {
+                let signal = signals.await;
+                tracing::info!(signal, "stopping");
+                trigger.request();
+            };
+            world.spawner.spawn("signals", Box::pin(heard));
+        }
+        Err(error) => {
+            eprintln!("error: cannot listen for signals: {error}");
+            return std::process::ExitCode::FAILURE;
+        }
+    }
+    let deps = Deps { world, readiness: Readiness::new(), metrics: Metrics::new() };
+    match agent::run(args, deps, shutdown).await {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What the agent decides, without clock, randomness or network.
+
+pub mod adoption;
+pub mod backoff;
+pub mod book;
+pub mod manifest;
+pub mod managed;
+pub mod prune;
+pub mod target;
+pub mod verdict;

@@ -1,0 +1,318 @@
+//! What is known of each object that a source owns: what was applied last, whether somebody touched it since, how it is doing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use events::ObjectIdentity;
+use events::digest::Sha256;
+use events::object::ObjectKey;
+use events::observation::TakenField;
+use objects::health::{Health, HealthStatus};
+
+use super::target::Target;
+
+/// A first correction is immediate; the next ones wait from here on twice as long each.
+const CORRECTION_FIRST: Duration = Duration::from_secs(1);
+const CORRECTION_CAP: Duration = Duration::from_secs(600);
+/// Quiet for this long: the next correction is immediate again.
+const CORRECTION_FORGET: Duration = Duration::from_secs(900);
+
+/// How an object is doing, as far as the agent keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// Status.
+    pub status: HealthStatus,
+    /// Why.
+    pub message: String,
+    /// A wait may end.
+    pub settled: bool,
+    /// When to judge again although the object does not change, milliseconds since 1970.
+    pub recheck_at: Option<i64>,
+}
+
+impl From<Health> for Judged {
+    fn from(health: Health) -> Self {
+        let settled = health.is_settled();
+        Self { status: health.status, message: health.message, settled, recheck_at: health.recheck_at }
+    }
+}
+
+/// Somebody touched the object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drift {
+    /// It is gone.
+    pub deleted: bool,
+    /// Fields and who has them now.
+    pub fields: Vec<TakenField>,
+}
+
+/// What is known of one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// With namespace and version.
+    pub identity: ObjectIdentity,
+    /// Its UID.
+    pub uid: String,
+    /// The newest resource version seen.
+    pub version: u64,
+    /// Digest of the manifest that is applied; `None` when that is not certain.
+    pub digest: Option<Sha256>,
+    /// See [`super::managed::touch_mark`].
+    pub touch: Option<Sha256>,
+    /// It existed before us.
+    pub adopted: bool,
+    /// How it is doing; `None` until somebody told.
+    pub health: Option<Judged>,
+    /// Somebody touched it.
+    pub drift: Option<Drift>,
+    /// When the drift may be corrected, by the monotonic clock.
+    pub correct_at: Duration,
+    corrections: u32,
+    corrected_at: Duration,
+    writing: bool,
+}
+
+/// What an object looked like in an answer or a watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sight {
+    /// Its UID.
+    pub uid: String,
+    /// Its resource version.
+    pub version: u64,
+    /// See [`super::managed::touch_mark`].
+    pub touch: Option<Sha256>,
+    /// How it is doing, where its kind tells.
+    pub health: Option<Judged>,
+}
+
+/// What a sight means for the object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// Nothing new.
+    Nothing,
+    /// A field of ours was touched: ask [`super::managed::lost_fields`] and tell [`Book::drifted`].
+    Touched,
+    /// It is gone.
+    Deleted,
+    /// Its health changed.
+    Health(Judged),
+}
+
+/// All objects of one source.
+#[derive(Debug, Clone, Default)]
+pub struct Book {
+    known: BTreeMap<ObjectKey, Known>,
+}
+
+impl Book {
+    /// What is known of an object.
+    #[must_use]
+    pub fn get(&self, key: &ObjectKey) -> Option<&Known> {
+        self.known.get(key)
+    }
+
+    /// All of them, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&ObjectKey, &Known)> {
+        self.known.iter()
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// None.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Forgets an object that is not ours any more.
+    pub fn forget(&mut self, key: &ObjectKey) {
+        self.known.remove(key);
+    }
+
+    /// Whether a target has to be dry-run and applied: its manifest is another than the applied one, it was touched, or all are to
+    /// be checked.
+    #[must_use]
+    pub fn needs_apply(&self, target: &Target, check_all: bool) -> bool {
+        check_all
+            || self.known.get(&target.key).is_none_or(|known| {
+                known.digest != Some(target.entry.digest)
+                    || known.drift.is_some()
+                    || known.identity.version != target.identity.version
+            })
+    }
+
+    /// A write is under way: what watches say of the object waits for its answer.
+    pub fn write_begins(&mut self, key: &ObjectKey) {
+        if let Some(known) = self.known.get_mut(key) {
+            known.writing = true;
+        }
+    }
+
+    /// A write ended without an answer.
+    pub fn write_failed(&mut self, key: &ObjectKey) {
+        if let Some(known) = self.known.get_mut(key) {
+            known.writing = false;
+        }
+    }
+
+    /// The object is as it should be: after a write, or found so. Returns the new health where it changed, and whether a drift ended.
+    pub fn settled(&mut self, target: &Target, sight: Sight, adopted: bool, now: Duration) -> (Option<Judged>, bool) {
+        let fresh = Known {
+            identity: target.identity.clone(),
+            uid: String::new(),
+            version: 0,
+            digest: None,
+            touch: None,
+            adopted,
+            health: None,
+            drift: None,
+            correct_at: Duration::ZERO,
+            corrections: 0,
+            corrected_at: Duration::ZERO,
+            writing: false,
+        };
+        let known = self.known.entry(target.key.clone()).or_insert(fresh);
+        known.identity = target.identity.clone();
+        known.digest = Some(target.entry.digest);
+        known.touch = sight.touch;
+        known.uid = sight.uid;
+        known.version = sight.version;
+        known.adopted = adopted;
+        known.writing = false;
+        let corrected = known.drift.take().is_some();
+        if corrected {
+            known.corrected_at = now;
+            known.corrections = known.corrections.saturating_add(1);
+        }
+        (new_health(known, sight.health), corrected)
+    }
+
+    /// An object that carries our mark, found in the cluster by a new applier, whose state is not certain.
+    pub fn found(&mut self, identity: &ObjectIdentity, sight: Sight, digest: Option<Sha256>, adopted: bool) {
+        self.known.insert(
+            identity.key(),
+            Known {
+                identity: identity.clone(),
+                uid: sight.uid,
+                version: sight.version,
+                digest,
+                touch: sight.touch,
+                adopted,
+                health: sight.health,
+                drift: None,
+                correct_at: Duration::ZERO,
+                corrections: 0,
+                corrected_at: Duration::ZERO,
+                writing: false,
+            },
+        );
+    }
+
+    /// A watch or a list showed an object.
+    pub fn sighted(&mut self, key: &ObjectKey, sight: Sight) -> Seen {
+        let Some(known) = self.known.get_mut(key) else { return Seen::Nothing };
+        if sight.version < known.version || (sight.version == known.version && known.health.is_some()) {
+            return Seen::Nothing;
+        }
+        if known.writing {
+            return Seen::Nothing;
+        }
+        known.version = sight.version;
+        if known.digest.is_some() && (sight.touch != known.touch || sight.uid != known.uid) {
+            return Seen::Touched;
+        }
+        new_health(known, sight.health).map_or(Seen::Nothing, Seen::Health)
+    }
+
+    /// The object was asked for because nobody told of it: its health counts although its version is known.
+    pub fn looked_at(&mut self, key: &ObjectKey, sight: Sight) -> Seen {
+        match self.known.get_mut(key) {
+            Some(known) if sight.version >= known.version && sight.touch == known.touch && !known.writing => {
+                known.version = sight.version;
+                new_health(known, sight.health).map_or(Seen::Nothing, Seen::Health)
+            }
+            _ => Seen::Nothing,
+        }
+    }
+
+    /// A watch or a list says that an object is gone as of `version`.
+    pub fn vanished(&mut self, key: &ObjectKey, version: u64) -> Seen {
+        match self.known.get_mut(key) {
+            Some(known) if known.version <= version && !known.writing => {
+                known.version = version;
+                Seen::Deleted
+            }
+            _ => Seen::Nothing,
+        }
+    }
+
+    /// Notes a drift; `false` when it was known already. The next correction of the object waits longer the more often it drifted.
+    pub fn drifted(&mut self, key: &ObjectKey, drift: Drift, now: Duration) -> bool {
+        let Some(known) = self.known.get_mut(key) else { return false };
+        if now.saturating_sub(known.corrected_at) > CORRECTION_FORGET {
+            known.corrections = 0;
+        }
+        let wait = match known.corrections {
+            0 => Duration::ZERO,
+            times => CORRECTION_FIRST
+                .saturating_mul(1_u32.checked_shl(times - 1).unwrap_or(u32::MAX))
+                .min(CORRECTION_CAP),
+        };
+        known.health = if drift.deleted { Some(Judged::from(Health::missing())) } else { known.health.take() };
+        let news = known.drift.as_ref() != Some(&drift);
+        if known.drift.is_none() {
+            known.correct_at = now + wait;
+        }
+        known.drift = Some(drift);
+        news
+    }
+
+    /// Postpones a correction that failed.
+    pub fn correction_failed(&mut self, key: &ObjectKey, now: Duration) {
+        if let Some(known) = self.known.get_mut(key) {
+            known.writing = false;
+            known.corrections = known.corrections.saturating_add(1);
+            known.corrected_at = now;
+            let factor = 1_u32.checked_shl(known.corrections).unwrap_or(u32::MAX);
+            known.correct_at = now + CORRECTION_FIRST.saturating_mul(factor).min(CORRECTION_CAP);
+        }
+    }
+
+    /// Drifted objects whose correction is due, and when the next one will be.
+    #[must_use]
+    pub fn corrections(&self, now: Duration) -> (Vec<ObjectKey>, Option<Duration>) {
+        let drifted = self.known.iter().filter(|(_, known)| known.drift.is_some());
+        let mut due = Vec::new();
+        let mut next: Option<Duration> = None;
+        for (key, known) in drifted {
+            if known.correct_at <= now {
+                due.push(key.clone());
+            } else {
+                next = Some(next.map_or(known.correct_at, |next| next.min(known.correct_at)));
+            }
+        }
+        (due, next)
+    }
+}
+
+/// Keeps a health; gives it back where a person would want to hear of it.
+fn new_health(known: &mut Known, health: Option<Judged>) -> Option<Judged> {
+    let health = health?;
+    let before = known.health.replace(health.clone());
+    let changed = match &before {
+        // What is healthy from the start is no news.
+        None => health.status != HealthStatus::Healthy,
+        Some(before) => {
+            before.status != health.status
+                || (health.status == HealthStatus::Degraded && before.message != health.message)
+        }
+    };
+    changed.then_some(health)
+}
+
+#[cfg(test)]
+mod tests;

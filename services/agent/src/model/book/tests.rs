@@ -1,0 +1,109 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use objects::order::Stage;
+
+use super::super::target::Entry;
+use super::*;
+use crate::kubernetes::Resource;
+
+fn target(manifest: &'static [u8]) -> Target {
+    let identity = ObjectIdentity {
+        group: String::new(),
+        version: "v1".into(),
+        kind: "ConfigMap".into(),
+        namespace: "shop".into(),
+        name: "a".into(),
+    };
+    let resource = Resource {
+        group: String::new(),
+        version: "v1".into(),
+        kind: "ConfigMap".into(),
+        plural: "configmaps".into(),
+        namespaced: true,
+        listable: true,
+        watchable: true,
+    };
+    let manifest = Bytes::from_static(manifest);
+    let entry = Entry { identity: identity.clone(), digest: Sha256::of(&manifest), file: "a.yaml".into(), line: 1, manifest };
+    Target { key: identity.key(), identity, resource: Arc::new(resource), stage: Stage::Rest, entry }
+}
+
+fn judged(status: HealthStatus) -> Judged {
+    Judged { status, message: String::new(), settled: status == HealthStatus::Healthy, recheck_at: None }
+}
+
+fn sight(version: u64, touch: &[u8]) -> Sight {
+    Sight { uid: "u".into(), version, touch: Some(Sha256::of(touch)), health: Some(judged(HealthStatus::Healthy)) }
+}
+
+fn applied() -> (Book, Target) {
+    let (mut book, target) = (Book::default(), target(b"one"));
+    assert_eq!(book.settled(&target, sight(10, b"t"), false, Duration::ZERO), (None, false));
+    (book, target)
+}
+
+#[test]
+fn what_is_applied_needs_nothing_until_it_changes_drifts_or_all_is_checked() {
+    let (mut book, applied) = applied();
+    assert!(!book.needs_apply(&applied, false));
+    assert!(book.needs_apply(&applied, true));
+    assert!(book.needs_apply(&target(b"two"), false));
+    book.drifted(&applied.key, Drift { deleted: true, fields: vec![] }, Duration::ZERO);
+    assert!(book.needs_apply(&applied, false));
+    assert!(Book::default().needs_apply(&applied, false));
+}
+
+#[test]
+fn own_writes_and_old_news_are_no_drift() {
+    let (mut book, target) = applied();
+    assert_eq!(book.sighted(&target.key, sight(9, b"old")), Seen::Nothing);
+    assert_eq!(book.sighted(&target.key, sight(10, b"t")), Seen::Nothing);
+    assert_eq!(book.vanished(&target.key, 9), Seen::Nothing);
+    book.write_begins(&target.key);
+    assert_eq!(book.sighted(&target.key, sight(11, b"ours")), Seen::Nothing);
+    assert_eq!(book.settled(&target, sight(11, b"ours"), false, Duration::ZERO), (None, false));
+    assert_eq!(book.sighted(&target.key, sight(11, b"ours")), Seen::Nothing);
+}
+
+#[test]
+fn a_touch_and_a_deletion_are_seen() {
+    let (mut book, target) = applied();
+    assert_eq!(book.sighted(&target.key, sight(11, b"theirs")), Seen::Touched);
+    assert_eq!(book.vanished(&target.key, 12), Seen::Deleted);
+    let (mut book, target) = applied();
+    let recreated = Sight { uid: "other".into(), ..sight(12, b"t") };
+    assert_eq!(book.sighted(&target.key, recreated), Seen::Touched);
+}
+
+#[test]
+fn a_fight_is_fought_ever_slower_and_forgotten_after_quiet() {
+    let (mut book, target) = applied();
+    let drift = Drift { deleted: false, fields: vec![] };
+    let mut now = Duration::from_secs(1);
+    let mut waits = Vec::new();
+    for version in 11..17 {
+        assert!(book.drifted(&target.key, drift.clone(), now));
+        assert!(!book.drifted(&target.key, drift.clone(), now), "told once");
+        let (due, next) = book.corrections(now);
+        let wait = next.map_or(Duration::ZERO, |next| next - now);
+        assert_eq!(due.is_empty(), !wait.is_zero());
+        waits.push(wait.as_secs());
+        now += wait;
+        let (_, corrected) = book.settled(&target, sight(version, b"t"), false, now);
+        assert!(corrected);
+    }
+    assert_eq!(waits, [0, 1, 2, 4, 8, 16]);
+    now += Duration::from_secs(1000);
+    book.drifted(&target.key, drift, now);
+    assert_eq!(book.corrections(now).0.len(), 1);
+}
+
+#[test]
+fn health_is_news_only_when_it_changes_and_not_while_it_was_never_bad() {
+    let (mut book, target) = applied();
+    let with = |version, status| Sight { health: Some(judged(status)), ..sight(version, b"t") };
+    assert_eq!(book.sighted(&target.key, with(11, HealthStatus::Progressing)), Seen::Health(judged(HealthStatus::Progressing)));
+    assert_eq!(book.sighted(&target.key, with(12, HealthStatus::Progressing)), Seen::Nothing);
+    assert_eq!(book.sighted(&target.key, with(13, HealthStatus::Healthy)), Seen::Health(judged(HealthStatus::Healthy)));
+}

@@ -1,0 +1,197 @@
+//! Reading `metadata.managedFields`: what is still ours, what others took, and what kubectl leaves behind.
+//!
+//! Whoever changes or removes a field of ours takes it out of our set of fields, and whoever writes in our name changes the time of
+//! our entry. So our entry as a whole tells whether anything of ours was touched, without a schema and without keeping values.
+
+use events::digest::Sha256;
+use events::observation::TakenField;
+use objects::digest::canonical_bytes;
+use objects::fields::{FieldPath, Segment};
+use serde_json::{Map, Value, json};
+
+use crate::FIELD_MANAGER;
+
+/// Field managers whose fields an adopted object hands over to us.
+const MIGRATED: [&str; 2] = ["kubectl", "before-first-apply"];
+
+fn entries(object: &Value) -> &[Value] {
+    object.pointer("/metadata/managedFields").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
+    entry.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_ours(entry: &Value) -> bool {
+    text(entry, "manager") == FIELD_MANAGER && text(entry, "operation") == "Apply" && text(entry, "subresource").is_empty()
+}
+
+fn our_fields(object: &Value) -> Option<&Value> {
+    entries(object).iter().find(|entry| is_ours(entry))?.get("fieldsV1")
+}
+
+/// Digest over our entries: changes exactly when a field of ours was touched.
+#[must_use]
+pub fn touch_mark(object: &Value) -> Option<Sha256> {
+    let ours: Vec<Value> = entries(object).iter().filter(|entry| is_ours(entry)).cloned().collect();
+    (!ours.is_empty()).then(|| Sha256::of(&canonical_bytes(&Value::Array(ours))))
+}
+
+/// Whether each field of a manifest, as we would apply it, is still ours in the live object. `false` also when that cannot be told.
+#[must_use]
+pub fn covers(live: &Value, manifest: &Value) -> bool {
+    let Some(fields) = our_fields(live) else { return false };
+    let mut lost = Vec::new();
+    missing(fields, manifest, &FieldPath::default(), &mut lost);
+    lost.iter().all(is_identity) && !exceeds(fields, manifest)
+}
+
+/// What every object states and nobody manages.
+fn is_identity(path: &FieldPath) -> bool {
+    let names: Vec<&str> = path
+        .0
+        .iter()
+        .map(|segment| match segment {
+            Segment::Field(name) => name.as_str(),
+            Segment::Key(_) | Segment::Index(_) => "",
+        })
+        .collect();
+    matches!(names.as_slice(), ["apiVersion" | "kind"] | ["metadata", "name" | "namespace"])
+}
+
+/// Whether a set of fields holds one that a manifest lacks.
+fn exceeds(fields: &Value, manifest: &Value) -> bool {
+    fields.as_object().into_iter().flatten().filter(|(name, _)| *name != ".").any(|(name, below)| {
+        let Some((form, told)) = name.split_at_checked(2) else { return true };
+        if form == "f:" {
+            return manifest.get(told).is_none_or(|value| exceeds(below, value));
+        }
+        let Some(items) = manifest.as_array() else { return true };
+        let set = Map::from_iter([(name.clone(), below.clone())]);
+        !items.iter().any(|item| item_fields(&set, item).is_some_and(|(_, below)| form == "v:" || !exceeds(below, item)))
+    })
+}
+
+/// Paths of a manifest that a set of fields lacks.
+fn missing(fields: &Value, manifest: &Value, path: &FieldPath, lost: &mut Vec<FieldPath>) {
+    let Some(set) = fields.as_object() else { return lost.push(path.clone()) };
+    // An empty set stands for the whole value.
+    if set.is_empty() {
+        return;
+    }
+    match manifest {
+        Value::Object(map) => {
+            for (name, value) in map {
+                let path = path.child(Segment::Field(name.clone()));
+                match set.get(&format!("f:{name}")) {
+                    Some(below) => missing(below, value, &path, lost),
+                    None => lost.push(path),
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (place, item) in items.iter().enumerate() {
+                match item_fields(set, item) {
+                    Some((segment, below)) => missing(below, item, &path.child(segment), lost),
+                    None => lost.push(path.child(Segment::Index(place))),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The set of fields of one list item, by its key fields or its value.
+fn item_fields<'a>(set: &'a Map<String, Value>, item: &Value) -> Option<(Segment, &'a Value)> {
+    set.iter().find_map(|(name, below)| {
+        let (form, told) = name.split_at_checked(2)?;
+        let told: Value = serde_json::from_str(told).ok()?;
+        match form {
+            "k:" => {
+                let keys = told.as_object()?;
+                // A key field that the manifest leaves out was defaulted.
+                let fits = keys.iter().all(|(key, value)| item.get(key).is_none_or(|own| own == value));
+                let pairs = keys.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+                (fits && keys.keys().any(|key| item.get(key).is_some())).then_some((Segment::Key(pairs), below))
+            }
+            "v:" => (told == *item).then(|| (Segment::Key(vec![(String::new(), told)]), below)),
+            _ => None,
+        }
+    })
+}
+
+/// Which fields of a manifest are not ours any more, and who has them: nobody where the field is gone and nobody says so.
+#[must_use]
+pub fn lost_fields(live: &Value, manifest: &Value) -> Vec<TakenField> {
+    let mut lost = Vec::new();
+    match our_fields(live) {
+        Some(fields) => missing(fields, manifest, &FieldPath::default(), &mut lost),
+        None => missing(&json!({".": {}}), manifest, &FieldPath::default(), &mut lost),
+    }
+    lost.retain(|path| !is_identity(path));
+    let newest = newest_other(live);
+    lost.into_iter()
+        .map(|path| {
+            let manager = objects::fields::managers_of(live, &path)
+                .into_iter()
+                .find(|manager| manager.subresource.is_empty() && !(manager.name == FIELD_MANAGER && manager.operation == "Apply"))
+                .map(|manager| manager.name)
+                .or_else(|| newest.clone())
+                .unwrap_or_default();
+            TakenField { path: path.to_string(), manager }
+        })
+        .collect()
+}
+
+/// Who wrote last, besides us.
+fn newest_other(live: &Value) -> Option<String> {
+    entries(live)
+        .iter()
+        .filter(|entry| !is_ours(entry) && text(entry, "subresource").is_empty())
+        .max_by_key(|entry| text(entry, "time"))
+        .map(|entry| text(entry, "manager").to_owned())
+}
+
+/// `managedFields` in which the fields of kubectl are ours, so that the next apply removes those that the manifest lacks; `None` when
+/// kubectl has none.
+#[must_use]
+pub fn migrated(live: &Value, api_version: &str) -> Option<Value> {
+    let hands_over = |entry: &Value| {
+        let manager = text(entry, "manager");
+        let known = MIGRATED.iter().any(|known| manager == *known || manager.starts_with(&format!("{known}-")));
+        known && text(entry, "subresource").is_empty() && text(entry, "apiVersion") == api_version
+    };
+    let all = entries(live);
+    if !all.iter().any(hands_over) {
+        return None;
+    }
+    let mut fields = json!({});
+    let ours = |entry: &Value| is_ours(entry) && text(entry, "apiVersion") == api_version;
+    for entry in all.iter().filter(|entry| hands_over(entry) || ours(entry)) {
+        if let Some(set) = entry.get("fieldsV1") {
+            union(&mut fields, set);
+        }
+    }
+    let time = all.iter().map(|entry| text(entry, "time")).max().unwrap_or_default();
+    let mut kept: Vec<Value> = all.iter().filter(|entry| !hands_over(entry) && !ours(entry)).cloned().collect();
+    kept.push(json!({
+        "manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": api_version, "time": time,
+        "fieldsType": "FieldsV1", "fieldsV1": fields,
+    }));
+    Some(Value::Array(kept))
+}
+
+fn union(into: &mut Value, from: &Value) {
+    let (Some(into), Some(from)) = (into.as_object_mut(), from.as_object()) else { return };
+    for (name, below) in from {
+        match into.get_mut(name) {
+            Some(known) => union(known, below),
+            None => {
+                into.insert(name.clone(), below.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! From a bundle's entries to what they mean in this cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use events::ObjectIdentity;
+use events::configuration::{Mode, ResourceRules};
+use events::delivery::ObjectFailure;
+use events::digest::Sha256;
+use events::object::ObjectKey;
+use objects::order::{Stage, apply_key, stage};
+
+use crate::kubernetes::discovery::{Kinds, Resource};
+
+/// An entry of a bundle, with its manifest.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// As the manifest states it.
+    pub identity: ObjectIdentity,
+    /// Digest of the manifest.
+    pub digest: Sha256,
+    /// File it stands in.
+    pub file: Arc<str>,
+    /// Line on which it begins.
+    pub line: u32,
+    /// Canonical JSON.
+    pub manifest: Bytes,
+}
+
+/// An entry whose kind is known: where it goes.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// With the namespace that it is really in.
+    pub identity: ObjectIdentity,
+    /// The same without version.
+    pub key: ObjectKey,
+    /// Under which path.
+    pub resource: Arc<Resource>,
+    /// In which stage.
+    pub stage: Stage,
+    /// The entry.
+    pub entry: Entry,
+}
+
+impl Target {
+    /// A failure of this object.
+    #[must_use]
+    pub fn failure(&self, message: impl Into<String>) -> ObjectFailure {
+        failure(&self.identity, &self.entry, message)
+    }
+}
+
+fn failure(identity: &ObjectIdentity, entry: &Entry, message: impl Into<String>) -> ObjectFailure {
+    ObjectFailure {
+        identity: identity.clone(),
+        file: entry.file.to_string(),
+        line: entry.line,
+        message: message.into(),
+    }
+}
+
+/// What decides where an entry goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope<'a> {
+    /// How far the agent reaches.
+    pub mode: Mode,
+    /// Kinds that it may manage.
+    pub rules: &'a ResourceRules,
+    /// For objects that name no namespace.
+    pub default_namespace: &'a str,
+}
+
+/// A bundle in this cluster.
+#[derive(Debug, Clone, Default)]
+pub struct Resolution {
+    /// What is to be there, in the order of applying.
+    pub targets: Vec<Target>,
+    /// Entries whose kind a definition in this set will make known.
+    pub awaited: Vec<Entry>,
+    /// Entries that cannot be.
+    pub failures: Vec<ObjectFailure>,
+}
+
+/// Resolves entries against what the API server knows.
+#[must_use]
+pub fn resolve(entries: &[Entry], scope: Scope<'_>, kinds: &Kinds) -> Resolution {
+    let defined = defined_kinds(entries);
+    let mut resolution = Resolution::default();
+    let mut seen: BTreeMap<ObjectKey, (Arc<str>, u32)> = BTreeMap::new();
+    for entry in entries {
+        match place(entry, scope, kinds) {
+            Ok(target) => {
+                if let Some((file, line)) = seen.insert(target.key.clone(), (Arc::clone(&entry.file), entry.line)) {
+                    resolution.failures.push(target.failure(format!("the same object stands at {file}:{line} as well")));
+                } else {
+                    resolution.targets.push(target);
+                }
+            }
+            Err(Misplaced::UnknownKind(_)) if defined.contains(&(entry.identity.group.clone(), entry.identity.kind.clone())) => {
+                resolution.awaited.push(entry.clone());
+            }
+            Err(Misplaced::UnknownKind(message) | Misplaced::Forbidden(message)) => {
+                resolution.failures.push(failure(&entry.identity, entry, message));
+            }
+        }
+    }
+    resolution.targets.sort_by(|left, right| apply_key(&left.identity).cmp(&apply_key(&right.identity)));
+    resolution
+}
+
+enum Misplaced {
+    UnknownKind(String),
+    Forbidden(String),
+}
+
+fn place(entry: &Entry, scope: Scope<'_>, kinds: &Kinds) -> Result<Target, Misplaced> {
+    let mut identity = entry.identity.clone();
+    if !allowed(scope.rules, &identity) {
+        let message = format!("the agent's configuration does not let it manage kind {}", kind_text(&identity));
+        return Err(Misplaced::Forbidden(message));
+    }
+    let Some(resource) = kinds.find(&identity) else {
+        return Err(Misplaced::UnknownKind(unknown_kind(&identity, kinds)));
+    };
+    if resource.namespaced {
+        if identity.namespace.is_empty() {
+            scope.default_namespace.clone_into(&mut identity.namespace);
+        }
+    } else if scope.mode == Mode::Namespaced {
+        let message = format!("{} is cluster-scoped, and the agent's mode is namespaced", identity.kind);
+        return Err(Misplaced::Forbidden(message));
+    } else {
+        identity.namespace.clear();
+    }
+    Ok(Target { key: identity.key(), stage: stage(&identity), resource, entry: entry.clone(), identity })
+}
+
+/// Whether the rules let the agent manage this kind.
+#[must_use]
+pub fn allowed(rules: &ResourceRules, identity: &ObjectIdentity) -> bool {
+    let pairs = |patterns: &[events::configuration::KindPattern]| -> Vec<(String, String)> {
+        patterns.iter().map(|pattern| (pattern.group.clone(), pattern.kind.clone())).collect()
+    };
+    objects::kinds::kind_allowed(&pairs(&rules.include), &pairs(&rules.exclude), identity)
+}
+
+fn kind_text(identity: &ObjectIdentity) -> String {
+    if identity.group.is_empty() { identity.kind.clone() } else { format!("{}.{}", identity.kind, identity.group) }
+}
+
+fn unknown_kind(identity: &ObjectIdentity, kinds: &Kinds) -> String {
+    let versions = kinds.versions(identity);
+    let wanted = format!("no matches for kind \"{}\" in version \"{}\"", identity.kind, identity.api_version());
+    if versions.is_empty() { wanted } else { format!("{wanted}; this cluster has: {}", versions.join(", ")) }
+}
+
+/// Group and kind that the definitions among the entries define.
+fn defined_kinds(entries: &[Entry]) -> BTreeSet<(String, String)> {
+    entries
+        .iter()
+        .filter(|entry| entry.identity.kind == "CustomResourceDefinition" && entry.identity.group == "apiextensions.k8s.io")
+        .filter_map(|entry| {
+            let manifest: serde_json::Value = serde_json::from_slice(&entry.manifest).ok()?;
+            let text = |path: &str| manifest.pointer(path)?.as_str().map(str::to_owned);
+            Some((text("/spec/group")?, text("/spec/names/kind")?))
+        })
+        .collect()
+}
+
+/// Whether a bundle has an object of this key, without asking the API server about its kind.
+#[must_use]
+pub fn has_key(entries: &[Entry], default_namespace: &str, key: &ObjectKey) -> bool {
+    entries.iter().any(|entry| {
+        let identity = &entry.identity;
+        identity.kind == key.kind
+            && identity.group == key.group
+            && identity.name == key.name
+            && (key.namespace.is_empty()
+                || identity.namespace == key.namespace
+                || (identity.namespace.is_empty() && default_namespace == key.namespace))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use events::configuration::KindPattern;
+
+    use super::*;
+
+    fn kinds() -> Kinds {
+        let text = r#"{"items":[{"metadata":{},"versions":[{"version":"v1","resources":[
+            {"resource":"configmaps","responseKind":{"kind":"ConfigMap"},"scope":"Namespaced","verbs":["list","watch"]},
+            {"resource":"namespaces","responseKind":{"kind":"Namespace"},"scope":"Cluster","verbs":["list","watch"]}]}]},
+            {"metadata":{"name":"apiextensions.k8s.io"},"versions":[{"version":"v1","resources":[
+            {"resource":"customresourcedefinitions","responseKind":{"kind":"CustomResourceDefinition"},"scope":"Cluster","verbs":["list","watch"]}]}]}]}"#;
+        Kinds::read(text.as_bytes()).expect("discovery")
+    }
+
+    fn entry(group: &str, kind: &str, namespace: &str, name: &str) -> Entry {
+        let identity = ObjectIdentity {
+            group: group.into(),
+            version: "v1".into(),
+            kind: kind.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        let manifest = Bytes::from_static(br#"{"spec":{"group":"shop.io","names":{"kind":"Cart"}}}"#);
+        Entry { identity, digest: Sha256::of(&manifest), file: "a.yaml".into(), line: 3, manifest }
+    }
+
+    fn resolved(entries: &[Entry], mode: Mode, rules: &ResourceRules) -> (Vec<String>, Vec<String>, Vec<String>) {
+        let scope = Scope { mode, rules, default_namespace: "shop" };
+        let resolution = resolve(entries, scope, &kinds());
+        (
+            resolution.targets.iter().map(|target| target.identity.to_string()).collect(),
+            resolution.awaited.iter().map(|entry| entry.identity.to_string()).collect(),
+            resolution.failures.iter().map(|failure| failure.message.clone()).collect(),
+        )
+    }
+
+    #[test]
+    fn namespaces_are_filled_in_and_the_order_is_that_of_applying() {
+        let entries = [entry("", "ConfigMap", "", "b"), entry("", "ConfigMap", "z", "a"), entry("", "Namespace", "x", "shop")];
+        let (targets, awaited, failures) = resolved(&entries, Mode::Cluster, &ResourceRules::default());
+        assert_eq!(targets, ["v1 Namespace shop", "v1 ConfigMap shop/b", "v1 ConfigMap z/a"]);
+        assert!(awaited.is_empty() && failures.is_empty());
+    }
+
+    #[test]
+    fn a_kind_that_the_set_defines_is_awaited_others_fail() {
+        let definition = entry("apiextensions.k8s.io", "CustomResourceDefinition", "", "carts.shop.io");
+        let entries = [definition, entry("shop.io", "Cart", "", "a"), entry("shop.io", "Basket", "", "a")];
+        let (targets, awaited, failures) = resolved(&entries, Mode::Cluster, &ResourceRules::default());
+        assert_eq!((targets.len(), awaited.len()), (1, 1));
+        assert_eq!(failures, ["no matches for kind \"Basket\" in version \"shop.io/v1\""]);
+    }
+
+    #[test]
+    fn the_same_object_twice_names_the_other_place() {
+        let entries = [entry("", "ConfigMap", "", "a"), entry("", "ConfigMap", "shop", "a")];
+        let (targets, _, failures) = resolved(&entries, Mode::Cluster, &ResourceRules::default());
+        assert_eq!(targets.len(), 1);
+        assert_eq!(failures, ["the same object stands at a.yaml:3 as well"]);
+    }
+
+    #[test]
+    fn rules_and_mode_refuse() {
+        let rules = ResourceRules { include: vec![], exclude: vec![KindPattern { group: String::new(), kind: "ConfigMap".into() }] };
+        let (_, _, failures) = resolved(&[entry("", "ConfigMap", "", "a")], Mode::Cluster, &rules);
+        assert_eq!(failures, ["the agent's configuration does not let it manage kind ConfigMap"]);
+        let (_, _, failures) = resolved(&[entry("", "Namespace", "", "a")], Mode::Namespaced, &ResourceRules::default());
+        assert_eq!(failures, ["Namespace is cluster-scoped, and the agent's mode is namespaced"]);
+    }
+
+    #[test]
+    fn a_key_is_found_with_and_without_namespace() {
+        let entries = [entry("", "ConfigMap", "", "a"), entry("", "ConfigMap", "z", "b")];
+        let key = |namespace: &str, name: &str| entry("", "ConfigMap", namespace, name).identity.key();
+        assert!(has_key(&entries, "shop", &key("shop", "a")));
+        assert!(!has_key(&entries, "shop", &key("z", "a")));
+        assert!(has_key(&entries, "shop", &key("z", "b")));
+        assert!(!has_key(&entries, "shop", &key("shop", "b")));
+    }
+}

@@ -1,0 +1,181 @@
+//! What a refusal of the API server means for a sync.
+
+use events::ObjectIdentity;
+use events::observation::TakenField;
+
+use crate::kubernetes::{ApiError, ApiStatus};
+
+/// What a refusal means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Another manager owns fields, and the request did not force.
+    Conflict(Vec<TakenField>),
+    /// Fields cannot be changed once set.
+    Immutable(Vec<String>),
+    /// A webhook does not take part in dry runs.
+    DryRunUnsupported,
+    /// It may be better later without anybody changing anything.
+    Transient,
+    /// This instance may not write any more.
+    NotHolding,
+    /// No.
+    Refused,
+}
+
+/// Words that the API server uses for fields that cannot change, besides "immutable".
+const IMMUTABLE_WORDS: [&str; 6] = [
+    "immutable",
+    "may not change once set",
+    "may not be changed in an update",
+    "cannot change rolebinding",
+    "cannot change roleref",
+    "are forbidden",
+];
+
+/// Judges by status and causes, never by the status code alone.
+#[must_use]
+pub fn judge(error: &ApiError) -> Verdict {
+    match error {
+        ApiError::NotHolding => Verdict::NotHolding,
+        ApiError::Refused(status) => judge_status(status),
+        other if other.is_transient() => Verdict::Transient,
+        _ => Verdict::Refused,
+    }
+}
+
+fn judge_status(status: &ApiStatus) -> Verdict {
+    if status.code == 409 {
+        let taken = conflicts(status);
+        if !taken.is_empty() {
+            return Verdict::Conflict(taken);
+        }
+    }
+    if status.code == 400 && status.message.contains("does not support dry run") {
+        return Verdict::DryRunUnsupported;
+    }
+    if status.code == 422 {
+        let fields = immutable_fields(status);
+        if !fields.is_empty() {
+            return Verdict::Immutable(fields);
+        }
+    }
+    if status.is_transient() { Verdict::Transient } else { Verdict::Refused }
+}
+
+fn conflicts(status: &ApiStatus) -> Vec<TakenField> {
+    status
+        .causes()
+        .iter()
+        .filter(|cause| cause.reason == "FieldManagerConflict")
+        .map(|cause| TakenField {
+            path: cause.field.trim_start_matches('.').to_owned(),
+            manager: cause.message.split('"').nth(1).unwrap_or(&cause.message).to_owned(),
+        })
+        .collect()
+}
+
+fn immutable_fields(status: &ApiStatus) -> Vec<String> {
+    let is_immutable = |message: &str| {
+        let message = message.to_lowercase();
+        IMMUTABLE_WORDS.iter().any(|word| match *word {
+            "are forbidden" => message.contains("updates to") && message.contains(word),
+            word => message.contains(word),
+        })
+    };
+    let mut fields: Vec<String> = status
+        .causes()
+        .iter()
+        .filter(|cause| cause.reason == "FieldValueInvalid" || cause.reason == "FieldValueForbidden")
+        .filter(|cause| is_immutable(&cause.message))
+        .map(|cause| cause.field.clone())
+        .collect();
+    fields.dedup();
+    fields
+}
+
+/// Whether a failure may be due to something that this very set is about to create: the API server's words name it.
+#[must_use]
+pub fn may_be_caused_by(error: &ApiError, of: &ObjectIdentity, created: &ObjectIdentity) -> bool {
+    let Some(status) = error.status() else { return false };
+    let in_reach = created.namespace.is_empty() || created.namespace == of.namespace;
+    in_reach
+        && matches!(status.code, 400 | 403 | 404 | 422)
+        && [format!("\"{}\"", created.name), format!("/{}:", created.name), format!("/{}\"", created.name)]
+            .iter()
+            .any(|quoted| status.message.contains(quoted))
+        && objects::order::apply_key(created) < objects::order::apply_key(of)
+}
+
+/// The refusal for people: the API server's words, and for a missing right what would be needed.
+#[must_use]
+pub fn explain(error: &ApiError) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16, message: &str, causes: &[(&str, &str, &str)]) -> ApiError {
+        let causes: Vec<_> = causes
+            .iter()
+            .map(|(reason, message, field)| serde_json::json!({"reason": reason, "message": message, "field": field}))
+            .collect();
+        let body = serde_json::json!({"message": message, "details": {"causes": causes}}).to_string();
+        ApiError::Refused(Box::new(ApiStatus::read(code, body.as_bytes())))
+    }
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let conflict = refused(409, "m", &[("FieldManagerConflict", "conflict with \"kubectl-edit\" using v1", ".data.key")]);
+        assert_eq!(
+            judge(&conflict),
+            Verdict::Conflict(vec![TakenField { path: "data.key".into(), manager: "kubectl-edit".into() }])
+        );
+        assert_eq!(judge(&refused(409, "the object has been modified", &[])), Verdict::Refused);
+        let webhook = "admission webhook \"a.b\" does not support dry run";
+        assert_eq!(judge(&refused(400, webhook, &[])), Verdict::DryRunUnsupported);
+        assert_eq!(judge(&refused(503, "", &[])), Verdict::Transient);
+        assert_eq!(judge(&refused(403, "forbidden", &[])), Verdict::Refused);
+        assert_eq!(judge(&ApiError::NotHolding), Verdict::NotHolding);
+        assert_eq!(judge(&ApiError::Unreachable { detail: String::new() }), Verdict::Transient);
+    }
+
+    #[test]
+    fn immutable_is_told_by_the_cause_of_a_field() {
+        let rows = [
+            (("FieldValueInvalid", "Invalid value: {}: field is immutable", "spec.selector"), true),
+            (("FieldValueForbidden", "Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden", "spec"), true),
+            (("FieldValueInvalid", "Invalid value: \"1.2.3.4\": may not change once set", "spec.clusterIPs[0]"), true),
+            (("FieldValueInvalid", "Invalid value: {}: cannot change roleRef", "roleRef"), true),
+            (("FieldValueForbidden", "Forbidden: updates to provisioner are forbidden.", "provisioner"), true),
+            (("FieldValueInvalid", "Invalid value: -1: must be greater than or equal to 0", "spec.replicas"), false),
+            (("FieldValueForbidden", "Forbidden: privileged containers are forbidden", "spec"), false),
+        ];
+        for (cause, immutable) in rows {
+            let verdict = judge(&refused(422, "is invalid", &[cause]));
+            let expected = if immutable { Verdict::Immutable(vec![cause.2.to_owned()]) } else { Verdict::Refused };
+            assert_eq!(verdict, expected, "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_put_down_to_what_is_created_before() {
+        let id = |group: &str, kind: &str, namespace: &str, name: &str| ObjectIdentity {
+            group: group.into(),
+            version: "v1".into(),
+            kind: kind.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        let pod = id("", "Pod", "shop", "web");
+        let error = refused(403, "pods \"web\" is forbidden: error looking up service account shop/runner: serviceaccount \"runner\" not found", &[]);
+        assert!(may_be_caused_by(&error, &pod, &id("", "ServiceAccount", "shop", "runner")));
+        assert!(!may_be_caused_by(&error, &pod, &id("", "ServiceAccount", "other", "runner")));
+        assert!(!may_be_caused_by(&error, &pod, &id("", "ServiceAccount", "shop", "run")));
+        assert!(!may_be_caused_by(&error, &pod, &id("networking.k8s.io", "Ingress", "shop", "runner")), "applied later");
+        let error = refused(403, "no PriorityClass with name \"high\" was found", &[]);
+        assert!(may_be_caused_by(&error, &pod, &id("scheduling.k8s.io", "PriorityClass", "", "high")));
+        assert!(!may_be_caused_by(&refused(500, "\"high\"", &[]), &pod, &id("scheduling.k8s.io", "PriorityClass", "", "high")));
+    }
+}

@@ -1,0 +1,273 @@
+//! What the agent has to tell: kept in order until the server says that it is durable, bounded, and never with an unmarked gap.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use events::Timestamp;
+use events::observation::{Observation, Observed};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tunnel::wire::{Acknowledged, Batch};
+use world::World;
+
+/// Observations in one batch.
+const BATCH: usize = 100;
+/// Approximate bytes in one batch: well below what a frame may have.
+const BATCH_BYTES: usize = 192 * 1024;
+/// Observations that wait for the server.
+const WAITING: usize = 20_000;
+/// Observations that were sent and are not durable yet; above this, sending waits.
+const UNACKNOWLEDGED: usize = 10_000;
+
+/// The queue. One epoch at a time.
+pub struct Outbox {
+    world: World,
+    state: Mutex<State>,
+    wake: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    epoch: u64,
+    /// Sequence of the first in `sent`; everything before it is durable.
+    first: u64,
+    sent: VecDeque<Arc<Observation>>,
+    waiting: VecDeque<Arc<Observation>>,
+    dropped: u64,
+    restate: bool,
+}
+
+impl Outbox {
+    /// Empty, in epoch 0, in which nothing is told.
+    #[must_use]
+    pub fn new(world: World) -> Self {
+        Self { world, state: Mutex::default(), wake: watch::Sender::new(()) }
+    }
+
+    /// Starts an epoch: what the former one had not told is for the statement of this one to show.
+    pub fn begin(&self, epoch: u64) {
+        *self.state.lock() = State { epoch, first: 1, ..State::default() };
+        self.wake.send_replace(());
+    }
+
+    /// The epoch, 0 when this process never applied.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.state.lock().epoch
+    }
+
+    /// Tells one thing.
+    pub fn tell(&self, what: Observed) {
+        let observation = Observation { at: Timestamp(self.world.clock.now_millis()), what };
+        {
+            let mut state = self.state.lock();
+            if state.epoch == 0 {
+                return;
+            }
+            state.waiting.push_back(Arc::new(observation));
+            state.shed();
+        }
+        self.wake.send_replace(());
+    }
+
+    /// Whether inventory was left out, so that it has to be stated anew; asking clears it.
+    #[must_use]
+    pub fn take_restate(&self) -> bool {
+        std::mem::take(&mut self.state.lock().restate)
+    }
+
+    /// Wakes at each change.
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        self.wake.subscribe()
+    }
+
+    /// How many are not durable.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        let state = self.state.lock();
+        state.sent.len() + state.waiting.len()
+    }
+
+    /// How many wait to be sent for the first time.
+    #[must_use]
+    pub fn unsent(&self) -> usize {
+        self.state.lock().waiting.len()
+    }
+
+    /// Durable up to here: forgets it. Another epoch's cursor changes nothing.
+    pub fn acknowledge(&self, cursor: Acknowledged) {
+        self.state.lock().acknowledge(cursor);
+        self.wake.send_replace(());
+    }
+
+    /// The next batch for a response that gave everything up to `after`; `None`: nothing now.
+    #[must_use]
+    pub fn next(&self, after: Acknowledged) -> Option<Batch> {
+        self.state.lock().next(after)
+    }
+}
+
+impl State {
+    fn acknowledge(&mut self, cursor: Acknowledged) {
+        if cursor.epoch != self.epoch {
+            return;
+        }
+        while self.first <= cursor.sequence && self.sent.pop_front().is_some() {
+            self.first += 1;
+        }
+    }
+
+    fn next(&mut self, after: Acknowledged) -> Option<Batch> {
+        if self.epoch == 0 {
+            return None;
+        }
+        let from = if after.epoch == self.epoch { after.sequence.saturating_add(1).max(self.first) } else { self.first };
+        let skip = usize::try_from(from - self.first).unwrap_or(usize::MAX);
+        while self.sent.len() < skip.saturating_add(BATCH) && self.sent.len() < UNACKNOWLEDGED {
+            let Some(next) = self.waiting.pop_front() else { break };
+            self.sent.push_back(next);
+        }
+        let mut observations = Vec::new();
+        let mut bytes = 0;
+        for observation in self.sent.iter().skip(skip).take(BATCH) {
+            bytes += weight(&observation.what);
+            if bytes > BATCH_BYTES && !observations.is_empty() {
+                break;
+            }
+            observations.push(Observation::clone(observation));
+        }
+        (!observations.is_empty()).then_some(Batch { epoch: self.epoch, first: from, observations })
+    }
+
+    /// Over the budget the newest wins: first what only informs goes, then what a statement of the inventory can replace.
+    fn shed(&mut self) {
+        if self.waiting.len() <= WAITING {
+            return;
+        }
+        let before = self.waiting.len();
+        self.waiting.retain(|observation| !is_information(&observation.what));
+        if self.waiting.len() > WAITING / 2 {
+            self.waiting.retain(|observation| !is_inventory(&observation.what));
+            self.restate = true;
+        }
+        self.waiting.retain(|observation| !matches!(observation.what, Observed::Gap { .. }));
+        self.dropped += u64::try_from(before - self.waiting.len()).unwrap_or(u64::MAX);
+        let gap = Observation {
+            at: self.waiting.front().map_or(Timestamp(0), |observation| observation.at),
+            what: Observed::Gap { dropped: self.dropped },
+        };
+        self.waiting.push_front(Arc::new(gap));
+        self.dropped = 0;
+    }
+}
+
+const fn is_information(what: &Observed) -> bool {
+    matches!(
+        what,
+        Observed::HealthChanged { .. }
+            | Observed::DriftSeen { .. }
+            | Observed::DriftCorrected { .. }
+            | Observed::SyncWaiting { .. }
+            | Observed::ObjectFailed { .. }
+    )
+}
+
+const fn is_inventory(what: &Observed) -> bool {
+    matches!(what, Observed::ObjectApplied { .. } | Observed::ObjectPruned { .. } | Observed::InventoryStated { .. })
+}
+
+/// About how many bytes it takes on the wire.
+fn weight(what: &Observed) -> usize {
+    match what {
+        Observed::InventoryStated { objects, .. } => 100 + objects.len() * 400,
+        Observed::SyncFinished { failures, .. } => 200 + failures.iter().map(|failure| 300 + failure.message.len()).sum::<usize>(),
+        Observed::ObjectFailed { failure, .. } => 300 + failure.message.len(),
+        Observed::SourceBlocked { reason, .. } | Observed::SyncWaiting { reason, .. } => 200 + reason.len(),
+        Observed::DriftSeen { fields, .. } => 300 + fields.len() * 150,
+        Observed::ObjectApplied { taken_over, .. } => 400 + taken_over.len() * 150,
+        _ => 300,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use events::SourceId;
+
+    use super::*;
+
+    fn outbox() -> Outbox {
+        let outbox = Outbox::new(World::real());
+        outbox.begin(7);
+        outbox
+    }
+
+    fn blocked(reason: usize) -> Observed {
+        Observed::SourceBlocked { source: SourceId(uuid::Uuid::nil()), reason: reason.to_string() }
+    }
+
+    fn cursor(epoch: u64, sequence: u64) -> Acknowledged {
+        Acknowledged { epoch, sequence }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_lost_or_doubled_over_a_reconnect() {
+        let outbox = outbox();
+        (0..250).for_each(|reason| outbox.tell(blocked(reason)));
+        let first = outbox.next(cursor(0, 0)).expect("a batch");
+        assert_eq!((first.epoch, first.first, first.observations.len(), first.last()), (7, 1, 100, 100));
+        let second = outbox.next(cursor(7, first.last())).expect("a batch");
+        assert_eq!((second.first, second.last()), (101, 200));
+        // The link broke; the server made 150 durable.
+        outbox.acknowledge(cursor(7, 150));
+        let again = outbox.next(cursor(7, 150)).expect("a batch");
+        assert_eq!((again.first, again.last()), (151, 250));
+        assert_eq!(again.observations[0].what, blocked(150));
+        outbox.acknowledge(cursor(7, 250));
+        assert_eq!(outbox.pending(), 0);
+        assert_eq!(outbox.next(cursor(7, 250)), None);
+    }
+
+    #[tokio::test]
+    async fn an_older_cursor_starts_at_what_is_not_durable() {
+        let outbox = outbox();
+        (0..3).for_each(|reason| outbox.tell(blocked(reason)));
+        assert_eq!(outbox.next(cursor(6, 99)).map(|batch| batch.first), Some(1));
+        outbox.acknowledge(cursor(7, 2));
+        outbox.acknowledge(cursor(6, 3));
+        assert_eq!(outbox.next(cursor(0, 0)).map(|batch| (batch.first, batch.observations.len())), Some((3, 1)));
+    }
+
+    #[tokio::test]
+    async fn a_new_epoch_counts_anew_and_epoch_0_tells_nothing() {
+        let outbox = Outbox::new(World::real());
+        outbox.tell(blocked(1));
+        assert_eq!((outbox.pending(), outbox.next(cursor(0, 0))), (0, None));
+        outbox.begin(7);
+        outbox.tell(blocked(1));
+        outbox.begin(8);
+        outbox.tell(blocked(2));
+        let batch = outbox.next(cursor(7, 1)).expect("a batch");
+        assert_eq!((batch.epoch, batch.first, batch.observations.len()), (8, 1, 1));
+    }
+
+    #[tokio::test]
+    async fn over_the_budget_a_gap_is_told_and_what_matters_stays() {
+        let outbox = outbox();
+        outbox.tell(blocked(0));
+        let identity = events::ObjectIdentity {
+            group: String::new(),
+            version: "v1".into(),
+            kind: "X".into(),
+            namespace: String::new(),
+            name: "x".into(),
+        };
+        for _ in 0..=WAITING {
+            outbox.tell(Observed::DriftCorrected { source: SourceId(uuid::Uuid::nil()), identity: identity.clone() });
+        }
+        let batch = outbox.next(cursor(0, 0)).expect("a batch");
+        assert!(matches!(batch.observations[0].what, Observed::Gap { dropped } if dropped >= WAITING as u64));
+        assert_eq!(batch.observations[1].what, blocked(0));
+        assert!(!outbox.take_restate());
+    }
+}

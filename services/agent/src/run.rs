@@ -1,0 +1,144 @@
+//! Puts the parts together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use chassis::{Metrics, Readiness, Shutdown, Supervisor};
+use events::{AgentId, InstanceId};
+use tokio::sync::watch;
+use tunnel::agent::{Target, Transport};
+use tunnel::handshake::Token;
+use world::World;
+
+use crate::applier::{self, Shared};
+use crate::args::Args;
+use crate::desired::Desired;
+use crate::kubernetes::{Kube, KubeOptions};
+use crate::lease::{Holding, LeaseKeeper};
+use crate::link::{AgentService, keep_link};
+use crate::outbox::Outbox;
+
+/// Time for everything to end in order once this process is asked to.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// What the agent needs besides its settings.
+pub struct Deps {
+    /// Clock, randomness, tasks, network.
+    pub world: World,
+    /// Whether it is ready.
+    pub readiness: Readiness,
+    /// Where its metrics stand.
+    pub metrics: Metrics,
+}
+
+/// An agent without a link: its service can be driven by whoever speaks HTTP.
+pub struct Agent {
+    world: World,
+    shared: Arc<Shared>,
+    kube: Kube,
+    namespace: String,
+    agent: Arc<watch::Sender<Option<AgentId>>>,
+}
+
+impl Agent {
+    /// An agent of one cluster.
+    ///
+    /// # Errors
+    /// When there is no usable configuration for the cluster.
+    pub async fn new(world: World, options: &KubeOptions, namespace: Option<String>) -> anyhow::Result<Self> {
+        let kube = Kube::connect(options, world.clone()).await.context("no cluster")?;
+        let namespace = namespace.unwrap_or_else(|| kube.namespace().to_owned());
+        let outbox = Arc::new(Outbox::new(world.clone()));
+        let holding = Holding::new(Arc::clone(&world.clock));
+        let instance = InstanceId(world.new_uuid());
+        let desired = Arc::new(Desired::default());
+        let shared = Shared::new(world.clone(), kube.clone(), outbox, holding, desired, instance);
+        Ok(Self { world, shared: Arc::new(shared), kube, namespace, agent: Arc::new(watch::Sender::new(None)) })
+    }
+
+    /// What answers the server.
+    #[must_use]
+    pub fn service(&self) -> AgentService {
+        AgentService::new(Arc::clone(&self.shared), Arc::clone(&self.agent), env!("CARGO_PKG_VERSION"))
+    }
+
+    /// Applies what the server wants, and keeps the Lease once it is known who this agent is. Until shutdown is asked for; then the
+    /// Lease is given up when the last write ended.
+    pub async fn apply(&self, shutdown: Shutdown) {
+        let (applied, lease_shutdown) = chassis::ShutdownTrigger::new();
+        let applying = async {
+            applier::run(Arc::clone(&self.shared), shutdown.clone()).await;
+            applied.request();
+        };
+        tokio::join!(applying, self.keep_lease(lease_shutdown));
+    }
+
+    async fn keep_lease(&self, shutdown: Shutdown) {
+        let mut agent = self.agent.subscribe();
+        let agent = tokio::select! {
+            () = shutdown.requested() => return,
+            known = agent.wait_for(Option::is_some) => known.ok().and_then(|known| *known),
+        };
+        let Some(agent) = agent else { return };
+        let keeper = LeaseKeeper::new(
+            self.kube.clone(),
+            self.world.clone(),
+            self.shared.holding.clone(),
+            self.namespace.clone(),
+            agent,
+            self.shared.instance,
+        );
+        keeper.keep(shutdown).await;
+    }
+}
+
+/// Runs the agent until shutdown is asked for.
+///
+/// # Errors
+/// When its settings cannot be used, or a part of it ends unexpectedly.
+pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
+    let Deps { world, readiness, metrics } = deps;
+    let token = read_token(&args, &world)?;
+    let target = Target { host: args.server.host.clone(), port: args.server.port, transport: transport(&args, &world)? };
+    let options = KubeOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
+    let agent = Arc::new(Agent::new(world.clone(), &options, args.namespace.clone()).await?);
+    let supervisor = Supervisor::new(Arc::clone(&world.spawner), shutdown.clone());
+    if let Some(address) = args.admin_listen {
+        let listener = world.network.listen(address).await.with_context(|| format!("cannot listen on {address}"))?;
+        let serving = chassis::admin::serve(world.clone(), listener, readiness.clone(), metrics, shutdown.clone());
+        supervisor.spawn("admin listener", serving);
+    }
+    let ready = readiness.register("tunnel");
+    let link = keep_link(world.clone(), target, token, agent.service(), ready, shutdown.clone());
+    supervisor.spawn("tunnel", async move {
+        link.await;
+        Ok(())
+    });
+    let applying = Arc::clone(&agent);
+    supervisor.spawn("applier", async move {
+        applying.apply(shutdown).await;
+        Ok(())
+    });
+    supervisor.join_within(world.clock.as_ref(), DRAIN).await
+}
+
+fn read_token(args: &Args, world: &World) -> anyhow::Result<Token> {
+    let text = match (&args.token_file, &args.token) {
+        (Some(path), _) => {
+            let bytes = world.disk.read(path).with_context(|| format!("cannot read the token from {}", path.display()))?;
+            String::from_utf8(bytes).ok().with_context(|| format!("{} holds no token", path.display()))?
+        }
+        (None, Some(token)) => token.clone(),
+        (None, None) => anyhow::bail!("no token: give --token-file or KASBAH_AGENT_TOKEN"),
+    };
+    anyhow::ensure!(!text.trim().is_empty(), "the token is empty");
+    Ok(Token::new(&text))
+}
+
+fn transport(args: &Args, world: &World) -> anyhow::Result<Transport> {
+    if args.insecure_plain_text {
+        return Ok(Transport::PlainText);
+    }
+    Ok(Transport::Tls(chassis::tls::client_config(world, args.tls.ca_file.as_deref(), &[tunnel::settings::ALPN])?))
+}
