@@ -122,7 +122,13 @@ impl Installation {
     }
 
     /// Starts an instance of an agent against a cluster. `instance` names the process.
-    pub fn start_agent(&mut self, instance: &str, agent: &str, kubeconfig: &Path, namespace: &str) -> Result<()> {
+    pub fn start_agent(
+        &mut self,
+        instance: &str,
+        agent: &str,
+        kubeconfig: &Path,
+        namespace: &str,
+    ) -> Result<()> {
         let command = self.agent_command(agent, kubeconfig, namespace)?;
         let log = self.folder.path().join(format!("{instance}.log"));
         let process = Process::spawn("kasbah-agent", command, &log)?;

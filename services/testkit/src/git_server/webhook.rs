@@ -33,7 +33,7 @@ pub struct Webhook {
 /// The form of a webhook: headers, signature and body as that forge sends them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WebhookStyle {
-    /// `X-Signature-256: sha256=<HMAC of the body>`.
+    /// Kasbah's own: `Kasbah-Signature: sha256=<HMAC of the body>`.
     Plain,
     /// `X-Gitlab-Token`, the secret itself.
     GitLab,
@@ -67,7 +67,7 @@ impl Webhook {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, self.secret.as_bytes());
         let signature = hex::encode(ring::hmac::sign(&key, body));
         match self.style {
-            WebhookStyle::Plain => vec![("x-signature-256", format!("sha256={signature}"))],
+            WebhookStyle::Plain => vec![("kasbah-signature", format!("sha256={signature}"))],
             WebhookStyle::GitLab => {
                 vec![("x-gitlab-event", "Push Hook".into()), ("x-gitlab-token", self.secret.clone())]
             }
