@@ -36,6 +36,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use events::Position;
 use events::position::Stream;
@@ -244,14 +245,24 @@ impl EmbeddedStore {
     }
 }
 
+/// How often, and after what pause, a folder that is in use is tried again: a process that was just killed, or one that a
+/// child of ours is just being made from, holds locks for a moment more.
+const LOCK_ATTEMPTS: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 fn take_folder(world: &World, folder: &Path) -> Result<Arc<dyn FolderLock>, OpenError> {
     world.disk.create_folder(folder).map_err(OpenError::Disk)?;
-    match world.disk.lock(folder) {
-        Ok(lock) => Ok(Arc::from(lock)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            Err(OpenError::InUse { folder: folder.to_owned() })
+    let mut attempts = 0;
+    loop {
+        match world.disk.lock(folder) {
+            Ok(lock) => return Ok(Arc::from(lock)),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(OpenError::Disk(error)),
+            Err(_) if attempts < LOCK_ATTEMPTS => {
+                attempts += 1;
+                thread::sleep(LOCK_PAUSE);
+            }
+            Err(_) => return Err(OpenError::InUse { folder: folder.to_owned() }),
         }
-        Err(error) => Err(OpenError::Disk(error)),
     }
 }
 

@@ -95,7 +95,9 @@ impl EmbeddedLog {
         let closed = || AppendError::ReadOnly { reason: "the log is closed".to_owned() };
         let (reply, answer) = oneshot::channel();
         let core = self.core(stream).ok_or_else(closed)?;
-        core.push(build(reply)).map_err(|_| closed())?;
+        if !core.push(build(reply)) {
+            return Err(closed());
+        }
         answer.await.unwrap_or_else(|_| Err(AppendError::Unknown { detail: "the log ended".to_owned() }))
     }
 

@@ -64,7 +64,7 @@ pub(super) fn recover(segments: &Arc<Segments>, partitions: u16) -> Result<Recov
         torn: None,
         uncounted: 0,
     };
-    let (end, broken) = walk.to_the_end(segments, begin, last)?;
+    let (end, broken) = walk.go(segments, begin, last)?;
     recovered.end = end;
     if let Some(broken) = broken {
         recovered.torn = Some(cut(segments, broken, last, known.last().map(|(at, _)| *at))?);
@@ -139,7 +139,7 @@ impl Walk {
         *at
     }
 
-    fn to_the_end(
+    fn go(
         &mut self,
         segments: &Arc<Segments>,
         begin: Cursor,

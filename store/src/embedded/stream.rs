@@ -161,17 +161,17 @@ impl StreamCore {
         self.progress.send_modify(|progress| progress.groups += 1);
     }
 
-    /// Puts a request into the queue; gives it back when the stream is closed.
-    pub(super) fn push(&self, request: Request) -> Result<(), Request> {
+    /// Puts a request into the queue; says whether it could, as the stream may be closed.
+    pub(super) fn push(&self, request: Request) -> bool {
         let mut queue = self.queue.lock();
         if queue.closed {
-            return Err(request);
+            return false;
         }
         queue.requests.push_back(request);
         if queue.requests.len() == 1 {
             self.wake.notify_one();
         }
-        Ok(())
+        true
     }
 
     /// Waits for requests; takes as many as one group may have. `None` once closed and empty.
