@@ -1,1 +1,102 @@
-//! The HTTP API.
+//! Kasbah's own HTTP way in: the API under `/api/v1`, and webhooks under `/hooks/v1`.
+//!
+//! Purpose: people and programs reach every service through one door, over TLS, with one token.
+//!
+//! Laws:
+//! - The console decides nothing. It finds out who asks ([`caller`]), passes the request on as them, in their organization,
+//!   and gives back what the service answered. It never takes an actor or an organization from the caller.
+//! - Each route stands in one table ([`routes`]), from which the router, the OpenAPI document and the tests are made.
+//! - A wrong body or query names its field. A refusal is JSON with the status of its kind ([`problem`]).
+//! - Positions of the log leave it only sealed: their numbers would tell how much others do ([`log::cursor`]).
+//! - One slow or endless client holds its own connection and nothing else ([`server`]).
+//!
+//! Deliberately absent: sessions, cookies, cross-origin rules (the web page comes later), and any state.
+#![warn(missing_docs)]
+
+pub mod app;
+pub mod caller;
+pub mod input;
+pub mod log;
+pub mod openapi;
+pub mod problem;
+pub mod route;
+pub mod routes;
+pub mod server;
+pub mod webhook;
+
+use std::sync::Arc;
+
+use bus::Bus;
+use chassis::{Metrics, Readiness, Shutdown, Supervisor};
+use rustls::ServerConfig;
+use store::{EventLog, KeyRing};
+use world::World;
+use world::network::Listener;
+
+use crate::app::App;
+use crate::server::{Limits, Server};
+
+/// Settings of the console.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// URL under which people and forges reach the API, such as `https://kasbah.example:8440`; for the webhook's address.
+    #[arg(long = "api-url", env = "KASBAH_API_URL")]
+    pub api_url: Option<String>,
+    /// Connections at the same time; more wait to be accepted.
+    #[arg(long = "api-connections", env = "KASBAH_API_CONNECTIONS", default_value_t = 1024,
+        value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub connections: u32,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self { api_url: None, connections: 1024 }
+    }
+}
+
+/// What the console needs.
+pub struct Deps {
+    /// Clock, randomness, ids, tasks.
+    pub world: World,
+    /// For reading the log.
+    pub log: Arc<dyn EventLog>,
+    /// For sealing cursors and for the webhooks' secrets.
+    pub keys: Arc<dyn KeyRing>,
+    /// Where requests go.
+    pub bus: Arc<dyn Bus>,
+    /// Where connections come in, bound already.
+    pub listener: Box<dyn Listener>,
+    /// How they are encrypted; offer `h2` and `http/1.1`. `None` speaks plain text: only by an explicit wish, with a warning.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// Set while requests are served.
+    pub readiness: Readiness,
+    /// Counts of requests.
+    pub metrics: Metrics,
+}
+
+/// Runs the console until `shutdown`, then finishes what runs.
+///
+/// # Errors
+/// When the listener fails or a task ends unexpectedly.
+pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
+    let ready = deps.readiness.register("console");
+    let local = deps.listener.local_address()?;
+    let scheme = if deps.tls.is_some() { "https" } else { "http" };
+    let api_url = args.api_url.unwrap_or_else(|| format!("{scheme}://{local}")).trim_end_matches('/').to_owned();
+    if deps.tls.is_none() {
+        tracing::warn!(%local, "API listens without TLS: tokens can be read on the way");
+    }
+    let app = App::new(deps.world.clone(), deps.log, deps.keys, deps.bus, deps.metrics, api_url, shutdown.clone());
+    let supervisor = Supervisor::new(Arc::clone(&deps.world.spawner), shutdown.clone());
+    supervisor.spawn("console-revocations", Arc::clone(&app).watch_revocations(shutdown.clone()));
+    let limits = Limits { connections: args.connections as usize, ..Limits::default() };
+    let server = Server { world: deps.world, listener: deps.listener, tls: deps.tls, limits };
+    let router = app::router(Arc::clone(&app));
+    supervisor.spawn("console-server", async move {
+        ready.set(true);
+        let served = server.serve(router, shutdown).await;
+        ready.set(false);
+        served
+    });
+    supervisor.join().await
+}

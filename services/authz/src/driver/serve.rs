@@ -18,101 +18,72 @@ use super::Driver;
 use crate::call::{Call, Command};
 use crate::model::Asker;
 
-macro_rules! serve {
-    ($driver:ident, $bus:ident, commands { $($command:ty => $decided:ident,)* } queries { $($query:ty => $answered:ident,)* }) => {
-        vec![
-            $({
-                let driver = $driver.clone();
-                answer::<$command, _>($bus, move |context, request| {
-                    let driver = driver.clone();
-                    Box::pin(async move { driver.clone().command(context, request, Driver::$decided).await })
-                }).await?
-            },)*
-            $({
-                let driver = $driver.clone();
-                answer::<$query, _>($bus, move |context, request| {
-                    let driver = driver.clone();
-                    let asker = Asker { actor: context.actor, organization: context.organization };
-                    Box::pin(driver.$answered(asker, request))
-                }).await?
-            },)*
-        ]
+macro_rules! served {
+    (commands { $($command:ty => $decided:ident,)* } queries { $($query:ty => $answered:ident,)* }) => {
+        /// Names of all requests that authz answers.
+        pub const SERVED: &[&str] = &[$(<$command>::NAME,)* $(<$query>::NAME,)*];
+
+        impl Driver {
+            /// Serves all requests until the guards are dropped.
+            ///
+            /// # Errors
+            /// When the bus is away.
+            pub async fn serve(self, bus: &dyn Bus) -> Result<Vec<Serving>, BusError> {
+                Ok(vec![
+                    $({
+                        let driver = self.clone();
+                        answer::<$command, _>(bus, move |context, request| {
+                            Box::pin(driver.clone().command(context, request, Self::$decided))
+                        }).await?
+                    },)*
+                    $({
+                        let driver = self.clone();
+                        answer::<$query, _>(bus, move |context, request| {
+                            let asker = Asker { actor: context.actor, organization: context.organization };
+                            Box::pin(driver.clone().$answered(asker, request))
+                        }).await?
+                    },)*
+                ])
+            }
+        }
     };
 }
 
-/// Names of all requests that authz answers.
-pub const SERVED: &[&str] = &[
-    CreateOrganization::NAME,
-    EnsureOwner::NAME,
-    CreateGroup::NAME,
-    CreateProject::NAME,
-    SetProject::NAME,
-    CreateUser::NAME,
-    AssignRole::NAME,
-    CreateCredential::NAME,
-    GrantCredential::NAME,
-    RevokeCredential::NAME,
-    RegisterAgent::NAME,
-    DeleteAgent::NAME,
-    IssueToken::NAME,
-    RevokeToken::NAME,
-    Authenticate::NAME,
-    Decide::NAME,
-    DecideFetch::NAME,
-    LocateProject::NAME,
-    ListOrganizations::NAME,
-    ListGroups::NAME,
-    ListProjects::NAME,
-    ShowProject::NAME,
-    ListUsers::NAME,
-    ListCredentials::NAME,
-    ListAgents::NAME,
-    ShowAgent::NAME,
-    ListTokens::NAME,
-];
+served! {
+    commands {
+        CreateOrganization => create_organization,
+        EnsureOwner => ensure_owner,
+        CreateGroup => create_group,
+        CreateProject => create_project,
+        SetProject => set_project,
+        CreateUser => create_user,
+        AssignRole => assign_role,
+        CreateCredential => create_credential,
+        GrantCredential => grant_credential,
+        RevokeCredential => revoke_credential,
+        RegisterAgent => register_agent,
+        DeleteAgent => delete_agent,
+        IssueToken => issue_token,
+        RevokeToken => revoke_token,
+    }
+    queries {
+        Authenticate => authenticate,
+        Decide => decide,
+        DecideFetch => decide_fetch,
+        LocateProject => locate_project,
+        ListOrganizations => list_organizations,
+        ListGroups => list_groups,
+        ListProjects => list_projects,
+        ShowProject => show_project,
+        ListUsers => list_users,
+        ListCredentials => list_credentials,
+        ListAgents => list_agents,
+        ShowAgent => show_agent,
+        ListTokens => list_tokens,
+    }
+}
 
 impl Driver {
-    /// Serves all requests until the guards are dropped.
-    ///
-    /// # Errors
-    /// When the bus is away.
-    pub async fn serve(self, bus: &dyn Bus) -> Result<Vec<Serving>, BusError> {
-        let driver = self;
-        Ok(serve!(driver, bus,
-            commands {
-                CreateOrganization => create_organization,
-                EnsureOwner => ensure_owner,
-                CreateGroup => create_group,
-                CreateProject => create_project,
-                SetProject => set_project,
-                CreateUser => create_user,
-                AssignRole => assign_role,
-                CreateCredential => create_credential,
-                GrantCredential => grant_credential,
-                RevokeCredential => revoke_credential,
-                RegisterAgent => register_agent,
-                DeleteAgent => delete_agent,
-                IssueToken => issue_token,
-                RevokeToken => revoke_token,
-            }
-            queries {
-                Authenticate => authenticate,
-                Decide => decide,
-                DecideFetch => decide_fetch,
-                LocateProject => locate_project,
-                ListOrganizations => list_organizations,
-                ListGroups => list_groups,
-                ListProjects => list_projects,
-                ShowProject => show_project,
-                ListUsers => list_users,
-                ListCredentials => list_credentials,
-                ListAgents => list_agents,
-                ShowAgent => show_agent,
-                ListTokens => list_tokens,
-            }
-        ))
-    }
-
     /// Runs a command; what is refused to people and agents is kept in the stream of refusals.
     async fn command<R, D, F>(self, context: RequestContext, request: R, decide: D) -> Result<R::Reply, Refusal>
     where

@@ -1,0 +1,212 @@
+//! From an HTTP request to a route and back.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, RawPathParams, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, get, on, post};
+use bus::Bus;
+use bytes::Bytes;
+use chassis::{Metrics, Shutdown};
+use events::id::derived_uuid;
+use events::request::RequestContext;
+use events::requests::authz::Principal;
+use events::{AggregateKind, CommitId, Refusal, RefusalKind};
+use http_body_util::{BodyExt, Limited};
+use prometheus_client::metrics::counter::Counter;
+use store::{EventLog, Followed, KeyRing, ReadFilter};
+use world::World;
+
+use crate::caller::Callers;
+use crate::input::Input;
+use crate::route::{Call, Route};
+use crate::{openapi, problem, routes, webhook};
+
+/// Largest body of a request to the API, in bytes.
+pub const MAXIMUM_BODY: usize = 256 * 1024;
+/// How long a body may take to come in.
+const BODY_DEADLINE: Duration = Duration::from_secs(15);
+/// Where each answer says which chain it began.
+const CORRELATION: HeaderName = HeaderName::from_static("kasbah-correlation-id");
+/// A header that makes a repeated request the same request.
+const IDEMPOTENCY: &str = "idempotency-key";
+
+/// What requests share.
+pub struct App {
+    pub(crate) world: World,
+    pub(crate) log: Arc<dyn EventLog>,
+    pub(crate) keys: Arc<dyn KeyRing>,
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) api_url: String,
+    pub(crate) callers: Callers,
+    pub(crate) shutdown: Shutdown,
+    requests: Counter,
+    pub(crate) pushes: Counter,
+    document: OnceLock<Bytes>,
+}
+
+impl App {
+    /// Makes it.
+    #[must_use]
+    pub fn new(
+        world: World,
+        log: Arc<dyn EventLog>,
+        keys: Arc<dyn KeyRing>,
+        bus: Arc<dyn Bus>,
+        metrics: Metrics,
+        api_url: String,
+        shutdown: Shutdown,
+    ) -> Arc<Self> {
+        let (requests, pushes) = (Counter::default(), Counter::default());
+        metrics.register("console_requests", "Requests to the API", requests.clone());
+        metrics.register("console_pushes", "Pushes announced by webhooks", pushes.clone());
+        let (callers, document) = (Callers::default(), OnceLock::new());
+        Arc::new(Self { world, log, keys, bus, api_url, callers, shutdown, requests, pushes, document })
+    }
+
+    /// Forgets who callers are whenever something about users, agents or their tokens changes.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn watch_revocations(self: Arc<Self>, shutdown: Shutdown) -> anyhow::Result<()> {
+        let filter = ReadFilter::decisions(&[AggregateKind::User, AggregateKind::Agent]);
+        let mut changes = self.log.follow(&self.log.position(), &filter).await?;
+        loop {
+            let change = tokio::select! {
+                () = shutdown.requested() => return Ok(()),
+                change = changes.recv() => change,
+            };
+            match change {
+                Some(Ok(Followed::Record(_))) => self.callers.forget(),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(error.into()),
+                None => anyhow::bail!("the log ended"),
+            }
+        }
+    }
+}
+
+/// The router over all routes.
+pub fn router(app: Arc<App>) -> Router {
+    let mut router = Router::new()
+        .route("/api/v1/openapi.json", get(document))
+        .route("/hooks/v1/{project}", post(webhook::receive));
+    for route in routes::all() {
+        let Ok(filter) = MethodFilter::try_from(route.method.clone()) else { continue };
+        let path = route.path;
+        let route = Arc::new(route);
+        let handler = move |State(app): State<Arc<App>>, request: axum::extract::Request| {
+            let route = Arc::clone(&route);
+            async move { answer(app, route, request).await }
+        };
+        router = router.route(path, on(filter, handler));
+    }
+    router.fallback(no_route).method_not_allowed_fallback(no_method).with_state(app)
+}
+
+async fn document(State(app): State<Arc<App>>) -> Response {
+    let document = app.document.get_or_init(|| Bytes::from(openapi::document().to_string()));
+    ([(header::CONTENT_TYPE, "application/json")], document.clone()).into_response()
+}
+
+async fn no_route() -> Response {
+    let message = "no such path; /api/v1/openapi.json lists them";
+    problem::response(&Refusal::new(RefusalKind::NotFound, message))
+}
+
+async fn no_method(method: Method) -> Response {
+    let refusal = Refusal::new(RefusalKind::Invalid, format!("this path does not take {method}"));
+    problem::with_status(StatusCode::METHOD_NOT_ALLOWED, &refusal)
+}
+
+async fn answer(app: Arc<App>, route: Arc<Route>, request: axum::extract::Request) -> Response {
+    app.requests.inc();
+    let (mut parts, body) = request.into_parts();
+    let (token, principal) = match app.callers.identify(&app.world, &*app.bus, &parts.headers).await {
+        Ok(known) => known,
+        Err(refusal) => return problem::response(&refusal),
+    };
+    let input = match input(&app, &route, &mut parts, body).await {
+        Ok(input) => input,
+        Err(response) => return response,
+    };
+    let context = context(&app.world, &parts.headers, &principal);
+    let correlation = context.correlation_id;
+    let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let server_sent = accept.contains("text/event-stream");
+    let call = Call { input, context, principal, token, server_sent };
+    let answered = (route.run)(Arc::clone(&app), call).await;
+    let mut response = answered.unwrap_or_else(|refusal| {
+        if refusal.kind == RefusalKind::Internal {
+            tracing::error!(operation = route.operation, %correlation, error = %refusal, "request failed");
+        }
+        problem::response(&refusal)
+    });
+    if let Ok(value) = HeaderValue::from_str(&correlation.to_string()) {
+        response.headers_mut().insert(CORRELATION, value);
+    }
+    response
+}
+
+async fn input(app: &Arc<App>, route: &Route, parts: &mut request::Parts, body: Body) -> Result<Input, Response> {
+    let path = RawPathParams::from_request_parts(parts, app).await.map_err(IntoResponse::into_response)?;
+    let path: Vec<_> = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let body = read_body(app, body, MAXIMUM_BODY).await?;
+    let query = parts.uri.query().unwrap_or_default();
+    let refuse = |refusal: Refusal| problem::response(&refusal);
+    if route.has_query() {
+        if !body.is_empty() {
+            return Err(refuse(Refusal::invalid("body", "is not taken here; use the query")));
+        }
+        return Input::new(b"", query, &path).map_err(refuse);
+    }
+    if !query.is_empty() {
+        return Err(refuse(Refusal::invalid("query", "is not taken here; use the body")));
+    }
+    Input::new(&body, "", &path).map_err(refuse)
+}
+
+/// The whole body, within size and time.
+pub(crate) async fn read_body(app: &App, body: Body, limit: usize) -> Result<Bytes, Response> {
+    let collected = tokio::select! {
+        collected = Limited::new(body, limit).collect() => collected,
+        () = app.world.clock.sleep(BODY_DEADLINE) => {
+            let refusal = Refusal::invalid("body", "did not come in time");
+            return Err(problem::with_status(StatusCode::REQUEST_TIMEOUT, &refusal));
+        }
+    };
+    collected.map(http_body_util::Collected::to_bytes).map_err(|error| {
+        if error.is::<http_body_util::LengthLimitError>() {
+            let refusal = Refusal::invalid("body", format!("is larger than {limit} bytes"));
+            return problem::with_status(StatusCode::PAYLOAD_TOO_LARGE, &refusal);
+        }
+        problem::response(&Refusal::invalid("body", "broke off"))
+    })
+}
+
+fn context(world: &World, headers: &HeaderMap, principal: &Principal) -> RequestContext {
+    let mut context = bus::context_for(world, principal.actor.clone(), principal.organization);
+    context.traceparent = traceparent(headers);
+    if let Some(key) = headers.get(IDEMPOTENCY) {
+        // Of one caller's own choosing, so that nobody repeats another's request.
+        let actor = principal.actor.to_string();
+        let id = derived_uuid(&[b"idempotency", actor.as_bytes(), key.as_bytes()]);
+        context.idempotency_key = CommitId(id);
+    }
+    context
+}
+
+/// The caller's trace context, if it has the form of one (W3C, version 00).
+pub(crate) fn traceparent(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get("traceparent")?.to_str().ok()?;
+    let mut parts = text.split('-');
+    let mut hexadecimal = |length: usize| {
+        parts.next().is_some_and(|part| part.len() == length && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    };
+    let good = hexadecimal(2) && hexadecimal(32) && hexadecimal(16) && hexadecimal(2) && parts.next().is_none();
+    good.then(|| text.to_owned())
+}

@@ -1,0 +1,75 @@
+//! Who asks: from the bearer token to the actor that authz names.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, header};
+use bus::Bus;
+use events::requests::authz::{Authenticate, Principal};
+use events::{OrganizationId, Refusal, RefusalKind, Sha256};
+use parking_lot::Mutex;
+use world::World;
+
+/// How long an answer of authz counts here; revocations are heard of sooner.
+const REMEMBERED: Duration = Duration::from_secs(3);
+/// How many answers are remembered.
+const MAXIMUM_REMEMBERED: usize = 4096;
+/// Longest token that is looked at, in bytes.
+const MAXIMUM_TOKEN: usize = 256;
+
+/// Answers of authz, for a moment. Only hashes of tokens are kept.
+#[derive(Debug, Default)]
+pub struct Callers {
+    remembered: Mutex<BTreeMap<Sha256, (Principal, Duration)>>,
+}
+
+impl Callers {
+    /// Who holds the token of these headers.
+    ///
+    /// # Errors
+    /// No token, or none that is live; or authz is away.
+    pub async fn identify(&self, world: &World, bus: &dyn Bus, headers: &HeaderMap) -> Result<(Sha256, Principal), Refusal> {
+        let hash = token_hash(headers)?;
+        self.holder(world, bus, hash).await.map(|principal| (hash, principal))
+    }
+
+    /// Who holds the token with this hash.
+    ///
+    /// # Errors
+    /// Nobody, or authz is away.
+    pub async fn holder(&self, world: &World, bus: &dyn Bus, hash: Sha256) -> Result<Principal, Refusal> {
+        let now = world.clock.monotonic();
+        let known = self.remembered.lock().get(&hash).filter(|(_, until)| now < *until).cloned();
+        if let Some((principal, _)) = known
+            && principal.expires_at.is_none_or(|end| world.clock.now_millis() < end.0)
+        {
+            return Ok(principal);
+        }
+        let context = bus::context_for_service(world, "console", OrganizationId::SYSTEM);
+        let principal = bus::ask(bus, &context, &Authenticate { hash }).await?;
+        let mut remembered = self.remembered.lock();
+        if remembered.len() >= MAXIMUM_REMEMBERED {
+            remembered.clear();
+        }
+        remembered.insert(hash, (principal.clone(), now + REMEMBERED));
+        Ok(principal)
+    }
+
+    /// Forgets all answers: something about tokens or users changed.
+    pub fn forget(&self) {
+        self.remembered.lock().clear();
+    }
+}
+
+fn token_hash(headers: &HeaderMap) -> Result<Sha256, Refusal> {
+    let refuse = |message: &str| Refusal::new(RefusalKind::Unauthenticated, message);
+    let value = headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("send a token as `Authorization: Bearer`"))?;
+    let token = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.split_once(' '))
+        .filter(|(scheme, token)| scheme.eq_ignore_ascii_case("bearer") && token.len() <= MAXIMUM_TOKEN)
+        .map(|(_, token)| token.trim())
+        .ok_or_else(|| refuse("the authorization header holds no bearer token"))?;
+    Ok(Sha256::of(token.as_bytes()))
+}

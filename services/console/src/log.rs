@@ -1,0 +1,7 @@
+//! The log, for people and integrators: read, followed, and verified, one organization's at a time.
+
+pub mod cloud_event;
+pub mod cursor;
+pub mod routes;
+pub mod tail;
+pub mod verify;

@@ -1,0 +1,144 @@
+//! Cursors: positions of the log, sealed.
+//!
+//! A position counts the records of partitions that organizations share. Given out in clear it would tell how much others do,
+//! so it leaves the console encrypted under a key of the organization, and comes back the same way.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use events::position::{Shard, Stream};
+use events::{OrganizationId, Position, Refusal, RefusalKind};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hkdf;
+use store::{KeyName, KeyRing};
+use world::Random;
+use zeroize::Zeroizing;
+
+const CURSORS: &[u8] = b"kasbah cursors";
+
+/// Where a reader stands: behind a position, and maybe within the next record of one shard.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cursor {
+    /// Everything up to here was given out.
+    pub position: Position,
+    /// Of the record with this sequence in this shard, so many events were given out too.
+    pub within: Option<(Shard, u64, usize)>,
+}
+
+/// Seals and opens the cursors of one organization.
+pub struct Cursors {
+    key: LessSafeKey,
+    organization: OrganizationId,
+}
+
+impl Cursors {
+    /// Those of an organization.
+    ///
+    /// # Errors
+    /// When the key ring is away.
+    pub async fn of(keys: &dyn KeyRing, organization: OrganizationId) -> Result<Self, Refusal> {
+        let secret = keys.get_or_create(KeyName::Organization(organization)).await;
+        let secret = secret.map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
+        Self::under(&secret, organization)
+    }
+
+    fn under(secret: &[u8], organization: OrganizationId) -> Result<Self, Refusal> {
+        let mut key = Zeroizing::new([0_u8; 32]);
+        hkdf::Salt::new(hkdf::HKDF_SHA256, &[])
+            .extract(secret)
+            .expand(&[CURSORS], hkdf::HKDF_SHA256)
+            .and_then(|expanded| expanded.fill(key.as_mut_slice()))
+            .and_then(|()| UnboundKey::new(&CHACHA20_POLY1305, key.as_slice()))
+            .map(|key| Self { key: LessSafeKey::new(key), organization })
+            .map_err(|_| Refusal::new(RefusalKind::Internal, "cannot derive a key"))
+    }
+
+    /// The text that is given out.
+    #[must_use]
+    pub fn seal(&self, random: &dyn Random, cursor: &Cursor) -> String {
+        let mut nonce = [0_u8; NONCE_LEN];
+        random.fill(&mut nonce);
+        let mut sealed = cursor.to_text().into_bytes();
+        let unique = Nonce::assume_unique_for_key(nonce);
+        // Sealing fails only over lengths that no position has.
+        let _sealed = self.key.seal_in_place_append_tag(unique, Aad::from(self.organization.0.into_bytes()), &mut sealed);
+        URL_SAFE_NO_PAD.encode([nonce.as_slice(), &sealed].concat())
+    }
+
+    /// The cursor of a text that was given out to this organization; `start` is before everything.
+    ///
+    /// # Errors
+    /// When it was not.
+    pub fn open(&self, field: &str, text: &str) -> Result<Cursor, Refusal> {
+        if text == "start" {
+            return Ok(Cursor::default());
+        }
+        let open = || {
+            let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+            let (nonce, sealed) = bytes.split_at_checked(NONCE_LEN)?;
+            let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+            let mut sealed = sealed.to_vec();
+            let aad = Aad::from(self.organization.0.into_bytes());
+            let clear = self.key.open_in_place(nonce, aad, &mut sealed).ok()?;
+            Cursor::from_text(std::str::from_utf8(clear).ok()?)
+        };
+        open().ok_or_else(|| Refusal::invalid(field, "is not a position that this log gave out, nor `start`"))
+    }
+}
+
+impl Cursor {
+    fn to_text(&self) -> String {
+        match self.within {
+            None => self.position.to_string(),
+            Some(((stream, partition), sequence, given)) => {
+                format!("{} {} {partition} {sequence} {given}", self.position, stream.as_str())
+            }
+        }
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let mut parts = text.split(' ');
+        let position = parts.next()?.parse().ok()?;
+        let Some(stream) = parts.next() else { return Some(Self { position, within: None }) };
+        let stream = *Stream::ALL.iter().find(|known| known.as_str() == stream)?;
+        let partition = parts.next()?.parse().ok()?;
+        let (sequence, given) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        Some(Self { position, within: Some(((stream, partition), sequence, given)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use world::random::SystemRandom;
+
+    use super::*;
+
+    fn cursors(organization_number: u128) -> Cursors {
+        Cursors::under(&[7; 32], organization(organization_number)).unwrap()
+    }
+
+    fn organization(number: u128) -> OrganizationId {
+        format!("00000000-0000-0000-0000-{number:012}").parse().unwrap()
+    }
+
+    #[test]
+    fn a_cursor_comes_back_as_it_was_and_tells_nothing() {
+        let (random, cursors) = (SystemRandom::new(), cursors(1));
+        let position = Position::of(Stream::Decisions, 3, 123_456);
+        for within in [None, Some(((Stream::Observations, 2), 77, 5))] {
+            let cursor = Cursor { position: position.clone(), within };
+            let text = cursors.seal(&random, &cursor);
+            assert!(!text.contains("123456"));
+            assert_eq!(cursors.open("from", &text), Ok(cursor));
+        }
+        assert_eq!(cursors.open("from", "start"), Ok(Cursor::default()));
+    }
+
+    #[test]
+    fn what_was_not_given_out_here_is_refused() {
+        let random = SystemRandom::new();
+        let text = cursors(1).seal(&random, &Cursor::default());
+        for wrong in [text.as_str(), "d0-1", "", "AAAA"] {
+            assert_eq!(cursors(2).open("from", wrong).unwrap_err().field.as_deref(), Some("from"), "{wrong}");
+        }
+    }
+}

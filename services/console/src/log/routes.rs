@@ -1,0 +1,146 @@
+//! The log's routes.
+
+use std::sync::Arc;
+
+use axum::http::Method;
+use axum::response::Response;
+use events::requests::authz::{Action, Decide};
+use events::{AggregateRef, Refusal, RefusalKind};
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::cloud_event::{CloudEvent, of_record};
+use super::cursor::{Cursor, Cursors};
+use super::tail::{self, Reader, Wanted};
+use super::verify::{Verified, verify};
+use crate::app::App;
+use crate::route::{Call, Route, json};
+
+/// Most commits of an aggregate that one answer holds: the newest.
+const MAXIMUM_COMMITS: usize = 1000;
+
+/// Which events.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ReadEvents {
+    /// A position that an event came with, or `start`. Where there is none: the beginning, or with `follow` now.
+    from: Option<String>,
+    /// `true`: go on with what comes later.
+    follow: Option<String>,
+    /// Only this aggregate: `<kind>/<id>`.
+    aggregate: Option<String>,
+}
+
+/// Which aggregate.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ShowAggregate {
+    /// Its kind, such as `source`.
+    kind: String,
+    /// Its id.
+    id: String,
+}
+
+/// An aggregate's history.
+#[derive(Debug, Serialize, JsonSchema)]
+struct AggregateView {
+    /// `<kind>/<id>`.
+    aggregate: String,
+    /// Its version.
+    version: u64,
+    /// Older commits were left out.
+    more: bool,
+    /// Its events, oldest first.
+    events: Vec<CloudEvent>,
+}
+
+/// Nothing is asked.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Nothing {}
+
+/// The routes.
+#[must_use]
+pub fn all() -> Vec<Route> {
+    vec![
+        Route::of::<ReadEvents, CloudEvent>(
+            Method::GET,
+            "/api/v1/log/events",
+            "readEvents",
+            "Reads events of your organization, one JSON document a line, or as server-sent events if you accept those",
+            |app, call| Box::pin(events(app, call)),
+        )
+        .answering("application/x-ndjson"),
+        Route::of::<ShowAggregate, AggregateView>(
+            Method::GET,
+            "/api/v1/log/aggregates/{kind}/{id}",
+            "showAggregate",
+            "Shows an aggregate's history",
+            |app, call| Box::pin(aggregate(app, call)),
+        ),
+        Route::of::<Nothing, Verified>(
+            Method::POST,
+            "/api/v1/log/verify",
+            "verifyLog",
+            "Checks the chains of your organization's decisions",
+            |app, call| -> BoxFuture<'static, Result<Response, Refusal>> { Box::pin(verified(app, call)) },
+        ),
+    ]
+}
+
+async fn events(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
+    may(&app, &call, Action::ReadLog).await?;
+    let Call { input, context, token, server_sent, .. } = call;
+    let request: ReadEvents = input.parse()?;
+    let follow = match request.follow.as_deref() {
+        None | Some("false") => false,
+        Some("true" | "") => true,
+        Some(_) => return Err(Refusal::invalid("follow", "must be true or false")),
+    };
+    let from = match request.from.as_deref() {
+        Some(from) => Cursors::of(&*app.keys, context.organization).await?.open("from", from)?,
+        None if follow => Cursor { position: app.log.position(), within: None },
+        None => Cursor::default(),
+    };
+    let aggregate = match request.aggregate.as_deref() {
+        Some(text) => Some(parse_aggregate("aggregate", text)?),
+        None => None,
+    };
+    let reader = Reader { asked: Reader::question(&context), token, context };
+    tail::answer(app, Wanted { from, follow, aggregate, server_sent }, reader).await
+}
+
+async fn aggregate(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
+    may(&app, &call, Action::ReadLog).await?;
+    let organization = call.context.organization;
+    let request: ShowAggregate = call.input.parse()?;
+    let aggregate = parse_aggregate("kind", &format!("{}/{}", request.kind, request.id))?;
+    let history = app.log.history(organization, &aggregate).await;
+    let history = history.map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
+    let version = history.iter().filter_map(|record| record.commit.as_ref()).map(|commit| commit.version).max();
+    let version = version.ok_or_else(|| Refusal::not_found(&aggregate))?;
+    let skipped = history.len().saturating_sub(MAXIMUM_COMMITS);
+    let own = history.iter().skip(skipped).filter(|record| record.organization == organization);
+    let events = own.flat_map(of_record).collect();
+    json(&AggregateView { aggregate: aggregate.to_string(), version, more: skipped > 0, events })
+}
+
+async fn verified(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
+    may(&app, &call, Action::VerifyLog).await?;
+    let organization = call.context.organization;
+    let Nothing {} = call.input.parse()?;
+    let verified = verify(&*app.log, organization).await;
+    json(&verified.map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?)
+}
+
+async fn may(app: &App, call: &Call, action: Action) -> Result<(), Refusal> {
+    let question = Decide { action, ..Reader::question(&call.context) };
+    let decision = bus::ask(&*app.bus, &call.context, &question).await?;
+    match (decision.visible, decision.allowed) {
+        (false, _) => Err(Refusal::not_found("log")),
+        (true, false) => Err(Refusal::new(RefusalKind::Denied, decision.reason)),
+        (true, true) => Ok(()),
+    }
+}
+
+fn parse_aggregate(field: &str, text: &str) -> Result<AggregateRef, Refusal> {
+    text.parse().map_err(|error: events::aggregate::ParseAggregateError| Refusal::invalid(field, error.to_string()))
+}

@@ -1,0 +1,231 @@
+//! Events as they come: lines of JSON, or server-sent events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use bytes::Bytes;
+use events::position::{Shard, Stream};
+use events::requests::authz::{Action, Decide};
+use events::{AggregateRef, OrganizationId, Position, Refusal, RefusalKind, Sha256};
+use futures::stream;
+use store::{FollowReader, Followed, ReadError, ReadFilter, Record, RecordReader};
+use tokio::sync::mpsc;
+
+use super::cloud_event::{CloudEvent, of_record};
+use super::cursor::{Cursor, Cursors};
+use crate::app::App;
+
+/// How often a quiet answer shows that it lives, and the caller's token and role are looked at again.
+const BEAT: Duration = Duration::from_secs(10);
+/// Events that wait for a slow reader; then reading waits.
+const WAITING: usize = 64;
+
+/// What a reader wants.
+pub struct Wanted {
+    /// From where.
+    pub from: Cursor,
+    /// Also what comes later.
+    pub follow: bool,
+    /// Only events of this aggregate.
+    pub aggregate: Option<AggregateRef>,
+    /// Server-sent events instead of lines.
+    pub server_sent: bool,
+}
+
+/// Who reads.
+#[derive(Clone)]
+pub struct Reader {
+    /// As whom.
+    pub asked: Decide,
+    /// With which token.
+    pub token: Sha256,
+    /// Chain and deadline of questions to authz.
+    pub context: events::request::RequestContext,
+}
+
+impl Reader {
+    /// Whether the reader may still read.
+    async fn may_go_on(&self, app: &App) -> bool {
+        let holder = app.callers.holder(&app.world, &*app.bus, self.token).await;
+        if holder.is_err_and(|refusal| refusal.kind == RefusalKind::Unauthenticated) {
+            return false;
+        }
+        match bus::ask(&*app.bus, &self.context, &self.asked).await {
+            Ok(decision) => decision.allowed && decision.visible,
+            // While authz is away nothing new is decided: the last decision counts for the moment.
+            Err(refusal) => refusal.kind == RefusalKind::Unavailable,
+        }
+    }
+
+    /// A question to authz about reading an organization's log.
+    #[must_use]
+    pub fn question(context: &events::request::RequestContext) -> Decide {
+        let organization = context.organization;
+        let scope = events::directory::Scope::Organization(organization);
+        Decide { actor: context.actor.clone(), organization, action: Action::ReadLog, scope }
+    }
+}
+
+enum Source {
+    Read(RecordReader),
+    Follow(FollowReader),
+}
+
+impl Source {
+    /// The next record or move; `None` at the end.
+    async fn next(&mut self) -> Option<Result<Followed, ReadError>> {
+        match self {
+            Self::Read(reader) => reader.recv().await.map(|record| record.map(Followed::Record)),
+            Self::Follow(reader) => reader.recv().await,
+        }
+    }
+}
+
+/// The answer: a body that goes on while there is something to say and somebody listens.
+///
+/// # Errors
+/// When the log cannot be read.
+pub async fn answer(app: Arc<App>, wanted: Wanted, reader: Reader) -> Result<Response, Refusal> {
+    let organization = reader.asked.organization;
+    let cursors = Cursors::of(&*app.keys, organization).await?;
+    let kinds = wanted.aggregate.iter().map(|aggregate| aggregate.kind).collect();
+    let mut streams = vec![Stream::Decisions];
+    if wanted.aggregate.is_none() {
+        streams.extend([Stream::Observations, Stream::Refusals]);
+    }
+    let filter = ReadFilter { streams, organization: Some(organization), kinds };
+    let away = |error: ReadError| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry"));
+    let source = if wanted.follow {
+        Source::Follow(app.log.follow(&wanted.from.position, &filter).await.map_err(away)?)
+    } else {
+        Source::Read(app.log.read(&wanted.from.position, &filter).await.map_err(away)?)
+    };
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let media = if wanted.server_sent { "text/event-stream" } else { "application/x-ndjson" };
+    let spawner = Arc::clone(&app.world.spawner);
+    let tail = Tail {
+        app,
+        cursors,
+        organization,
+        aggregate: wanted.aggregate,
+        server_sent: wanted.server_sent,
+        position: wanted.from.position,
+        within: wanted.from.within,
+        sender,
+    };
+    spawner.spawn("console-tail", Box::pin(tail.run(source, reader)));
+    let pieces = stream::unfold(receiver, |mut receiver| async {
+        receiver.recv().await.map(|piece: Bytes| (Ok::<_, std::convert::Infallible>(piece), receiver))
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+struct Tail {
+    app: Arc<App>,
+    cursors: Cursors,
+    organization: OrganizationId,
+    aggregate: Option<AggregateRef>,
+    server_sent: bool,
+    position: Position,
+    within: Option<(Shard, u64, usize)>,
+    sender: mpsc::Sender<Bytes>,
+}
+
+impl Tail {
+    async fn run(mut self, mut source: Source, reader: Reader) {
+        let clock = Arc::clone(&self.app.world.clock);
+        let mut beat = clock.monotonic() + BEAT;
+        loop {
+            let wait = beat.saturating_sub(clock.monotonic());
+            let next = tokio::select! {
+                () = self.app.shutdown.requested() => return,
+                () = self.sender.closed() => return,
+                () = clock.sleep(wait) => None,
+                next = source.next() => Some(next),
+            };
+            let went_on = match next {
+                None => {
+                    beat = clock.monotonic() + BEAT;
+                    reader.may_go_on(&self.app).await && self.say(self.alive()).await
+                }
+                Some(None) => return,
+                Some(Some(Ok(Followed::Record(record)))) => self.record(&record).await,
+                Some(Some(Ok(Followed::CaughtUp(position) | Followed::Passed(position)))) => {
+                    self.position.merge(&position);
+                    true
+                }
+                Some(Some(Err(error))) => {
+                    tracing::error!(%error, "log cannot be read for a tail");
+                    return;
+                }
+            };
+            if !went_on {
+                return;
+            }
+        }
+    }
+
+    /// Says the events of a record that were not said before. False when nobody listens any more.
+    async fn record(&mut self, record: &Record) -> bool {
+        // The filter has seen to it; said again because nothing of another organization may ever pass here.
+        if record.organization == self.organization && self.is_wanted(record) {
+            let events = of_record(record);
+            let count = events.len();
+            let given = match self.within.take() {
+                Some((shard, sequence, given)) if (shard, sequence) == (record.shard, record.sequence) => given,
+                kept => {
+                    self.within = kept;
+                    0
+                }
+            };
+            for (index, event) in events.into_iter().enumerate().skip(given) {
+                let cursor = self.cursor_behind(record, index + 1, count);
+                let piece = self.piece(event, &cursor);
+                if !self.say(piece).await {
+                    return false;
+                }
+            }
+        }
+        self.position.advance(record.shard, record.sequence);
+        true
+    }
+
+    fn is_wanted(&self, record: &Record) -> bool {
+        let Some(wanted) = &self.aggregate else { return true };
+        record.commit.as_ref().is_some_and(|commit| commit.aggregate == *wanted)
+    }
+
+    fn cursor_behind(&self, record: &Record, given: usize, count: usize) -> Cursor {
+        let mut position = self.position.clone();
+        if given < count {
+            return Cursor { position, within: Some((record.shard, record.sequence, given)) };
+        }
+        position.advance(record.shard, record.sequence);
+        Cursor { position, within: self.within }
+    }
+
+    fn piece(&self, event: CloudEvent, cursor: &Cursor) -> Bytes {
+        let position = self.cursors.seal(&*self.app.world.random, cursor);
+        let event = CloudEvent { position: Some(position.clone()), ..event };
+        let text = serde_json::to_string(&event).unwrap_or_default();
+        if self.server_sent {
+            return Bytes::from(format!("id: {position}\nevent: {}\ndata: {text}\n\n", event.event_type));
+        }
+        Bytes::from(text + "\n")
+    }
+
+    /// What keeps a quiet connection open: a comment, or an empty line.
+    fn alive(&self) -> Bytes {
+        Bytes::from_static(if self.server_sent { b":\n\n" } else { b"\n" })
+    }
+
+    async fn say(&self, piece: Bytes) -> bool {
+        self.sender.send(piece).await.is_ok()
+    }
+}

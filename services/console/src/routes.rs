@@ -1,0 +1,174 @@
+//! Every route of the API.
+
+use axum::http::Method;
+use events::requests::authz::{
+    AssignRole, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser, DeleteAgent,
+    GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups, ListOrganizations, ListProjects, ListTokens,
+    ListUsers, RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
+};
+use events::requests::configuration::ShowConfiguration;
+use events::requests::delivery::{
+    ConfirmSource, ListSources, PinSource, ResumeSource, ShowSource, SuspendSource, SyncSource, UnpinSource,
+};
+use events::requests::gateway::ListTunnels;
+
+use crate::log::routes as log_routes;
+use crate::route::Route;
+
+mod own;
+
+const GET: Method = Method::GET;
+const POST: Method = Method::POST;
+const PATCH: Method = Method::PATCH;
+const DELETE: Method = Method::DELETE;
+
+/// All routes that need a token.
+#[must_use]
+pub fn all() -> Vec<Route> {
+    let mut routes = directory();
+    routes.extend(agents());
+    routes.extend(sources());
+    routes.extend(log_routes::all());
+    routes
+}
+
+fn directory() -> Vec<Route> {
+    vec![
+        own::me(),
+        Route::ask::<ListOrganizations>(
+            GET,
+            "/api/v1/organizations",
+            "listOrganizations",
+            "Lists the organizations that you may see",
+        ),
+        Route::ask::<CreateOrganization>(
+            POST,
+            "/api/v1/organizations",
+            "createOrganization",
+            "Creates an organization with its first owner, whose token is shown once; for operators",
+        ),
+        Route::ask::<ListGroups>(GET, "/api/v1/groups", "listGroups", "Lists the groups that you may see"),
+        Route::ask::<CreateGroup>(POST, "/api/v1/groups", "createGroup", "Creates a group"),
+        Route::ask::<ListProjects>(GET, "/api/v1/projects", "listProjects", "Lists the projects that you may see"),
+        Route::ask::<CreateProject>(
+            POST,
+            "/api/v1/projects",
+            "createProject",
+            "Creates a project, and its group if there is none of that name",
+        ),
+        Route::ask::<ShowProject>(
+            GET,
+            "/api/v1/projects/{project}",
+            "showProject",
+            "Shows a project by `group/name` (with `%2F`), id, or external numeric id",
+        ),
+        Route::ask::<SetProject>(PATCH, "/api/v1/projects/{project}", "setProject", "Changes a project"),
+        own::webhook(),
+        Route::ask::<ListUsers>(GET, "/api/v1/users", "listUsers", "Lists users and their roles"),
+        Route::ask::<CreateUser>(POST, "/api/v1/users", "createUser", "Creates a user with a first role"),
+        Route::ask::<AssignRole>(POST, "/api/v1/users/{user}/roles", "assignRole", "Gives a role to a user, or takes it"),
+        Route::ask::<ListCredentials>(GET, "/api/v1/credentials", "listCredentials", "Lists Git credentials"),
+        Route::ask::<CreateCredential>(
+            POST,
+            "/api/v1/credentials",
+            "createCredential",
+            "Puts a Git credential into the key ring",
+        ),
+        Route::ask::<GrantCredential>(
+            POST,
+            "/api/v1/credentials/{credential}/grants",
+            "grantCredential",
+            "Lets a project use a credential",
+        ),
+        Route::ask::<RevokeCredential>(
+            DELETE,
+            "/api/v1/credentials/{credential}",
+            "revokeCredential",
+            "Destroys a credential's secret",
+        ),
+        Route::ask::<ListTokens>(GET, "/api/v1/tokens", "listTokens", "Lists your tokens, a user's or an agent's"),
+        Route::ask::<IssueToken>(
+            POST,
+            "/api/v1/tokens",
+            "issueToken",
+            "Issues a token for yourself, a user or an agent; its secret is shown once",
+        ),
+        Route::ask::<RevokeToken>(DELETE, "/api/v1/tokens/{token}", "revokeToken", "Revokes a token"),
+    ]
+}
+
+fn agents() -> Vec<Route> {
+    vec![
+        Route::ask::<ListAgents>(GET, "/api/v1/agents", "listAgents", "Lists the agents that you may see"),
+        Route::ask::<RegisterAgent>(
+            POST,
+            "/api/v1/agents",
+            "registerAgent",
+            "Registers an agent; its first token is shown once, with the root key that it pins",
+        ),
+        Route::ask::<ShowAgent>(
+            GET,
+            "/api/v1/agents/{agent}",
+            "showAgent",
+            "Shows an agent by name, `group/project:name` or id",
+        ),
+        Route::ask::<DeleteAgent>(DELETE, "/api/v1/agents/{agent}", "deleteAgent", "Deletes an agent; its tokens die"),
+        Route::ask_about_agent::<ShowConfiguration>(
+            GET,
+            "/api/v1/agents/{agent}/configuration",
+            "showConfiguration",
+            "Shows which configuration of an agent is in force, its warnings, and why the newest was rejected if it was",
+        ),
+        Route::ask_about_agent::<ListTunnels>(
+            GET,
+            "/api/v1/agents/{agent}/tunnels",
+            "listAgentTunnels",
+            "Lists an agent's open tunnels",
+        ),
+        Route::ask::<ListTunnels>(GET, "/api/v1/tunnels", "listTunnels", "Lists the open tunnels that you may see"),
+    ]
+}
+
+fn sources() -> Vec<Route> {
+    vec![
+        Route::ask_about_agent::<ListSources>(
+            GET,
+            "/api/v1/sources",
+            "listSources",
+            "Lists the sources of an agent, or of all agents that you may see",
+        ),
+        Route::ask::<ShowSource>(
+            GET,
+            "/api/v1/sources/{source}",
+            "showSource",
+            "Shows how a source stands, and in one line why the cluster is not at the last commit",
+        ),
+        Route::ask::<SyncSource>(
+            POST,
+            "/api/v1/sources/{source}/sync",
+            "syncSource",
+            "Checks each object of a source again",
+        ),
+        Route::ask::<SuspendSource>(
+            POST,
+            "/api/v1/sources/{source}/suspend",
+            "suspendSource",
+            "Stops delivering to a source",
+        ),
+        Route::ask::<ResumeSource>(POST, "/api/v1/sources/{source}/resume", "resumeSource", "Goes on delivering"),
+        Route::ask::<PinSource>(POST, "/api/v1/sources/{source}/pin", "pinSource", "Keeps a source at one commit"),
+        Route::ask::<UnpinSource>(
+            POST,
+            "/api/v1/sources/{source}/unpin",
+            "unpinSource",
+            "Lets a source follow its ref again",
+        ),
+        Route::ask::<ConfirmSource>(
+            POST,
+            "/api/v1/sources/{source}/confirm",
+            "confirmSource",
+            "Confirms the bundle that is held",
+        ),
+        own::diff(),
+    ]
+}

@@ -1,0 +1,160 @@
+//! Connections: TLS, limits, drain.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use chassis::Shutdown;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use world::World;
+use world::network::{Connection, Listener};
+use world::spawn::Spawner;
+
+/// What one client may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Connections at the same time; more wait to be accepted.
+    pub connections: usize,
+    /// How long a TLS handshake may take.
+    pub handshake: Duration,
+    /// How long a request's head may take to come in, and how long a connection may lie idle (HTTP/1).
+    pub head: Duration,
+    /// Largest head of a request, in bytes.
+    pub head_bytes: usize,
+    /// Requests at the same time on one HTTP/2 connection.
+    pub streams: u32,
+    /// How long connections may take to finish once the server is asked to stop.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(15),
+            head_bytes: 16 * 1024,
+            streams: 100,
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Serves a router on a listener.
+pub struct Server {
+    /// Clock and tasks.
+    pub world: World,
+    /// Where connections come in.
+    pub listener: Box<dyn Listener>,
+    /// How they are encrypted.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// What one client may take.
+    pub limits: Limits,
+}
+
+/// Hyper's own tasks, through the world's spawner.
+#[derive(Clone)]
+struct Tasks(Arc<dyn Spawner>);
+
+impl<F> hyper::rt::Executor<F> for Tasks
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.0.spawn("console-stream", Box::pin(task));
+    }
+}
+
+impl Server {
+    /// Accepts and serves until `shutdown`, then waits for what runs, within the drain time.
+    ///
+    /// # Errors
+    /// When the listener fails for good.
+    pub async fn serve(self, router: Router, shutdown: Shutdown) -> anyhow::Result<()> {
+        let permits = Arc::new(Semaphore::new(self.limits.connections));
+        let drain = GracefulShutdown::new();
+        let builder = self.builder();
+        let acceptor = self.tls.clone().map(TlsAcceptor::from);
+        loop {
+            let accepted = tokio::select! {
+                () = shutdown.requested() => break,
+                accepted = self.accept(&permits) => accepted?,
+            };
+            let Some((socket, peer, permit)) = accepted else { continue };
+            let service = TowerToHyperService::new(router.clone());
+            let (builder, watcher) = (builder.clone(), drain.watcher());
+            let (clock, handshake, acceptor) = (Arc::clone(&self.world.clock), self.limits.handshake, acceptor.clone());
+            let connection = async move {
+                let _permit = permit;
+                let stream: Box<dyn Connection> = match acceptor {
+                    None => socket,
+                    Some(acceptor) => {
+                        let encrypted = tokio::select! {
+                            encrypted = acceptor.accept(socket) => encrypted,
+                            () = clock.sleep(handshake) => return,
+                        };
+                        match encrypted {
+                            Ok(stream) => Box::new(stream),
+                            Err(error) => {
+                                tracing::debug!(%peer, %error, "TLS handshake failed");
+                                return;
+                            }
+                        }
+                    }
+                };
+                let served = builder.serve_connection(TokioIo::new(stream), service);
+                if let Err(error) = watcher.watch(served.into_owned()).await {
+                    tracing::debug!(%peer, %error, "connection broke");
+                }
+            };
+            self.world.spawner.spawn("console-connection", Box::pin(connection));
+        }
+        drop(self.listener);
+        tokio::select! {
+            () = drain.shutdown() => {}
+            () = self.world.clock.sleep(self.limits.drain) => tracing::info!("connections ended before they finished"),
+        }
+        Ok(())
+    }
+
+    fn builder(&self) -> Builder<Tasks> {
+        let mut builder = Builder::new(Tasks(Arc::clone(&self.world.spawner)));
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.head)
+            .max_buf_size(self.limits.head_bytes.max(8192));
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_header_list_size(u32::try_from(self.limits.head_bytes).unwrap_or(u32::MAX))
+            .max_concurrent_streams(self.limits.streams)
+            .keep_alive_interval(Duration::from_secs(20))
+            .keep_alive_timeout(Duration::from_secs(20));
+        builder
+    }
+
+    /// The next connection; `None` when accepting failed in a way that passes.
+    async fn accept(&self, permits: &Arc<Semaphore>) -> anyhow::Result<Option<Accepted>> {
+        let permit = Arc::clone(permits).acquire_owned().await?;
+        match self.listener.accept().await {
+            Ok((socket, peer)) => Ok(Some((socket, peer, permit))),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                let pause = pin!(self.world.clock.sleep(Duration::from_millis(100)));
+                pause.await;
+                Ok(None)
+            }
+        }
+    }
+}
+
+type Accepted = (Box<dyn Connection>, SocketAddr, tokio::sync::OwnedSemaphorePermit);
