@@ -1,0 +1,100 @@
+//! The command-line client: speaks to the HTTP API and shows what it answers.
+//!
+//! It prints a token only where one is issued, sends one only to the server that it belongs to, and takes secrets from files
+//! and standard input, never from the command line.
+
+mod api;
+mod commands;
+mod failure;
+mod manifests;
+mod names;
+mod print;
+mod session;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use world::World;
+
+use crate::exit;
+use commands::{agent, credential, group, log, organization, project, source, token, user};
+use failure::Failure;
+use session::Session;
+use settings::{Common, Surroundings};
+
+pub use settings::default_data_folder;
+
+/// Commands of the client.
+#[derive(Debug, Subcommand)]
+pub enum ClientCommand {
+    /// Organizations: the tenants of an installation
+    #[command(visible_alias = "organizations")]
+    Organization(Of<organization::Command>),
+    /// Groups of projects
+    #[command(visible_alias = "groups")]
+    Group(Of<group::Command>),
+    /// Projects: each names one repository
+    #[command(visible_alias = "projects")]
+    Project(Of<project::Command>),
+    /// Users and their roles
+    #[command(visible_alias = "users")]
+    User(Of<user::Command>),
+    /// Git credentials
+    #[command(visible_alias = "credentials")]
+    Credential(Of<credential::Command>),
+    /// Agents: one registered identity for one cluster
+    #[command(visible_alias = "agents")]
+    Agent(Of<agent::Command>),
+    /// Tokens of agents and users
+    #[command(visible_alias = "tokens")]
+    Token(Of<token::Command>),
+    /// Manifest sources: what an agent keeps applied
+    #[command(visible_alias = "sources")]
+    Source(Of<source::Command>),
+    /// The event log
+    Log(Of<log::Command>),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = exit::HELP, subcommand_required = true, arg_required_else_help = true)]
+#[allow(missing_docs, reason = "a comment here would stand in the help of each command")]
+pub struct Of<C: Subcommand> {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: C,
+}
+
+/// Runs a command; prints what it answers, or in one line why it failed.
+#[must_use]
+pub fn run(command: ClientCommand) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = match runtime {
+        Ok(runtime) => runtime.block_on(run_in_runtime(command)),
+        Err(detail) => Err(Failure::Io { doing: "start".to_owned(), detail }),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
+    let world = World::real();
+    let open = |common: &Common| Session::open(common, &Surroundings::of_process(), &world);
+    match command {
+        ClientCommand::Organization(of) => organization::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Group(of) => group::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Project(of) => project::run(of.command, &open(&of.common)?).await,
+        ClientCommand::User(of) => user::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Credential(of) => credential::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Agent(of) => agent::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Token(of) => token::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Source(of) => source::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Log(of) => log::run(of.command, &open(&of.common)?).await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

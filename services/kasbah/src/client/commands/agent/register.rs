@@ -1,0 +1,182 @@
+//! `kasbah agent register …`.
+
+use std::net::IpAddr;
+
+use events::requests::authz::{AgentWithToken, RegisterAgent};
+use reqwest::Method;
+
+use crate::client::failure::Failure;
+use crate::client::manifests::{Installation, Reach};
+use crate::client::print::{Fields, Style};
+use crate::client::session::Session;
+
+/// The gateway's port when nothing says another.
+const GATEWAY_PORT: u16 = 8441;
+
+/// Registers an agent.
+#[derive(Debug, clap::Args)]
+pub struct Register {
+    /// Its name, unique in its project: lower-case letters, digits and -
+    name: String,
+    /// Project whose repository has its configuration, .kasbah/agents/<name>/config.yaml
+    #[arg(long, value_name = "GROUP/NAME")]
+    project: String,
+    /// Prints only the manifests that install it, the token among them: pipe them into `kubectl apply -f -`
+    #[arg(long, conflicts_with = "token_only")]
+    manifests: bool,
+    /// Prints the token and nothing else
+    #[arg(long)]
+    token_only: bool,
+    /// How it is installed.
+    #[command(flatten)]
+    install: InstallArgs,
+}
+
+/// How an agent is installed in its cluster.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Manifests")]
+pub struct InstallArgs {
+    /// Namespace that the agent runs in
+    #[arg(long, value_name = "NAME", default_value = "kasbah-agent", value_parser = parse_label)]
+    namespace: String,
+    /// Gateway that the agent dials, as the cluster reaches it; the API's host with port 8441 if nothing says another
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_gateway)]
+    gateway: Option<String>,
+    /// Lets the agent reach only these namespaces, which must exist; the whole cluster if not given
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_label)]
+    namespaced: Vec<String>,
+    /// The agent's image
+    #[arg(long, default_value = concat!("kasbah-agent:", env!("CARGO_PKG_VERSION")))]
+    image: String,
+}
+
+impl Register {
+    /// Registers it.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be asked.
+    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+        // All that can go wrong here goes wrong before there is an agent.
+        let certificate_authority = authority(session)?;
+        let gateway = self.install.gateway.clone().unwrap_or_else(|| default_gateway(session));
+        if self.manifests && is_loopback(&gateway) {
+            eprintln!("warning: pods cannot reach {gateway}, which is this machine only to itself; give --gateway");
+        }
+        let body = RegisterAgent { name: self.name.clone(), project: self.project.clone() };
+        let registered: AgentWithToken = session.api.send(Method::POST, &["agents"], &body).await?;
+        if self.token_only {
+            return session.printer.text(&registered.token.secret);
+        }
+        if self.manifests {
+            return session.printer.text(&self.installation(&registered, gateway, certificate_authority).yaml()?);
+        }
+        let ca_file = session.settings.ca_file.as_ref().map(|path| path.display().to_string());
+        session.printer.show(&registered, |registered, style| next_steps(registered, &gateway, ca_file.as_deref(), style))
+    }
+
+    fn installation(
+        self,
+        registered: &AgentWithToken,
+        gateway: String,
+        certificate_authority: Option<String>,
+    ) -> Installation {
+        let namespaces = self.install.namespaced;
+        Installation {
+            agent: registered.agent.name.clone(),
+            namespace: self.install.namespace,
+            reach: if namespaces.is_empty() { Reach::Cluster } else { Reach::Namespaces(namespaces) },
+            image: self.install.image,
+            gateway,
+            token: registered.token.secret.clone(),
+            certificate_authority,
+            root_key: registered.root_key.clone(),
+        }
+    }
+}
+
+fn authority(session: &Session) -> Result<Option<String>, Failure> {
+    let Some(path) = &session.settings.ca_file else { return Ok(None) };
+    let failure = |detail| Failure::Io { doing: format!("read {} of --ca-file", path.display()), detail };
+    let bytes = session.world.disk.read(path).map_err(failure)?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn default_gateway(session: &Session) -> String {
+    let host = session.settings.host();
+    session.settings.gateway.clone().unwrap_or_else(|| format!("{host}:{GATEWAY_PORT}"))
+}
+
+fn is_loopback(gateway: &str) -> bool {
+    let host = gateway.rsplit_once(':').map_or(gateway, |(host, _)| host);
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback() || address.is_unspecified())
+}
+
+fn parse_gateway(text: &str) -> Result<String, String> {
+    let expected = "expected host:port, such as kasbah.example.org:8441";
+    let (host, port) = text.rsplit_once(':').ok_or(expected)?;
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let sound = !bare.is_empty() && !bare.contains(['/', ' ', '@']) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    if sound { Ok(text.to_owned()) } else { Err(expected.to_owned()) }
+}
+
+fn parse_label(text: &str) -> Result<String, String> {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let sound = (1..=63).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with('-') && !text.ends_with('-');
+    if sound { Ok(text.to_owned()) } else { Err("expected a namespace: lower-case letters, digits and -".to_owned()) }
+}
+
+fn next_steps(registered: &AgentWithToken, gateway: &str, ca_file: Option<&str>, style: Style) -> String {
+    let agent = &registered.agent;
+    let fields = Fields::new()
+        .with("Agent", agent.name.as_str())
+        .with("Id", agent.id.to_string())
+        .with("Project", agent.project_path.as_str())
+        .with("Token", registered.token.secret.as_str())
+        .with("Root key", registered.root_key.as_str())
+        .render(style);
+    let ca_option = ca_file.map(|file| format!(" --ca-file {file}")).unwrap_or_default();
+    format!(
+        "{fields}
+The token is shown this once: keep it now, in a file that only you can read.
+
+Next:
+  1. Say in {project} what the agent is to do: .kasbah/agents/{name}/config.yaml
+  2. Run the agent where it reaches the cluster:
+       kasbah-agent --server {gateway} --token-file <file>{ca_option} --kubeconfig <file>
+     or as a pod: register it with --manifests, and pipe that into `kubectl apply -f -`
+  3. Look how it goes: kasbah agent show {name}
+",
+        project = agent.project_path,
+        name = agent.name,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gateways_and_namespaces_are_checked() {
+        for good in ["kasbah.example.org:8441", "10.0.0.1:1", "[::1]:8441"] {
+            assert_eq!(parse_gateway(good), Ok(good.to_owned()));
+        }
+        for bad in ["", "host", "host:", ":1", "host:0", "host:99999", "https://host:1", "me@host:1"] {
+            assert!(parse_gateway(bad).unwrap_err().contains("host:port"), "{bad}");
+        }
+        assert_eq!(parse_label("team-a"), Ok("team-a".to_owned()));
+        for bad in ["", "Team", "-a", "a-", "a b", &"a".repeat(64)] {
+            assert!(parse_label(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_no_pod_can_reach_is_known() {
+        for here in ["127.0.0.1:8441", "localhost:8441", "[::1]:8441", "0.0.0.0:8441"] {
+            assert!(is_loopback(here), "{here}");
+        }
+        for elsewhere in ["10.0.0.1:8441", "kasbah.example.org:8441"] {
+            assert!(!is_loopback(elsewhere), "{elsewhere}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `kasbah credential …`.
+
+use std::path::PathBuf;
+
+use events::requests::authz::{CreateCredential, CredentialView, GrantCredential};
+use reqwest::Method;
+
+use crate::client::failure::Failure;
+use crate::client::names::Names;
+use crate::client::print::{Cell, Paint, Style, Table};
+use crate::client::session::Session;
+
+/// What to do with credentials.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Lists credentials, without their secrets
+    List,
+    /// Puts a credential into the key ring; its secret is read from a file, or from what is piped in
+    Create {
+        /// Its name, unique in the organization
+        name: String,
+        /// The one host that it may be sent to, with port where it is not the scheme's own
+        #[arg(long)]
+        host: String,
+        /// User name that goes with it; git if not given
+        #[arg(long)]
+        user: Option<String>,
+        /// File with the secret
+        #[arg(long, value_name = "FILE")]
+        secret_file: Option<PathBuf>,
+    },
+    /// Lets a project use a credential
+    Grant {
+        /// Its name or id
+        credential: String,
+        /// `group/name` or id of the project
+        #[arg(long, value_name = "GROUP/NAME")]
+        project: String,
+    },
+    /// Destroys a credential's secret
+    Revoke {
+        /// Its name or id
+        credential: String,
+    },
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When the server refuses or cannot be asked.
+pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
+    let one: CredentialView = match command {
+        Command::List => {
+            let all: Vec<CredentialView> = session.api.get(&["credentials"], &[]).await?;
+            let names = names(session, &all).await?;
+            return session.printer.show(&all, |all, style| table(all, &names, style));
+        }
+        Command::Create { name, host, user, secret_file } => {
+            let secret = session.secret(secret_file.as_deref())?;
+            let body = CreateCredential { name, host, user, secret: secret.to_string() };
+            session.api.send(Method::POST, &["credentials"], &body).await?
+        }
+        Command::Grant { credential, project } => {
+            let body = GrantCredential { credential, project };
+            session.api.send(Method::POST, &["credentials", &body.credential, "grants"], &body).await?
+        }
+        Command::Revoke { credential } => session.api.delete(&["credentials", &credential]).await?,
+    };
+    let names = names(session, std::slice::from_ref(&one)).await?;
+    session.printer.show(&one, |one, style| table(std::slice::from_ref(one), &names, style))
+}
+
+async fn names(session: &Session, credentials: &[CredentialView]) -> Result<Names, Failure> {
+    let granted = credentials.iter().any(|credential| !credential.projects.is_empty());
+    if granted && session.is_for_people() { Names::default().with_projects(session).await } else { Ok(Names::default()) }
+}
+
+fn table(all: &[CredentialView], names: &Names, style: Style) -> String {
+    let mut table = Table::new(&["NAME", "HOST", "STATE", "PROJECTS", "ID"]);
+    for one in all {
+        let projects: Vec<String> = one.projects.iter().map(|project| names.project(*project)).collect();
+        let state = match one.revoked {
+            true => Cell::painted("revoked", Paint::Bad),
+            false => Cell::painted("live", Paint::Good),
+        };
+        table.row([
+            one.name.as_str().into(),
+            one.host.as_str().into(),
+            state,
+            Cell::or_dash(Some(&projects.join(", "))),
+            one.id.to_string().into(),
+        ]);
+    }
+    table.render(style, "no credential")
+}

@@ -1,0 +1,123 @@
+//! `kasbah log …`.
+
+mod line;
+mod tail;
+
+use events::AggregateRef;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::client::failure::Failure;
+use crate::client::print::{Cell, Fields, Paint, Style};
+use crate::client::session::Session;
+
+/// What to do with the event log.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Prints the newest events of your organization, and with -f those that come
+    Tail(tail::Tail),
+    /// Shows the history of one aggregate
+    Show {
+        /// Which, such as source/0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55
+        #[arg(value_name = "KIND/ID")]
+        aggregate: AggregateRef,
+    },
+    /// Checks the chains of your organization's decisions; fails when one is broken
+    Verify,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When the server refuses or cannot be asked, or a chain is broken.
+pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
+    match command {
+        Command::Tail(tail) => tail.run(session).await,
+        Command::Show { aggregate } => {
+            let path = ["log", "aggregates", aggregate.kind.as_str(), &aggregate.id];
+            let history: Value = session.api.get(&path, &[]).await?;
+            session.printer.show(&history, history_text)
+        }
+        Command::Verify => {
+            let verified: Value = session.api.send(Method::POST, &["log", "verify"], &json!({})).await?;
+            session.printer.show(&verified, verified_text)?;
+            match verified.get("ok").and_then(Value::as_bool) {
+                Some(true) => Ok(()),
+                _ => Err(Failure::Unsuccessful("the log does not verify; keep its files, and restore from a copy".to_owned())),
+            }
+        }
+    }
+}
+
+fn history_text(history: &Value, style: Style) -> String {
+    let mut text = String::new();
+    if history.get("more").and_then(Value::as_bool) == Some(true) {
+        text.push_str("Older events are left out.\n");
+    }
+    for event in history.get("events").and_then(Value::as_array).into_iter().flatten() {
+        let version = event.get("aggregateversion").and_then(Value::as_u64).unwrap_or_default();
+        text.push_str(&format!("{version:>5}  {}\n", line::of_aggregate(event, style)));
+    }
+    text
+}
+
+fn verified_text(verified: &Value, style: Style) -> String {
+    let count = |name: &str| verified.get(name).and_then(Value::as_u64).unwrap_or_default().to_string();
+    let ok = verified.get("ok").and_then(Value::as_bool) == Some(true);
+    let result = if ok { Cell::painted("intact", Paint::Good) } else { Cell::painted("BROKEN", Paint::Bad) };
+    let mut fields = Fields::new()
+        .with("Chains", result)
+        .with("Aggregates", count("aggregates"))
+        .with("Commits", count("commits"))
+        .with("Events", count("events"));
+    if verified.get("unknown").and_then(Value::as_u64).is_some_and(|unknown| unknown > 0) {
+        let text = format!("{} of a newer server", count("unknown"));
+        fields = fields.with("Unknown", Cell::painted(&text, Paint::Odd));
+    }
+    if let Some(broken) = verified.get("broken") {
+        let text = |name: &str| broken.get(name).and_then(Value::as_str).unwrap_or_default();
+        let version = broken.get("version").and_then(Value::as_u64).unwrap_or_default();
+        let said = format!("{} at version {version}: {}", text("aggregate"), text("detail"));
+        fields = fields.with("First broken", Cell::painted(&said, Paint::Bad));
+    }
+    fields.render(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use events::Timestamp;
+
+    use super::*;
+
+    const STYLE: Style = Style { colour: false, now: Timestamp(0) };
+
+    #[test]
+    fn a_broken_chain_is_named() {
+        let verified = json!({
+            "ok": false, "aggregates": 2, "commits": 5, "events": 6, "unknown": 1,
+            "broken": {"aggregate": "source/a", "version": 4, "detail": "a version is missing or out of order"},
+        });
+        assert_eq!(
+            verified_text(&verified, STYLE),
+            "Chains        BROKEN\n\
+             Aggregates    2\n\
+             Commits       5\n\
+             Events        6\n\
+             Unknown       1 of a newer server\n\
+             First broken  source/a at version 4: a version is missing or out of order\n"
+        );
+    }
+
+    #[test]
+    fn a_history_counts_versions() {
+        let event = json!({
+            "type": "kasbah.source.suspended", "subject": "source/a", "time": "1970-01-01T00:00:01.000Z",
+            "aggregateversion": 7, "data": {"source": "a", "reason": "freeze"},
+        });
+        let history = json!({"aggregate": "source/a", "version": 7, "more": true, "events": [event]});
+        assert_eq!(
+            history_text(&history, STYLE),
+            "Older events are left out.\n    7  1970-01-01T00:00:01.000Z  source.suspended         freeze\n"
+        );
+    }
+}

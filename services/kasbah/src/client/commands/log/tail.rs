@@ -1,0 +1,164 @@
+//! `kasbah log tail`.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use events::AggregateRef;
+use serde_json::Value;
+
+use super::line;
+use crate::client::failure::Failure;
+use crate::client::session::Session;
+
+/// Pause before a broken tail is taken up again.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Prints events.
+#[derive(Debug, clap::Args)]
+pub struct Tail {
+    /// Goes on with what comes later, also across a restart of the server
+    #[arg(short, long)]
+    follow: bool,
+    /// Everything behind this position, which -o json prints with each event; `start` for all
+    #[arg(long, value_name = "POSITION")]
+    from: Option<String>,
+    /// So many of the newest events
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20, conflicts_with = "from")]
+    lines: usize,
+    /// Only of this aggregate
+    #[arg(long, value_name = "KIND/ID")]
+    aggregate: Option<AggregateRef>,
+    /// Only of this type, such as sync.finished; a final .* stands for any
+    #[arg(long = "type", value_name = "TYPE")]
+    event_type: Option<String>,
+}
+
+impl Tail {
+    /// Prints them.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be asked.
+    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+        let mut position = self.from.clone();
+        if position.is_none() {
+            position = self.newest(session).await?;
+        }
+        if self.from.is_some() || self.follow {
+            return self.stream(session, position).await;
+        }
+        Ok(())
+    }
+
+    /// Prints the newest, and answers the position behind everything that there is.
+    async fn newest(&self, session: &Session) -> Result<Option<String>, Failure> {
+        let mut reader = session.api.open(&["log", "events"], &self.query(None, false)).await?;
+        let mut newest: VecDeque<Value> = VecDeque::new();
+        let mut position = None;
+        while let Some(text) = reader.next().await? {
+            let Some(event) = parse(&text)? else { continue };
+            position = position_of(&event).or(position);
+            if self.is_wanted(&event) {
+                newest.push_back(event);
+            }
+            if newest.len() > self.lines {
+                newest.pop_front();
+            }
+        }
+        for event in &newest {
+            session.printer.show_line(event, line::of_event)?;
+        }
+        Ok(position)
+    }
+
+    async fn stream(&self, session: &Session, mut position: Option<String>) -> Result<(), Failure> {
+        loop {
+            match self.stream_once(session, &mut position).await {
+                Ok(()) if !self.follow => return Ok(()),
+                Err(failure) if !self.follow || !failure.may_pass() => return Err(failure),
+                Ok(()) => {}
+                Err(failure) => eprintln!("warning: {failure}"),
+            }
+            session.world.clock.sleep(PAUSE).await;
+        }
+    }
+
+    async fn stream_once(&self, session: &Session, position: &mut Option<String>) -> Result<(), Failure> {
+        let mut reader = session.api.open(&["log", "events"], &self.query(position.as_deref(), self.follow)).await?;
+        while let Some(text) = reader.next().await? {
+            let Some(event) = parse(&text)? else { continue };
+            if self.is_wanted(&event) {
+                session.printer.show_line(&event, line::of_event)?;
+            }
+            if let Some(behind) = position_of(&event) {
+                *position = Some(behind);
+            }
+        }
+        Ok(())
+    }
+
+    fn query(&self, from: Option<&str>, follow: bool) -> Vec<(&'static str, String)> {
+        let mut query = Vec::new();
+        query.extend(from.map(|from| ("from", from.to_owned())));
+        query.extend(self.aggregate.as_ref().map(|aggregate| ("aggregate", aggregate.to_string())));
+        if follow {
+            query.push(("follow", "true".to_owned()));
+        }
+        query
+    }
+
+    fn is_wanted(&self, event: &Value) -> bool {
+        let Some(wanted) = &self.event_type else { return true };
+        let found = event.get("type").and_then(Value::as_str).unwrap_or_default();
+        matches_type(wanted, found)
+    }
+}
+
+fn matches_type(wanted: &str, found: &str) -> bool {
+    let bare = |text: &str| text.strip_prefix("kasbah.").unwrap_or(text).to_owned();
+    let (wanted, found) = (bare(wanted), bare(found));
+    match wanted.strip_suffix('*') {
+        Some(beginning) => found.starts_with(beginning),
+        None => wanted == found,
+    }
+}
+
+fn position_of(event: &Value) -> Option<String> {
+    event.get("position").and_then(Value::as_str).map(str::to_owned)
+}
+
+/// The event of a line; `None` for the empty ones that keep a quiet answer open.
+fn parse(text: &str) -> Result<Option<Value>, Failure> {
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_str(text).map(Some).map_err(|error| Failure::Unreadable {
+        server: "the server".to_owned(),
+        detail: format!("an event that is not JSON: {error}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_match_with_and_without_their_prefix() {
+        for (wanted, found, matches) in [
+            ("sync.finished", "kasbah.sync.finished", true),
+            ("kasbah.sync.finished", "kasbah.sync.finished", true),
+            ("sync.*", "kasbah.sync.started", true),
+            ("observed.*", "kasbah.observed.object-applied", true),
+            ("sync", "kasbah.sync.started", false),
+            ("sync.*", "kasbah.source.removed", false),
+        ] {
+            assert_eq!(matches_type(wanted, found), matches, "{wanted} {found}");
+        }
+    }
+
+    #[test]
+    fn a_beat_is_no_event() {
+        assert_eq!(parse("").unwrap(), None);
+        assert_eq!(parse("{\"type\":\"a\"}").unwrap(), Some(serde_json::json!({"type": "a"})));
+        assert_eq!(parse("<html>").unwrap_err().code(), 1);
+    }
+}

@@ -1,0 +1,173 @@
+//! How sources stand, for people.
+
+use events::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome};
+use events::requests::delivery::{RejectedBundle, SourceView, SyncView};
+
+use super::super::finding;
+use crate::client::names::Names;
+use crate::client::print::{Cell, Fields, Paint, Style, Table, age, at, one_line, short_commit};
+
+/// All sources, one a line.
+pub(super) fn table(all: &[SourceView], names: &Names, style: Style) -> String {
+    let mut table = Table::new(&["SOURCE", "COMMIT", "SYNCED", "OBJECTS", "STATE"]);
+    for one in all {
+        let name = format!("{}/{}", names.agent(one.agent), one.configuration.name);
+        table.row([
+            name.into(),
+            Cell::or_dash(one.synced_commit.as_deref().map(short_commit)),
+            Cell::or_dash(one.synced_at.map(|moment| format!("{} ago", age(moment, style.now))).as_deref()),
+            one.inventory.to_string().into(),
+            state(one),
+        ]);
+    }
+    table.render(style, "no source; they stand in the agents' configurations")
+}
+
+/// In one line: where the cluster stands, or why it is not at the last commit.
+fn state(view: &SourceView) -> Cell {
+    match &view.why {
+        None => Cell::painted("in sync", Paint::Good),
+        Some(why) if is_wrong(view) => Cell::painted(why, Paint::Bad),
+        Some(why) => Cell::painted(why, Paint::Odd),
+    }
+}
+
+fn is_wrong(view: &SourceView) -> bool {
+    let failed = view.sync.as_ref().is_some_and(|sync| sync.outcome == Some(SyncOutcome::Failed));
+    failed || view.rejected.is_some() || view.fetch_failure.is_some() || view.blocked.is_some()
+}
+
+/// One source.
+pub(super) fn text(view: &SourceView, names: &Names, style: Style) -> String {
+    let configuration = &view.configuration;
+    let commit = |commit: Option<&String>| Cell::or_dash(commit.map(String::as_str));
+    let mut fields = Fields::new()
+        .with("Source", format!("{}/{}", names.agent(view.agent), configuration.name))
+        .with("Id", view.id.to_string())
+        .with("State", state(view))
+        .with("Follows", format!("{} of {}", configuration.reference, names.project(configuration.project)))
+        .with("Paths", configuration.include.join(", "))
+        .with("Newest commit", commit(view.newest_commit.as_ref()))
+        .with("Desired commit", commit(view.desired_commit.as_ref()))
+        .with("Synced commit", synced(view, style))
+        .with("Objects", view.inventory.to_string());
+    if let Some(reason) = &view.suspended {
+        fields = fields.with("Suspended", Cell::painted(if reason.is_empty() { "yes" } else { reason }, Paint::Odd));
+    }
+    fields = fields.with_some("Pinned to", view.pinned.as_deref());
+    fields = fields.with_some("Cannot be fetched", view.fetch_failure.as_deref().map(bad));
+    fields = fields.with_some("Blocked", view.blocked.as_deref().map(bad));
+    if let Some(held) = &view.held {
+        let text = format!("commit {}: {}", short_commit(&held.commit), hold(&held.reason));
+        fields = fields.with("Held", Cell::painted(&text, Paint::Odd));
+    }
+    let mut text = fields.render(style);
+    if let Some(rejected) = &view.rejected {
+        text.push_str(&rejection(rejected, style));
+    }
+    if let Some(sync) = &view.sync {
+        text.push_str(&sync_text(sync, style));
+    }
+    text
+}
+
+fn bad(text: &str) -> Cell {
+    Cell::painted(text, Paint::Bad)
+}
+
+fn synced(view: &SourceView, style: Style) -> Cell {
+    match (&view.synced_commit, view.synced_at) {
+        (Some(commit), Some(moment)) => format!("{commit}, {}", at(moment, style.now)).into(),
+        (commit, _) => Cell::or_dash(commit.as_deref()),
+    }
+}
+
+fn hold(reason: &HoldReason) -> String {
+    match reason {
+        HoldReason::Empty => "it has no objects; `kasbah source confirm` prunes all".to_owned(),
+        HoldReason::LargePrune { prunes, inventory } => {
+            format!("it would prune {prunes} of {inventory} objects; `kasbah source confirm` lets it")
+        }
+    }
+}
+
+fn rejection(rejected: &RejectedBundle, style: Style) -> String {
+    let head = format!("commit {}; the last good one stays", short_commit(&rejected.commit));
+    let mut text = Fields::new().with("Rejected", bad(&head)).render(style);
+    for found in &rejected.findings {
+        text.push_str(&format!("  {}\n", one_line(&finding(found))));
+    }
+    if rejected.more > 0 {
+        text.push_str(&format!("  and {} more\n", rejected.more));
+    }
+    text
+}
+
+fn sync_text(sync: &SyncView, style: Style) -> String {
+    let mut text = Fields::new()
+        .with("Sync", sync_head(sync, style))
+        .with("Counts", counts(&sync.counts))
+        .with_some("Waits for", sync.waiting.as_deref())
+        .with_some("Retry", sync.retry_at.map(|moment| at(moment, style.now)))
+        .render(style);
+    text.insert(0, '\n');
+    for failure in &sync.failures {
+        text.push_str(&format!("  {}\n", one_line(&failure_text(failure))));
+    }
+    let shown = u32::try_from(sync.failures.len()).unwrap_or(u32::MAX);
+    let more = (sync.counts.failed.saturating_add(sync.counts.unhealthy)).saturating_sub(shown);
+    if shown > 0 && more > 0 {
+        text.push_str(&format!("  and {more} more\n"));
+    }
+    text
+}
+
+fn sync_head(sync: &SyncView, style: Style) -> Cell {
+    let commit = short_commit(&sync.commit);
+    let ended = sync.finished_at.map(|moment| format!(", {}", at(moment, style.now))).unwrap_or_default();
+    let (words, paint) = match (sync.outcome, sync.started_at) {
+        (Some(outcome), _) => outcome_text(outcome),
+        (None, Some(_)) => ("is running", Paint::Plain),
+        (None, None) => ("has not begun", Paint::Odd),
+    };
+    Cell::painted(&format!("of commit {commit} {words}{ended}"), paint)
+}
+
+/// How a sync ended.
+pub(super) const fn outcome_text(outcome: SyncOutcome) -> (&'static str, Paint) {
+    match outcome {
+        SyncOutcome::Succeeded => ("succeeded", Paint::Good),
+        SyncOutcome::Unhealthy => ("applied everything, but not all of it became healthy", Paint::Odd),
+        SyncOutcome::Failed => ("failed", Paint::Bad),
+        SyncOutcome::Superseded => ("was superseded by a newer bundle", Paint::Dim),
+        SyncOutcome::Interrupted => ("was interrupted", Paint::Odd),
+    }
+}
+
+/// Counts in words; what is zero is left out.
+pub(super) fn counts(counts: &SyncCounts) -> String {
+    let parts = [
+        (counts.created, "created"),
+        (counts.changed, "changed"),
+        (counts.pruned, "pruned"),
+        (counts.unchanged, "unchanged"),
+        (counts.failed, "failed"),
+        (counts.unhealthy, "not healthy"),
+    ];
+    let said: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if said.is_empty() { "none".to_owned() } else { said.join(", ") }
+}
+
+/// Where and what: `file:line object: message`.
+pub(super) fn failure_text(failure: &ObjectFailure) -> String {
+    let place = match (failure.file.as_str(), failure.line) {
+        ("", _) => String::new(),
+        (file, 0) => format!("{file} "),
+        (file, line) => format!("{file}:{line} "),
+    };
+    format!("{place}{}: {}", failure.identity, failure.message)
+}
+
+#[cfg(test)]
+pub(super) mod tests;

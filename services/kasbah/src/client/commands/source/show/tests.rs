@@ -1,0 +1,148 @@
+use events::configuration::{FileFinding, GitReference, SourceConfiguration, SyncPolicies};
+use events::requests::delivery::HeldBundle;
+use events::{AgentId, ObjectIdentity, ProjectId, SourceId, SyncId, Timestamp};
+use uuid::Uuid;
+
+use super::*;
+
+const STYLE: Style = Style { colour: false, now: Timestamp(120_000) };
+
+pub fn view() -> SourceView {
+    let id = SourceId(Uuid::from_u128(3));
+    let configuration = SourceConfiguration {
+        id,
+        name: "web".into(),
+        project: ProjectId(Uuid::from_u128(2)),
+        reference: GitReference::Branch("main".into()),
+        include: vec!["staging/**/*.yaml".into()],
+        exclude: Vec::new(),
+        interval_seconds: 30,
+        default_namespace: "default".into(),
+        service_account: None,
+        policies: SyncPolicies::default(),
+        line: 3,
+    };
+    SourceView {
+        id,
+        agent: AgentId(Uuid::from_u128(1)),
+        configuration,
+        newest_commit: None,
+        rejected: None,
+        desired_commit: None,
+        synced_commit: None,
+        synced_at: None,
+        held: None,
+        suspended: None,
+        pinned: None,
+        sync: None,
+        inventory: 0,
+        fetch_failure: None,
+        blocked: None,
+        why: Some("fetching: no commit of its ref was read yet".into()),
+    }
+}
+
+fn synced() -> SourceView {
+    let commit = "4f1a5b10c0ffee00c0ffee00c0ffee00c0ffee00".to_owned();
+    SourceView {
+        newest_commit: Some(commit.clone()),
+        desired_commit: Some(commit.clone()),
+        synced_commit: Some(commit),
+        synced_at: Some(Timestamp(60_000)),
+        inventory: 12,
+        why: None,
+        ..view()
+    }
+}
+
+fn failed() -> SourceView {
+    let identity = ObjectIdentity {
+        group: "apps".into(),
+        version: "v1".into(),
+        kind: "Deployment".into(),
+        namespace: "shop".into(),
+        name: "web".into(),
+    };
+    let failure =
+        ObjectFailure { identity, file: "staging/web.yaml".into(), line: 14, message: "spec.replicas:\nInvalid value".into() };
+    let sync = SyncView {
+        id: SyncId(Uuid::from_u128(9)),
+        commit: "4f1a5b10c0ffee00c0ffee00c0ffee00c0ffee00".into(),
+        started_at: Some(Timestamp(50_000)),
+        finished_at: Some(Timestamp(60_000)),
+        outcome: Some(SyncOutcome::Failed),
+        counts: SyncCounts { unchanged: 10, failed: 2, ..SyncCounts::default() },
+        failures: vec![failure],
+        waiting: None,
+        retry_at: Some(Timestamp(150_000)),
+    };
+    SourceView { sync: Some(sync), why: Some("failed: see there".into()), ..synced() }
+}
+
+#[test]
+fn a_source_in_sync() {
+    let lines = text(&synced(), &Names::default(), STYLE);
+    assert!(lines.contains("State           in sync\n"), "{lines}");
+    assert!(lines.contains("Objects         12\n"), "{lines}");
+    let synced = "Synced commit   4f1a5b10c0ffee00c0ffee00c0ffee00c0ffee00, 1970-01-01T00:01:00.000Z (1m ago)\n";
+    assert!(lines.contains(synced), "{lines}");
+}
+
+#[test]
+fn why_it_is_not_at_the_last_commit_stands_in_one_line() {
+    let lines = text(&view(), &Names::default(), STYLE);
+    assert!(lines.contains("State           fetching: no commit of its ref was read yet\n"), "{lines}");
+    assert!(lines.contains("Newest commit   -\n"), "{lines}");
+}
+
+#[test]
+fn a_failure_names_file_line_and_object() {
+    let lines = text(&failed(), &Names::default(), STYLE);
+    let expected = "\n\
+        Sync    of commit 4f1a5b10c0 failed, 1970-01-01T00:01:00.000Z (1m ago)\n\
+        Counts  10 unchanged, 2 failed\n\
+        Retry   1970-01-01T00:02:30.000Z (in 30s)\n  \
+        staging/web.yaml:14 apps/v1 Deployment shop/web: spec.replicas: Invalid value\n  \
+        and 1 more\n";
+    assert!(lines.ends_with(expected), "{lines}");
+}
+
+#[test]
+fn rejected_and_held_say_what_and_what_to_do() {
+    let finding = FileFinding {
+        file: "staging/web.yaml".into(),
+        line: 7,
+        column: 3,
+        field: String::new(),
+        message: "mapping values are not allowed here".into(),
+    };
+    let rejected = RejectedBundle { commit: "0123456789abcdef".into(), findings: vec![finding], more: 2 };
+    let held = HeldBundle {
+        commit: "fedcba9876543210".into(),
+        reason: HoldReason::LargePrune { prunes: 30, inventory: 40 },
+    };
+    let view = SourceView { rejected: Some(rejected), held: Some(held), ..synced() };
+    let lines = text(&view, &Names::default(), STYLE);
+    for part in [
+        "Rejected  commit 0123456789; the last good one stays\n",
+        "  staging/web.yaml:7:3: mapping values are not allowed here\n  and 2 more\n",
+        "Held            commit fedcba9876: it would prune 30 of 40 objects; `kasbah source confirm` lets it\n",
+    ] {
+        assert!(lines.contains(part), "{part}\nnot in\n{lines}");
+    }
+}
+
+#[test]
+fn the_list_says_why_as_well() {
+    let text = table(&[synced(), failed()], &Names::default(), STYLE);
+    let lines: Vec<&str> = text.lines().collect();
+    let agent = "00000000-0000-0000-0000-000000000001";
+    assert_eq!(lines[1], format!("{agent}/web  4f1a5b10c0  1m ago  12       in sync"));
+    assert_eq!(lines[2], format!("{agent}/web  4f1a5b10c0  1m ago  12       failed: see there"));
+}
+
+#[test]
+fn counts_leave_out_what_is_zero() {
+    assert_eq!(counts(&SyncCounts::default()), "none");
+    assert_eq!(counts(&SyncCounts { created: 1, unhealthy: 2, ..SyncCounts::default() }), "1 created, 2 not healthy");
+}

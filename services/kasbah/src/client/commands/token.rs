@@ -1,0 +1,182 @@
+//! `kasbah token …`.
+
+use std::time::Duration;
+
+use chassis::args::parse_duration;
+use events::directory::TokenHolder;
+use events::requests::authz::{IssueToken, SecretToken, TokenView};
+use events::{Timestamp, TokenId};
+use reqwest::Method;
+
+use crate::client::failure::Failure;
+use crate::client::names::Names;
+use crate::client::print::{Cell, Fields, Paint, Style, Table, age, at};
+use crate::client::session::Session;
+
+/// What to do with tokens.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Issues a token; prints it, once
+    Issue {
+        #[command(flatten)]
+        holder: HolderArgs,
+        /// What it is called, to tell it from others
+        #[arg(long)]
+        name: String,
+        /// Ends by itself after this time, such as 30d or 12h; never if not given
+        #[arg(long, value_name = "DURATION", value_parser = parse_lifetime)]
+        expires: Option<Duration>,
+        /// Prints the token and nothing else
+        #[arg(long)]
+        token_only: bool,
+    },
+    /// Lists tokens, without what they are
+    List {
+        #[command(flatten)]
+        holder: HolderArgs,
+    },
+    /// Revokes a token: dead at once, with every tunnel that it opened
+    Revoke {
+        /// Its id, from `kasbah token list`
+        token: TokenId,
+    },
+}
+
+/// Whose token; your own if nothing is given.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct HolderArgs {
+    /// Of this agent, by name or id
+    #[arg(long, conflicts_with = "user")]
+    agent: Option<String>,
+    /// Of this user, by name or id
+    #[arg(long)]
+    user: Option<String>,
+}
+
+fn parse_lifetime(text: &str) -> Result<Duration, String> {
+    let lifetime = parse_duration(text).map_err(|error| error.to_string())?;
+    if lifetime < Duration::from_secs(1) { Err("expected at least one second".to_owned()) } else { Ok(lifetime) }
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When the server refuses or cannot be asked.
+pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
+    match command {
+        Command::Issue { holder, name, expires, token_only } => {
+            let lifetime_seconds = expires.map(|lifetime| lifetime.as_secs());
+            let body = IssueToken { agent: holder.agent, user: holder.user, name, lifetime_seconds };
+            let issued: SecretToken = session.api.send(Method::POST, &["tokens"], &body).await?;
+            if token_only {
+                return session.printer.text(&issued.secret);
+            }
+            session.printer.show(&issued, issued_text)
+        }
+        Command::List { holder } => {
+            let mut query = Vec::new();
+            query.extend(holder.agent.map(|agent| ("agent", agent)));
+            query.extend(holder.user.map(|user| ("user", user)));
+            let all: Vec<TokenView> = session.api.get(&["tokens"], &query).await?;
+            let names = names(session, &all).await?;
+            session.printer.show(&all, |all, style| table(all, &names, style))
+        }
+        Command::Revoke { token } => {
+            let revoked: TokenView = session.api.delete(&["tokens", &token.to_string()]).await?;
+            let names = names(session, std::slice::from_ref(&revoked)).await?;
+            session.printer.show(&revoked, |one, style| table(std::slice::from_ref(one), &names, style))
+        }
+    }
+}
+
+async fn names(session: &Session, tokens: &[TokenView]) -> Result<Names, Failure> {
+    let mut names = Names::default();
+    if !session.is_for_people() {
+        return Ok(names);
+    }
+    if tokens.iter().any(|token| matches!(token.holder, TokenHolder::Agent(_))) {
+        names = names.with_agents(session).await?;
+    }
+    if tokens.iter().any(|token| matches!(token.holder, TokenHolder::User(_))) {
+        names = names.with_users(session).await?;
+    }
+    Ok(names)
+}
+
+fn issued_text(issued: &SecretToken, style: Style) -> String {
+    let expires = issued.view.expires_at.map(|moment| at(moment, style.now));
+    let fields = Fields::new()
+        .with("Token", issued.secret.as_str())
+        .with("Name", issued.view.name.as_str())
+        .with("Id", issued.view.id.to_string())
+        .with("Expires", expires.unwrap_or_else(|| "never".to_owned()));
+    format!("{}\nThe token is shown this once: keep it now.\n", fields.render(style))
+}
+
+fn state(token: &TokenView, now: Timestamp) -> Cell {
+    match (token.revoked_at, token.expires_at) {
+        (Some(moment), _) => Cell::painted(&format!("revoked {} ago", age(moment, now)), Paint::Dim),
+        (None, Some(moment)) if moment <= now => {
+            Cell::painted(&format!("expired {} ago", age(moment, now)), Paint::Dim)
+        }
+        _ => Cell::painted("live", Paint::Good),
+    }
+}
+
+fn table(all: &[TokenView], names: &Names, style: Style) -> String {
+    let mut table = Table::new(&["NAME", "HOLDER", "STATE", "EXPIRES", "LAST USED", "ID"]);
+    for one in all {
+        let expires = one.expires_at.filter(|moment| *moment > style.now).map(|moment| age(moment, style.now));
+        let used = one.last_used_at.map(|moment| format!("{} ago", age(moment, style.now)));
+        table.row([
+            one.name.as_str().into(),
+            names.holder(one.holder).into(),
+            state(one, style.now),
+            Cell::or_dash(expires.as_deref()),
+            Cell::or_dash(used.as_deref()),
+            one.id.to_string().into(),
+        ]);
+    }
+    table.render(style, "no token")
+}
+
+#[cfg(test)]
+mod tests {
+    use events::UserId;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn token(expires_at: Option<i64>, revoked_at: Option<i64>) -> TokenView {
+        TokenView {
+            id: TokenId(Uuid::from_u128(1)),
+            name: "ci".into(),
+            holder: TokenHolder::User(UserId(Uuid::from_u128(2))),
+            issued_at: Timestamp(0),
+            expires_at: expires_at.map(Timestamp),
+            last_used_at: None,
+            revoked_at: revoked_at.map(Timestamp),
+        }
+    }
+
+    #[test]
+    fn a_token_is_live_revoked_or_expired() {
+        let style = Style { colour: false, now: Timestamp(3_600_000) };
+        let states = [token(None, None), token(Some(7_200_000), None), token(Some(0), None), token(None, Some(3_540_000))];
+        let text = table(&states, &Names::default(), style);
+        let lines: Vec<&str> = text.lines().collect();
+        let user = "user 00000000-0000-0000-0000-000000000002";
+        let id = "00000000-0000-0000-0000-000000000001";
+        assert_eq!(lines[1], format!("ci    {user}  live            -        -          {id}"));
+        assert_eq!(lines[2], format!("ci    {user}  live            in 1h    -          {id}"));
+        assert_eq!(lines[3], format!("ci    {user}  expired 1h ago  -        -          {id}"));
+        assert_eq!(lines[4], format!("ci    {user}  revoked 1m ago  -        -          {id}"));
+    }
+
+    #[test]
+    fn lifetimes_are_durations_of_a_second_or_more() {
+        assert_eq!(parse_lifetime("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        assert!(parse_lifetime("10ms").unwrap_err().contains("one second"));
+        assert!(parse_lifetime("tomorrow").unwrap_err().contains("30s"));
+    }
+}

@@ -1,0 +1,95 @@
+//! `kasbah user …`.
+
+use events::directory::Role;
+use events::requests::authz::{AssignRole, CreateUser, UserView};
+use reqwest::Method;
+
+use crate::client::failure::Failure;
+use crate::client::names::{Names, ScopeName, parse_role, parse_scope, role_name};
+use crate::client::print::{Cell, Paint, Style, Table};
+use crate::client::session::Session;
+
+/// What to do with users.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Lists users and their roles
+    List,
+    /// Creates a user with a first role; `kasbah token issue --user` gives them a token
+    Create {
+        /// Login name
+        name: String,
+        /// First role: operator, owner, maintainer, developer, viewer or job
+        #[arg(long, value_parser = parse_role)]
+        role: Role,
+        #[command(flatten)]
+        place: ScopeArgs,
+    },
+    /// Gives a user a role, or takes it
+    Role {
+        /// Login name or id
+        user: String,
+        /// Role: operator, owner, maintainer, developer, viewer or job
+        #[arg(value_parser = parse_role)]
+        role: Role,
+        #[command(flatten)]
+        place: ScopeArgs,
+        /// Takes the role instead of giving it
+        #[arg(long)]
+        withdraw: bool,
+    },
+}
+
+/// Where a role holds.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ScopeArgs {
+    /// Where it holds: organization, group:<name>, project:<group/name> or agent:<name>
+    #[arg(long, value_parser = parse_scope, default_value = "organization")]
+    scope: ScopeName,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When the server refuses or cannot be asked.
+pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
+    let users: Vec<UserView> = match command {
+        Command::List => {
+            let all: Vec<UserView> = session.api.get(&["users"], &[]).await?;
+            let names = names(session, &all).await?;
+            return session.printer.show(&all, |all, style| table(all, &names, style));
+        }
+        Command::Create { name, role, place } => {
+            let body = CreateUser { name, role, scope: place.scope.resolve(session).await? };
+            vec![session.api.send(Method::POST, &["users"], &body).await?]
+        }
+        Command::Role { user, role, place, withdraw } => {
+            let body = AssignRole { user, role, scope: place.scope.resolve(session).await?, withdraw };
+            vec![session.api.send(Method::POST, &["users", &body.user, "roles"], &body).await?]
+        }
+    };
+    let names = names(session, &users).await?;
+    match users.first() {
+        Some(one) => session.printer.show(one, |_, style| table(&users, &names, style)),
+        None => Ok(()),
+    }
+}
+
+async fn names(session: &Session, users: &[UserView]) -> Result<Names, Failure> {
+    use events::directory::Scope::Organization;
+    let narrow = users.iter().flat_map(|user| &user.roles).any(|(_, scope)| !matches!(scope, Organization(_)));
+    if !narrow || !session.is_for_people() {
+        return Ok(Names::default());
+    }
+    Names::default().with_groups(session).await?.with_projects(session).await?.with_agents(session).await
+}
+
+fn table(users: &[UserView], names: &Names, style: Style) -> String {
+    let mut table = Table::new(&["NAME", "ROLES", "ID"]);
+    for user in users {
+        let name = user.name.as_deref().map_or_else(|| Cell::painted("(erased)", Paint::Dim), Cell::from);
+        let roles: Vec<String> =
+            user.roles.iter().map(|(role, scope)| format!("{} of {}", role_name(*role), names.scope(*scope))).collect();
+        table.row([name, Cell::or_dash(Some(&roles.join(", "))), user.id.to_string().into()]);
+    }
+    table.render(style, "no user")
+}

@@ -1,0 +1,139 @@
+//! Why a command did not do what it was asked, and with which exit code it says so.
+
+use std::process::ExitCode;
+
+use chassis::tls::CertificateTrouble;
+use events::request::{Refusal, RefusalKind};
+
+use super::settings::SettingsError;
+use crate::exit;
+
+/// A command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// It is not known where or as whom to ask.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The command line makes no sense in a way that only shows later.
+    #[error("{option}: {message}")]
+    Usage {
+        /// Which option or argument.
+        option: &'static str,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// The server refused.
+    #[error("{}", in_words(refusal, *retry_after))]
+    Refused {
+        /// Why.
+        refusal: Refusal,
+        /// Seconds after which to try again.
+        retry_after: Option<u64>,
+    },
+    /// The server's certificate is not what it must be.
+    #[error(transparent)]
+    Certificate(#[from] CertificateTrouble),
+    /// The server cannot be reached.
+    #[error("cannot reach {server}: {detail}; is `kasbah up` running there?")]
+    Unreachable {
+        /// Who was dialled.
+        server: String,
+        /// What happened.
+        detail: String,
+    },
+    /// The server did not answer in time, or the connection broke.
+    #[error("{server} {detail}; try again")]
+    Broken {
+        /// Who was asked.
+        server: String,
+        /// What happened.
+        detail: String,
+    },
+    /// Something answered that is not this API.
+    #[error("{server} gave an answer that this client cannot read ({detail}); check --server, and that both are of the same version")]
+    Unreadable {
+        /// Who was asked.
+        server: String,
+        /// What is odd.
+        detail: String,
+    },
+    /// What was asked for was done, and did not succeed.
+    #[error("{0}")]
+    Unsuccessful(String),
+    /// Standard output or input does not work.
+    #[error("cannot {doing}: {detail}")]
+    Io {
+        /// What was tried.
+        doing: String,
+        /// What the operating system said.
+        detail: std::io::Error,
+    },
+    /// A value cannot be printed.
+    #[error("cannot print: {0}")]
+    Print(String),
+}
+
+fn in_words(refusal: &Refusal, retry_after: Option<u64>) -> String {
+    let field = refusal.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
+    let advice = match (refusal.kind, retry_after) {
+        (RefusalKind::Unavailable, Some(seconds)) => format!("; try again in {seconds} s"),
+        (RefusalKind::Unauthenticated, _) => "; give a live token with --token-file or KASBAH_TOKEN".to_owned(),
+        _ => String::new(),
+    };
+    format!("{field}{}{advice}", refusal.message)
+}
+
+impl Failure {
+    /// A value on the command line is wrong.
+    #[must_use]
+    pub fn usage(option: &'static str, message: impl Into<String>) -> Self {
+        Self::Usage { option, message: message.into() }
+    }
+
+    /// Whoever read our output is gone, which is no failure of ours.
+    #[must_use]
+    pub fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Io { detail, .. } if detail.kind() == std::io::ErrorKind::BrokenPipe)
+    }
+
+    /// There is no such thing among what the asker may see.
+    #[must_use]
+    pub fn not_found(what: &str) -> Self {
+        Self::Refused { refusal: Refusal::not_found(what), retry_after: None }
+    }
+
+    /// Whether the same may succeed a little later.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        self.code() == exit::UNAVAILABLE
+    }
+
+    /// The code that the process ends with: [`exit`].
+    #[must_use]
+    pub fn code(&self) -> i32 {
+        match self {
+            _ if self.is_closed_pipe() => exit::DONE,
+            Self::Settings(_) => exit::BAD_CONFIGURATION,
+            Self::Usage { .. } => exit::USAGE,
+            Self::Refused { refusal, .. } => exit::of(refusal.kind),
+            Self::Unreachable { .. } | Self::Broken { .. } => exit::UNAVAILABLE,
+            Self::Certificate(_)
+            | Self::Unreadable { .. }
+            | Self::Unsuccessful(_)
+            | Self::Io { .. }
+            | Self::Print(_) => exit::FAILED,
+        }
+    }
+
+    /// Says on standard error what was wrong, in one line, and gives the exit code.
+    #[must_use]
+    pub fn report(&self) -> ExitCode {
+        if !self.is_closed_pipe() {
+            eprintln!("error: {}", super::print::one_line(&self.to_string()));
+        }
+        ExitCode::from(u8::try_from(self.code()).unwrap_or(1))
+    }
+}
+
+#[cfg(test)]
+mod tests;

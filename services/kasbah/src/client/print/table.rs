@@ -1,0 +1,132 @@
+//! Aligned columns.
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::text::{Paint, one_line};
+use super::Style;
+
+const GAP: &str = "  ";
+
+/// One field of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cell {
+    text: String,
+    paint: Paint,
+}
+
+impl Cell {
+    /// Text that says something about itself.
+    #[must_use]
+    pub fn painted(text: &str, paint: Paint) -> Self {
+        Self { text: one_line(text), paint }
+    }
+
+    /// Text, or `-` when there is none.
+    #[must_use]
+    pub fn or_dash(text: Option<&str>) -> Self {
+        match text.filter(|text| !text.is_empty()) {
+            Some(text) => text.into(),
+            None => Self::painted("-", Paint::Dim),
+        }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::painted(text, Paint::Plain)
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        text.as_str().into()
+    }
+}
+
+/// Rows under headings.
+#[derive(Debug, Clone)]
+pub struct Table {
+    headings: Vec<&'static str>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// A table without rows.
+    #[must_use]
+    pub fn new(headings: &[&'static str]) -> Self {
+        Self { headings: headings.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row; as many cells as there are headings.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// The table, or `nothing` when it has no row.
+    #[must_use]
+    pub fn render(&self, style: Style, nothing: &str) -> String {
+        if self.rows.is_empty() {
+            return Paint::Dim.on(nothing, style.colour);
+        }
+        let headings = self.headings.iter().map(|heading| Cell::painted(heading, Paint::Strong)).collect();
+        let lines: Vec<Vec<Cell>> = std::iter::once(headings).chain(self.rows.iter().cloned()).collect();
+        aligned(&lines, style)
+    }
+}
+
+/// Names and their values, one a line.
+#[derive(Debug, Clone, Default)]
+pub struct Fields {
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Fields {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a field.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Cell>) -> Self {
+        self.rows.push(vec![Cell::painted(name, Paint::Strong), value.into()]);
+        self
+    }
+
+    /// Adds a field if it has a value.
+    #[must_use]
+    pub fn with_some(self, name: &str, value: Option<impl Into<Cell>>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    /// The lines.
+    #[must_use]
+    pub fn render(&self, style: Style) -> String {
+        aligned(&self.rows, style)
+    }
+}
+
+fn aligned(lines: &[Vec<Cell>], style: Style) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.text.width()).max())
+        .map(Option::unwrap_or_default)
+        .collect();
+    let mut text = String::new();
+    for line in lines {
+        let last = line.len().saturating_sub(1);
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            text.push_str(&cell.paint.on(&cell.text, style.colour));
+            if column < last {
+                text.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.text.width())));
+                text.push_str(GAP);
+            }
+        }
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,282 @@
+//! Where the server is, whom it is trusted by, and who we are there.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use clap::ValueHint;
+use reqwest::Url;
+use serde::Deserialize;
+use world::World;
+use zeroize::Zeroizing;
+
+use super::print::Format;
+
+/// The API's port when a server is given without one.
+const API_PORT: u16 = 8440;
+
+/// What every command of the client takes.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Common {
+    /// Where the API is and who we are there.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t, global = true, help_heading = "Output")]
+    pub output: Format,
+}
+
+/// How to reach the API.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Connection")]
+pub struct ConnectionArgs {
+    /// Address of the API, such as https://kasbah.example.org:8440; from client.json in the data folder if not given
+    #[arg(long, env = "KASBAH_SERVER", global = true, value_name = "URL")]
+    pub server: Option<String>,
+
+    /// File with the personal token; KASBAH_TOKEN may hold the token itself
+    #[arg(long, env = "KASBAH_TOKEN_FILE", global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub token_file: Option<PathBuf>,
+
+    /// PEM file with the certificate authority of the server; the machine's own authorities if not given
+    #[arg(long, env = "KASBAH_CA_FILE", global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub ca_file: Option<PathBuf>,
+
+    /// Folder in which `kasbah up` leaves client.json; `kasbah` in the user's data folder if not given
+    #[arg(long, env = "KASBAH_DATA", global = true, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub data: Option<PathBuf>,
+}
+
+/// What is read of the process' environment besides the options.
+#[derive(Clone, Default)]
+pub struct Surroundings {
+    /// `KASBAH_TOKEN`.
+    pub token: Option<Zeroizing<String>>,
+    /// Where the data folder is by default.
+    pub data: Option<PathBuf>,
+}
+
+impl Surroundings {
+    /// Of this process.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let token = std::env::var("KASBAH_TOKEN").ok().filter(|token| !token.is_empty());
+        Self { token: token.map(Zeroizing::new), data: default_data_folder() }
+    }
+}
+
+/// `kasbah` in the user's data folder: `$XDG_DATA_HOME`, else `~/.local/share`.
+#[must_use]
+pub fn default_data_folder() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")))?;
+    Some(data.join("kasbah"))
+}
+
+/// Why it is not known where and as whom to ask.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// Nothing says where the API is.
+    #[error(
+        "no server is known: {} does not exist; give --server, or --data with the folder of `kasbah up`",
+        file.display()
+    )]
+    NoServer {
+        /// Where it was looked for.
+        file: PathBuf,
+    },
+    /// There is not even a folder to look in.
+    #[error("no server is known: give --server")]
+    NoFolder,
+    /// No token at all.
+    #[error("no token for {server}: give --token-file or set KASBAH_TOKEN")]
+    NoToken {
+        /// For whom.
+        server: Url,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {} of {setting}: {detail}", file.display())]
+    File {
+        /// Which setting names it.
+        setting: &'static str,
+        /// Which.
+        file: PathBuf,
+        /// What the operating system said.
+        detail: std::io::Error,
+    },
+    /// client.json is not what `kasbah up` writes.
+    #[error("{} is not what `kasbah up` writes: {detail}", file.display())]
+    BadFile {
+        /// Which.
+        file: PathBuf,
+        /// What is wrong.
+        detail: serde_json::Error,
+    },
+    /// The address makes no sense.
+    #[error("--server {given:?} is no address of an API: {detail}")]
+    BadServer {
+        /// What was given.
+        given: String,
+        /// What is wrong, and what is wanted.
+        detail: String,
+    },
+    /// The token cannot stand in a header.
+    #[error("{origin} holds no token: expected one line that begins with kasbah_")]
+    BadToken {
+        /// Where it came from.
+        origin: String,
+    },
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] chassis::tls::TlsError),
+}
+
+/// Everything that a connection needs.
+#[derive(Clone)]
+pub struct Settings {
+    /// The API's root.
+    pub server: Url,
+    /// Whom to trust; the machine's authorities if `None`.
+    pub ca_file: Option<PathBuf>,
+    /// Address of the gateway for agents, where `kasbah up` says it.
+    pub gateway: Option<String>,
+    /// Who we are.
+    pub token: Zeroizing<String>,
+}
+
+/// What `kasbah up` leaves in its data folder for this client. Paths are relative to that folder.
+#[derive(Debug, Deserialize)]
+struct ClientFile {
+    server: String,
+    #[serde(default)]
+    ca_file: Option<PathBuf>,
+    #[serde(default)]
+    token_file: Option<PathBuf>,
+    #[serde(default)]
+    gateway: Option<String>,
+}
+
+impl Settings {
+    /// Puts together what the options, the environment and client.json say. What client.json says of trust and token counts
+    /// only for the server that it names, so that no token is sent to another.
+    ///
+    /// # Errors
+    /// When something is missing or cannot be read.
+    pub fn resolve(
+        args: &ConnectionArgs,
+        surroundings: &Surroundings,
+        world: &World,
+    ) -> Result<Self, SettingsError> {
+        let given = args.server.as_deref().map(parse_server).transpose()?;
+        let folder = args.data.clone().or_else(|| surroundings.data.clone());
+        let known = match &folder {
+            Some(folder) => read_client_file(folder, world)?,
+            None => None,
+        };
+        let named = known.as_ref().map(|file| parse_server(&file.server)).transpose()?;
+        let server = match (given, &named, &folder) {
+            (Some(given), _, _) => given,
+            (None, Some(named), _) => named.clone(),
+            (None, None, Some(folder)) => {
+                return Err(SettingsError::NoServer { file: folder.join(CLIENT_FILE) });
+            }
+            (None, None, None) => return Err(SettingsError::NoFolder),
+        };
+        let known = known.filter(|_| named.as_ref() == Some(&server));
+        let token = token(args, surroundings, known.as_ref(), &server, world)?;
+        let known_ca = known.as_ref().and_then(|file| file.ca_file.clone());
+        let gateway = known.and_then(|file| file.gateway);
+        Ok(Self { server, ca_file: args.ca_file.clone().or(known_ca), gateway, token })
+    }
+
+    /// The host, for messages.
+    #[must_use]
+    pub fn host(&self) -> String {
+        self.server.host_str().unwrap_or_default().to_owned()
+    }
+}
+
+const CLIENT_FILE: &str = "client.json";
+
+fn read_client_file(folder: &Path, world: &World) -> Result<Option<ClientFile>, SettingsError> {
+    let path = folder.join(CLIENT_FILE);
+    let bytes = match world.disk.read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(detail) => return Err(SettingsError::File { setting: "--data", file: path, detail }),
+    };
+    let mut file: ClientFile = serde_json::from_slice(&bytes)
+        .map_err(|detail| SettingsError::BadFile { file: path.clone(), detail })?;
+    for path in [&mut file.ca_file, &mut file.token_file].into_iter().flatten() {
+        *path = folder.join(&*path);
+    }
+    Ok(Some(file))
+}
+
+fn token(
+    args: &ConnectionArgs,
+    surroundings: &Surroundings,
+    known: Option<&ClientFile>,
+    server: &Url,
+    world: &World,
+) -> Result<Zeroizing<String>, SettingsError> {
+    let (token, origin) = match (&args.token_file, &surroundings.token, known.and_then(|file| file.token_file.as_ref())) {
+        (Some(path), _, _) | (None, None, Some(path)) => (read_token(path, world)?, path.display().to_string()),
+        (None, Some(token), _) => (token.clone(), "KASBAH_TOKEN".to_owned()),
+        (None, None, None) => return Err(SettingsError::NoToken { server: server.clone() }),
+    };
+    let token = Zeroizing::new(token.trim().to_owned());
+    let sound = token.starts_with("kasbah_") && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if sound { Ok(token) } else { Err(SettingsError::BadToken { origin }) }
+}
+
+fn read_token(path: &Path, world: &World) -> Result<Zeroizing<String>, SettingsError> {
+    let bytes = world.disk.read(path).map_err(|detail| SettingsError::File {
+        setting: "--token-file",
+        file: path.to_owned(),
+        detail,
+    })?;
+    let bytes = Zeroizing::new(bytes);
+    Ok(Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn parse_server(given: &str) -> Result<Url, SettingsError> {
+    let wrong = |detail: String| SettingsError::BadServer { given: given.to_owned(), detail };
+    let text = if given.contains("://") { given.to_owned() } else { format!("https://{given}") };
+    let mut url = Url::parse(&text).map_err(|error| wrong(error.to_string()))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong("it must not hold credentials; give --token-file".to_owned()));
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(wrong("it names no host".to_owned()));
+    }
+    match url.scheme() {
+        "https" => {}
+        "http" if is_loopback(&url) => {}
+        _ => return Err(wrong("expected https://<host>:<port>; a token never travels in plain text".to_owned())),
+    }
+    // Url leaves out a port that is the scheme's own, so what was written is what counts.
+    if url.port().is_none() && !names_port(&text) {
+        url.set_port(Some(API_PORT)).map_err(|()| wrong("it takes no port".to_owned()))?;
+    }
+    url.set_query(None);
+    url.set_fragment(None);
+    Ok(url)
+}
+
+fn names_port(text: &str) -> bool {
+    let after_scheme = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let authority = after_scheme.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit_once(':').is_some_and(|(_, port)| {
+        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests;
