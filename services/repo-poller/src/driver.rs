@@ -68,11 +68,13 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
     let watching = async {
         poller.fold.caught_up().await?;
         let pushes = poller.deps.bus.subscribe(&Subject::notice(RepositoryPushed::NAME)).await?;
+        let mut watchers = FuturesUnordered::new();
+        let revision = poller.rearrange(&mut watchers);
         let _serving = crate::requests::serve(&poller).await?;
         ready.set(true);
         tokio::select! {
             () = shutdown.requested() => Ok(()),
-            result = poller.watch_for_ever(pushes) => result,
+            result = poller.watch_for_ever(pushes, watchers, revision) => result,
         }
     };
     let folding = async { folding.await.context("repo-poller cannot follow the log") };
@@ -86,6 +88,9 @@ fn http_client(args: &Args, world: &World) -> anyhow::Result<HttpClient> {
     };
     HttpClient::new(world, args.allow_private_addresses, authorities.as_deref()).context("--git-ca-file is of no use")
 }
+
+/// Running watchers; each gives its project when it ends.
+type Watchers = FuturesUnordered<BoxFuture<'static, ProjectId>>;
 
 /// Everything that watchers and request handlers share.
 pub(crate) struct Poller {
@@ -112,16 +117,20 @@ impl Poller {
         self.watched.lock().get(&project).map(|watched| Arc::clone(&watched.shared))
     }
 
-    async fn watch_for_ever(self: &Arc<Self>, mut pushes: Subscription) -> anyhow::Result<()> {
-        let mut watchers: FuturesUnordered<BoxFuture<'static, ProjectId>> = FuturesUnordered::new();
+    /// `seen` is the revision of the state that `watchers` are for.
+    async fn watch_for_ever(
+        self: &Arc<Self>,
+        mut pushes: Subscription,
+        mut watchers: Watchers,
+        seen: u64,
+    ) -> anyhow::Result<()> {
         let mut changes = self.fold.changes();
-        let mut seen = None;
+        let mut seen = Some(seen);
         loop {
             let now = self.now();
             let (revision, expiry) = self.fold.read(|state| (state.revision(), state.next_expiry(now)));
             if seen != Some(revision) {
-                self.rearrange(now, &mut watchers);
-                seen = Some(revision);
+                seen = Some(self.rearrange(&mut watchers));
             }
             let until_expiry = expiry.map_or(LONGEST_PAUSE, |at| {
                 Duration::from_millis(u64::try_from(at.millis_since(now)).unwrap_or(0).saturating_add(1))
@@ -135,9 +144,10 @@ impl Poller {
         }
     }
 
-    /// Starts, changes and ends watchers, so that exactly the wanted repositories are watched.
-    fn rearrange(self: &Arc<Self>, now: Timestamp, watchers: &mut FuturesUnordered<BoxFuture<'static, ProjectId>>) {
-        let interests = self.fold.read(|state| state.interests(now));
+    /// Starts, changes and ends watchers, so that exactly the wanted repositories are watched. Gives the state's revision.
+    fn rearrange(self: &Arc<Self>, watchers: &mut Watchers) -> u64 {
+        let now = self.now();
+        let (revision, interests) = self.fold.read(|state| (state.revision(), state.interests(now)));
         let mut watched = self.watched.lock();
         watched.retain(|project, _| interests.contains_key(project));
         for (project, interest) in interests {
@@ -162,6 +172,7 @@ impl Poller {
             }));
             watched.insert(project, Watched { interest: sender, shared });
         }
+        revision
     }
 
     fn pushed(&self, notice: Notice) {

@@ -230,6 +230,8 @@ async fn accept(listener: std::net::TcpListener, state: Arc<State>) {
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((stream, _)) = accepted else { continue };
+                // As real servers do: an answer in several small writes is not to wait for acknowledgements.
+                let _ = stream.set_nodelay(true);
                 let state = Arc::clone(&state);
                 let service = service_fn(move |request| cgi::answer(Arc::clone(&state), request));
                 // The hook closes its side as soon as it has written: its request counts all the same.

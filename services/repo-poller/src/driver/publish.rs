@@ -101,11 +101,19 @@ impl Poller {
         built: Built,
         cause: &Cause,
     ) -> Result<(), SayError> {
-        let address = |root| self.deps.blobs.address(organization, root);
-        let outcomes = built.outcomes.into_iter();
-        let outcomes: Vec<(SourceId, AgentId, Decided)> = outcomes
-            .map(|(source, agent, outcome)| Ok((source, agent, decided(outcome, address)?)))
-            .collect::<Result<_, BlobError>>()?;
+        let addressed = || -> Result<Vec<(SourceId, AgentId, Decided)>, BlobError> {
+            let address = |root| self.deps.blobs.address(organization, root);
+            let outcomes = built.outcomes.iter().cloned();
+            outcomes.map(|(source, agent, outcome)| Ok((source, agent, decided(outcome, address)?))).collect()
+        };
+        let outcomes = match addressed() {
+            // Storing makes the key of an organization that never stored anything.
+            Err(BlobError::NoKey { .. }) if !built.contents.is_empty() => {
+                self.deps.blobs.put(organization, built.contents.clone()).await?;
+                addressed()?
+            }
+            addressed => addressed?,
+        };
         let commit = commit.to_string();
         let anything = self.fold.read(|state| !decide_built(state, project, reference, &commit, &outcomes).is_empty());
         let rejected = outcomes.iter().any(|(.., outcome)| matches!(outcome, Decided::Rejected { .. }));

@@ -32,7 +32,7 @@ pub enum Repository {
     /// Behind HTTP(S), with a cache here.
     Remote(Box<RemoteRepository>),
     /// In a folder of this machine.
-    Local(Local),
+    Local(Box<Local>),
 }
 
 /// A repository behind HTTP(S), with a cache here.
@@ -59,7 +59,7 @@ impl Repository {
             Location::Local(_) if !limits.local_paths_allowed => Err(GitError::refused(
                 "repositories in folders of the server are not allowed; the operator may allow them (--allow-local-paths)",
             )),
-            Location::Local(path) => blocking(move || Local::open(&path)).await.map(Self::Local),
+            Location::Local(path) => blocking(move || Local::open(&path)).await.map(|local| Self::Local(Box::new(local))),
             Location::Remote(url) => {
                 let remote = Remote::new(http.clone(), url, login)?;
                 let world = world.clone();

@@ -1,0 +1,117 @@
+//! Requests of other services.
+
+use events::configuration::GitReference;
+use events::request::RequestContext;
+use events::requests::authz::{Decide, Decision};
+use events::requests::repository::{BundleAt, ReadFile, ShowFetch};
+use events::{Actor, CorrelationId, RefusalKind, Request, SourceId, UserId};
+use futures::FutureExt;
+
+use crate::harness::{Harness, config_map, source};
+
+impl Harness {
+    async fn ask_as<R: Request>(&self, actor: Actor, request: &R) -> Result<R::Reply, events::Refusal> {
+        let context: RequestContext = bus::context_for(&self.world, actor, self.organization);
+        bus::ask(&*self.bus, &context, request).await
+    }
+
+    async fn ask<R: Request>(&self, request: &R) -> Result<R::Reply, events::Refusal> {
+        self.ask_as(Actor::service("test"), request).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_read_at_the_newest_commit() {
+    let harness = Harness::new().await;
+    let (url, tree, first) = harness.repository("shop", &[("a/one.yaml", "one"), ("link", "x")]);
+    let project = harness.project(&url).await;
+    let agent = harness.agent(project).await;
+    let _running = harness.start().await;
+    let read = |path: &str, limit: u32| ReadFile {
+        agent,
+        project,
+        reference: GitReference::Default,
+        path: path.to_owned(),
+        limit,
+    };
+    let file = harness.ask(&read("a/one.yaml", 100)).await.unwrap();
+    assert_eq!((file.commit.as_str(), file.content.as_deref()), (first.as_str(), Some(b"one".as_slice())));
+    let file = harness.ask(&read("a/one.yaml", 2)).await.unwrap();
+    assert_eq!((file.content, file.too_large), (None, Some(3)));
+    for missing in ["a/two.yaml", "a", "a/one.yaml/x", ""] {
+        assert_eq!(harness.ask(&read(missing, 100)).await.unwrap().content, None, "{missing:?}");
+    }
+    tree.write("a/one.yaml", "two").unwrap();
+    let second = tree.commit_and_push("second").unwrap();
+    harness.push(project).await;
+    testkit::eventually(crate::harness::DEADLINE, || async {
+        if harness.notices().iter().any(|notice| notice.commit == second) { Ok(()) } else { Err("no notice") }
+    })
+    .await;
+    assert_eq!(harness.ask(&read("a/one.yaml", 100)).await.unwrap().content.as_deref(), Some(b"two".as_slice()));
+
+    harness.answers.lock().refused = Some("not granted".into());
+    let refusal = harness.ask(&read("a/one.yaml", 100)).await.unwrap_err();
+    assert_eq!((refusal.kind, refusal.message.as_str()), (RefusalKind::Denied, "not granted"));
+    let user = Actor::User(UserId(harness.world.new_uuid()));
+    assert_eq!(harness.ask_as(user, &read("a/one.yaml", 100)).await.unwrap_err().kind, RefusalKind::Denied);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_can_be_built_at_an_earlier_commit() {
+    let harness = Harness::new().await;
+    let (url, tree, first) = harness.repository("shop", &[("a/one.yaml", &config_map("one", "1"))]);
+    tree.write("a/one.yaml", config_map("one", "2")).unwrap();
+    let second = tree.commit_and_push("second").unwrap();
+    let project = harness.project(&url).await;
+    let agent = harness.agent(project).await;
+    harness.configure(agent, vec![source(agent, "shop", project, &["a"])]).await;
+    let _running = harness.start().await;
+    let newest = harness.wait_advanced(&second).await;
+    let id = SourceId::derive(agent, "shop");
+    let at = |commit: &str| BundleAt { source: id, commit: commit.to_owned() };
+    let unseen = harness.ask(&at(&first[..10])).await.unwrap_err();
+    assert_eq!((unseen.kind, unseen.field.as_deref()), (RefusalKind::Invalid, Some("commit")));
+    let pinned = harness.ask(&at(&first)).await.unwrap();
+    assert_eq!((pinned.commit.as_str(), pinned.objects), (first.as_str(), 1));
+    assert_ne!(pinned.bundle, newest.bundle);
+    assert!(harness.bundle(pinned.bundle).await[0].1.contains(r#""value":"1""#));
+    assert_eq!(harness.ask(&at(&first[..10])).await.unwrap(), pinned);
+    assert_eq!(harness.ask(&at(&second)).await.unwrap().bundle, newest.bundle);
+    let nowhere = harness.ask(&at(&"1".repeat(40))).await.unwrap_err();
+    assert_eq!(nowhere.kind, RefusalKind::Conflict);
+    assert!(harness.ask(&at("nonsense")).await.is_err());
+    // Nothing of it is said: pinning is delivery's to decide.
+    assert_eq!(harness.said().await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_see_what_authz_lets_them_see() {
+    let harness = Harness::new().await;
+    let (url, _tree, first) = harness.repository("shop", &[("a/one.yaml", &config_map("one", "1"))]);
+    let project = harness.project(&url).await;
+    let agent = harness.agent(project).await;
+    harness.configure(agent, vec![source(agent, "shop", project, &["a"])]).await;
+    let _running = harness.start().await;
+    harness.wait_advanced(&first).await;
+    let (friend, stranger) = (UserId(harness.world.new_uuid()), UserId(harness.world.new_uuid()));
+    let _serving = bus::answer::<Decide, _>(&*harness.bus, move |_, request| {
+        let known = request.actor == Actor::User(friend);
+        async move { Ok(Decision { allowed: known, visible: known, reason: "a test".into() }) }.boxed()
+    })
+    .await
+    .unwrap();
+    let show = ShowFetch { source: SourceId::derive(agent, "shop") };
+    let view = harness.ask_as(Actor::User(friend), &show).await.unwrap();
+    assert_eq!(view.commit, Some(first));
+    assert_eq!((view.failure, view.rejected), (None, vec![]));
+    let refusal = harness.ask_as(Actor::User(stranger), &show).await.unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::NotFound);
+    // A stranger's organization sees nothing, whoever asks.
+    let other = events::OrganizationId(harness.world.new_uuid());
+    let context = RequestContext {
+        correlation_id: CorrelationId(harness.world.new_uuid()),
+        ..bus::context_for(&harness.world, Actor::User(friend), other)
+    };
+    assert_eq!(bus::ask(&*harness.bus, &context, &show).await.unwrap_err().kind, RefusalKind::NotFound);
+}
