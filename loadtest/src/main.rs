@@ -10,6 +10,7 @@
 mod counting_disk;
 mod figure;
 mod log;
+mod push;
 mod record;
 
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ pub const RUNS: usize = 5;
 enum Scenario {
     /// The embedded log: durable appends and replay.
     Log,
+    /// From a push to the cluster: latency, first syncs, idle cost, memory, disk.
+    Push,
 }
 
 #[derive(Debug, Parser)]
@@ -65,6 +68,7 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
     for scenario in &arguments.scenarios {
         let measured = match scenario {
             Scenario::Log => log::run().await.context("scenario log")?,
+            Scenario::Push => push::run().await.context("scenario push")?,
         };
         for figure in &measured {
             println!("{figure}");

@@ -133,6 +133,12 @@ impl Cluster {
         Ok(Answer { status, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) })
     }
 
+    /// Opens a path whose answer goes on, such as a watch or a log.
+    pub async fn stream(&self, path: &str) -> Result<reqwest::Response> {
+        let request = self.http.get(format!("{}{path}", self.server)).bearer_auth(&self.token);
+        request.send().await.with_context(|| format!("no answer to {path}"))
+    }
+
     /// Reads one path; an answer other than 200 is an error.
     pub async fn get(&self, path: &str) -> Result<Value> {
         let answer = self.send(Method::GET, path, None).await?;

@@ -46,7 +46,7 @@ pub use git_server::{Fault, GitRequest, GitServer, GitServerOptions, Push, Webho
 pub use image::Image;
 pub use installation::{Installation, InstallationOptions};
 pub use node::Node;
-pub use pki::{Authority, Certified};
+pub use pki::{Authority, Certified, write_private};
 pub use ports::free_port;
 pub use process::Process;
 pub use programs::{STATIC_AGENT, build_static_agent, program, static_agent};

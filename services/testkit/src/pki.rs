@@ -32,7 +32,7 @@ impl Certified {
 }
 
 /// Writes a file that only its owner may read.
-pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
+pub fn write_private(path: &Path, text: &str) -> Result<()> {
     use std::io::Write;
     let open = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path);
     let written = open.and_then(|mut file| file.write_all(text.as_bytes()));

@@ -1,0 +1,249 @@
+//! One installation with one agent and one source, on which a run is measured.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use testkit::{Cluster, ControlPlane, GitServer, Installation, InstallationOptions, WorkTree, eventually};
+
+use super::watch::Watch;
+use super::{LIMIT, since};
+
+const PROJECT: &str = "bench/deploy";
+/// The agent of the run; also its instance's name.
+pub const AGENT: &str = "bench";
+const SOURCE: &str = "bench/objects";
+
+/// What the objects are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    ConfigMap,
+    Deployment,
+}
+
+impl Kind {
+    pub fn api(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "/api/v1",
+            Self::Deployment => "/apis/apps/v1",
+        }
+    }
+
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configmaps",
+            Self::Deployment => "deployments",
+        }
+    }
+
+    pub fn name(self, number: usize) -> String {
+        format!("object-{number:04}")
+    }
+
+    /// The object with a number; what the watch looks for is an annotation.
+    pub fn object(self, number: usize, value: &str) -> Value {
+        let name = self.name(number);
+        let metadata = json!({"name": name, "annotations": {"loadtest/value": value}});
+        match self {
+            Self::ConfigMap => json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
+                "data": {"value": value, "padding": "x".repeat(600)},
+            }),
+            Self::Deployment => json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+                "spec": {
+                    "replicas": 0,
+                    "selector": {"matchLabels": {"app": name}},
+                    "template": {
+                        "metadata": {"labels": {"app": name}},
+                        "spec": {"containers": [{"name": "main", "image": "example.com/nothing:1"}]},
+                    },
+                },
+            }),
+        }
+    }
+}
+
+pub struct Stage {
+    pub kasbah: Installation,
+    pub cluster: Cluster,
+    git: GitServer,
+    tree: WorkTree,
+    namespace: String,
+    kind: Kind,
+    pushes: usize,
+}
+
+impl Stage {
+    /// A server, a repository and a connected agent whose source has no objects yet.
+    pub async fn start(plane: &ControlPlane) -> anyhow::Result<Self> {
+        let namespace = plane.namespace("bench", false).await?;
+        let git = GitServer::start()?;
+        let url = git.create("deploy")?;
+        let tree = WorkTree::clone(&url)?;
+        let configuration = format!(
+            "sources:\n  - name: objects\n    include: [\"objects/**\"]\n    namespace: {namespace}\n    interval: 10m\n"
+        );
+        tree.write(&format!(".kasbah/agents/{AGENT}/config.yaml"), configuration)?;
+        tree.commit_and_push("configure")?;
+        let mut kasbah = Installation::start(options()).await?;
+        kasbah.cli(["project", "create", PROJECT, "--repository", &url])?;
+        git.add_webhook("deploy", kasbah.webhook(PROJECT)?)?;
+        kasbah.register_agent(AGENT, PROJECT)?;
+        kasbah.start_agent(AGENT, AGENT, plane.kubeconfig(), &namespace)?;
+        let stage =
+            Self { kasbah, cluster: Cluster::clone(plane), git, tree, namespace, kind: Kind::ConfigMap, pushes: 1 };
+        stage.wait_for("is configured", |source| source.get("id").is_some()).await;
+        Ok(stage)
+    }
+
+    /// Pushes so many objects at once; answers the time from the hook to the last one visible.
+    pub async fn first_sync(&mut self, kind: Kind, count: usize) -> anyhow::Result<Duration> {
+        self.kind = kind;
+        for number in 0..count {
+            self.write(number, "first")?;
+        }
+        let watch = Watch::start(&self.cluster, &self.namespace, kind).await?;
+        let (start, commit) = self.push("first").await?;
+        let seen = watch.sees_many(count, "first").await?;
+        self.synced(&commit).await;
+        Ok(seen.duration_since(start).unwrap_or_default())
+    }
+
+    /// Changes one object after the other; answers the times from the hook to visible.
+    pub async fn changes(&mut self, count: usize) -> anyhow::Result<Vec<Duration>> {
+        let watch = Watch::start(&self.cluster, &self.namespace, self.kind).await?;
+        let mut times = Vec::new();
+        for number in 0..count {
+            let value = format!("change-{number}");
+            self.write(0, &value)?;
+            let (start, commit) = self.push(&value).await?;
+            let seen = watch.sees(&self.kind.name(0), &value).await?;
+            times.push(seen.duration_since(start).unwrap_or_default());
+            if number % 10 == 9 {
+                self.synced(&commit).await;
+            }
+        }
+        Ok(times)
+    }
+
+    /// Pushes a commit that changes no object; answers how many writes the API server saw because of it.
+    pub async fn writes_of_an_unchanged_push(&mut self) -> anyhow::Result<f64> {
+        self.tree.write("README.md", format!("{:?}", SystemTime::now()))?;
+        let before = self.writes().await?;
+        let (_, commit) = self.push("nothing").await?;
+        self.synced(&commit).await;
+        Ok(self.writes().await? - before)
+    }
+
+    /// Writes of ConfigMaps that the API server has counted.
+    async fn writes(&self) -> anyhow::Result<f64> {
+        let requests = self.requests().await?;
+        let writes = requests.iter().filter(|request| {
+            request.resource == "configmaps" && !matches!(request.verb.as_str(), "GET" | "LIST" | "WATCH")
+        });
+        Ok(writes.map(|request| request.count).sum())
+    }
+
+    /// Every request that the API server has counted.
+    pub async fn requests(&self) -> anyhow::Result<Vec<Counted>> {
+        let metrics = self.cluster.send(http::Method::GET, "/metrics", None).await?;
+        let text = metrics.body.as_str().context("metrics are text")?;
+        Ok(text.lines().filter_map(Counted::parse).collect())
+    }
+
+    /// Bytes in the server's data folder.
+    pub fn disk_bytes(&self) -> anyhow::Result<u64> {
+        folder_bytes(&self.kasbah.data())
+    }
+
+    fn write(&self, number: usize, value: &str) -> anyhow::Result<()> {
+        let text = serde_json::to_string_pretty(&self.kind.object(number, value))?;
+        self.tree.write(&format!("objects/{}.json", self.kind.name(number)), text)
+    }
+
+    /// Pushes; answers when the hook started, and the commit.
+    async fn push(&mut self, message: &str) -> anyhow::Result<(SystemTime, String)> {
+        let commit = self.tree.commit_and_push(message)?;
+        self.pushes += 1;
+        let hook = eventually(LIMIT, || async {
+            let found = self.git.pushes().into_iter().find(|push| push.after == commit);
+            found.map(|push| push.hook_started).context("the hook has not told of the push")
+        });
+        Ok((hook.await, commit))
+    }
+
+    async fn synced(&self, commit: &str) {
+        self.wait_for("is synced", |source| {
+            source.get("synced_commit").and_then(Value::as_str) == Some(commit)
+        })
+        .await;
+    }
+
+    async fn wait_for(&self, what: &str, is: impl Fn(&Value) -> bool) {
+        let start = SystemTime::now();
+        eventually(LIMIT, || async {
+            let source = self.kasbah.json(["source", "show", SOURCE])?;
+            ensure!(is(&source), "the source never {what} after {:?}: {source:#}", since(start));
+            Ok(())
+        })
+        .await;
+    }
+}
+
+/// One line of `apiserver_request_total`.
+pub struct Counted {
+    pub verb: String,
+    pub resource: String,
+    pub count: f64,
+}
+
+impl Counted {
+    fn parse(line: &str) -> Option<Self> {
+        let (labels, count) = line.strip_prefix("apiserver_request_total{")?.split_once("} ")?;
+        let label = |name: &str| {
+            let rest = labels.split_once(&format!("{name}=\""))?.1;
+            Some(rest.split('"').next()?.to_owned())
+        };
+        Some(Self {
+            verb: label("verb")?,
+            resource: label("resource")?,
+            count: count.parse().ok()?,
+        })
+    }
+}
+
+/// The programs as they ship: the server's release build, the agent's own profile.
+fn options() -> InstallationOptions {
+    let beside = |profile: &str, name: &str| {
+        let own = std::env::current_exe().ok()?;
+        Some(own.parent()?.parent()?.join(profile).join(name)).filter(|path| path.is_file())
+    };
+    InstallationOptions {
+        agent_program: beside("agent", "kasbah-agent"),
+        server_program: beside("release", "kasbah"),
+        ..InstallationOptions::default()
+    }
+}
+
+/// Bytes of all files below a folder.
+fn folder_bytes(folder: &Path) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = match entry.metadata() {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error.into()),
+        };
+        bytes += if metadata.is_dir() { folder_bytes(&entry.path())? } else { allocated(&metadata) };
+    }
+    Ok(bytes)
+}
+
+/// What a file takes on the disk: sparse and preallocated tails count as the disk counts them.
+fn allocated(metadata: &std::fs::Metadata) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    metadata.blocks() * 512
+}
