@@ -94,7 +94,7 @@ impl Running {
         println!("==> kasbah up, an agent, and what ties them together");
         let mut kasbah = Kasbah::start(state, &ports).await?;
         kasbah.introduce(&shop)?;
-        kasbah.start_agent(state, cluster.kubeconfig()).await?;
+        kasbah.start_agent(state, cluster.kubeconfig())?;
         let narrator = Narrator::start(&kasbah, !arguments.no_color)?;
         Ok(Self { narrator, kasbah, shop, cluster })
     }

@@ -8,15 +8,15 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use testkit::{Process, Webhook, WebhookStyle, free_port};
+use tokio::time::Instant;
 
 use super::shop::Shop;
 use crate::report;
 
 const ORGANIZATION: &str = "demo";
-const GROUP: &str = "demo/souk";
-const PROJECT: &str = "demo/souk/shop";
+const PROJECT: &str = "souk/shop";
 const AGENT: &str = "demo";
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(20);
 
 pub fn build() -> Result<()> {
@@ -35,8 +35,9 @@ pub fn build() -> Result<()> {
 /// The same ports at each start, so that URLs in the log stay true.
 pub struct Ports {
     pub git: u16,
-    console: u16,
-    gateway: u16,
+    api: u16,
+    admin: u16,
+    tunnel: u16,
 }
 
 impl Ports {
@@ -44,25 +45,30 @@ impl Ports {
         let path = state.join("ports.json");
         if let Ok(text) = fs::read_to_string(&path) {
             let kept: Value = serde_json::from_str(&text).context("ports.json is damaged; remove it")?;
-            let port =
-                |name: &str| kept.get(name).and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
-            if let (Some(git), Some(console), Some(gateway)) = (port("git"), port("console"), port("gateway"))
-            {
-                return Ok(Self { git, console, gateway });
-            }
+            let port = |name: &str| {
+                let kept = kept.get(name).and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
+                kept.with_context(|| format!("{} lacks {name}; remove it", path.display()))
+            };
+            return Ok(Self {
+                git: port("git")?,
+                api: port("api")?,
+                admin: port("admin")?,
+                tunnel: port("tunnel")?,
+            });
         }
-        let ports = Self { git: free_port()?, console: free_port()?, gateway: free_port()? };
-        let text = json!({"git": ports.git, "console": ports.console, "gateway": ports.gateway});
+        let ports = Self { git: free_port()?, api: free_port()?, admin: free_port()?, tunnel: free_port()? };
+        let text = json!({"git": ports.git, "api": ports.api, "admin": ports.admin, "tunnel": ports.tunnel});
         fs::write(&path, text.to_string()).context("cannot write ports.json")?;
         Ok(ports)
     }
 }
 
+/// The server and the agent.
 pub struct Kasbah {
     agent: Option<Process>,
     server: Process,
     data: PathBuf,
-    ports: (u16, u16),
+    tunnel: u16,
 }
 
 impl Kasbah {
@@ -70,67 +76,65 @@ impl Kasbah {
     pub async fn start(state: &Path, ports: &Ports) -> Result<Self> {
         let data = state.join("kasbah");
         let mut command = Command::new(testkit::program("kasbah")?);
-        command.arg("up").arg("--data").arg(&data);
-        command.arg("--console-listen").arg(format!("127.0.0.1:{}", ports.console));
-        command.arg("--gateway-listen").arg(format!("127.0.0.1:{}", ports.gateway));
+        command.arg("up").arg("--data").arg(&data).args(["--organization", ORGANIZATION]);
+        for (option, port) in
+            [("--api-listen", ports.api), ("--admin-listen", ports.admin), ("--tunnel-listen", ports.tunnel)]
+        {
+            command.arg(option).arg(format!("127.0.0.1:{port}"));
+        }
         let server = Process::spawn("kasbah up", command, &state.join("kasbah.log"))?;
-        let mut kasbah = Self { agent: None, server, data, ports: (ports.console, ports.gateway) };
+        let mut kasbah = Self { agent: None, server, data, tunnel: ports.tunnel };
         kasbah.wait_until_it_answers().await?;
         Ok(kasbah)
     }
 
     async fn wait_until_it_answers(&mut self) -> Result<()> {
         let mut ticks = tokio::time::interval(Duration::from_millis(100));
-        let end = tokio::time::Instant::now() + START_LIMIT;
+        let end = Instant::now() + START_LIMIT;
         loop {
             ticks.tick().await;
             self.server.must_run()?;
-            match self.call(&["organization", "list"]) {
+            match self.call(&["project", "list"]) {
                 Ok(_) => return Ok(()),
-                Err(error) if tokio::time::Instant::now() > end => return Err(error),
+                Err(error) if Instant::now() > end => return Err(error),
                 Err(_) => {}
             }
         }
     }
 
-    /// The directory that the demo needs; what exists already is left.
+    /// The shop's project, made at the first start, and the webhook of its repository.
     pub fn introduce(&self, shop: &Shop) -> Result<()> {
-        self.ensure(&["organization", "show", ORGANIZATION], &["organization", "create", ORGANIZATION])?;
-        self.ensure(&["group", "show", GROUP], &["group", "create", GROUP])?;
-        let url = shop.url();
-        self.ensure(&["project", "show", PROJECT], &["project", "create", PROJECT, "--repository", &url])?;
-        let secret = self.call(&["project", "webhook", PROJECT])?;
-        let webhook: Value = serde_json::from_str(&secret).context("no webhook in the answer")?;
-        let field = |name: &str| webhook.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        if self.call(&["project", "show", PROJECT]).is_err() {
+            self.call(&["project", "create", PROJECT, "--repository", &shop.url()])?;
+        }
+        let webhook: Value =
+            serde_json::from_str(&self.call(&["project", "webhook", PROJECT, "-o", "json"])?)?;
+        let text = |name: &str| {
+            let text = webhook.get(name).and_then(Value::as_str).map(str::to_owned);
+            text.with_context(|| format!("the webhook has no {name}"))
+        };
         shop.tell(Webhook {
-            url: field("url"),
+            url: text("url")?,
             style: WebhookStyle::Plain,
-            secret: field("secret"),
-            authority: fs::read_to_string(self.authority())?,
+            secret: text("secret")?,
+            authority: fs::read_to_string(self.authority())
+                .context("cannot read the certificate authority")?,
         })
     }
 
-    /// Registers the agent at the first start, keeps its token in a file of its own, and starts it.
-    pub async fn start_agent(&mut self, state: &Path, kubeconfig: &Path) -> Result<()> {
+    /// Registers the agent at the first start, keeps its token in a file that only this user may read, and starts it.
+    pub fn start_agent(&mut self, state: &Path, kubeconfig: &Path) -> Result<()> {
         let token = state.join("agent.token");
         if !token.exists() {
-            let registered = self.call(&["agent", "register", AGENT, "--project", PROJECT, "-o", "json"])?;
-            let registered: Value = serde_json::from_str(&registered).context("no token in the answer")?;
-            fs::write(&token, registered.get("token").and_then(Value::as_str).unwrap_or_default())?;
+            let secret = self.call(&["agent", "register", AGENT, "--project", PROJECT, "--token-only"])?;
+            testkit::write_private(&token, secret.trim())?;
         }
         let mut command = Command::new(testkit::program("kasbah-agent")?);
-        command.arg("--gateway").arg(format!("https://127.0.0.1:{}", self.ports.1));
+        command.arg("--server").arg(format!("127.0.0.1:{}", self.tunnel));
         command.arg("--ca-file").arg(self.authority()).arg("--token-file").arg(&token);
         command.arg("--kubeconfig").arg(kubeconfig);
         self.agent = Some(Process::spawn("kasbah-agent", command, &state.join("agent.log"))?);
         Ok(())
-    }
-
-    fn ensure(&self, show: &[&str], create: &[&str]) -> Result<()> {
-        match self.call(show) {
-            Ok(_) => Ok(()),
-            Err(_) => self.call(create).map(|_| ()),
-        }
     }
 
     fn call(&self, arguments: &[&str]) -> Result<String> {
@@ -138,29 +142,19 @@ impl Kasbah {
     }
 
     fn authority(&self) -> PathBuf {
-        self.data.join("ca.pem")
+        self.data.join("ca.crt")
     }
 
-    /// The command line with server and token set.
+    /// The command line, which finds server, authority and token in the data folder.
     pub fn cli(&self) -> Command {
         let mut command = Command::new(testkit::program("kasbah").unwrap_or_else(|_| "kasbah".into()));
-        command.envs(self.environment());
+        command.env("KASBAH_DATA", &self.data);
         command
-    }
-
-    fn environment(&self) -> [(&'static str, String); 3] {
-        [
-            ("KASBAH_SERVER", format!("https://127.0.0.1:{}", self.ports.0)),
-            ("KASBAH_CA_FILE", self.authority().display().to_string()),
-            ("KASBAH_TOKEN_FILE", self.data.join("owner.token").display().to_string()),
-        ]
     }
 
     /// How a person calls it.
     pub fn command_line(&self) -> String {
-        let variables: Vec<String> =
-            self.environment().iter().map(|(name, value)| format!("{name}={value}")).collect();
-        format!("{} {}", variables.join(" "), self.cli().get_program().to_string_lossy())
+        format!("KASBAH_DATA={} {}", self.data.display(), self.cli().get_program().to_string_lossy())
     }
 
     pub fn must_run(&mut self) -> Result<()> {
