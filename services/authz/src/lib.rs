@@ -35,6 +35,7 @@ use world::World;
 
 /// Settings of authz. There are none yet: everything is in the directory.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
 pub struct Args {}
 
 /// What authz needs.

@@ -1,5 +1,4 @@
 //! A running authz.
-#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::sync::Arc;
 use std::time::Duration;
