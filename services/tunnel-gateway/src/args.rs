@@ -7,6 +7,7 @@ use chassis::args::parse_duration;
 
 /// Settings of the gateway.
 #[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// Address for agents' tunnels
     #[arg(long, env = "KASBAH_TUNNEL_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8441")]

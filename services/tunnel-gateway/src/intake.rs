@@ -239,10 +239,16 @@ impl<'a> Reader<'a> {
     }
 
     async fn append(&mut self, batch: Batch) -> Result<(), IntakeError> {
+        let agent = self.session.agent;
+        let newest = self.gateway.registry.begun(agent);
+        if batch.epoch < newest {
+            return Err(IntakeError::Refused(Fault::OldEpoch { epoch: batch.epoch, newest }));
+        }
         let judged = judge(self.accepted, self.session.named(), self.session.instance, batch);
         let Some(mut batch) = judged.map_err(IntakeError::Refused)? else { return Ok(()) };
         self.screen(&mut batch).await?;
         let last = Acknowledged { epoch: batch.epoch, sequence: batch.last() };
+        self.gateway.registry.begin(agent, last.epoch);
         let record = self.record(batch)?;
         let bytes = record.data.len();
         let wait = self.rate.take(bytes, self.gateway.world.clock.monotonic());

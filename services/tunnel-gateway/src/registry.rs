@@ -13,13 +13,20 @@ use crate::session::Session;
 /// Tunnels by agent and instance. One instance has one tunnel: a newer one takes the place of the older.
 pub(crate) struct Registry {
     agents: Mutex<BTreeMap<AgentId, BTreeMap<InstanceId, Arc<Session>>>>,
+    /// The newest epoch that wrote through this gateway, of agents with tunnels.
+    begun: Mutex<BTreeMap<AgentId, u64>>,
     open: watch::Sender<usize>,
     maximum_per_agent: usize,
 }
 
 impl Registry {
     pub(crate) fn new(maximum_per_agent: usize) -> Self {
-        Self { agents: Mutex::default(), open: watch::Sender::new(0), maximum_per_agent }
+        Self {
+            agents: Mutex::default(),
+            begun: Mutex::default(),
+            open: watch::Sender::new(0),
+            maximum_per_agent,
+        }
     }
 
     /// Whether another instance of this agent finds room.
@@ -47,6 +54,7 @@ impl Registry {
             }
             if open.is_empty() {
                 agents.remove(&session.agent);
+                self.begun.lock().remove(&session.agent);
             }
         }
         self.count(&agents);
@@ -63,6 +71,18 @@ impl Registry {
             Some(agent) => agents.get(&agent).into_iter().flat_map(|open| open.values().cloned()).collect(),
             None => agents.values().flat_map(|open| open.values().cloned()).collect(),
         }
+    }
+
+    /// The newest epoch of an agent that wrote through this gateway while it had tunnels, 0 if none did.
+    pub(crate) fn begun(&self, agent: AgentId) -> u64 {
+        self.begun.lock().get(&agent).copied().unwrap_or(0)
+    }
+
+    /// An epoch writes: earlier ones no longer do.
+    pub(crate) fn begin(&self, agent: AgentId, epoch: u64) {
+        let mut begun = self.begun.lock();
+        let newest = begun.entry(agent).or_insert(0);
+        *newest = (*newest).max(epoch);
     }
 
     /// The desired state of one agent, or of all, may have changed.

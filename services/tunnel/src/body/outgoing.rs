@@ -52,6 +52,14 @@ impl EventSender {
         Ok(size)
     }
 
+    /// Sends bytes that were encoded before, such as frames kept until they are acknowledged.
+    ///
+    /// # Errors
+    /// When the response ended.
+    pub async fn send_raw(&self, frames: Bytes) -> Result<(), SendError> {
+        self.frames.send(frames).await.map_err(|_| SendError::Ended)
+    }
+
     /// Returns once the gateway is gone or wants no more of this response.
     pub async fn ended(&self) {
         self.frames.closed().await;

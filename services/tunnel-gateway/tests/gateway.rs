@@ -1,0 +1,20 @@
+//! The gateway over real TLS sockets and the real embedded store.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests may"
+)]
+
+#[path = "gateway/agent.rs"]
+mod agent;
+#[path = "gateway/harness.rs"]
+mod harness;
+
+#[path = "gateway/door.rs"]
+mod door;
+#[path = "gateway/intake.rs"]
+mod intake;
+#[path = "gateway/push.rs"]
+mod push;

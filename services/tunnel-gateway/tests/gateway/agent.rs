@@ -1,0 +1,198 @@
+//! An agent that does what it is told, or, where a test says so, what it should not.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use events::bundle::BundlePage;
+use events::desired::{DesiredReply, DesiredState};
+use events::observation::Observation;
+use events::requests::gateway::SourceDiff;
+use events::{InstanceId, Sha256};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::Service;
+use parking_lot::Mutex;
+use testkit::eventually;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tunnel::agent::{LinkEnd, Target, dial};
+use tunnel::body::{EventSender, event_body};
+use tunnel::handshake::{Hello, Token};
+use tunnel::wire::{Acknowledged, Batch, EventFrame};
+use world::World;
+
+use super::harness::{LIMIT, spawn};
+
+#[derive(Default)]
+pub struct State {
+    pub desired: Option<DesiredState>,
+    pub objects: BTreeMap<Sha256, Bytes>,
+    pub object_puts: usize,
+    pub desired_puts: usize,
+    pub acknowledged: Vec<Acknowledged>,
+    /// The cursors of the event streams that were opened.
+    pub opened: Vec<Acknowledged>,
+    pub events: Option<EventSender>,
+    /// Never answers a desired state.
+    pub mute: bool,
+    /// Says that it lacks this, whatever it has.
+    pub greedy: Option<Sha256>,
+}
+
+pub struct TestAgent {
+    pub state: Arc<Mutex<State>>,
+    pub link: JoinHandle<LinkEnd>,
+    pub drain: Arc<Notify>,
+}
+
+impl TestAgent {
+    pub async fn connect(world: &World, target: &Target, secret: &str, instance: InstanceId) -> Self {
+        Self::connect_with(world, target, secret, instance, State::default()).await
+    }
+
+    pub async fn connect_with(
+        world: &World,
+        target: &Target,
+        secret: &str,
+        instance: InstanceId,
+        state: State,
+    ) -> Self {
+        let hello = Hello::control(instance, 0, "0.1.0");
+        let link =
+            dial(world, target, &Token::new(secret), &hello).await.unwrap_or_else(|error| panic!("{error}"));
+        let state = Arc::new(Mutex::new(state));
+        let drain = Arc::new(Notify::new());
+        let told = Arc::clone(&drain);
+        let service = AgentService { state: Arc::clone(&state) };
+        let link = spawn(link.serve(service, async move { told.notified().await }));
+        Self { state, link, drain }
+    }
+
+    /// Waits until something holds of the agent's state.
+    pub async fn until<T>(&self, what: &str, probe: impl Fn(&State) -> Option<T>) -> T {
+        eventually(LIMIT, || async { probe(&self.state.lock()).ok_or_else(|| what.to_owned()) }).await
+    }
+
+    /// The open event stream.
+    pub async fn events(&self) -> EventSender {
+        self.until("no event stream", |state| state.events.clone()).await
+    }
+
+    /// Sends a frame on the event stream that is open now.
+    pub async fn send(&self, frame: EventFrame) {
+        self.events().await.send(&frame).await.unwrap();
+    }
+
+    pub async fn lease(&self) {
+        self.send(EventFrame::Lease { held: true }).await;
+    }
+
+    pub async fn report(&self, epoch: u64, first: u64, observations: Vec<Observation>) {
+        self.send(EventFrame::Batch(Batch { epoch, first, observations })).await;
+    }
+
+    pub async fn acknowledged(&self, epoch: u64, sequence: u64) {
+        let wanted = Acknowledged { epoch, sequence };
+        self.until(&format!("not acknowledged up to {wanted}"), |state| {
+            (state.acknowledged.last() == Some(&wanted)).then_some(())
+        })
+        .await;
+    }
+
+    pub async fn revision(&self, revision: u64) -> DesiredState {
+        self.until(&format!("not at revision {revision}"), |state| {
+            state.desired.clone().filter(|desired| desired.revision == revision)
+        })
+        .await
+    }
+}
+
+#[derive(Clone)]
+struct AgentService {
+    state: Arc<Mutex<State>>,
+}
+
+type AgentBody = UnsyncBoxBody<Bytes, Infallible>;
+
+fn answer(status: StatusCode, body: Vec<u8>) -> Response<AgentBody> {
+    let mut response = Response::new(Full::new(Bytes::from(body)).boxed_unsync());
+    *response.status_mut() = status;
+    response
+}
+
+impl Service<Request<Incoming>> for AgentService {
+    type Response = Response<AgentBody>;
+    type Error = hyper::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, hyper::Error>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let state = Arc::clone(&self.state);
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let path = parts.uri.path().to_owned();
+            if parts.method == Method::GET && path == "/v1/events" {
+                let after = parts.uri.query().unwrap().strip_prefix("after=").unwrap().parse().unwrap();
+                let (sender, body) = event_body(64);
+                sender.send(&EventFrame::Lease { held: false }).await.unwrap();
+                let mut state = state.lock();
+                state.opened.push(after);
+                state.events = Some(sender);
+                return Ok(Response::new(body.boxed_unsync()));
+            }
+            let body = body.collect().await?.to_bytes();
+            if path == "/v1/desired" && state.lock().mute {
+                std::future::pending::<()>().await;
+            }
+            Ok(state.lock().take(&path, body))
+        })
+    }
+}
+
+impl State {
+    fn take(&mut self, path: &str, body: Bytes) -> Response<AgentBody> {
+        if let Some(digest) = path.strip_prefix("/v1/objects/") {
+            assert_eq!(Sha256::of(&body), digest.parse().unwrap(), "the digest is the content's");
+            self.object_puts += 1;
+            self.objects.insert(Sha256::of(&body), body);
+            return answer(StatusCode::NO_CONTENT, Vec::new());
+        }
+        match path {
+            "/v1/desired" => self.desire(&body),
+            "/v1/acknowledged" => {
+                self.acknowledged.push(events::decode(&body).unwrap());
+                answer(StatusCode::NO_CONTENT, Vec::new())
+            }
+            path if path.ends_with("/diff") => {
+                let diff = SourceDiff { commit: "compared".to_owned(), ..SourceDiff::default() };
+                answer(StatusCode::OK, events::encode(&diff).unwrap())
+            }
+            _ => answer(StatusCode::NOT_FOUND, Vec::new()),
+        }
+    }
+
+    fn desire(&mut self, body: &[u8]) -> Response<AgentBody> {
+        self.desired_puts += 1;
+        let desired: DesiredState = events::decode(body).unwrap();
+        let mut missing = Vec::new();
+        for page in desired.sources.iter().flat_map(|source| source.pages.iter().flatten()) {
+            match self.objects.get(page) {
+                None => missing.push(*page),
+                Some(content) => {
+                    let page: BundlePage = events::decode(content).unwrap();
+                    let lacking = page.entries.iter().map(|entry| entry.digest);
+                    missing.extend(lacking.filter(|digest| !self.objects.contains_key(digest)));
+                }
+            }
+        }
+        missing.extend(self.greedy);
+        if missing.is_empty() {
+            self.desired = Some(desired);
+        }
+        answer(StatusCode::OK, events::encode(&DesiredReply { missing }).unwrap())
+    }
+}

@@ -1,0 +1,479 @@
+//! A gateway over the real store, bus and TLS; answerers in place of authz and delivery; agents on the agent's end of the link.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::{Bus, LocalBus, Serving};
+use bytes::Bytes;
+use chassis::tls::{Authority, ServerCertificate, client_config_trusting};
+use chassis::{Metrics, Readiness, Shutdown, ShutdownTrigger};
+use events::bundle::{BundleEntry, BundlePage, BundleRoot};
+use events::configuration::{
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, Mode, ResourceRules,
+    SourceConfiguration, SyncPolicies,
+};
+use events::delivery::PruneEntry;
+use events::desired::{Applier, DesiredPlan, PlannedSource, SourceHead};
+use events::directory::{DirectoryEvent, TokenHolder, TokenRevoked};
+use events::observation::{Observation, ObservationBatch, Observed};
+use events::position::Stream;
+use events::requests::authz::{Action, Authenticate, Decide, Decision, Principal};
+use events::requests::delivery::{DesiredChanged, NameApplier, ShowDesired};
+use events::subject::Subject;
+use events::{
+    Actor, AgentId, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, InstanceId, ObjectIdentity,
+    OrganizationId, Position, ProjectId, Refusal, RefusalKind, Sha256, SourceId, SyncId, Timestamp, TokenId,
+    UserId,
+};
+use parking_lot::Mutex;
+use store::embedded::{EmbeddedStore, Options};
+use store::{KeyName, NewCommit, ReadFilter};
+use tempfile::TempDir;
+use testkit::eventually;
+use tokio::task::JoinHandle;
+use tunnel::agent::{DialError, Target, Transport, dial};
+use tunnel::handshake::{Hello, Token};
+use tunnel_gateway::{Args, Deps};
+use uuid::Uuid;
+use world::World;
+
+use super::agent::TestAgent;
+
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+#[allow(clippy::disallowed_methods, reason = "tests have no supervisor")]
+pub fn spawn<F>(task: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    tokio::spawn(task)
+}
+
+pub fn organization() -> OrganizationId {
+    OrganizationId(Uuid::from_u128(0x0f))
+}
+
+pub fn agent_id(number: u128) -> AgentId {
+    AgentId(Uuid::from_u128(0xa000 + number))
+}
+
+pub fn token_id(number: u128) -> TokenId {
+    TokenId(Uuid::from_u128(0x7000 + number))
+}
+
+pub fn instance(number: u128) -> InstanceId {
+    InstanceId(Uuid::from_u128(0x1000 + number))
+}
+
+/// The secret of an agent's token.
+pub fn secret(number: u128) -> String {
+    format!("kasbah_a_{number}")
+}
+
+pub fn source(agent: u128) -> SourceId {
+    SourceId::derive(agent_id(agent), "shop")
+}
+
+/// What the stand-in for authz knows and says.
+#[derive(Default)]
+pub struct Directory {
+    pub principals: BTreeMap<Sha256, Principal>,
+    /// Actors that may do nothing, and see nothing.
+    pub strangers: Vec<Actor>,
+    pub away: bool,
+}
+
+/// What the stand-in for delivery knows and says.
+#[derive(Default)]
+pub struct Delivery {
+    pub plans: BTreeMap<AgentId, DesiredPlan>,
+    pub appliers: BTreeMap<AgentId, Applier>,
+    pub namings: usize,
+}
+
+pub struct Gateway {
+    pub world: World,
+    pub store: EmbeddedStore,
+    pub bus: LocalBus,
+    pub directory: Arc<Mutex<Directory>>,
+    pub delivery: Arc<Mutex<Delivery>>,
+    pub address: SocketAddr,
+    pub stop: ShutdownTrigger,
+    pub running: JoinHandle<anyhow::Result<()>>,
+    client: Arc<rustls::ClientConfig>,
+    _answers: Vec<Serving>,
+    _folder: TempDir,
+}
+
+pub fn args() -> Args {
+    Args {
+        tunnel_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        tunnel_insecure_plain_text: false,
+        tunnel_drain: Duration::from_secs(10),
+        tunnel_per_agent: 4,
+        tunnel_observation_rate: 1 << 30,
+    }
+}
+
+impl Gateway {
+    pub async fn start() -> Self {
+        Self::start_with(args()).await
+    }
+
+    pub async fn start_with(args: Args) -> Self {
+        let world = World::real();
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::embedded::open(&world, folder.path(), Options::default()).unwrap();
+        store.keys.get_or_create(KeyName::Organization(organization())).await.unwrap();
+        let bus = LocalBus::new(world.clone());
+        let (directory, delivery) =
+            (Arc::new(Mutex::new(Directory::default())), Arc::new(Mutex::new(Delivery::default())));
+        let mut answers = authz(&bus, &directory).await;
+        answers.extend(stand_in_delivery(&bus, &delivery).await);
+
+        let authority = Authority::generate(Timestamp(world.clock.now_millis())).unwrap();
+        let certificate = ServerCertificate::issued(&world, &authority, &["127.0.0.1".to_owned()]).unwrap();
+        let tls = certificate.config(&world, &[tunnel::settings::ALPN]).unwrap();
+        let client =
+            client_config_trusting(&world, authority.certificate().as_bytes(), &[tunnel::settings::ALPN])
+                .unwrap();
+        let listener = world.network.listen(args.tunnel_listen).await.unwrap();
+        let address = listener.local_address().unwrap();
+        let readiness = Readiness::new();
+        let deps = Deps {
+            world: world.clone(),
+            log: Arc::clone(&store.log),
+            blobs: Arc::clone(&store.blobs),
+            snapshots: Arc::clone(&store.snapshots),
+            bus: Arc::new(bus.clone()),
+            listener,
+            tls: Some(tls),
+            readiness: readiness.clone(),
+            metrics: Metrics::new(),
+        };
+        let (stop, shutdown): (ShutdownTrigger, Shutdown) = ShutdownTrigger::new();
+        let running = spawn(tunnel_gateway::run(args, deps, shutdown));
+        let gateway = Self {
+            world,
+            store,
+            bus,
+            directory,
+            delivery,
+            address,
+            stop,
+            running,
+            client,
+            _answers: answers,
+            _folder: folder,
+        };
+        eventually(LIMIT, || async { ready(&readiness) }).await;
+        gateway
+    }
+
+    /// What a second gateway without certificates would run on.
+    pub async fn plain_text_deps(&self) -> Deps {
+        Deps {
+            world: self.world.clone(),
+            log: Arc::clone(&self.store.log),
+            blobs: Arc::clone(&self.store.blobs),
+            snapshots: Arc::clone(&self.store.snapshots),
+            bus: Arc::new(self.bus.clone()),
+            listener: self.world.network.listen(args().tunnel_listen).await.unwrap(),
+            tls: None,
+            readiness: Readiness::new(),
+            metrics: Metrics::new(),
+        }
+    }
+
+    /// Registers an agent: a live token, and a configuration with one source.
+    pub async fn register(&self, number: u128) {
+        let principal = Principal {
+            actor: Actor::Agent(agent_id(number)),
+            organization: organization(),
+            token: token_id(number),
+            expires_at: None,
+        };
+        self.directory.lock().principals.insert(Sha256::of(secret(number).as_bytes()), principal);
+        let configuration = AgentConfiguration {
+            mode: Mode::Cluster,
+            resources: ResourceRules::default(),
+            sources: vec![source_configuration(number)],
+            lockdown: false,
+        };
+        let changed = ConfigurationChanged {
+            agent: agent_id(number),
+            commit: "c".to_owned(),
+            configuration,
+            warnings: Vec::new(),
+        };
+        let event = Event::Configuration(ConfigurationEvent::ConfigurationChanged(changed));
+        self.append(AggregateRef::new(AggregateKind::Configuration, agent_id(number)), 0, event).await;
+    }
+
+    pub async fn revoke(&self, number: u128) {
+        let revoked = TokenRevoked { token: token_id(number), holder: TokenHolder::Agent(agent_id(number)) };
+        let event = Event::Directory(DirectoryEvent::TokenRevoked(revoked));
+        self.append(AggregateRef::new(AggregateKind::Agent, agent_id(number)), 0, event).await;
+    }
+
+    pub async fn append(&self, aggregate: AggregateRef, expected: u64, event: Event) {
+        let events = vec![events::NewEvent {
+            id: events::EventId(self.world.new_uuid()),
+            body: event.encode().unwrap(),
+        }];
+        let commit = NewCommit {
+            id: CommitId(self.world.new_uuid()),
+            organization: organization(),
+            aggregate,
+            expected,
+            actor: Actor::service("test"),
+            correlation_id: CorrelationId(self.world.new_uuid()),
+            causation_id: None,
+            traceparent: None,
+            occurred_at: Timestamp(self.world.clock.now_millis()),
+            command: None,
+            events,
+        };
+        self.store.log.append(commit).await.unwrap();
+    }
+
+    pub fn target(&self) -> Target {
+        self.target_through(self.address)
+    }
+
+    pub fn target_through(&self, address: SocketAddr) -> Target {
+        Target {
+            host: address.ip().to_string(),
+            port: address.port(),
+            transport: Transport::Tls(Arc::clone(&self.client)),
+        }
+    }
+
+    pub async fn refusal(&self, token: &str) -> DialError {
+        let hello = Hello::control(instance(99), 0, "0.1.0");
+        dial(&self.world, &self.target(), &Token::new(token), &hello).await.map(|_| ()).unwrap_err()
+    }
+
+    /// Connects an instance of an agent.
+    pub async fn connect(&self, agent: u128, instance_number: u128) -> TestAgent {
+        TestAgent::connect(&self.world, &self.target(), &secret(agent), instance(instance_number)).await
+    }
+
+    /// Gives an agent these objects, and says that something changed.
+    pub async fn desire(&self, agent: u128, revision: u64, objects: &[Bytes], prune: &[PruneEntry]) {
+        let plan = self.plan(agent, revision, objects, prune).await;
+        self.delivery.lock().plans.insert(agent_id(agent), plan);
+        self.notify(agent).await;
+    }
+
+    pub async fn notify(&self, agent: u128) {
+        let notice = events::encode(&DesiredChanged { agent: agent_id(agent) }).unwrap();
+        self.bus.publish(&Subject::notice(DesiredChanged::NAME), notice.into()).await.unwrap();
+    }
+
+    pub async fn plan(
+        &self,
+        agent: u128,
+        revision: u64,
+        objects: &[Bytes],
+        prune: &[PruneEntry],
+    ) -> DesiredPlan {
+        let count = events::bundle::pages_for(objects.len());
+        let mut pages = vec![BundlePage { entries: Vec::new() }; count];
+        for (number, object) in objects.iter().enumerate() {
+            let identity = identity(&format!("object-{number}"));
+            let page = events::bundle::page_of(&identity, count);
+            let line = u32::try_from(number).unwrap();
+            pages[page].entries.push(BundleEntry {
+                identity,
+                digest: Sha256::of(object),
+                file: "all.yaml".to_owned(),
+                line,
+            });
+        }
+        let pages: Vec<Bytes> = pages.iter().map(|page| events::encode(page).unwrap().into()).collect();
+        let root = BundleRoot {
+            pages: pages.iter().map(|page| Sha256::of(page)).collect(),
+            objects: u32::try_from(objects.len()).unwrap(),
+        };
+        let root: Bytes = events::encode(&root).unwrap().into();
+        let mut contents = vec![root];
+        contents.extend(pages);
+        contents.extend(objects.iter().cloned());
+        let addresses = self.store.blobs.put(organization(), contents).await.unwrap();
+        let prune = if prune.is_empty() {
+            None
+        } else {
+            let list: Bytes = events::encode(&prune.to_vec()).unwrap().into();
+            Some(self.store.blobs.put(organization(), vec![list]).await.unwrap()[0])
+        };
+        let applier = self.delivery.lock().appliers.get(&agent_id(agent)).copied();
+        DesiredPlan {
+            revision,
+            organization: organization(),
+            agent: agent_id(agent),
+            applier,
+            mode: Mode::Cluster,
+            resources: ResourceRules::default(),
+            lockdown: false,
+            sources: vec![PlannedSource { bundle: Some(addresses[0]), prune, head: head(agent) }],
+        }
+    }
+
+    /// Everything in the observations stream.
+    pub async fn batches(&self) -> Vec<ObservationBatch> {
+        let filter =
+            ReadFilter { streams: vec![Stream::Observations], organization: None, kinds: Vec::new() };
+        let mut records = self.store.log.read(&Position::start(), &filter).await.unwrap();
+        let mut batches = Vec::new();
+        while let Some(record) = records.recv().await {
+            batches.push(events::decode(&record.unwrap().bytes).unwrap());
+        }
+        batches
+    }
+
+    /// What gateways observed.
+    pub async fn journal(&self) -> Vec<Observed> {
+        let batches = self.batches().await.into_iter().filter(|batch| batch.writer.starts_with("gateway-"));
+        batches.flat_map(|batch| batch.observations).map(|observation| observation.what).collect()
+    }
+
+    /// Epoch and sequence of each of an agent's observations, in the order of the log.
+    pub async fn sequences(&self, agent: u128) -> Vec<(u64, u64)> {
+        let writer = ObservationBatch::agent_writer(agent_id(agent));
+        let batches = self.batches().await.into_iter().filter(|batch| batch.writer == writer);
+        batches
+            .flat_map(|batch| {
+                (0..batch.observations.len() as u64).map(move |n| (batch.epoch, batch.first + n))
+            })
+            .collect()
+    }
+}
+
+fn ready(readiness: &Readiness) -> Result<(), &'static str> {
+    if readiness.is_ready() { Ok(()) } else { Err("the gateway is not ready") }
+}
+
+async fn authz(bus: &LocalBus, directory: &Arc<Mutex<Directory>>) -> Vec<Serving> {
+    let known = Arc::clone(directory);
+    let authenticate = bus::answer::<Authenticate, _>(bus, move |_, request| {
+        let known = Arc::clone(&known);
+        Box::pin(async move {
+            let directory = known.lock();
+            if directory.away {
+                return Err(Refusal::new(RefusalKind::Unavailable, "away"));
+            }
+            let unknown =
+                || Refusal::new(RefusalKind::Unauthenticated, "this token is not known: issue a new one");
+            directory.principals.get(&request.hash).cloned().ok_or_else(unknown)
+        })
+    });
+    let known = Arc::clone(directory);
+    let decide = bus::answer::<Decide, _>(bus, move |_, request| {
+        let known = Arc::clone(&known);
+        Box::pin(async move {
+            let strange = known.lock().strangers.contains(&request.actor);
+            let allowed = !strange
+                && (request.action != Action::ConnectAgent || matches!(request.actor, Actor::Agent(_)));
+            Ok(Decision { allowed, visible: !strange, reason: "by the test".to_owned() })
+        })
+    });
+    vec![authenticate.await.unwrap(), decide.await.unwrap()]
+}
+
+async fn stand_in_delivery(bus: &LocalBus, delivery: &Arc<Mutex<Delivery>>) -> Vec<Serving> {
+    let known = Arc::clone(delivery);
+    let show = bus::answer::<ShowDesired, _>(bus, move |_, request| {
+        let known = Arc::clone(&known);
+        Box::pin(async move { Ok(known.lock().plans.get(&request.agent).cloned()) })
+    });
+    let known = Arc::clone(delivery);
+    let name = bus::answer::<NameApplier, _>(bus, move |_, request| {
+        let known = Arc::clone(&known);
+        Box::pin(async move {
+            let mut delivery = known.lock();
+            delivery.namings += 1;
+            let NameApplier { agent, instance } = request;
+            let former = delivery.appliers.get(&agent).copied();
+            let applier = match former {
+                Some(former) if former.instance == instance => former,
+                former => Applier { instance, epoch: former.map_or(0, |former| former.epoch) + 1 },
+            };
+            delivery.appliers.insert(agent, applier);
+            if let Some(plan) = delivery.plans.get_mut(&agent) {
+                plan.applier = Some(applier);
+            }
+            Ok(applier)
+        })
+    });
+    vec![show.await.unwrap(), name.await.unwrap()]
+}
+
+pub fn identity(name: &str) -> ObjectIdentity {
+    ObjectIdentity {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        namespace: "shop".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+pub fn objects(count: usize, flavour: &str) -> Vec<Bytes> {
+    (0..count)
+        .map(|number| Bytes::from(format!("{{\"kind\":\"ConfigMap\",\"data\":\"{number} {flavour}\"}}")))
+        .collect()
+}
+
+pub fn observation(number: u64, what: Observed) -> Observation {
+    Observation { at: Timestamp(i64::try_from(number).unwrap()), what }
+}
+
+pub fn health(agent: u128, number: u64) -> Observation {
+    let what = Observed::HealthChanged {
+        source: source(agent),
+        identity: identity(&format!("object-{number}")),
+        status: "healthy".to_owned(),
+        message: String::new(),
+    };
+    observation(number, what)
+}
+
+fn head(agent: u128) -> SourceHead {
+    SourceHead {
+        source: source(agent),
+        name: "shop".to_owned(),
+        sync: SyncId(Uuid::from_u128(5)),
+        check_all: false,
+        commit: "c".to_owned(),
+        correlation_id: CorrelationId(Uuid::from_u128(6)),
+        traceparent: None,
+        suspended: false,
+        removed: false,
+        default_namespace: "shop".to_owned(),
+        service_account: None,
+        policies: SyncPolicies::default(),
+    }
+}
+
+fn source_configuration(agent: u128) -> SourceConfiguration {
+    SourceConfiguration {
+        id: source(agent),
+        name: "shop".to_owned(),
+        project: ProjectId(Uuid::from_u128(8)),
+        reference: GitReference::Default,
+        include: vec!["**".to_owned()],
+        exclude: Vec::new(),
+        interval_seconds: 60,
+        default_namespace: "shop".to_owned(),
+        service_account: None,
+        policies: SyncPolicies::default(),
+        line: 1,
+    }
+}
+
+pub fn user(number: u128) -> Actor {
+    Actor::User(UserId(Uuid::from_u128(number)))
+}

@@ -1,0 +1,172 @@
+//! Desired state on its way to agents.
+
+use std::time::Duration;
+
+use events::delivery::PruneEntry;
+use events::{BlobDigest, Sha256};
+use tokio::time::timeout;
+
+use super::agent::{State, TestAgent};
+use super::harness::{Gateway, agent_id, identity, instance, objects, organization, secret};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_gets_its_objects_and_later_only_what_changed() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    let mut wanted = objects(300, "first");
+    let prune = [PruneEntry { identity: identity("old"), uid: "u-1".to_owned() }];
+    gateway.desire(1, 1, &wanted, &prune).await;
+    let agent = gateway.connect(1, 1).await;
+    let desired = agent.revision(1).await;
+    assert_eq!(desired.sources[0].prune, prune);
+    assert!(wanted.iter().all(|object| agent.state.lock().objects.contains_key(&Sha256::of(object))));
+    let (puts, rounds) = {
+        let state = agent.state.lock();
+        (state.object_puts, state.desired_puts)
+    };
+    assert_eq!((puts, rounds), (300 + 16, 3), "pages, then objects, then taken");
+
+    wanted[17] = objects(18, "second")[17].clone();
+    gateway.desire(1, 2, &wanted, &[]).await;
+    agent.revision(2).await;
+    let state = agent.state.lock();
+    assert_eq!(
+        (state.object_puts - puts, state.desired_puts - rounds),
+        (2, 1),
+        "one page, one object, one round"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_is_none_is_not_sent() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    gateway.desire(1, 1, &objects(3, "a"), &[]).await;
+    let agent = gateway.connect(1, 1).await;
+    agent.revision(1).await;
+    let puts = agent.state.lock().desired_puts;
+    gateway.notify(1).await;
+    gateway.notify(1).await;
+    gateway.desire(1, 2, &objects(3, "b"), &[]).await;
+    agent.revision(2).await;
+    assert_eq!(agent.state.lock().desired_puts, puts + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_changes_the_last_arrives() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    let agent = gateway.connect(1, 1).await;
+    for revision in 1..=40 {
+        gateway.desire(1, revision, &objects(20, &revision.to_string()), &[]).await;
+    }
+    let desired = agent.revision(40).await;
+    assert_eq!(desired.sources[0].pages.as_ref().map(Vec::len), Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_has_everything_after_a_reconnect_is_sent_nothing_again() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    gateway.desire(1, 1, &objects(100, "a"), &[]).await;
+    let first = gateway.connect(1, 1).await;
+    first.revision(1).await;
+    let state = std::mem::take(&mut *first.state.lock());
+    let kept = State { objects: state.objects, ..State::default() };
+    let second =
+        TestAgent::connect_with(&gateway.world, &gateway.target(), &secret(1), instance(1), kept).await;
+    second.revision(1).await;
+    assert_eq!(second.state.lock().object_puts, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_answers_nothing_stops_no_other() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    gateway.register(2).await;
+    let mute = State { mute: true, ..State::default() };
+    let mute =
+        TestAgent::connect_with(&gateway.world, &gateway.target(), &secret(1), instance(1), mute).await;
+    let good = gateway.connect(2, 1).await;
+    for revision in 1..=3 {
+        gateway.desire(1, revision, &objects(2, "x"), &[]).await;
+        gateway.desire(2, revision, &objects(2, &revision.to_string()), &[]).await;
+        good.revision(revision).await;
+    }
+    assert!(mute.state.lock().desired.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_gets_nothing_that_is_not_its_own_whatever_it_asks_for() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    gateway.register(2).await;
+    let others = objects(1, "a secret of agent 2");
+    gateway.desire(2, 1, &others, &[]).await;
+    gateway.desire(1, 1, &objects(2, "own"), &[]).await;
+    let greedy = State { greedy: Some(Sha256::of(&others[0])), ..State::default() };
+    let greedy =
+        TestAgent::connect_with(&gateway.world, &gateway.target(), &secret(1), instance(1), greedy).await;
+    greedy.until("never asked twice", |state| (state.desired_puts >= 2).then_some(())).await;
+    assert!(greedy.state.lock().objects.is_empty());
+    greedy.state.lock().greedy = None;
+    greedy.revision(1).await;
+    assert!(!greedy.state.lock().objects.contains_key(&Sha256::of(&others[0])));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_whose_bundle_cannot_be_read_stops_no_other() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    let mut plan = gateway.plan(1, 1, &objects(3, "good"), &[]).await;
+    let mut broken = plan.sources[0].clone();
+    broken.bundle = Some(BlobDigest([7; 32]));
+    plan.sources.insert(0, broken);
+    gateway.delivery.lock().plans.insert(agent_id(1), plan);
+    let agent = gateway.connect(1, 1).await;
+    let desired = agent.revision(1).await;
+    assert_eq!(desired.sources[0].pages, None, "nothing of it is applied and nothing pruned");
+    assert!(desired.sources[1].pages.is_some());
+    gateway.desire(1, 2, &objects(3, "good"), &[]).await;
+    assert!(agent.revision(2).await.sources[0].pages.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_instance_of_an_agent_gets_the_state_and_the_news_of_a_new_applier() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    gateway.desire(1, 1, &objects(3, "a"), &[]).await;
+    let (first, second) = (gateway.connect(1, 1).await, gateway.connect(1, 2).await);
+    for agent in [&first, &second] {
+        agent.revision(1).await;
+    }
+    for (holder, number) in [(&first, 1), (&second, 2)] {
+        holder.lease().await;
+        for agent in [&first, &second] {
+            agent
+                .until("no news of the applier", |state| {
+                    let applier = state.desired.as_ref()?.applier?;
+                    (applier.instance == instance(number) && applier.epoch == u64::try_from(number).unwrap())
+                        .then_some(())
+                })
+                .await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_push_is_quick() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    let mut wanted = objects(1000, "first");
+    gateway.desire(1, 1, &wanted, &[]).await;
+    let agent = gateway.connect(1, 1).await;
+    agent.revision(1).await;
+    for revision in 2..=4 {
+        wanted[5] = objects(6, &revision.to_string())[5].clone();
+        gateway.desire(1, revision, &wanted, &[]).await;
+        // No assertion on time, but a push that waited for an interval or a back-off would not be through by then.
+        timeout(Duration::from_secs(20), agent.revision(revision)).await.unwrap();
+    }
+    assert_eq!(organization(), agent.revision(4).await.organization);
+}
