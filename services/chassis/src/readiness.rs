@@ -49,6 +49,19 @@ impl Readiness {
         self.parts.lock().iter().filter(|(_, ready)| !ready).map(|(name, _)| *name).collect()
     }
 
+    /// Returns once each of these parts is registered and ready.
+    pub async fn wait_for(&self, names: &[&str]) {
+        let mut changes = self.changes.subscribe();
+        let ready = || {
+            let parts = self.parts.lock();
+            names.iter().all(|name| parts.iter().any(|(part, ready)| part == name && *ready))
+        };
+        while !ready() {
+            // The sender lives in `self`, so that waiting cannot fail.
+            let _held = changes.changed().await;
+        }
+    }
+
     /// Returns once every part that is registered by then is ready.
     pub async fn wait(&self) {
         let mut changes = self.changes.subscribe();
@@ -91,6 +104,9 @@ mod tests {
         assert_eq!(readiness.not_ready(), ["gateway"]);
         tokio::join!(readiness.wait(), async { gateway.set(true) });
         log.set(false);
+        tokio::join!(readiness.wait_for(&["gateway", "console"]), async {
+            readiness.register("console").set(true)
+        });
         assert!(!readiness.is_ready());
         assert_eq!(readiness.not_ready(), ["log"]);
     }

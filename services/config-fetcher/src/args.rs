@@ -2,6 +2,7 @@
 
 /// Settings of config-fetcher.
 #[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// Seconds between two looks at an agent's configuration file when nothing says that it changed.
     #[arg(

@@ -38,6 +38,7 @@ use crate::server::{Limits, Server};
 
 /// Settings of the console.
 #[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// URL under which people and forges reach the API, such as `https://kasbah.example:8440`; for the webhook's address.
     #[arg(long = "api-url", env = "KASBAH_API_URL")]

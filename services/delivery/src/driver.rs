@@ -24,6 +24,7 @@ const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Settings of delivery.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
 pub struct Args {}
 
 /// What delivery works with.

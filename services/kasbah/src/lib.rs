@@ -1,1 +1,40 @@
-//! The kasbah binary.
+//! The `kasbah` binary: every server service in one process (`kasbah up`), and the command-line client.
+//!
+//! Purpose: wires, and shows. What a command does is decided by the services, behind the HTTP API.
+//!
+//! Laws:
+//! - A wrong setting is refused before anything starts, by its name, with exit code 64.
+//! - A client command that failed says why in one line on standard error and ends with the code that `--help` documents.
+//! - A secret is printed only by the command that made it, once, and never comes from the command line of another process.
+//!
+//! Deliberately absent: a second way to reach state than the HTTP API.
+#![warn(missing_docs)]
+
+pub mod cli;
+pub mod client;
+pub mod exit;
+pub mod folder;
+pub mod up;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+
+use crate::cli::{Command, CommandLine};
+
+/// Runs the command that the process was started with.
+#[must_use]
+pub fn main() -> ExitCode {
+    let words: Vec<_> = std::env::args_os().collect();
+    let serves = cli::is_server(&words);
+    let parsed = chassis::args::parse_from::<CommandLine>(words, std::env::var_os("KASBAH_CONFIG"));
+    let line = parsed.unwrap_or_else(|refused| {
+        let no_command = matches!(&refused, chassis::args::Refused::CommandLine(error)
+            if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
+        refused.exit(if serves && !no_command { exit::BAD_CONFIGURATION } else { exit::USAGE })
+    });
+    match line.command {
+        Command::Client(command) => client::run(*command),
+        Command::Up(args) => up::main(*args),
+    }
+}

@@ -7,6 +7,7 @@ use crate::git::repository::GitLimits;
 
 /// Settings of repo-poller.
 #[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// Folder for what was fetched of repositories; a cache that may be thrown away.
     #[arg(long, env = "KASBAH_REPOSITORIES", value_name = "FOLDER")]

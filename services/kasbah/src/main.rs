@@ -1,0 +1,5 @@
+//! The kasbah binary.
+
+fn main() -> std::process::ExitCode {
+    kasbah::main()
+}

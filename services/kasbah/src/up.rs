@@ -1,0 +1,161 @@
+//! `kasbah up`: every server service in one process, on the in-process bus and the embedded store.
+
+mod addresses;
+mod args;
+mod authority;
+mod drain;
+mod first_start;
+mod services;
+mod traced;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use bus::{Bus, LocalBus};
+use chassis::{Metrics, Readiness, Shutdown, ShutdownTrigger};
+use store::embedded::{EmbeddedStore, Options};
+use world::World;
+
+pub use addresses::Addresses;
+pub use args::Args;
+
+use crate::exit;
+use crate::folder::{AUTHORITY_FILE, CLIENT_FILE, ClientFile};
+use authority::Tls;
+use drain::Groups;
+use services::{Parts, start};
+use traced::TracedBus;
+
+/// Runs until SIGTERM or SIGINT; a second one ends the process without draining.
+#[must_use]
+pub fn main(args: Args) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&anyhow::Error::new(error).context("cannot start")),
+    };
+    let outcome = runtime.block_on(async {
+        let world = World::real();
+        let traces = chassis::logs::init(&world, &args.logs, &args.traces, "kasbah")?;
+        let (trigger, shutdown) = ShutdownTrigger::new();
+        let first = chassis::shutdown::signals()?;
+        let heard = async {
+            let name = first.await;
+            tracing::info!(signal = name, "draining; a second signal ends at once");
+            trigger.request();
+            match chassis::shutdown::signals() {
+                Ok(second) => anyhow::anyhow!("ended by a second {}", second.await),
+                Err(error) => error.into(),
+            }
+        };
+        let outcome = tokio::select! {
+            biased;
+            outcome = run(args, world, shutdown, |addresses| println!("{addresses}")) => outcome,
+            hurried = heard => Err(hurried),
+        };
+        let finishing = tokio::task::spawn_blocking(|| traces.finish());
+        finishing.await.map_err(anyhow::Error::new).and(outcome)
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    ExitCode::from(u8::try_from(exit::FAILED).unwrap_or(1))
+}
+
+/// Runs until shutdown is asked for; `ready` hears the addresses once everything is served.
+///
+/// # Errors
+/// When the folder or a port cannot be taken, or a task ends unexpectedly: the message names it.
+pub async fn run(
+    args: Args,
+    world: World,
+    shutdown: Shutdown,
+    ready: impl FnOnce(&Addresses) + Send,
+) -> anyhow::Result<()> {
+    let args = args.resolved()?;
+    let store = open_store(&args, &world)?;
+    let outcome = serve(&args, &world, &store, shutdown, ready).await;
+    let closing = store.clone();
+    tokio::task::spawn_blocking(move || closing.close()).await.context("the log's threads ended badly")?;
+    outcome
+}
+
+fn open_store(args: &Args, world: &World) -> anyhow::Result<EmbeddedStore> {
+    let folder = args.folder()?;
+    let options = Options {
+        created_by: concat!("kasbah ", env!("CARGO_PKG_VERSION")).to_owned(),
+        ..Options::default()
+    };
+    let store = store::embedded::open(world, folder, options)
+        .with_context(|| format!("cannot open the data folder {}", folder.display()))?;
+    for torn in &store.torn {
+        tracing::warn!(tail = ?torn, "a tail that was being written when the machine stopped was cut and kept aside");
+    }
+    Ok(store)
+}
+
+async fn serve(
+    args: &Args,
+    world: &World,
+    store: &EmbeddedStore,
+    shutdown: Shutdown,
+    ready: impl FnOnce(&Addresses) + Send,
+) -> anyhow::Result<()> {
+    let folder = args.folder()?;
+    let listeners = addresses::Listeners::bind(world, args).await?;
+    let addresses = listeners.addresses(folder)?;
+    let tls = Tls::prepare(world, &*store.keys, &args.tls_names(&addresses)).await?;
+    let authority = tls.authority.certificate();
+    write_if_other(world, &folder.join(AUTHORITY_FILE), authority.as_bytes())?;
+    if args.repo_poller.allow_private_addresses {
+        tracing::info!(
+            "repositories on this machine and private networks are allowed (KASBAH_ALLOW_PRIVATE_ADDRESSES=false forbids them)"
+        );
+    }
+    let bus: Arc<dyn Bus> = Arc::new(TracedBus::new(LocalBus::new(world.clone())));
+    let readiness = Readiness::new();
+    let first_start = readiness.register("first start");
+    let groups = Groups::new(world);
+    let metrics = Metrics::new();
+    start(
+        Parts { args, world, store, bus: &bus, readiness: &readiness, metrics: &metrics, tls: &tls },
+        &groups,
+        listeners,
+    )?;
+    let introduced = async {
+        readiness.wait_for(&["authz"]).await;
+        first_start::ensure_owner(args, world, &*bus).await?;
+        let client = ClientFile::new(addresses.api_url(), addresses.gateway_address());
+        let client = serde_json::to_vec_pretty(&client)?;
+        write_if_other(world, &folder.join(CLIENT_FILE), &client)?;
+        readiness.wait_for(services::NAMES).await;
+        first_start.set(true);
+        tracing::info!(api = %addresses.api, gateway = %addresses.gateway, admin = %addresses.admin, "ready");
+        ready(&addresses);
+        std::future::pending::<anyhow::Result<()>>().await
+    };
+    let leaving = async {
+        shutdown.requested().await;
+        first_start.set(false);
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        outcome = groups.join(&*world.clock, args.drain, shutdown.clone()) => outcome,
+        // Asked to stop before it was ready: what runs is drained, and what could not be introduced no longer matters.
+        failed = introduced, if !shutdown.is_requested() => failed,
+        () = leaving => Ok(()),
+    }
+}
+
+fn write_if_other(world: &World, path: &std::path::Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if world.disk.read(path).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    world.disk.replace(path, bytes, false).with_context(|| format!("cannot write {}", path.display()))
+}

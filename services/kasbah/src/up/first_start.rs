@@ -1,0 +1,31 @@
+//! The first organization, its owner, and the owner's token.
+
+use anyhow::Context;
+use bus::Bus;
+use world::World;
+use zeroize::Zeroizing;
+
+use super::Args;
+use crate::folder::TOKEN_FILE;
+
+/// Makes sure that the owner's token in the folder lives. A file that is missing, or whose token is dead, is written anew.
+pub(super) async fn ensure_owner(args: &Args, world: &World, bus: &dyn Bus) -> anyhow::Result<()> {
+    let path = args.folder()?.join(TOKEN_FILE);
+    let old = match world.disk.read(&path) {
+        Ok(bytes) => Some(Zeroizing::new(String::from_utf8_lossy(&Zeroizing::new(bytes)).trim().to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let token = old.as_ref().map(|token| token.as_str());
+    let first = authz::ensure_owner(bus, world, &args.organization, &args.owner, token).await;
+    let first = first.context("cannot make the first owner")?;
+    if let Some(token) = first.token {
+        let line = Zeroizing::new(format!("{}\n", token.secret));
+        world
+            .disk
+            .replace(&path, line.as_bytes(), true)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        tracing::info!(file = %path.display(), organization = args.organization, owner = args.owner, "owner's token written");
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Which services run, and with what.
+
+use std::sync::Arc;
+
+use bus::Bus;
+use chassis::{Metrics, Readiness, Shutdown};
+use store::embedded::EmbeddedStore;
+use world::World;
+
+use super::Args;
+use super::addresses::Listeners;
+use super::authority::Tls;
+use super::drain::Groups;
+
+/// The names under which the services say that they are ready.
+pub(super) const NAMES: &[&str] =
+    &["authz", "config-fetcher", "repo-poller", "delivery", "tunnel-gateway", "console"];
+
+/// Protocols that agents speak to the gateway before the roles turn round.
+const TUNNEL_PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
+/// Protocols of the API, best first.
+const API_PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
+
+/// What the services are made of.
+pub(super) struct Parts<'a> {
+    pub(super) args: &'a Args,
+    pub(super) world: &'a World,
+    pub(super) store: &'a EmbeddedStore,
+    pub(super) bus: &'a Arc<dyn Bus>,
+    pub(super) readiness: &'a Readiness,
+    pub(super) metrics: &'a Metrics,
+    pub(super) tls: &'a Tls,
+}
+
+/// Starts all of them.
+///
+/// # Errors
+/// When TLS cannot be set up.
+pub(super) fn start(parts: Parts<'_>, groups: &Groups, listeners: Listeners) -> anyhow::Result<()> {
+    let Listeners { admin, api, gateway } = listeners;
+    start_core(&parts, groups, admin);
+    let edge = &groups.edge;
+    let tls = parts.tls.certificate.config(parts.world, TUNNEL_PROTOCOLS)?;
+    let deps = tunnel_gateway::Deps {
+        world: parts.world.clone(),
+        log: Arc::clone(&parts.store.log),
+        blobs: Arc::clone(&parts.store.blobs),
+        snapshots: Arc::clone(&parts.store.snapshots),
+        bus: Arc::clone(parts.bus),
+        listener: gateway,
+        tls: Some(tls).filter(|_| !parts.args.tunnel_gateway.tunnel_insecure_plain_text),
+        readiness: parts.readiness.clone(),
+        metrics: parts.metrics.clone(),
+    };
+    let args = parts.args.tunnel_gateway.clone();
+    edge.supervisor.spawn("tunnel-gateway", tunnel_gateway::run(args, deps, edge.shutdown.clone()));
+    let deps = console::Deps {
+        world: parts.world.clone(),
+        log: Arc::clone(&parts.store.log),
+        keys: Arc::clone(&parts.store.keys),
+        bus: Arc::clone(parts.bus),
+        listener: api,
+        tls: Some(parts.tls.certificate.config(parts.world, API_PROTOCOLS)?),
+        readiness: parts.readiness.clone(),
+        metrics: parts.metrics.clone(),
+    };
+    edge.supervisor.spawn("console", console::run(parts.args.console.clone(), deps, edge.shutdown.clone()));
+    Ok(())
+}
+
+fn start_core(parts: &Parts<'_>, groups: &Groups, admin: Box<dyn world::network::Listener>) {
+    let (core, args) = (&groups.core.supervisor, parts.args);
+    let shutdown = || -> Shutdown { groups.core.shutdown.clone() };
+    let (world, store) = (parts.world, parts.store);
+    let (readiness, metrics) = (parts.readiness.clone(), parts.metrics.clone());
+    core.spawn("admin listener", chassis::admin::serve(world.clone(), admin, readiness, metrics, shutdown()));
+    let tls = parts.tls;
+    let renewing = Arc::clone(&tls.certificate).keep_renewed(
+        world.clone(),
+        Arc::clone(&tls.authority),
+        tls.names.clone(),
+        shutdown(),
+    );
+    core.spawn("certificate renewal", renewing);
+    let deps = authz::Deps {
+        world: world.clone(),
+        log: Arc::clone(&store.log),
+        keys: Arc::clone(&store.keys),
+        snapshots: Arc::clone(&store.snapshots),
+        bus: Arc::clone(parts.bus),
+        readiness: parts.readiness.clone(),
+    };
+    core.spawn("authz", authz::run(args.authz.clone(), deps, shutdown()));
+    let deps = config_fetcher::Deps {
+        world: world.clone(),
+        log: Arc::clone(&store.log),
+        snapshots: Arc::clone(&store.snapshots),
+        bus: Arc::clone(parts.bus),
+        readiness: parts.readiness.clone(),
+    };
+    core.spawn("config-fetcher", config_fetcher::run(args.config_fetcher.clone(), deps, shutdown()));
+    let deps = repo_poller::Deps {
+        world: world.clone(),
+        log: Arc::clone(&store.log),
+        blobs: Arc::clone(&store.blobs),
+        keys: Arc::clone(&store.keys),
+        snapshots: Arc::clone(&store.snapshots),
+        bus: Arc::clone(parts.bus),
+        readiness: parts.readiness.clone(),
+    };
+    core.spawn("repo-poller", repo_poller::run(args.repo_poller.clone(), deps, shutdown()));
+    let deps = delivery::Deps {
+        world: world.clone(),
+        log: Arc::clone(&store.log),
+        blobs: Arc::clone(&store.blobs),
+        snapshots: Arc::clone(&store.snapshots),
+        bus: Arc::clone(parts.bus),
+        readiness: parts.readiness.clone(),
+    };
+    core.spawn("delivery", delivery::run(args.delivery.clone(), deps, shutdown()));
+}

@@ -1,0 +1,248 @@
+//! `kasbah up` as a process: settings, first start, addresses, drain.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use world::World;
+
+const READY: &str = "Kasbah is ready.";
+
+fn kasbah(data: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kasbah"));
+    command.env_clear().env("HOME", data).args(["up", "--data"]).arg(data.join("data"));
+    command
+}
+
+/// Everything on free ports.
+fn on_free_ports(data: &Path) -> Command {
+    let mut command = kasbah(data);
+    for option in ["--api-listen", "--tunnel-listen", "--admin-listen"] {
+        command.args([option, "127.0.0.1:0"]);
+    }
+    command
+}
+
+struct Up {
+    child: Child,
+    said: BTreeMap<String, String>,
+}
+
+impl Up {
+    /// Starts it and waits until it says that it is ready.
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut said = BTreeMap::new();
+        if lines.next().as_deref() == Some(READY) {
+            for line in lines {
+                let (name, value) = line.trim().split_once("   ").unwrap();
+                said.insert(name.to_owned(), value.trim().to_owned());
+                if name == "owner's token" {
+                    return Self { child, said };
+                }
+            }
+        }
+        let mut errors = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        panic!("not ready: {errors}");
+    }
+
+    fn signal(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Asks it to stop; its exit code and log.
+    fn stop(mut self) -> (Option<i32>, String) {
+        self.signal();
+        let mut errors = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        (self.child.wait().unwrap().code(), errors)
+    }
+
+    fn health(&self, path: &str) -> String {
+        let address = self.said["health"].trim_start_matches("http://").trim_end_matches("/readyz");
+        let mut socket = TcpStream::connect(address).unwrap();
+        write!(socket, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // Already gone where the test stopped it.
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+fn refused(mut command: Command) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = command.output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn a_wrong_setting_is_refused_by_name_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kasbah.toml");
+    for (text, option, variable, wanted) in [
+        ("", Some("--admin-listen=nowhere"), None, "--admin-listen"),
+        ("", Some("--drain=soon"), None, "--drain"),
+        ("", Some("--no-such-option"), None, "--no-such-option"),
+        ("", None, Some(("KASBAH_API_LISTEN", "nowhere")), "--api-listen"),
+        (
+            "api-lisen = \"127.0.0.1:0\"",
+            None,
+            None,
+            "there is no setting `api-lisen`; did you mean `api-listen`?",
+        ),
+        ("[tunnel]\nlisten = 7", None, None, "setting `tunnel.listen`: invalid value '7'"),
+        ("drain = [1]", None, None, "setting `drain`: expected one value, found a list"),
+        ("drain =", None, None, "is not TOML"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let mut command = kasbah(folder.path());
+        command.arg("--config").arg(&file).args(option).envs(variable);
+        let (code, errors) = refused(command);
+        assert_eq!(code, Some(64), "{errors}");
+        assert!(errors.contains(wanted), "{errors}");
+        assert!(!folder.path().join("data").exists(), "a folder was made");
+    }
+}
+
+#[test]
+fn the_command_line_beats_the_environment_which_beats_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let ports: Vec<u16> = {
+        let held: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+    };
+    let [by_file, by_variable, by_option] = ports[..] else { panic!("three ports") };
+    let file = folder.path().join("kasbah.toml");
+    std::fs::write(&file, format!("[admin]\nlisten = \"127.0.0.1:{by_file}\"\n")).unwrap();
+    let command = |variable: bool, option: bool| {
+        let mut command = kasbah(folder.path());
+        command.args(["--api-listen=127.0.0.1:0", "--tunnel-listen=127.0.0.1:0"]).env("KASBAH_CONFIG", &file);
+        if variable {
+            command.env("KASBAH_ADMIN_LISTEN", format!("127.0.0.1:{by_variable}"));
+        }
+        if option {
+            command.arg(format!("--admin-listen=127.0.0.1:{by_option}"));
+        }
+        command
+    };
+    for (variable, option, port) in
+        [(false, false, by_file), (true, false, by_variable), (true, true, by_option)]
+    {
+        let up = Up::start(command(variable, option));
+        assert_eq!(up.said["health"], format!("http://127.0.0.1:{port}/readyz"));
+        assert_eq!(up.stop().0, Some(0));
+    }
+}
+
+#[test]
+fn the_first_start_leaves_what_the_client_needs_and_the_next_keeps_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let read = |name: &str| std::fs::read_to_string(data.join(name)).unwrap();
+    let up = Up::start(on_free_ports(folder.path()));
+    assert!(up.health("/readyz").ends_with("ready\n"), "{}", up.health("/readyz"));
+    assert!(up.health("/healthz").starts_with("HTTP/1.1 200"));
+    assert!(up.health("/metrics").contains("kasbah_console_requests_total"));
+    assert_eq!(up.said["owner's token"], data.join("owner-token").display().to_string());
+    assert_eq!(std::fs::metadata(data.join("owner-token")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(read("owner-token").starts_with("kasbah_p_"));
+    let client: serde_json::Value = serde_json::from_str(&read("client.json")).unwrap();
+    assert_eq!(client["server"], up.said["API"]);
+    assert_eq!(client["gateway"], up.said["agents dial"]);
+    let (token, authority) = (read("owner-token"), read("ca.crt"));
+    let (code, log) = up.stop();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.contains(token.trim()), "the token stands in the log");
+    let again = Up::start(on_free_ports(folder.path()));
+    assert_eq!((read("owner-token"), read("ca.crt")), (token, authority));
+    assert_eq!(again.stop().0, Some(0));
+}
+
+#[test]
+fn a_lost_token_is_replaced_by_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data/owner-token");
+    assert_eq!(Up::start(on_free_ports(folder.path())).stop().0, Some(0));
+    let first = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let up = Up::start(on_free_ports(folder.path()));
+    let second = std::fs::read_to_string(&path).unwrap();
+    assert_ne!(first, second);
+    let status = |token: &str| api_status(&up, token.trim());
+    assert_eq!(status(&second), 200);
+    assert_eq!(status(&first), 401, "the lost token still works");
+    assert_eq!(status("kasbah_p_unknown"), 401);
+}
+
+fn api_status(up: &Up, token: &str) -> u16 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let authority = std::fs::read(&up.said["authority"]).unwrap();
+    runtime.block_on(async {
+        let tls = chassis::tls::client_config_trusting(&World::real(), &authority, &[]).unwrap();
+        let tls = std::sync::Arc::unwrap_or_clone(tls);
+        let client = reqwest::Client::builder().tls_backend_preconfigured(tls).build().unwrap();
+        let url = format!("{}/api/v1/organizations", up.said["API"]);
+        client.get(url).bearer_auth(token).send().await.unwrap().status().as_u16()
+    })
+}
+
+#[test]
+fn a_second_process_on_one_folder_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = Up::start(on_free_ports(folder.path()));
+    let (code, errors) = refused(on_free_ports(folder.path()));
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("is in use by another process"), "{errors}");
+    assert_eq!(up.stop().0, Some(0));
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = kasbah(folder.path());
+    command.arg(format!("--tunnel-listen={}", taken.local_addr().unwrap()));
+    command.args(["--api-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"]);
+    let (code, errors) = refused(command);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("--tunnel-listen"), "{errors}");
+}
+
+#[test]
+fn a_name_that_cannot_stand_in_a_certificate_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = on_free_ports(folder.path());
+    command.arg("--tls-name=https://kasbah.example");
+    let (code, errors) = refused(command);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("--tls-name"), "{errors}");
+}
+
+#[test]
+fn help_shows_defaults_and_exit_codes() {
+    let run = |words: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_kasbah")).args(words).env("COLUMNS", "200").output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, help) = run(&["up", "--help"]);
+    assert_eq!(code, Some(0));
+    for wanted in
+        ["[default: 127.0.0.1:8440]", "[default: 127.0.0.1:8441]", "[default: 127.0.0.1:8442]", "KASBAH_DATA"]
+    {
+        assert!(help.contains(wanted), "{wanted} is missing in {help}");
+    }
+    let (_, help) = run(&["--help"]);
+    assert!(help.contains("Exit codes:") && help.contains("64  settings are wrong"), "{help}");
+}
