@@ -1,0 +1,16 @@
+//! The API over TLS, a real log and a real bus. Behind the bus stand answers of the test's own, which record who was said to
+//! ask; the services' own answers are tried with all of them together, in the tests of the `kasbah` binary.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "api/behind.rs"]
+mod behind;
+#[path = "api/limits.rs"]
+mod limits;
+#[path = "api/log.rs"]
+mod log;
+#[path = "api/passing_on.rs"]
+mod passing_on;
+#[path = "api/serving.rs"]
+mod serving;
+#[path = "api/webhooks.rs"]
+mod webhooks;

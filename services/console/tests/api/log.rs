@@ -1,0 +1,180 @@
+//! The log over HTTP.
+
+use events::directory::{AgentDeleted, DirectoryEvent, GroupCreated};
+use events::observation::{Observation, ObservationBatch, Observed};
+use events::position::Stream;
+use events::{
+    AgentId, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, GroupId, OrganizationId, Timestamp,
+};
+use reqwest::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+use store::{NewBatch, NewCommit, new_events};
+
+use crate::serving::{Console, HOME, STRANGER};
+
+impl Console {
+    async fn append(&self, organization: OrganizationId, aggregate: AggregateRef, expected: u64, event: DirectoryEvent) {
+        let context = bus::context_for_service(&self.world, "authz", organization);
+        let commit = NewCommit {
+            id: CommitId(self.world.new_uuid()),
+            organization,
+            aggregate,
+            expected,
+            actor: context.actor,
+            correlation_id: CorrelationId(self.world.new_uuid()),
+            causation_id: None,
+            traceparent: None,
+            occurred_at: Timestamp(self.world.clock.now_millis()),
+            command: None,
+            events: new_events(&self.world, [Event::from(event)]).unwrap(),
+        };
+        self.store.log.append(commit).await.unwrap();
+    }
+
+    /// A group as an aggregate of its own; returns its id.
+    async fn group(&self, organization: OrganizationId, name: &str) -> String {
+        let group = GroupId(self.world.new_uuid());
+        let event = DirectoryEvent::GroupCreated(GroupCreated { group, name: name.to_owned() });
+        self.append(organization, AggregateRef::new(AggregateKind::Group, group), 0, event).await;
+        group.to_string()
+    }
+
+    async fn observe(&self, organization: OrganizationId, first: u64, dropped: &[u64]) {
+        let writer = ObservationBatch::agent_writer(AgentId(organization.0));
+        let observations = dropped
+            .iter()
+            .map(|dropped| Observation { at: Timestamp(1), what: Observed::Gap { dropped: *dropped } })
+            .collect();
+        let batch = ObservationBatch { organization, writer: writer.clone(), epoch: 1, first, observations };
+        let data = events::encode(&batch).unwrap();
+        let batch = NewBatch { stream: Stream::Observations, organization, writer, data };
+        self.store.log.append_batch(batch).await.unwrap();
+    }
+
+    async fn events(&self, token: &str, query: &str) -> Vec<Value> {
+        let request = self.client.get(self.url(&format!("/api/v1/log/events{query}"))).bearer_auth(token);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let text = response.text().await.unwrap();
+        text.lines().filter(|line| !line.is_empty()).map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    async fn follow(&self, token: &str) -> Response {
+        let request = self.client.get(self.url("/api/v1/log/events?follow=true")).bearer_auth(token);
+        let response = request.header("accept", "text/event-stream").send().await.unwrap();
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        response
+    }
+}
+
+/// Two organizations with decisions and observations, in turn.
+async fn two_organizations(console: &Console) {
+    let (home, other) = (console.home.organization, console.stranger.organization);
+    for round in 0..5 {
+        console.group(home, &format!("home-{round}")).await;
+        console.group(other, &format!("other-{round}")).await;
+        console.observe(home, round * 3 + 1, &[1, 2, 3]).await;
+        console.observe(other, round + 1, &[7]).await;
+    }
+}
+
+#[tokio::test]
+async fn each_reads_their_own_organization_and_no_count_of_another() {
+    let console = Console::start().await;
+    two_organizations(&console).await;
+    let (home, other) = (console.home.organization, console.stranger.organization);
+    for (token, own, foreign, count) in [(HOME, home, other, 5 + 15), (STRANGER, other, home, 5 + 5)] {
+        let events = console.events(token, "").await;
+        assert_eq!(events.len(), count);
+        for event in &events {
+            assert_eq!(event["source"], format!("/organizations/{own}"));
+            assert!(!event.to_string().contains(&foreign.to_string()));
+            assert!(event["position"].as_str().unwrap().len() > 40, "positions leave sealed");
+        }
+    }
+    let (status, verified) = console.call(STRANGER, Method::POST, "/api/v1/log/verify", None).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(verified, json!({ "ok": true, "aggregates": 5, "commits": 5, "events": 5, "unknown": 0 }));
+    console.stop().await;
+}
+
+#[tokio::test]
+async fn an_aggregate_of_another_organization_is_not_found() {
+    let console = Console::start().await;
+    let group = console.group(console.home.organization, "shop").await;
+    let path = format!("/api/v1/log/aggregates/group/{group}");
+    let (status, view) = console.get(HOME, &path).await;
+    assert_eq!((status, &view["version"], &view["events"][0]["data"]["name"]), (StatusCode::OK, &json!(1), &json!("shop")));
+    let (status, hidden) = console.get(STRANGER, &path).await;
+    let (_, missing) = console.get(STRANGER, "/api/v1/log/aggregates/group/nothing").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert_eq!(hidden["message"].as_str().unwrap().replace(&group, "nothing"), missing["message"].as_str().unwrap());
+    assert!(console.events(STRANGER, &format!("?aggregate=group/{group}")).await.is_empty());
+    assert_eq!(console.events(HOME, &format!("?aggregate=group/{group}")).await.len(), 1);
+    let (status, refusal) = console.get(HOME, "/api/v1/log/aggregates/nonsense/1").await;
+    assert_eq!((status, refusal["field"].as_str()), (StatusCode::BAD_REQUEST, Some("kind")));
+    console.stop().await;
+}
+
+#[tokio::test]
+async fn a_reader_resumes_anywhere_without_gap_and_double() {
+    let console = Console::start().await;
+    two_organizations(&console).await;
+    let all = console.events(HOME, "?from=start").await;
+    let ids = |events: &[Value]| events.iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    for (index, event) in all.iter().enumerate() {
+        let rest = console.events(HOME, &format!("?from={}", event["position"].as_str().unwrap())).await;
+        let mut expected = ids(&all[index + 1..]);
+        let mut found = ids(&rest);
+        expected.sort();
+        found.sort();
+        assert_eq!(found, expected, "behind event {index}, {}", event["type"]);
+    }
+    let stolen = all[0]["position"].as_str().unwrap();
+    let (status, refusal) = console.get(STRANGER, &format!("/api/v1/log/events?from={stolen}")).await;
+    assert_eq!((status, refusal["field"].as_str()), (StatusCode::BAD_REQUEST, Some("from")));
+    let (status, _) = console.get(HOME, "/api/v1/log/events?from=d0-1").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "a bare position is none that was given out");
+    console.stop().await;
+}
+
+#[tokio::test]
+async fn a_follower_hears_its_own_and_is_cut_off_with_its_token() {
+    let console = Console::start().await;
+    two_organizations(&console).await;
+    let mut followed = console.follow(HOME).await;
+    console.group(console.stranger.organization, "quiet").await;
+    console.group(console.home.organization, "loud").await;
+    let mut heard = String::new();
+    while !heard.contains("\n\n") {
+        heard += std::str::from_utf8(&followed.chunk().await.unwrap().unwrap()).unwrap();
+    }
+    assert!(heard.starts_with("id: ") && heard.contains("\nevent: kasbah.group.created\n"), "{heard}");
+    assert!(heard.contains("loud") && !heard.contains("quiet"), "{heard}");
+    console.behind.revokes(HOME);
+    let event = DirectoryEvent::AgentDeleted(AgentDeleted { agent: AgentId(console.world.new_uuid()) });
+    console.append(console.home.organization, AggregateRef::new(AggregateKind::Agent, "a"), 0, event).await;
+    console
+        .until("the token opens nothing", async || {
+            console.get(HOME, "/api/v1/me").await.0 == StatusCode::UNAUTHORIZED
+        })
+        .await;
+    let end = tokio::time::timeout(std::time::Duration::from_secs(30), async {
+        while followed.chunk().await.unwrap().is_some() {}
+    });
+    end.await.expect("the stream of a revoked token ends");
+    console.stop().await;
+}
+
+#[tokio::test]
+async fn observations_read_like_events() {
+    let console = Console::start().await;
+    console.observe(console.home.organization, 4, &[9]).await;
+    let events = console.events(HOME, "").await;
+    let writer = ObservationBatch::agent_writer(AgentId(console.home.organization.0));
+    assert_eq!(events[0]["type"], "kasbah.observed.gap");
+    assert_eq!(events[0]["id"], format!("{writer}/1/4"));
+    assert_eq!(events[0]["data"], json!({ "dropped": 9 }));
+    assert_eq!((&events[0]["specversion"], &events[0]["subject"]), (&json!("1.0"), &json!(writer)));
+    console.stop().await;
+}
