@@ -23,8 +23,6 @@ use failure::Failure;
 use session::Session;
 use settings::{Common, Surroundings};
 
-pub use settings::default_data_folder;
-
 /// Commands of the client.
 #[derive(Debug, Subcommand)]
 pub enum ClientCommand {

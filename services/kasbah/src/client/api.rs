@@ -52,7 +52,9 @@ impl Api {
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .build()
-            .map_err(|error| Failure::Unsuccessful(format!("cannot set up the connection: {}", root_cause(&error))))?;
+            .map_err(|error| {
+                Failure::Unsuccessful(format!("cannot set up the connection: {}", root_cause(&error)))
+            })?;
         let mut root = settings.server.clone();
         if let Ok(mut path) = root.path_segments_mut() {
             path.pop_if_empty().extend(["api", "v1"]);
@@ -110,7 +112,8 @@ impl Api {
         let key = self.world.new_uuid().to_string();
         let mut attempt = 1;
         loop {
-            let mut request = self.http.request(method.clone(), self.url(path, query)).timeout(ANSWER_TIMEOUT);
+            let mut request =
+                self.http.request(method.clone(), self.url(path, query)).timeout(ANSWER_TIMEOUT);
             if method != Method::GET {
                 request = request.header("idempotency-key", &key);
             }
@@ -120,7 +123,8 @@ impl Api {
             match self.accepted(request).await {
                 Ok(response) => {
                     let bytes = response.bytes().await.map_err(|error| self.failure(&error))?;
-                    return serde_json::from_slice(&bytes).map_err(|error| self.unreadable(error.to_string()));
+                    return serde_json::from_slice(&bytes)
+                        .map_err(|error| self.unreadable(error.to_string()));
                 }
                 Err(Failure::Refused { retry_after: Some(seconds), .. })
                     if attempt < ATTEMPTS && seconds <= LONGEST_PAUSE =>
@@ -150,7 +154,8 @@ impl Api {
         if status.is_success() {
             return Ok(response);
         }
-        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let retry_after =
+            response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let body = response.bytes().await.unwrap_or_default();
         if let Ok(refusal) = serde_json::from_slice::<Refusal>(&body) {
             return Err(Failure::Refused { refusal, retry_after });

@@ -50,7 +50,9 @@ pub enum Failure {
         detail: String,
     },
     /// Something answered that is not this API.
-    #[error("{server} gave an answer that this client cannot read ({detail}); check --server, and that both are of the same version")]
+    #[error(
+        "{server} gave an answer that this client cannot read ({detail}); check --server, and that both are of the same version"
+    )]
     Unreadable {
         /// Who was asked.
         server: String,
@@ -77,7 +79,9 @@ fn in_words(refusal: &Refusal, retry_after: Option<u64>) -> String {
     let field = refusal.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
     let advice = match (refusal.kind, retry_after) {
         (RefusalKind::Unavailable, Some(seconds)) => format!("; try again in {seconds} s"),
-        (RefusalKind::Unauthenticated, _) => "; give a live token with --token-file or KASBAH_TOKEN".to_owned(),
+        (RefusalKind::Unauthenticated, _) => {
+            "; give a live token with --token-file or KASBAH_TOKEN".to_owned()
+        }
         _ => String::new(),
     };
     format!("{field}{}{advice}", refusal.message)

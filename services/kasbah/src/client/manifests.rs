@@ -117,9 +117,13 @@ impl Installation {
         let name = format!("{}-lease", self.name());
         let metadata = json!({"name": name, "namespace": self.namespace, "labels": self.labels()});
         let verbs = ["get", "list", "watch", "create", "update", "patch"];
-        self.bound_role(&metadata, false, &json!([
-            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs},
-        ]))
+        self.bound_role(
+            &metadata,
+            false,
+            &json!([
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs},
+            ]),
+        )
     }
 
     /// Whatever Git may hold, roles among it; as other service accounts where a source says so.
@@ -134,10 +138,14 @@ impl Installation {
 
     /// Everything in one namespace, but no right that it does not have itself.
     fn namespace_rights(&self, namespace: &str) -> [Value; 2] {
-        self.bound_role(&self.metadata(namespace), false, &json!([
-            {"apiGroups": ["*"], "resources": ["*"], "verbs": VERBS},
-            {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]},
-        ]))
+        self.bound_role(
+            &self.metadata(namespace),
+            false,
+            &json!([
+                {"apiGroups": ["*"], "resources": ["*"], "verbs": VERBS},
+                {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]},
+            ]),
+        )
     }
 
     fn secret(&self) -> Value {
@@ -195,9 +203,7 @@ impl Installation {
     }
 
     fn container(&self) -> Value {
-        let probe = |path: &str, seconds: u32| {
-            json!({"httpGet": {"path": path, "port": "admin"}, "periodSeconds": seconds, "timeoutSeconds": 5})
-        };
+        let probe = |path: &str, seconds: u32| json!({"httpGet": {"path": path, "port": "admin"}, "periodSeconds": seconds, "timeoutSeconds": 5});
         json!({
             "name": "agent",
             "image": self.image,

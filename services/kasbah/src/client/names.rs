@@ -38,7 +38,8 @@ impl Names {
     /// When the server cannot be asked.
     pub async fn with_credentials(mut self, session: &Session) -> Result<Self, Failure> {
         let credentials: Vec<CredentialView> = list(session, "credentials").await?;
-        self.credentials = credentials.into_iter().map(|credential| (credential.id, credential.name)).collect();
+        self.credentials =
+            credentials.into_iter().map(|credential| (credential.id, credential.name)).collect();
         Ok(self)
     }
 

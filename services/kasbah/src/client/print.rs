@@ -57,7 +57,11 @@ impl Printer {
     ///
     /// # Errors
     /// When standard output cannot be written.
-    pub fn show<T: Serialize>(&self, value: &T, human: impl FnOnce(&T, Style) -> String) -> Result<(), Failure> {
+    pub fn show<T: Serialize>(
+        &self,
+        value: &T,
+        human: impl FnOnce(&T, Style) -> String,
+    ) -> Result<(), Failure> {
         match self.format {
             Format::Table => self.text(&human(value, self.style)),
             Format::Json => self.text(&json(value)?),
@@ -69,10 +73,16 @@ impl Printer {
     ///
     /// # Errors
     /// When standard output cannot be written.
-    pub fn show_line<T: Serialize>(&self, value: &T, human: impl FnOnce(&T, Style) -> String) -> Result<(), Failure> {
+    pub fn show_line<T: Serialize>(
+        &self,
+        value: &T,
+        human: impl FnOnce(&T, Style) -> String,
+    ) -> Result<(), Failure> {
         match self.format {
             Format::Table => self.text(&human(value, self.style)),
-            Format::Json => self.text(&serde_json::to_string(value).map_err(|error| Failure::Print(error.to_string()))?),
+            Format::Json => {
+                self.text(&serde_json::to_string(value).map_err(|error| Failure::Print(error.to_string()))?)
+            }
             Format::Yaml => self.text(&format!("---\n{}", yaml(value)?)),
         }
     }

@@ -3,8 +3,8 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use events::{AgentId, SourceId, Timestamp};
 use events::requests::authz::AgentView;
+use events::{AgentId, SourceId, Timestamp};
 use world::World;
 use zeroize::Zeroizing;
 
@@ -80,7 +80,9 @@ impl Session {
                 detail,
             })?,
             None if std::io::IsTerminal::is_terminal(&std::io::stdin()) => {
-                return Err(wrong("give a file with the secret, or pipe it in: what is typed here would be seen"));
+                return Err(wrong(
+                    "give a file with the secret, or pipe it in: what is typed here would be seen",
+                ));
             }
             None => {
                 let mut bytes = Vec::new();
@@ -124,7 +126,9 @@ impl<'a> SourceName<'a> {
         match text.rsplit_once('/') {
             Some((agent, name)) if !agent.is_empty() && !name.is_empty() => Ok(Self::Of { agent, name }),
             _ => {
-                let message = format!("{text:?} names no source: expected <agent>/<source> or an id; `kasbah source list` shows them");
+                let message = format!(
+                    "{text:?} names no source: expected <agent>/<source> or an id; `kasbah source list` shows them"
+                );
                 Err(Failure::usage("SOURCE", message))
             }
         }
@@ -139,7 +143,9 @@ mod tests {
     fn a_source_is_named_by_its_agent_or_by_its_id() {
         let id = SourceId::derive(AgentId(uuid::Uuid::from_u128(7)), "web");
         assert_eq!(SourceName::parse(&id.to_string()).unwrap(), SourceName::Id(id));
-        for (text, agent, name) in [("edge/web", "edge", "web"), ("shop/config:edge/web", "shop/config:edge", "web")] {
+        for (text, agent, name) in
+            [("edge/web", "edge", "web"), ("shop/config:edge/web", "shop/config:edge", "web")]
+        {
             assert_eq!(SourceName::parse(text).unwrap(), SourceName::Of { agent, name });
         }
         for text in ["web", "/web", "edge/", ""] {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use reqwest::Url;
-use serde::Deserialize;
 use world::World;
 use zeroize::Zeroizing;
 
 use super::print::Format;
+use crate::folder::{CLIENT_FILE, ClientFile, default_data_folder};
 
 /// The API's port when a server is given without one.
 const API_PORT: u16 = 8440;
@@ -63,14 +63,6 @@ impl Surroundings {
         let token = std::env::var("KASBAH_TOKEN").ok().filter(|token| !token.is_empty());
         Self { token: token.map(Zeroizing::new), data: default_data_folder() }
     }
-}
-
-/// `kasbah` in the user's data folder: `$XDG_DATA_HOME`, else `~/.local/share`.
-#[must_use]
-pub fn default_data_folder() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")))?;
-    Some(data.join("kasbah"))
 }
 
 /// Why it is not known where and as whom to ask.
@@ -144,18 +136,6 @@ pub struct Settings {
     pub token: Zeroizing<String>,
 }
 
-/// What `kasbah up` leaves in its data folder for this client. Paths are relative to that folder.
-#[derive(Debug, Deserialize)]
-struct ClientFile {
-    server: String,
-    #[serde(default)]
-    ca_file: Option<PathBuf>,
-    #[serde(default)]
-    token_file: Option<PathBuf>,
-    #[serde(default)]
-    gateway: Option<String>,
-}
-
 impl Settings {
     /// Puts together what the options, the environment and client.json say. What client.json says of trust and token counts
     /// only for the server that it names, so that no token is sent to another.
@@ -184,8 +164,7 @@ impl Settings {
         };
         let known = known.filter(|_| named.as_ref() == Some(&server));
         let token = token(args, surroundings, known.as_ref(), &server, world)?;
-        let known_ca = known.as_ref().and_then(|file| file.ca_file.clone());
-        let gateway = known.and_then(|file| file.gateway);
+        let (known_ca, gateway) = known.map(|file| (file.ca_file, file.gateway)).unzip();
         Ok(Self { server, ca_file: args.ca_file.clone().or(known_ca), gateway, token })
     }
 
@@ -196,8 +175,6 @@ impl Settings {
     }
 }
 
-const CLIENT_FILE: &str = "client.json";
-
 fn read_client_file(folder: &Path, world: &World) -> Result<Option<ClientFile>, SettingsError> {
     let path = folder.join(CLIENT_FILE);
     let bytes = match world.disk.read(&path) {
@@ -207,7 +184,7 @@ fn read_client_file(folder: &Path, world: &World) -> Result<Option<ClientFile>, 
     };
     let mut file: ClientFile = serde_json::from_slice(&bytes)
         .map_err(|detail| SettingsError::BadFile { file: path.clone(), detail })?;
-    for path in [&mut file.ca_file, &mut file.token_file].into_iter().flatten() {
+    for path in [&mut file.ca_file, &mut file.token_file] {
         *path = folder.join(&*path);
     }
     Ok(Some(file))
@@ -220,8 +197,10 @@ fn token(
     server: &Url,
     world: &World,
 ) -> Result<Zeroizing<String>, SettingsError> {
-    let (token, origin) = match (&args.token_file, &surroundings.token, known.and_then(|file| file.token_file.as_ref())) {
-        (Some(path), _, _) | (None, None, Some(path)) => (read_token(path, world)?, path.display().to_string()),
+    let (token, origin) = match (&args.token_file, &surroundings.token, known.map(|file| &file.token_file)) {
+        (Some(path), _, _) | (None, None, Some(path)) => {
+            (read_token(path, world)?, path.display().to_string())
+        }
         (None, Some(token), _) => (token.clone(), "KASBAH_TOKEN".to_owned()),
         (None, None, None) => return Err(SettingsError::NoToken { server: server.clone() }),
     };
@@ -253,7 +232,11 @@ fn parse_server(given: &str) -> Result<Url, SettingsError> {
     match url.scheme() {
         "https" => {}
         "http" if is_loopback(&url) => {}
-        _ => return Err(wrong("expected https://<host>:<port>; a token never travels in plain text".to_owned())),
+        _ => {
+            return Err(wrong(
+                "expected https://<host>:<port>; a token never travels in plain text".to_owned(),
+            ));
+        }
     }
     // Url leaves out a port that is the scheme's own, so what was written is what counts.
     if url.port().is_none() && !names_port(&text) {
@@ -267,9 +250,9 @@ fn parse_server(given: &str) -> Result<Url, SettingsError> {
 fn names_port(text: &str) -> bool {
     let after_scheme = text.split_once("://").map_or(text, |(_, rest)| rest);
     let authority = after_scheme.split(['/', '?', '#']).next().unwrap_or_default();
-    authority.rsplit_once(':').is_some_and(|(_, port)| {
-        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
-    })
+    authority
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn is_loopback(url: &Url) -> bool {

@@ -25,7 +25,7 @@ fn what_people_type_is_understood() {
         "organization create acme --owner ann",
         "group create platform",
         "project create shop/web --repository https://git.example.org/shop/web.git --credential forge --default-branch trunk --external-id 7",
-        "project set shop/web --credential ",
+        "project set shop/web --credential=",
         "project webhook shop/web",
         "user create ann --role maintainer --scope group:platform",
         "user role ann viewer --withdraw",

@@ -43,7 +43,10 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Command::Delete { agent } => {
             let deleted: AgentView = session.api.delete(&["agents", &agent]).await?;
             session.printer.show(&deleted, |deleted, _| {
-                format!("Agent {} of {} is deleted; its tokens are dead. What it applied stays.", deleted.name, deleted.project_path)
+                format!(
+                    "Agent {} of {} is deleted; its tokens are dead. What it applied stays.",
+                    deleted.name, deleted.project_path
+                )
             })
         }
     }

@@ -72,7 +72,11 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
 
 async fn names(session: &Session, credentials: &[CredentialView]) -> Result<Names, Failure> {
     let granted = credentials.iter().any(|credential| !credential.projects.is_empty());
-    if granted && session.is_for_people() { Names::default().with_projects(session).await } else { Ok(Names::default()) }
+    if granted && session.is_for_people() {
+        Names::default().with_projects(session).await
+    } else {
+        Ok(Names::default())
+    }
 }
 
 fn table(all: &[CredentialView], names: &Names, style: Style) -> String {

@@ -30,7 +30,8 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             session.printer.show(&all, |all, style| table(all, style))
         }
         Command::Create { name } => {
-            let created: GroupView = session.api.send(Method::POST, &["groups"], &CreateGroup { name }).await?;
+            let created: GroupView =
+                session.api.send(Method::POST, &["groups"], &CreateGroup { name }).await?;
             session.printer.show(&created, |created, style| table(std::slice::from_ref(created), style))
         }
     }

@@ -43,7 +43,9 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             session.printer.show(&verified, verified_text)?;
             match verified.get("ok").and_then(Value::as_bool) {
                 Some(true) => Ok(()),
-                _ => Err(Failure::Unsuccessful("the log does not verify; keep its files, and restore from a copy".to_owned())),
+                _ => Err(Failure::Unsuccessful(
+                    "the log does not verify; keep its files, and restore from a copy".to_owned(),
+                )),
             }
         }
     }

@@ -99,25 +99,35 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             let id = session.source(&source.source).await?;
             change(session, id, "suspend", &SuspendSource { source: id, reason }).await
         }
-        Command::Resume(named) => change(session, session.source(&named.source).await?, "resume", &json!({})).await,
+        Command::Resume(named) => {
+            change(session, session.source(&named.source).await?, "resume", &json!({})).await
+        }
         Command::Pin { source, commit } => {
             let id = session.source(&source.source).await?;
             change(session, id, "pin", &PinSource { source: id, commit }).await
         }
-        Command::Unpin(named) => change(session, session.source(&named.source).await?, "unpin", &json!({})).await,
+        Command::Unpin(named) => {
+            change(session, session.source(&named.source).await?, "unpin", &json!({})).await
+        }
         Command::Confirm { source, commit } => {
             let id = session.source(&source.source).await?;
             change(session, id, "confirm", &ConfirmSource { source: id, commit }).await
         }
         Command::Diff(named) => {
             let id = session.source(&named.source).await?.to_string();
-            let diff: SourceDiff = session.api.send(Method::POST, &["sources", &id, "diff"], &json!({})).await?;
+            let diff: SourceDiff =
+                session.api.send(Method::POST, &["sources", &id, "diff"], &json!({})).await?;
             session.printer.show(&diff, diff::text)
         }
     }
 }
 
-async fn ask<B: Serialize>(session: &Session, id: SourceId, verb: &str, body: &B) -> Result<SourceView, Failure> {
+async fn ask<B: Serialize>(
+    session: &Session,
+    id: SourceId,
+    verb: &str,
+    body: &B,
+) -> Result<SourceView, Failure> {
     session.api.send(Method::POST, &["sources", &id.to_string(), verb], body).await
 }
 

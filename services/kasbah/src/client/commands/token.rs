@@ -55,7 +55,11 @@ pub struct HolderArgs {
 
 fn parse_lifetime(text: &str) -> Result<Duration, String> {
     let lifetime = parse_duration(text).map_err(|error| error.to_string())?;
-    if lifetime < Duration::from_secs(1) { Err("expected at least one second".to_owned()) } else { Ok(lifetime) }
+    if lifetime < Duration::from_secs(1) {
+        Err("expected at least one second".to_owned())
+    } else {
+        Ok(lifetime)
+    }
 }
 
 /// Runs it.
@@ -126,7 +130,8 @@ fn state(token: &TokenView, now: Timestamp) -> Cell {
 fn table(all: &[TokenView], names: &Names, style: Style) -> String {
     let mut table = Table::new(&["NAME", "HOLDER", "STATE", "EXPIRES", "LAST USED", "ID"]);
     for one in all {
-        let expires = one.expires_at.filter(|moment| *moment > style.now).map(|moment| age(moment, style.now));
+        let expires =
+            one.expires_at.filter(|moment| *moment > style.now).map(|moment| age(moment, style.now));
         let used = one.last_used_at.map(|moment| format!("{} ago", age(moment, style.now)));
         table.row([
             one.name.as_str().into(),
@@ -162,7 +167,12 @@ mod tests {
     #[test]
     fn a_token_is_live_revoked_or_expired() {
         let style = Style { colour: false, now: Timestamp(3_600_000) };
-        let states = [token(None, None), token(Some(7_200_000), None), token(Some(0), None), token(None, Some(3_540_000))];
+        let states = [
+            token(None, None),
+            token(Some(7_200_000), None),
+            token(Some(0), None),
+            token(None, Some(3_540_000)),
+        ];
         let text = table(&states, &Names::default(), style);
         let lines: Vec<&str> = text.lines().collect();
         let user = "user 00000000-0000-0000-0000-000000000002";

@@ -76,7 +76,8 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
 
 async fn names(session: &Session, users: &[UserView]) -> Result<Names, Failure> {
     use events::directory::Scope::Organization;
-    let narrow = users.iter().flat_map(|user| &user.roles).any(|(_, scope)| !matches!(scope, Organization(_)));
+    let narrow =
+        users.iter().flat_map(|user| &user.roles).any(|(_, scope)| !matches!(scope, Organization(_)));
     if !narrow || !session.is_for_people() {
         return Ok(Names::default());
     }
@@ -87,8 +88,11 @@ fn table(users: &[UserView], names: &Names, style: Style) -> String {
     let mut table = Table::new(&["NAME", "ROLES", "ID"]);
     for user in users {
         let name = user.name.as_deref().map_or_else(|| Cell::painted("(erased)", Paint::Dim), Cell::from);
-        let roles: Vec<String> =
-            user.roles.iter().map(|(role, scope)| format!("{} of {}", role_name(*role), names.scope(*scope))).collect();
+        let roles: Vec<String> = user
+            .roles
+            .iter()
+            .map(|(role, scope)| format!("{} of {}", role_name(*role), names.scope(*scope)))
+            .collect();
         table.row([name, Cell::or_dash(Some(&roles.join(", "))), user.id.to_string().into()]);
     }
     table.render(style, "no user")

@@ -24,7 +24,8 @@ fn every_kind_of_refusal_has_its_documented_code() {
 #[test]
 fn settings_network_and_certificates_differ() {
     assert_eq!(Failure::Settings(SettingsError::NoFolder).code(), 64);
-    let unreachable = Failure::Unreachable { server: "https://a:1/".into(), detail: "connection refused".into() };
+    let unreachable =
+        Failure::Unreachable { server: "https://a:1/".into(), detail: "connection refused".into() };
     assert_eq!(unreachable.code(), 6);
     assert_eq!(
         unreachable.to_string(),
@@ -44,7 +45,8 @@ fn a_reader_that_left_is_no_failure() {
 
 #[test]
 fn a_refusal_names_its_field_and_says_what_to_do() {
-    let invalid = Failure::Refused { refusal: Refusal::invalid("path", "expected group/name"), retry_after: None };
+    let invalid =
+        Failure::Refused { refusal: Refusal::invalid("path", "expected group/name"), retry_after: None };
     assert_eq!(invalid.to_string(), "path: expected group/name");
     let busy = Failure::Refused {
         refusal: Refusal::new(RefusalKind::Unavailable, "the log is catching up"),

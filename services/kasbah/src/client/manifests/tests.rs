@@ -10,7 +10,9 @@ fn installation(reach: Reach) -> Installation {
         image: "kasbah-agent:1".to_owned(),
         gateway: "kasbah.example.org:8441".to_owned(),
         token: TOKEN.to_owned(),
-        certificate_authority: Some("-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n".to_owned()),
+        certificate_authority: Some(
+            "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n".to_owned(),
+        ),
         root_key: "root".to_owned(),
     }
 }
@@ -33,8 +35,15 @@ fn what_is_needed_comes_first() {
     assert_eq!(
         kinds(&objects),
         [
-            "Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "Secret",
-            "Deployment", "PodDisruptionBudget"
+            "Namespace",
+            "ServiceAccount",
+            "Role",
+            "RoleBinding",
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "Secret",
+            "Deployment",
+            "PodDisruptionBudget"
         ]
     );
 }

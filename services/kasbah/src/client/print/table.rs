@@ -2,8 +2,8 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::text::{Paint, one_line};
 use super::Style;
+use super::text::{Paint, one_line};
 
 const GAP: &str = "  ";
 

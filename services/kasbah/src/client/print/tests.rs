@@ -53,7 +53,9 @@ fn what_a_terminal_would_obey_is_taken_out() {
 #[test]
 fn ages_have_one_unit() {
     let now = Timestamp(1_000_000_000);
-    for (millis, text) in [(0, "0s"), (59_999, "59s"), (60_000, "1m"), (7_200_000, "2h"), (864_000_000, "10d")] {
+    for (millis, text) in
+        [(0, "0s"), (59_999, "59s"), (60_000, "1m"), (7_200_000, "2h"), (864_000_000, "10d")]
+    {
         assert_eq!(age(Timestamp(now.0 - millis), now), text);
     }
     assert_eq!(age(now.plus_millis(300_000), now), "in 5m");
@@ -67,8 +69,14 @@ fn yaml_keeps_what_other_readers_would_turn_into_something_else() {
         "certificate": "-----BEGIN\nabc\n", "colon": "a: b", "number": 7, "none": null,
     });
     let text = yaml(&value).unwrap();
-    for line in ["commit: \"1e10\"", "short: \"0123456789\"", "time: \"2026-01-01\"", "list: []", "number: 7", "none: null"]
-    {
+    for line in [
+        "commit: \"1e10\"",
+        "short: \"0123456789\"",
+        "time: \"2026-01-01\"",
+        "list: []",
+        "number: 7",
+        "none: null",
+    ] {
         assert!(text.replace('\'', "\"").contains(line), "{line} not in:\n{text}");
     }
     assert!(text.contains("certificate: |\n  -----BEGIN\n  abc\n"), "{text}");

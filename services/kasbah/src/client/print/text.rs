@@ -41,7 +41,10 @@ impl Paint {
 #[must_use]
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
-    for part in text.split(|letter: char| letter.is_whitespace() || letter.is_control()).filter(|part| !part.is_empty()) {
+    for part in text
+        .split(|letter: char| letter.is_whitespace() || letter.is_control())
+        .filter(|part| !part.is_empty())
+    {
         if !line.is_empty() {
             line.push(' ');
         }

@@ -97,7 +97,8 @@ async fn the_environment_comes_before_what_up_left() {
 async fn what_is_missing_is_named() {
     let nothing = Folder::new().resolve(None, None).err().unwrap().to_string();
     assert!(nothing.contains("client.json does not exist; give --server"), "{nothing}");
-    let no_token = Folder::new().with("client.json", r#"{"server": "a", "token_file": "gone"}"#);
+    let file = r#"{"server": "a", "ca_file": "ca.crt", "token_file": "gone", "gateway": "a:8441"}"#;
+    let no_token = Folder::new().with("client.json", file);
     let said = no_token.resolve(None, None).err().unwrap().to_string();
     assert!(said.contains("gone of --token-file"), "{said}");
     let broken = Folder::new().with("client.json", "{").resolve(None, None).err().unwrap().to_string();

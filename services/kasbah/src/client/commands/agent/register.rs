@@ -60,7 +60,9 @@ impl Register {
         let certificate_authority = authority(session)?;
         let gateway = self.install.gateway.clone().unwrap_or_else(|| default_gateway(session));
         if self.manifests && is_loopback(&gateway) {
-            eprintln!("warning: pods cannot reach {gateway}, which is this machine only to itself; give --gateway");
+            eprintln!(
+                "warning: pods cannot reach {gateway}, which is this machine only to itself; give --gateway"
+            );
         }
         let body = RegisterAgent { name: self.name.clone(), project: self.project.clone() };
         let registered: AgentWithToken = session.api.send(Method::POST, &["agents"], &body).await?;
@@ -68,10 +70,14 @@ impl Register {
             return session.printer.text(&registered.token.secret);
         }
         if self.manifests {
-            return session.printer.text(&self.installation(&registered, gateway, certificate_authority).yaml()?);
+            return session
+                .printer
+                .text(&self.installation(&registered, gateway, certificate_authority).yaml()?);
         }
         let ca_file = session.settings.ca_file.as_ref().map(|path| path.display().to_string());
-        session.printer.show(&registered, |registered, style| next_steps(registered, &gateway, ca_file.as_deref(), style))
+        session.printer.show(&registered, |registered, style| {
+            next_steps(registered, &gateway, ca_file.as_deref(), style)
+        })
     }
 
     fn installation(
@@ -116,14 +122,22 @@ fn parse_gateway(text: &str) -> Result<String, String> {
     let expected = "expected host:port, such as kasbah.example.org:8441";
     let (host, port) = text.rsplit_once(':').ok_or(expected)?;
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let sound = !bare.is_empty() && !bare.contains(['/', ' ', '@']) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    let sound =
+        !bare.is_empty() && !bare.contains(['/', ' ', '@']) && port.parse::<u16>().is_ok_and(|port| port > 0);
     if sound { Ok(text.to_owned()) } else { Err(expected.to_owned()) }
 }
 
 fn parse_label(text: &str) -> Result<String, String> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let sound = (1..=63).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with('-') && !text.ends_with('-');
-    if sound { Ok(text.to_owned()) } else { Err("expected a namespace: lower-case letters, digits and -".to_owned()) }
+    let sound = (1..=63).contains(&text.len())
+        && text.bytes().all(allowed)
+        && !text.starts_with('-')
+        && !text.ends_with('-');
+    if sound {
+        Ok(text.to_owned())
+    } else {
+        Err("expected a namespace: lower-case letters, digits and -".to_owned())
+    }
 }
 
 fn next_steps(registered: &AgentWithToken, gateway: &str, ca_file: Option<&str>, style: Style) -> String {

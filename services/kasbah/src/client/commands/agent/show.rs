@@ -61,7 +61,9 @@ fn configuration(view: &ConfigurationView, names: &Names, style: Style) -> Strin
         text.push_str(&rejection(rejected, style));
     }
     for warning in &view.warnings {
-        text.push_str(&Fields::new().with("Warning", Cell::painted(&finding(warning), Paint::Odd)).render(style));
+        text.push_str(
+            &Fields::new().with("Warning", Cell::painted(&finding(warning), Paint::Odd)).render(style),
+        );
     }
     if let Some(configuration) = &view.configuration {
         text.push_str(&format!("\n{}\n", Paint::Strong.on("Sources", style.colour)));
@@ -91,11 +93,19 @@ fn settings(fields: Fields, configuration: &AgentConfiguration) -> Fields {
 }
 
 fn kind(pattern: &KindPattern) -> String {
-    if pattern.group.is_empty() { pattern.kind.clone() } else { format!("{}/{}", pattern.group, pattern.kind) }
+    if pattern.group.is_empty() {
+        pattern.kind.clone()
+    } else {
+        format!("{}/{}", pattern.group, pattern.kind)
+    }
 }
 
 fn rejection(rejected: &RejectedConfiguration, style: Style) -> String {
-    let commit = rejected.commit.as_deref().map(|commit| format!("commit {}, ", short_commit(commit))).unwrap_or_default();
+    let commit = rejected
+        .commit
+        .as_deref()
+        .map(|commit| format!("commit {}, ", short_commit(commit)))
+        .unwrap_or_default();
     let head = format!("{commit}{}; what was in force before stays", at(rejected.at, style.now));
     let mut text = Fields::new().with("Rejected", Cell::painted(&head, Paint::Bad)).render(style);
     for found in &rejected.findings {

@@ -38,7 +38,8 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 fn paint(event_type: &str) -> Paint {
     let last = event_type.rsplit('.').next().unwrap_or_default();
     match last {
-        "rejected" | "failed" | "object-failed" | "source-blocked" | "refused" | "tunnel-refused" | "unreadable" => Paint::Bad,
+        "rejected" | "failed" | "object-failed" | "source-blocked" | "refused" | "tunnel-refused"
+        | "unreadable" => Paint::Bad,
         "held" | "suspended" | "drift-seen" | "gap" | "sync-waiting" => Paint::Odd,
         "recovered" | "finished" | "sync-finished" => Paint::Good,
         _ => Paint::Plain,
@@ -163,12 +164,21 @@ mod tests {
     fn summaries_say_what_people_want_to_know() {
         let identity = json!({"version": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "web"});
         for (data, said) in [
-            (json!({"outcome": "failed", "counts": {"unchanged": 3, "created": 0, "failed": 1}}), "failed, 3 unchanged 1 failed"),
+            (
+                json!({"outcome": "failed", "counts": {"unchanged": 3, "created": 0, "failed": 1}}),
+                "failed, 3 unchanged 1 failed",
+            ),
             (json!({"write": "created", "object": {"identity": identity}}), "created, ConfigMap shop/web"),
-            (json!({"failure": {"identity": identity, "file": "a.yaml", "line": 2, "message": "no"}}), "ConfigMap shop/web, a.yaml:2: no"),
+            (
+                json!({"failure": {"identity": identity, "file": "a.yaml", "line": 2, "message": "no"}}),
+                "ConfigMap shop/web, a.yaml:2: no",
+            ),
             (json!({"reason": {"large-prune": {"prunes": 30, "inventory": 40}}}), "large-prune (30 of 40)"),
             (json!({"reason": "empty", "commit": "abc"}), "commit abc, empty"),
-            (json!({"request": "authz.create-group", "refusal": {"kind": "denied", "message": "viewers look"}}), "authz.create-group, viewers look"),
+            (
+                json!({"request": "authz.create-group", "refusal": {"kind": "denied", "message": "viewers look"}}),
+                "authz.create-group, viewers look",
+            ),
             (json!({"failure": "unreachable", "message": "no route"}), "no route, unreachable"),
             (json!({"unreadable": "unknown event type x"}), "unknown event type x"),
             (json!(null), ""),

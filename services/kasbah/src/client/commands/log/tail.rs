@@ -83,7 +83,8 @@ impl Tail {
     }
 
     async fn stream_once(&self, session: &Session, position: &mut Option<String>) -> Result<(), Failure> {
-        let mut reader = session.api.open(&["log", "events"], &self.query(position.as_deref(), self.follow)).await?;
+        let mut reader =
+            session.api.open(&["log", "events"], &self.query(position.as_deref(), self.follow)).await?;
         while let Some(text) = reader.next().await? {
             let Some(event) = parse(&text)? else { continue };
             if self.is_wanted(&event) {

@@ -10,7 +10,9 @@ const LONGEST_VALUE: usize = 100;
 pub(super) fn text(diff: &SourceDiff, style: Style) -> String {
     let commit = short_commit(&diff.commit);
     let mut text = match diff.objects.len() {
-        0 => format!("Nothing would change: all {} objects are as commit {commit} has them.\n", diff.unchanged),
+        0 => {
+            format!("Nothing would change: all {} objects are as commit {commit} has them.\n", diff.unchanged)
+        }
         count => format!("{count} would change, {} stay as they are, at commit {commit}:\n", diff.unchanged),
     };
     for object in &diff.objects {
@@ -29,7 +31,11 @@ fn object_text(object: &ObjectDiff, style: Style) -> String {
     let head = format!("{sign} {}", object.identity);
     let mut text = format!("{}\n", paint.on(&one_line_kept(&head), style.colour));
     for (path, before, after) in &object.fields {
-        text.push_str(&format!("      {}: {}\n", one_line(path), change(before.as_deref(), after.as_deref())));
+        text.push_str(&format!(
+            "      {}: {}\n",
+            one_line(path),
+            change(before.as_deref(), after.as_deref())
+        ));
     }
     if let Some(error) = &object.error {
         text.push_str(&format!("      {}\n", one_line(error)));
@@ -67,7 +73,11 @@ mod tests {
 
     const STYLE: Style = Style { colour: false, now: Timestamp(0) };
 
-    fn object(change: DiffChange, error: Option<&str>, fields: &[(&str, Option<&str>, Option<&str>)]) -> ObjectDiff {
+    fn object(
+        change: DiffChange,
+        error: Option<&str>,
+        fields: &[(&str, Option<&str>, Option<&str>)],
+    ) -> ObjectDiff {
         let identity = ObjectIdentity {
             group: String::new(),
             version: "v1".into(),
@@ -76,7 +86,8 @@ mod tests {
             name: "web".into(),
         };
         let owned = |text: &Option<&str>| text.map(str::to_owned);
-        let fields = fields.iter().map(|(path, before, after)| ((*path).to_owned(), owned(before), owned(after)));
+        let fields =
+            fields.iter().map(|(path, before, after)| ((*path).to_owned(), owned(before), owned(after)));
         ObjectDiff { identity, change, fields: fields.collect(), error: error.map(str::to_owned) }
     }
 
@@ -86,11 +97,15 @@ mod tests {
             commit: "4f1a5b10c0ffee00".into(),
             objects: vec![
                 object(DiffChange::Create, None, &[]),
-                object(DiffChange::Change, None, &[
-                    ("data.a", Some("\"1\""), Some("\"2\"")),
-                    ("data.b", None, Some("\"x\\ny\"")),
-                    ("data.c", Some("\"z\""), None),
-                ]),
+                object(
+                    DiffChange::Change,
+                    None,
+                    &[
+                        ("data.a", Some("\"1\""), Some("\"2\"")),
+                        ("data.b", None, Some("\"x\\ny\"")),
+                        ("data.c", Some("\"z\""), None),
+                    ],
+                ),
                 object(DiffChange::Prune, None, &[]),
                 object(DiffChange::Refused, Some("denied by\nwebhook"), &[]),
             ],
@@ -113,7 +128,10 @@ mod tests {
     #[test]
     fn no_change_is_said_and_long_values_are_cut() {
         let nothing = SourceDiff { commit: "4f1a5b10c0ffee00".into(), objects: Vec::new(), unchanged: 3 };
-        assert_eq!(text(&nothing, STYLE), "Nothing would change: all 3 objects are as commit 4f1a5b10c0 has them.\n");
+        assert_eq!(
+            text(&nothing, STYLE),
+            "Nothing would change: all 3 objects are as commit 4f1a5b10c0 has them.\n"
+        );
         assert_eq!(value(&"ü".repeat(200)), format!("{}…", "ü".repeat(100)));
     }
 }

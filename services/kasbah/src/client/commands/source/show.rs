@@ -52,7 +52,8 @@ pub(super) fn text(view: &SourceView, names: &Names, style: Style) -> String {
         .with("Synced commit", synced(view, style))
         .with("Objects", view.inventory.to_string());
     if let Some(reason) = &view.suspended {
-        fields = fields.with("Suspended", Cell::painted(if reason.is_empty() { "yes" } else { reason }, Paint::Odd));
+        fields = fields
+            .with("Suspended", Cell::painted(if reason.is_empty() { "yes" } else { reason }, Paint::Odd));
     }
     fields = fields.with_some("Pinned to", view.pinned.as_deref());
     fields = fields.with_some("Cannot be fetched", view.fetch_failure.as_deref().map(bad));

@@ -44,7 +44,9 @@ pub(super) async fn run(session: &Session, asked: SourceView, timeout: Duration)
         }
         if clock.monotonic() >= deadline {
             let seconds = timeout.as_secs();
-            return Err(Failure::Unsuccessful(format!("the sync did not end in {seconds} s: {said}; it goes on")));
+            return Err(Failure::Unsuccessful(format!(
+                "the sync did not end in {seconds} s: {said}; it goes on"
+            )));
         }
         clock.sleep(PAUSE).await;
         match session.api.get(&["sources", &id], &[]).await {

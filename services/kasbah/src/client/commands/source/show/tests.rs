@@ -63,8 +63,12 @@ fn failed() -> SourceView {
         namespace: "shop".into(),
         name: "web".into(),
     };
-    let failure =
-        ObjectFailure { identity, file: "staging/web.yaml".into(), line: 14, message: "spec.replicas:\nInvalid value".into() };
+    let failure = ObjectFailure {
+        identity,
+        file: "staging/web.yaml".into(),
+        line: 14,
+        message: "spec.replicas:\nInvalid value".into(),
+    };
     let sync = SyncView {
         id: SyncId(Uuid::from_u128(9)),
         commit: "4f1a5b10c0ffee00c0ffee00c0ffee00c0ffee00".into(),
@@ -84,7 +88,8 @@ fn a_source_in_sync() {
     let lines = text(&synced(), &Names::default(), STYLE);
     assert!(lines.contains("State           in sync\n"), "{lines}");
     assert!(lines.contains("Objects         12\n"), "{lines}");
-    let synced = "Synced commit   4f1a5b10c0ffee00c0ffee00c0ffee00c0ffee00, 1970-01-01T00:01:00.000Z (1m ago)\n";
+    let synced =
+        "Synced commit   4f1a5b10c0ffee00c0ffee00c0ffee00c0ffee00, 1970-01-01T00:01:00.000Z (1m ago)\n";
     assert!(lines.contains(synced), "{lines}");
 }
 
@@ -144,5 +149,8 @@ fn the_list_says_why_as_well() {
 #[test]
 fn counts_leave_out_what_is_zero() {
     assert_eq!(counts(&SyncCounts::default()), "none");
-    assert_eq!(counts(&SyncCounts { created: 1, unhealthy: 2, ..SyncCounts::default() }), "1 created, 2 not healthy");
+    assert_eq!(
+        counts(&SyncCounts { created: 1, unhealthy: 2, ..SyncCounts::default() }),
+        "1 created, 2 not healthy"
+    );
 }
