@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use store::{Blobs, EventLog, Following, KeyRing, Snapshots};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use world::World;
 
 use crate::args::Args;
@@ -30,6 +30,9 @@ use watcher::Watcher;
 
 /// How often the wanted repositories are worked out anew without any event, at least.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+
+/// Builds that run at once, over all repositories: they cost processor and memory, while fetching mostly waits.
+const BUILDS: usize = 4;
 
 /// What repo-poller works with.
 #[derive(Clone)]
@@ -64,7 +67,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
     );
     let ended = shutdown.clone();
     let folding = fold.clone().drive(async move { ended.requested().await });
-    let poller = Arc::new(Poller { args, http, fold, deps, watched: Mutex::default() });
+    let poller = Arc::new(Poller { args, http, fold, deps, building: Semaphore::new(BUILDS), watched: Mutex::default() });
     let watching = async {
         poller.fold.caught_up().await?;
         let pushes = poller.deps.bus.subscribe(&Subject::notice(RepositoryPushed::NAME)).await?;
@@ -98,6 +101,8 @@ pub(crate) struct Poller {
     pub(crate) deps: Deps,
     pub(crate) http: HttpClient,
     pub(crate) fold: Following<State>,
+    /// Builds that run at once.
+    building: Semaphore,
     watched: Mutex<BTreeMap<ProjectId, Watched>>,
 }
 

@@ -1,0 +1,365 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use events::ProjectId;
+use events::bundle::{BundlePage, BundleRoot};
+use events::configuration::{GitReference, KindPattern, ResourceRules, SourceConfiguration, SyncPolicies};
+use gix::objs::tree::{Entry, EntryKind};
+use gix::objs::{Kind, Tree, Write};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+use crate::git::Objects;
+
+/// Git objects, written without the git program.
+struct Store {
+    store: Arc<gix::odb::Store>,
+    _folder: tempfile::TempDir,
+}
+
+/// Content of a path; a text that begins with `->` is a link, one that begins with `@` a submodule.
+type Files = BTreeMap<String, String>;
+
+impl Store {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Self::open(folder.path());
+        Self { store, _folder: folder }
+    }
+
+    fn open(folder: &Path) -> Arc<gix::odb::Store> {
+        let options = gix::odb::store::init::Options::default();
+        let kind = gix::hash::Kind::Sha1;
+        Arc::new(gix::odb::Store::at_opts(folder.to_owned(), kind, &mut std::iter::empty(), options).unwrap())
+    }
+
+    fn reader(&self) -> Reader {
+        Objects::new(Arc::clone(&self.store)).reader()
+    }
+
+    fn tree(&self, files: &Files) -> ObjectId {
+        let handle = self.store.to_cache_arc();
+        let mut folders: BTreeMap<&str, Files> = BTreeMap::new();
+        let mut entries = Vec::new();
+        for (path, text) in files {
+            if let Some((folder, rest)) = path.split_once('/') {
+                folders.entry(folder).or_default().insert(rest.to_owned(), text.clone());
+                continue;
+            }
+            let kind = match text.get(..1) {
+                Some("-") if text.starts_with("->") => EntryKind::Link,
+                Some("@") => EntryKind::Commit,
+                _ => EntryKind::Blob,
+            };
+            let oid = handle.write_buf(Kind::Blob, text.as_bytes()).unwrap();
+            entries.push(Entry { mode: kind.into(), filename: path.as_str().into(), oid });
+        }
+        for (folder, files) in folders {
+            let oid = self.tree(&files);
+            entries.push(Entry { mode: EntryKind::Tree.into(), filename: folder.into(), oid });
+        }
+        entries.sort();
+        handle.write(&Tree { entries }).unwrap()
+    }
+}
+
+fn files(list: &[(&str, &str)]) -> Files {
+    list.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+}
+
+fn map(name: &str, value: &str) -> String {
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{value: \"{value}\"}}\n")
+}
+
+fn spec_with(include: &[&str], exclude: &[&str], resources: &ResourceRules) -> Arc<SourceSpec> {
+    let agent = AgentId(Uuid::from_u128(1));
+    let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+    let source = SourceConfiguration {
+        id: SourceId::derive(agent, &include.join(",")),
+        name: "shop".into(),
+        project: ProjectId(Uuid::from_u128(2)),
+        reference: GitReference::Default,
+        include: texts(include),
+        exclude: texts(exclude),
+        interval_seconds: 60,
+        default_namespace: "default".into(),
+        service_account: None,
+        policies: SyncPolicies::default(),
+        line: 1,
+    };
+    Arc::new(SourceSpec::new(agent, resources, &source).unwrap())
+}
+
+fn spec(include: &[&str]) -> Arc<SourceSpec> {
+    spec_with(include, &[], &ResourceRules::default())
+}
+
+fn build_once(store: &Store, files: &Files, spec: &Arc<SourceSpec>) -> Built {
+    let tree = store.tree(files);
+    let specs = std::slice::from_ref(spec);
+    RefBuild::default()
+        .build(&mut store.reader(), &mut FileCache::default(), tree, specs, &BuildLimits::default())
+        .unwrap()
+}
+
+fn outcome(built: Built) -> Outcome {
+    built.outcomes.into_iter().next().unwrap().2
+}
+
+fn findings(store: &Store, files: &Files, spec: &Arc<SourceSpec>) -> Vec<(String, u32, String)> {
+    match outcome(build_once(store, files, spec)) {
+        Outcome::Bundle { .. } => Vec::new(),
+        Outcome::Rejected { findings, .. } => {
+            findings.into_iter().map(|finding| (finding.file, finding.line, finding.message)).collect()
+        }
+    }
+}
+
+#[test]
+fn globs_take_files_and_folders() {
+    let rows: [(&[&str], &[&str], &str, bool); 15] = [
+        (&["staging/**"], &[], "staging/a.yaml", true),
+        (&["staging/**"], &[], "staging/a/b.yaml", true),
+        (&["staging/**"], &[], "production/a.yaml", false),
+        (&["staging"], &[], "staging/a/b.yaml", true),
+        (&["staging/"], &[], "staging/a.yaml", true),
+        (&["staging"], &[], "staging2/a.yaml", false),
+        (&["*.yaml"], &[], "a.yaml", true),
+        (&["*.yaml"], &[], "a/b.yaml", false),
+        (&["**/*.yaml"], &[], "a.yaml", true),
+        (&["**/*.yaml"], &[], "a/b/c.yaml", true),
+        (&["**"], &["**/draft-*"], "a/draft-x.yaml", false),
+        (&["**"], &["**/draft-*"], "a/draft-x/y.yaml", false),
+        (&["**"], &["**/draft-*"], "a/x.yaml", true),
+        (&["**"], &[], ".kasbah/agents/a/config.yaml", false),
+        (&["{a,b}/[cd].yaml"], &[], "b/d.yaml", true),
+    ];
+    for (include, exclude, path, expected) in rows {
+        let spec = spec_with(include, exclude, &ResourceRules::default());
+        assert_eq!(spec.takes(path), expected, "{include:?} without {exclude:?} on {path}");
+    }
+}
+
+#[test]
+fn a_bundle_holds_the_objects_of_the_files_that_are_taken() {
+    let store = Store::new();
+    let two = format!("{}---\n{}", map("two", "2"), map("three", "3"));
+    let json = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "four"}}"#;
+    let files = files(&[
+        ("a/one.yaml", &map("one", "1")),
+        ("a/b/two.yml", &two),
+        ("a/four.json", json),
+        ("a/README.md", "text"),
+        ("a/empty.yaml", "# nothing\n"),
+        ("c/one.yaml", "not: ours"),
+        ("a/link.yaml", "->one.yaml"),
+        ("a/sub", "@"),
+    ]);
+    let built = build_once(&store, &files, &spec(&["a"]));
+    assert_eq!(built.statistics, Statistics { paths: 8, parsed: 4, pages: 1 });
+    let contents: BTreeMap<Sha256, Bytes> =
+        built.contents.iter().map(|bytes| (Sha256::of(bytes), bytes.clone())).collect();
+    let Outcome::Bundle { root, objects, warnings } = outcome(built) else { panic!("rejected") };
+    assert_eq!(objects, 4);
+    let warned: Vec<_> = warnings.iter().map(|finding| finding.file.as_str()).collect();
+    assert_eq!(warned, ["a/link.yaml", "a/sub"]);
+    let root: BundleRoot = events::decode(&contents[&root]).unwrap();
+    let page: BundlePage = events::decode(&contents[&root.pages[0]]).unwrap();
+    let mut places: Vec<_> = page.entries.iter().map(|entry| (entry.file.as_str(), entry.line)).collect();
+    places.sort_unstable();
+    assert_eq!(places, [("a/b/two.yml", 1), ("a/b/two.yml", 6), ("a/four.json", 1), ("a/one.yaml", 1)]);
+    for entry in &page.entries {
+        let object: serde_json::Value = serde_json::from_slice(&contents[&entry.digest]).unwrap();
+        assert_eq!(object["metadata"]["name"], entry.identity.name);
+    }
+}
+
+#[test]
+fn a_small_change_costs_little() {
+    let store = Store::new();
+    let mut files: Files = (0..1000).map(|index| (format!("a/{index}.yaml"), map(&format!("m{index}"), "1"))).collect();
+    let specs = [spec(&["a/**"]), spec(&["**"])];
+    let (mut build, mut cache) = (RefBuild::default(), FileCache::default());
+    let mut step = |files: &Files| {
+        let tree = store.tree(files);
+        build.build(&mut store.reader(), &mut cache, tree, &specs, &BuildLimits::default()).unwrap()
+    };
+    let built = step(&files);
+    // Two sources of the same files: each file is parsed once.
+    assert_eq!(built.statistics, Statistics { paths: 1000, parsed: 1000, pages: 64 });
+    files.insert("a/7.yaml".into(), map("m7", "changed"));
+    let built = step(&files);
+    assert_eq!(built.statistics, Statistics { paths: 1, parsed: 1, pages: 2 });
+    // The object once, and page and root of each source.
+    assert_eq!(built.contents.len(), 5);
+    files.insert("README.md".into(), "text".into());
+    let built = step(&files);
+    assert_eq!(built.statistics, Statistics { paths: 1, parsed: 0, pages: 0 });
+    let built = step(&files);
+    assert_eq!(built.statistics, Statistics::default());
+    files.remove("a/7.yaml");
+    let built = step(&files);
+    assert_eq!(built.statistics, Statistics { paths: 1, parsed: 0, pages: 2 });
+}
+
+#[test]
+fn what_is_wrong_is_told_with_file_and_line() {
+    let store = Store::new();
+    let all = spec(&["**"]);
+    let rows: [(&[(&str, &str)], &[(&str, u32)], &str); 9] = [
+        (&[("a.yaml", "\nkind: ConfigMap\nmetadata: {name: a}\n")], &[("a.yaml", 2)], "no apiVersion"),
+        (&[("a.yaml", "a: b\n c: d\n")], &[("a.yaml", 2)], ""),
+        (&[("a.yaml", "\u{7f}\u{0}")], &[("a.yaml", 1)], ""),
+        (&[("b.yaml", &map("a", "1")), ("a.yaml", &map("a", "2"))], &[("b.yaml", 1)], "already in a.yaml line 1"),
+        (
+            &[("a.yaml", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  annotations: {argocd.argoproj.io/hook: Sync}\n")],
+            &[("a.yaml", 5)],
+            "hooks are not supported yet",
+        ),
+        (&[("k/kustomization.yaml", "{}"), ("k/a.yaml", &map("a", "1"))], &[("k/kustomization.yaml", 0)], "kustomization"),
+        (&[("c/Chart.yaml", "{}"), ("c/templates/a.yaml", &map("a", "1"))], &[("c/Chart.yaml", 0)], "Helm chart"),
+        (&[("k/Kustomization", "{}"), ("k/sub/a.yaml", &map("a", "1"))], &[("k/Kustomization", 0)], "kustomization"),
+        (&[("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n")], &[("a.yaml", 3)], "metadata.name"),
+    ];
+    for (list, expected, part) in rows {
+        let found = findings(&store, &files(list), &all);
+        let places: Vec<_> = found.iter().map(|(file, line, _)| (file.as_str(), *line)).collect();
+        assert_eq!(places, expected, "{list:?}: {found:?}");
+        assert!(found[0].2.contains(part), "{list:?}: {found:?}");
+    }
+}
+
+#[test]
+fn folders_to_be_rendered_concern_only_sources_that_take_of_them() {
+    let store = Store::new();
+    let plain = map("a", "1");
+    let kustomized = files(&[("kustomization.yaml", "{}"), ("app/a.yaml", &plain)]);
+    assert_eq!(findings(&store, &kustomized, &spec(&["app"])), []);
+    assert_eq!(findings(&store, &kustomized, &spec(&["**"])).len(), 1);
+    let chart = files(&[("c/Chart.yaml", "{}"), ("c/values.yaml", "a: b"), ("d/a.yaml", &plain)]);
+    assert_eq!(findings(&store, &chart, &spec(&["d"])), []);
+    let without = spec_with(&["**"], &["c/**"], &ResourceRules::default());
+    assert_eq!(findings(&store, &chart, &without), []);
+    assert!(!findings(&store, &chart, &spec(&["c/values.yaml"])).is_empty());
+}
+
+#[test]
+fn kinds_outside_the_configuration_are_refused() {
+    let store = Store::new();
+    let files = files(&[("a.yaml", &map("a", "1"))]);
+    let pattern = |group: &str, kind: &str| KindPattern { group: group.into(), kind: kind.into() };
+    let only_apps = ResourceRules { include: vec![pattern("apps", "*")], exclude: vec![] };
+    let found = findings(&store, &files, &spec_with(&["**"], &[], &only_apps));
+    assert_eq!((found[0].0.as_str(), found[0].1), ("a.yaml", 1));
+    assert!(found[0].2.contains("ConfigMap of the core group"), "{found:?}");
+    let all = ResourceRules { include: vec![pattern("*", "*")], exclude: vec![pattern("", "Secret")] };
+    assert_eq!(findings(&store, &files, &spec_with(&["**"], &[], &all)), []);
+}
+
+#[test]
+fn limits_are_kept() {
+    let store = Store::new();
+    let files: Files = (0..10).map(|index| (format!("{index}.yaml"), map(&format!("m{index}"), "1"))).collect();
+    let tree = store.tree(&files);
+    let rows = [
+        (BuildLimits { objects: 9, ..BuildLimits::default() }, "10 objects, more than the 9"),
+        (BuildLimits { bytes: 100, ..BuildLimits::default() }, "more than the 100 that are allowed"),
+        (
+            BuildLimits { file: FileLimits { bytes: 10, ..FileLimits::default() }, ..BuildLimits::default() },
+            "more than the 10 that are allowed",
+        ),
+    ];
+    for (limits, part) in rows {
+        let built =
+            RefBuild::default().build(&mut store.reader(), &mut FileCache::default(), tree, &[spec(&["**"])], &limits);
+        let Outcome::Rejected { findings, .. } = outcome(built.unwrap()) else { panic!("not rejected: {part}") };
+        assert!(findings[0].message.contains(part), "{findings:?}");
+    }
+}
+
+#[test]
+fn findings_beyond_the_limit_are_counted() {
+    let store = Store::new();
+    let files: Files = (0..150).map(|index| (format!("{index:03}.yaml"), "kind: X\n".to_owned())).collect();
+    let Outcome::Rejected { findings, more } = outcome(build_once(&store, &files, &spec(&["**"]))) else {
+        panic!("not rejected")
+    };
+    assert_eq!((findings.len(), more), (100, 50));
+    assert_eq!(findings[0].file, "000.yaml");
+}
+
+#[test]
+fn a_missing_object_is_an_error() {
+    let store = Store::new();
+    let tree = store.tree(&files(&[("a.yaml", &map("a", "1"))]));
+    let other = Store::new();
+    let built = RefBuild::default().build(
+        &mut other.reader(),
+        &mut FileCache::default(),
+        tree,
+        &[spec(&["**"])],
+        &BuildLimits::default(),
+    );
+    assert_eq!(built.unwrap_err().failure, events::repository::FetchFailure::Broken);
+}
+
+/// Files that collide, break, move between folders and become folders.
+fn any_files() -> impl Strategy<Value = Files> {
+    let path = prop_oneof![
+        Just("a.yaml"),
+        Just("b.yaml"),
+        Just("d/a.yaml"),
+        Just("d/b.json"),
+        Just("d/kustomization.yaml"),
+        Just("d"),
+        Just("e/f/a.yaml"),
+        Just("x/a.yaml")
+    ];
+    let text = prop_oneof![
+        (0..4_u8, 0..3_u8).prop_map(|(name, value)| map(&format!("m{name}"), &value.to_string())),
+        (0..4_u8).prop_map(|name| format!("{}---\n{}", map(&format!("m{name}"), "1"), map("both", "1"))),
+        Just("kind: [".to_owned()),
+        Just("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n".to_owned()),
+        Just("->a.yaml".to_owned()),
+        Just(String::new()),
+    ];
+    proptest::collection::btree_map(path.prop_map(str::to_owned), text, 0..7).prop_map(|mut files| {
+        // A path is a file or a folder, not both.
+        if files.keys().any(|path| path.starts_with("d/")) {
+            files.remove("d");
+        }
+        files
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn building_step_by_step_equals_building_at_once(steps in proptest::collection::vec(any_files(), 1..6)) {
+        let store = Store::new();
+        let secrets = vec![KindPattern { group: String::new(), kind: "Secret".into() }];
+        let specs = [
+            spec_with(&["**"], &["x"], &ResourceRules { include: vec![], exclude: secrets }),
+            spec(&["d", "*.yaml"]),
+        ];
+        let (mut build, mut cache) = (RefBuild::default(), FileCache::default());
+        let mut stored = std::collections::BTreeSet::new();
+        for files in steps {
+            let tree = store.tree(&files);
+            let limits = BuildLimits::default();
+            let stepwise = build.build(&mut store.reader(), &mut cache, tree, &specs, &limits).unwrap();
+            let at_once = RefBuild::default()
+                .build(&mut store.reader(), &mut FileCache::default(), tree, &specs, &limits)
+                .unwrap();
+            prop_assert_eq!(&stepwise.outcomes, &at_once.outcomes);
+            stored.extend(stepwise.contents.iter().map(|bytes| Sha256::of(bytes)));
+            // Everything that a bundle names was handed out at some step.
+            if stepwise.outcomes.iter().all(|(.., outcome)| matches!(outcome, Outcome::Bundle { .. })) {
+                for bytes in &at_once.contents {
+                    prop_assert!(stored.contains(&Sha256::of(bytes)));
+                }
+            }
+        }
+    }
+}

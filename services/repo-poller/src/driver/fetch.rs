@@ -7,8 +7,8 @@ use events::configuration::GitReference;
 use events::directory::ProjectSettings;
 use events::repository::FetchFailure;
 use events::requests::repository::BundleAtCommit;
-use events::{OrganizationId, Refusal, RefusalKind, SourceId};
-use store::KeyName;
+use events::{BlobDigest, OrganizationId, Refusal, RefusalKind, Sha256, SourceId};
+use store::{BlobError, KeyName};
 
 use super::shared::Cause;
 use super::watcher::Watcher;
@@ -234,6 +234,7 @@ impl Watcher {
         let Some(opened) = &self.opened else { return Err(GitError::broken("the repository is not open")) };
         let objects = opened.repository.objects();
         let limits = self.poller.args.build_limits();
+        let _permit = self.poller.building.acquire().await;
         let mut build = self.builds.remove(reference).unwrap_or_default();
         let mut files = std::mem::take(&mut self.files);
         let (build, files, built) = blocking(move || {
@@ -254,6 +255,7 @@ impl Watcher {
             Some((state.organization_of(wanted.agent)?, wanted))
         });
         let Some((organization, wanted)) = known else { return Err(Refusal::not_found("the source")) };
+        let tips = self.done.values().map(|(tip, _)| tip.commit).collect::<Vec<_>>();
         let Some(opened) = &mut self.opened else {
             return Err(Refusal::new(RefusalKind::Unavailable, "the repository cannot be read now; see the source's state"));
         };
@@ -261,11 +263,8 @@ impl Watcher {
         let id = match parse_id(commit) {
             Some(id) => id,
             None => {
-                let (objects, prefix) = (opened.repository.objects(), commit.to_owned());
-                let found = blocking(move || Ok(objects.reader().find_commit(&prefix))).await.map_err(git)?;
-                found.ok_or_else(|| {
-                    Refusal::invalid("commit", format!("no commit {commit} was seen here; give all 40 digits of its id"))
-                })?
+                let found = opened.repository.find_commit(commit, &tips).await;
+                found.map_err(|error| Refusal::invalid("commit", error.message))?
             }
         };
         let tip = self.bring(&GitReference::Commit(id.to_string()), id).await.map_err(git)?;
@@ -283,7 +282,7 @@ impl Watcher {
     }
 
     async fn store_pinned(&self, organization: OrganizationId, tip: Tip, built: Built) -> Result<BundleAtCommit, Refusal> {
-        let unavailable = |error: store::BlobError| Refusal::new(RefusalKind::Unavailable, error.to_string());
+        let unavailable = |error: BlobError| Refusal::new(RefusalKind::Unavailable, error.to_string());
         let blobs = &self.poller.deps.blobs;
         let Some((.., outcome)) = built.outcomes.into_iter().next() else {
             return Err(Refusal::not_found("the source"));
@@ -315,7 +314,10 @@ fn specs(wanted: &RefInterest) -> Result<Vec<Arc<SourceSpec>>, GitError> {
 }
 
 /// An outcome with its bundle's address.
-pub(super) fn decided(outcome: Outcome, address: impl Fn(events::Sha256) -> Result<events::BlobDigest, store::BlobError>) -> Result<Decided, store::BlobError> {
+pub(super) fn decided(
+    outcome: Outcome,
+    address: impl Fn(Sha256) -> Result<BlobDigest, BlobError>,
+) -> Result<Decided, BlobError> {
     Ok(match outcome {
         Outcome::Bundle { root, objects, warnings } => Decided::Bundle { bundle: address(root)?, objects, warnings },
         Outcome::Rejected { findings, more } => Decided::Rejected { findings, more },

@@ -47,11 +47,11 @@ pub(super) struct Watcher {
 
 /// How a round went.
 enum Round {
-    /// Everything that may be read was read.
+    /// At least one ref was read; what failed was said.
     Done,
     /// Nobody may read it. Asked again, without touching the repository.
     Refused,
-    /// Something failed; what failed was said.
+    /// No ref could be read, which was said.
     Failed,
     /// The other services could not be asked or the log did not take it.
     NotNow,
@@ -176,28 +176,23 @@ impl Watcher {
             .collect();
         let settings = permitted.decision.settings.clone().unwrap_or_else(|| interest.settings.clone());
         let tips = self.look(interest.organization, &settings, permitted.decision.credential_host.as_deref(), &wanted);
-        let mut failed = false;
+        let mut read = false;
         for (reference, tip) in tips.await {
             let Some(wanted) = wanted.get(&reference) else { continue };
             let said = match tip {
-                Ok(tip) => match self.advance(interest.organization, &reference, tip, wanted, cause).await {
-                    Ok(said) => said,
-                    Err(error) => {
-                        failed = true;
-                        self.fail(interest, &reference, wanted, &error, cause).await
-                    }
-                },
-                Err(error) => {
-                    failed = true;
-                    self.fail(interest, &reference, wanted, &error, cause).await
-                }
+                Ok(tip) => self.advance(interest.organization, &reference, tip, wanted, cause).await,
+                Err(error) => Err(error),
             };
-            all_said &= said;
+            read |= said.is_ok();
+            all_said &= match said {
+                Ok(said) => said,
+                Err(error) => self.fail(interest, &reference, wanted, &error, cause).await,
+            };
         }
-        match (all_said, failed) {
+        match (all_said, read) {
             (false, _) => Round::NotNow,
-            (true, true) => Round::Failed,
-            (true, false) => Round::Done,
+            (true, true) => Round::Done,
+            (true, false) => Round::Failed,
         }
     }
 
@@ -254,13 +249,18 @@ impl Watcher {
     async fn say_refused(&mut self, interest: &Interest, permitted: &Permitted, cause: &Cause) -> bool {
         let mut all_said = true;
         for (agent, reason) in &permitted.refused {
+            let error = GitError::new(FetchFailure::Refused, reason.clone());
             for (reference, wanted) in &interest.refs {
                 let theirs = wanted.of(&BTreeSet::from([*agent]));
                 if theirs.is_empty() {
                     continue;
                 }
-                let error = GitError::new(FetchFailure::Refused, reason.clone());
-                all_said &= self.fail(interest, reference, &theirs, &error, cause).await;
+                all_said &= if wanted.agents().any(|agent| permitted.agents.contains(&agent)) {
+                    let sources = theirs.sources.keys().copied().collect();
+                    self.poller.say_failed(interest.organization, self.project, reference, &error, sources, cause).await
+                } else {
+                    self.fail(interest, reference, &theirs, &error, cause).await
+                };
             }
         }
         if permitted.agents.is_empty() {

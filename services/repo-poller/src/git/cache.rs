@@ -95,6 +95,12 @@ impl Cache {
         Ok(())
     }
 
+    /// The world it lies in.
+    #[must_use]
+    pub const fn world(&self) -> &World {
+        &self.world
+    }
+
     /// Where it lies.
     #[must_use]
     pub fn folder(&self) -> PathBuf {

@@ -22,8 +22,13 @@ const ADVERTISEMENT: &str = "/info/refs?service=git-upload-pack";
 const AGENT: &str = concat!("kasbah/", env!("CARGO_PKG_VERSION"));
 /// Largest answer to anything but a fetch, in bytes.
 const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
+/// How long one pack may take, however slowly it drips.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// Redirects that are followed on the same host.
 const REDIRECTS: usize = 3;
+
+/// The message of a transfer that ended because nobody takes the pack any more.
+pub(super) const NOT_TAKEN: &str = "the pack cannot be stored";
 
 /// A credential, for one host only.
 pub struct Login {
@@ -56,6 +61,7 @@ pub struct Remote {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Capabilities {
     shallow: bool,
+    filter: bool,
 }
 
 impl Remote {
@@ -130,8 +136,33 @@ impl Remote {
         }
         packet::line(&mut body, "done");
         packet::flush(&mut body);
+        self.transfer(body, limit, sink).await
+    }
+
+    /// Sends a pack with all commits before `tips`, and nothing of what they hold, into `sink`.
+    ///
+    /// # Errors
+    /// As [`Remote::fetch`]; `Refused` when the server cannot do that.
+    pub async fn history(&mut self, tips: &[ObjectId], limit: u64, sink: mpsc::Sender<Bytes>) -> Result<(), GitError> {
+        if !self.greet().await?.filter {
+            return Err(GitError::refused("the server cannot list commits; give all 40 digits of the commit's id"));
+        }
+        let mut body = Vec::new();
+        command(&mut body, "fetch");
+        packet::line(&mut body, "no-progress");
+        packet::line(&mut body, "filter tree:0");
+        for tip in tips {
+            packet::line(&mut body, &format!("want {tip}"));
+        }
+        packet::line(&mut body, "done");
+        packet::flush(&mut body);
+        self.transfer(body, limit, sink).await
+    }
+
+    async fn transfer(&self, body: Vec<u8>, limit: u64, sink: mpsc::Sender<Bytes>) -> Result<(), GitError> {
         let answer = self.post(body).await?;
-        self.receive_pack(answer, limit, sink).await
+        let received = self.http.within(TRANSFER_TIMEOUT, self.receive_pack(answer, limit, sink)).await;
+        received.unwrap_or_else(|| Err(GitError::unreachable(format!("{} is too slow", self.url.authority))))
     }
 
     /// Asks what the server can do, once.
@@ -271,7 +302,7 @@ impl Remote {
                             return Err(GitError::broken(format!("the repository's pack is over {limit} bytes")));
                         }
                         if sink.send(data.slice(1..)).await.is_err() {
-                            return Err(GitError::broken("the pack cannot be stored"));
+                            return Err(GitError::broken(NOT_TAKEN));
                         }
                     }
                     Some((3, message)) => return Err(packet::server_error(message)),
@@ -312,6 +343,7 @@ fn capabilities(answer: &[u8]) -> Result<Capabilities, GitError> {
             speaks_v2 = true;
         } else if let Some(features) = line.strip_prefix("fetch=") {
             capabilities.shallow = features.split(' ').any(|feature| feature == "shallow");
+            capabilities.filter = features.split(' ').any(|feature| feature == "filter");
         } else if let Some(format) = line.strip_prefix("object-format=")
             && format != "sha1"
         {
@@ -342,7 +374,9 @@ mod tests {
             bytes
         };
         let good = answer(&["version 2", "agent=git/2", "fetch=shallow wait-for-done", "object-format=sha1"]);
-        assert_eq!(capabilities(&good), Ok(Capabilities { shallow: true }));
+        assert_eq!(capabilities(&good), Ok(Capabilities { shallow: true, filter: false }));
+        let with_filter = answer(&["version 2", "fetch=shallow filter"]);
+        assert_eq!(capabilities(&with_filter), Ok(Capabilities { shallow: true, filter: true }));
         assert_eq!(capabilities(&answer(&["version 2", "fetch"])), Ok(Capabilities::default()));
         let sha256 = capabilities(&answer(&["version 2", "object-format=sha256"])).expect_err("not supported");
         assert!(sha256.message.contains("sha256"));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -12,7 +13,7 @@ use world::World;
 use crate::git::cache::Cache;
 use crate::git::http::HttpClient;
 use crate::git::local::Local;
-use crate::git::remote::{Login, Remote};
+use crate::git::remote::{Login, NOT_TAKEN, Remote};
 use crate::git::{GitError, Location, ObjectId, Objects};
 
 /// Chunks of a pack between network and disk.
@@ -106,6 +107,22 @@ impl Repository {
         if missing.is_empty() { Ok(()) } else { repository.fetch(&missing, &known).await }
     }
 
+    /// The one commit whose id begins with `prefix`, among those that are here and those before `tips`.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, or more than one; as [`Remote::history`].
+    pub async fn find_commit(&mut self, prefix: &str, tips: &[ObjectId]) -> Result<ObjectId, GitError> {
+        let (objects, text) = (self.objects(), prefix.to_owned());
+        if let Some(found) = blocking(move || Ok(objects.reader().find_commit(&text))).await? {
+            return Ok(found);
+        }
+        let found = match self {
+            Self::Remote(repository) if !tips.is_empty() => repository.find_in_history(prefix, tips).await?,
+            _ => None,
+        };
+        found.ok_or_else(|| GitError::not_found(format!("no commit begins with {prefix}, or more than one does")))
+    }
+
     /// Throws away what was fetched, so that the next fetch brings everything.
     ///
     /// # Errors
@@ -135,19 +152,44 @@ impl Repository {
 impl RemoteRepository {
     async fn fetch(&mut self, wants: &[ObjectId], haves: &[ObjectId]) -> Result<(), GitError> {
         let (sink, chunks) = mpsc::channel(PACK_QUEUE);
-        let (folder, objects) = {
-            let cache = self.cache.lock();
-            (cache.folder(), cache.objects())
-        };
-        let storing = blocking(move || Cache::store_pack(&folder, &objects, chunks));
+        let storing = storing(&self.cache.lock(), chunks);
         let receiving = self.remote.fetch(wants, haves, self.limits.pack_bytes, sink);
         let (received, stored) = tokio::join!(receiving, storing);
-        // When storing failed, receiving merely notices that nobody takes the pack any more.
-        match (received, stored) {
-            (Ok(()), stored) => stored,
-            (Err(received), Err(stored)) if received.message == "the pack cannot be stored" => Err(stored),
-            (Err(received), _) => Err(received),
-        }
+        both(received, stored)
+    }
+
+    /// Looks through commits that are fetched beside the cache, which must stay complete, and thrown away afterwards.
+    async fn find_in_history(&mut self, prefix: &str, tips: &[ObjectId]) -> Result<Option<ObjectId>, GitError> {
+        let (world, folder) = {
+            let cache = self.cache.lock();
+            (cache.world().clone(), cache.folder().join("history"))
+        };
+        let mut history = blocking(move || Cache::open(world, folder)).await?;
+        let (sink, chunks) = mpsc::channel(PACK_QUEUE);
+        let storing = storing(&history, chunks);
+        let receiving = self.remote.history(tips, self.limits.pack_bytes, sink);
+        let (received, stored) = tokio::join!(receiving, storing);
+        let prefix = prefix.to_owned();
+        blocking(move || {
+            let found = both(received, stored).map(|()| history.objects().reader().find_commit(&prefix));
+            history.clear()?;
+            found
+        })
+        .await
+    }
+}
+
+fn storing(cache: &Cache, chunks: mpsc::Receiver<Bytes>) -> impl Future<Output = Result<(), GitError>> + use<> {
+    let (folder, objects) = (cache.folder(), cache.objects());
+    blocking(move || Cache::store_pack(&folder, &objects, chunks))
+}
+
+/// When storing failed, receiving merely notices that nobody takes the pack any more.
+fn both(received: Result<(), GitError>, stored: Result<(), GitError>) -> Result<(), GitError> {
+    match (received, stored) {
+        (Ok(()), stored) => stored,
+        (Err(received), Err(stored)) if received.message == NOT_TAKEN => Err(stored),
+        (Err(received), _) => Err(received),
     }
 }
 

@@ -1,0 +1,334 @@
+//! config-fetcher with the embedded store and the bus of one process; what authz and repo-poller answer comes from a table.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test from end to end")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::{Bus, LocalBus, Serving};
+use config_fetcher::{Args, Deps};
+use events::configuration::{ConfigurationChanged, ConfigurationEvent, ConfigurationRejected, GitReference};
+use events::directory::{AgentRegistered, DirectoryEvent, ProjectSettings, TokenHolder, TokenIssued};
+use events::requests::authz::{Decide, DecideFetch, Decision, FetchDecision, ProjectView, ShowProject};
+use events::requests::configuration::ShowConfiguration;
+use events::requests::repository::{FileAtCommit, ReadFile, RepositoryAdvanced};
+use events::subject::Subject;
+use events::{
+    Actor, AgentId, AggregateKind, AggregateRef, Commit, CommitId, CorrelationId, Event, GroupId, OrganizationId,
+    Position, ProjectId, Refusal, RefusalKind, Sha256, Timestamp, TokenId, UserId,
+};
+use futures::FutureExt;
+use parking_lot::Mutex;
+use store::embedded::{EmbeddedStore, Options};
+use store::{Followed, NewCommit, ReadFilter};
+use testkit::eventually;
+use world::World;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const FILE: &str = ".kasbah/agents/staging/config.yaml";
+
+#[derive(Default)]
+struct Table {
+    /// What reading the file gives.
+    file: Option<Result<FileAtCommit, Refusal>>,
+    projects: BTreeMap<String, ProjectId>,
+    not_granted: Option<ProjectId>,
+    reads: Vec<ReadFile>,
+}
+
+struct Harness {
+    world: World,
+    store: EmbeddedStore,
+    bus: Arc<LocalBus>,
+    table: Arc<Mutex<Table>>,
+    organization: OrganizationId,
+    project: ProjectId,
+    agent: AgentId,
+    trigger: chassis::ShutdownTrigger,
+    _folder: tempfile::TempDir,
+    _serving: Vec<Serving>,
+}
+
+fn at(commit: &str, text: &str) -> Option<Result<FileAtCommit, Refusal>> {
+    Some(Ok(FileAtCommit { commit: commit.into(), content: Some(text.as_bytes().to_vec()), too_large: None }))
+}
+
+fn source(extra: &str) -> String {
+    format!("sources:\n  - name: shop\n    include: ['**']\n{extra}")
+}
+
+impl Harness {
+    /// A running fetcher, and an agent with a live token that was there before.
+    async fn start(file: Option<Result<FileAtCommit, Refusal>>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let world = World::real();
+        let store = store::embedded::open(&world, folder.path(), Options::default()).unwrap();
+        let bus = Arc::new(LocalBus::new(world.clone()));
+        let table = Arc::new(Mutex::new(Table { file, ..Table::default() }));
+        let serving = serve(&bus, &table).await;
+        let (trigger, shutdown) = chassis::ShutdownTrigger::new();
+        let harness = Self {
+            organization: OrganizationId(world.new_uuid()),
+            project: ProjectId(world.new_uuid()),
+            agent: AgentId(world.new_uuid()),
+            store,
+            bus,
+            table,
+            trigger,
+            _folder: folder,
+            _serving: serving,
+            world,
+        };
+        harness.register().await;
+        let readiness = chassis::Readiness::new();
+        let deps = Deps {
+            world: harness.world.clone(),
+            log: Arc::clone(&harness.store.log),
+            snapshots: Arc::clone(&harness.store.snapshots),
+            bus: Arc::clone(&harness.bus) as Arc<dyn Bus>,
+            readiness: readiness.clone(),
+        };
+        let running = async move { config_fetcher::run(Args { configuration_interval: 3600 }, deps, shutdown).await.unwrap() };
+        harness.world.spawner.spawn("config-fetcher", Box::pin(running));
+        readiness.wait().await;
+        harness
+    }
+
+    async fn register(&self) {
+        let registered = AgentRegistered { agent: self.agent, name: "staging".into(), project: self.project };
+        let issued = TokenIssued {
+            token: TokenId(self.world.new_uuid()),
+            holder: TokenHolder::Agent(self.agent),
+            hash: Sha256::default(),
+            name: "first".into(),
+            expires_at: None,
+        };
+        let events = [DirectoryEvent::AgentRegistered(registered), DirectoryEvent::TokenIssued(issued)];
+        let commit = NewCommit {
+            id: CommitId(self.world.new_uuid()),
+            organization: self.organization,
+            aggregate: AggregateRef::new(AggregateKind::Agent, self.agent),
+            expected: 0,
+            actor: Actor::service("test"),
+            correlation_id: CorrelationId(self.world.new_uuid()),
+            causation_id: None,
+            traceparent: None,
+            occurred_at: Timestamp(0),
+            command: None,
+            events: store::new_events(&self.world, events.map(Event::from)).unwrap(),
+        };
+        self.store.log.append(commit).await.unwrap();
+    }
+
+    /// The file changes, and repo-poller says so.
+    async fn advance(&self, file: Option<Result<FileAtCommit, Refusal>>) -> CorrelationId {
+        self.table.lock().file = file;
+        let correlation_id = CorrelationId(self.world.new_uuid());
+        let notice = RepositoryAdvanced {
+            project: self.project,
+            reference: GitReference::Default,
+            commit: "next".into(),
+            correlation_id,
+        };
+        let bytes = events::encode(&notice).unwrap().into();
+        self.bus.publish(&Subject::notice(RepositoryAdvanced::NAME), bytes).await.unwrap();
+        correlation_id
+    }
+
+    async fn said(&self) -> Vec<(Commit, ConfigurationEvent)> {
+        let filter = ReadFilter::decisions(&[AggregateKind::Configuration]);
+        let mut reader = self.store.log.follow(&Position::start(), &filter).await.unwrap();
+        let mut said = Vec::new();
+        while let Some(followed) = reader.recv().await {
+            match followed.unwrap() {
+                Followed::Record(record) => {
+                    let commit = record.commit.unwrap();
+                    let event = ConfigurationEvent::decode(&commit.events[0].body).unwrap();
+                    said.push((commit, event));
+                }
+                Followed::CaughtUp(_) => break,
+                Followed::Passed(_) => {}
+            }
+        }
+        said
+    }
+
+    async fn wait_said(&self, count: usize) -> (Commit, ConfigurationEvent) {
+        let said = eventually(DEADLINE, || async {
+            let said = self.said().await;
+            if said.len() >= count { Ok(said) } else { Err(format!("{said:#?}")) }
+        })
+        .await;
+        assert_eq!(said.len(), count, "{said:#?}");
+        said.into_iter().next_back().unwrap()
+    }
+
+    async fn wait_changed(&self, count: usize) -> ConfigurationChanged {
+        match self.wait_said(count).await.1 {
+            ConfigurationEvent::ConfigurationChanged(changed) => changed,
+            other @ ConfigurationEvent::ConfigurationRejected(_) => panic!("{other:#?}"),
+        }
+    }
+
+    async fn wait_rejected(&self, count: usize) -> ConfigurationRejected {
+        match self.wait_said(count).await.1 {
+            ConfigurationEvent::ConfigurationRejected(rejected) => rejected,
+            other @ ConfigurationEvent::ConfigurationChanged(_) => panic!("{other:#?}"),
+        }
+    }
+
+    async fn wait_reads(&self, count: usize) {
+        eventually(DEADLINE, || async {
+            let reads = self.table.lock().reads.len();
+            if reads >= count { Ok(()) } else { Err(format!("{reads} reads")) }
+        })
+        .await;
+    }
+
+    fn reads(&self) -> usize {
+        self.table.lock().reads.len()
+    }
+}
+
+impl Drop for Harness {
+    fn drop(&mut self) {
+        self.trigger.request();
+    }
+}
+
+async fn serve(bus: &Arc<LocalBus>, table: &Arc<Mutex<Table>>) -> Vec<Serving> {
+    let (read, show, fetch) = (Arc::clone(table), Arc::clone(table), Arc::clone(table));
+    let settings = ProjectSettings {
+        repository: "https://example.com/a.git".into(),
+        default_branch: "main".into(),
+        credential: None,
+        external_id: None,
+    };
+    vec![
+        bus::answer::<ReadFile, _>(&**bus, move |_, request| {
+            let mut table = read.lock();
+            table.reads.push(request);
+            let unavailable = || Err(Refusal::new(RefusalKind::Unavailable, "not watched yet; retry"));
+            let answer = table.file.clone().unwrap_or_else(unavailable);
+            async move { answer }.boxed()
+        })
+        .await
+        .unwrap(),
+        bus::answer::<ShowProject, _>(&**bus, move |_, request| {
+            let found = show.lock().projects.get(&request.project).copied();
+            let settings = settings.clone();
+            async move {
+                let id = found.ok_or_else(|| Refusal::not_found("project"))?;
+                Ok(ProjectView { id, group: GroupId(id.0), path: request.project, settings })
+            }
+            .boxed()
+        })
+        .await
+        .unwrap(),
+        bus::answer::<DecideFetch, _>(&**bus, move |_, request| {
+            let allowed = fetch.lock().not_granted != Some(request.project);
+            let reason = "grant the credential to the agent's project too".to_owned();
+            async move { Ok(FetchDecision { allowed, reason, settings: None, credential_host: None }) }.boxed()
+        })
+        .await
+        .unwrap(),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_comes_into_force_in_the_chain_of_its_push() {
+    let harness = Harness::start(at("c1", &source(""))).await;
+    let changed = harness.wait_changed(1).await;
+    assert_eq!((changed.agent, changed.commit.as_str()), (harness.agent, "c1"));
+    assert_eq!(changed.configuration.sources[0].project, harness.project);
+    let read = harness.table.lock().reads[0].clone();
+    assert_eq!((read.agent, read.project, read.path.as_str()), (harness.agent, harness.project, FILE));
+    let cause = harness.advance(at("c2", &source("    interval: 5m\n    intervall: 1\n"))).await;
+    let changed = harness.wait_changed(2).await;
+    assert_eq!(changed.configuration.sources[0].interval_seconds, 300);
+    assert_eq!(changed.warnings[0].line, 5);
+    assert_eq!(harness.said().await[1].0.correlation_id, cause);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_not_readable_yet_is_read_again_soon() {
+    let harness = Harness::start(None).await;
+    harness.wait_reads(3).await;
+    harness.table.lock().file = at("c1", &source(""));
+    harness.wait_changed(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_or_missing_changes_nothing_that_is_in_force() {
+    let harness = Harness::start(at("c1", &source(""))).await;
+    harness.wait_changed(1).await;
+    harness.advance(at("c2", "sources: nonsense\nmode: x\n")).await;
+    let rejected = harness.wait_rejected(2).await;
+    assert_eq!((rejected.commit.as_deref(), rejected.findings.len()), (Some("c2"), 2));
+    let missing = FileAtCommit { commit: "c3".into(), content: None, too_large: None };
+    harness.advance(Some(Ok(missing))).await;
+    let rejected = harness.wait_rejected(3).await;
+    assert!(rejected.findings[0].message.contains("no such file"), "{rejected:?}");
+    let large = FileAtCommit { commit: "c4".into(), content: None, too_large: Some(1_000_000) };
+    harness.advance(Some(Ok(large))).await;
+    assert!(harness.wait_rejected(4).await.findings[0].message.contains("1000000 bytes"));
+    harness.advance(Some(Err(Refusal::new(RefusalKind::Denied, "not granted")))).await;
+    let rejected = harness.wait_rejected(5).await;
+    assert_eq!(rejected.commit, None);
+    assert!(rejected.findings[0].message.contains("not granted"));
+    // The same again says nothing; what is good again does.
+    let reads = harness.reads();
+    harness.advance(Some(Err(Refusal::new(RefusalKind::Denied, "not granted")))).await;
+    harness.wait_reads(reads + 1).await;
+    let show = ShowConfiguration { agent: harness.agent };
+    let context = bus::context_for(&harness.world, Actor::service("test"), harness.organization);
+    let view = bus::ask(&*harness.bus, &context, &show).await.unwrap();
+    assert_eq!((view.commit.as_deref(), view.configuration.unwrap().sources.len()), (Some("c1"), 1));
+    assert_eq!(view.rejected.unwrap().findings, rejected.findings);
+    harness.advance(at("c5", &source(""))).await;
+    harness.wait_changed(6).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_projects_are_found_by_their_path_when_they_may_be_read() {
+    let harness = Harness::start(None).await;
+    let deploy = ProjectId(harness.world.new_uuid());
+    harness.table.lock().projects.insert("shop/deploy".into(), deploy);
+    harness.advance(at("c1", &source("    project: shop/deploy\n"))).await;
+    assert_eq!(harness.wait_changed(1).await.configuration.sources[0].project, deploy);
+    let both = "sources:\n  - {name: a, include: [a], project: shop/deploy}\n  - {name: b, include: [a], project: shop/other}\n";
+    harness.table.lock().not_granted = Some(deploy);
+    harness.advance(at("c2", both)).await;
+    let rejected = harness.wait_rejected(2).await;
+    let places: Vec<_> = rejected.findings.iter().map(|finding| (finding.line, finding.column, finding.field.as_str())).collect();
+    assert_eq!(places, [(2, 38, "sources[0].project"), (3, 38, "sources[1].project")]);
+    assert!(rejected.findings[0].message.contains("grant the credential"), "{rejected:?}");
+    assert!(rejected.findings[1].message.contains("not found"), "{rejected:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_see_what_authz_lets_them_see() {
+    let harness = Harness::start(at("c1", &source(""))).await;
+    harness.wait_changed(1).await;
+    let (friend, stranger) = (UserId(harness.world.new_uuid()), UserId(harness.world.new_uuid()));
+    let _serving = bus::answer::<Decide, _>(&*harness.bus, move |_, request| {
+        let known = request.actor == Actor::User(friend);
+        async move { Ok(Decision { allowed: known, visible: known, reason: "a test".into() }) }.boxed()
+    })
+    .await
+    .unwrap();
+    let show = ShowConfiguration { agent: harness.agent };
+    let ask = |actor: Actor, organization: OrganizationId| {
+        let context = bus::context_for(&harness.world, actor, organization);
+        let (bus, show) = (Arc::clone(&harness.bus), show.clone());
+        async move { bus::ask(&*bus, &context, &show).await }
+    };
+    assert_eq!(ask(Actor::User(friend), harness.organization).await.unwrap().commit.as_deref(), Some("c1"));
+    let refusals = [
+        ask(Actor::User(stranger), harness.organization).await,
+        ask(Actor::User(friend), OrganizationId(harness.world.new_uuid())).await,
+    ];
+    for refusal in refusals {
+        assert_eq!(refusal.unwrap_err().kind, RefusalKind::NotFound);
+    }
+}
