@@ -8,10 +8,11 @@ mod kasbah;
 mod narrate;
 mod shop;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::report::{self, spent, step};
 use crate::testbed;
@@ -51,24 +52,38 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
     runtime.block_on(async {
-        let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+        let mut interrupted = std::pin::pin!(asked_to_end());
         let mut running = tokio::select! {
             started = Running::start(arguments, &state) => started?,
-            _ = &mut interrupted => {
+            () = &mut interrupted => {
                 println!("\nended before it was up");
                 return Ok(());
             }
         };
         println!("==> up after {}", spent(start.elapsed()));
-        running.explain(&state);
+        running.explain(&state)?;
         let outcome = tokio::select! {
             ended = running.watch() => ended,
-            _ = &mut interrupted => Ok(()),
+            () = &mut interrupted => Ok(()),
         };
         println!("\n==> ending; `cargo xtask demo` goes on from here");
         running.stop()?;
         outcome
     })
+}
+
+/// Ctrl-C, or what a service manager sends.
+async fn asked_to_end() {
+    let terminate = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut signals) => drop(signals.recv().await),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = terminate => {}
+    }
 }
 
 /// Everything that runs. Fields drop in this order.
@@ -80,7 +95,7 @@ struct Running {
 }
 
 impl Running {
-    async fn start(arguments: &Arguments, state: &std::path::Path) -> Result<Self> {
+    async fn start(arguments: &Arguments, state: &Path) -> Result<Self> {
         let ports = kasbah::Ports::kept(state)?;
         println!("==> a cluster");
         let cluster = match &arguments.kubeconfig {
@@ -99,28 +114,40 @@ impl Running {
         Ok(Self { narrator, kasbah, shop, cluster })
     }
 
-    fn explain(&self, state: &std::path::Path) {
-        let clone = self.shop.clone_path();
-        let kubectl = self.cluster.kubectl();
+    /// What to try. The settings go into a file, so that the lines are ones that a person types.
+    fn explain(&self, state: &Path) -> Result<()> {
+        let folders = |program: &Path| program.parent().map(|folder| folder.display().to_string());
+        let path: Vec<String> = [&self.kasbah.program()?, &self.cluster.kubectl()]
+            .into_iter()
+            .filter_map(|one| folders(one))
+            .collect();
+        let settings = state.join("env");
+        let text = format!(
+            "export KASBAH_DATA='{}'\nexport KUBECONFIG='{}'\nexport PATH='{}':\"$PATH\"\ncd '{}'\n",
+            self.kasbah.data().display(),
+            self.cluster.kubeconfig().display(),
+            path.join(":"),
+            self.shop.clone_path().display(),
+        );
+        std::fs::write(&settings, text).context("cannot write the settings for other terminals")?;
         println!(
             "
-    The shop's repository is cloned in {clone}
-    Kasbah's command line: {kasbah}
-    kubectl for the cluster: {kubectl}
-    All logs: {state}
+    In another terminal: `. {settings}`, which leads into a clone of the shop's repository and knows `kasbah` and
+    `kubectl`. Then try, and watch it here:
 
-    Try, in another terminal:
-      edit staging/storefront.yaml, then `git commit -am greeting && git push`   it arrives
-      `git rm staging/reviews.yaml && git commit -m reviews && git push`         it is pruned, nothing else is
-      {kubectl} -n shop-staging scale deployment search --replicas 3             it is corrected
-      break staging/stock.yaml (write `replicas: many`), commit, push            the error names file and line
+      edit staging/storefront.yaml; git commit -am greeting && git push           it arrives
+      git rm staging/reviews.yaml; git commit -m reviews && git push              it is pruned, nothing else is
+      kubectl -n shop-staging scale deployment search --replicas 3                it is corrected
+      write `replicas: many` in staging/stock.yaml; git commit -am stock && git push
+                                                                                  the error names file and line
+      kasbah source list; kasbah source show staging; kubectl get pods -A         where things stand
 
-    Ctrl-C ends everything.
+    Logs: {logs}/*.log. Ctrl-C ends everything.
 ",
-            clone = clone.display(),
-            kasbah = self.kasbah.command_line(),
-            state = state.display(),
+            settings = settings.display(),
+            logs = state.display(),
         );
+        Ok(())
     }
 
     /// Runs until a part ends by itself, which is an error that says which.
@@ -136,8 +163,8 @@ impl Running {
     fn stop(self) -> Result<()> {
         let Self { narrator, kasbah, shop, cluster } = self;
         drop(narrator);
-        kasbah.stop()?;
+        step("agent and server", || kasbah.stop())?;
         drop(shop);
-        cluster.stop()
+        step("cluster", || cluster.stop())
     }
 }

@@ -46,11 +46,9 @@ impl Cluster {
         }
     }
 
-    /// How a person calls kubectl for this cluster.
-    pub fn kubectl(&self) -> String {
-        let own = Tools::find().and_then(|tools| tools.path("kubectl"));
-        let program = own.map_or_else(|_| "kubectl".to_owned(), |path| path.display().to_string());
-        format!("{program} --kubeconfig {}", self.kubeconfig.display())
+    /// The pinned kubectl, or the one that the person has.
+    pub fn kubectl(&self) -> PathBuf {
+        Tools::find().and_then(|tools| tools.path("kubectl")).unwrap_or_else(|_| "kubectl".into())
     }
 
     pub fn stop(self) -> Result<()> {

@@ -152,9 +152,14 @@ impl Kasbah {
         command
     }
 
-    /// How a person calls it.
-    pub fn command_line(&self) -> String {
-        format!("KASBAH_DATA={} {}", self.data.display(), self.cli().get_program().to_string_lossy())
+    /// The program, server and command line alike.
+    pub fn program(&self) -> Result<PathBuf> {
+        testkit::program("kasbah")
+    }
+
+    /// The server's data folder.
+    pub fn data(&self) -> &Path {
+        &self.data
     }
 
     pub fn must_run(&mut self) -> Result<()> {
