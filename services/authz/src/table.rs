@@ -107,6 +107,32 @@ mod tests {
         assert_eq!(TABLE.len(), Action::ALL.len(), "an action is missing in Action::ALL");
     }
 
+    /// The table as `docs/reference/authorization.md` shows it.
+    fn markdown() -> String {
+        let name = |value: &dyn std::fmt::Debug| format!("{value:?}");
+        let mut text = String::from("| Action |");
+        text.extend(COLUMNS.iter().map(|role| format!(" {} |", name(role).to_lowercase())));
+        text += " services |\n|---|";
+        text += &"---|".repeat(COLUMNS.len() + 1);
+        for row in TABLE {
+            text += &format!("\n| {} |", name(&row.action));
+            text.extend(row.roles.iter().map(|cell| match cell {
+                Cell::Yes => " yes |",
+                Cell::Self_ => " itself |",
+                Cell::No => " |",
+            }));
+            text += if row.service { " yes |" } else { " |" };
+        }
+        text + "\n"
+    }
+
+    #[test]
+    fn the_page_shows_this_table() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/authorization.md"));
+        let table = markdown();
+        assert!(page.unwrap().contains(&table), "docs/reference/authorization.md must hold this table:\n{table}");
+    }
+
     #[test]
     fn an_agent_may_only_connect_and_read_its_own_sources() {
         let may: Vec<_> = Action::ALL.iter().filter(|action| cell(**action, Role::Agent) != Cell::No).collect();

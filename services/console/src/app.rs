@@ -19,6 +19,7 @@ use events::{AggregateKind, CommitId, Refusal, RefusalKind};
 use http_body_util::{BodyExt, Limited};
 use prometheus_client::metrics::counter::Counter;
 use store::{EventLog, Followed, KeyRing, ReadFilter};
+use tokio::sync::watch;
 use world::World;
 
 use crate::caller::Callers;
@@ -44,6 +45,8 @@ pub struct App {
     pub(crate) api_url: String,
     pub(crate) callers: Callers,
     pub(crate) shutdown: Shutdown,
+    /// Moves whenever something about users, agents or their tokens changed.
+    pub(crate) changes: watch::Sender<()>,
     requests: Counter,
     pub(crate) pushes: Counter,
     document: OnceLock<Bytes>,
@@ -65,7 +68,8 @@ impl App {
         metrics.register("console_requests", "Requests to the API", requests.clone());
         metrics.register("console_pushes", "Pushes announced by webhooks", pushes.clone());
         let (callers, document) = (Callers::default(), OnceLock::new());
-        Arc::new(Self { world, log, keys, bus, api_url, callers, shutdown, requests, pushes, document })
+        let changes = watch::Sender::new(());
+        Arc::new(Self { world, log, keys, bus, api_url, callers, shutdown, changes, requests, pushes, document })
     }
 
     /// Forgets who callers are whenever something about users, agents or their tokens changes.
@@ -81,7 +85,10 @@ impl App {
                 change = changes.recv() => change,
             };
             match change {
-                Some(Ok(Followed::Record(_))) => self.callers.forget(),
+                Some(Ok(Followed::Record(_))) => {
+                    self.callers.forget();
+                    self.changes.send_replace(());
+                }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(error.into()),
                 None => anyhow::bail!("the log ended"),

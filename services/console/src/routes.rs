@@ -26,6 +26,7 @@ const DELETE: Method = Method::DELETE;
 #[must_use]
 pub fn all() -> Vec<Route> {
     let mut routes = directory();
+    routes.extend(people_and_secrets());
     routes.extend(agents());
     routes.extend(sources());
     routes.extend(log_routes::all());
@@ -64,6 +65,11 @@ fn directory() -> Vec<Route> {
         ),
         Route::ask::<SetProject>(PATCH, "/api/v1/projects/{project}", "setProject", "Changes a project"),
         own::webhook(),
+    ]
+}
+
+fn people_and_secrets() -> Vec<Route> {
+    vec![
         Route::ask::<ListUsers>(GET, "/api/v1/users", "listUsers", "Lists users and their roles"),
         Route::ask::<CreateUser>(POST, "/api/v1/users", "createUser", "Creates a user with a first role"),
         Route::ask::<AssignRole>(POST, "/api/v1/users/{user}/roles", "assignRole", "Gives a role to a user, or takes it"),

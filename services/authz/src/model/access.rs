@@ -102,7 +102,8 @@ impl Directory {
             return allowed(Role::Operator, Scope::Organization(OrganizationId::SYSTEM));
         }
         let home = user.organization == query.organization;
-        if !home && !(operator && query.organization == OrganizationId::SYSTEM) {
+        let in_system = operator && query.organization == OrganizationId::SYSTEM;
+        if !(home || in_system) {
             return invisible();
         }
         let by_role = user.roles.iter().find(|(role, scope)| {

@@ -126,6 +126,17 @@ pub async fn answer(app: Arc<App>, wanted: Wanted, reader: Reader) -> Result<Res
     Ok(response)
 }
 
+/// What a tail does next.
+#[allow(clippy::large_enum_variant, reason = "nearly all are reads")]
+enum Next {
+    /// Look again whether the reader may read: something about users, agents or tokens changed.
+    Look,
+    /// Look again, and show that the answer lives.
+    Beat,
+    /// What the log gave.
+    Read(Option<Result<Followed, ReadError>>),
+}
+
 struct Tail {
     app: Arc<App>,
     cursors: Cursors,
@@ -140,27 +151,32 @@ struct Tail {
 impl Tail {
     async fn run(mut self, mut source: Source, reader: Reader) {
         let clock = Arc::clone(&self.app.world.clock);
+        let mut changes = self.app.changes.subscribe();
         let mut beat = clock.monotonic() + BEAT;
         loop {
             let wait = beat.saturating_sub(clock.monotonic());
             let next = tokio::select! {
+                biased;
                 () = self.app.shutdown.requested() => return,
                 () = self.sender.closed() => return,
-                () = clock.sleep(wait) => None,
-                next = source.next() => Some(next),
+                // The sender lives in the app.
+                _ = changes.changed() => Next::Look,
+                () = clock.sleep(wait) => Next::Beat,
+                next = source.next() => Next::Read(next),
             };
             let went_on = match next {
-                None => {
+                Next::Look => reader.may_go_on(&self.app).await,
+                Next::Beat => {
                     beat = clock.monotonic() + BEAT;
                     reader.may_go_on(&self.app).await && self.say(self.alive()).await
                 }
-                Some(None) => return,
-                Some(Some(Ok(Followed::Record(record)))) => self.record(&record).await,
-                Some(Some(Ok(Followed::CaughtUp(position) | Followed::Passed(position)))) => {
+                Next::Read(None) => return,
+                Next::Read(Some(Ok(Followed::Record(record)))) => self.record(&record).await,
+                Next::Read(Some(Ok(Followed::CaughtUp(position) | Followed::Passed(position)))) => {
                     self.position.merge(&position);
                     true
                 }
-                Some(Some(Err(error))) => {
+                Next::Read(Some(Err(error))) => {
                     tracing::error!(%error, "log cannot be read for a tail");
                     return;
                 }
