@@ -253,8 +253,7 @@ impl LeaseKeeper {
             }
             Err(error) => return Err(error),
         };
-        let text = |path: &str| answer.pointer(path).and_then(Value::as_str).map(str::to_owned);
-        self.version = text("/metadata/resourceVersion");
+        self.version = answer.pointer("/metadata/resourceVersion").and_then(Value::as_str).map(str::to_owned);
         self.seen = None;
         self.until = begun + DURATION;
         self.holding.hold(self.until);

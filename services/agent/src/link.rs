@@ -4,5 +4,5 @@ mod client;
 mod events_answer;
 mod service;
 
-pub use client::keep_link;
+pub use client::LinkKeeper;
 pub use service::{AgentService, AnswerBody};

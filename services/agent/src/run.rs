@@ -16,7 +16,7 @@ use crate::args::Args;
 use crate::desired::Desired;
 use crate::kubernetes::{Kube, KubeOptions};
 use crate::lease::{Holding, LeaseKeeper};
-use crate::link::{AgentService, keep_link};
+use crate::link::{AgentService, LinkKeeper};
 use crate::outbox::Outbox;
 
 /// Time for everything to end in order once this process is asked to.
@@ -110,9 +110,10 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         supervisor.spawn("admin listener", serving);
     }
     let ready = readiness.register("tunnel");
-    let link = keep_link(world.clone(), target, token, agent.service(), ready, shutdown.clone());
+    let link = LinkKeeper { world: world.clone(), target, token, service: agent.service(), ready };
+    let until = shutdown.clone();
     supervisor.spawn("tunnel", async move {
-        link.await;
+        link.keep(until).await;
         Ok(())
     });
     let applying = Arc::clone(&agent);

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use rustix::process::Signal;
 use world::World;
 
 const READY: &str = "Kasbah is ready.";
@@ -51,14 +52,14 @@ impl Up {
         panic!("not ready: {errors}");
     }
 
-    fn signal(&self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    /// Asks it to stop; its exit code and log.
+    fn stop(self) -> (Option<i32>, String) {
+        self.stop_by(Signal::TERM)
     }
 
-    /// Asks it to stop; its exit code and log.
-    fn stop(mut self) -> (Option<i32>, String) {
-        self.signal();
+    fn stop_by(mut self, signal: Signal) -> (Option<i32>, String) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
         let mut errors = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
         (self.child.wait().unwrap().code(), errors)
@@ -166,7 +167,7 @@ fn the_first_start_leaves_what_the_client_needs_and_the_next_keeps_it() {
     assert!(!log.contains(token.trim()), "the token stands in the log");
     let again = Up::start(on_free_ports(folder.path()));
     assert_eq!((read("owner-token"), read("ca.crt")), (token, authority));
-    assert_eq!(again.stop().0, Some(0));
+    assert_eq!(again.stop_by(Signal::INT).0, Some(0));
 }
 
 #[test]
@@ -245,4 +246,35 @@ fn help_shows_defaults_and_exit_codes() {
     }
     let (_, help) = run(&["--help"]);
     assert!(help.contains("Exit codes:") && help.contains("64  settings are wrong"), "{help}");
+}
+
+#[test]
+fn spans_reach_the_collector_that_is_named() {
+    const WANTED: &[u8] = b"kasbah.request.authz.ensure-owner";
+    const ENOUGH: &[u8] = b"enough";
+    let folder = tempfile::tempdir().unwrap();
+    let collector = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = collector.local_addr().unwrap();
+    let receiving = std::thread::spawn(move || {
+        let contains =
+            |bytes: &[u8], wanted: &[u8]| bytes.windows(wanted.len()).any(|window| window == wanted);
+        for connection in collector.incoming() {
+            let (mut connection, mut received, mut piece) = (connection.unwrap(), Vec::new(), [0; 4096]);
+            while let Ok(count @ 1..) = connection.read(&mut piece) {
+                received.extend_from_slice(&piece[..count]);
+                if contains(&received, WANTED) || contains(&received, ENOUGH) {
+                    let _closed = connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+                    return contains(&received, WANTED);
+                }
+            }
+        }
+        false
+    });
+    let mut command = on_free_ports(folder.path());
+    command.arg(format!("--otlp-endpoint=http://{address}"));
+    let (code, log) = Up::start(command).stop();
+    // Only when it was not received, somebody still listens.
+    let _ended = TcpStream::connect(address).and_then(|mut socket| socket.write_all(ENOUGH));
+    assert!(receiving.join().unwrap(), "no span arrived: {log}");
+    assert_eq!(code, Some(0), "{log}");
 }

@@ -72,7 +72,7 @@ impl Installation {
         let ready = format!("http://127.0.0.1:{}/readyz", self.ports.admin);
         let end = tokio::time::Instant::now() + START_LIMIT;
         let mut ticks = tokio::time::interval(Duration::from_millis(10));
-        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(2)).build()?;
+        let client = crate::cluster::client_trusting(b"")?;
         loop {
             ticks.tick().await;
             server.must_run()?;

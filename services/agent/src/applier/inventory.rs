@@ -42,8 +42,9 @@ pub(super) enum Listed {
 struct Page<'a> {
     #[serde(default)]
     metadata: PageMetadata,
+    /// An empty list may say null.
     #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
+    items: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -77,7 +78,7 @@ pub(super) async fn list(
         };
         let page: Page<'_> = serde_json::from_slice(&answer.body)
             .map_err(|error| ApiError::Unreadable { detail: format!("list of {}: {error}", resource.plural) })?;
-        for item in page.items {
+        for item in page.items.into_iter().flatten() {
             let item = serde_json::from_str(item.get()).map_err(|error| ApiError::Unreadable { detail: error.to_string() })?;
             items.push(item);
         }

@@ -165,7 +165,7 @@ impl Context {
     }
 
     async fn not_established(&self, target: &Target) -> Option<String> {
-        let Some(path) = path::object(&target.resource, "", &target.identity.name) else { return None };
+        let path = path::object(&target.resource, "", &target.identity.name)?;
         let live = match self.shared.kube.read(Call::get(path).as_account(self.account())).await {
             Ok(answer) => match answer.json::<Value>() {
                 Ok(live) => live,

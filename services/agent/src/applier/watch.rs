@@ -40,8 +40,9 @@ pub(super) struct Watch {
 #[derive(Deserialize)]
 struct Page<'a> {
     metadata: PageMetadata,
+    /// An empty list may say null.
     #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
+    items: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -140,7 +141,7 @@ impl Watch {
             let answer = self.shared.kube.read(call).await?;
             let page: Page<'_> = serde_json::from_slice(&answer.body)
                 .map_err(|error| ApiError::Unreadable { detail: format!("list of {}: {error}", self.key.resource.plural) })?;
-            for item in page.items {
+            for item in page.items.into_iter().flatten() {
                 let mut live: Value = serde_json::from_str(item.get())
                     .map_err(|error| ApiError::Unreadable { detail: error.to_string() })?;
                 let identity = self.complete(&mut live);

@@ -48,14 +48,17 @@ pub(super) struct Prior {
 }
 
 /// A dry run or a write that failed.
+pub(super) type Failed = Box<Failure>;
+
+/// See [`Failed`].
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct Failure {
     pub(super) failure: ObjectFailure,
     /// What the API server said, where it was it.
     pub(super) error: Option<ApiError>,
 }
 
-impl Failed {
+impl Failure {
     pub(super) fn is_transient(&self) -> bool {
         self.error.as_ref().is_some_and(ApiError::is_transient)
     }
@@ -84,11 +87,11 @@ struct PartialMetadata {
 
 impl Context {
     fn fail(&self, target: &Target, message: impl Into<String>) -> Failed {
-        Failed { failure: target.failure(message), error: None }
+        Box::new(Failure { failure: target.failure(message), error: None })
     }
 
     fn refused(&self, target: &Target, error: ApiError) -> Failed {
-        Failed { failure: target.failure(error.to_string()), error: Some(error) }
+        Box::new(Failure { failure: target.failure(error.to_string()), error: Some(error) })
     }
 
     fn object_path(&self, target: &Target) -> Result<String, Failed> {
@@ -133,7 +136,7 @@ impl Context {
                 if partial.metadata.deletion_timestamp.is_some() {
                     let failure = target.failure("the object is being deleted; it is applied once it is gone");
                     let error = ApiError::Unreachable { detail: String::new() };
-                    return Err(Failed { failure, error: Some(error) });
+                    return Err(Box::new(Failure { failure, error: Some(error) }));
                 }
                 must_look |= known.is_some_and(|(uid, _)| uid != partial.metadata.uid);
                 checked.prior = Some(Prior { uid: partial.metadata.uid, version: partial.metadata.resource_version });

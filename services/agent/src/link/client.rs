@@ -7,7 +7,7 @@ use chassis::{ReadyHandle, Shutdown};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use tunnel::agent::{DialError, Ended, LinkEnd, Reconnect, Target};
+use tunnel::agent::{DialError, Ended, Link, LinkEnd, Reconnect, Target};
 use tunnel::handshake::{Hello, Token};
 use world::World;
 
@@ -19,57 +19,75 @@ const CLOCK_SKEW_MILLIS: i64 = 30_000;
 /// Requests may take this long to end once this process is asked to.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Dials again and again until shutdown is asked for.
-pub async fn keep_link(
-    world: World,
-    target: Target,
-    token: Token,
-    service: AgentService,
-    ready: ReadyHandle,
-    shutdown: Shutdown,
-) {
-    let mut reconnect = Reconnect::new();
-    let mut last_words = String::new();
-    while !shutdown.is_requested() {
-        let hello = Hello::control(service.instance(), service.epoch(), env!("CARGO_PKG_VERSION"));
-        let dialled = tokio::select! {
-            () = shutdown.requested() => return,
-            dialled = tunnel::agent::dial(&world, &target, &token, &hello) => dialled,
-        };
-        let (ended, lived) = match dialled {
-            Ok(link) => {
-                last_words.clear();
-                let begun = world.clock.monotonic();
-                let welcome = link.welcome();
-                tracing::info!(agent = %welcome.agent, host = %target.host, "tunnel open");
-                warn_of_skew(link.clock_skew_millis());
-                service.is_agent(welcome.agent);
-                ready.set(true);
-                let answering = service.clone();
-                let answer = service_fn(move |request: Request<Incoming>| answering.clone().answer(request));
-                let end = serve(&world, link, answer, &shutdown).await;
-                ready.set(false);
-                tracing::info!(end = ?end, "tunnel closed");
-                (Ended::from(&end), world.clock.monotonic().saturating_sub(begun))
-            }
-            Err(error) => {
-                let words = explain(&error);
-                if words != last_words {
-                    tracing::warn!(reason = %words, "no tunnel");
-                    last_words = words;
+/// What a tunnel needs.
+pub struct LinkKeeper {
+    /// Clock, randomness, network.
+    pub world: World,
+    /// Where the server is.
+    pub target: Target,
+    /// Who this agent is.
+    pub token: Token,
+    /// What answers.
+    pub service: AgentService,
+    /// Whether there is a tunnel.
+    pub ready: ReadyHandle,
+}
+
+impl LinkKeeper {
+    /// Dials again and again until shutdown is asked for.
+    pub async fn keep(self, shutdown: Shutdown) {
+        let mut reconnect = Reconnect::new();
+        let mut last_words = String::new();
+        while !shutdown.is_requested() {
+            let hello = Hello::control(self.service.instance(), self.service.epoch(), env!("CARGO_PKG_VERSION"));
+            let dialled = tokio::select! {
+                () = shutdown.requested() => return,
+                dialled = tunnel::agent::dial(&self.world, &self.target, &self.token, &hello) => dialled,
+            };
+            let (ended, lived) = match dialled {
+                Ok(link) => {
+                    last_words.clear();
+                    self.serve_link(link, &shutdown).await
                 }
-                (Ended::from(&error), Duration::ZERO)
+                Err(error) => {
+                    tell_once(&error, &mut last_words);
+                    (Ended::from(&error), Duration::ZERO)
+                }
+            };
+            let wait = reconnect.wait(ended, lived, self.world.random.as_ref());
+            tokio::select! {
+                () = shutdown.requested() => return,
+                () = self.world.clock.sleep(wait) => {}
             }
-        };
-        let wait = reconnect.wait(ended, lived, world.random.as_ref());
-        tokio::select! {
-            () = shutdown.requested() => return,
-            () = world.clock.sleep(wait) => {}
         }
+    }
+
+    async fn serve_link(&self, link: Link, shutdown: &Shutdown) -> (Ended, Duration) {
+        let begun = self.world.clock.monotonic();
+        let welcome = link.welcome();
+        tracing::info!(agent = %welcome.agent, host = %self.target.host, "tunnel open");
+        warn_of_skew(link.clock_skew_millis());
+        self.service.is_agent(welcome.agent);
+        self.ready.set(true);
+        let service = self.service.clone();
+        let answer = service_fn(move |request: Request<Incoming>| service.clone().answer(request));
+        let end = serve(&self.world, link, answer, shutdown).await;
+        self.ready.set(false);
+        tracing::info!(end = ?end, "tunnel closed");
+        (Ended::from(&end), self.world.clock.monotonic().saturating_sub(begun))
     }
 }
 
-async fn serve<S>(world: &World, link: tunnel::agent::Link, service: S, shutdown: &Shutdown) -> LinkEnd
+/// One line that says what is wrong, once until it is another.
+fn tell_once(error: &DialError, last_words: &mut String) {
+    let words = chain(error);
+    if words != *last_words {
+        tracing::warn!(reason = %words, "no tunnel");
+        *last_words = words;
+    }
+}
+
+async fn serve<S>(world: &World, link: Link, service: S, shutdown: &Shutdown) -> LinkEnd
 where
     S: hyper::service::Service<Request<Incoming>, Response = http::Response<super::AnswerBody>, Error = Infallible>,
     S::Future: Send + 'static,
@@ -89,9 +107,4 @@ fn warn_of_skew(skew_millis: i64) {
         let seconds = skew_millis / 1000;
         tracing::warn!(ahead_seconds = seconds, "this machine's clock differs from the server's: set the clock");
     }
-}
-
-/// One line that says what is wrong.
-fn explain(error: &DialError) -> String {
-    chain(error)
 }

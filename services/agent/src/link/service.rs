@@ -20,6 +20,10 @@ use crate::desired::{ContentError, PutError};
 /// Body of an answer.
 pub type AnswerBody = BoxBody<Bytes, Infallible>;
 
+/// A refusal on its way out.
+type Refused = Box<Response<AnswerBody>>;
+type Answered = Result<Response<AnswerBody>, Refused>;
+
 /// Answers the server. Cheap to clone.
 #[derive(Clone)]
 pub struct AgentService {
@@ -81,10 +85,10 @@ impl AgentService {
             }
             _ => Err(not_found("no such page")),
         };
-        Ok(answer.unwrap_or_else(|refused| refused))
+        Ok(answer.unwrap_or_else(|refused| *refused))
     }
 
-    async fn put_desired<B>(&self, body: B) -> Result<Response<AnswerBody>, Response<AnswerBody>>
+    async fn put_desired<B>(&self, body: B) -> Answered
     where
         B: BodyExt<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -104,7 +108,7 @@ impl AgentService {
         }
     }
 
-    async fn put_object<B>(&self, digest: &str, body: B) -> Result<Response<AnswerBody>, Response<AnswerBody>>
+    async fn put_object<B>(&self, digest: &str, body: B) -> Answered
     where
         B: BodyExt<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -120,7 +124,7 @@ impl AgentService {
         }
     }
 
-    async fn acknowledged<B>(&self, body: B) -> Result<Response<AnswerBody>, Response<AnswerBody>>
+    async fn acknowledged<B>(&self, body: B) -> Answered
     where
         B: BodyExt<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -131,7 +135,7 @@ impl AgentService {
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
-    fn events(&self, query: &str) -> Result<Response<AnswerBody>, Response<AnswerBody>> {
+    fn events(&self, query: &str) -> Answered {
         let after = query.split('&').find_map(|pair| pair.strip_prefix("after=")).unwrap_or("0,0").replace("%2C", ",");
         let after: Acknowledged = after.parse().map_err(|_| invalid("after: expected <epoch>,<sequence>"))?;
         let body = events_answer::start(&self.shared, after);
@@ -140,7 +144,7 @@ impl AgentService {
         Ok(response)
     }
 
-    fn info(&self) -> Result<Response<AnswerBody>, Response<AnswerBody>> {
+    fn info(&self) -> Answered {
         let Some(agent) = *self.agent.borrow() else { return Err(not_found("nobody said yet who this agent is")) };
         let info = AgentInfo {
             agent,
@@ -153,7 +157,7 @@ impl AgentService {
         packed(StatusCode::OK, &info)
     }
 
-    async fn diff(&self, source: SourceId) -> Result<Response<AnswerBody>, Response<AnswerBody>> {
+    async fn diff(&self, source: SourceId) -> Answered {
         match applier::diff(&self.shared, source).await {
             Ok(Some(diff)) => packed(StatusCode::OK, &diff),
             Ok(None) => Err(not_found("no such source")),
@@ -161,7 +165,7 @@ impl AgentService {
         }
     }
 
-    fn debug(&self) -> Result<Response<AnswerBody>, Response<AnswerBody>> {
+    fn debug(&self) -> Answered {
         let mut state = self.shared.describe();
         if let Some(state) = state.as_object_mut() {
             let view = self.shared.desired.view();
@@ -178,7 +182,7 @@ impl AgentService {
     }
 }
 
-async fn read<B>(body: B, maximum: usize) -> Result<Bytes, Response<AnswerBody>>
+async fn read<B>(body: B, maximum: usize) -> Result<Bytes, Refused>
 where
     B: BodyExt<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -202,24 +206,27 @@ fn empty(status: StatusCode) -> Response<AnswerBody> {
     response
 }
 
-fn packed<T: serde::Serialize>(status: StatusCode, value: &T) -> Result<Response<AnswerBody>, Response<AnswerBody>> {
-    let bytes = events::encode(value)
-        .map_err(|error| refusal(StatusCode::INTERNAL_SERVER_ERROR, RefusalKind::Internal, &error.to_string()))?;
-    let mut response = Response::new(full(bytes));
+fn packed<T: serde::Serialize>(status: StatusCode, value: &T) -> Answered {
+    encoded(status, value)
+        .map_err(|error| refusal(StatusCode::INTERNAL_SERVER_ERROR, RefusalKind::Internal, &error.to_string()))
+}
+
+fn encoded<T: serde::Serialize>(status: StatusCode, value: &T) -> Result<Response<AnswerBody>, events::EncodeError> {
+    let mut response = Response::new(full(events::encode(value)?));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(wire::MESSAGE_PACK));
     Ok(response)
 }
 
-fn invalid(message: &str) -> Response<AnswerBody> {
+fn invalid(message: &str) -> Refused {
     refusal(StatusCode::BAD_REQUEST, RefusalKind::Invalid, message)
 }
 
-fn not_found(message: &str) -> Response<AnswerBody> {
+fn not_found(message: &str) -> Refused {
     refusal(StatusCode::NOT_FOUND, RefusalKind::NotFound, message)
 }
 
-fn refusal(status: StatusCode, kind: RefusalKind, message: &str) -> Response<AnswerBody> {
+fn refusal(status: StatusCode, kind: RefusalKind, message: &str) -> Refused {
     let refusal = Refusal::new(kind, message);
-    packed(status, &refusal).unwrap_or_else(|_| empty(status))
+    Box::new(encoded(status, &refusal).unwrap_or_else(|_| empty(status)))
 }

@@ -1,0 +1,12 @@
+//! From a Git push to a running cluster, with every part real: the programs as they ship, Git over HTTP, an API server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "helpers of tests end a test by panicking, and measure real time"
+)]
+
+mod push;
+mod scene;

@@ -1,0 +1,261 @@
+//! Every route of the API, asked by the owner of another organization about what this one has: nothing is seen and nothing
+//! changes. All services run, as `kasbah up` starts them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use console::route::Route;
+use console::routes;
+use reqwest::{Client, Method, StatusCode};
+use serde_json::{Value, json};
+use testkit::{GitServer, Installation, InstallationOptions, WorkTree, eventually};
+use world::World;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What the first organization has, by the names of path parameters.
+struct Home {
+    things: BTreeMap<&'static str, Vec<String>>,
+    /// Texts of which a stranger must never see one.
+    marks: Vec<String>,
+}
+
+/// One request: what stands in the path, and the body.
+type Tries = Vec<(BTreeMap<&'static str, String>, Option<Value>)>;
+
+impl Home {
+    fn each(&self, parameter: &'static str, body: Option<Value>) -> Tries {
+        self.things[parameter]
+            .iter()
+            .map(|thing| (BTreeMap::from([(parameter, thing.clone())]), body.clone()))
+            .collect()
+    }
+
+    fn one(&self, parameter: &'static str) -> Value {
+        json!(self.things[parameter].last().unwrap())
+    }
+
+    /// What is tried on an operation, and whether success can only be an answer about the stranger's own. `None`: not listed.
+    fn tries(&self, operation: &str) -> Option<(Tries, Expect)> {
+        let plain = |body: Option<Value>| vec![(BTreeMap::new(), body)];
+        let own = |tries| Some((tries, Expect::OwnOnly));
+        let refused = |tries| Some((tries, Expect::Refused));
+        match operation {
+            "me" | "listOrganizations" | "listGroups" | "listProjects" | "listUsers" | "listCredentials"
+            | "listTokens" | "listAgents" | "listTunnels" | "listSources" | "readEvents" | "verifyLog" => {
+                own(plain(None))
+            }
+            "createOrganization" => refused(plain(Some(json!({ "name": "third", "owner": "ada" })))),
+            "createGroup" => own(plain(Some(json!({ "name": "shop" })))),
+            "createProject" => refused(plain(Some(json!({
+                "path": "shop/spy", "repository": "https://git.example/a.git", "credential": self.one("credential"),
+            })))),
+            "showProject" | "showWebhook" => refused(self.each("project", None)),
+            "setProject" => {
+                refused(self.each("project", Some(json!({ "repository": "https://evil.example/a.git" }))))
+            }
+            "createUser" => refused(plain(Some(json!({
+                "name": "accomplice", "role": "owner", "scope": { "project": self.things["project"][0] },
+            })))),
+            "assignRole" => refused(self.each("user", Some(json!({ "role": "viewer", "withdraw": false })))),
+            "createCredential" => {
+                own(plain(Some(json!({ "name": "vault", "host": "git.example", "secret": "s" }))))
+            }
+            "grantCredential" => {
+                refused(self.each("credential", Some(json!({ "project": self.things["project"][0] }))))
+            }
+            "revokeCredential" => refused(self.each("credential", None)),
+            "issueToken" => {
+                let agent = |agent: &String| (BTreeMap::new(), Some(json!({ "name": "t", "agent": agent })));
+                let user = |user: &String| (BTreeMap::new(), Some(json!({ "name": "t", "user": user })));
+                let agents = self.things["agent"].iter().map(agent);
+                refused(agents.chain(self.things["user"].iter().map(user)).collect())
+            }
+            "revokeToken" => refused(self.each("token", None)),
+            "registerAgent" => {
+                refused(plain(Some(json!({ "name": "spy", "project": self.things["project"][0] }))))
+            }
+            "showAgent" | "deleteAgent" | "showConfiguration" | "listAgentTunnels" => {
+                refused(self.each("agent", None))
+            }
+            "showSource" | "syncSource" | "resumeSource" | "unpinSource" | "confirmSource" | "diffSource" => {
+                refused(self.each("source", None))
+            }
+            "suspendSource" => refused(self.each("source", Some(json!({ "reason": "spite" })))),
+            "pinSource" => refused(self.each("source", Some(json!({ "commit": "abcdef0" })))),
+            "showAggregate" => {
+                let kinds = [
+                    ("project", "project"),
+                    ("agent", "agent"),
+                    ("source", "source"),
+                    ("configuration", "agent"),
+                ];
+                let aggregate = |(kind, thing): (&str, &'static str)| {
+                    let id = self.things[thing][0].clone();
+                    (BTreeMap::from([("kind", kind.to_owned()), ("id", id)]), None)
+                };
+                refused(kinds.into_iter().map(aggregate).collect())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// How an operation must answer a stranger.
+#[derive(Clone, Copy, PartialEq)]
+enum Expect {
+    /// With what is their own, or a refusal.
+    OwnOnly,
+    /// With a refusal: it names a thing of the other organization.
+    Refused,
+}
+
+struct Person {
+    client: Client,
+    api: String,
+    token: String,
+}
+
+impl Person {
+    async fn call(&self, method: &Method, path: &str, body: Option<&Value>) -> (StatusCode, String) {
+        let mut request =
+            self.client.request(method.clone(), format!("{}{path}", self.api)).bearer_auth(&self.token);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.unwrap();
+        (response.status(), response.text().await.unwrap())
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let (status, text) = self.call(&Method::GET, path, None).await;
+        assert_eq!(status, StatusCode::OK, "{path}: {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+}
+
+fn path(route: &Route, parameters: &BTreeMap<&str, String>) -> String {
+    let fill = |part: &str| match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
+        Some(name) => parameters[name].replace('/', "%2F").replace(':', "%3A"),
+        None => part.to_owned(),
+    };
+    route.path.split('/').map(fill).collect::<Vec<_>>().join("/")
+}
+
+/// Everything that the owner sees of what a stranger might change.
+async fn everything(owner: &Person) -> Vec<Value> {
+    let mut all = Vec::new();
+    for path in [
+        "groups",
+        "projects",
+        "users",
+        "credentials",
+        "agents",
+        "tokens",
+        "tokens?agent=acme-cluster",
+        "sources",
+    ] {
+        let mut listed = owner.get(&format!("/api/v1/{path}")).await;
+        // Times of last use and of fetching move by themselves.
+        for thing in listed.as_array_mut().unwrap() {
+            thing.as_object_mut().unwrap().remove("last_used_at");
+            thing.as_object_mut().unwrap().remove("why");
+        }
+        all.push(listed);
+    }
+    all
+}
+
+async fn home(kasbah: &Installation, owner: &Person, git: &GitServer) -> Home {
+    let url = git.create("acme").unwrap();
+    let tree = WorkTree::clone(&url).unwrap();
+    let configuration =
+        "sources:\n  - name: acme-source\n    include: [\"manifests/**\"]\n    namespace: acme-namespace\n";
+    tree.write(".kasbah/agents/acme-cluster/config.yaml", configuration).unwrap();
+    tree.write("manifests/a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: acme-map\n").unwrap();
+    tree.commit_and_push("configure").unwrap();
+    let body = json!({ "name": "acme-vault", "host": "git.acme.example", "secret": "s" });
+    let (status, text) = owner.call(&Method::POST, "/api/v1/credentials", Some(&body)).await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    kasbah.cli(["project", "create", "acme-shop/acme-front", "--repository", &url]).unwrap();
+    let agent = kasbah.register_agent("acme-cluster", "acme-shop/acme-front").unwrap();
+    let sources = eventually(LIMIT, || async {
+        let sources = owner.get("/api/v1/sources").await;
+        if sources[0]["newest_commit"].is_string() { Ok(sources) } else { Err(format!("no bundle yet: {sources}")) }
+    })
+    .await;
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let project = owner.get("/api/v1/projects/acme-shop%2Facme-front").await;
+    let credentials = owner.get("/api/v1/credentials").await;
+    let me = owner.get("/api/v1/me").await;
+    let user = text(&me["actor"]).replace("user:", "");
+    let organization = text(&me["organization"]);
+    let agent_token = text(&owner.get("/api/v1/tokens?agent=acme-cluster").await[0]["id"]);
+    let things = BTreeMap::from([
+        ("project", vec![text(&project["id"]), "acme-shop/acme-front".to_owned()]),
+        (
+            "agent",
+            vec![agent.clone(), "acme-cluster".to_owned(), "acme-shop/acme-front:acme-cluster".to_owned()],
+        ),
+        ("source", vec![text(&sources[0]["id"])]),
+        ("credential", vec!["acme-vault".to_owned(), text(&credentials[0]["id"])]),
+        ("user", vec![user.clone(), "owner".to_owned()]),
+        ("token", vec![text(&me["token"]), agent_token.clone()]),
+    ]);
+    let mut marks =
+        vec![organization, user, agent, agent_token, text(&project["id"]), text(&project["group"])];
+    marks.extend([text(&sources[0]["id"]), text(&credentials[0]["id"]), text(&me["token"])]);
+    marks.extend(["acme-source", "acme-namespace", "acme-map", "git.acme.example"].map(str::to_owned));
+    Home { things, marks }
+}
+
+#[tokio::test]
+async fn a_stranger_sees_and_changes_nothing_by_any_route() {
+    let program = env!("CARGO_BIN_EXE_kasbah").into();
+    let options = InstallationOptions { server_program: Some(program), ..InstallationOptions::default() };
+    let mut kasbah = Installation::start(options).await.unwrap();
+    let git = GitServer::start().unwrap();
+    let tls = chassis::tls::client_config(&World::real(), Some(&kasbah.authority()), &[b"h2", b"http/1.1"])
+        .unwrap();
+    let client = Client::builder().tls_backend_preconfigured((*tls).clone()).build().unwrap();
+    let token = std::fs::read_to_string(kasbah.data().join("owner-token")).unwrap().trim().to_owned();
+    let owner = Person { client: client.clone(), api: kasbah.api(), token };
+    let body = json!({ "name": "other", "owner": "stranger" });
+    let (status, other) = owner.call(&Method::POST, "/api/v1/organizations", Some(&body)).await;
+    assert_eq!(status, StatusCode::OK, "{other}");
+    let other: Value = serde_json::from_str(&other).unwrap();
+    let token = other["owner_token"]["secret"].as_str().unwrap().to_owned();
+    let stranger = Person { client, api: kasbah.api(), token };
+    let home = home(&kasbah, &owner, &git).await;
+    let before = everything(&owner).await;
+    for route in routes::all() {
+        let tried = home.tries(route.operation);
+        let (tries, expect) =
+            tried.unwrap_or_else(|| panic!("{} is not tried as a stranger", route.operation));
+        for (parameters, body) in tries {
+            let (status, text) =
+                stranger.call(&route.method, &path(&route, &parameters), body.as_ref()).await;
+            let operation = route.operation;
+            assert!(!status.is_server_error(), "{operation}: {status} {text}");
+            assert!(
+                expect == Expect::OwnOnly || status.is_client_error(),
+                "{operation} {parameters:?}: {status} {text}"
+            );
+            // What the stranger said themselves may be said back.
+            let said = format!("{parameters:?} {body:?}");
+            for mark in home.marks.iter().filter(|mark| !said.contains(mark.as_str())) {
+                assert!(!text.contains(mark), "{operation} tells a stranger {mark}: {text}");
+            }
+        }
+    }
+    for query in home.things["agent"].iter().map(|agent| agent.replace('/', "%2F")) {
+        for list in ["sources", "tokens"] {
+            let (status, text) =
+                stranger.call(&Method::GET, &format!("/api/v1/{list}?agent={query}"), None).await;
+            assert_eq!(status, StatusCode::NOT_FOUND, "{list} of {query}: {text}");
+        }
+    }
+    assert_eq!(everything(&owner).await, before, "a stranger changed something");
+    kasbah.stop_server().unwrap();
+}
