@@ -31,6 +31,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 const LOG_TIME: Duration = Duration::from_secs(120);
 const HEAD_TIME: Duration = Duration::from_secs(30);
 const ACKNOWLEDGE_TIME: Duration = Duration::from_secs(30);
+/// Between two acknowledgements.
+const ACKNOWLEDGE_EVERY: Duration = Duration::from_millis(10);
 const FOLD_TIME: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -108,7 +110,7 @@ async fn read(gateway: &Gateway, session: &Session, names: &mut Naming) -> Resul
     let cursor = durable(gateway, session).await?;
     let mut body = open(gateway, session, cursor).await?;
     let acknowledge = watch::Sender::new(cursor);
-    let mut acknowledging = pin!(acknowledge_all(session, acknowledge.subscribe()));
+    let mut acknowledging = pin!(acknowledge_all(gateway, session, acknowledge.subscribe()));
     let mut dismissed = pin!(session.dismissed());
     let mut reader = Reader::new(gateway, session, cursor, names);
     loop {
@@ -163,11 +165,12 @@ async fn open(
     Ok(opened.into_body())
 }
 
-/// Tells the agent how far its observations are durable, the newest only.
-async fn acknowledge_all(session: &Session, mut durable: watch::Receiver<Acknowledged>) {
+/// Tells the agent how far its observations are durable, the newest only, and not for each batch.
+async fn acknowledge_all(gateway: &Gateway, session: &Session, mut durable: watch::Receiver<Acknowledged>) {
     while durable.changed().await.is_ok() {
         let newest = *durable.borrow_and_update();
         tell(session, newest).await;
+        gateway.world.clock.sleep(ACKNOWLEDGE_EVERY).await;
     }
 }
 
@@ -228,17 +231,19 @@ impl<'a> Reader<'a> {
 
     async fn take(&mut self, piece: &[u8]) -> Result<(), IntakeError> {
         self.decoder.push(piece);
-        while let Some(frame) = self.decoder.next_frame().map_err(IntakeError::Frame)? {
-            match frame {
+        while let Some(received) = self.decoder.next_received().map_err(IntakeError::Frame)? {
+            match received.frame {
                 EventFrame::Idle | EventFrame::Lease { held: false } => {}
                 EventFrame::Lease { held: true } => self.names.name(self.gateway, self.session).await,
-                EventFrame::Batch(batch) => self.append(batch).await?,
+                EventFrame::Batch(batch) => self.append(batch, received.observations).await?,
             }
         }
         Ok(())
     }
 
-    async fn append(&mut self, batch: Batch) -> Result<(), IntakeError> {
+    /// Puts a batch on its way into the log. `encoded` are its observations as they came.
+    async fn append(&mut self, batch: Batch, encoded: Option<Bytes>) -> Result<(), IntakeError> {
+        let came = batch.first;
         let agent = self.session.agent;
         let newest = self.gateway.registry.begun(agent);
         if batch.epoch < newest {
@@ -246,10 +251,11 @@ impl<'a> Reader<'a> {
         }
         let judged = judge(self.accepted, self.session.named(), self.session.instance, batch);
         let Some(mut batch) = judged.map_err(IntakeError::Refused)? else { return Ok(()) };
-        self.screen(&mut batch).await?;
+        let screened = self.screen(&mut batch).await?;
+        let as_it_came = encoded.filter(|_| !screened && batch.first == came);
         let last = Acknowledged { epoch: batch.epoch, sequence: batch.last() };
         self.gateway.registry.begin(agent, last.epoch);
-        let record = self.record(batch)?;
+        let record = self.record(batch, as_it_came)?;
         let bytes = record.data.len();
         let wait = self.rate.take(bytes, self.gateway.world.clock.monotonic());
         if !wait.is_zero() {
@@ -269,9 +275,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Leaves out what is not this agent's. A source that is not known yet may be in the log and not in the fold.
-    async fn screen(&mut self, batch: &mut Batch) -> Result<(), IntakeError> {
+    /// Says whether there was something.
+    async fn screen(&mut self, batch: &mut Batch) -> Result<bool, IntakeError> {
         if !concerns_others(&batch.observations, &self.own) {
-            return Ok(());
+            return Ok(false);
         }
         let standing = &self.gateway.standing;
         standing.wait_for(&self.gateway.log.position(), FOLD_TIME).await.map_err(IntakeError::Lagging)?;
@@ -281,16 +288,22 @@ impl<'a> Reader<'a> {
             let (agent, instance) = (self.session.agent, self.session.instance);
             tracing::warn!(%agent, %instance, ?foreign, "observations of others' sources are left out");
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn record(&self, batch: Batch) -> Result<NewBatch, IntakeError> {
+    fn record(&self, batch: Batch, as_it_came: Option<Bytes>) -> Result<NewBatch, IntakeError> {
         let organization = self.session.organization;
         let writer = ObservationBatch::agent_writer(self.session.agent);
         let Batch { epoch, first, observations } = batch;
         self.gateway.counts.observations.inc_by(observations.len() as u64);
-        let batch = ObservationBatch { organization, writer: writer.clone(), epoch, first, observations };
-        let data = events::encode(&batch).map_err(IntakeError::Encode)?;
+        let observations = if as_it_came.is_some() { Vec::new() } else { observations };
+        let record = ObservationBatch { organization, writer: writer.clone(), epoch, first, observations };
+        let mut data = events::encode(&record).map_err(IntakeError::Encode)?;
+        if let Some(encoded) = as_it_came {
+            // In place of the empty array, which is the last byte.
+            data.pop();
+            data.extend_from_slice(&encoded);
+        }
         Ok(NewBatch { stream: Stream::Observations, organization, writer, data })
     }
 

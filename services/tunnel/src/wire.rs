@@ -9,6 +9,7 @@ use std::str::FromStr;
 use bytes::{Buf, Bytes, BytesMut};
 use events::observation::Observation;
 use events::{AgentId, InstanceId};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 /// Content type of every body but the objects'.
@@ -207,6 +208,16 @@ pub fn encode_frame(frame: &EventFrame) -> Result<Bytes, FrameError> {
     Ok(Bytes::from(bytes))
 }
 
+/// A frame as it came.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Received {
+    /// The frame.
+    pub frame: EventFrame,
+    /// Of a batch: its observations exactly as they were encoded, a MessagePack array that was read without fault; so that
+    /// they need not be encoded again. `None` when the batch's head is encoded in another way than here.
+    pub observations: Option<Bytes>,
+}
+
 /// Takes bytes as they come and gives whole frames.
 #[derive(Debug, Default)]
 pub struct FrameDecoder {
@@ -224,6 +235,14 @@ impl FrameDecoder {
     /// # Errors
     /// When the bytes are no frame, or one over the limit: then nothing behind it can be read either.
     pub fn next_frame(&mut self) -> Result<Option<EventFrame>, FrameError> {
+        Ok(self.next_received()?.map(|received| received.frame))
+    }
+
+    /// As [`Self::next_frame`], with the bytes of a batch's observations.
+    ///
+    /// # Errors
+    /// As [`Self::next_frame`].
+    pub fn next_received(&mut self) -> Result<Option<Received>, FrameError> {
         let Some(header) = self.buffer.first_chunk::<4>() else { return Ok(None) };
         let header = u32::from_be_bytes(*header);
         let length = usize::try_from(header & !COMPRESSED).unwrap_or(usize::MAX);
@@ -235,10 +254,12 @@ impl FrameDecoder {
             return Ok(None);
         }
         self.buffer.advance(4);
-        let payload = self.buffer.split_to(length);
-        let frame = if header & COMPRESSED == 0 { decode(&payload)? } else { decode(&unpack(&payload)?)? };
+        let payload = self.buffer.split_to(length).freeze();
+        let content = if header & COMPRESSED == 0 { payload } else { unpack(&payload)? };
+        let frame = decode(&content)?;
         check(&frame)?;
-        Ok(Some(frame))
+        let observations = observations_in(&content, &frame)?;
+        Ok(Some(Received { frame, observations }))
     }
 
     /// Bytes of a frame that is not whole yet.
@@ -260,10 +281,27 @@ fn check(frame: &EventFrame) -> Result<(), FrameError> {
 }
 
 fn decode(content: &[u8]) -> Result<EventFrame, FrameError> {
-    events::decode(content).map_err(|error| FrameError::Malformed { detail: error.to_string() })
+    let mut deserializer = rmp_serde::Deserializer::from_read_ref(content);
+    let frame = EventFrame::deserialize(&mut deserializer)
+        .map_err(|error| FrameError::Malformed { detail: error.to_string() })?;
+    // Only at the end is there no marker to read.
+    match IgnoredAny::deserialize(&mut deserializer) {
+        Err(rmp_serde::decode::Error::InvalidMarkerRead(_)) => Ok(frame),
+        _ => Err(FrameError::Malformed { detail: "bytes behind its end".to_owned() }),
+    }
 }
 
-fn unpack(payload: &[u8]) -> Result<Vec<u8>, FrameError> {
+/// What stands behind the head of a batch, if the head is encoded as it is here.
+fn observations_in(content: &Bytes, frame: &EventFrame) -> Result<Option<Bytes>, FrameError> {
+    let EventFrame::Batch(Batch { epoch, first, .. }) = frame else { return Ok(None) };
+    let empty = EventFrame::Batch(Batch { epoch: *epoch, first: *first, observations: Vec::new() });
+    let head = events::encode(&empty).map_err(|error| FrameError::Malformed { detail: error.to_string() })?;
+    // The last byte is the empty array.
+    let head = head.split_last().map_or(&[][..], |(_, head)| head);
+    Ok(content.starts_with(head).then(|| content.slice(head.len()..)))
+}
+
+fn unpack(payload: &[u8]) -> Result<Bytes, FrameError> {
     let malformed = |detail: &str| FrameError::Malformed { detail: detail.to_owned() };
     let (size, packed) =
         payload.split_first_chunk::<4>().ok_or_else(|| malformed("block without a length"))?;
@@ -271,7 +309,7 @@ fn unpack(payload: &[u8]) -> Result<Vec<u8>, FrameError> {
     if size > MAXIMUM_FRAME_BYTES {
         return Err(FrameError::TooLarge { bytes: size });
     }
-    lz4_flex::block::decompress(packed, size).map_err(|error| malformed(&error.to_string()))
+    lz4_flex::block::decompress(packed, size).map(Bytes::from).map_err(|error| malformed(&error.to_string()))
 }
 
 #[cfg(test)]

@@ -117,6 +117,29 @@ pub fn args() -> Args {
     }
 }
 
+/// A server's configuration, and that of clients that trust it.
+pub fn tls(world: &World) -> (Arc<rustls::ServerConfig>, Arc<rustls::ClientConfig>) {
+    let authority = Authority::generate(Timestamp(world.clock.now_millis())).unwrap();
+    let certificate = ServerCertificate::issued(world, &authority, &["127.0.0.1".to_owned()]).unwrap();
+    let server = certificate.config(world, &[tunnel::settings::ALPN]).unwrap();
+    let client =
+        client_config_trusting(world, authority.certificate().as_bytes(), &[tunnel::settings::ALPN]).unwrap();
+    (server, client)
+}
+
+/// An agent's batch as it lies in the log.
+#[allow(dead_code, reason = "for the benchmark")]
+pub fn record(agent: u128, batch: &tunnel::wire::Batch) -> Vec<u8> {
+    let record = ObservationBatch {
+        organization: organization(),
+        writer: ObservationBatch::agent_writer(agent_id(agent)),
+        epoch: batch.epoch,
+        first: batch.first,
+        observations: batch.observations.clone(),
+    };
+    events::encode(&record).unwrap()
+}
+
 impl Gateway {
     pub async fn start() -> Self {
         Self::start_with(args()).await
@@ -133,12 +156,7 @@ impl Gateway {
         let mut answers = authz(&bus, &directory).await;
         answers.extend(stand_in_delivery(&bus, &delivery).await);
 
-        let authority = Authority::generate(Timestamp(world.clock.now_millis())).unwrap();
-        let certificate = ServerCertificate::issued(&world, &authority, &["127.0.0.1".to_owned()]).unwrap();
-        let tls = certificate.config(&world, &[tunnel::settings::ALPN]).unwrap();
-        let client =
-            client_config_trusting(&world, authority.certificate().as_bytes(), &[tunnel::settings::ALPN])
-                .unwrap();
+        let (tls, client) = tls(&world);
         let listener = world.network.listen(args.tunnel_listen).await.unwrap();
         let address = listener.local_address().unwrap();
         let readiness = Readiness::new();

@@ -32,6 +32,10 @@ async fn observations_are_durable_before_they_are_acknowledged_and_in_their_orde
     agent.acknowledged(1, 1000).await;
     let expected: Vec<(u64, u64)> = (1..=1000).map(|sequence| (1, sequence)).collect();
     assert_eq!(gateway.sequences(1).await, expected);
+    let stored = gateway.batches().await.into_iter().filter(|batch| batch.writer.starts_with("agent-"));
+    let stored: Vec<_> = stored.flat_map(|batch| batch.observations).collect();
+    let sent: Vec<_> = (1..=1000).map(|number| health(1, number)).collect();
+    assert!(stored == sent, "stored as they were sent");
     let acknowledged = agent.state.lock().acknowledged.clone();
     assert!(acknowledged.is_sorted(), "{acknowledged:?}");
     assert!(acknowledged.len() <= 200, "never more words than batches");

@@ -104,6 +104,28 @@ fn a_hundred_observations_cost_less_than_150_bytes_each() {
 }
 
 #[test]
+fn the_bytes_of_observations_are_given_as_they_came() {
+    for count in [1, 15, 16, 300] {
+        let frame = batch(9, count);
+        let EventFrame::Batch(sent) = &frame else { panic!("a batch") };
+        let mut decoder = FrameDecoder::default();
+        decoder.push(&encode_frame(&frame).unwrap());
+        let received = decoder.next_received().unwrap().unwrap();
+        assert_eq!(received.observations.unwrap(), events::encode(&sent.observations).unwrap());
+        assert_eq!(received.frame, frame);
+    }
+}
+
+#[test]
+fn bytes_behind_the_end_of_a_frame_are_refused() {
+    let mut content = events::encode(&batch(1, 2)).unwrap();
+    content.extend_from_slice(b"more");
+    let mut bytes = u32::try_from(content.len()).unwrap().to_be_bytes().to_vec();
+    bytes.extend(content);
+    assert!(matches!(decoded(&bytes, 100), Err(FrameError::Malformed { .. })));
+}
+
+#[test]
 fn cursors_survive_their_text() {
     let cursor = Acknowledged { epoch: 3, sequence: 41 };
     assert_eq!(cursor.to_string().parse::<Acknowledged>().unwrap(), cursor);
