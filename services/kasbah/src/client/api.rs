@@ -26,6 +26,7 @@ const LONGEST_PAUSE: u64 = 5;
 pub struct Api {
     http: Client,
     root: Url,
+    server: String,
     host: String,
     world: World,
 }
@@ -59,7 +60,8 @@ impl Api {
         if let Ok(mut path) = root.path_segments_mut() {
             path.pop_if_empty().extend(["api", "v1"]);
         }
-        Ok(Self { http, root, host: settings.host(), world: world.clone() })
+        let server = settings.server.as_str().trim_end_matches('/').to_owned();
+        Ok(Self { http, root, server, host: settings.host(), world: world.clone() })
     }
 
     /// Reads.
@@ -97,7 +99,7 @@ impl Api {
     /// When the server cannot be asked, or refuses.
     pub async fn open(&self, path: &[&str], query: &Query<'_>) -> Result<Lines, Failure> {
         let response = self.accepted(self.http.get(self.url(path, query))).await?;
-        let (world, server) = (self.world.clone(), self.root.to_string());
+        let (world, server) = (self.world.clone(), self.server.clone());
         Ok(Lines { response, buffer: Vec::new(), server, world })
     }
 
@@ -162,7 +164,7 @@ impl Api {
         }
         Err(match status {
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-                let refusal = Refusal::new(RefusalKind::Unavailable, format!("{} is not ready", self.root));
+                let refusal = Refusal::new(RefusalKind::Unavailable, format!("{} is not ready", self.server));
                 Failure::Refused { refusal, retry_after }
             }
             status => self.unreadable(format!("HTTP status {status} without a reason")),
@@ -170,17 +172,17 @@ impl Api {
     }
 
     fn unreadable(&self, detail: String) -> Failure {
-        Failure::Unreadable { server: self.root.to_string(), detail }
+        Failure::Unreadable { server: self.server.clone(), detail }
     }
 
     fn failure(&self, error: &reqwest::Error) -> Failure {
-        let server = self.root.to_string();
+        let server = self.server.clone();
         if let Some(trouble) = chassis::tls::explain(error, &self.host) {
             return Failure::Certificate(trouble);
         }
         if error.is_connect() {
             let detail = if error.is_timeout() { "no answer in 10 s".to_owned() } else { root_cause(error) };
-            return Failure::Unreachable { server, detail };
+            return Failure::Unreachable { server, detail, refused: is_refused(error) };
         }
         let detail = match error.is_timeout() {
             true => format!("did not answer in {} s", ANSWER_TIMEOUT.as_secs()),
@@ -188,6 +190,19 @@ impl Api {
         };
         Failure::Broken { server, detail }
     }
+}
+
+/// The machine answered that nothing listens there.
+fn is_refused(error: &reqwest::Error) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        let found = error.downcast_ref::<std::io::Error>();
+        if found.is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// What stands at the end of a chain of errors: the operating system's own words.

@@ -34,12 +34,14 @@ pub enum Failure {
     #[error(transparent)]
     Certificate(#[from] CertificateTrouble),
     /// The server cannot be reached.
-    #[error("cannot reach {server}: {detail}; is `kasbah up` running there?")]
+    #[error("cannot reach {server}: {detail}{}", if *refused { "; is `kasbah up` running there?" } else { "; check --server" })]
     Unreachable {
         /// Who was dialled.
         server: String,
         /// What happened.
         detail: String,
+        /// The machine is there, but nothing listens on the port.
+        refused: bool,
     },
     /// The server did not answer in time, or the connection broke.
     #[error("{server} {detail}; try again")]
@@ -76,7 +78,9 @@ pub enum Failure {
 }
 
 fn in_words(refusal: &Refusal, retry_after: Option<u64>) -> String {
-    let field = refusal.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
+    // A message that begins with its field says it already.
+    let field = refusal.field.as_ref().filter(|field| !refusal.message.starts_with(field.as_str()));
+    let field = field.map(|field| format!("{field}: ")).unwrap_or_default();
     let advice = match (refusal.kind, retry_after) {
         (RefusalKind::Unavailable, Some(seconds)) => format!("; try again in {seconds} s"),
         (RefusalKind::Unauthenticated, _) => {
@@ -104,6 +108,19 @@ impl Failure {
     #[must_use]
     pub fn not_found(what: &str) -> Self {
         Self::Refused { refusal: Refusal::not_found(what), retry_after: None }
+    }
+
+    /// The same, but where there is no such thing it is called as the asker called it.
+    #[must_use]
+    pub fn about(self, what: &str) -> Self {
+        match self {
+            Self::Refused { refusal, .. }
+                if refusal.kind == RefusalKind::NotFound && refusal.message.starts_with("source ") =>
+            {
+                Self::not_found(what)
+            }
+            other => other,
+        }
     }
 
     /// Whether the same may succeed a little later.

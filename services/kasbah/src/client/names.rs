@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use events::directory::{Role, Scope, TokenHolder};
 use events::request::RefusalKind;
 use events::requests::authz::{AgentView, CredentialView, GroupView, ProjectView, UserView};
-use events::{AgentId, CredentialId, GroupId, ProjectId, UserId};
+use events::{AgentId, CredentialId, GroupId, OrganizationId, ProjectId, UserId};
 use serde::de::DeserializeOwned;
 
 use super::failure::Failure;
@@ -107,6 +107,7 @@ impl Names {
     #[must_use]
     pub fn scope(&self, scope: Scope) -> String {
         match scope {
+            Scope::Organization(OrganizationId::SYSTEM) => "system".to_owned(),
             Scope::Organization(_) => "organization".to_owned(),
             Scope::Group(id) => {
                 format!("group:{}", self.groups.get(&id).cloned().unwrap_or_else(|| id.to_string()))

@@ -112,7 +112,10 @@ fn json<T: Serialize>(value: &T) -> Result<String, Failure> {
 /// When the value cannot be expressed.
 pub fn yaml<T: Serialize>(value: &T) -> Result<String, Failure> {
     let mut text = String::new();
-    serde_saphyr::to_fmt_writer(&mut text, value).map_err(|error| Failure::Print(error.to_string()))?;
+    // Long texts stay on their line: programs compare them, and people search for them.
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    serde_saphyr::to_fmt_writer_with_options(&mut text, value, options)
+        .map_err(|error| Failure::Print(error.to_string()))?;
     Ok(text)
 }
 

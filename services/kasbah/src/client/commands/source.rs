@@ -83,6 +83,29 @@ pub struct SourceArg {
 /// # Errors
 /// When the server refuses or cannot be asked, or a sync that is waited for does not succeed.
 pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
+    let named = command.source().map(|source| format!("source {source}"));
+    let outcome = run_command(command, session).await;
+    outcome.map_err(|failure| match named {
+        Some(named) => failure.about(&named),
+        None => failure,
+    })
+}
+
+impl Command {
+    fn source(&self) -> Option<String> {
+        match self {
+            Self::List { .. } => None,
+            Self::Show(named) | Self::Resume(named) | Self::Unpin(named) | Self::Diff(named) => Some(named),
+            Self::Sync { source, .. }
+            | Self::Suspend { source, .. }
+            | Self::Pin { source, .. }
+            | Self::Confirm { source, .. } => Some(source),
+        }
+        .map(|named| named.source.clone())
+    }
+}
+
+async fn run_command(command: Command, session: &Session) -> Result<(), Failure> {
     match command {
         Command::List { agent } => list(session, agent).await,
         Command::Show(named) => {

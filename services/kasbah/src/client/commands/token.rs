@@ -117,6 +117,15 @@ fn issued_text(issued: &SecretToken, style: Style) -> String {
     format!("{}\nThe token is shown this once: keep it now.\n", fields.render(style))
 }
 
+/// The server keeps the hour of the last use, no more.
+fn used(hour: Timestamp, now: Timestamp) -> String {
+    if now.millis_since(hour) < 2 * 3_600_000 {
+        "lately".to_owned()
+    } else {
+        format!("{} ago", age(hour, now))
+    }
+}
+
 fn state(token: &TokenView, now: Timestamp) -> Cell {
     match (token.revoked_at, token.expires_at) {
         (Some(moment), _) => Cell::painted(&format!("revoked {} ago", age(moment, now)), Paint::Dim),
@@ -132,7 +141,7 @@ fn table(all: &[TokenView], names: &Names, style: Style) -> String {
     for one in all {
         let expires =
             one.expires_at.filter(|moment| *moment > style.now).map(|moment| age(moment, style.now));
-        let used = one.last_used_at.map(|moment| format!("{} ago", age(moment, style.now)));
+        let used = one.last_used_at.map(|moment| used(moment, style.now));
         table.row([
             one.name.as_str().into(),
             names.holder(one.holder).into(),
@@ -188,5 +197,11 @@ mod tests {
         assert_eq!(parse_lifetime("30d"), Ok(Duration::from_secs(30 * 86_400)));
         assert!(parse_lifetime("10ms").unwrap_err().contains("one second"));
         assert!(parse_lifetime("tomorrow").unwrap_err().contains("30s"));
+    }
+
+    #[test]
+    fn the_last_use_is_known_to_the_hour_only() {
+        assert_eq!(used(Timestamp(0), Timestamp(3_600_000)), "lately");
+        assert_eq!(used(Timestamp(0), Timestamp(7_200_000)), "2h ago");
     }
 }

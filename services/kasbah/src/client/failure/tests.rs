@@ -24,13 +24,15 @@ fn every_kind_of_refusal_has_its_documented_code() {
 #[test]
 fn settings_network_and_certificates_differ() {
     assert_eq!(Failure::Settings(SettingsError::NoFolder).code(), 64);
-    let unreachable =
-        Failure::Unreachable { server: "https://a:1/".into(), detail: "connection refused".into() };
-    assert_eq!(unreachable.code(), 6);
-    assert_eq!(
-        unreachable.to_string(),
-        "cannot reach https://a:1/: connection refused; is `kasbah up` running there?"
-    );
+    let unreachable = |refused| Failure::Unreachable {
+        server: "https://a:1".into(),
+        detail: "connection refused".into(),
+        refused,
+    };
+    assert_eq!(unreachable(false).code(), 6);
+    let said = unreachable(true).to_string();
+    assert_eq!(said, "cannot reach https://a:1: connection refused; is `kasbah up` running there?");
+    assert!(unreachable(false).to_string().ends_with("; check --server"));
     assert_eq!(Failure::Certificate(CertificateTrouble::NotTls { host: "a".into() }).code(), 1);
     assert_eq!(Failure::usage("--scope", "what").code(), 2);
 }
@@ -53,5 +55,7 @@ fn a_refusal_names_its_field_and_says_what_to_do() {
         retry_after: Some(3),
     };
     assert_eq!(busy.to_string(), "the log is catching up; try again in 3 s");
+    let twice = Failure::Refused { refusal: Refusal::invalid("token", "token not found"), retry_after: None };
+    assert_eq!(twice.to_string(), "token not found");
     assert!(refused(RefusalKind::Unauthenticated).to_string().contains("--token-file"));
 }

@@ -81,4 +81,6 @@ fn yaml_keeps_what_other_readers_would_turn_into_something_else() {
     }
     assert!(text.contains("certificate: |\n  -----BEGIN\n  abc\n"), "{text}");
     assert!(!text.contains(": no\n"), "{text}");
+    let long = "word ".repeat(60) + "end";
+    assert_eq!(yaml(&json!({"long": long})).unwrap(), format!("long: {long}\n"));
 }

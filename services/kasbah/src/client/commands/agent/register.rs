@@ -155,7 +155,10 @@ fn next_steps(registered: &AgentWithToken, gateway: &str, ca_file: Option<&str>,
 The token is shown this once: keep it now, in a file that only you can read.
 
 Next:
-  1. Say in {project} what the agent is to do: .kasbah/agents/{name}/config.yaml
+  1. Say in the repository of {project} what the agent is to do, in .kasbah/agents/{name}/config.yaml:
+       sources:
+         - name: main
+           include: [\"manifests/**\"]
   2. Run the agent where it reaches the cluster:
        kasbah-agent --server {gateway} --token-file <file>{ca_option} --kubeconfig <file>
      or as a pod: register it with --manifests, and pipe that into `kubectl apply -f -`

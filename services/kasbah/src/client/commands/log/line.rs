@@ -54,7 +54,7 @@ fn summary(data: &Value) -> String {
             parts.push(one_line(&part));
         }
     };
-    for name in ["name", "role", "outcome", "status", "write", "request"] {
+    for name in ["name", "role", "outcome", "status", "write"] {
         add(text(data, name).to_owned());
     }
     add(short(text(data, "commit")));
@@ -69,7 +69,7 @@ fn summary(data: &Value) -> String {
     for name in ["message", "unreadable"] {
         add(text(data, name).to_owned());
     }
-    add(data.get("refusal").map(|refusal| text(refusal, "message").to_owned()).unwrap_or_default());
+    add(data.get("refusal").map(refusal).unwrap_or_default());
     add(first(data, "findings"));
     add(first(data, "failures"));
     add(data.get("failure").map(place_and_message).unwrap_or_default());
@@ -113,6 +113,13 @@ fn reason(reason: &Value) -> String {
             })
             .collect(),
         _ => String::new(),
+    }
+}
+
+fn refusal(refusal: &Value) -> String {
+    match text(refusal, "field") {
+        "" => text(refusal, "message").to_owned(),
+        field => format!("{field}: {}", text(refusal, "message")),
     }
 }
 
@@ -177,7 +184,7 @@ mod tests {
             (json!({"reason": "empty", "commit": "abc"}), "commit abc, empty"),
             (
                 json!({"request": "authz.create-group", "refusal": {"kind": "denied", "message": "viewers look"}}),
-                "authz.create-group, viewers look",
+                "viewers look",
             ),
             (json!({"failure": "unreachable", "message": "no route"}), "no route, unreachable"),
             (json!({"unreadable": "unknown event type x"}), "unknown event type x"),

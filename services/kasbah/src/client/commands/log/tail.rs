@@ -1,6 +1,6 @@
 //! `kasbah log tail`.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use events::AggregateRef;
@@ -52,19 +52,16 @@ impl Tail {
     /// Prints the newest, and answers the position behind everything that there is.
     async fn newest(&self, session: &Session) -> Result<Option<String>, Failure> {
         let mut reader = session.api.open(&["log", "events"], &self.query(None, false)).await?;
-        let mut newest: VecDeque<Value> = VecDeque::new();
+        let mut newest = Newest::of(self.lines);
         let mut position = None;
         while let Some(text) = reader.next().await? {
             let Some(event) = parse(&text)? else { continue };
             position = position_of(&event).or(position);
             if self.is_wanted(&event) {
-                newest.push_back(event);
-            }
-            if newest.len() > self.lines {
-                newest.pop_front();
+                newest.add(event);
             }
         }
-        for event in &newest {
+        for event in newest.events.values() {
             session.printer.show_line(event, line::of_event)?;
         }
         Ok(position)
@@ -114,6 +111,28 @@ impl Tail {
     }
 }
 
+/// The newest events by when the log took them: its streams come one after the other.
+struct Newest {
+    most: usize,
+    added: usize,
+    events: BTreeMap<(String, usize), Value>,
+}
+
+impl Newest {
+    const fn of(most: usize) -> Self {
+        Self { most, added: 0, events: BTreeMap::new() }
+    }
+
+    fn add(&mut self, event: Value) {
+        let recorded = event.get("recordedat").and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.added += 1;
+        self.events.insert((recorded, self.added), event);
+        if self.events.len() > self.most {
+            self.events.pop_first();
+        }
+    }
+}
+
 fn matches_type(wanted: &str, found: &str) -> bool {
     let bare = |text: &str| text.strip_prefix("kasbah.").unwrap_or(text).to_owned();
     let (wanted, found) = (bare(wanted), bare(found));
@@ -154,6 +173,20 @@ mod tests {
         ] {
             assert_eq!(matches_type(wanted, found), matches, "{wanted} {found}");
         }
+    }
+
+    #[test]
+    fn the_newest_are_so_by_time_whatever_stream_they_came_from() {
+        let mut newest = Newest::of(3);
+        for (at, name) in [(1, "a"), (4, "b"), (4, "c"), (2, "d"), (3, "e")] {
+            newest
+                .add(serde_json::json!({"recordedat": format!("1970-01-01T00:00:0{at}.000Z"), "name": name}));
+        }
+        let names: Vec<_> = newest.events.values().map(|event| event["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["e", "b", "c"]);
+        let mut none = Newest::of(0);
+        none.add(serde_json::json!({}));
+        assert!(none.events.is_empty());
     }
 
     #[test]
