@@ -1,0 +1,12 @@
+//! The agent against a real API server.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod apply;
+mod drift;
+mod instances;
+mod outage;
+mod ownership;
+mod prune;
+mod rig;
+mod rights;
+mod waits;

@@ -1,0 +1,125 @@
+use events::configuration::{Adoption, Conflicts};
+use events::delivery::SyncOutcome;
+use events::observation::Observed;
+use http::Method;
+use serde_json::json;
+
+use crate::rig::{Rig, Source, cluster, config_map, map_path};
+
+#[tokio::test]
+async fn an_object_of_kubectl_is_adopted_and_a_field_deleted_in_git_disappears() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("adopt", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let existing = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": namespace},
+        "data": {"key": "old", "gone": "x"}});
+    cluster.kubectl_with_input(["apply", "-f", "-"], &existing.to_string()).await.unwrap();
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.policies.adoption = Adoption::MustMatch;
+    source.with([config_map("a", "new")]);
+    let finished = rig.sync(&[&source]).await;
+    assert!(finished.failures[0].message.contains("must_match"), "{finished:?}");
+
+    source.policies.adoption = Adoption::AdoptIfNoInventory;
+    source.with([config_map("a", "new")]);
+    let finished = rig.sync(&[&source]).await;
+    assert_eq!(finished.outcome, SyncOutcome::Succeeded, "{finished:?}");
+    let live = cluster.get(&map_path(&namespace, "a")).await.unwrap();
+    assert_eq!(live["data"], json!({"key": "new"}));
+    assert_eq!(live["metadata"]["annotations"].get("kubectl.kubernetes.io/last-applied-configuration"), None);
+    assert!(rig.owned()["a"].adopted);
+    let taken = |one: &Observed| match one {
+        Observed::ObjectApplied { taken_over, .. } if !taken_over.is_empty() => Some(taken_over.clone()),
+        _ => None,
+    };
+    let (taken, _) = rig.process.wait(0, "taken fields", taken).await;
+    assert!(taken.iter().any(|field| field.path == "data.key" && field.manager == "kubectl-client-side-apply"), "{taken:?}");
+
+    // Adopted: never pruned, also after a restart, unless that is configured.
+    rig.restart().await;
+    let stated = rig.sync(&[&source]).await;
+    assert_eq!(stated.outcome, SyncOutcome::Succeeded, "{stated:?}");
+    let entry = rig.prune_entry("a");
+    source.with([config_map("b", "v")]).pruning([entry.clone()]);
+    rig.sync(&[&source]).await;
+    assert!(cluster.exists(&map_path(&namespace, "a")).await.unwrap());
+    source.with([config_map("b", "v")]).pruning([entry]);
+    source.policies.prune_adopted = true;
+    assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
+    assert!(!cluster.exists(&map_path(&namespace, "a")).await.unwrap());
+}
+
+#[tokio::test]
+async fn another_agents_object_is_left_alone_unless_all_may_be_adopted() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("foreign", false).await.unwrap();
+    let mut first = Rig::start(&cluster, &namespace).await;
+    let mut source = Source::new(&first, "shop", &namespace);
+    source.with([config_map("a", "first")]);
+    assert_eq!(first.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
+    let mut second = Rig::start(&cluster, &namespace).await;
+    let mut other = Source::new(&second, "shop", &namespace);
+    other.with([config_map("a", "second")]);
+    let finished = second.sync(&[&other]).await;
+    assert!(finished.failures[0].message.contains("belongs to another agent"), "{finished:?}");
+    assert_eq!(cluster.get(&map_path(&namespace, "a")).await.unwrap()["data"]["key"], "first");
+    first.process.die();
+    other.policies.adoption = Adoption::AdoptAll;
+    other.with([config_map("a", "second")]);
+    assert_eq!(second.sync(&[&other]).await.outcome, SyncOutcome::Succeeded);
+    assert!(second.owned()["a"].adopted);
+}
+
+#[tokio::test]
+async fn conflicts_are_taken_over_with_their_manager_or_stop_the_sync() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("conflict", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    let path = format!("{}?fieldManager=operator", map_path(&namespace, "a"));
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"key": "theirs"}});
+    let answer = cluster.send(Method::PATCH, &path, Some(("application/apply-patch+yaml", &body))).await.unwrap();
+    assert!(answer.status.is_success());
+    source.policies.conflicts = Conflicts::Refuse;
+    source.with([config_map("a", "ours")]);
+    let finished = rig.sync(&[&source]).await;
+    assert_eq!(finished.outcome, SyncOutcome::Failed);
+    assert!(finished.failures[0].message.contains("operator"), "{finished:?}");
+    source.policies.conflicts = Conflicts::Force;
+    source.with([config_map("a", "ours")]);
+    assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
+    let taken = |one: &Observed| match one {
+        Observed::ObjectApplied { taken_over, .. } if !taken_over.is_empty() => Some(taken_over[0].clone()),
+        _ => None,
+    };
+    let (taken, _) = rig.process.wait(0, "taken field", taken).await;
+    assert_eq!((taken.path.as_str(), taken.manager.as_str()), ("data.key", "operator"));
+}
+
+#[tokio::test]
+async fn moving_a_file_between_sources_deletes_nothing() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("move", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut from = Source::new(&rig, "from", &namespace);
+    let mut to = Source::new(&rig, "to", &namespace);
+    from.with([config_map("moves", "v"), config_map("stays", "v")]);
+    to.with([config_map("there", "v")]);
+    rig.sync(&[&from, &to]).await;
+    rig.finished(0, &to).await;
+    let before = cluster.get(&map_path(&namespace, "moves")).await.unwrap()["metadata"]["uid"].clone();
+    // In both at once it is an error of the newcomer.
+    to.with([config_map("there", "v"), config_map("moves", "v")]);
+    let finished = rig.sync(&[&to, &from]).await;
+    assert!(finished.failures[0].message.contains("another source of this agent"), "{finished:?}");
+    let entry = rig.prune_entry("moves");
+    from.with([config_map("stays", "v")]).pruning([entry]);
+    to.with([config_map("there", "v"), config_map("moves", "v")]);
+    let finished = rig.sync(&[&to, &from]).await;
+    assert_eq!(finished.outcome, SyncOutcome::Succeeded, "{finished:?}");
+    rig.finished(0, &from).await;
+    let live = cluster.get(&map_path(&namespace, "moves")).await.unwrap();
+    assert_eq!(live["metadata"]["uid"], before);
+    assert_eq!(live["metadata"]["labels"]["kasbah.dev/source"], to.id.to_string());
+    assert!(!rig.owned()["moves"].adopted);
+}

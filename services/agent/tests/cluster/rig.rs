@@ -1,0 +1,392 @@
+//! An agent against a real API server, driven through its HTTP service as a gateway would.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::Agent;
+use agent::kubernetes::KubeOptions;
+use agent::link::AgentService;
+use bytes::Bytes;
+use chassis::ShutdownTrigger;
+use events::bundle::{BundleEntry, BundlePage, page_of, pages_for};
+use events::configuration::{Mode, ResourceRules, ServiceAccount, SyncPolicies};
+use events::delivery::{PruneEntry, SyncCounts, SyncOutcome};
+use events::desired::{Applier, DesiredReply, DesiredSource, DesiredState, SourceHead};
+use events::digest::Sha256;
+use events::observation::{Observed, OwnedObject};
+use events::{AgentId, CorrelationId, ObjectIdentity, OrganizationId, SourceId, SyncId};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use testkit::{Cluster, eventually};
+use tunnel::wire::{Acknowledged, EventFrame, FrameDecoder};
+use world::World;
+use world::spawn::TaskHandle;
+
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The control plane that the tests share, with a client of this test's own runtime.
+pub async fn cluster() -> Cluster {
+    // Shown with a test that fails.
+    let _set_before = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_test_writer().try_init();
+    let shared = testkit::shared_control_plane().await.unwrap();
+    Cluster::open(shared.kubeconfig()).unwrap()
+}
+
+/// One source as the server would send it.
+#[derive(Clone)]
+pub struct Source {
+    pub id: SourceId,
+    pub name: String,
+    pub sync: SyncId,
+    pub check_all: bool,
+    pub manifests: Option<Vec<(String, Value)>>,
+    pub prune: Vec<PruneEntry>,
+    pub policies: SyncPolicies,
+    pub namespace: String,
+    pub account: Option<ServiceAccount>,
+    pub suspended: bool,
+    pub removed: bool,
+}
+
+impl Source {
+    pub fn new(rig: &Rig, name: &str, namespace: &str) -> Self {
+        Self {
+            id: SourceId::derive(rig.agent, name),
+            name: name.to_owned(),
+            sync: SyncId(uuid()),
+            check_all: false,
+            manifests: Some(Vec::new()),
+            prune: Vec::new(),
+            policies: SyncPolicies::default(),
+            namespace: namespace.to_owned(),
+            account: None,
+            suspended: false,
+            removed: false,
+        }
+    }
+
+    /// A new commit with these manifests, in files `0.yaml`, `1.yaml`, ….
+    pub fn with(&mut self, manifests: impl IntoIterator<Item = Value>) -> &mut Self {
+        let files = manifests.into_iter().enumerate().map(|(number, manifest)| (format!("{number}.yaml"), manifest));
+        self.manifests = Some(files.collect());
+        self.sync = SyncId(uuid());
+        self.prune.clear();
+        self
+    }
+
+    pub fn pruning(&mut self, entries: impl IntoIterator<Item = PruneEntry>) -> &mut Self {
+        self.prune = entries.into_iter().collect();
+        self
+    }
+}
+
+pub fn uuid() -> uuid::Uuid {
+    World::real().new_uuid()
+}
+
+pub fn config_map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
+}
+
+pub struct Process {
+    pub service: AgentService,
+    trigger: ShutdownTrigger,
+    tasks: Vec<TaskHandle>,
+    observed: Arc<Mutex<Vec<(u64, Observed)>>>,
+    holds: Arc<Mutex<bool>>,
+}
+
+impl Process {
+    async fn start(kubeconfig: &Path, namespace: &str, agent: AgentId) -> Self {
+        let world = World::real();
+        let options = KubeOptions { kubeconfig: Some(kubeconfig.to_owned()), context: None };
+        let process = Agent::new(world.clone(), &options, Some(namespace.to_owned())).await.unwrap();
+        let service = process.service();
+        service.is_agent(agent);
+        let (trigger, shutdown) = ShutdownTrigger::new();
+        let applying = world.spawner.spawn("agent", Box::pin(async move { process.apply(shutdown).await }));
+        let observed = Arc::new(Mutex::new(Vec::new()));
+        let holds = Arc::new(Mutex::new(false));
+        let reading = read_events(service.clone(), Arc::clone(&observed), Arc::clone(&holds));
+        let reading = world.spawner.spawn("events", Box::pin(reading));
+        Self { service, trigger, tasks: vec![applying, reading], observed, holds }
+    }
+
+    pub async fn holds_lease(&self) {
+        eventually(DEADLINE, || async { if *self.holds.lock() { Ok(()) } else { Err("no lease") } }).await;
+    }
+
+    pub fn observed(&self) -> Vec<Observed> {
+        self.observed.lock().iter().map(|(_, observed)| observed.clone()).collect()
+    }
+
+    /// Waits for an observation after the first `from`; gives it and where the next would be.
+    pub async fn wait<T>(&self, from: usize, what: &str, find: impl Fn(&Observed) -> Option<T>) -> (T, usize) {
+        eventually(DEADLINE, || async {
+            let all = self.observed.lock();
+            let found = all.iter().enumerate().skip(from).find_map(|(place, (_, one))| Some((find(one)?, place + 1)));
+            found.ok_or_else(|| format!("no {what} among {:#?}", all.iter().skip(from).collect::<Vec<_>>()))
+        })
+        .await
+    }
+
+    pub async fn ask(&self, method: Method, path: &str, body: Vec<u8>) -> (StatusCode, Bytes) {
+        let request = Request::builder().method(method).uri(path).body(Full::new(Bytes::from(body))).unwrap();
+        let response = self.service.clone().answer(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        (parts.status, body.collect().await.unwrap().to_bytes())
+    }
+
+    pub async fn stop(mut self) {
+        self.trigger.request();
+        self.tasks.remove(0).join().await.unwrap();
+        self.die();
+    }
+
+    /// As kill -9: nothing is said.
+    pub fn die(&self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.die();
+    }
+}
+
+async fn read_events(service: AgentService, observed: Arc<Mutex<Vec<(u64, Observed)>>>, holds: Arc<Mutex<bool>>) {
+    let request = Request::get("/v1/events?after=0,0").body(Full::new(Bytes::new())).unwrap();
+    let mut body = service.clone().answer(request).await.unwrap().into_body();
+    let mut decoder = FrameDecoder::default();
+    let mut next = (0, 1);
+    while let Some(frame) = body.frame().await {
+        decoder.push(&frame.unwrap().into_data().unwrap());
+        while let Some(frame) = decoder.next_frame().unwrap() {
+            match frame {
+                EventFrame::Lease { held } => *holds.lock() = held,
+                EventFrame::Idle => {}
+                EventFrame::Batch(batch) => {
+                    if next.0 != batch.epoch {
+                        next = (batch.epoch, 1);
+                    }
+                    assert_eq!(next, (batch.epoch, batch.first), "observations follow without a gap");
+                    next.1 = batch.last() + 1;
+                    let cursor = Acknowledged { epoch: batch.epoch, sequence: batch.last() };
+                    let epoch = batch.epoch;
+                    observed.lock().extend(batch.observations.into_iter().map(|one| (epoch, one.what)));
+                    let body = Full::new(Bytes::from(events::encode(&cursor).unwrap()));
+                    let request = Request::put("/v1/acknowledged").body(body).unwrap();
+                    service.clone().answer(request).await.unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// One agent with one process, its applier.
+pub struct Rig {
+    pub agent: AgentId,
+    pub organization: OrganizationId,
+    pub process: Process,
+    pub kubeconfig: PathBuf,
+    pub namespace: String,
+    pub mode: Mode,
+    pub resources: ResourceRules,
+    pub lockdown: bool,
+    revision: u64,
+    pub epoch: u64,
+}
+
+/// How a sync ended.
+#[derive(Debug)]
+pub struct Finished {
+    pub outcome: SyncOutcome,
+    pub counts: SyncCounts,
+    pub failures: Vec<events::delivery::ObjectFailure>,
+}
+
+impl Rig {
+    pub async fn start(cluster: &Cluster, namespace: &str) -> Self {
+        Self::start_as(cluster.kubeconfig(), namespace).await
+    }
+
+    pub async fn start_as(kubeconfig: &Path, namespace: &str) -> Self {
+        let agent = AgentId(uuid());
+        let process = Process::start(kubeconfig, namespace, agent).await;
+        process.holds_lease().await;
+        Self {
+            agent,
+            organization: OrganizationId(uuid()),
+            process,
+            kubeconfig: kubeconfig.to_owned(),
+            namespace: namespace.to_owned(),
+            mode: Mode::Cluster,
+            resources: ResourceRules::default(),
+            lockdown: false,
+            revision: 0,
+            epoch: 1,
+        }
+    }
+
+    /// Another process of the same agent.
+    pub async fn another(&self) -> Process {
+        Process::start(&self.kubeconfig, &self.namespace, self.agent).await
+    }
+
+    /// The process dies; another one takes its place, as the next epoch.
+    pub async fn restart(&mut self) {
+        let new = self.another().await;
+        let old = std::mem::replace(&mut self.process, new);
+        old.stop().await;
+        self.process.holds_lease().await;
+        self.epoch += 1;
+    }
+
+    /// Sends the desired state, contents as they are asked for.
+    pub async fn put(&mut self, sources: &[&Source]) {
+        self.revision += 1;
+        let (state, contents) = self.state(sources);
+        put_to(&self.process, &state, &contents).await;
+    }
+
+    pub fn state(&self, sources: &[&Source]) -> (DesiredState, BTreeMap<Sha256, Vec<u8>>) {
+        let mut contents = BTreeMap::new();
+        let sources = sources.iter().map(|source| desired(source, &mut contents)).collect();
+        let state = DesiredState {
+            revision: self.revision,
+            organization: self.organization,
+            agent: self.agent,
+            applier: Some(Applier { instance: self.process.service.instance(), epoch: self.epoch }),
+            mode: self.mode,
+            resources: self.resources.clone(),
+            lockdown: self.lockdown,
+            sources,
+        };
+        (state, contents)
+    }
+
+    /// Sends the state and waits until the first source's sync ended.
+    pub async fn sync(&mut self, sources: &[&Source]) -> Finished {
+        let from = self.process.observed().len();
+        self.put(sources).await;
+        self.finished(from, sources[0]).await
+    }
+
+    pub async fn finished(&self, from: usize, of: &Source) -> Finished {
+        let find = |one: &Observed| match one {
+            Observed::SyncFinished { sync, outcome, counts, failures, .. } if *sync == of.sync => {
+                Some(Finished { outcome: *outcome, counts: *counts, failures: failures.clone() })
+            }
+            _ => None,
+        };
+        self.process.wait(from, "end of the sync", find).await.0
+    }
+
+    /// What the agent said that it owns, by object name; the last word counts.
+    pub fn owned(&self) -> BTreeMap<String, OwnedObject> {
+        let mut owned = BTreeMap::new();
+        for one in self.process.observed() {
+            match one {
+                Observed::ObjectApplied { object, .. } => {
+                    owned.insert(object.identity.name.clone(), object);
+                }
+                Observed::ObjectPruned { identity, .. } => {
+                    owned.remove(&identity.name);
+                }
+                Observed::InventoryStated { objects, .. } => {
+                    owned.extend(objects.into_iter().map(|object| (object.identity.name.clone(), object)));
+                }
+                _ => {}
+            }
+        }
+        owned
+    }
+
+    pub fn prune_entry(&self, name: &str) -> PruneEntry {
+        let owned = self.owned();
+        let object = &owned[name];
+        PruneEntry { identity: object.identity.clone(), uid: object.uid.clone() }
+    }
+}
+
+pub async fn put_to(process: &Process, state: &DesiredState, contents: &BTreeMap<Sha256, Vec<u8>>) {
+    loop {
+        let (status, body) = process.ask(Method::PUT, "/v1/desired", events::encode(state).unwrap()).await;
+        assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+        let reply: DesiredReply = events::decode(&body).unwrap();
+        if reply.missing.is_empty() {
+            return;
+        }
+        for digest in reply.missing {
+            let path = format!("/v1/objects/{digest}");
+            let (status, _) = process.ask(Method::PUT, &path, contents[&digest].clone()).await;
+            assert_eq!(status, StatusCode::NO_CONTENT);
+        }
+    }
+}
+
+fn desired(source: &Source, contents: &mut BTreeMap<Sha256, Vec<u8>>) -> DesiredSource {
+    let pages = source.manifests.as_ref().map(|manifests| {
+        let count = pages_for(manifests.len());
+        let mut pages: Vec<Vec<BundleEntry>> = vec![Vec::new(); count];
+        for (file, manifest) in manifests {
+            let bytes = objects::digest::canonical_bytes(manifest);
+            let identity: ObjectIdentity = objects::identity::identity_of(manifest).unwrap();
+            let digest = Sha256::of(&bytes);
+            contents.insert(digest, bytes);
+            pages[page_of(&identity, count)].push(BundleEntry { identity, digest, file: file.clone(), line: 7 });
+        }
+        pages
+            .into_iter()
+            .map(|entries| {
+                let bytes = events::encode(&BundlePage { entries }).unwrap();
+                let digest = Sha256::of(&bytes);
+                contents.insert(digest, bytes);
+                digest
+            })
+            .collect()
+    });
+    DesiredSource {
+        pages,
+        prune: source.prune.clone(),
+        head: SourceHead {
+            source: source.id,
+            name: source.name.clone(),
+            sync: source.sync,
+            check_all: source.check_all,
+            commit: "0123456789abcdef".into(),
+            correlation_id: CorrelationId(uuid::Uuid::nil()),
+            traceparent: None,
+            suspended: source.suspended,
+            removed: source.removed,
+            default_namespace: source.namespace.clone(),
+            service_account: source.account.clone(),
+            policies: source.policies.clone(),
+        },
+    }
+}
+
+/// The path of a ConfigMap.
+pub fn map_path(namespace: &str, name: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/configmaps/{name}")
+}
+
+/// The resource version of an object.
+pub async fn version(cluster: &Cluster, path: &str) -> String {
+    cluster.get(path).await.unwrap()["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
+}
+
+/// A kubeconfig with another token.
+pub fn kubeconfig_with(cluster: &Cluster, token: &str, path: &Path) {
+    let text = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config["users"][0]["user"] = json!({"token": token});
+    std::fs::write(path, config.to_string()).unwrap();
+}
