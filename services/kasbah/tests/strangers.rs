@@ -242,6 +242,8 @@ async fn a_stranger_sees_and_changes_nothing_by_any_route() {
                 expect == Expect::OwnOnly || status.is_client_error(),
                 "{operation} {parameters:?}: {status} {text}"
             );
+            // The operator who made the stranger's organization stands in its log, by id: here it is the other's owner.
+            let text = text.replace(&format!("\"actor\":\"user:{}\"", home.things["user"][0]), "");
             // What the stranger said themselves may be said back.
             let said = format!("{parameters:?} {body:?}");
             for mark in home.marks.iter().filter(|mark| !said.contains(mark.as_str())) {

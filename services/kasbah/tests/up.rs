@@ -171,6 +171,22 @@ fn the_first_start_leaves_what_the_client_needs_and_the_next_keeps_it() {
 }
 
 #[test]
+fn who_is_stopped_before_it_is_ready_ends_in_order() {
+    for _ in 0..5 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = on_free_ports(folder.path());
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let up = Up { child, said: BTreeMap::new() };
+        // Signals are heard before the folder is made.
+        while !folder.path().join("data").exists() {
+            std::thread::yield_now();
+        }
+        let (code, log) = up.stop();
+        assert_eq!(code, Some(0), "{log}");
+    }
+}
+
+#[test]
 fn a_lost_token_is_replaced_by_another() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data/owner-token");

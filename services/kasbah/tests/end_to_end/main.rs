@@ -8,5 +8,7 @@
     reason = "helpers of tests end a test by panicking, and measure real time"
 )]
 
+mod chaos;
+mod commands;
 mod push;
 mod scene;

@@ -1,0 +1,110 @@
+//! What people do to a source: suspend, pin, confirm, look at the difference.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::scene::{AGENT, Scene};
+
+const SOURCE: &str = "production/shop";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_source_waits_and_goes_on() {
+    let scene = Scene::start().await;
+    scene.write_config_map("one", "1");
+    let first = scene.tree.commit_and_push("first").unwrap();
+    scene.synced(&first).await;
+    scene.kasbah.cli(["source", "suspend", SOURCE, "--reason", "release freeze"]).unwrap();
+    scene.write_config_map("one", "2");
+    let second = scene.tree.commit_and_push("second").unwrap();
+    let source = scene.source_becomes("fetched", |source| source["newest_commit"] == second.as_str()).await;
+    assert_eq!(source["desired_commit"], first.as_str());
+    assert!(source["why"].as_str().unwrap().contains("release freeze"), "{source:#}");
+    scene.value_becomes("one", "1").await;
+    scene.kasbah.cli(["source", "resume", SOURCE]).unwrap();
+    scene.synced(&second).await;
+    scene.value_becomes("one", "2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pinned_source_goes_back_and_stays_until_it_is_unpinned() {
+    let scene = Scene::start().await;
+    scene.write_config_map("one", "1");
+    let first = scene.tree.commit_and_push("first").unwrap();
+    scene.synced(&first).await;
+    scene.write_config_map("one", "2");
+    let second = scene.tree.commit_and_push("second").unwrap();
+    scene.synced(&second).await;
+    scene.kasbah.cli(["source", "pin", SOURCE, &first[..10]]).unwrap();
+    scene.synced(&first).await;
+    scene.value_becomes("one", "1").await;
+    let refused = scene.kasbah.cli(["source", "pin", SOURCE, "0123456789"]).unwrap_err();
+    assert!(refused.to_string().contains("0123456789"), "{refused}");
+    scene.kasbah.cli(["source", "unpin", SOURCE]).unwrap();
+    scene.synced(&second).await;
+    scene.value_becomes("one", "2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_prune_is_held_until_a_person_confirms_it() {
+    let scene = Scene::start().await;
+    let mut all = String::new();
+    for number in 0..12 {
+        write!(all, "---\n{}", Scene::config_map(&format!("c{number}"), "1")).unwrap();
+    }
+    scene.tree.write("manifests/all.yaml", all).unwrap();
+    scene.tree.write("manifests/stays.yaml", Scene::config_map("stays", "1")).unwrap();
+    let first = scene.tree.commit_and_push("thirteen").unwrap();
+    scene.synced(&first).await;
+    scene.tree.remove("manifests/all.yaml").unwrap();
+    let second = scene.tree.commit_and_push("remove twelve").unwrap();
+    let source = scene.source_becomes("held", |source| source["held"]["commit"] == second.as_str()).await;
+    assert!(source["why"].as_str().unwrap().contains("12 of 13"), "{source:#}");
+    scene.value_becomes("c0", "1").await;
+    scene.kasbah.cli(["source", "confirm", SOURCE]).unwrap();
+    let source = scene.synced(&second).await;
+    assert_eq!((&source["inventory"], &source["sync"]["counts"]["pruned"]), (&Value::from(1), &Value::from(12)));
+    scene.is_gone("c11").await;
+    scene.value_becomes("stays", "1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_diff_tells_what_a_sync_would_change_and_changes_nothing() {
+    let scene = Scene::start().await;
+    scene.write_config_map("one", "1");
+    let first = scene.tree.commit_and_push("first").unwrap();
+    scene.synced(&first).await;
+    scene.kasbah.cli(["source", "suspend", SOURCE, "--reason", "look first"]).unwrap();
+    let patch = serde_json::json!({"data": {"value": "by hand"}});
+    scene
+        .cluster
+        .send(http::Method::PATCH, &scene.path("one"), Some(("application/merge-patch+json", &patch)))
+        .await
+        .unwrap();
+    let diff = scene.kasbah.json(["source", "diff", SOURCE]).unwrap();
+    let object = &diff["objects"][0];
+    assert_eq!((&object["change"], &object["identity"]["name"]), (&Value::from("change"), &Value::from("one")));
+    assert!(diff.to_string().contains("by hand"), "{diff:#}");
+    scene.value_becomes("one", "by hand").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_configuration_that_is_wrong_is_named_by_line_and_the_last_good_one_stays() {
+    let scene = Scene::start().await;
+    scene.write_config_map("one", "1");
+    let first = scene.tree.commit_and_push("first").unwrap();
+    scene.synced(&first).await;
+    let file = format!(".kasbah/agents/{AGENT}/config.yaml");
+    scene.tree.write(&file, "sources:\n  - name: shop\n    include: 7\n").unwrap();
+    scene.tree.commit_and_push("break the configuration").unwrap();
+    testkit::eventually(crate::scene::LIMIT, || async {
+        let shown = scene.kasbah.cli(["agent", "show", AGENT])?;
+        anyhow::ensure!(shown.contains("config.yaml:3:") && shown.contains("include"), "{shown}");
+        Ok(())
+    })
+    .await;
+    scene.value_becomes("one", "1").await;
+    scene.write_config_map("one", "2");
+    scene.tree.commit_and_push("still works").unwrap();
+    scene.value_becomes("one", "2").await;
+}
