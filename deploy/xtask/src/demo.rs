@@ -140,7 +140,7 @@ impl Running {
       kubectl -n shop-staging scale deployment search --replicas 3                it is corrected
       write `replicas: many` in staging/stock.yaml; git commit -am stock && git push
                                                                                   the error names file and line
-      kasbah source list; kasbah source show staging; kubectl get pods -A         where things stand
+      kasbah source list; kasbah source show demo/staging; kubectl get pods -A    where things stand
 
     Logs: {logs}/*.log. Ctrl-C ends everything.
 ",

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::{Process, Webhook, WebhookStyle, free_port};
 use tokio::time::Instant;
@@ -167,11 +168,13 @@ impl Kasbah {
         self.agent.as_mut().map_or(Ok(()), Process::must_run)
     }
 
-    /// The agent first, so that its last words still reach the server.
+    /// Both are asked at once: what the agent still has to say, it says while the server drains.
     pub fn stop(mut self) -> Result<()> {
-        if let Some(mut agent) = self.agent.take() {
-            agent.terminate(GRACE)?;
-        }
-        self.server.terminate(GRACE).map(|_| ())
+        let agent = self.agent.take().map(|mut agent| {
+            agent.signal(Signal::TERM);
+            agent
+        });
+        self.server.terminate(GRACE)?;
+        agent.map_or(Ok(()), |mut agent| agent.terminate(GRACE).map(|_| ()))
     }
 }

@@ -1,23 +1,51 @@
-//! What happens, as it happens: the event log, read by Kasbah's own command line.
+//! What happens, as it happens: the event log as Kasbah's own command line prints it, without what only machines read.
 
-use std::process::{Child, Stdio};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use super::kasbah::Kasbah;
+use crate::report;
+
+/// Events that say nothing to who watches: inner steps, and what another event says again.
+const SILENT: &[&str] = &[
+    "name.claimed",
+    "role.assigned",
+    "token.used",
+    "applier.named",
+    "sync.started",
+    "observed.sync-started",
+    "observed.sync-waiting",
+    "observed.sync-finished",
+];
+const GREEN: &str = "\x1b[32m";
+const YELLOW: &str = "\x1b[33m";
+const RED: &str = "\x1b[31m";
 
 pub struct Narrator {
     child: Child,
 }
 
 impl Narrator {
+    /// Follows the log until it is dropped.
     pub fn start(kasbah: &Kasbah, color: bool) -> Result<Self> {
         let mut command = kasbah.cli();
-        command.args(["log", "tail", "--follow"]).stdin(Stdio::null());
-        if !color {
-            command.env("NO_COLOR", "1");
-        }
-        Ok(Self { child: command.spawn().context("cannot start kasbah log tail")? })
+        command.args(["log", "tail", "--follow"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("cannot start kasbah log tail")?;
+        let lines = BufReader::new(child.stdout.take().context("no standard output")?).lines();
+        let mut names = Names { list: kasbah.cli(), known: HashMap::new() };
+        let color = color && std::io::stdout().is_terminal();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if let Some(text) = Line::parse(&line).and_then(|line| line.told(&mut names, color)) {
+                    println!("{text}");
+                }
+            }
+        });
+        Ok(Self { child })
     }
 
     pub fn must_run(&mut self) -> Result<()> {
@@ -31,5 +59,125 @@ impl Drop for Narrator {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// One line of `kasbah log tail`: time, type, what it is about, and the rest.
+#[derive(Debug, PartialEq)]
+struct Line<'a> {
+    time: &'a str,
+    kind: &'a str,
+    about: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (time, line) = line.trim_start().split_once(' ')?;
+        let (kind, line) = line.trim_start().split_once(' ')?;
+        let line = line.trim_start();
+        let (about, rest) = line.split_once(' ').unwrap_or((line, ""));
+        Some(Self { time, kind, about, rest: rest.trim() })
+    }
+
+    /// `11:03:47.115  object applied     changed, ConfigMap shop-staging/storefront`.
+    fn told(&self, names: &mut Names, color: bool) -> Option<String> {
+        let silent =
+            SILENT.contains(&self.kind) || self.kind == "observed.health-changed" && self.is("healthy");
+        // Which bundle is wanted is said by the commit's arrival, unless something special is to happen with it.
+        if silent || self.kind == "bundle.desired" && !self.rest.contains("prune") {
+            return None;
+        }
+        let clock = self.time.split_once('T').map_or(self.time, |(_, clock)| clock.trim_end_matches('Z'));
+        let words = self.kind.trim_start_matches("observed.").replace(['.', '-'], " ");
+        let source = self.about.strip_prefix("source/").map(|id| names.name(id));
+        let source = source.map_or_else(String::new, |name| format!("{name}: "));
+        let (paint, end) = if color { (self.paint(), "\x1b[0m") } else { ("", "") };
+        let text = format!("{clock}  {paint}{words:<24}{end}  {source}{}", self.rest);
+        Some(text.trim_end().to_owned())
+    }
+
+    fn is(&self, word: &str) -> bool {
+        self.rest.split([',', ' ']).next() == Some(word)
+    }
+
+    fn paint(&self) -> &'static str {
+        let bad = ["failed", "degraded"].iter().any(|word| self.is(word));
+        match self.kind {
+            _ if bad || self.kind.ends_with("rejected") || self.kind.ends_with("failed") => RED,
+            "observed.object-pruned" | "observed.drift-seen" | "bundle.held" => YELLOW,
+            "sync.finished" | "observed.drift-corrected" => GREEN,
+            _ => "",
+        }
+    }
+}
+
+/// The sources' names, asked for when one is not known yet.
+struct Names {
+    list: Command,
+    known: HashMap<String, String>,
+}
+
+impl Names {
+    fn name(&mut self, id: &str) -> String {
+        if !self.known.contains_key(id) {
+            self.ask();
+        }
+        self.known.get(id).cloned().unwrap_or_else(|| id.to_owned())
+    }
+
+    fn ask(&mut self) {
+        if self.list.get_args().len() == 0 {
+            self.list.args(["source", "list", "-o", "json"]);
+        }
+        let answer =
+            report::output(&mut self.list).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        for source in answer.iter().filter_map(Value::as_array).flatten() {
+            let text = |name: &str| source.get(name).and_then(Value::as_str);
+            if let (Some(id), Some(name)) = (text("id"), text("name")) {
+                self.known.insert(id.to_owned(), name.to_owned());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(line: &str) -> Option<String> {
+        let known = HashMap::from([("d760".to_owned(), "staging".to_owned())]);
+        Line::parse(line).unwrap().told(&mut Names { list: Command::new("true"), known }, false)
+    }
+
+    #[test]
+    fn lines_are_told_in_words() {
+        let applied = "2026-11-21T11:03:47.115Z  observed.object-applied  agent-01  changed, ConfigMap a/b";
+        assert_eq!(told(applied).unwrap(), "11:03:47.115  object applied            changed, ConfigMap a/b");
+        let finished =
+            "2026-11-21T11:03:47.128Z  sync.finished            source/d760  succeeded, 43 unchanged";
+        assert_eq!(
+            told(finished).unwrap(),
+            "11:03:47.128  sync finished             staging: succeeded, 43 unchanged"
+        );
+    }
+
+    #[test]
+    fn inner_steps_are_not_told() {
+        for kind in ["name.claimed", "observed.sync-waiting"] {
+            assert_eq!(told(&format!("2026-11-21T11:03:47.115Z  {kind}  name/1")), None);
+        }
+        assert_eq!(
+            told("2026-11-21T11:03:47.115Z  observed.health-changed  agent-01  healthy, Job a/b"),
+            None
+        );
+        assert!(
+            told("2026-11-21T11:03:47.115Z  observed.health-changed  agent-01  degraded, Job a/b").is_some()
+        );
+        assert!(
+            told("2026-11-21T11:03:47.115Z  bundle.desired  source/d760  commit 1, 41 objects, 3 to prune")
+                .is_some()
+        );
+        assert_eq!(told("2026-11-21T11:03:47.115Z  bundle.desired  source/d760  commit 1, 41 objects"), None);
     }
 }
