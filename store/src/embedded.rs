@@ -88,7 +88,7 @@ impl Default for Options {
             partitions: None,
             master_key: None,
             segment_bytes: 64 * 1024 * 1024,
-            index_cache_bytes: 8 * 1024 * 1024,
+            index_cache_bytes: 2 * 1024 * 1024,
             created_by: concat!("kasbah ", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }

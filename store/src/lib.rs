@@ -17,6 +17,7 @@ pub mod blobs;
 pub mod conformance;
 pub mod decide;
 pub mod embedded;
+pub mod feed;
 pub mod following;
 pub mod keyring;
 pub mod log;
@@ -26,6 +27,7 @@ pub mod snapshots;
 
 pub use blobs::{BlobError, Blobs};
 pub use decide::{Command, DecideError, Decided, Inputs, append_known, decide, new_events};
+pub use feed::{Feed, Feeder, Gone};
 pub use following::{FollowError, Following, WaitError, follow_projection};
 pub use keyring::{KeyName, KeyRing, KeyRingError};
 pub use log::{

@@ -6,7 +6,8 @@ use events::{
     Actor, AggregateKind, AggregateRef, CommandRecord, Commit, CommitId, CorrelationId, EventId, NewEvent,
     OrganizationId, Position, Timestamp,
 };
-use tokio::sync::mpsc;
+
+use crate::feed::Feed;
 
 /// An append-only log of commits and of batches.
 ///
@@ -226,7 +227,7 @@ pub enum Followed {
 }
 
 /// Reads until the end as of the call.
-pub type RecordReader = mpsc::Receiver<Result<Record, ReadError>>;
+pub type RecordReader = Feed<Record>;
 
 /// Reads on for ever.
-pub type FollowReader = mpsc::Receiver<Result<Followed, ReadError>>;
+pub type FollowReader = Feed<Followed>;

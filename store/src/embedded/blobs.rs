@@ -217,7 +217,7 @@ impl BlobHead {
     }
 
     fn read(frame: &Frame) -> Option<Self> {
-        let mut rest = &frame.head[..];
+        let mut rest = frame.head();
         let organization = OrganizationId(uuid::Uuid::from_bytes(take(&mut rest)?));
         let head = Self { organization, digest: BlobDigest(take(&mut rest)?), nonce: take(&mut rest)? };
         (rest.is_empty() && frame.kind == FrameKind::Blob).then_some(head)

@@ -20,6 +20,9 @@ pub(super) const PRELUDE: usize = 16;
 /// The largest payload that a reader believes. A blob is the largest thing that is stored.
 pub(super) const LARGEST_PAYLOAD: usize = 64 * 1024 * 1024;
 
+/// The largest head.
+const LARGEST_HEAD: usize = 80;
+
 const MAGIC: [u8; 2] = [0x4b, 0x42];
 
 /// What a frame holds. The numbers are stored and never change.
@@ -56,23 +59,30 @@ pub(super) struct Place {
 }
 
 /// A frame that was read; the checksum is right.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Frame {
     pub(super) kind: FrameKind,
     pub(super) group: u32,
-    pub(super) head: Bytes,
+    head: [u8; LARGEST_HEAD],
+    head_length: u8,
     pub(super) payload: Bytes,
 }
 
 impl Frame {
+    /// Its head. Copied out of what was read, which is cheaper than to share it between threads.
+    pub(super) fn head(&self) -> &[u8] {
+        self.head.get(..usize::from(self.head_length)).unwrap_or_default()
+    }
+
     /// Bytes that it takes in the file.
     pub(super) fn length(&self) -> u64 {
-        (PRELUDE + self.head.len() + self.payload.len()) as u64
+        (PRELUDE + usize::from(self.head_length) + self.payload.len()) as u64
     }
 }
 
 /// What lies at an offset.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all are frames")]
 pub(super) enum Parsed {
     /// A whole frame.
     Frame(Frame),
@@ -86,7 +96,7 @@ pub(super) enum Parsed {
 
 /// Appends a frame to `buffer`, which will lie such that the frame is at `place`.
 ///
-/// Heads are shorter than 256 bytes and payloads shorter than 4 GiB by their types' limits.
+/// Heads are no longer than [`LARGEST_HEAD`] and payloads shorter than 4 GiB by their types' limits.
 pub(super) fn write(buffer: &mut Vec<u8>, place: Place, kind: FrameKind, group: u32, head: &[u8], payload: &[u8]) {
     let lengths = Lengths {
         kind: kind as u8,
@@ -105,15 +115,16 @@ pub(super) fn write(buffer: &mut Vec<u8>, place: Place, kind: FrameKind, group: 
     buffer.extend_from_slice(payload);
 }
 
-/// Reads the frame at the start of `bytes`, which lie at `place`. Copies nothing.
-pub(super) fn parse(bytes: &Bytes, place: Place) -> Parsed {
-    let Some(prelude) = bytes.first_chunk::<PRELUDE>() else {
-        return match bytes.iter().all(|byte| *byte == 0) {
+/// Reads the frame that begins `from` bytes into `bytes`, at `place`. Copies no payload.
+pub(super) fn parse(bytes: &Bytes, from: usize, place: Place) -> Parsed {
+    let rest = bytes.get(from..).unwrap_or_default();
+    let Some(prelude) = rest.first_chunk::<PRELUDE>() else {
+        return match rest.iter().all(|byte| *byte == 0) {
             true => Parsed::Empty,
             false => Parsed::More(PRELUDE),
         };
     };
-    let [m0, m1, kind, head, p0, p1, p2, p3, c0, c1, c2, c3, g0, g1, g2, g3] = *prelude;
+    let [m0, m1, kind, head_length, p0, p1, p2, p3, c0, c1, c2, c3, g0, g1, g2, g3] = *prelude;
     if [m0, m1] != MAGIC {
         let empty = prelude.iter().all(|byte| *byte == 0);
         return if empty { Parsed::Empty } else { Parsed::Broken("no frame begins here") };
@@ -121,25 +132,28 @@ pub(super) fn parse(bytes: &Bytes, place: Place) -> Parsed {
     let Some(known) = FrameKind::of(kind) else { return Parsed::Broken("unknown kind of frame") };
     let lengths = Lengths {
         kind,
-        head,
+        head: head_length,
         payload: u32::from_le_bytes([p0, p1, p2, p3]),
         group: u32::from_le_bytes([g0, g1, g2, g3]),
     };
     let payload_length = lengths.payload as usize;
-    if payload_length > LARGEST_PAYLOAD {
+    let head_end = PRELUDE + usize::from(head_length);
+    let end = head_end + payload_length;
+    if payload_length > LARGEST_PAYLOAD || usize::from(head_length) > LARGEST_HEAD {
         return Parsed::Broken("impossible length");
     }
-    let head_end = PRELUDE + usize::from(head);
-    let end = head_end + payload_length;
-    if bytes.len() < end {
+    let (Some(head), Some(payload)) = (rest.get(PRELUDE..head_end), rest.get(head_end..end)) else {
         return Parsed::More(end);
-    }
-    let head = bytes.slice(PRELUDE..head_end);
-    let payload = bytes.slice(head_end..end);
-    if checksum(place, lengths, &head, &payload) != u32::from_le_bytes([c0, c1, c2, c3]) {
+    };
+    if checksum(place, lengths, head, payload) != u32::from_le_bytes([c0, c1, c2, c3]) {
         return Parsed::Broken("checksum does not fit");
     }
-    Parsed::Frame(Frame { kind: known, group: lengths.group, head, payload })
+    let mut kept = [0; LARGEST_HEAD];
+    for (to, from) in kept.iter_mut().zip(head) {
+        *to = *from;
+    }
+    let payload = bytes.slice(from + head_end..from + end);
+    Parsed::Frame(Frame { kind: known, group: lengths.group, head: kept, head_length, payload })
 }
 
 #[derive(Clone, Copy)]
@@ -187,16 +201,18 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(
-            head in proptest::collection::vec(any::<u8>(), 0..255),
+            head in proptest::collection::vec(any::<u8>(), 0..LARGEST_HEAD),
+            before in 0..50_usize,
             payload in proptest::collection::vec(any::<u8>(), 0..2000),
             behind in proptest::collection::vec(any::<u8>(), 0..20),
         ) {
             let mut bytes = written(&head, &payload);
             let length = bytes.len() as u64;
             bytes.extend_from_slice(&behind);
-            let Parsed::Frame(frame) = parse(&Bytes::from(bytes), PLACE) else { panic!("no frame") };
+            let bytes = Bytes::from([vec![9; before], bytes].concat());
+            let Parsed::Frame(frame) = parse(&bytes, before, PLACE) else { panic!("no frame") };
             prop_assert_eq!(frame.length(), length);
-            prop_assert_eq!(&frame.head[..], &head[..]);
+            prop_assert_eq!(frame.head(), &head[..]);
             prop_assert_eq!(&frame.payload[..], &payload[..]);
             prop_assert_eq!((frame.kind, frame.group), (FrameKind::Commit, 12));
         }
@@ -210,13 +226,13 @@ mod tests {
             let mut bytes = written(b"head", &payload);
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
-            let parsed = parse(&Bytes::from(bytes), PLACE);
+            let parsed = parse(&Bytes::from(bytes), 0, PLACE);
             prop_assert!(!matches!(parsed, Parsed::Frame(_) | Parsed::Empty), "{:?}", parsed);
         }
 
         #[test]
         fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&Bytes::from(bytes), PLACE);
+            drop(parse(&Bytes::from(bytes), 0, PLACE));
         }
     }
 
@@ -225,9 +241,9 @@ mod tests {
         let whole = written(b"head", b"payload");
         for length in 1..whole.len() {
             let cut = Bytes::copy_from_slice(&whole[..length]);
-            assert!(matches!(parse(&cut, PLACE), Parsed::More(_)), "at {length}");
+            assert!(matches!(parse(&cut, 0, PLACE), Parsed::More(_)), "at {length}");
         }
-        assert_eq!(parse(&Bytes::new(), PLACE), Parsed::Empty);
+        assert!(matches!(parse(&Bytes::new(), 0, PLACE), Parsed::Empty));
     }
 
     #[test]
@@ -238,7 +254,7 @@ mod tests {
             Place { segment: 4, ..PLACE },
             Place { offset: 4097, ..PLACE },
         ] {
-            assert_eq!(parse(&bytes, elsewhere), Parsed::Broken("checksum does not fit"));
+            assert!(matches!(parse(&bytes, 0, elsewhere), Parsed::Broken("checksum does not fit")));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use events::{ChainHash, CommitId, Position};
 
-use super::frame::Frame;
+use super::frame::{Frame, PRELUDE};
 use super::index::{Head, Index, IndexError};
 use super::record::{AggregateKey, RecordHead};
 use super::scan::{Scanner, Step};
@@ -103,8 +103,9 @@ impl Heads {
         version: u64,
         at: Cursor,
     ) -> Result<(RecordHead, Frame), LookUpError> {
+        // What the index knows is durable, though perhaps not published yet: read one frame, wherever the end is.
         let segments = &self.core.segments;
-        let mut scanner = Scanner::until(Arc::clone(segments), at, self.core.end()).of_one();
+        let mut scanner = Scanner::until(Arc::clone(segments), at, at.plus(PRELUDE as u64)).of_one();
         let step = scanner.next().map_err(|error| ReadError::Failed { detail: error.to_string() })?;
         let frame = match step {
             Step::Frame(_, frame) => frame,

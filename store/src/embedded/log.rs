@@ -9,7 +9,7 @@ use events::position::Stream;
 use events::subject::{partition_of_organization, partition_of_writer};
 use events::{AggregateRef, ChainHash, Commit, CommitId, OrganizationId, Position, Timestamp};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use world::Spawner;
 use world::disk::FolderLock;
 
@@ -19,12 +19,10 @@ use super::reader::{Follower, StreamReader, read_all};
 use super::record::{AggregateKey, ChainedHead, RecordHead, kind_tag};
 use super::stream::{ReadOnly, StreamCore};
 use super::writer::Request;
+use crate::feed::Feed;
 use crate::log::{
     AppendError, Appended, EventLog, FollowReader, NewBatch, NewCommit, ReadError, ReadFilter, Record, RecordReader,
 };
-
-/// Records that wait for a reader before the log waits for it.
-const READ_AHEAD: usize = 256;
 
 /// The log in one folder.
 pub(super) struct EmbeddedLog {
@@ -253,12 +251,13 @@ impl EventLog for EmbeddedLog {
     async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
         let (ends, _) = self.ends(filter);
         let readers = self.readers(from, filter).into_iter().zip(ends).collect();
-        let (to, records) = mpsc::channel(READ_AHEAD);
+        let (to, records) = Feed::pair();
         let task = async move {
-            // A panic in there closes the channel, which the reader sees as an end: say it instead.
-            let failure = to.clone();
-            if let Err(error) = tokio::task::spawn_blocking(move || read_all(readers, &to)).await {
-                drop(failure.send(Err(ReadError::Failed { detail: error.to_string() })).await);
+            // A panic in there ends the feed, which the reader would take for the log's end: say it instead.
+            let mut failure = to.another();
+            if let Err(error) = tokio::task::spawn_blocking(move || read_all(readers, to)).await {
+                failure.push(Err(ReadError::Failed { detail: error.to_string() }), 0);
+                drop(failure.flush().await);
             }
         };
         self.spawner.spawn("log-read", Box::pin(task));
@@ -269,7 +268,7 @@ impl EventLog for EmbeddedLog {
         let (ends, end) = self.ends(filter);
         let mut caught_up = from.clone();
         caught_up.merge(&end);
-        let (to, followed) = mpsc::channel(READ_AHEAD);
+        let (to, followed) = Feed::pair();
         let follower = Follower { readers: self.readers(from, filter), ends, caught_up, to };
         self.spawner.spawn("log-follow", Box::pin(follower.run()));
         Ok(followed)

@@ -6,10 +6,9 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use events::Position;
 use futures::future::{BoxFuture, select_all};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::frame::{Frame, FrameKind, Parsed, parse};
 use super::record::{HeadFilter, RecordHead};
@@ -18,6 +17,7 @@ use super::scan::{Broken, Scanner, Step};
 use super::segments::Cursor;
 use super::stream::{Ahead, Group, Progress, StreamCore};
 use super::tally::Tally;
+use crate::feed::{Feeder, Gone};
 use crate::log::{Followed, ReadError, ReadFilter, Record};
 
 /// Where a reader stands in one stream.
@@ -33,9 +33,6 @@ pub(super) struct StreamReader {
     passed: Position,
 }
 
-/// Whoever read has gone.
-struct Gone;
-
 impl StreamReader {
     pub(super) fn new(core: Arc<StreamCore>, from: &Position, filter: &ReadFilter) -> Self {
         let (at, sequences) = core.seek(from);
@@ -45,12 +42,12 @@ impl StreamReader {
     }
 
     /// Takes the frame at its place; the record, if it is wanted.
-    fn take(&mut self, at: Cursor, frame: &Frame) -> Result<Option<Record>, ReadError> {
+    fn take(&mut self, at: Cursor, frame: Frame) -> Result<Option<Record>, ReadError> {
         self.at = at.plus(frame.length());
         self.admit(frame).map_err(|detail| Broken::new(at, detail).error(&self.core.segments))
     }
 
-    fn admit(&mut self, frame: &Frame) -> Result<Option<Record>, &'static str> {
+    fn admit(&mut self, frame: Frame) -> Result<Option<Record>, &'static str> {
         if frame.kind == FrameKind::Checkpoint {
             let partitions = u16::try_from(self.sequences.len()).unwrap_or(u16::MAX);
             let tally = Tally::decode(&frame.payload, partitions).ok_or("malformed checkpoint")?;
@@ -60,7 +57,7 @@ impl StreamReader {
                 Err("the checkpoint does not fit the records before it")
             };
         }
-        let head = RecordHead::read(frame).ok_or("malformed head")?;
+        let head = RecordHead::read(&frame).ok_or("malformed head")?;
         let last = self.sequences.get_mut(usize::from(head.partition)).ok_or("no such partition")?;
         if head.sequence != *last + 1 {
             return Err("the sequence is not the next one of its partition");
@@ -73,31 +70,33 @@ impl StreamReader {
             self.passed.advance((self.core.stream, head.partition), head.sequence);
             return Ok(None);
         }
-        Ok(Some(head.record(self.core.stream, frame.payload.clone())))
+        Ok(Some(head.record(self.core.stream, frame.payload)))
     }
 
-    /// Reads the segments up to `end`, giving each record to `sink` until that says that nobody wants more.
-    fn through_segments(
+    /// Reads the segments up to `end` and feeds each wanted record, wrapped; blocks.
+    fn through_segments<T>(
         &mut self,
         end: Cursor,
-        mut sink: impl FnMut(Record) -> Result<(), Gone>,
-    ) -> Result<Result<(), Gone>, ReadError> {
+        to: &mut Feeder<T>,
+        wrap: impl Fn(Record) -> T,
+    ) -> Result<(), Stop> {
         let segments = Arc::clone(&self.core.segments);
         let mut scanner = Scanner::until(Arc::clone(&segments), self.at, end);
         loop {
             match scanner.next().map_err(failed)? {
                 Step::Frame(at, frame) => {
-                    if let Some(record) = self.take(at, &frame)?
-                        && let Err(gone) = sink(record)
-                    {
-                        return Ok(Err(gone));
+                    if let Some(record) = self.take(at, frame)? {
+                        let bytes = record.bytes.len();
+                        if to.push(Ok(wrap(record)), bytes) {
+                            to.blocking_flush()?;
+                        }
                     }
                 }
                 Step::End => {
                     self.at = self.at.max(end);
-                    return Ok(Ok(()));
+                    return Ok(to.blocking_flush()?);
                 }
-                Step::Broken(broken) => return Err(broken.error(&segments)),
+                Step::Broken(broken) => return Err(broken.error(&segments).into()),
             }
         }
     }
@@ -105,33 +104,29 @@ impl StreamReader {
     /// The wanted records of a group.
     fn through_group(&mut self, group: &Group) -> Result<Vec<Record>, ReadError> {
         let mut records = Vec::new();
-        let mut bytes: Bytes = group.bytes.clone();
-        let mut at = group.start;
-        while !bytes.is_empty() {
-            let Parsed::Frame(frame) = parse(&bytes, self.core.segments.place(at)) else {
+        let mut read = 0;
+        while read < group.bytes.len() {
+            let at = group.start.plus(read as u64);
+            let Parsed::Frame(frame) = parse(&group.bytes, read, self.core.segments.place(at)) else {
                 return Err(Broken::new(at, "the group in memory is damaged").error(&self.core.segments));
             };
-            records.extend(self.take(at, &frame)?);
-            at = self.at;
-            bytes = bytes.slice(usize::try_from(frame.length()).unwrap_or(usize::MAX)..);
+            read += usize::try_from(frame.length()).unwrap_or(usize::MAX);
+            records.extend(self.take(at, frame)?);
         }
         Ok(records)
     }
 }
 
 /// Reads each stream to its end; blocks.
-pub(super) fn read_all(
-    readers: Vec<(StreamReader, Cursor)>,
-    to: &mpsc::Sender<Result<Record, ReadError>>,
-) {
+pub(super) fn read_all(readers: Vec<(StreamReader, Cursor)>, mut to: Feeder<Record>) {
     for (mut reader, end) in readers {
-        let sent = reader.through_segments(end, |record| to.blocking_send(Ok(record)).map_err(|_| Gone));
-        match sent {
-            Ok(Ok(())) => {}
-            Ok(Err(Gone)) => return,
-            Err(error) => {
+        match reader.through_segments(end, &mut to, |record| record) {
+            Ok(()) => {}
+            Err(Stop::Gone) => return,
+            Err(Stop::Failed(error)) => {
+                to.push(Err(error), 0);
                 // Nobody may be left to hear it.
-                drop(to.blocking_send(Err(error)));
+                drop(to.blocking_flush());
                 return;
             }
         }
@@ -144,16 +139,16 @@ pub(super) struct Follower {
     pub(super) ends: Vec<Cursor>,
     /// Everything up to the ends.
     pub(super) caught_up: Position,
-    pub(super) to: mpsc::Sender<Result<Followed, ReadError>>,
+    pub(super) to: Feeder<Followed>,
 }
 
 impl Follower {
     /// Catches up, says so, goes on.
     pub(super) async fn run(mut self) {
-        let to = self.to.clone();
         if let Err(Stop::Failed(error)) = self.follow().await {
+            self.to.push(Err(error), 0);
             // Nobody may be left to hear it.
-            drop(to.send(Err(error)).await);
+            drop(self.to.flush().await);
         }
     }
 
@@ -166,7 +161,8 @@ impl Follower {
         for reader in &mut self.readers {
             reader.passed = Position::start();
         }
-        self.send(Followed::CaughtUp(self.caught_up.clone())).await?;
+        self.to.push(Ok(Followed::CaughtUp(self.caught_up.clone())), 0);
+        self.to.flush().await?;
         loop {
             let closed = progress.iter_mut().any(|progress| progress.borrow_and_update().closed);
             for index in 0..self.readers.len() {
@@ -182,7 +178,7 @@ impl Follower {
             }
             tokio::select! {
                 _ = select_all(changes) => {}
-                () = self.to.closed() => return Ok(()),
+                () = self.to.gone() => return Ok(()),
             }
         }
     }
@@ -197,8 +193,11 @@ impl Follower {
                 Ahead::Groups(groups) => {
                     for group in groups {
                         let Some(reader) = self.readers.get_mut(index) else { return Ok(()) };
-                        for record in reader.through_group(&group).map_err(Stop::Failed)? {
-                            self.send(Followed::Record(record)).await?;
+                        for record in reader.through_group(&group)? {
+                            let bytes = record.bytes.len();
+                            if self.to.push(Ok(Followed::Record(record)), bytes) {
+                                self.to.flush().await?;
+                            }
                         }
                     }
                 }
@@ -207,9 +206,9 @@ impl Follower {
         let Some(reader) = self.readers.get_mut(index) else { return Ok(()) };
         let passed = std::mem::take(&mut reader.passed);
         if passed != Position::start() {
-            self.send(Followed::Passed(passed)).await?;
+            self.to.push(Ok(Followed::Passed(passed)), 0);
         }
-        Ok(())
+        Ok(self.to.flush().await?)
     }
 
     /// Reads segments on a thread that may block.
@@ -226,30 +225,35 @@ impl Follower {
             from: slot.from.clone(),
             passed: std::mem::take(&mut slot.passed),
         };
-        let to = self.to.clone();
+        let mut to = self.to.another();
         let read = tokio::task::spawn_blocking(move || {
-            let sent = reader
-                .through_segments(end, |record| to.blocking_send(Ok(Followed::Record(record))).map_err(|_| Gone));
-            (reader, sent)
+            let fed = reader.through_segments(end, &mut to, Followed::Record);
+            // What was read before a failure comes before it.
+            (reader, fed.or_else(|stop| to.blocking_flush().map_err(Stop::from).and(Err(stop))))
         });
-        let (reader, sent) = read.await.map_err(|error| Stop::Failed(ReadError::Failed { detail: error.to_string() }))?;
+        let (reader, fed) = read.await.map_err(|error| ReadError::Failed { detail: error.to_string() })?;
         if let Some(slot) = self.readers.get_mut(index) {
             *slot = reader;
         }
-        match sent {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(Gone)) => Err(Stop::Gone),
-            Err(error) => Err(Stop::Failed(error)),
-        }
-    }
-
-    async fn send(&self, followed: Followed) -> Result<(), Stop> {
-        self.to.send(Ok(followed)).await.map_err(|_| Stop::Gone)
+        fed
     }
 }
 
-/// Why a follow ends.
+/// Why reading ends early.
 enum Stop {
+    /// Whoever read has gone.
     Gone,
     Failed(ReadError),
+}
+
+impl From<Gone> for Stop {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+impl From<ReadError> for Stop {
+    fn from(error: ReadError) -> Self {
+        Self::Failed(error)
+    }
 }

@@ -73,7 +73,7 @@ impl RecordHead {
 
     /// The head of a frame; `None` when it holds no record or its head has another length.
     pub(super) fn read(frame: &Frame) -> Option<Self> {
-        let mut rest = &frame.head[..];
+        let mut rest = frame.head();
         let partition = u16::from_le_bytes(take(&mut rest)?);
         let sequence = u64::from_le_bytes(take(&mut rest)?);
         let recorded_at = Timestamp(i64::from_le_bytes(take(&mut rest)?));
@@ -158,17 +158,17 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::frame::{self, Parsed, Place};
     use super::*;
 
     fn round_trip(head: &RecordHead) -> Option<RecordHead> {
         let mut bytes = vec![1, 2, 3];
         head.write(&mut bytes);
-        RecordHead::read(&Frame {
-            kind: head.frame_kind(),
-            group: 0,
-            head: Bytes::from(bytes),
-            payload: Bytes::new(),
-        })
+        let place = Place { salt: 1, segment: 2, offset: 3 };
+        let mut frame = Vec::new();
+        frame::write(&mut frame, place, head.frame_kind(), 0, &bytes, b"payload");
+        let Parsed::Frame(frame) = frame::parse(&Bytes::from(frame), 0, place) else { return None };
+        RecordHead::read(&frame)
     }
 
     proptest! {

@@ -243,11 +243,9 @@ pub(super) fn cut(
 fn later_group_follows(segments: &Segments, at: Cursor, rest: &Bytes) -> bool {
     (1..rest.len()).any(|distance| {
         let here = at.plus(distance as u64);
-        let bytes = rest.slice(distance..);
-        bytes.first() == Some(&0x4b)
-            && match frame::parse(&bytes, segments.place(here)) {
-                Parsed::Frame(frame) => here.offset.saturating_sub(u64::from(frame.group)) > at.offset,
-                _ => false,
-            }
+        match frame::parse(rest, distance, segments.place(here)) {
+            Parsed::Frame(frame) => here.offset.saturating_sub(u64::from(frame.group)) > at.offset,
+            _ => false,
+        }
     })
 }

@@ -18,6 +18,7 @@ const ONE: usize = 4096;
 
 /// What lies at a place.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all are frames")]
 pub(super) enum Step {
     /// A frame, and where it begins.
     Frame(Cursor, Frame),
@@ -57,6 +58,8 @@ pub(super) struct Scanner {
     end: Option<Cursor>,
     last: u32,
     chunk: Bytes,
+    /// Bytes of the chunk that lie before the place.
+    read: usize,
     file: Option<(u32, Arc<dyn DiskFile>)>,
     chunk_bytes: usize,
 }
@@ -64,12 +67,12 @@ pub(super) struct Scanner {
 impl Scanner {
     /// Reads from `at` to `end`, all of which was written.
     pub(super) fn until(segments: Arc<Segments>, at: Cursor, end: Cursor) -> Self {
-        Self { segments, at, end: Some(end), last: end.segment, chunk: Bytes::new(), file: None, chunk_bytes: CHUNK }
+        Self { segments, at, end: Some(end), last: end.segment, chunk: Bytes::new(), read: 0, file: None, chunk_bytes: CHUNK }
     }
 
     /// Reads from `at` to the end of the segment `last`, wherever that is.
     pub(super) fn to_the_end(segments: Arc<Segments>, at: Cursor, last: u32) -> Self {
-        Self { segments, at, end: None, last, chunk: Bytes::new(), file: None, chunk_bytes: CHUNK }
+        Self { segments, at, end: None, last, chunk: Bytes::new(), read: 0, file: None, chunk_bytes: CHUNK }
     }
 
     /// Reads fewer bytes at once, for one record.
@@ -92,19 +95,19 @@ impl Scanner {
             if let Some(broken) = self.open_segment()? {
                 return Ok(Step::Broken(broken));
             }
-            if self.chunk.len() < PRELUDE {
+            if self.chunk.len() - self.read < PRELUDE {
                 self.fill(self.chunk_bytes)?;
             }
-            let mut parsed = parse(&self.chunk, self.segments.place(self.at));
+            let mut parsed = parse(&self.chunk, self.read, self.segments.place(self.at));
             if let Parsed::More(wanted) = parsed {
                 self.fill(wanted.max(self.chunk_bytes))?;
-                parsed = parse(&self.chunk, self.segments.place(self.at));
+                parsed = parse(&self.chunk, self.read, self.segments.place(self.at));
             }
             match parsed {
                 Parsed::Frame(frame) => {
                     let begin = self.at;
                     self.at = begin.plus(frame.length());
-                    self.chunk = self.chunk.slice(usize::try_from(frame.length()).unwrap_or(usize::MAX)..);
+                    self.read += usize::try_from(frame.length()).unwrap_or(usize::MAX);
                     return Ok(Step::Frame(begin, frame));
                 }
                 Parsed::More(_) => return Ok(self.broken("the record is cut off")),
@@ -124,7 +127,7 @@ impl Scanner {
 
     /// No bytes, or zeros: the end of the chain, the end of a segment, or a hole.
     fn empty(&mut self) -> io::Result<Option<Step>> {
-        if !self.chunk.is_empty() {
+        if self.read < self.chunk.len() {
             return self.zeros().map(Some);
         }
         if self.at.segment < self.last {
@@ -142,11 +145,11 @@ impl Scanner {
             return Ok(self.broken("zeros where a record should be"));
         }
         let begin = self.at;
-        while !self.chunk.is_empty() {
-            if self.chunk.iter().any(|byte| *byte != 0) {
+        while let Some(rest) = self.chunk.get(self.read..).filter(|rest| !rest.is_empty()) {
+            if rest.iter().any(|byte| *byte != 0) {
                 return Ok(Step::Broken(Broken::new(begin, "zeros where a record should be")));
             }
-            self.at = self.at.plus(self.chunk.len() as u64);
+            self.at = self.at.plus(rest.len() as u64);
             self.fill(self.chunk_bytes)?;
         }
         self.at = begin;
@@ -172,6 +175,7 @@ impl Scanner {
         }
         self.file = Some((number, file));
         self.chunk = Bytes::new();
+        self.read = 0;
         Ok(None)
     }
 
@@ -182,6 +186,7 @@ impl Scanner {
         let length = read_full(file.as_ref(), &mut buffer, self.at.offset)?;
         buffer.truncate(length);
         self.chunk = Bytes::from(buffer);
+        self.read = 0;
         Ok(())
     }
 }

@@ -121,7 +121,7 @@ impl CheckpointFile {
         let bytes = Bytes::from(disk.read(&path)?);
         let mut found = Vec::new();
         let mut length = 0;
-        while let Parsed::Frame(frame) = frame::parse(&bytes.slice(length..), Self::place(salt, length as u64)) {
+        while let Parsed::Frame(frame) = frame::parse(&bytes, length, Self::place(salt, length as u64)) {
             let Some(entry) = read_entry(&frame, partitions) else { break };
             found.push(entry);
             length += usize::try_from(frame.length()).unwrap_or(0);
@@ -159,7 +159,7 @@ impl CheckpointFile {
 }
 
 fn read_entry(frame: &Frame, partitions: u16) -> Option<(Cursor, Tally)> {
-    let mut rest = &frame.head[..];
+    let mut rest = frame.head();
     let at = Cursor { segment: u32::from_le_bytes(take(&mut rest)?), offset: u64::from_le_bytes(take(&mut rest)?) };
     Some((at, Tally::decode(&frame.payload, partitions)?))
 }
