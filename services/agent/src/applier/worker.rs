@@ -28,7 +28,7 @@ pub(super) struct Worker {
     retry_at: Option<Duration>,
     transient: Backoff,
     lasting: Backoff,
-    /// UIDs of the prune list that are done.
+    /// UIDs of this state's prune list that are done.
     pruned: BTreeSet<String>,
 }
 
@@ -82,6 +82,8 @@ impl Worker {
         if is_new {
             self.transient.reset();
             self.lasting.reset();
+            // Another state may keep other objects, or fewer.
+            self.pruned.clear();
         }
         if is_new || self.retry_at.is_some_and(|at| at <= now) {
             self.sync(context).await;

@@ -85,7 +85,7 @@ fn missing(fields: &Value, manifest: &Value, path: &FieldPath, lost: &mut Vec<Fi
                 let path = path.child(Segment::Field(name.clone()));
                 match set.get(&format!("f:{name}")) {
                     Some(below) => missing(below, value, &path, lost),
-                    None => lost.push(path),
+                    None => leaves(value, path, lost),
                 }
             }
         }
@@ -98,6 +98,18 @@ fn missing(fields: &Value, manifest: &Value, path: &FieldPath, lost: &mut Vec<Fi
             }
         }
         _ => {}
+    }
+}
+
+/// A value that is not in a set at all, down to what has a value of its own.
+fn leaves(value: &Value, path: FieldPath, lost: &mut Vec<FieldPath>) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (name, below) in map {
+                leaves(below, path.child(Segment::Field(name.clone())), lost);
+            }
+        }
+        _ => lost.push(path),
     }
 }
 

@@ -22,6 +22,7 @@ use http_body_util::{BodyExt, Full};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::{Cluster, eventually};
+use tokio::runtime::Runtime;
 use tunnel::wire::{Acknowledged, EventFrame, FrameDecoder};
 use world::World;
 use world::spawn::TaskHandle;
@@ -92,28 +93,41 @@ pub fn config_map(name: &str, value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
 }
 
+/// A process of an agent, on a runtime of its own so that it can be killed.
 pub struct Process {
     pub service: AgentService,
     trigger: ShutdownTrigger,
-    tasks: Vec<TaskHandle>,
+    runtime: Option<Runtime>,
+    applying: Option<TaskHandle>,
+    reading: TaskHandle,
     observed: Arc<Mutex<Vec<(u64, Observed)>>>,
     holds: Arc<Mutex<bool>>,
 }
 
 impl Process {
     async fn start(kubeconfig: &Path, namespace: &str, agent: AgentId) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let world = World::real();
         let options = KubeOptions { kubeconfig: Some(kubeconfig.to_owned()), context: None };
-        let process = Agent::new(world.clone(), &options, Some(namespace.to_owned())).await.unwrap();
-        let service = process.service();
-        service.is_agent(agent);
         let (trigger, shutdown) = ShutdownTrigger::new();
-        let applying = world.spawner.spawn("agent", Box::pin(async move { process.apply(shutdown).await }));
+        let (service, applying) = {
+            let _inside = runtime.enter();
+            let (sender, receiver) = tokio::sync::oneshot::channel();
+            let (inner, namespace) = (world.clone(), namespace.to_owned());
+            let task = async move {
+                let process = Agent::new(inner, &options, Some(namespace)).await.unwrap();
+                sender.send(process.service()).unwrap_or_else(|_| panic!("the test is gone"));
+                process.apply(shutdown).await;
+            };
+            (receiver, world.spawner.spawn("agent", Box::pin(task)))
+        };
+        let service = service.await.unwrap();
+        service.is_agent(agent);
         let observed = Arc::new(Mutex::new(Vec::new()));
         let holds = Arc::new(Mutex::new(false));
         let reading = read_events(service.clone(), Arc::clone(&observed), Arc::clone(&holds));
         let reading = world.spawner.spawn("events", Box::pin(reading));
-        Self { service, trigger, tasks: vec![applying, reading], observed, holds }
+        Self { service, trigger, runtime: Some(runtime), applying: Some(applying), reading, observed, holds }
     }
 
     pub async fn holds_lease(&self) {
@@ -143,14 +157,14 @@ impl Process {
 
     pub async fn stop(mut self) {
         self.trigger.request();
-        self.tasks.remove(0).join().await.unwrap();
-        self.die();
+        self.applying.take().unwrap().join().await.unwrap();
     }
 
-    /// As kill -9: nothing is said.
-    pub fn die(&self) {
-        for task in &self.tasks {
-            task.abort();
+    /// As kill -9: nothing is said, nothing is finished.
+    pub fn die(&mut self) {
+        self.reading.abort();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
         }
     }
 }
