@@ -107,10 +107,11 @@ impl Running {
         let shop = Shop::start(state, ports.git)?;
         println!("    {}", shop.url());
         println!("==> kasbah up, an agent, and what ties them together");
+        let first = !state.join("kasbah").exists();
         let mut kasbah = Kasbah::start(state, &ports).await?;
+        let narrator = Narrator::start(&kasbah, first, !arguments.no_color)?;
         kasbah.introduce(&shop)?;
         kasbah.start_agent(state, cluster.kubeconfig())?;
-        let narrator = Narrator::start(&kasbah, !arguments.no_color)?;
         Ok(Self { narrator, kasbah, shop, cluster })
     }
 

@@ -30,10 +30,11 @@ pub struct Narrator {
 }
 
 impl Narrator {
-    /// Follows the log until it is dropped.
-    pub fn start(kasbah: &Kasbah, color: bool) -> Result<Self> {
+    /// Follows the log until it is dropped: from its beginning, or from now on.
+    pub fn start(kasbah: &Kasbah, from_the_beginning: bool, color: bool) -> Result<Self> {
         let mut command = kasbah.cli();
-        command.args(["log", "tail", "--follow"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(["log", "tail", "--follow", "--lines", if from_the_beginning { "1000" } else { "0" }]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start kasbah log tail")?;
         let lines = BufReader::new(child.stdout.take().context("no standard output")?).lines();
         let mut names = Names { list: kasbah.cli(), known: HashMap::new() };
@@ -133,8 +134,8 @@ impl Names {
         let answer =
             report::output(&mut self.list).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
         for source in answer.iter().filter_map(Value::as_array).flatten() {
-            let text = |name: &str| source.get(name).and_then(Value::as_str);
-            if let (Some(id), Some(name)) = (text("id"), text("name")) {
+            let text = |path: &str| source.pointer(path).and_then(Value::as_str);
+            if let (Some(id), Some(name)) = (text("/id"), text("/configuration/name")) {
                 self.known.insert(id.to_owned(), name.to_owned());
             }
         }
