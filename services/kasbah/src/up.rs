@@ -127,30 +127,46 @@ async fn serve(
         &groups,
         listeners,
     )?;
-    let introduced = async {
-        readiness.wait_for(&["authz"]).await;
-        first_start::ensure_owner(args, world, &*bus).await?;
-        let client = ClientFile::new(addresses.api_url(), addresses.gateway_address());
-        let client = serde_json::to_vec_pretty(&client)?;
-        write_if_other(world, &folder.join(CLIENT_FILE), &client)?;
-        readiness.wait_for(services::NAMES).await;
+    let introducing = async {
+        introduce(args, world, &*bus, &addresses, &readiness).await?;
         first_start.set(true);
         tracing::info!(api = %addresses.api, gateway = %addresses.gateway, admin = %addresses.admin, "ready");
         ready(&addresses);
-        std::future::pending::<anyhow::Result<()>>().await
+        anyhow::Ok(())
     };
-    let leaving = async {
-        shutdown.requested().await;
-        first_start.set(false);
-        std::future::pending().await
+    let introduced = async {
+        match introducing.await {
+            // Who is asked to stop before it was ready drains all the same.
+            Err(failed) if !shutdown.is_requested() => failed,
+            _ => {
+                shutdown.requested().await;
+                first_start.set(false);
+                std::future::pending().await
+            }
+        }
     };
     tokio::select! {
         biased;
         outcome = groups.join(&*world.clock, args.drain, shutdown.clone()) => outcome,
-        // Asked to stop before it was ready: what runs is drained, and what could not be introduced no longer matters.
-        failed = introduced, if !shutdown.is_requested() => failed,
-        () = leaving => Ok(()),
+        failed = introduced => Err(failed),
     }
+}
+
+/// Leaves in the folder what a client needs, and waits until every service serves.
+async fn introduce(
+    args: &Args,
+    world: &World,
+    bus: &dyn Bus,
+    addresses: &Addresses,
+    readiness: &Readiness,
+) -> anyhow::Result<()> {
+    readiness.wait_for(&["authz"]).await;
+    first_start::ensure_owner(args, world, bus).await?;
+    let client = ClientFile::new(addresses.api_url(), addresses.gateway_address());
+    let client = serde_json::to_vec_pretty(&client)?;
+    write_if_other(world, &addresses.folder.join(CLIENT_FILE), &client)?;
+    readiness.wait_for(services::NAMES).await;
+    Ok(())
 }
 
 fn write_if_other(world: &World, path: &std::path::Path, bytes: &[u8]) -> anyhow::Result<()> {

@@ -1,4 +1,10 @@
 //! `kasbah up` as a process: settings, first start, addresses, drain.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -49,7 +55,7 @@ impl Up {
         }
         let mut errors = String::new();
         child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
-        panic!("not ready: {errors}");
+        panic!("not ready, {}: {errors}", child.wait().unwrap());
     }
 
     /// Asks it to stop; its exit code and log.

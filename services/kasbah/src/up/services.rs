@@ -10,7 +10,7 @@ use world::World;
 use super::Args;
 use super::addresses::Listeners;
 use super::authority::Tls;
-use super::drain::Groups;
+use super::drain::{Group, Groups};
 
 /// The names under which the services say that they are ready.
 pub(super) const NAMES: &[&str] =
@@ -53,7 +53,7 @@ pub(super) fn start(parts: Parts<'_>, groups: &Groups, listeners: Listeners) -> 
         metrics: parts.metrics.clone(),
     };
     let args = parts.args.tunnel_gateway.clone();
-    edge.supervisor.spawn("tunnel-gateway", tunnel_gateway::run(args, deps, edge.shutdown.clone()));
+    spawn(&parts, edge, "tunnel-gateway", tunnel_gateway::run(args, deps, edge.shutdown.clone()));
     let deps = console::Deps {
         world: parts.world.clone(),
         log: Arc::clone(&parts.store.log),
@@ -64,7 +64,7 @@ pub(super) fn start(parts: Parts<'_>, groups: &Groups, listeners: Listeners) -> 
         readiness: parts.readiness.clone(),
         metrics: parts.metrics.clone(),
     };
-    edge.supervisor.spawn("console", console::run(parts.args.console.clone(), deps, edge.shutdown.clone()));
+    spawn(&parts, edge, "console", console::run(parts.args.console.clone(), deps, edge.shutdown.clone()));
     Ok(())
 }
 
@@ -90,7 +90,7 @@ fn start_core(parts: &Parts<'_>, groups: &Groups, admin: Box<dyn world::network:
         bus: Arc::clone(parts.bus),
         readiness: parts.readiness.clone(),
     };
-    core.spawn("authz", authz::run(args.authz.clone(), deps, shutdown()));
+    spawn(parts, &groups.core, "authz", authz::run(args.authz.clone(), deps, shutdown()));
     let deps = config_fetcher::Deps {
         world: world.clone(),
         log: Arc::clone(&store.log),
@@ -98,7 +98,12 @@ fn start_core(parts: &Parts<'_>, groups: &Groups, admin: Box<dyn world::network:
         bus: Arc::clone(parts.bus),
         readiness: parts.readiness.clone(),
     };
-    core.spawn("config-fetcher", config_fetcher::run(args.config_fetcher.clone(), deps, shutdown()));
+    spawn(
+        parts,
+        &groups.core,
+        "config-fetcher",
+        config_fetcher::run(args.config_fetcher.clone(), deps, shutdown()),
+    );
     let deps = repo_poller::Deps {
         world: world.clone(),
         log: Arc::clone(&store.log),
@@ -108,7 +113,7 @@ fn start_core(parts: &Parts<'_>, groups: &Groups, admin: Box<dyn world::network:
         bus: Arc::clone(parts.bus),
         readiness: parts.readiness.clone(),
     };
-    core.spawn("repo-poller", repo_poller::run(args.repo_poller.clone(), deps, shutdown()));
+    spawn(parts, &groups.core, "repo-poller", repo_poller::run(args.repo_poller.clone(), deps, shutdown()));
     let deps = delivery::Deps {
         world: world.clone(),
         log: Arc::clone(&store.log),
@@ -117,5 +122,31 @@ fn start_core(parts: &Parts<'_>, groups: &Groups, admin: Box<dyn world::network:
         bus: Arc::clone(parts.bus),
         readiness: parts.readiness.clone(),
     };
-    core.spawn("delivery", delivery::run(args.delivery.clone(), deps, shutdown()));
+    spawn(parts, &groups.core, "delivery", delivery::run(args.delivery.clone(), deps, shutdown()));
+}
+
+/// Starts a service. One that is asked to stop before it was ready may end as it likes: it has nothing to finish.
+fn spawn(
+    parts: &Parts<'_>,
+    group: &Group,
+    name: &'static str,
+    service: impl Future<Output = anyhow::Result<()>> + Send + 'static,
+) {
+    let (readiness, shutdown) = (parts.readiness.clone(), group.shutdown.clone());
+    group.supervisor.spawn(name, async move {
+        let mut service = std::pin::pin!(service);
+        let names = [name];
+        let early = tokio::select! {
+            biased;
+            outcome = &mut service => outcome,
+            () = readiness.wait_for(&names) => return service.await,
+        };
+        match early {
+            Err(error) if shutdown.is_requested() => {
+                tracing::debug!(service = name, error = format!("{error:#}"), "stopped before it was ready");
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    });
 }
