@@ -1,12 +1,17 @@
 //! Connections: TLS, limits, drain.
 
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use chassis::Shutdown;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -14,6 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
+use world::clock::Clock;
 use world::World;
 use world::network::{Connection, Listener};
 use world::spawn::Spawner;
@@ -73,6 +79,40 @@ where
     }
 }
 
+/// Notes that a connection has asked something.
+#[derive(Clone)]
+struct Noting<S> {
+    inner: S,
+    asked: Arc<AtomicBool>,
+}
+
+impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for Noting<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.asked.store(true, Ordering::Release);
+        self.inner.call(request)
+    }
+}
+
+/// Returns when nothing was asked in time; never when something was. Until the first request it is not known which protocol
+/// is spoken, and no other deadline runs.
+async fn never_asks(clock: &dyn Clock, within: Duration, asked: &AtomicBool) {
+    clock.sleep(within).await;
+    if asked.load(Ordering::Acquire) {
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn encrypt(acceptor: Option<TlsAcceptor>, socket: Box<dyn Connection>) -> io::Result<Box<dyn Connection>> {
+    match acceptor {
+        None => Ok(socket),
+        Some(acceptor) => Ok(Box::new(acceptor.accept(socket).await?)),
+    }
+}
+
 impl Server {
     /// Accepts and serves until `shutdown`, then waits for what runs, within the drain time.
     ///
@@ -89,30 +129,28 @@ impl Server {
                 accepted = self.accept(&permits) => accepted?,
             };
             let Some((socket, peer, permit)) = accepted else { continue };
-            let service = TowerToHyperService::new(router.clone());
+            let service = Noting { inner: TowerToHyperService::new(router.clone()), asked: Arc::default() };
             let (builder, watcher) = (builder.clone(), drain.watcher());
-            let (clock, handshake, acceptor) = (Arc::clone(&self.world.clock), self.limits.handshake, acceptor.clone());
+            let (clock, limits, acceptor) = (Arc::clone(&self.world.clock), self.limits, acceptor.clone());
             let connection = async move {
                 let _permit = permit;
-                let stream: Box<dyn Connection> = match acceptor {
-                    None => socket,
-                    Some(acceptor) => {
-                        let encrypted = tokio::select! {
-                            encrypted = acceptor.accept(socket) => encrypted,
-                            () = clock.sleep(handshake) => return,
-                        };
-                        match encrypted {
-                            Ok(stream) => Box::new(stream),
-                            Err(error) => {
-                                tracing::debug!(%peer, %error, "TLS handshake failed");
-                                return;
-                            }
+                let encrypted = tokio::select! {
+                    encrypted = encrypt(acceptor, socket) => encrypted,
+                    () = clock.sleep(limits.handshake) => return,
+                };
+                let Ok(stream) = encrypted.inspect_err(|error| tracing::debug!(%peer, %error, "TLS handshake failed"))
+                else {
+                    return;
+                };
+                let asked = Arc::clone(&service.asked);
+                let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+                tokio::select! {
+                    served = watcher.watch(served) => {
+                        if let Err(error) = served {
+                            tracing::debug!(%peer, %error, "connection broke");
                         }
                     }
-                };
-                let served = builder.serve_connection(TokioIo::new(stream), service);
-                if let Err(error) = watcher.watch(served.into_owned()).await {
-                    tracing::debug!(%peer, %error, "connection broke");
+                    () = never_asks(&*clock, limits.head, &asked) => tracing::debug!(%peer, "connection asked nothing"),
                 }
             };
             self.world.spawner.spawn("console-connection", Box::pin(connection));

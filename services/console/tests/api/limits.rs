@@ -44,25 +44,27 @@ async fn the_document_is_for_everybody() {
 }
 
 #[tokio::test]
-async fn a_client_that_never_ends_its_head_is_let_go() {
-    let world = World::real();
-    let listener = world.network.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let address = listener.local_address().unwrap();
-    let limits = Limits { head: Duration::from_millis(200), connections: 1, ..Limits::default() };
-    let server = Server { world: world.clone(), listener, tls: None, limits };
-    let (trigger, shutdown) = ShutdownTrigger::new();
-    let router = Router::new().route("/", get(async || "served"));
-    let serving = async move { server.serve(router, shutdown).await.unwrap() };
-    let task = world.spawner.spawn("server", Box::pin(serving));
-    let mut slow = world.network.dial("127.0.0.1", address.port()).await.unwrap();
-    slow.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nx-slow: ").await.unwrap();
-    // There is one place only: the next client is served once the slow one was let go.
-    let mut next = world.network.dial("127.0.0.1", address.port()).await.unwrap();
-    next.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
-    let mut served = String::new();
-    let read = tokio::time::timeout(Duration::from_secs(20), next.read_to_string(&mut served));
-    read.await.expect("the next client is served").unwrap();
-    assert!(served.contains("served"), "{served}");
-    trigger.request();
-    task.join().await.unwrap();
+async fn a_client_that_asks_nothing_is_let_go() {
+    for said in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HTTP/1.1\r\nhost: x\r\nx-slow: "] {
+        let world = World::real();
+        let listener = world.network.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_address().unwrap();
+        let limits = Limits { head: Duration::from_millis(100), connections: 1, ..Limits::default() };
+        let server = Server { world: world.clone(), listener, tls: None, limits };
+        let (trigger, shutdown) = ShutdownTrigger::new();
+        let router = Router::new().route("/", get(async || "served"));
+        let serving = async move { server.serve(router, shutdown).await.unwrap() };
+        let task = world.spawner.spawn("server", Box::pin(serving));
+        let mut slow = world.network.dial("127.0.0.1", address.port()).await.unwrap();
+        slow.write_all(said.as_bytes()).await.unwrap();
+        // There is one place only: the next client is served once the slow one was let go.
+        let mut next = world.network.dial("127.0.0.1", address.port()).await.unwrap();
+        next.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut served = String::new();
+        let read = tokio::time::timeout(Duration::from_secs(20), next.read_to_string(&mut served));
+        read.await.expect("the next client is served").unwrap();
+        assert!(served.contains("served"), "after {said:?}: {served}");
+        trigger.request();
+        task.join().await.unwrap();
+    }
 }
