@@ -1,0 +1,146 @@
+//! The binary over a real tunnel: what it says when something is wrong, and how it ends.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod gateway;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use events::delivery::SyncOutcome;
+use events::observation::Observed;
+use gateway::{Driver, Gateway, LIMIT, Pki, WrongClock};
+use serde_json::json;
+use testkit::{Cluster, Folder, Process, eventually};
+use world::World;
+
+async fn cluster() -> Cluster {
+    let shared = testkit::shared_control_plane().await.unwrap();
+    Cluster::open(shared.kubeconfig()).unwrap()
+}
+
+/// Starts the binary against a server.
+fn start(folder: &Path, cluster: &Cluster, namespace: &str, server: &str, authority: &str) -> Process {
+    fs::write(folder.join("ca.crt"), authority).unwrap();
+    fs::write(folder.join("token"), "kasbah_a_test\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kasbah-agent"));
+    command.args(["--server", server, "--namespace", namespace]);
+    command.arg("--ca-file").arg(folder.join("ca.crt")).arg("--token-file").arg(folder.join("token"));
+    command.arg("--kubeconfig").arg(cluster.kubeconfig());
+    Process::spawn("kasbah-agent", command, &folder.join("agent.log")).unwrap()
+}
+
+async fn says(process: &Process, words: &str) {
+    eventually(LIMIT, || async {
+        let log = process.log_tail(200);
+        if log.contains(words) { Ok(()) } else { Err(log) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_applies_over_the_tunnel_and_ends_in_order() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("binary", false).await.unwrap();
+    let folder = Folder::temporary().unwrap();
+    let pki = Pki::new(|_| {});
+    let gateway = Gateway::listen(World::real(), &pki, "127.0.0.1:0").await;
+    let server = format!("localhost:{}", gateway.address.port());
+    let mut process = start(folder.path(), &cluster, &namespace, &server, &pki.authority);
+    let (connection, instance) = gateway.accept(None).await.unwrap();
+    let mut driver = Driver::new(connection, instance, gateway.agent);
+    let reading = Driver::read_events(driver.connection.clone(), Arc::clone(&driver.observed), Arc::clone(&driver.holds));
+    World::real().spawner.spawn("events", Box::pin(reading));
+    driver.holds_lease().await;
+    let maps: Vec<_> = (0..20)
+        .map(|n| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{n}")}, "data": {"k": "v"}}))
+        .collect();
+    let sync = driver.put(&namespace, &maps).await;
+    let Observed::SyncFinished { outcome, counts, .. } = driver.finished(sync).await else { panic!("not an end") };
+    assert_eq!((outcome, counts.created), (SyncOutcome::Succeeded, 20));
+
+    let status = process.terminate(Duration::from_secs(20)).unwrap();
+    assert!(status.success(), "{status}: {}", process.log_tail(20));
+    let leases = cluster.get(&format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")).await.unwrap();
+    assert_eq!(leases["items"].as_array().unwrap().len(), 1);
+    let holder = leases["items"][0]["spec"].get("holderIdentity").and_then(|holder| holder.as_str()).unwrap_or_default();
+    assert_eq!(holder, "", "the Lease is free at once");
+    let log = process.log_tail(1000);
+    assert!(!log.contains("kasbah_a_test"), "the token is not told: {log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_certificate_trouble_has_its_line() {
+    let cluster = cluster().await;
+    let other = Pki::new(|_| {});
+    let expired = Pki::new(|params| {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2020, 1, 2);
+    });
+    let early = Pki::new(|params| {
+        params.not_before = rcgen::date_time_ymd(2200, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2201, 1, 1);
+    });
+    let good = Pki::new(|_| {});
+    let cases = [
+        (&good, other.authority.as_str(), "localhost", "--ca-file"),
+        (&good, good.authority.as_str(), "127.0.0.1", "is not for 127.0.0.1"),
+        (&expired, expired.authority.as_str(), "localhost", "expired"),
+        (&early, early.authority.as_str(), "localhost", "set the clock"),
+    ];
+    for (pki, authority, host, words) in cases {
+        let folder = Folder::temporary().unwrap();
+        let gateway = Gateway::listen(World::real(), pki, "127.0.0.1:0").await;
+        let server = format!("{host}:{}", gateway.address.port());
+        let process = start(folder.path(), &cluster, "default", &server, authority);
+        assert!(gateway.accept(None).await.is_none());
+        says(&process, words).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_late_is_found_and_a_wrong_clock_is_told() {
+    let cluster = cluster().await;
+    let folder = Folder::temporary().unwrap();
+    let pki = Pki::new(|_| {});
+    let port = testkit::free_port().unwrap();
+    let process = start(folder.path(), &cluster, "default", &format!("localhost:{port}"), &pki.authority);
+    says(&process, "cannot reach localhost").await;
+    let mut world = World::real();
+    world.clock = Arc::new(WrongClock { right: Arc::clone(&world.clock), ahead_millis: 86_400_000 });
+    let gateway = Gateway::listen(world, &pki, &format!("127.0.0.1:{port}")).await;
+    let (_connection, _) = gateway.accept(None).await.unwrap();
+    says(&process, "clock differs from the server's").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_token_is_told_and_not_tried_again_and_again() {
+    let cluster = cluster().await;
+    let folder = Folder::temporary().unwrap();
+    let pki = Pki::new(|_| {});
+    let gateway = Gateway::listen(World::real(), &pki, "127.0.0.1:0").await;
+    let server = format!("localhost:{}", gateway.address.port());
+    let mut process = start(folder.path(), &cluster, "default", &server, &pki.authority);
+    assert!(gateway.accept(Some("this token was revoked")).await.is_none());
+    says(&process, "this token was revoked").await;
+    // Ending takes a moment, in which an eager agent would have come again.
+    process.terminate(Duration::from_secs(20)).unwrap();
+    assert_eq!(gateway.knocks.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn wrong_settings_are_refused_with_their_name() {
+    for (arguments, words) in [
+        (&["--server", "nowhere"][..], "--server"),
+        (&["--server", "a:1"][..], "--token-file"),
+        (&["--server", "a:1", "--token-file", "x", "--context", "c"][..], "--kubeconfig"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_kasbah-agent")).args(arguments).env_clear().output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(64), "{text}");
+        assert!(text.contains(words), "{text}");
+    }
+}
