@@ -24,6 +24,7 @@ pub mod log;
 pub mod projection;
 pub mod root;
 pub mod snapshots;
+pub mod verify;
 
 pub use blobs::{BlobError, Blobs};
 pub use decide::{Command, DecideError, Decided, Inputs, append_known, decide, new_events};
@@ -37,3 +38,4 @@ pub use log::{
 pub use projection::{Projection, Snapshot};
 pub use root::{RootKey, RootKeyError, root_key};
 pub use snapshots::{SnapshotError, Snapshots};
+pub use verify::{StreamReport, VerifyReport, verify_records};

@@ -8,6 +8,7 @@ use events::{
 };
 
 use crate::feed::Feed;
+use crate::verify::VerifyReport;
 
 /// An append-only log of commits and of batches.
 ///
@@ -55,6 +56,15 @@ pub trait EventLog: Send + Sync {
 
     /// The log's end: everything durable is covered by it.
     fn position(&self) -> Position;
+
+    /// Reads everything up to the end as of now and checks it, while others append: order, versions, chains, and whatever
+    /// else the implementation keeps for it (checksums, checkpoints of partitions).
+    ///
+    /// # Errors
+    /// What does not fit first.
+    async fn verify(&self) -> Result<VerifyReport, ReadError> {
+        crate::verify::verify_records(self).await
+    }
 }
 
 /// A commit to be appended. The log adds version, previous hash and position.

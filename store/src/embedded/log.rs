@@ -18,11 +18,13 @@ use super::index::{Head, Index};
 use super::reader::{Follower, StreamReader, read_all};
 use super::record::{AggregateKey, ChainedHead, RecordHead, kind_tag};
 use super::stream::{ReadOnly, StreamCore};
+use super::verify::verify;
 use super::writer::Request;
 use crate::feed::Feed;
 use crate::log::{
     AppendError, Appended, EventLog, FollowReader, NewBatch, NewCommit, ReadError, ReadFilter, Record, RecordReader,
 };
+use crate::verify::VerifyReport;
 
 /// The log in one folder.
 pub(super) struct EmbeddedLog {
@@ -276,5 +278,11 @@ impl EventLog for EmbeddedLog {
 
     fn position(&self) -> Position {
         self.position.lock().clone()
+    }
+
+    async fn verify(&self) -> Result<VerifyReport, ReadError> {
+        let (streams, partitions) = (self.streams.clone(), self.partitions);
+        let verified = tokio::task::spawn_blocking(move || verify(&streams, partitions)).await;
+        verified.map_err(|error| ReadError::Failed { detail: error.to_string() })?
     }
 }

@@ -3,69 +3,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use events::position::Stream;
 use events::{ChainHash, Commit};
 
 use super::frame::{Frame, FrameKind};
 use super::index::Head;
-use super::log::EmbeddedLog;
 use super::record::{AggregateKey, RecordHead, kind_tag};
 use super::recovery::failed;
 use super::scan::{Broken, Scanner, Step};
 use super::segments::Cursor;
 use super::stream::StreamCore;
 use super::tally::{CheckpointFile, Tally};
-use crate::blobs::BlobError;
 use crate::log::ReadError;
-
-/// What was read and fits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VerifyReport {
-    /// Each stream.
-    pub streams: Vec<StreamReport>,
-    /// How many blobs, if they were read.
-    pub blobs: Option<u64>,
-}
-
-/// One stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StreamReport {
-    /// Which.
-    pub stream: Stream,
-    /// Segments read.
-    pub segments: u32,
-    /// Records.
-    pub records: u64,
-    /// Bytes of their payloads.
-    pub bytes: u64,
-    /// Aggregates whose chain is whole; 0 where nothing is chained.
-    pub aggregates: u64,
-    /// Checkpoints that fit, each in the stream and beside it.
-    pub checkpoints: u64,
-    /// Commits that this version cannot decode; their chain fits.
-    pub unreadable: u64,
-    /// Records of each partition.
-    pub partitions: Vec<u64>,
-}
-
-/// Something does not fit.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum VerifyError {
-    /// In the log.
-    #[error(transparent)]
-    Log(#[from] ReadError),
-    /// In the blobs.
-    #[error(transparent)]
-    Blobs(#[from] BlobError),
-}
+use crate::verify::{StreamReport, VerifyReport};
 
 /// Checks every stream up to its end as of now.
-pub(super) fn verify(log: &EmbeddedLog) -> Result<VerifyReport, VerifyError> {
-    let mut streams = Vec::new();
-    for core in &log.streams {
-        streams.push(Check::new(core, log.partitions)?.run()?);
+pub(super) fn verify(streams: &[Arc<StreamCore>], partitions: u16) -> Result<VerifyReport, ReadError> {
+    let mut reports = Vec::new();
+    for core in streams {
+        reports.push(Check::new(core, partitions)?.run()?);
     }
-    Ok(VerifyReport { streams, blobs: None })
+    Ok(VerifyReport { streams: reports })
 }
 
 struct Check<'a> {
@@ -83,16 +40,7 @@ impl<'a> Check<'a> {
         let segments = &core.segments;
         let kept = CheckpointFile::open(segments.disk.as_ref(), &segments.folder, segments.salt, partitions);
         let (_, kept) = kept.map_err(failed)?;
-        let report = StreamReport {
-            stream: core.stream,
-            segments: 0,
-            records: 0,
-            bytes: 0,
-            aggregates: 0,
-            checkpoints: 0,
-            unreadable: 0,
-            partitions: Vec::new(),
-        };
+        let report = StreamReport::empty(core.stream, partitions);
         Ok(Self {
             core,
             partitions,

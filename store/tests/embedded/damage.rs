@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use events::Position;
-use store::embedded::{OpenError, VerifyError};
+use store::embedded::OpenError;
 use store::{BlobError, Followed, ReadError, ReadFilter};
 
 use crate::support::{
@@ -30,7 +30,7 @@ async fn is_cut(folder: &Path, torn: &[u8], last: usize, what: &str) {
     assert_eq!(kept, &torn[last..used], "{what}");
     assert_eq!(all(&*store.log).await.len(), 3, "{what}");
     fill(&*store.log, "one", 3..4).await;
-    store.verify(false).unwrap();
+    store.log.verify().await.unwrap();
 }
 
 #[tokio::test]
@@ -111,10 +111,7 @@ async fn damage_far_behind_is_found_by_each_way_of_reading_and_never_skipped() {
     assert!(is_damage(&follow.recv().await.unwrap().unwrap_err()));
     assert!(follow.recv().await.is_none(), "nothing is given out behind damage");
     assert!(is_damage(&store.log.history(ORGANIZATION, &agent("one")).await.unwrap_err()));
-    match store.verify(false) {
-        Err(VerifyError::Log(error)) => assert!(is_damage(&error)),
-        other => panic!("{other:?}"),
-    }
+    assert!(is_damage(&store.log.verify().await.unwrap_err()));
     let behind = Position::of(events::position::Stream::Decisions, records[0].shard.1, 2400);
     assert_eq!(read(&*store.log, &behind).await.0.len(), 100, "what lies behind a checkpoint is readable");
 }
@@ -139,7 +136,7 @@ async fn checkpoints_that_are_lost_or_cut_are_written_anew() {
     for left in [0, 1, whole.len() / 2, whole.len() - 1] {
         std::fs::write(&path, &whole[..left]).unwrap();
         let store = opened(folder.path());
-        assert_eq!(store.verify(false).unwrap().streams[0].records, 2500);
+        assert_eq!(store.log.verify().await.unwrap().streams[0].records, 2500);
         drop(store);
         assert_eq!(std::fs::read(&path).unwrap(), whole, "{left} bytes were left");
     }
@@ -169,12 +166,12 @@ async fn damaged_blobs_are_named_and_never_returned() {
     };
     assert_eq!(store.blobs.get(ORGANIZATION, digests[1]).await, Err(damaged));
     assert_eq!(store.blobs.get(ORGANIZATION, digests[2]).await.unwrap(), contents[2]);
-    assert!(matches!(store.verify(true), Err(VerifyError::Blobs(BlobError::Damaged { .. }))));
+    assert!(matches!(store.verify_blobs(), Err(BlobError::Damaged { .. })));
     drop(store);
     std::fs::write(&path, &whole[..offsets[3] - 5]).unwrap();
     let store = opened(folder.path());
     assert_eq!(store.torn.len(), 1);
     assert_eq!(store.blobs.get(ORGANIZATION, digests[2]).await, Err(BlobError::Missing { digest: digests[2] }));
     assert_eq!(store.blobs.put(ORGANIZATION, vec![contents[2].clone()]).await.unwrap(), digests[2..]);
-    assert_eq!(store.verify(true).unwrap().blobs, Some(3));
+    assert_eq!(store.verify_blobs(), Ok(3));
 }

@@ -26,7 +26,7 @@ async fn exactly(folder: &Path, acknowledged: u64) {
     let store = opened(folder);
     assert_eq!(all(&*store.log).await.len() as u64, acknowledged);
     assert!(store.torn.is_empty(), "{:?}", store.torn);
-    store.verify(true).unwrap();
+    store.log.verify().await.unwrap();
     fill(&*store.log, "one", acknowledged..acknowledged + 1).await;
 }
 
@@ -116,7 +116,7 @@ async fn a_full_disk_keeps_the_blobs_that_are_there() {
     assert_eq!(store.blobs.put(ORGANIZATION, vec![Bytes::from_static(b"kept")]).await.unwrap(), kept);
     drop(store);
     let store = opened(folder.path());
-    assert_eq!(store.verify(true).unwrap().blobs, Some(1));
+    assert_eq!(store.verify_blobs(), Ok(1));
     let digests = store.blobs.put(ORGANIZATION, two.clone()).await.unwrap();
     assert_eq!(store.blobs.get(ORGANIZATION, digests[1]).await.unwrap(), two[1]);
 }
