@@ -182,7 +182,11 @@ async fn home(kasbah: &Installation, owner: &Person, git: &GitServer) -> Home {
     let agent = kasbah.register_agent("acme-cluster", "acme-shop/acme-front").unwrap();
     let sources = eventually(LIMIT, || async {
         let sources = owner.get("/api/v1/sources").await;
-        if sources[0]["newest_commit"].is_string() { Ok(sources) } else { Err(format!("no bundle yet: {sources}")) }
+        if sources[0]["newest_commit"].is_string() {
+            Ok(sources)
+        } else {
+            Err(format!("no bundle yet: {sources}"))
+        }
     })
     .await;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -230,7 +234,8 @@ async fn a_stranger_sees_and_changes_nothing_by_any_route() {
     let home = home(&kasbah, &owner, &git).await;
     let before = everything(&owner).await;
     // Reading first: later the stranger's own refused commands stand in their log, in their own words.
-    let (reading, commands): (Vec<_>, Vec<_>) = routes::all().into_iter().partition(|route| route.method == Method::GET);
+    let (reading, commands): (Vec<_>, Vec<_>) =
+        routes::all().into_iter().partition(|route| route.method == Method::GET);
     for route in reading.into_iter().chain(commands) {
         let tried = home.tries(route.operation);
         let (tries, expect) =

@@ -130,6 +130,11 @@ impl Installation {
         namespace: &str,
     ) -> Result<()> {
         let command = self.agent_command(agent, kubeconfig, namespace)?;
+        self.start_agent_by(instance, command)
+    }
+
+    /// Starts an instance by a command that [`Installation::agent_command`] began.
+    pub fn start_agent_by(&mut self, instance: &str, command: Command) -> Result<()> {
         let log = self.folder.path().join(format!("{instance}.log"));
         let process = Process::spawn("kasbah-agent", command, &log)?;
         self.agents.insert(instance.to_owned(), process);
@@ -141,7 +146,7 @@ impl Installation {
         let program = self.options.agent_program.clone().map_or_else(|| program("kasbah-agent"), Ok)?;
         let mut command = Command::new(program);
         command.arg("--server").arg(format!("127.0.0.1:{}", self.ports.tunnel));
-        command.arg("--ca-file").arg(self.authority());
+        command.env("KASBAH_CA_FILE", self.authority());
         command.arg("--token-file").arg(self.token_file(agent));
         command.arg("--kubeconfig").arg(kubeconfig).arg("--namespace").arg(namespace);
         Ok(command)

@@ -10,5 +10,7 @@
 
 mod chaos;
 mod commands;
+mod fixtures;
 mod push;
 mod scene;
+mod trouble;
