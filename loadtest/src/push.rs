@@ -1,8 +1,8 @@
 //! Scenario `push`: from the start of the post-receive hook to visible in a watch, beside bare server-side applies.
 
 mod bare;
-mod idle;
 mod footprint;
+mod idle;
 mod stage;
 mod watch;
 
@@ -43,7 +43,9 @@ pub async fn run() -> anyhow::Result<Vec<Figure>> {
     let mut idle = None;
     for number in 0..RUNS {
         eprintln!("run {} of {RUNS}", number + 1);
-        many(&plane, &mut runs, (number + 1 == RUNS).then_some(&mut idle)).await.context("1,000 ConfigMaps")?;
+        many(&plane, &mut runs, (number + 1 == RUNS).then_some(&mut idle))
+            .await
+            .context("1,000 ConfigMaps")?;
         one(&plane, &mut runs).await.context("a source of one object")?;
         deployments(&plane, &mut runs).await.context("200 Deployments")?;
     }
@@ -61,7 +63,11 @@ pub async fn run() -> anyhow::Result<Vec<Figure>> {
 }
 
 /// The large source: first sync, single changes, a push that changes nothing, memory and disk.
-async fn many(plane: &ControlPlane, runs: &mut Runs, idle: Option<&mut Option<Vec<Figure>>>) -> anyhow::Result<()> {
+async fn many(
+    plane: &ControlPlane,
+    runs: &mut Runs,
+    idle: Option<&mut Option<Vec<Figure>>>,
+) -> anyhow::Result<()> {
     let mut stage = Stage::start(plane).await?;
     let bare = bare::first_apply(plane, Kind::ConfigMap, MANY).await?;
     runs.first_config_maps.push((millis(stage.first_sync(Kind::ConfigMap, MANY).await?), Some(millis(bare))));
@@ -71,7 +77,8 @@ async fn many(plane: &ControlPlane, runs: &mut Runs, idle: Option<&mut Option<Ve
     let changes = stage.changes(CHANGES).await?;
     runs.footprint.disk_per_push(disk, stage.disk_bytes()?, CHANGES);
     let bare = bare::changes(plane, CHANGES).await?;
-    let at = |samples: &[Duration], percent| percentile(samples.iter().copied().map(millis).collect(), percent);
+    let at =
+        |samples: &[Duration], percent| percentile(samples.iter().copied().map(millis).collect(), percent);
     runs.one_of_many_p50.push((at(&changes, 50.0), Some(at(&bare, 50.0))));
     runs.one_of_many_p99.push((at(&changes, 99.0), Some(at(&bare, 99.0))));
 

@@ -63,7 +63,8 @@ async fn apply(
         kind.plural(),
         kind.name(number)
     );
-    let answer = cluster.send(http::Method::PATCH, &path, Some(("application/apply-patch+yaml", &object))).await?;
+    let answer =
+        cluster.send(http::Method::PATCH, &path, Some(("application/apply-patch+yaml", &object))).await?;
     ensure!(answer.status.is_success(), "bare apply: {}: {}", answer.status, answer.body);
     Ok(())
 }

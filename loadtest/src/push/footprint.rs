@@ -6,7 +6,8 @@ use std::time::Instant;
 use anyhow::Context as _;
 use events::delivery::{DeliveryEvent, SyncStarted};
 use events::{
-    Actor, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, EventId, NewEvent, SourceId, SyncId, Timestamp,
+    Actor, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, EventId, NewEvent, SourceId, SyncId,
+    Timestamp,
 };
 use store::NewCommit;
 use uuid::Uuid;

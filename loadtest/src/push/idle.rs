@@ -16,7 +16,12 @@ pub async fn five_minutes(stage: &mut Stage) -> anyhow::Result<Vec<Figure>> {
     #[expect(clippy::cast_precision_loss, reason = "bytes of a folder are far below 2^52")]
     let a_day = later.saturating_sub(disk) as f64 * 24.0 * 60.0 / minutes / 1_000.0;
     Ok(vec![
-        Figure::of("push.idle-requests", "requests/min", Target::AtMost(2.0), vec![((after - before) / minutes, None)]),
+        Figure::of(
+            "push.idle-requests",
+            "requests/min",
+            Target::AtMost(2.0),
+            vec![((after - before) / minutes, None)],
+        ),
         Figure::of("push.idle-disk", "KB/day", Target::AtMost(100.0), vec![(a_day, None)]),
     ])
 }
@@ -24,6 +29,7 @@ pub async fn five_minutes(stage: &mut Stage) -> anyhow::Result<Vec<Figure>> {
 /// Requests on the objects of the source. Nobody else asks for ConfigMaps but the namespace's own controller, which watches.
 async fn agent_requests(stage: &Stage) -> anyhow::Result<f64> {
     let requests = stage.requests().await?;
-    let counted = requests.iter().filter(|request| request.resource == "configmaps" && request.verb != "WATCH");
+    let counted =
+        requests.iter().filter(|request| request.resource == "configmaps" && request.verb != "WATCH");
     Ok(counted.map(|request| request.count).sum())
 }

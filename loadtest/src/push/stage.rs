@@ -92,8 +92,15 @@ impl Stage {
         git.add_webhook("deploy", kasbah.webhook(PROJECT)?)?;
         kasbah.register_agent(AGENT, PROJECT)?;
         kasbah.start_agent(AGENT, AGENT, plane.kubeconfig(), &namespace)?;
-        let stage =
-            Self { kasbah, cluster: Cluster::clone(plane), git, tree, namespace, kind: Kind::ConfigMap, pushes: 1 };
+        let stage = Self {
+            kasbah,
+            cluster: Cluster::clone(plane),
+            git,
+            tree,
+            namespace,
+            kind: Kind::ConfigMap,
+            pushes: 1,
+        };
         stage.wait_for("is configured", |source| source.get("id").is_some()).await;
         Ok(stage)
     }
@@ -206,11 +213,7 @@ impl Counted {
             let rest = labels.split_once(&format!("{name}=\""))?.1;
             Some(rest.split('"').next()?.to_owned())
         };
-        Some(Self {
-            verb: label("verb")?,
-            resource: label("resource")?,
-            count: count.parse().ok()?,
-        })
+        Some(Self { verb: label("verb")?, resource: label("resource")?, count: count.parse().ok()? })
     }
 }
 

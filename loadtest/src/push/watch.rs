@@ -36,7 +36,8 @@ impl Watch {
     pub async fn start(cluster: &Cluster, namespace: &str, kind: Kind) -> anyhow::Result<Self> {
         let path = format!("{}/namespaces/{namespace}/{}", kind.api(), kind.plural());
         let list = cluster.get(&path).await?;
-        let version = list.pointer("/metadata/resourceVersion").and_then(Value::as_str).context("a list's version")?;
+        let version =
+            list.pointer("/metadata/resourceVersion").and_then(Value::as_str).context("a list's version")?;
         let answer = cluster.stream(&format!("{path}?watch=true&resourceVersion={version}")).await?;
         ensure!(answer.status().is_success(), "watch: {}", answer.status());
         let (seen, changed) = (Arc::new(Mutex::new(Seen::new())), Arc::new(Notify::new()));
@@ -83,7 +84,8 @@ async fn note(answer: reqwest::Response, seen: Arc<Mutex<Seen>>, changed: Arc<No
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = rest.drain(..=end).collect();
             let Ok(event) = serde_json::from_slice::<Value>(&line) else { continue };
-            let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let text =
+                |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
             let value = text("/object/metadata/annotations/loadtest~1value");
             seen.lock().entry((text("/object/metadata/name"), value)).or_insert(now);
         }

@@ -36,7 +36,10 @@ impl Default for SystemRandom {
 }
 
 impl Random for SystemRandom {
-    #[expect(clippy::expect_used, reason = "without randomness no key and no id is safe: the process must end")]
+    #[expect(
+        clippy::expect_used,
+        reason = "without randomness no key and no id is safe: the process must end"
+    )]
     fn fill(&self, bytes: &mut [u8]) {
         self.inner.fill(bytes).expect("the operating system has a random number generator");
     }

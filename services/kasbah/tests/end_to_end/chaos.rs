@@ -35,8 +35,10 @@ struct History {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_random_points_the_cluster_still_ends_at_the_last_commit() {
     let seed = std::env::var("KASBAH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
-        u64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() & 0xffff_ffff)
-            .unwrap()
+        u64::try_from(
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() & 0xffff_ffff,
+        )
+        .unwrap()
             | 1
     });
     println!("seed: KASBAH_SEED={seed}");
@@ -61,7 +63,10 @@ async fn killed_at_random_points_the_cluster_still_ends_at_the_last_commit() {
     eventually(LIMIT * 2, || async {
         let source = scene.source()?;
         anyhow::ensure!(source["synced_commit"] == commit.as_str(), "seed {seed}: {source:#}");
-        anyhow::ensure!(in_cluster(&scene).await? == history.now, "seed {seed}: the cluster is not at {commit}");
+        anyhow::ensure!(
+            in_cluster(&scene).await? == history.now,
+            "seed {seed}: the cluster is not at {commit}"
+        );
         Ok(())
     })
     .await;
@@ -125,8 +130,12 @@ fn check_writes(audit: &[Value], history: &History, seed: u64) {
     };
     let (mut applied, mut applies, mut deletes) = (BTreeMap::<String, BTreeSet<String>>::new(), 0, 0);
     for entry in audit {
-        let of_agent = text(entry, "/user/username") == AGENT_USER && text(entry, "/objectRef/resource") == "configmaps";
-        if !of_agent || text(entry, "/requestURI").contains("dryRun") || text(entry, "/stage") != "ResponseComplete" {
+        let of_agent =
+            text(entry, "/user/username") == AGENT_USER && text(entry, "/objectRef/resource") == "configmaps";
+        if !of_agent
+            || text(entry, "/requestURI").contains("dryRun")
+            || text(entry, "/stage") != "ResponseComplete"
+        {
             continue;
         }
         let name = text(entry, "/objectRef/name");
@@ -148,5 +157,8 @@ fn check_writes(audit: &[Value], history: &History, seed: u64) {
             verb => panic!("seed {seed}: {verb} by the agent: {entry:#}"),
         }
     }
-    assert!(applies >= 10 && deletes >= 1, "seed {seed}: the oracle saw {applies} applies and {deletes} deletes");
+    assert!(
+        applies >= 10 && deletes >= 1,
+        "seed {seed}: the oracle saw {applies} applies and {deletes} deletes"
+    );
 }

@@ -63,7 +63,10 @@ async fn a_large_prune_is_held_until_a_person_confirms_it() {
     scene.value_becomes("c0", "1").await;
     scene.kasbah.cli(["source", "confirm", SOURCE]).unwrap();
     let source = scene.synced(&second).await;
-    assert_eq!((&source["inventory"], &source["sync"]["counts"]["pruned"]), (&Value::from(1), &Value::from(12)));
+    assert_eq!(
+        (&source["inventory"], &source["sync"]["counts"]["pruned"]),
+        (&Value::from(1), &Value::from(12))
+    );
     scene.is_gone("c11").await;
     scene.value_becomes("stays", "1").await;
 }
@@ -83,7 +86,10 @@ async fn a_diff_tells_what_a_sync_would_change_and_changes_nothing() {
         .unwrap();
     let diff = scene.kasbah.json(["source", "diff", SOURCE]).unwrap();
     let object = &diff["objects"][0];
-    assert_eq!((&object["change"], &object["identity"]["name"]), (&Value::from("change"), &Value::from("one")));
+    assert_eq!(
+        (&object["change"], &object["identity"]["name"]),
+        (&Value::from("change"), &Value::from("one"))
+    );
     assert!(diff.to_string().contains("by hand"), "{diff:#}");
     scene.value_becomes("one", "by hand").await;
 }

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use testkit::{ControlPlane, ControlPlaneOptions, FakeNodes, GitServer, Installation, InstallationOptions, WorkTree, eventually};
+use testkit::{
+    ControlPlane, ControlPlaneOptions, FakeNodes, GitServer, Installation, InstallationOptions, WorkTree,
+    eventually,
+};
 
 use crate::scene::{AGENT, PROJECT};
 
 /// How long a whole round may take on a slow machine before it is wrong.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(90);
 /// Files with definitions of kinds that other files have objects of: they come when all others have got their answers.
 const DEFINITIONS: [&str; 3] = [
     "argocd-examples/crd-creation/crd.yaml",
@@ -26,7 +29,8 @@ const LAST: [&str; 2] = [
 ];
 const BEFORE_LAST: &str = "argocd-examples/crd-creation/";
 /// What comes and goes by itself, is the agent's own, or outlives a StatefulSet on purpose.
-const NOT_COMPARED: [&str; 4] = ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "persistentvolumeclaims"];
+const NOT_COMPARED: [&str; 4] =
+    ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "persistentvolumeclaims"];
 
 /// One file of the table.
 struct Row {
@@ -62,17 +66,25 @@ impl Row {
 
     /// What is accepted here is accepted by kubectl as well, and the other way round.
     fn agrees_with_kubectl(&self) -> bool {
-        [Some(self.answer), self.later].into_iter().flatten().all(|answer| answer.starts_with("applied") == self.kubectl)
+        [Some(self.answer), self.later]
+            .into_iter()
+            .flatten()
+            .all(|answer| answer.starts_with("applied") == self.kubectl)
     }
 }
 
 fn table() -> Vec<Row> {
-    let lines = include_str!("fixtures.tsv").lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let lines =
+        include_str!("fixtures.tsv").lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let row = |(number, line): (usize, &'static str)| {
         let columns: Vec<&str> = line.split('\t').collect();
         let [file, kubectl, answer, later, reason] = columns[..] else { panic!("five columns: {line}") };
         let stem = Path::new(file).file_stem().unwrap().to_str().unwrap().to_lowercase();
-        let stem: String = stem.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).take(40).collect();
+        let stem: String = stem
+            .chars()
+            .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
+            .take(40)
+            .collect();
         Row {
             file,
             source: format!("fx-{number:03}-{}", stem.trim_matches('-')),
@@ -114,10 +126,17 @@ fn manifest_files(root: &Path) -> BTreeSet<String> {
 fn the_table_has_each_file_and_gives_each_deviation_from_kubectl_a_reason() {
     let rows = table();
     for row in &rows {
-        assert_eq!(row.agrees_with_kubectl(), row.reason.is_empty(), "{}: a deviation has a reason, and only that", row.file);
+        assert_eq!(
+            row.agrees_with_kubectl(),
+            row.reason.is_empty(),
+            "{}: a deviation has a reason, and only that",
+            row.file
+        );
     }
     let plain = |accepted: bool| {
-        rows.iter().filter(|row| row.kubectl == accepted && !row.file.ends_with("/kustomization.yaml")).count()
+        rows.iter()
+            .filter(|row| row.kubectl == accepted && !row.file.ends_with("/kustomization.yaml"))
+            .count()
     };
     assert_eq!((plain(true), plain(false)), (129, 62), "what the fixtures' own description counts");
     if let Some(root) = manifests() {
@@ -154,11 +173,16 @@ impl World {
     /// Namespaces in which pods can be made.
     async fn create_namespaces(&self, names: &[&str]) {
         for name in names {
-            self.plane.create_object("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await.unwrap();
+            self.plane
+                .create_object("/api/v1/namespaces", &json!({"metadata": {"name": name}}))
+                .await
+                .unwrap();
         }
         eventually(LIMIT, || async {
-            let accounts = self.plane.get("/api/v1/serviceaccounts?fieldSelector=metadata.name%3Ddefault").await?;
-            let maps = self.plane.get("/api/v1/configmaps?fieldSelector=metadata.name%3Dkube-root-ca.crt").await?;
+            let accounts =
+                self.plane.get("/api/v1/serviceaccounts?fieldSelector=metadata.name%3Ddefault").await?;
+            let maps =
+                self.plane.get("/api/v1/configmaps?fieldSelector=metadata.name%3Dkube-root-ca.crt").await?;
             let count = |list: &Value| list["items"].as_array().map_or(0, Vec::len);
             ensure!(count(&accounts).min(count(&maps)) >= names.len() + 4, "namespaces are not ready");
             Ok(())
@@ -172,7 +196,8 @@ impl World {
     }
 
     fn configure(&self, sources: &str) -> String {
-        let text = if sources.is_empty() { "sources: []\n".to_owned() } else { format!("sources:\n{sources}") };
+        let text =
+            if sources.is_empty() { "sources: []\n".to_owned() } else { format!("sources:\n{sources}") };
         self.tree.write(&format!(".kasbah/agents/{AGENT}/config.yaml"), text).unwrap();
         self.tree.commit_and_push("configure the agent").unwrap()
     }
@@ -186,7 +211,10 @@ impl World {
 
     /// Every object in the cluster that does not come and go by itself.
     async fn objects(&self) -> Result<BTreeSet<String>> {
-        let kinds = self.plane.kubectl(["api-resources", "--verbs=list,delete", "-o", "name", "--cached=false"]).await?;
+        let kinds = self
+            .plane
+            .kubectl(["api-resources", "--verbs=list,delete", "-o", "name", "--cached=false"])
+            .await?;
         let kinds: Vec<&str> = kinds.lines().filter(|kind| !NOT_COMPARED.contains(kind)).collect();
         let each = "jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{'\\n'}{end}";
         let listed = self.plane.kubectl(["get", &kinds.join(","), "-A", "-o", each]).await?;
@@ -207,14 +235,25 @@ impl World {
 /// What a source says about its file: the answer in the table's form, and every message for it.
 fn found(source: &Value) -> (String, Vec<String>) {
     let entries = |value: &Value| {
-        let mut all: Vec<(u64, String)> = value.as_array().into_iter().flatten().map(|entry| {
-            (entry["line"].as_u64().unwrap_or(0), entry["message"].as_str().unwrap_or_default().to_owned())
-        }).collect();
+        let mut all: Vec<(u64, String)> = value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|entry| {
+                (
+                    entry["line"].as_u64().unwrap_or(0),
+                    entry["message"].as_str().unwrap_or_default().to_owned(),
+                )
+            })
+            .collect();
         all.sort();
         all
     };
     let told = |who: &str, all: Vec<(u64, String)>| {
-        (format!("{who} {}", all.first().map_or(0, |(line, _)| *line)), all.into_iter().map(|(line, text)| format!("{line}: {text}")).collect())
+        (
+            format!("{who} {}", all.first().map_or(0, |(line, _)| *line)),
+            all.into_iter().map(|(line, text)| format!("{line}: {text}")).collect(),
+        )
     };
     if !source["rejected"].is_null() {
         return told("poller", entries(&source["rejected"]["findings"]));
@@ -223,7 +262,9 @@ fn found(source: &Value) -> (String, Vec<String>) {
     let failures = entries(&sync["failures"]);
     match sync["outcome"].as_str() {
         Some("succeeded") => ("applied healthy".to_owned(), Vec::new()),
-        Some("unhealthy") => ("applied waits".to_owned(), failures.into_iter().map(|(_, text)| text).collect()),
+        Some("unhealthy") => {
+            ("applied waits".to_owned(), failures.into_iter().map(|(_, text)| text).collect())
+        }
         Some("failed") => told("api-server", failures),
         _ => (format!("nothing yet: {}", source["why"]), Vec::new()),
     }
@@ -234,7 +275,11 @@ fn gives(source: &Value, file: &str, answer: &str) -> bool {
     let (place, words) = answer.split_once(": ").unwrap_or((answer, ""));
     let (said, messages) = found(source);
     let places = [&source["rejected"]["findings"], &source["sync"]["failures"]];
-    let files = places.iter().filter_map(|places| places.as_array()).flatten().filter_map(|entry| entry["file"].as_str());
+    let files = places
+        .iter()
+        .filter_map(|places| places.as_array())
+        .flatten()
+        .filter_map(|entry| entry["file"].as_str());
     said == place
         && (words.is_empty() || messages.iter().any(|message| message.contains(words)))
         && files.into_iter().all(|named| named == file)
@@ -243,9 +288,21 @@ fn gives(source: &Value, file: &str, answer: &str) -> bool {
 fn configuration(rows: &[Row], round: usize) -> String {
     let mut text = String::new();
     for row in rows.iter().filter(|row| row.is_in(round)) {
-        let others = if row.file.ends_with("kustomization.yaml") { "" } else { "    exclude: [\"**/kustomization.yaml\"]\n" };
+        let others = if row.file.ends_with("kustomization.yaml") {
+            ""
+        } else {
+            "    exclude: [\"**/kustomization.yaml\"]\n"
+        };
         // A source that is known to wait for ever is not waited for.
-        let patience = if [Some(row.answer), row.later].into_iter().flatten().any(|answer| answer.starts_with("applied waits")) { "2s" } else { "10m" };
+        let patience = if [Some(row.answer), row.later]
+            .into_iter()
+            .flatten()
+            .any(|answer| answer.starts_with("applied waits"))
+        {
+            "2s"
+        } else {
+            "10m"
+        };
         write!(
             text,
             "  - name: {}\n    include: [\"{}\"]\n{others}    namespace: {}\n    interval: 1h\n    policies: {{on_removal: prune, health_timeout: {patience}}}\n",
@@ -281,7 +338,8 @@ async fn each_fixture_gets_its_answer_and_leaves_nothing_behind() {
                 }
             }
             ensure!(wrong.is_empty(), "round {round}:\n{wrong}");
-            let more: Vec<_> = rows.iter().filter(|row| !row.is_in(round) && sources.contains_key(&row.source)).collect();
+            let more: Vec<_> =
+                rows.iter().filter(|row| !row.is_in(round) && sources.contains_key(&row.source)).collect();
             ensure!(more.is_empty(), "round {round}: {} sources should have left", more.len());
             Ok(())
         })

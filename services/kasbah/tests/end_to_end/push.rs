@@ -56,9 +56,13 @@ async fn a_broken_manifest_is_named_by_file_and_line_and_the_last_good_commit_st
     let good = scene.tree.commit_and_push("good").unwrap();
     scene.synced(&good).await;
     scene.write_config_map("one", "2");
-    scene.tree.write("manifests/bad.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: [\n").unwrap();
+    scene
+        .tree
+        .write("manifests/bad.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: [\n")
+        .unwrap();
     let bad = scene.tree.commit_and_push("bad").unwrap();
-    let source = scene.source_becomes("rejected", |source| source["rejected"]["commit"] == bad.as_str()).await;
+    let source =
+        scene.source_becomes("rejected", |source| source["rejected"]["commit"] == bad.as_str()).await;
     let finding = &source["rejected"]["findings"][0];
     assert_eq!(finding["file"], "manifests/bad.yaml");
     assert!(finding["line"].as_u64().unwrap() >= 4, "{finding}");

@@ -40,11 +40,8 @@ impl Scene {
         let git = GitServer::start().unwrap();
         let url = git.create("deploy").unwrap();
         let tree = WorkTree::clone(&url).unwrap();
-        tree.write(
-            &format!(".kasbah/agents/{AGENT}/config.yaml"),
-            Self::configuration(&namespace, more),
-        )
-        .unwrap();
+        tree.write(&format!(".kasbah/agents/{AGENT}/config.yaml"), Self::configuration(&namespace, more))
+            .unwrap();
         tree.commit_and_push("configure the agent").unwrap();
         let mut kasbah = Installation::start(InstallationOptions::default()).await.unwrap();
         kasbah.cli(["project", "create", PROJECT, "--repository", &url]).unwrap();

@@ -133,11 +133,20 @@ async fn a_strangers_token_opens_no_tunnel_and_shows_nothing() {
         vec!["project", "list", "-o", "json"],
         vec!["log", "tail", "-o", "json"],
     ] {
-        let output =
-            scene.kasbah.cli_command().unwrap().args(&arguments).env("KASBAH_TOKEN", &token).output().unwrap();
+        let output = scene
+            .kasbah
+            .cli_command()
+            .unwrap()
+            .args(&arguments)
+            .env("KASBAH_TOKEN", &token)
+            .output()
+            .unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        assert!(!text.contains(AGENT) && !text.contains(PROJECT) && !text.contains(&commit), "{arguments:?}: {text}");
+        assert!(
+            !text.contains(AGENT) && !text.contains(PROJECT) && !text.contains(&commit),
+            "{arguments:?}: {text}"
+        );
     }
     let shown = scene
         .kasbah
