@@ -30,7 +30,10 @@ pub fn name(field: &str, text: &str) -> Result<(), Refusal> {
     }
     // An all-digit name of a project could not be told from an external id, and a UUID not from an id.
     if bytes.iter().all(u8::is_ascii_digit) || uuid::Uuid::parse_str(text).is_ok() {
-        return Err(Refusal::invalid(field, "must not read like an id: use at least one letter, and no UUID"));
+        return Err(Refusal::invalid(
+            field,
+            "must not read like an id: use at least one letter, and no UUID",
+        ));
     }
     Ok(())
 }
@@ -42,12 +45,15 @@ pub fn name(field: &str, text: &str) -> Result<(), Refusal> {
 pub fn login(field: &str, text: &str) -> Result<(), Refusal> {
     let good = !text.is_empty()
         && text.len() <= MAXIMUM_LOGIN
-        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-+@".contains(&byte))
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-+@".contains(&byte))
         && uuid::Uuid::parse_str(text).is_err();
     if good {
         return Ok(());
     }
-    let message = format!("must be 1 to {MAXIMUM_LOGIN} lower-case letters, digits and . _ - + @, and no UUID");
+    let message =
+        format!("must be 1 to {MAXIMUM_LOGIN} lower-case letters, digits and . _ - + @, and no UUID");
     Err(Refusal::invalid(field, message))
 }
 
@@ -105,7 +111,11 @@ pub fn repository(text: &str) -> Result<Location<'_>, Refusal> {
     let (encrypted, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
         (Some(rest), _) => (true, rest),
         (None, Some(rest)) => (false, rest),
-        (None, None) => return Err(wrong("must begin with https://, http://, file:/// or / (other ways are not spoken)")),
+        (None, None) => {
+            return Err(wrong(
+                "must begin with https://, http://, file:/// or / (other ways are not spoken)",
+            ));
+        }
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
@@ -161,8 +171,18 @@ mod tests {
         for good in ["a", "shop", "shop-2", "2shop", &"a".repeat(63)] {
             assert_eq!(name("name", good), Ok(()), "{good}");
         }
-        for bad in ["", "-a", "a-", "A", "a_b", "a.b", "a/b", "17", "0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55", &"a".repeat(64)]
-        {
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "A",
+            "a_b",
+            "a.b",
+            "a/b",
+            "17",
+            "0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55",
+            &"a".repeat(64),
+        ] {
             assert_eq!(name("path", bad).unwrap_err().field.as_deref(), Some("path"), "{bad}");
         }
     }
@@ -186,7 +206,14 @@ mod tests {
         assert_eq!(host("http://git.example:443/shop.git"), Some("git.example:443"));
         assert_eq!(host("http://127.0.0.1:8080/shop.git"), Some("127.0.0.1:8080"));
         assert_eq!(repository("/srv/git/shop.git"), Ok(Location::Local));
-        for bad in ["ssh://git@git.example/shop", "git.example/shop", "https:///shop", "https://a b", "", "file://host/x"] {
+        for bad in [
+            "ssh://git@git.example/shop",
+            "git.example/shop",
+            "https:///shop",
+            "https://a b",
+            "",
+            "file://host/x",
+        ] {
             assert!(repository(bad).is_err(), "{bad}");
         }
     }

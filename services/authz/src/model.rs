@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use events::directory::{DirectoryEvent, PersonalData, ProjectSettings, Role, Scope, TokenHolder};
 use events::{
-    AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, OrganizationId, ProjectId, Refusal,
-    RefusalKind, Sha256, Timestamp, TokenId, UserId,
+    AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, OrganizationId, ProjectId,
+    Refusal, RefusalKind, Sha256, Timestamp, TokenId, UserId,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -178,7 +178,9 @@ impl Directory {
         outcome: T,
     ) -> Result<Decided<T>, Refusal> {
         if let Some(detail) = self.unreadable.get(&(organization, aggregate.clone())) {
-            let message = format!("{aggregate} was written by a newer version ({detail}) and is read-only here; upgrade");
+            let message = format!(
+                "{aggregate} was written by a newer version ({detail}) and is read-only here; upgrade"
+            );
             return Err(Refusal::new(RefusalKind::Unavailable, message));
         }
         let expected = self.version(organization, &aggregate);

@@ -30,7 +30,12 @@ impl Names {
     ///
     /// # Errors
     /// When the key ring is away.
-    pub async fn open(&self, keys: &dyn KeyRing, user: UserId, data: &PersonalData) -> Result<Option<String>, Refusal> {
+    pub async fn open(
+        &self,
+        keys: &dyn KeyRing,
+        user: UserId,
+        data: &PersonalData,
+    ) -> Result<Option<String>, Refusal> {
         if let Some(known) = self.known.lock().get(&user) {
             return Ok(known.clone());
         }
@@ -45,7 +50,12 @@ impl Names {
 ///
 /// # Errors
 /// When the key ring is away.
-pub async fn seal(keys: &dyn KeyRing, random: &dyn Random, user: UserId, text: &str) -> Result<PersonalData, Refusal> {
+pub async fn seal(
+    keys: &dyn KeyRing,
+    random: &dyn Random,
+    user: UserId,
+    text: &str,
+) -> Result<PersonalData, Refusal> {
     let key = keys.get_or_create(KeyName::Person(user)).await.map_err(|error| away(&error))?;
     let mut nonce = [0_u8; NONCE_LEN];
     random.fill(&mut nonce);
@@ -63,8 +73,13 @@ pub async fn seal(keys: &dyn KeyRing, random: &dyn Random, user: UserId, text: &
 ///
 /// # Errors
 /// When the key ring is away.
-pub async fn login_claim(keys: &dyn KeyRing, organization: OrganizationId, name: &str) -> Result<NameId, Refusal> {
-    let secret = keys.get_or_create(KeyName::Organization(organization)).await.map_err(|error| away(&error))?;
+pub async fn login_claim(
+    keys: &dyn KeyRing,
+    organization: OrganizationId,
+    name: &str,
+) -> Result<NameId, Refusal> {
+    let secret =
+        keys.get_or_create(KeyName::Organization(organization)).await.map_err(|error| away(&error))?;
     let key = derive(&secret, LOGIN_NAMES).map_err(|_| internal("cannot derive a key"))?;
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.as_slice()), name.as_bytes());
     Ok(NameId::of(Named::User, organization, organization.0, &hex::encode(tag)))
@@ -74,7 +89,8 @@ fn open(key: &[u8], user: UserId, data: &PersonalData) -> Option<String> {
     let (nonce, sealed) = data.0.split_at_checked(NONCE_LEN)?;
     let mut sealed = sealed.to_vec();
     let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-    let clear = personal_key(key).ok()?.open_in_place(nonce, Aad::from(user.0.into_bytes()), &mut sealed).ok()?;
+    let clear =
+        personal_key(key).ok()?.open_in_place(nonce, Aad::from(user.0.into_bytes()), &mut sealed).ok()?;
     String::from_utf8(clear.to_vec()).ok()
 }
 
@@ -106,7 +122,10 @@ mod tests {
     fn sealed(key: &[u8], user: UserId, text: &str) -> PersonalData {
         let mut sealed = text.as_bytes().to_vec();
         let nonce = Nonce::assume_unique_for_key([7; NONCE_LEN]);
-        personal_key(key).unwrap().seal_in_place_append_tag(nonce, Aad::from(user.0.into_bytes()), &mut sealed).unwrap();
+        personal_key(key)
+            .unwrap()
+            .seal_in_place_append_tag(nonce, Aad::from(user.0.into_bytes()), &mut sealed)
+            .unwrap();
         PersonalData([[7; NONCE_LEN].as_slice(), &sealed].concat())
     }
 

@@ -128,14 +128,21 @@ mod tests {
 
     #[test]
     fn the_page_shows_this_table() {
-        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/authorization.md"));
+        let page = std::fs::read_to_string(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/authorization.md"
+        ));
         let table = markdown();
-        assert!(page.unwrap().contains(&table), "docs/reference/authorization.md must hold this table:\n{table}");
+        assert!(
+            page.unwrap().contains(&table),
+            "docs/reference/authorization.md must hold this table:\n{table}"
+        );
     }
 
     #[test]
     fn an_agent_may_only_connect_and_read_its_own_sources() {
-        let may: Vec<_> = Action::ALL.iter().filter(|action| cell(**action, Role::Agent) != Cell::No).collect();
+        let may: Vec<_> =
+            Action::ALL.iter().filter(|action| cell(**action, Role::Agent) != Cell::No).collect();
         assert_eq!(may, [&Action::ConnectAgent, &Action::ReadSource]);
         assert!(Action::ALL.iter().all(|action| cell(*action, Role::Agent) != Cell::Yes));
     }
@@ -153,7 +160,8 @@ mod tests {
 
     #[test]
     fn nothing_of_a_tenants_is_in_the_operators_column() {
-        let may: Vec<_> = Action::ALL.iter().filter(|action| cell(**action, Role::Operator) == Cell::Yes).collect();
+        let may: Vec<_> =
+            Action::ALL.iter().filter(|action| cell(**action, Role::Operator) == Cell::Yes).collect();
         assert_eq!(may, [&Action::CreateOrganization, &Action::ReadOrganization, &Action::VerifyLog]);
     }
 }

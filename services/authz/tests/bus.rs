@@ -11,8 +11,9 @@ use events::id::derived_uuid;
 use events::position::Stream;
 use events::request::RefusedCommand;
 use events::requests::authz::{
-    AssignRole, Authenticate, CreateCredential, CreateGroup, CreateProject, CreateUser, Decide, GrantCredential,
-    IssueToken, ListTokens, ListUsers, RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowProject,
+    AssignRole, Authenticate, CreateCredential, CreateGroup, CreateProject, CreateUser, Decide,
+    GrantCredential, IssueToken, ListTokens, ListUsers, RegisterAgent, RevokeCredential, RevokeToken,
+    SetProject, ShowProject,
 };
 use events::{AggregateKind, AggregateRef, Event, Position, RefusalKind, Sha256};
 use running::{Running, project};
@@ -82,7 +83,10 @@ async fn a_person_sets_up_a_project_and_an_agent() {
     assert_eq!(running.ask(&owner, &set).await.unwrap().settings.credential, None);
     let revoked = running.ask(&owner, &RevokeCredential { credential: "git".to_owned() }).await.unwrap();
     assert!(revoked.revoked);
-    assert!(running.store.keys.get(KeyName::Credential(credential.id)).await.unwrap().is_none(), "the secret is destroyed");
+    assert!(
+        running.store.keys.get(KeyName::Credential(credential.id)).await.unwrap().is_none(),
+        "the secret is destroyed"
+    );
     running.stop().await;
 }
 
@@ -98,7 +102,12 @@ async fn neither_secrets_nor_names_of_persons_lie_in_the_log() {
     running.ask(&owner, &assign).await.unwrap();
     let again = running.ask(&owner, &create).await.unwrap_err();
     assert_eq!(again.kind, RefusalKind::Conflict, "a login name is unique though nobody can read its claim");
-    let issue = IssueToken { agent: None, user: Some(login.to_owned()), name: "laptop".to_owned(), lifetime_seconds: None };
+    let issue = IssueToken {
+        agent: None,
+        user: Some(login.to_owned()),
+        name: "laptop".to_owned(),
+        lifetime_seconds: None,
+    };
     let token = running.ask(&owner, &issue).await.unwrap();
     let credential = CreateCredential {
         name: "git".to_owned(),
@@ -139,8 +148,10 @@ async fn of_those_who_take_a_name_at_once_one_gets_it() {
     }
     let path = |number| format!("bank/project-{number}x");
     let projects: Vec<_> = (0..6).map(|number| project(&path(number), "https://git.example/a.git")).collect();
-    let answers = futures::future::join_all(projects.iter().map(|project| running.ask(&owner, project))).await;
-    let groups: std::collections::BTreeSet<_> = answers.into_iter().map(|answer| answer.unwrap().group).collect();
+    let answers =
+        futures::future::join_all(projects.iter().map(|project| running.ask(&owner, project))).await;
+    let groups: std::collections::BTreeSet<_> =
+        answers.into_iter().map(|answer| answer.unwrap().group).collect();
     assert_eq!(groups.len(), 1, "those who make a group on the way share it");
     running.stop().await;
 }
@@ -152,7 +163,8 @@ async fn a_claim_left_by_a_crash_blocks_nobody() {
     let organization = owner.principal.organization;
     let claimed = running.world.new_uuid();
     let claim = derived_uuid(&[b"name", b"group", organization.0.as_bytes(), b"shop"]);
-    let event = DirectoryEvent::NameClaimed(NameClaimed { what: "group".to_owned(), holder: claimed.to_string() });
+    let event =
+        DirectoryEvent::NameClaimed(NameClaimed { what: "group".to_owned(), holder: claimed.to_string() });
     let context = bus::context_for_service(&running.world, "authz", organization);
     let commit = NewCommit {
         id: context.idempotency_key,
@@ -177,7 +189,8 @@ async fn a_claim_left_by_a_crash_blocks_nobody() {
 async fn a_repeated_request_is_answered_as_the_first() {
     let running = Running::start().await;
     let owner = running.owner().await;
-    let context = bus::context_for(&running.world, owner.principal.actor.clone(), owner.principal.organization);
+    let context =
+        bus::context_for(&running.world, owner.principal.actor.clone(), owner.principal.organization);
     let create = project("shop/deployment", "https://git.example/shop.git");
     let first = bus::ask(&*running.bus, &context, &create).await.unwrap();
     assert_eq!(bus::ask(&*running.bus, &context, &create).await.unwrap(), first);
@@ -196,7 +209,8 @@ async fn a_repeated_request_is_answered_as_the_first() {
 async fn a_use_is_noted_and_a_revoked_token_opens_nothing() {
     let running = Running::start().await;
     let owner = running.owner().await;
-    let issue = IssueToken { agent: None, user: None, name: "laptop".to_owned(), lifetime_seconds: Some(3600) };
+    let issue =
+        IssueToken { agent: None, user: None, name: "laptop".to_owned(), lifetime_seconds: Some(3600) };
     let token = running.ask(&owner, &issue).await.unwrap();
     running.principal(&token.secret).await.unwrap();
     let own = ListTokens { agent: None, user: None };

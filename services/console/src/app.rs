@@ -69,7 +69,19 @@ impl App {
         metrics.register("console_pushes", "Pushes announced by webhooks", pushes.clone());
         let (callers, document) = (Callers::default(), OnceLock::new());
         let changes = watch::Sender::new(());
-        Arc::new(Self { world, log, keys, bus, api_url, callers, shutdown, changes, requests, pushes, document })
+        Arc::new(Self {
+            world,
+            log,
+            keys,
+            bus,
+            api_url,
+            callers,
+            shutdown,
+            changes,
+            requests,
+            pushes,
+            document,
+        })
     }
 
     /// Forgets who callers are whenever something about users, agents or their tokens changes.
@@ -159,7 +171,12 @@ async fn answer(app: Arc<App>, route: Arc<Route>, request: axum::extract::Reques
     response
 }
 
-async fn input(app: &Arc<App>, route: &Route, parts: &mut request::Parts, body: Body) -> Result<Input, Response> {
+async fn input(
+    app: &Arc<App>,
+    route: &Route,
+    parts: &mut request::Parts,
+    body: Body,
+) -> Result<Input, Response> {
     let path = RawPathParams::from_request_parts(parts, app).await.map_err(IntoResponse::into_response)?;
     let path: Vec<_> = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let body = read_body(app, body, MAXIMUM_BODY).await?;
@@ -212,8 +229,11 @@ pub(crate) fn traceparent(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("traceparent")?.to_str().ok()?;
     let mut parts = text.split('-');
     let mut hexadecimal = |length: usize| {
-        parts.next().is_some_and(|part| part.len() == length && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        parts
+            .next()
+            .is_some_and(|part| part.len() == length && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
     };
-    let good = hexadecimal(2) && hexadecimal(32) && hexadecimal(16) && hexadecimal(2) && parts.next().is_none();
+    let good =
+        hexadecimal(2) && hexadecimal(32) && hexadecimal(16) && hexadecimal(2) && parts.next().is_none();
     good.then(|| text.to_owned())
 }

@@ -28,7 +28,12 @@ impl Callers {
     ///
     /// # Errors
     /// No token, or none that is live; or authz is away.
-    pub async fn identify(&self, world: &World, bus: &dyn Bus, headers: &HeaderMap) -> Result<(Sha256, Principal), Refusal> {
+    pub async fn identify(
+        &self,
+        world: &World,
+        bus: &dyn Bus,
+        headers: &HeaderMap,
+    ) -> Result<(Sha256, Principal), Refusal> {
         let hash = token_hash(headers)?;
         self.holder(world, bus, hash).await.map(|principal| (hash, principal))
     }
@@ -63,7 +68,9 @@ impl Callers {
 
 fn token_hash(headers: &HeaderMap) -> Result<Sha256, Refusal> {
     let refuse = |message: &str| Refusal::new(RefusalKind::Unauthenticated, message);
-    let value = headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("send a token as `Authorization: Bearer`"))?;
+    let value = headers
+        .get(header::AUTHORIZATION)
+        .ok_or_else(|| refuse("send a token as `Authorization: Bearer`"))?;
     let token = value
         .to_str()
         .ok()

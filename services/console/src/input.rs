@@ -91,10 +91,14 @@ fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
 /// # Errors
 /// When an escape is broken.
 pub fn pairs(query: &str) -> Result<Vec<(String, String)>, Refusal> {
-    query.split('&').filter(|part| !part.is_empty()).map(|part| {
-        let (name, value) = part.split_once('=').unwrap_or((part, ""));
-        Ok((unescape(name)?, unescape(value)?))
-    }).collect()
+    query
+        .split('&')
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            Ok((unescape(name)?, unescape(value)?))
+        })
+        .collect()
 }
 
 fn unescape(text: &str) -> Result<String, Refusal> {
@@ -131,26 +135,41 @@ mod tests {
         let path = [("project".to_owned(), "shop/front".to_owned())];
         let input = Input::new(br#"{"repository":"https://git.example/a.git"}"#, "", &path).unwrap();
         let set: SetProject = input.parse().unwrap();
-        assert_eq!((set.project.as_str(), set.repository.as_deref()), ("shop/front", Some("https://git.example/a.git")));
+        assert_eq!(
+            (set.project.as_str(), set.repository.as_deref()),
+            ("shop/front", Some("https://git.example/a.git"))
+        );
         let other = Input::new(br#"{"project":"shop/back"}"#, "", &path).unwrap_err();
         assert_eq!(field(&other), "project");
     }
 
     #[test]
     fn what_is_wrong_names_its_field() {
-        let parse = |body: &str| Input::new(body.as_bytes(), "", &[]).and_then(Input::parse::<CreateProject>).unwrap_err();
+        let parse = |body: &str| {
+            Input::new(body.as_bytes(), "", &[]).and_then(Input::parse::<CreateProject>).unwrap_err()
+        };
         assert_eq!(field(&parse(r#"{"path":"a/b"}"#)), "repository");
-        assert_eq!(field(&parse(r#"{"path":"a/b","repository":"r","external_id":"seventeen"}"#)), "external_id");
-        assert_eq!(field(&parse(r#"{"path":"a/b","repository":"r","defualt_branch":"main"}"#)), "defualt_branch");
+        assert_eq!(
+            field(&parse(r#"{"path":"a/b","repository":"r","external_id":"seventeen"}"#)),
+            "external_id"
+        );
+        assert_eq!(
+            field(&parse(r#"{"path":"a/b","repository":"r","defualt_branch":"main"}"#)),
+            "defualt_branch"
+        );
         assert_eq!(field(&parse("[1]")), "body");
         assert_eq!(field(&parse("{")), "body");
     }
 
     #[test]
     fn a_query_is_unescaped_and_checked() {
-        let tokens: ListTokens = Input::new(b"", "agent=shop%2Ffront%3Acluster", &[]).unwrap().parse().unwrap();
+        let tokens: ListTokens =
+            Input::new(b"", "agent=shop%2Ffront%3Acluster", &[]).unwrap().parse().unwrap();
         assert_eq!(tokens.agent.as_deref(), Some("shop/front:cluster"));
-        assert_eq!(field(&Input::new(b"", "agnet=x", &[]).unwrap().parse::<ListTokens>().unwrap_err()), "agnet");
+        assert_eq!(
+            field(&Input::new(b"", "agnet=x", &[]).unwrap().parse::<ListTokens>().unwrap_err()),
+            "agnet"
+        );
         assert!(Input::new(b"", "agent=%zz", &[]).is_err());
         assert!(Input::new(b"", "agent=a&agent=b", &[]).is_err());
     }

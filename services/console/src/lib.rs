@@ -83,11 +83,13 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     let ready = deps.readiness.register("console");
     let local = deps.listener.local_address()?;
     let scheme = if deps.tls.is_some() { "https" } else { "http" };
-    let api_url = args.api_url.unwrap_or_else(|| format!("{scheme}://{local}")).trim_end_matches('/').to_owned();
+    let api_url =
+        args.api_url.unwrap_or_else(|| format!("{scheme}://{local}")).trim_end_matches('/').to_owned();
     if deps.tls.is_none() {
         tracing::warn!(%local, "API listens without TLS: tokens can be read on the way");
     }
-    let app = App::new(deps.world.clone(), deps.log, deps.keys, deps.bus, deps.metrics, api_url, shutdown.clone());
+    let app =
+        App::new(deps.world.clone(), deps.log, deps.keys, deps.bus, deps.metrics, api_url, shutdown.clone());
     let supervisor = Supervisor::new(Arc::clone(&deps.world.spawner), shutdown.clone());
     supervisor.spawn("console-revocations", Arc::clone(&app).watch_revocations(shutdown.clone()));
     let limits = Limits { connections: args.connections as usize, ..Limits::default() };

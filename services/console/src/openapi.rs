@@ -51,16 +51,20 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut parameters: Vec<Value> = route
         .parameters()
         .map(|name| {
-            let schema = fields.get(name).map_or_else(|| json!({ "type": "string" }), |field| field.schema.clone());
+            let schema =
+                fields.get(name).map_or_else(|| json!({ "type": "string" }), |field| field.schema.clone());
             parameter(name, "path", true, &text_of(&schema))
         })
         .collect();
-    let rest: Vec<_> = fields.iter().filter(|(name, _)| !route.parameters().any(|path| path == *name)).collect();
+    let rest: Vec<_> =
+        fields.iter().filter(|(name, _)| !route.parameters().any(|path| path == *name)).collect();
     let mut body = None;
     if route.has_query() {
-        parameters.extend(rest.iter().map(|(name, field)| parameter(name, "query", field.required, &field.schema)));
+        parameters
+            .extend(rest.iter().map(|(name, field)| parameter(name, "query", field.required, &field.schema)));
     } else if !rest.is_empty() {
-        let required: Vec<&str> = rest.iter().filter(|(_, field)| field.required).map(|(name, _)| name.as_str()).collect();
+        let required: Vec<&str> =
+            rest.iter().filter(|(_, field)| field.required).map(|(name, _)| name.as_str()).collect();
         let properties: Map<String, Value> =
             rest.iter().map(|(name, field)| ((*name).clone(), field.schema.clone())).collect();
         let schema = json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
@@ -97,8 +101,13 @@ fn fields(route: &Route, generator: &mut SchemaGenerator) -> std::collections::B
         Some(name) => generator.definitions_mut().remove(name).unwrap_or_default(),
         None => schema.to_value(),
     };
-    let required: Vec<&str> =
-        whole.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> = whole
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     let properties = whole.get("properties").and_then(Value::as_object);
     properties
         .into_iter()
@@ -158,7 +167,8 @@ fn webhook() -> Value {
         let schema = json!({ "type": "string" });
         json!({ "name": name, "in": "header", "required": false, "schema": schema })
     };
-    let mut parameters = vec![parameter("project", "path", true, &json!({ "type": "string", "format": "uuid" }))];
+    let mut parameters =
+        vec![parameter("project", "path", true, &json!({ "type": "string", "format": "uuid" }))];
     parameters.extend(crate::webhook::HEADERS.iter().map(|name| header(name)));
     json!({ "post": {
         "operationId": "receiveWebhook",

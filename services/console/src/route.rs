@@ -76,7 +76,12 @@ impl Route {
 
     /// The same for a request that takes an agent's id, which people may give by name.
     #[must_use]
-    pub fn ask_about_agent<R>(method: Method, path: &'static str, operation: &'static str, summary: &'static str) -> Self
+    pub fn ask_about_agent<R>(
+        method: Method,
+        path: &'static str,
+        operation: &'static str,
+        summary: &'static str,
+    ) -> Self
     where
         R: Request + JsonSchema,
         R::Reply: JsonSchema,
@@ -146,6 +151,7 @@ pub async fn visible_agent(app: &App, context: &RequestContext, agent: String) -
 /// # Errors
 /// When it cannot be expressed, which tests of the type show.
 pub fn json<T: Serialize>(value: &T) -> Result<Response, Refusal> {
-    let value = serde_json::to_value(value).map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
+    let value = serde_json::to_value(value)
+        .map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
     Ok(axum::Json(value).into_response())
 }

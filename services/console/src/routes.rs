@@ -3,8 +3,8 @@
 use axum::http::Method;
 use events::requests::authz::{
     AssignRole, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser, DeleteAgent,
-    GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups, ListOrganizations, ListProjects, ListTokens,
-    ListUsers, RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
+    GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups, ListOrganizations, ListProjects,
+    ListTokens, ListUsers, RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
@@ -50,7 +50,12 @@ fn directory() -> Vec<Route> {
         ),
         Route::ask::<ListGroups>(GET, "/api/v1/groups", "listGroups", "Lists the groups that you may see"),
         Route::ask::<CreateGroup>(POST, "/api/v1/groups", "createGroup", "Creates a group"),
-        Route::ask::<ListProjects>(GET, "/api/v1/projects", "listProjects", "Lists the projects that you may see"),
+        Route::ask::<ListProjects>(
+            GET,
+            "/api/v1/projects",
+            "listProjects",
+            "Lists the projects that you may see",
+        ),
         Route::ask::<CreateProject>(
             POST,
             "/api/v1/projects",
@@ -72,7 +77,12 @@ fn people_and_secrets() -> Vec<Route> {
     vec![
         Route::ask::<ListUsers>(GET, "/api/v1/users", "listUsers", "Lists users and their roles"),
         Route::ask::<CreateUser>(POST, "/api/v1/users", "createUser", "Creates a user with a first role"),
-        Route::ask::<AssignRole>(POST, "/api/v1/users/{user}/roles", "assignRole", "Gives a role to a user, or takes it"),
+        Route::ask::<AssignRole>(
+            POST,
+            "/api/v1/users/{user}/roles",
+            "assignRole",
+            "Gives a role to a user, or takes it",
+        ),
         Route::ask::<ListCredentials>(GET, "/api/v1/credentials", "listCredentials", "Lists Git credentials"),
         Route::ask::<CreateCredential>(
             POST,
@@ -92,7 +102,12 @@ fn people_and_secrets() -> Vec<Route> {
             "revokeCredential",
             "Destroys a credential's secret",
         ),
-        Route::ask::<ListTokens>(GET, "/api/v1/tokens", "listTokens", "Lists your tokens, a user's or an agent's"),
+        Route::ask::<ListTokens>(
+            GET,
+            "/api/v1/tokens",
+            "listTokens",
+            "Lists your tokens, a user's or an agent's",
+        ),
         Route::ask::<IssueToken>(
             POST,
             "/api/v1/tokens",
@@ -118,7 +133,12 @@ fn agents() -> Vec<Route> {
             "showAgent",
             "Shows an agent by name, `group/project:name` or id",
         ),
-        Route::ask::<DeleteAgent>(DELETE, "/api/v1/agents/{agent}", "deleteAgent", "Deletes an agent; its tokens die"),
+        Route::ask::<DeleteAgent>(
+            DELETE,
+            "/api/v1/agents/{agent}",
+            "deleteAgent",
+            "Deletes an agent; its tokens die",
+        ),
         Route::ask_about_agent::<ShowConfiguration>(
             GET,
             "/api/v1/agents/{agent}/configuration",
@@ -131,7 +151,12 @@ fn agents() -> Vec<Route> {
             "listAgentTunnels",
             "Lists an agent's open tunnels",
         ),
-        Route::ask::<ListTunnels>(GET, "/api/v1/tunnels", "listTunnels", "Lists the open tunnels that you may see"),
+        Route::ask::<ListTunnels>(
+            GET,
+            "/api/v1/tunnels",
+            "listTunnels",
+            "Lists the open tunnels that you may see",
+        ),
     ]
 }
 
@@ -161,8 +186,18 @@ fn sources() -> Vec<Route> {
             "suspendSource",
             "Stops delivering to a source",
         ),
-        Route::ask::<ResumeSource>(POST, "/api/v1/sources/{source}/resume", "resumeSource", "Goes on delivering"),
-        Route::ask::<PinSource>(POST, "/api/v1/sources/{source}/pin", "pinSource", "Keeps a source at one commit"),
+        Route::ask::<ResumeSource>(
+            POST,
+            "/api/v1/sources/{source}/resume",
+            "resumeSource",
+            "Goes on delivering",
+        ),
+        Route::ask::<PinSource>(
+            POST,
+            "/api/v1/sources/{source}/pin",
+            "pinSource",
+            "Keeps a source at one commit",
+        ),
         Route::ask::<UnpinSource>(
             POST,
             "/api/v1/sources/{source}/unpin",

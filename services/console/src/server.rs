@@ -19,8 +19,8 @@ use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
-use world::clock::Clock;
 use world::World;
+use world::clock::Clock;
 use world::network::{Connection, Listener};
 use world::spawn::Spawner;
 
@@ -106,7 +106,10 @@ async fn never_asks(clock: &dyn Clock, within: Duration, asked: &AtomicBool) {
     }
 }
 
-async fn encrypt(acceptor: Option<TlsAcceptor>, socket: Box<dyn Connection>) -> io::Result<Box<dyn Connection>> {
+async fn encrypt(
+    acceptor: Option<TlsAcceptor>,
+    socket: Box<dyn Connection>,
+) -> io::Result<Box<dyn Connection>> {
     match acceptor {
         None => Ok(socket),
         Some(acceptor) => Ok(Box::new(acceptor.accept(socket).await?)),
@@ -138,7 +141,8 @@ impl Server {
                     encrypted = encrypt(acceptor, socket) => encrypted,
                     () = clock.sleep(limits.handshake) => return,
                 };
-                let Ok(stream) = encrypted.inspect_err(|error| tracing::debug!(%peer, %error, "TLS handshake failed"))
+                let Ok(stream) =
+                    encrypted.inspect_err(|error| tracing::debug!(%peer, %error, "TLS handshake failed"))
                 else {
                     return;
                 };

@@ -26,7 +26,8 @@ const GITEA: &str = "x-gitea-signature";
 const GITLAB: &str = "x-gitlab-token";
 
 /// The headers of which one must be right: plain, GitHub's, Gitea's, GitLab's.
-pub const HEADERS: [&str; 4] = ["Kasbah-Signature", "X-Hub-Signature-256", "X-Gitea-Signature", "X-Gitlab-Token"];
+pub const HEADERS: [&str; 4] =
+    ["Kasbah-Signature", "X-Hub-Signature-256", "X-Gitea-Signature", "X-Gitlab-Token"];
 
 /// The secret of a project's webhook, derived from the organization's key.
 ///
@@ -87,7 +88,8 @@ pub async fn receive(
 }
 
 async fn announce(app: &App, pushed: &RepositoryPushed) -> Result<(), Refusal> {
-    let body = events::encode(pushed).map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
+    let body =
+        events::encode(pushed).map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
     let subject = Subject::notice(RepositoryPushed::NAME);
     let published = app.bus.publish(&subject, body.into()).await;
     published.map_err(|error| Refusal::new(RefusalKind::Unavailable, error.to_string()))
@@ -106,7 +108,8 @@ async fn secret_of(app: &App, text: &str) -> Result<(Option<ProjectId>, Zeroizin
         }
         Err(_) => None,
     };
-    let (organization, project) = located.unwrap_or((OrganizationId::SYSTEM, ProjectId(app.world.new_uuid())));
+    let (organization, project) =
+        located.unwrap_or((OrganizationId::SYSTEM, ProjectId(app.world.new_uuid())));
     Ok((located.map(|(_, project)| project), secret(&*app.keys, organization, project).await?))
 }
 
@@ -114,7 +117,8 @@ async fn secret_of(app: &App, text: &str) -> Result<(Option<ProjectId>, Zeroizin
 fn verify(headers: &HeaderMap, body: &[u8], secret: &str) -> bool {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-    let signed = |signature: &str| hex::decode(signature).is_ok_and(|tag| hmac::verify(&key, body, &tag).is_ok());
+    let signed =
+        |signature: &str| hex::decode(signature).is_ok_and(|tag| hmac::verify(&key, body, &tag).is_ok());
     if let Some(signature) = text(PLAIN).or_else(|| text(GITHUB)) {
         return signature.strip_prefix("sha256=").is_some_and(signed);
     }

@@ -36,7 +36,10 @@ impl Driver {
             let commit = self.new_commit(call, id, draft)?;
             match append_known(&self.world, &*self.log, commit).await {
                 Ok(appended) => {
-                    self.directory.wait_for(&appended.position, FOLDED_WITHIN).await.map_err(|error| behind(&error))?;
+                    self.directory
+                        .wait_for(&appended.position, FOLDED_WITHIN)
+                        .await
+                        .map_err(|error| behind(&error))?;
                     return Ok(outcome);
                 }
                 Err(AppendError::Conflict { .. }) => {

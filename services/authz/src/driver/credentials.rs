@@ -61,7 +61,8 @@ impl Driver {
         request: RevokeCredential,
     ) -> Result<CredentialView, Refusal> {
         let asker = call.asker();
-        let decide = |directory: &crate::model::Directory| directory.revoke_credential(&asker, &request.credential);
+        let decide =
+            |directory: &crate::model::Directory| directory.revoke_credential(&asker, &request.credential);
         let id = self.commit(&call, call.key(), decide).await?;
         self.keys.destroy(KeyName::Credential(id)).await.map_err(|error| away(&error))?;
         self.credential(id)

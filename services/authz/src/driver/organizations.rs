@@ -2,7 +2,8 @@
 
 use events::directory::{Role, Scope, TokenHolder};
 use events::requests::authz::{
-    Action, CreateGroup, CreateOrganization, EnsureOwner, FirstStart, GroupView, OrganizationView, SecretToken,
+    Action, CreateGroup, CreateOrganization, EnsureOwner, FirstStart, GroupView, OrganizationView,
+    SecretToken,
 };
 use events::{Actor, GroupId, OrganizationId, Refusal, RefusalKind, UserId};
 
@@ -27,11 +28,13 @@ impl Driver {
         let system = Scope::Organization(OrganizationId::SYSTEM);
         let call = call.in_organization(OrganizationId::SYSTEM);
         let asker = call.asker();
-        self.directory
-            .read(|directory| directory.authorize(&asker, Action::CreateOrganization, system, "organization system"))?;
+        self.directory.read(|directory| {
+            directory.authorize(&asker, Action::CreateOrganization, system, "organization system")
+        })?;
         let id = self.organization(&call, &request.name).await?;
         let call = call.in_organization(id);
-        let owner = self.first_owner(&call, &request.owner, &[(Role::Owner, Scope::Organization(id))]).await?;
+        let owner =
+            self.first_owner(&call, &request.owner, &[(Role::Owner, Scope::Organization(id))]).await?;
         let token = self.owner_token(&call, owner).await?;
         let view = self.directory.read(|directory| directory.organization_view(id)).ok_or_else(gone)?;
         Ok(OrganizationView { owner_token: Some(token), ..view })
@@ -50,7 +53,8 @@ impl Driver {
         let created_by = call.step("group");
         let claim = NameId::of(Named::Group, asker.organization, asker.organization.0, name);
         let id = GroupId(self.claim(&call, claim, fresh, created_by).await?);
-        self.commit(&call, created_by, |directory| directory.create_group(&asker, id, name, created_by)).await?;
+        self.commit(&call, created_by, |directory| directory.create_group(&asker, id, name, created_by))
+            .await?;
         Ok(id)
     }
 
@@ -64,7 +68,10 @@ impl Driver {
         let existing = self.directory.read(|directory| directory.organization_named(&request.organization));
         let organization = match existing {
             Some(organization) => organization,
-            None => self.organization(&call.in_organization(OrganizationId::SYSTEM), &request.organization).await?,
+            None => {
+                self.organization(&call.in_organization(OrganizationId::SYSTEM), &request.organization)
+                    .await?
+            }
         };
         let call = call.in_organization(organization);
         let claim = personal::login_claim(&*self.keys, organization, &request.owner).await?;
@@ -90,7 +97,8 @@ impl Driver {
         let created_by = call.step("organization");
         let id = OrganizationId(self.claim(&call, NameId::organization(name), fresh, created_by).await?);
         let call = call.in_organization(id);
-        self.commit(&call, created_by, |directory| directory.create_organization(id, name, created_by)).await?;
+        self.commit(&call, created_by, |directory| directory.create_organization(id, name, created_by))
+            .await?;
         Ok(id)
     }
 

@@ -11,7 +11,11 @@ use crate::model::claims::{NameId, Named};
 use crate::model::projects::{NewProject, external_name};
 
 impl Driver {
-    pub(super) async fn create_project(self, mut call: Call, request: CreateProject) -> Result<ProjectView, Refusal> {
+    pub(super) async fn create_project(
+        self,
+        mut call: Call,
+        request: CreateProject,
+    ) -> Result<ProjectView, Refusal> {
         let (group, name) = checks::project_path(&request.path)?;
         checks::repository(&request.repository)?;
         let default_branch = request.default_branch.clone().unwrap_or_else(|| "main".to_owned());
@@ -26,7 +30,8 @@ impl Driver {
         let credential = self.granted(&call, id, credential, &request.repository).await?;
         self.claim_external(&call, id, request.external_id).await?;
         let repository = request.repository.clone();
-        let settings = ProjectSettings { repository, default_branch, credential, external_id: request.external_id };
+        let settings =
+            ProjectSettings { repository, default_branch, credential, external_id: request.external_id };
         let project = NewProject { group, name: name.to_owned(), settings };
         self.commit(&call, key, |directory| directory.create_project(&asker, id, &project, key)).await?;
         self.directory.read(|directory| directory.project_view(id)).ok_or_else(gone)
@@ -36,7 +41,8 @@ impl Driver {
         let asker = call.asker();
         let (id, mut settings) = self.directory.read(|directory| {
             let (id, project) = directory.visible_project(&asker, &request.project)?;
-            let (action, scope) = (events::requests::authz::Action::ChangeProject, events::directory::Scope::Project(id));
+            let (action, scope) =
+                (events::requests::authz::Action::ChangeProject, events::directory::Scope::Project(id));
             directory.authorize(&asker, action, scope, "project")?;
             Ok::<_, Refusal>((id, project.settings.clone()))
         })?;
@@ -49,7 +55,9 @@ impl Driver {
         }
         match request.credential.as_deref() {
             Some("") => settings.credential = None,
-            Some(name) => settings.credential = self.granted(&call, id, Some(name), &settings.repository).await?,
+            Some(name) => {
+                settings.credential = self.granted(&call, id, Some(name), &settings.repository).await?
+            }
             None => {}
         }
         if request.external_id.is_some() {
@@ -87,7 +95,8 @@ impl Driver {
             directory.credential_for(&asker, project, credential, repository)
         };
         let id = self.directory.read(find)?;
-        self.commit(call, call.step("grant"), |directory| directory.grant_credential(&asker, id, project)).await?;
+        self.commit(call, call.step("grant"), |directory| directory.grant_credential(&asker, id, project))
+            .await?;
         Ok(Some(id))
     }
 

@@ -1,9 +1,9 @@
 //! What is only answered.
 
 use events::requests::authz::{
-    AgentView, CredentialView, Decide, DecideFetch, Decision, FetchDecision, GroupView, ListAgents, ListCredentials,
-    ListGroups, ListOrganizations, ListProjects, LocateProject, OrganizationView, ProjectLocation, ProjectView,
-    ShowAgent, ShowProject,
+    AgentView, CredentialView, Decide, DecideFetch, Decision, FetchDecision, GroupView, ListAgents,
+    ListCredentials, ListGroups, ListOrganizations, ListProjects, LocateProject, OrganizationView,
+    ProjectLocation, ProjectView, ShowAgent, ShowProject,
 };
 use events::{Actor, Refusal, RefusalKind};
 
@@ -26,13 +26,21 @@ impl Driver {
         Ok(self.directory.read(|directory| directory.decide_access(&request)))
     }
 
-    pub(super) async fn decide_fetch(self, asker: Asker, request: DecideFetch) -> Result<FetchDecision, Refusal> {
+    pub(super) async fn decide_fetch(
+        self,
+        asker: Asker,
+        request: DecideFetch,
+    ) -> Result<FetchDecision, Refusal> {
         services_only(&asker)?;
         let now = self.now();
         Ok(self.directory.read(|directory| directory.decide_fetch(asker.organization, &request, now)))
     }
 
-    pub(super) async fn locate_project(self, asker: Asker, request: LocateProject) -> Result<ProjectLocation, Refusal> {
+    pub(super) async fn locate_project(
+        self,
+        asker: Asker,
+        request: LocateProject,
+    ) -> Result<ProjectLocation, Refusal> {
         services_only(&asker)?;
         let found = self.directory.read(|directory| directory.locate_project(request.project));
         found.ok_or_else(|| Refusal::not_found("project"))
@@ -50,11 +58,19 @@ impl Driver {
         Ok(self.directory.read(|directory| directory.groups_for(&asker)))
     }
 
-    pub(super) async fn list_projects(self, asker: Asker, _: ListProjects) -> Result<Vec<ProjectView>, Refusal> {
+    pub(super) async fn list_projects(
+        self,
+        asker: Asker,
+        _: ListProjects,
+    ) -> Result<Vec<ProjectView>, Refusal> {
         Ok(self.directory.read(|directory| directory.projects_for(&asker)))
     }
 
-    pub(super) async fn show_project(self, asker: Asker, request: ShowProject) -> Result<ProjectView, Refusal> {
+    pub(super) async fn show_project(
+        self,
+        asker: Asker,
+        request: ShowProject,
+    ) -> Result<ProjectView, Refusal> {
         self.directory.read(|directory| {
             let (id, _) = directory.visible_project(&asker, &request.project)?;
             directory.project_view(id).ok_or_else(|| Refusal::not_found("project"))

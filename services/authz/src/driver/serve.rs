@@ -6,10 +6,10 @@ use bus::{Bus, BusError, Serving, answer};
 use events::position::Stream;
 use events::request::{RefusedCommand, RequestContext};
 use events::requests::authz::{
-    AssignRole, Authenticate, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser, Decide,
-    DecideFetch, DeleteAgent, EnsureOwner, GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups,
-    ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential, RevokeToken,
-    SetProject, ShowAgent, ShowProject,
+    AssignRole, Authenticate, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser,
+    Decide, DecideFetch, DeleteAgent, EnsureOwner, GrantCredential, IssueToken, ListAgents, ListCredentials,
+    ListGroups, ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject, RegisterAgent,
+    RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
 };
 use events::{Actor, Refusal, Request};
 use store::NewBatch;
@@ -85,7 +85,12 @@ served! {
 
 impl Driver {
     /// Runs a command; what is refused to people and agents is kept in the stream of refusals.
-    async fn command<R, D, F>(self, context: RequestContext, request: R, decide: D) -> Result<R::Reply, Refusal>
+    async fn command<R, D, F>(
+        self,
+        context: RequestContext,
+        request: R,
+        decide: D,
+    ) -> Result<R::Reply, Refusal>
     where
         R: Command,
         D: FnOnce(Self, Call, R) -> F + Send,
@@ -111,7 +116,8 @@ impl Driver {
         let organization = context.organization;
         let kept = match events::encode(&record) {
             Ok(data) => {
-                let batch = NewBatch { stream: Stream::Refusals, organization, writer: "authz".to_owned(), data };
+                let batch =
+                    NewBatch { stream: Stream::Refusals, organization, writer: "authz".to_owned(), data };
                 self.log.append_batch(batch).await.map(|_| ()).map_err(|error| error.to_string())
             }
             Err(error) => Err(error.to_string()),

@@ -2,8 +2,8 @@
 
 use events::directory::{AgentRegistered, TokenHolder, TokenIssued};
 use events::requests::authz::{
-    AgentView, AgentWithToken, Authenticate, DeleteAgent, IssueToken, ListTokens, Principal, RegisterAgent, RevokeToken,
-    SecretToken, TokenView,
+    AgentView, AgentWithToken, Authenticate, DeleteAgent, IssueToken, ListTokens, Principal, RegisterAgent,
+    RevokeToken, SecretToken, TokenView,
 };
 use events::{AgentId, Refusal, RefusalKind, Timestamp, TokenId};
 
@@ -21,10 +21,15 @@ const FIRST_TOKEN: &str = "first";
 const MAXIMUM_LIFETIME: u64 = 10 * 366 * 24 * 3600;
 
 impl Driver {
-    pub(super) async fn register_agent(self, mut call: Call, request: RegisterAgent) -> Result<AgentWithToken, Refusal> {
+    pub(super) async fn register_agent(
+        self,
+        mut call: Call,
+        request: RegisterAgent,
+    ) -> Result<AgentWithToken, Refusal> {
         checks::name("name", &request.name)?;
         let asker = call.asker();
-        let project = self.directory.read(|directory| directory.project_for_agent(&asker, &request.project))?;
+        let project =
+            self.directory.read(|directory| directory.project_for_agent(&asker, &request.project))?;
         let root_key = root_public_key(&*self.keys).await?;
         let fresh = call.pass(self.fresh());
         let token = TokenId(call.pass(self.fresh()));
@@ -61,7 +66,8 @@ impl Driver {
             self.now().plus_millis(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000))
         });
         let asker = call.asker();
-        let holder = self.holder(&asker, TokenUse::Issue, request.agent.as_deref(), request.user.as_deref()).await?;
+        let holder =
+            self.holder(&asker, TokenUse::Issue, request.agent.as_deref(), request.user.as_deref()).await?;
         self.issue(call, holder, &request.name, expires_at).await
     }
 
@@ -95,8 +101,13 @@ impl Driver {
         Ok(SecretToken { view, secret: made.secret })
     }
 
-    pub(super) async fn list_tokens(self, asker: Asker, request: ListTokens) -> Result<Vec<TokenView>, Refusal> {
-        let holder = self.holder(&asker, TokenUse::List, request.agent.as_deref(), request.user.as_deref()).await?;
+    pub(super) async fn list_tokens(
+        self,
+        asker: Asker,
+        request: ListTokens,
+    ) -> Result<Vec<TokenView>, Refusal> {
+        let holder =
+            self.holder(&asker, TokenUse::List, request.agent.as_deref(), request.user.as_deref()).await?;
         Ok(self.directory.read(|directory| directory.tokens_of(holder)))
     }
 
@@ -107,7 +118,11 @@ impl Driver {
         self.directory.read(|directory| directory.token_view(request.token)).ok_or_else(gone)
     }
 
-    pub(super) async fn authenticate(self, asker: Asker, request: Authenticate) -> Result<Principal, Refusal> {
+    pub(super) async fn authenticate(
+        self,
+        asker: Asker,
+        request: Authenticate,
+    ) -> Result<Principal, Refusal> {
         super::queries::services_only(&asker)?;
         let now = self.now();
         let (principal, news) = self.directory.read(|directory| {

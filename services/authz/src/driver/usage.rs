@@ -37,7 +37,8 @@ impl Driver {
             idempotency_key: CommitId(self.fresh()),
             deadline_millis: 10_000,
         };
-        let command = CommandRecord { name: "authz.note-use".to_owned(), data: Vec::new(), ids: vec![token.0] };
+        let command =
+            CommandRecord { name: "authz.note-use".to_owned(), data: Vec::new(), ids: vec![token.0] };
         let call = Call { context, command };
         let now = self.now();
         match self.commit(&call, call.key(), |directory| directory.use_token(token, now)).await {

@@ -75,11 +75,15 @@ impl Directory {
         match scope {
             Scope::Organization(OrganizationId::SYSTEM) => Some(None),
             Scope::Organization(id) => self.organizations.get(&id).map(|_| None),
-            Scope::Group(id) => self.groups.get(&id).map(|group| Some(Scope::Organization(group.organization))),
-            Scope::Project(id) => self.projects.get(&id).map(|project| Some(Scope::Group(project.group))),
-            Scope::Agent(id) => {
-                self.agents.get(&id).filter(|agent| !agent.deleted).map(|agent| Some(Scope::Project(agent.project)))
+            Scope::Group(id) => {
+                self.groups.get(&id).map(|group| Some(Scope::Organization(group.organization)))
             }
+            Scope::Project(id) => self.projects.get(&id).map(|project| Some(Scope::Group(project.group))),
+            Scope::Agent(id) => self
+                .agents
+                .get(&id)
+                .filter(|agent| !agent.deleted)
+                .map(|agent| Some(Scope::Project(agent.project))),
         }
     }
 

@@ -35,7 +35,10 @@ impl Directory {
             } else {
                 "this name was taken at the same moment; choose another"
             };
-            return Err(Refusal { field: Some("name".to_owned()), ..Refusal::new(RefusalKind::Conflict, message) });
+            return Err(Refusal {
+                field: Some("name".to_owned()),
+                ..Refusal::new(RefusalKind::Conflict, message)
+            });
         }
         let aggregate = aggregate(AggregateKind::Agent, agent.agent);
         let events = vec![DirectoryEvent::AgentRegistered(agent), DirectoryEvent::TokenIssued(token)];

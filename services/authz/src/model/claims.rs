@@ -90,7 +90,8 @@ impl Directory {
     /// # Errors
     /// When it is taken.
     pub fn claim(&self, name: NameId, fresh: Uuid, key: CommitId) -> Result<Decided<Uuid>, Refusal> {
-        let holder = self.names.get(&(name.organization, name.id)).and_then(|claim| claim.holder.parse::<Uuid>().ok());
+        let holder =
+            self.names.get(&(name.organization, name.id)).and_then(|claim| claim.holder.parse::<Uuid>().ok());
         if let Some(holder) = holder {
             match self.holder(name, holder) {
                 _ if holder == fresh => return Ok(Decided::already(holder)),
@@ -127,7 +128,9 @@ impl Directory {
                 self.organizations.get(&OrganizationId(id)).map(|found| living(&found.created_by))
             }
             Named::Group => self.groups.get(&events::GroupId(id)).map(|found| living(&found.created_by)),
-            Named::Project => self.projects.get(&events::ProjectId(id)).map(|found| living(&found.created_by)),
+            Named::Project => {
+                self.projects.get(&events::ProjectId(id)).map(|found| living(&found.created_by))
+            }
             Named::User => self.users.get(&events::UserId(id)).map(|found| living(&found.created_by)),
             Named::Agent => self
                 .agents

@@ -13,7 +13,12 @@ impl Directory {
     /// # Errors
     /// When not.
     pub fn may_create_credential(&self, asker: &Asker) -> Result<(), Refusal> {
-        self.authorize(asker, Action::CreateCredential, Scope::Organization(asker.organization), "organization")
+        self.authorize(
+            asker,
+            Action::CreateCredential,
+            Scope::Organization(asker.organization),
+            "organization",
+        )
     }
 
     /// Creates a credential under its claimed id. Its secret is in the key ring by now.
@@ -48,8 +53,10 @@ impl Directory {
         text: &str,
     ) -> Result<(CredentialId, &Credential), Refusal> {
         self.authorize(asker, action, Scope::Organization(asker.organization), "organization")?;
-        self.find_credential(asker.organization, text)
-            .ok_or_else(|| Refusal { field: Some("credential".to_owned()), ..Refusal::not_found("credential") })
+        self.find_credential(asker.organization, text).ok_or_else(|| Refusal {
+            field: Some("credential".to_owned()),
+            ..Refusal::not_found("credential")
+        })
     }
 
     /// Lets a project use a credential. The project may be about to be created.
@@ -62,12 +69,18 @@ impl Directory {
         credential: CredentialId,
         project: ProjectId,
     ) -> Result<Decided<()>, Refusal> {
-        let found = self.credentials.get(&credential).filter(|found| found.organization == asker.organization);
+        let found =
+            self.credentials.get(&credential).filter(|found| found.organization == asker.organization);
         let found = found.ok_or_else(|| Refusal::not_found("credential"))?;
         if found.projects.contains(&project) && !found.revoked {
             return Ok(Decided::already(()));
         }
-        self.authorize(asker, Action::GrantCredential, Scope::Organization(asker.organization), "organization")?;
+        self.authorize(
+            asker,
+            Action::GrantCredential,
+            Scope::Organization(asker.organization),
+            "organization",
+        )?;
         if found.revoked {
             return Err(Refusal::new(RefusalKind::Conflict, "this credential was revoked; make a new one"));
         }

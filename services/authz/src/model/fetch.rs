@@ -18,7 +18,12 @@ use super::{Agent, Credential, Directory, Project};
 impl Directory {
     /// The answer, at `now`.
     #[must_use]
-    pub fn decide_fetch(&self, organization: OrganizationId, query: &DecideFetch, now: Timestamp) -> FetchDecision {
+    pub fn decide_fetch(
+        &self,
+        organization: OrganizationId,
+        query: &DecideFetch,
+        now: Timestamp,
+    ) -> FetchDecision {
         match self.fetch(organization, query, now) {
             Ok((project, credential)) => FetchDecision {
                 allowed: true,
@@ -37,7 +42,8 @@ impl Directory {
         now: Timestamp,
     ) -> Result<(&Project, Option<&Credential>), String> {
         let agent = self.live_agent(organization, query.agent, now)?;
-        let missing = || format!("project {} not found, or not readable for this agent's project", query.project);
+        let missing =
+            || format!("project {} not found, or not readable for this agent's project", query.project);
         let project = self.projects.get(&query.project).filter(|found| found.organization == organization);
         let project = project.ok_or_else(missing)?;
         let credential = self.granted(query, project)?;
@@ -46,10 +52,16 @@ impl Directory {
         if agent.project == query.project || own.group == project.group || shared {
             return Ok((project, credential));
         }
-        Err(missing() + ": put both projects into one group, or grant the credential to the agent's project too")
+        Err(missing()
+            + ": put both projects into one group, or grant the credential to the agent's project too")
     }
 
-    fn live_agent(&self, organization: OrganizationId, id: AgentId, now: Timestamp) -> Result<&Agent, String> {
+    fn live_agent(
+        &self,
+        organization: OrganizationId,
+        id: AgentId,
+        now: Timestamp,
+    ) -> Result<&Agent, String> {
         let agent = self.agents.get(&id).filter(|agent| agent.organization == organization && !agent.deleted);
         let agent = agent.ok_or_else(|| format!("agent {id} not found"))?;
         if !self.has_live_token(TokenHolder::Agent(id), now) {
@@ -66,7 +78,10 @@ impl Directory {
             return Err(format!("credential {} was revoked; set another on the project", credential.name));
         }
         if !credential.projects.contains(&query.project) {
-            return Err(format!("credential {} is not granted to the project; ask an owner", credential.name));
+            return Err(format!(
+                "credential {} is not granted to the project; ask an owner",
+                credential.name
+            ));
         }
         fits(&credential.host, &project.settings.repository)
             .map_err(|refusal| format!("credential {} {}", credential.name, refusal.message))?;

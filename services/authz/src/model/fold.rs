@@ -77,7 +77,8 @@ impl Directory {
             }
             DirectoryEvent::ProjectCreated(event) => {
                 let (group, name, settings) = (event.group, event.name, event.settings);
-                self.projects.insert(event.project, Project { organization, group, name, settings, created_by });
+                self.projects
+                    .insert(event.project, Project { organization, group, name, settings, created_by });
             }
             DirectoryEvent::ProjectChanged(event) => {
                 if let Some(project) = self.projects.get_mut(&event.project) {
@@ -101,7 +102,8 @@ impl Directory {
             DirectoryEvent::CredentialCreated(event) => {
                 let projects = std::collections::BTreeSet::new();
                 let (name, host) = (event.name, event.host);
-                let credential = Credential { organization, name, host, projects, revoked: false, created_by };
+                let credential =
+                    Credential { organization, name, host, projects, revoked: false, created_by };
                 self.credentials.insert(event.credential, credential);
             }
             DirectoryEvent::CredentialGranted(event) => {

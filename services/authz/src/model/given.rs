@@ -1,6 +1,8 @@
 //! Directories for tests, made by decisions that are folded at once.
 
-use events::directory::{AgentRegistered, PersonalData, ProjectSettings, Role, Scope, TokenHolder, TokenIssued};
+use events::directory::{
+    AgentRegistered, PersonalData, ProjectSettings, Role, Scope, TokenHolder, TokenIssued,
+};
 use events::{
     Actor, AgentId, ChainHash, Commit, CommitId, CorrelationId, CredentialId, EventId, GroupId, NewEvent,
     OrganizationId, ProjectId, Refusal, Sha256, Timestamp, TokenId, UserId,
@@ -57,7 +59,9 @@ impl Given {
             traceparent: None,
             occurred_at: NOW,
             command: None,
-            events: events.map(|event| NewEvent { id: EventId(Uuid::nil()), body: event.encode().unwrap() }).collect(),
+            events: events
+                .map(|event| NewEvent { id: EventId(Uuid::nil()), body: event.encode().unwrap() })
+                .collect(),
         };
         self.directory.apply_commit(&commit);
         self.commits.push(commit);
@@ -124,7 +128,9 @@ impl Given {
     pub(crate) fn credential(&mut self, owner: &Asker, name: &str, host: &str) -> CredentialId {
         let key = self.key();
         let organization = owner.organization;
-        let id = CredentialId(self.claimed(NameId::of(Named::Credential, organization, organization.0, name), key));
+        let id = CredentialId(
+            self.claimed(NameId::of(Named::Credential, organization, organization.0, name), key),
+        );
         let decided = self.directory.create_credential(owner, id, name, host, key);
         self.then(key, decided);
         id
@@ -141,7 +147,12 @@ impl Given {
         agent
     }
 
-    pub(crate) fn token(&mut self, holder: TokenHolder, name: &str, expires_at: Option<Timestamp>) -> TokenIssued {
+    pub(crate) fn token(
+        &mut self,
+        holder: TokenHolder,
+        name: &str,
+        expires_at: Option<Timestamp>,
+    ) -> TokenIssued {
         let hash = Sha256::of(name.as_bytes());
         TokenIssued { token: TokenId(self.id()), holder, hash, name: name.to_owned(), expires_at }
     }

@@ -44,7 +44,10 @@ impl Directory {
     /// # Errors
     /// Not found, also when it is not theirs to see.
     pub fn visible_project(&self, asker: &Asker, text: &str) -> Result<(ProjectId, &Project), Refusal> {
-        let missing = || Refusal { field: Some("project".to_owned()), ..Refusal::not_found(format!("project {text:?}")) };
+        let missing = || Refusal {
+            field: Some("project".to_owned()),
+            ..Refusal::not_found(format!("project {text:?}"))
+        };
         let found = self.find_project(asker.organization, text).ok_or_else(missing)?;
         if self.may(asker, Action::ReadProject, Scope::Project(found.0)) { Ok(found) } else { Err(missing()) }
     }
@@ -54,7 +57,8 @@ impl Directory {
     /// # Errors
     /// Not found, also when it is not theirs to see; or a name that several have.
     pub fn visible_agent(&self, asker: &Asker, text: &str) -> Result<(AgentId, &Agent), Refusal> {
-        let missing = || Refusal { field: Some("agent".to_owned()), ..Refusal::not_found(format!("agent {text:?}")) };
+        let missing =
+            || Refusal { field: Some("agent".to_owned()), ..Refusal::not_found(format!("agent {text:?}")) };
         let sees = |id: AgentId| self.may(asker, Action::ReadAgent, Scope::Agent(id));
         if let Ok(id) = text.parse::<AgentId>() {
             let agent = self.agents.get(&id).filter(|_| sees(id)).ok_or_else(missing)?;
@@ -62,7 +66,10 @@ impl Directory {
         }
         if let Some((path, name)) = text.split_once(':') {
             let (project, _) = self.find_project(asker.organization, path).ok_or_else(missing)?;
-            let id = self.agent_named(asker.organization, project, name).filter(|id| sees(*id)).ok_or_else(missing)?;
+            let id = self
+                .agent_named(asker.organization, project, name)
+                .filter(|id| sees(*id))
+                .ok_or_else(missing)?;
             return self.agents.get(&id).map(|agent| (id, agent)).ok_or_else(missing);
         }
         let mut found = self.agents.iter().filter(|(id, agent)| agent.name == text && sees(**id));
@@ -70,13 +77,22 @@ impl Directory {
             (None, _) => Err(missing()),
             (Some((id, agent)), None) => Ok((*id, agent)),
             (Some(_), Some(_)) => {
-                let message = format!("several agents are called {text:?}; say group/project:{text}, or the id");
-                Err(Refusal { field: Some("agent".to_owned()), ..Refusal::new(RefusalKind::Conflict, message) })
+                let message =
+                    format!("several agents are called {text:?}; say group/project:{text}, or the id");
+                Err(Refusal {
+                    field: Some("agent".to_owned()),
+                    ..Refusal::new(RefusalKind::Conflict, message)
+                })
             }
         }
     }
 
-    pub(super) fn agent_named(&self, organization: OrganizationId, project: ProjectId, name: &str) -> Option<AgentId> {
+    pub(super) fn agent_named(
+        &self,
+        organization: OrganizationId,
+        project: ProjectId,
+        name: &str,
+    ) -> Option<AgentId> {
         self.named(NameId::of(Named::Agent, organization, project.0, name)).map(AgentId)
     }
 
@@ -88,9 +104,12 @@ impl Directory {
     ) -> Option<(CredentialId, &Credential)> {
         let id = match text.parse::<CredentialId>() {
             Ok(id) => id,
-            Err(_) => CredentialId(self.named(NameId::of(Named::Credential, organization, organization.0, text))?),
+            Err(_) => {
+                CredentialId(self.named(NameId::of(Named::Credential, organization, organization.0, text))?)
+            }
         };
-        let credential = self.credentials.get(&id).filter(|credential| credential.organization == organization)?;
+        let credential =
+            self.credentials.get(&id).filter(|credential| credential.organization == organization)?;
         Some((id, credential))
     }
 
@@ -119,5 +138,4 @@ impl Directory {
     pub fn organization_named(&self, name: &str) -> Option<OrganizationId> {
         self.named(NameId::organization(name)).map(OrganizationId)
     }
-
 }

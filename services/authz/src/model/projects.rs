@@ -4,7 +4,9 @@ use events::directory::{
     DirectoryEvent, GroupCreated, OrganizationCreated, ProjectChanged, ProjectCreated, ProjectSettings, Scope,
 };
 use events::requests::authz::Action;
-use events::{AggregateKind, CommitId, CredentialId, GroupId, OrganizationId, ProjectId, Refusal, RefusalKind};
+use events::{
+    AggregateKind, CommitId, CredentialId, GroupId, OrganizationId, ProjectId, Refusal, RefusalKind,
+};
 
 use super::claims::{NameId, Named};
 use super::{Asker, Decided, Directory, aggregate};
@@ -32,7 +34,12 @@ impl Directory {
     ///
     /// # Errors
     /// When another has it.
-    pub fn create_organization(&self, id: OrganizationId, name: &str, key: CommitId) -> Result<Decided<()>, Refusal> {
+    pub fn create_organization(
+        &self,
+        id: OrganizationId,
+        name: &str,
+        key: CommitId,
+    ) -> Result<Decided<()>, Refusal> {
         if let Some(existing) = self.organizations.get(&id) {
             return already(existing.created_by == key);
         }
@@ -45,7 +52,13 @@ impl Directory {
     ///
     /// # Errors
     /// Not allowed, or another has the name.
-    pub fn create_group(&self, asker: &Asker, id: GroupId, name: &str, key: CommitId) -> Result<Decided<()>, Refusal> {
+    pub fn create_group(
+        &self,
+        asker: &Asker,
+        id: GroupId,
+        name: &str,
+        key: CommitId,
+    ) -> Result<Decided<()>, Refusal> {
         self.may_create_group(asker)?;
         if let Some(existing) = self.groups.get(&id) {
             return already(existing.created_by == key);
@@ -143,13 +156,21 @@ impl Directory {
             .filter(|(_, found)| may_grant || found.projects.contains(&project))
             .ok_or_else(missing)?;
         if found.revoked {
-            return Err(field(Refusal::new(RefusalKind::Conflict, "this credential was revoked; make a new one")));
+            return Err(field(Refusal::new(
+                RefusalKind::Conflict,
+                "this credential was revoked; make a new one",
+            )));
         }
         fits(&found.host, repository)?;
         Ok(id)
     }
 
-    fn check_settings(&self, asker: &Asker, id: ProjectId, settings: &ProjectSettings) -> Result<(), Refusal> {
+    fn check_settings(
+        &self,
+        asker: &Asker,
+        id: ProjectId,
+        settings: &ProjectSettings,
+    ) -> Result<(), Refusal> {
         checks::repository(&settings.repository)?;
         checks::branch(&settings.default_branch)?;
         let Some(credential) = settings.credential else { return Ok(()) };

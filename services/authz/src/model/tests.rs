@@ -37,9 +37,15 @@ fn a_role_holds_in_its_scope_and_below_and_nowhere_else() {
                     assert_eq!(allowed, expected, "{role:?} on {held:?}: {action:?} on {scope:?}");
                     assert!(visible, "what lies above and below a role is seen: {scope:?}");
                 }
-                for (aside, seen) in [(Scope::Project(back), height <= 1), (Scope::Project(vault), height == 0)] {
+                for (aside, seen) in
+                    [(Scope::Project(back), height <= 1), (Scope::Project(vault), height == 0)]
+                {
                     let expected = seen && cell(*action, role) == Cell::Yes;
-                    assert_eq!(decision(&given.directory, &user, *action, aside), (expected, seen), "{held:?} {aside:?}");
+                    assert_eq!(
+                        decision(&given.directory, &user, *action, aside),
+                        (expected, seen),
+                        "{held:?} {aside:?}"
+                    );
                 }
             }
         }
@@ -60,14 +66,20 @@ fn a_stranger_is_shown_nothing_whatever_they_ask() {
     let foreign = given.project(&stranger, foreign_group, "other");
     let foreign_agent = given.agent(&stranger, foreign, "other");
     let directory = &given.directory;
-    let scopes = [Scope::Organization(acme), Scope::Group(group), Scope::Project(project), Scope::Agent(agent)];
-    let actors = [stranger.actor.clone(), Actor::Agent(foreign_agent), Actor::User(UserId(uuid::Uuid::max()))];
+    let scopes =
+        [Scope::Organization(acme), Scope::Group(group), Scope::Project(project), Scope::Agent(agent)];
+    let actors =
+        [stranger.actor.clone(), Actor::Agent(foreign_agent), Actor::User(UserId(uuid::Uuid::max()))];
     for actor in actors {
         for organization in [acme, other, OrganizationId::SYSTEM] {
             let asker = Asker { actor: actor.clone(), organization };
             for action in Action::ALL {
                 for scope in scopes {
-                    assert_eq!(decision(directory, &asker, *action, scope), (false, false), "{asker:?} {action:?} {scope:?}");
+                    assert_eq!(
+                        decision(directory, &asker, *action, scope),
+                        (false, false),
+                        "{asker:?} {action:?} {scope:?}"
+                    );
                 }
             }
             assert!(directory.visible_project(&asker, "shop/front").is_err());
@@ -115,7 +127,10 @@ fn an_operator_sees_organizations_and_nothing_in_them() {
     let group = given.group(&owner, "shop");
     let operator = given.user(home, &[super::access::OPERATOR]);
     let there = Asker { organization: acme, ..operator.clone() };
-    assert_eq!(decision(&given.directory, &there, Action::ReadOrganization, Scope::Organization(acme)), (true, true));
+    assert_eq!(
+        decision(&given.directory, &there, Action::ReadOrganization, Scope::Organization(acme)),
+        (true, true)
+    );
     assert_eq!(decision(&given.directory, &there, Action::ReadProject, Scope::Group(group)), (false, false));
     assert_eq!(given.directory.organizations_for(&operator).len(), 2);
     let system = Asker { organization: OrganizationId::SYSTEM, ..operator };
@@ -138,7 +153,10 @@ fn owners_make_no_operators_and_touch_none() {
     let refusal = given.directory.token_holder(&owner, TokenUse::Issue, None, wanted).unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::Denied, "a token of an operator's would make an operator");
     let role = (Role::Agent, Scope::Organization(organization));
-    assert_eq!(given.directory.assign_role(&owner, owner_id, role, false).unwrap_err().kind, RefusalKind::Invalid);
+    assert_eq!(
+        given.directory.assign_role(&owner, owner_id, role, false).unwrap_err().kind,
+        RefusalKind::Invalid
+    );
 }
 
 #[test]
@@ -214,7 +232,11 @@ fn a_name_that_two_agents_have_is_asked_for_more_exactly() {
     assert_eq!(given.directory.visible_agent(&owner, "cluster").unwrap_err().kind, RefusalKind::Conflict);
     assert_eq!(given.directory.visible_agent(&owner, "shop/back:cluster").unwrap().0, other);
     let narrow = given.user(organization, &[(Role::Viewer, Scope::Project(back))]);
-    assert_eq!(given.directory.visible_agent(&narrow, "cluster").unwrap().0, other, "the other is not theirs to see");
+    assert_eq!(
+        given.directory.visible_agent(&narrow, "cluster").unwrap().0,
+        other,
+        "the other is not theirs to see"
+    );
     assert!(given.directory.visible_agent(&narrow, "shop/front:cluster").is_err());
 }
 
@@ -324,7 +346,11 @@ fn a_repository_is_read_by_its_own_project_its_group_and_those_granted_its_crede
     let revoked = given.directory.revoke_credential(&owner, "git");
     given.then(key, revoked);
     let decision = asked(&given, vault);
-    assert!(!decision.allowed && decision.settings.is_none() && decision.reason.contains("revoked"), "{}", decision.reason);
+    assert!(
+        !decision.allowed && decision.settings.is_none() && decision.reason.contains("revoked"),
+        "{}",
+        decision.reason
+    );
     let foreign = given.organization("other");
     let stranger = given.owner(foreign);
     let group = given.group(&stranger, "shop");
@@ -366,7 +392,8 @@ fn a_credential_goes_to_its_own_host_only() {
         assert_eq!(found(elsewhere).unwrap_err().field.as_deref(), Some("credential"), "{elsewhere}");
     }
     let maintainer = given.user(organization, &[(Role::Maintainer, Scope::Organization(organization))]);
-    let refusal = given.directory.credential_for(&maintainer, project, "git", "https://git.example/a.git").unwrap_err();
+    let refusal =
+        given.directory.credential_for(&maintainer, project, "git", "https://git.example/a.git").unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::NotFound, "not granted, and not theirs to grant");
 }
 
@@ -411,7 +438,8 @@ fn an_event_from_the_future_makes_its_aggregate_read_only() {
     commit.version += 1;
     commit.events[0].body.schema_version = 99;
     given.directory.apply_commit(&commit);
-    let refusal = given.directory.set_project(&owner, project, &settings("https://git.example/b.git")).unwrap_err();
+    let refusal =
+        given.directory.set_project(&owner, project, &settings("https://git.example/b.git")).unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::Unavailable);
     assert_eq!(given.directory.unreadable().count(), 1);
     assert!(given.directory.find_project(organization, "shop/front").is_some(), "what was known stays");
@@ -456,9 +484,17 @@ fn a_draft_names_the_version_that_it_was_decided_on() {
     let mut given = Given::default();
     let organization = given.organization("acme");
     let aggregate = AggregateRef::new(AggregateKind::Group, "g");
-    let event = DirectoryEvent::GroupCreated(GroupCreated { group: events::GroupId(given.id()), name: "g".to_owned() });
+    let event = DirectoryEvent::GroupCreated(GroupCreated {
+        group: events::GroupId(given.id()),
+        name: "g".to_owned(),
+    });
     let draft = |given: &Given| {
-        given.directory.draft(organization, aggregate.clone(), vec![event.clone()], ()).unwrap().draft.unwrap()
+        given
+            .directory
+            .draft(organization, aggregate.clone(), vec![event.clone()], ())
+            .unwrap()
+            .draft
+            .unwrap()
     };
     assert_eq!(draft(&given).expected, 0);
     let (key, first) = (given.key(), draft(&given));

@@ -118,8 +118,14 @@ impl Directory {
     ///
     /// # Errors
     /// Too many live ones, or the holder is gone.
-    pub fn issue_token(&self, asker: &Asker, token: &TokenIssued, now: Timestamp) -> Result<Decided<()>, Refusal> {
-        let live = self.tokens.values().filter(|other| other.holder == token.holder && other.is_live(now)).count();
+    pub fn issue_token(
+        &self,
+        asker: &Asker,
+        token: &TokenIssued,
+        now: Timestamp,
+    ) -> Result<Decided<()>, Refusal> {
+        let live =
+            self.tokens.values().filter(|other| other.holder == token.holder && other.is_live(now)).count();
         if live >= MAXIMUM_LIVE_TOKENS {
             let message = format!("there are {live} live tokens already; revoke some first");
             return Err(Refusal::new(RefusalKind::Conflict, message));
@@ -138,7 +144,11 @@ impl Directory {
     /// Not found, also when it is not theirs to see; or not allowed.
     pub fn revoke_token(&self, asker: &Asker, id: TokenId) -> Result<Decided<()>, Refusal> {
         let missing = || Refusal { field: Some("token".to_owned()), ..Refusal::not_found("token") };
-        let token = self.tokens.get(&id).filter(|token| token.organization == asker.organization).ok_or_else(missing)?;
+        let token = self
+            .tokens
+            .get(&id)
+            .filter(|token| token.organization == asker.organization)
+            .ok_or_else(missing)?;
         self.may_use_tokens(asker, TokenUse::List, token.holder).map_err(|_| missing())?;
         self.may_use_tokens(asker, TokenUse::Revoke, token.holder)?;
         self.revoke(id)

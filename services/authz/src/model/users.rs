@@ -1,6 +1,8 @@
 //! Users and their roles.
 
-use events::directory::{DirectoryEvent, PersonalData, Role, RoleAssigned, RoleWithdrawn, Scope, UserCreated};
+use events::directory::{
+    DirectoryEvent, PersonalData, Role, RoleAssigned, RoleWithdrawn, Scope, UserCreated,
+};
 use events::requests::authz::Action;
 use events::{Actor, AggregateKind, CommitId, OrganizationId, Refusal, RefusalKind, UserId};
 
@@ -50,11 +52,9 @@ impl Directory {
             return already(existing.created_by == key);
         }
         let mut events = vec![DirectoryEvent::UserCreated(UserCreated { user: id, name })];
-        events.extend(
-            roles.iter().map(|(role, scope)| {
-                DirectoryEvent::RoleAssigned(RoleAssigned { user: id, role: *role, scope: *scope })
-            }),
-        );
+        events.extend(roles.iter().map(|(role, scope)| {
+            DirectoryEvent::RoleAssigned(RoleAssigned { user: id, role: *role, scope: *scope })
+        }));
         self.draft(organization, aggregate(AggregateKind::User, id), events, ())
     }
 
@@ -79,7 +79,8 @@ impl Directory {
             return Ok(Decided::already(()));
         }
         if withdraw && self.is_last(user, role) {
-            let message = format!("this is the last {} there; give the role to somebody else first", word(role.0));
+            let message =
+                format!("this is the last {} there; give the role to somebody else first", word(role.0));
             return Err(Refusal::new(RefusalKind::Conflict, message));
         }
         let (role, scope) = role;

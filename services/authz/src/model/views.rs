@@ -2,7 +2,8 @@
 
 use events::directory::{PersonalData, Scope, TokenHolder};
 use events::requests::authz::{
-    Action, AgentView, CredentialView, GroupView, OrganizationView, ProjectLocation, ProjectView, TokenView, UserView,
+    Action, AgentView, CredentialView, GroupView, OrganizationView, ProjectLocation, ProjectView, TokenView,
+    UserView,
 };
 use events::{Actor, AgentId, CredentialId, GroupId, OrganizationId, ProjectId, Refusal, TokenId, UserId};
 
@@ -12,7 +13,11 @@ impl Directory {
     /// One organization.
     #[must_use]
     pub fn organization_view(&self, id: OrganizationId) -> Option<OrganizationView> {
-        self.organizations.get(&id).map(|found| OrganizationView { id, name: found.name.clone(), owner_token: None })
+        self.organizations.get(&id).map(|found| OrganizationView {
+            id,
+            name: found.name.clone(),
+            owner_token: None,
+        })
     }
 
     /// The organizations that the asker may see: their own, or all for an operator.
@@ -38,7 +43,8 @@ impl Directory {
         let sees = |id: GroupId| {
             let (actor, organization) = (asker.actor.clone(), asker.organization);
             let (action, scope) = (Action::ReadProject, Scope::Group(id));
-            self.decide_access(&events::requests::authz::Decide { actor, organization, action, scope }).visible
+            self.decide_access(&events::requests::authz::Decide { actor, organization, action, scope })
+                .visible
         };
         self.groups.keys().filter(|id| sees(**id)).filter_map(|id| self.group_view(*id)).collect()
     }
@@ -69,7 +75,8 @@ impl Directory {
     #[must_use]
     pub fn agent_view(&self, id: AgentId) -> Option<AgentView> {
         let agent = self.agents.get(&id)?;
-        let project_path = self.projects.get(&agent.project).map(|project| self.path(project)).unwrap_or_default();
+        let project_path =
+            self.projects.get(&agent.project).map(|project| self.path(project)).unwrap_or_default();
         let (name, project, registered_at) = (agent.name.clone(), agent.project, agent.registered_at);
         Some(AgentView { id, name, project, project_path, registered_at })
     }
@@ -95,7 +102,12 @@ impl Directory {
     /// # Errors
     /// When they may not see them.
     pub fn credentials_for(&self, asker: &Asker) -> Result<Vec<CredentialView>, Refusal> {
-        self.authorize(asker, Action::ReadCredentials, Scope::Organization(asker.organization), "organization")?;
+        self.authorize(
+            asker,
+            Action::ReadCredentials,
+            Scope::Organization(asker.organization),
+            "organization",
+        )?;
         let own = self.credentials.iter().filter(|(_, found)| found.organization == asker.organization);
         Ok(own.filter_map(|(id, _)| self.credential_view(*id)).collect())
     }
@@ -127,7 +139,11 @@ impl Directory {
     /// The tokens of a holder, also those that are dead.
     #[must_use]
     pub fn tokens_of(&self, holder: TokenHolder) -> Vec<TokenView> {
-        self.tokens.iter().filter(|(_, token)| token.holder == holder).map(|(id, token)| view(*id, token)).collect()
+        self.tokens
+            .iter()
+            .filter(|(_, token)| token.holder == holder)
+            .map(|(id, token)| view(*id, token))
+            .collect()
     }
 }
 

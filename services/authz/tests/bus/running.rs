@@ -9,7 +9,8 @@ use chassis::{Readiness, ShutdownTrigger};
 use events::directory::Role;
 use events::position::Stream;
 use events::requests::authz::{
-    Authenticate, CreateOrganization, CreateProject, CreateUser, FirstStart, IssueToken, ListOrganizations, Principal,
+    Authenticate, CreateOrganization, CreateProject, CreateUser, FirstStart, IssueToken, ListOrganizations,
+    Principal,
 };
 use events::{OrganizationId, Position, Refusal, RefusalKind, Request, Sha256};
 use store::embedded::{EmbeddedStore, Options, open};
@@ -85,7 +86,12 @@ impl Running {
     /// A user with one role in the whole organization.
     pub async fn user(&self, owner: &Person, name: &str, role: Role) -> Person {
         self.ask(owner, &CreateUser { name: name.to_owned(), role, scope: None }).await.unwrap();
-        let issue = IssueToken { agent: None, user: Some(name.to_owned()), name: "t".to_owned(), lifetime_seconds: None };
+        let issue = IssueToken {
+            agent: None,
+            user: Some(name.to_owned()),
+            name: "t".to_owned(),
+            lifetime_seconds: None,
+        };
         self.person(self.ask(owner, &issue).await.unwrap().secret).await
     }
 

@@ -6,10 +6,11 @@ use std::fmt::Debug;
 use authz::driver::SERVED;
 use events::directory::{Role, Scope};
 use events::requests::authz::{
-    Action, AgentView, AssignRole, Authenticate, CreateCredential, CreateGroup, CreateOrganization, CreateProject,
-    CreateUser, CredentialView, Decide, DecideFetch, DeleteAgent, EnsureOwner, GrantCredential, IssueToken, ListAgents,
-    ListCredentials, ListGroups, ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject, ProjectView,
-    RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
+    Action, AgentView, AssignRole, Authenticate, CreateCredential, CreateGroup, CreateOrganization,
+    CreateProject, CreateUser, CredentialView, Decide, DecideFetch, DeleteAgent, EnsureOwner,
+    GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups, ListOrganizations, ListProjects,
+    ListTokens, ListUsers, LocateProject, ProjectView, RegisterAgent, RevokeCredential, RevokeToken,
+    SetProject, ShowAgent, ShowProject,
 };
 use events::{OrganizationId, Refusal, Request, Sha256, TokenId};
 
@@ -146,7 +147,8 @@ const MUST_REFUSE: &[&str] = &[
 /// Decisions of the first organization.
 async fn directory_size(running: &Running) -> usize {
     let records = running.records(&[events::position::Stream::Decisions]).await;
-    let first = records.iter().find(|record| record.organization != OrganizationId::SYSTEM).unwrap().organization;
+    let first =
+        records.iter().find(|record| record.organization != OrganizationId::SYSTEM).unwrap().organization;
     let kept = records.iter().filter(|record| record.organization == first);
     kept.filter(|record| {
         let command = record.commit.as_ref().and_then(|commit| commit.command.as_ref());
@@ -168,11 +170,12 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
             for claimed in [organization, asking.stranger.principal.organization] {
                 let actor = asking.stranger.principal.actor.clone();
                 let decide = Decide { actor, organization: claimed, action, scope };
-                asking.ask(decide, |decision| {
-                    assert!(!decision.allowed && !decision.visible, "{decision:?}");
-                    debug(decision)
-                })
-                .await;
+                asking
+                    .ask(decide, |decision| {
+                        assert!(!decision.allowed && !decision.visible, "{decision:?}");
+                        debug(decision)
+                    })
+                    .await;
             }
         }
     }
@@ -187,7 +190,9 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
     asking.ask(ListUsers {}, debug).await;
     asking.ask(ListCredentials {}, debug).await;
     asking.ask(ListAgents {}, debug).await;
-    for agent in ["acme-cluster".to_owned(), "acme-shop/acme-front:acme-cluster".to_owned(), home.agent.id.to_string()] {
+    for agent in
+        ["acme-cluster".to_owned(), "acme-shop/acme-front:acme-cluster".to_owned(), home.agent.id.to_string()]
+    {
         asking.ask(ShowAgent { agent: agent.clone() }, debug).await;
         asking.ask(ListTokens { agent: Some(agent), user: None }, debug).await;
     }
@@ -196,7 +201,9 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
 
 async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
     let (project_id, owner) = (home.project.id.to_string(), "owner".to_owned());
-    asking.ask(EnsureOwner { organization: "default".to_owned(), owner: owner.clone(), token: None }, debug).await;
+    asking
+        .ask(EnsureOwner { organization: "default".to_owned(), owner: owner.clone(), token: None }, debug)
+        .await;
     asking.ask(CreateOrganization { name: "third".to_owned(), owner: owner.clone() }, debug).await;
     asking.ask(CreateGroup { name: "strange".to_owned() }, debug).await;
     for (path, external_id) in [("strange/new", None), ("strange/newer", Some(4711))] {
@@ -213,8 +220,12 @@ async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
             external_id: None,
         };
         asking.ask(set, debug).await;
-        asking.ask(RegisterAgent { name: "spy".to_owned(), project: named.clone() }, |made| debug(&made.agent)).await;
-        asking.ask(GrantCredential { credential: home.credential.id.to_string(), project: named }, debug).await;
+        asking
+            .ask(RegisterAgent { name: "spy".to_owned(), project: named.clone() }, |made| debug(&made.agent))
+            .await;
+        asking
+            .ask(GrantCredential { credential: home.credential.id.to_string(), project: named }, debug)
+            .await;
     }
     asking.ask(RevokeCredential { credential: home.credential.id.to_string() }, debug).await;
     let scope = Some(Scope::Project(home.project.id));
@@ -223,11 +234,13 @@ async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
     for user in [user, owner] {
         let assign = AssignRole { user: user.clone(), role: Role::Viewer, scope: None, withdraw: false };
         asking.ask(assign, debug).await;
-        let issue = IssueToken { agent: None, user: Some(user), name: "t".to_owned(), lifetime_seconds: None };
+        let issue =
+            IssueToken { agent: None, user: Some(user), name: "t".to_owned(), lifetime_seconds: None };
         asking.ask(issue, debug).await;
     }
     let agent = home.agent.id.to_string();
-    let issue = IssueToken { agent: Some(agent.clone()), user: None, name: "t".to_owned(), lifetime_seconds: None };
+    let issue =
+        IssueToken { agent: Some(agent.clone()), user: None, name: "t".to_owned(), lifetime_seconds: None };
     asking.ask(issue, debug).await;
     asking.ask(RevokeToken { token: home.token }, debug).await;
     asking.ask(DeleteAgent { agent }, debug).await;

@@ -101,9 +101,9 @@ fn of_commit(record: &Record, commit: &Commit) -> Vec<CloudEvent> {
 
 fn of_envelope(record: &Record, version: u64, envelope: Envelope) -> CloudEvent {
     let decoded = Event::decode(&envelope.body).map_err(|error| match error {
-        DecodeError::UnknownType { .. } | DecodeError::UnknownVersion { .. } | DecodeError::Malformed { .. } => {
-            error.to_string()
-        }
+        DecodeError::UnknownType { .. }
+        | DecodeError::UnknownVersion { .. }
+        | DecodeError::Malformed { .. } => error.to_string(),
     });
     let data = decoded.and_then(|event| event.to_json().map_err(|error| error.to_string()));
     let data = data.unwrap_or_else(|error| serde_json::json!({ "unreadable": error }));
@@ -122,10 +122,13 @@ fn of_envelope(record: &Record, version: u64, envelope: Envelope) -> CloudEvent 
 
 fn of_batch(record: &Record, batch: &ObservationBatch) -> Vec<CloudEvent> {
     let sequences = batch.first..;
-    sequences.zip(&batch.observations).map(|(sequence, observation)| {
-        let id = format!("{}/{}/{sequence}", batch.writer, batch.epoch);
-        of_observation(record, id, &batch.writer, observation)
-    }).collect()
+    sequences
+        .zip(&batch.observations)
+        .map(|(sequence, observation)| {
+            let id = format!("{}/{}/{sequence}", batch.writer, batch.epoch);
+            of_observation(record, id, &batch.writer, observation)
+        })
+        .collect()
 }
 
 fn of_observation(record: &Record, id: String, writer: &str, observation: &Observation) -> CloudEvent {

@@ -37,7 +37,8 @@ impl Cursors {
     /// When the key ring is away.
     pub async fn of(keys: &dyn KeyRing, organization: OrganizationId) -> Result<Self, Refusal> {
         let secret = keys.get_or_create(KeyName::Organization(organization)).await;
-        let secret = secret.map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
+        let secret =
+            secret.map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
         Self::under(&secret, organization)
     }
 
@@ -60,7 +61,11 @@ impl Cursors {
         let mut sealed = cursor.to_text().into_bytes();
         let unique = Nonce::assume_unique_for_key(nonce);
         // Sealing fails only over lengths that no position has.
-        let _sealed = self.key.seal_in_place_append_tag(unique, Aad::from(self.organization.0.into_bytes()), &mut sealed);
+        let _sealed = self.key.seal_in_place_append_tag(
+            unique,
+            Aad::from(self.organization.0.into_bytes()),
+            &mut sealed,
+        );
         URL_SAFE_NO_PAD.encode([nonce.as_slice(), &sealed].concat())
     }
 

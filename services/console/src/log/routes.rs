@@ -114,8 +114,10 @@ async fn aggregate(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     let request: ShowAggregate = call.input.parse()?;
     let aggregate = parse_aggregate("kind", &format!("{}/{}", request.kind, request.id))?;
     let history = app.log.history(organization, &aggregate).await;
-    let history = history.map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
-    let version = history.iter().filter_map(|record| record.commit.as_ref()).map(|commit| commit.version).max();
+    let history =
+        history.map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
+    let version =
+        history.iter().filter_map(|record| record.commit.as_ref()).map(|commit| commit.version).max();
     let version = version.ok_or_else(|| Refusal::not_found(&aggregate))?;
     let skipped = history.len().saturating_sub(MAXIMUM_COMMITS);
     let own = history.iter().skip(skipped).filter(|record| record.organization == organization);
@@ -142,5 +144,6 @@ async fn may(app: &App, call: &Call, action: Action) -> Result<(), Refusal> {
 }
 
 fn parse_aggregate(field: &str, text: &str) -> Result<AggregateRef, Refusal> {
-    text.parse().map_err(|error: events::aggregate::ParseAggregateError| Refusal::invalid(field, error.to_string()))
+    text.parse()
+        .map_err(|error: events::aggregate::ParseAggregateError| Refusal::invalid(field, error.to_string()))
 }

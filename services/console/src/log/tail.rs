@@ -194,7 +194,9 @@ impl Tail {
             let events = of_record(record);
             let count = events.len();
             let given = match self.within.take() {
-                Some((shard, sequence, given)) if (shard, sequence) == (record.shard, record.sequence) => given,
+                Some((shard, sequence, given)) if (shard, sequence) == (record.shard, record.sequence) => {
+                    given
+                }
                 kept => {
                     self.within = kept;
                     0

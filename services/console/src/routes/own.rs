@@ -59,7 +59,8 @@ pub struct WebhookView {
 
 pub(super) fn webhook() -> Route {
     let path = "/api/v1/projects/{project}/webhook";
-    let summary = "Shows the address and the secret of a project's webhook; for those who may change the project";
+    let summary =
+        "Shows the address and the secret of a project's webhook; for those who may change the project";
     Route::of::<ShowProject, WebhookView>(Method::GET, path, "showWebhook", summary, |app, call| {
         Box::pin(async move {
             let request: ShowProject = call.input.parse()?;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use events::directory::{ProjectSettings, Scope};
 use events::request::RequestContext;
 use events::requests::authz::{
-    AgentView, Authenticate, Decide, Decision, LocateProject, Principal, ProjectLocation, ProjectView, ShowAgent,
-    ShowProject,
+    AgentView, Authenticate, Decide, Decision, LocateProject, Principal, ProjectLocation, ProjectView,
+    ShowAgent, ShowProject,
 };
 use events::requests::delivery::{ShowSource, SourceView};
 use events::requests::gateway::{DiffSource, SourceDiff};
@@ -100,7 +100,8 @@ impl Behind {
             .await,
             self.answer::<Decide>(bus, |_, context, request| {
                 let own = request.organization == context.organization && request.actor == context.actor;
-                let own = own && !matches!(request.scope, Scope::Organization(other) if other != context.organization);
+                let own = own
+                    && !matches!(request.scope, Scope::Organization(other) if other != context.organization);
                 Ok(Decision { allowed: own, visible: own, reason: String::new() })
             })
             .await,
@@ -118,10 +119,14 @@ impl Behind {
             self.answer::<ShowSource>(bus, |_, _, request| Ok(source(&request))).await,
         ];
         let subject = Subject::agent_request(DiffSource::NAME, AGENT);
-        serving.push(self.answer_raw(bus, &subject, DiffSource::NAME, |_, _, _| encoded(Ok(SourceDiff::default()))).await);
+        serving.push(
+            self.answer_raw(bus, &subject, DiffSource::NAME, |_, _, _| encoded(Ok(SourceDiff::default())))
+                .await,
+        );
         for name in OTHERS {
             let subject = Subject::request(name);
-            let refuse = |_: &Self, _: &RequestContext, _: Bytes| encoded::<()>(Err(Refusal::not_found("thing")));
+            let refuse =
+                |_: &Self, _: &RequestContext, _: Bytes| encoded::<()>(Err(Refusal::not_found("thing")));
             serving.push(self.answer_raw(bus, &subject, name, refuse).await);
         }
         serving

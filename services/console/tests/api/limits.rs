@@ -21,7 +21,11 @@ async fn what_is_wrong_with_a_request_is_said() {
     };
     for (body, field) in [("{", "body"), ("[]", "body"), ("{}", "name"), (r#"{"name":7}"#, "name")] {
         let (status, refusal) = answer(post(body).await.unwrap()).await;
-        assert_eq!((status, refusal["field"].as_str()), (StatusCode::BAD_REQUEST, Some(field)), "{body}: {refusal}");
+        assert_eq!(
+            (status, refusal["field"].as_str()),
+            (StatusCode::BAD_REQUEST, Some(field)),
+            "{body}: {refusal}"
+        );
         assert_eq!(refusal["kind"], "invalid");
     }
     let large = json!({ "name": "x".repeat(console::app::MAXIMUM_BODY) });

@@ -13,7 +13,13 @@ use store::{NewBatch, NewCommit, new_events};
 use crate::serving::{Console, HOME, STRANGER};
 
 impl Console {
-    async fn append(&self, organization: OrganizationId, aggregate: AggregateRef, expected: u64, event: DirectoryEvent) {
+    async fn append(
+        &self,
+        organization: OrganizationId,
+        aggregate: AggregateRef,
+        expected: u64,
+        event: DirectoryEvent,
+    ) {
         let context = bus::context_for_service(&self.world, "authz", organization);
         let commit = NewCommit {
             id: CommitId(self.world.new_uuid()),
@@ -104,11 +110,17 @@ async fn an_aggregate_of_another_organization_is_not_found() {
     let group = console.group(console.home.organization, "shop").await;
     let path = format!("/api/v1/log/aggregates/group/{group}");
     let (status, view) = console.get(HOME, &path).await;
-    assert_eq!((status, &view["version"], &view["events"][0]["data"]["name"]), (StatusCode::OK, &json!(1), &json!("shop")));
+    assert_eq!(
+        (status, &view["version"], &view["events"][0]["data"]["name"]),
+        (StatusCode::OK, &json!(1), &json!("shop"))
+    );
     let (status, hidden) = console.get(STRANGER, &path).await;
     let (_, missing) = console.get(STRANGER, "/api/v1/log/aggregates/group/nothing").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
-    assert_eq!(hidden["message"].as_str().unwrap().replace(&group, "nothing"), missing["message"].as_str().unwrap());
+    assert_eq!(
+        hidden["message"].as_str().unwrap().replace(&group, "nothing"),
+        missing["message"].as_str().unwrap()
+    );
     assert!(console.events(STRANGER, &format!("?aggregate=group/{group}")).await.is_empty());
     assert_eq!(console.events(HOME, &format!("?aggregate=group/{group}")).await.len(), 1);
     let (status, refusal) = console.get(HOME, "/api/v1/log/aggregates/nonsense/1").await;
@@ -121,7 +133,9 @@ async fn a_reader_resumes_anywhere_without_gap_and_double() {
     let console = Console::start().await;
     two_organizations(&console).await;
     let all = console.events(HOME, "?from=start").await;
-    let ids = |events: &[Value]| events.iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let ids = |events: &[Value]| {
+        events.iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
     for (index, event) in all.iter().enumerate() {
         let rest = console.events(HOME, &format!("?from={}", event["position"].as_str().unwrap())).await;
         let mut expected = ids(&all[index + 1..]);

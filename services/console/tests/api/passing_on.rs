@@ -95,7 +95,11 @@ async fn every_route_asks_as_the_caller_in_their_own_organization() {
         for seen in seen.iter().filter(|seen| seen.name == "authz.authenticate") {
             assert_eq!(seen.context.actor, Actor::service("console"));
         }
-        assert!(!answered.to_string().contains(&home), "{} tells a stranger of home: {answered}", route.operation);
+        assert!(
+            !answered.to_string().contains(&home),
+            "{} tells a stranger of home: {answered}",
+            route.operation
+        );
     }
     assert_eq!(bodies.len(), routes::all().len(), "a body for a route that is not there");
     console.stop().await;
@@ -108,7 +112,8 @@ async fn a_caller_cannot_say_who_they_are_or_where() {
         let body = json!({ "name": "shop", field: console.home.organization });
         let (status, refusal) = console.call(STRANGER, Method::POST, "/api/v1/groups", Some(&body)).await;
         assert_eq!((status, refusal["field"].as_str()), (StatusCode::BAD_REQUEST, Some(field)));
-        let (status, _) = console.get(STRANGER, &format!("/api/v1/groups?{field}={}", console.home.organization)).await;
+        let (status, _) =
+            console.get(STRANGER, &format!("/api/v1/groups?{field}={}", console.home.organization)).await;
         assert_eq!(status, StatusCode::BAD_REQUEST);
     }
     console.stop().await;
@@ -126,10 +131,17 @@ async fn without_a_live_token_every_route_says_the_same() {
             let response = request.send().await.unwrap();
             assert!(response.headers().contains_key("www-authenticate"), "{}", route.operation);
             let (status, refusal) = answer(response).await;
-            assert_eq!((status, refusal["kind"].as_str()), (StatusCode::UNAUTHORIZED, Some("unauthenticated")));
+            assert_eq!(
+                (status, refusal["kind"].as_str()),
+                (StatusCode::UNAUTHORIZED, Some("unauthenticated"))
+            );
         }
         let seen = console.behind.take();
-        assert!(seen.iter().all(|seen| seen.name == "authz.authenticate"), "{} asks before it knows who", route.operation);
+        assert!(
+            seen.iter().all(|seen| seen.name == "authz.authenticate"),
+            "{} asks before it knows who",
+            route.operation
+        );
     }
     console.stop().await;
 }
@@ -151,7 +163,8 @@ async fn a_service_that_is_away_is_said_to_be() {
     let console = Console::start().await;
     let mut served = console;
     served.lose_services();
-    let response = served.client.get(served.url("/api/v1/groups")).bearer_auth(STRANGER).send().await.unwrap();
+    let response =
+        served.client.get(served.url("/api/v1/groups")).bearer_auth(STRANGER).send().await.unwrap();
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(response.headers().contains_key("retry-after"));
     served.stop().await;

@@ -61,7 +61,8 @@ impl Console {
         };
         let running = async move { console::run(Args::default(), deps, shutdown).await.unwrap() };
         let task = world.spawner.spawn("console", Box::pin(running));
-        let tls = client_config_trusting(&world, authority.certificate().as_bytes(), &[b"h2", b"http/1.1"]).unwrap();
+        let tls = client_config_trusting(&world, authority.certificate().as_bytes(), &[b"h2", b"http/1.1"])
+            .unwrap();
         let client = reqwest::Client::builder().tls_backend_preconfigured((*tls).clone()).build().unwrap();
         let (home, stranger) = (principal(&world), principal(&world));
         behind.knows(HOME, home.clone());
@@ -85,7 +86,13 @@ impl Console {
         format!("https://{}{path}", self.address)
     }
 
-    pub async fn call(&self, token: &str, method: Method, path: &str, body: Option<&Value>) -> (StatusCode, Value) {
+    pub async fn call(
+        &self,
+        token: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> (StatusCode, Value) {
         let mut request = self.client.request(method, self.url(path)).bearer_auth(token);
         if let Some(body) = body {
             request = request.json(body);

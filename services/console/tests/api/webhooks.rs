@@ -13,7 +13,12 @@ use crate::serving::{Console, HOME, answer};
 const PUSH: &str = r#"{"ref":"refs/heads/main","commits":[]}"#;
 
 impl Console {
-    async fn hook(&self, project: &str, header: Option<(&str, &str)>, body: &'static str) -> (StatusCode, Value) {
+    async fn hook(
+        &self,
+        project: &str,
+        header: Option<(&str, &str)>,
+        body: &'static str,
+    ) -> (StatusCode, Value) {
         let mut request = self.client.post(self.url(&format!("/hooks/v1/{project}"))).body(body);
         if let Some((name, value)) = header {
             request = request.header(name, value);
@@ -47,7 +52,9 @@ async fn a_push_is_announced_at_once_with_a_chain_of_its_own() {
     ] {
         let (status, accepted) = console.hook(&project.to_string(), Some((header, value)), PUSH).await;
         assert_eq!(status, StatusCode::ACCEPTED, "{header}");
-        let Some(Notice::Message(body)) = pushes.receiver.recv().await else { panic!("no notice for {header}") };
+        let Some(Notice::Message(body)) = pushes.receiver.recv().await else {
+            panic!("no notice for {header}")
+        };
         let pushed: RepositoryPushed = events::decode(&body).unwrap();
         assert_eq!((pushed.project, pushed.reference.as_deref()), (project, Some("refs/heads/main")));
         assert_eq!(accepted["correlation_id"], pushed.correlation_id.to_string());
