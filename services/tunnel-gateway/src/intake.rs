@@ -66,7 +66,7 @@ enum IntakeError {
 /// Reads until the tunnel is dismissed; then what is under way is brought to its end. Opens the stream again when it broke.
 pub(crate) async fn run(gateway: &Gateway, session: &Session) {
     let mut pause = Duration::ZERO;
-    let mut names = Naming { last: None };
+    let mut names = Naming { last: None, owed: false };
     loop {
         let started = gateway.world.clock.monotonic();
         let error = match read(gateway, session, &mut names).await {
@@ -233,8 +233,12 @@ impl<'a> Reader<'a> {
         self.decoder.push(piece);
         while let Some(received) = self.decoder.next_received().map_err(IntakeError::Frame)? {
             match received.frame {
-                EventFrame::Idle | EventFrame::Lease { held: false } => {}
-                EventFrame::Lease { held: true } => self.names.name(self.gateway, self.session).await,
+                EventFrame::Idle => self.names.name_if_owed(self.gateway, self.session).await,
+                EventFrame::Lease { held: false } => self.names.owed = false,
+                EventFrame::Lease { held: true } => {
+                    self.names.owed = true;
+                    self.names.name_if_owed(self.gateway, self.session).await;
+                }
                 EventFrame::Batch(batch) => self.append(batch, received.observations).await?,
             }
         }
@@ -330,29 +334,37 @@ impl<'a> Reader<'a> {
 
 /// Has the instance named that says it holds its agent's Lease.
 struct Naming {
+    /// When delivery was asked last.
     last: Option<Duration>,
+    /// The agent said that it holds its Lease, and delivery was not asked since.
+    owed: bool,
 }
 
 impl Naming {
-    /// Asks delivery until it answers: what the instance sends next counts only once it is named.
-    async fn name(&mut self, gateway: &Gateway, session: &Session) {
+    /// Asks delivery until it answers: what the instance sends next counts only once it is named. One that was named a moment
+    /// ago and says it again is not asked for at once.
+    async fn name_if_owed(&mut self, gateway: &Gateway, session: &Session) {
+        let lately = self.last.is_some_and(|last| {
+            gateway.world.clock.monotonic().saturating_sub(last) < NAMING_PAUSE && session.applies()
+        });
+        if !self.owed || lately {
+            return;
+        }
         let mut pause = FIRST_PAUSE;
         loop {
-            let now = gateway.world.clock.monotonic();
-            if let Some(last) = self.last.filter(|_| session.named().is_some()) {
-                gateway.world.clock.sleep(NAMING_PAUSE.saturating_sub(now.saturating_sub(last))).await;
-            }
-            self.last = Some(gateway.world.clock.monotonic());
             let request = NameApplier { agent: session.agent, instance: session.instance };
+            let (agent, instance) = (session.agent, session.instance);
+            self.last = Some(gateway.world.clock.monotonic());
             match bus::ask(&*gateway.bus, &gateway.context(session.organization), &request).await {
                 Ok(applier) => {
-                    tracing::info!(agent = %session.agent, instance = %session.instance, epoch = applier.epoch, "applier named");
+                    tracing::info!(%agent, %instance, epoch = applier.epoch, "applier named");
+                    self.owed = false;
                     session.heard_of_applier(Some(applier));
-                    gateway.registry.changed(Some(session.agent));
+                    gateway.registry.changed(Some(agent));
                     return;
                 }
                 Err(refusal) => {
-                    tracing::warn!(agent = %session.agent, instance = %session.instance, %refusal, "applier not named, trying again");
+                    tracing::warn!(%agent, %instance, %refusal, "applier not named, trying again");
                     gateway.world.clock.sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }

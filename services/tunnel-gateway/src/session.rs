@@ -1,5 +1,6 @@
 //! One tunnel, from its opening to its end.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use events::desired::Applier;
 use events::observation::Observed;
 use events::{AgentId, InstanceId, OrganizationId, Timestamp, TokenId};
+use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tunnel::gateway::AgentConnection;
@@ -123,7 +125,15 @@ pub(crate) async fn run(gateway: Arc<Gateway>, session: Arc<Session>) {
     tracing::info!(%agent, %instance, version, "tunnel opened");
     gateway.counts.tunnels.inc();
     gateway.journal.note(session.organization, Observed::TunnelOpened { agent, instance, version });
-    let reason = hold(&gateway, &session).await;
+    let reason = match AssertUnwindSafe(hold(&gateway, &session)).catch_unwind().await {
+        Ok(reason) => reason,
+        Err(_panic) => {
+            tracing::error!(%agent, %instance, "a fault of ours ended a tunnel");
+            let reason = "a fault of the gateway".to_owned();
+            session.connection.close(&Farewell { reason: reason.clone(), again: Again::Later }).await;
+            reason
+        }
+    };
     gateway.registry.leave(&session);
     gateway.counts.tunnels.dec();
     tracing::info!(%agent, %instance, reason, "tunnel closed");
