@@ -67,7 +67,14 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
     );
     let ended = shutdown.clone();
     let folding = fold.clone().drive(async move { ended.requested().await });
-    let poller = Arc::new(Poller { args, http, fold, deps, building: Semaphore::new(BUILDS), watched: Mutex::default() });
+    let poller = Arc::new(Poller {
+        args,
+        http,
+        fold,
+        deps,
+        building: Semaphore::new(BUILDS),
+        watched: Mutex::default(),
+    });
     let watching = async {
         poller.fold.caught_up().await?;
         let pushes = poller.deps.bus.subscribe(&Subject::notice(RepositoryPushed::NAME)).await?;
@@ -86,10 +93,16 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
 
 fn http_client(args: &Args, world: &World) -> anyhow::Result<HttpClient> {
     let authorities = match &args.git_ca_file {
-        Some(path) => Some(world.disk.read(path).with_context(|| format!("--git-ca-file {} cannot be read", path.display()))?),
+        Some(path) => Some(
+            world
+                .disk
+                .read(path)
+                .with_context(|| format!("--git-ca-file {} cannot be read", path.display()))?,
+        ),
         None => None,
     };
-    HttpClient::new(world, args.allow_private_addresses, authorities.as_deref()).context("--git-ca-file is of no use")
+    HttpClient::new(world, args.allow_private_addresses, authorities.as_deref())
+        .context("--git-ca-file is of no use")
 }
 
 /// Running watchers; each gives its project when it ends.
@@ -195,7 +208,10 @@ impl Poller {
                 let interest = found.interest.borrow();
                 let concerned = pushed.reference.as_deref().is_none_or(|name| {
                     let settings = &interest.settings;
-                    interest.refs.keys().any(|reference| fetch::ref_name(reference, settings).as_deref() == Some(name))
+                    interest
+                        .refs
+                        .keys()
+                        .any(|reference| fetch::ref_name(reference, settings).as_deref() == Some(name))
                 });
                 if concerned {
                     found.shared.wake(Some(pushed));

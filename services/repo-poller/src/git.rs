@@ -6,6 +6,7 @@ pub mod http;
 pub mod local;
 pub mod location;
 pub mod objects;
+pub mod overlay;
 pub mod packet;
 pub mod remote;
 pub mod repository;

@@ -5,12 +5,14 @@ mod interest;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use events::configuration::{ConfigurationEvent, FileFinding, GitReference, ResourceRules, SourceConfiguration};
+use events::configuration::{
+    ConfigurationEvent, FileFinding, GitReference, ResourceRules, SourceConfiguration,
+};
 use events::directory::{DirectoryEvent, ProjectSettings, TokenHolder};
 use events::repository::{FetchFailure, RepositoryEvent};
 use events::{
-    AgentId, AggregateKind, AggregateRef, BlobDigest, Commit, Event, OrganizationId, ProjectId, SourceId, Timestamp,
-    TokenId,
+    AgentId, AggregateKind, AggregateRef, BlobDigest, Commit, Event, OrganizationId, ProjectId, SourceId,
+    Timestamp, TokenId,
 };
 use serde::{Deserialize, Serialize};
 use store::{Projection, ReadFilter, Record};
@@ -130,13 +132,6 @@ impl State {
         self.sources.get(&source)?.latest.as_ref()
     }
 
-    /// Commits of a project that were announced for some source.
-    #[must_use]
-    pub fn commits_of(&self, project: ProjectId) -> Vec<String> {
-        let sources = self.sources.values().filter(|source| source.project == project);
-        sources.filter_map(|source| source.latest.as_ref()).map(|latest| latest.commit().to_owned()).collect()
-    }
-
     /// Whose source it is, and on which ref of which project.
     #[must_use]
     pub fn place_of(&self, source: SourceId) -> Option<(AgentId, ProjectId, GitReference)> {
@@ -237,9 +232,9 @@ impl State {
         let agent = changed.agent;
         let wanted = changed.configuration.sources;
         let stays = |id: &SourceId, known: &SourceState| {
-            wanted
-                .iter()
-                .any(|source| source.id == *id && source.project == known.project && source.reference == known.reference)
+            wanted.iter().any(|source| {
+                source.id == *id && source.project == known.project && source.reference == known.reference
+            })
         };
         self.sources.retain(|id, known| known.agent != agent || stays(id, known));
         for source in &wanted {
@@ -260,7 +255,8 @@ impl State {
         match event {
             RepositoryEvent::SourceAdvanced(advanced) => {
                 if let Some(source) = self.sources.get_mut(&advanced.source) {
-                    source.latest = Some(Latest::Advanced { commit: advanced.commit, bundle: advanced.bundle });
+                    source.latest =
+                        Some(Latest::Advanced { commit: advanced.commit, bundle: advanced.bundle });
                 }
             }
             RepositoryEvent::BundleRejected(rejected) => {
@@ -275,7 +271,9 @@ impl State {
             RepositoryEvent::FetchFailed(failed) => {
                 self.set_failing(aggregate, &failed.sources, &Some((failed.failure, failed.message)));
             }
-            RepositoryEvent::FetchRecovered(recovered) => self.set_failing(aggregate, &recovered.sources, &None),
+            RepositoryEvent::FetchRecovered(recovered) => {
+                self.set_failing(aggregate, &recovered.sources, &None)
+            }
         }
     }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bus::Serving;
 use events::delivery::ObjectFailure;
+use events::directory::Scope;
 use events::request::RequestContext;
 use events::requests::authz::{Action, Decide, DecideFetch};
 use events::requests::repository::{BundleAt, BundleAtCommit, FetchView, FileAtCommit, ReadFile, ShowFetch};
-use events::directory::Scope;
 use events::{Actor, AgentId, ObjectIdentity, Refusal, RefusalKind, SourceId};
 use futures::FutureExt;
 use tokio::sync::oneshot;
@@ -74,7 +74,11 @@ async fn permit(
     Ok(place)
 }
 
-async fn read_file(poller: &Poller, context: &RequestContext, request: ReadFile) -> Result<FileAtCommit, Refusal> {
+async fn read_file(
+    poller: &Poller,
+    context: &RequestContext,
+    request: ReadFile,
+) -> Result<FileAtCommit, Refusal> {
     if !matches!(context.actor, Actor::Service(_)) {
         return Err(Refusal::new(RefusalKind::Denied, "only services read files of repositories"));
     }
@@ -103,7 +107,8 @@ async fn tip_of(shared: &Shared, request: &ReadFile) -> Result<ObjectId, Refusal
     let known = |status: &Status| {
         !status.fetching_first(&request.reference) || status.failures.contains_key(&request.reference)
     };
-    let status = status.wait_for(|status| known(status)).await.map_err(|_| Refusal::not_found("the repository"))?;
+    let status =
+        status.wait_for(|status| known(status)).await.map_err(|_| Refusal::not_found("the repository"))?;
     if let Some(error) = status.failures.get(&request.reference) {
         return Err(refused(error));
     }
@@ -138,7 +143,11 @@ fn file_at(objects: &Objects, tip: ObjectId, path: &str, limit: u32) -> Result<F
     Ok(answer)
 }
 
-async fn bundle_at(poller: &Poller, context: &RequestContext, request: BundleAt) -> Result<BundleAtCommit, Refusal> {
+async fn bundle_at(
+    poller: &Poller,
+    context: &RequestContext,
+    request: BundleAt,
+) -> Result<BundleAtCommit, Refusal> {
     let (_, project, _) = permit(poller, context, request.source, Action::PinSource).await?;
     if request.commit.len() < 4 || !request.commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(Refusal::invalid("commit", "a commit id has 4 to 40 hexadecimal digits"));
@@ -151,7 +160,11 @@ async fn bundle_at(poller: &Poller, context: &RequestContext, request: BundleAt)
     answered.await.map_err(|_| unwatched())?
 }
 
-async fn show_fetch(poller: &Poller, context: &RequestContext, request: ShowFetch) -> Result<FetchView, Refusal> {
+async fn show_fetch(
+    poller: &Poller,
+    context: &RequestContext,
+    request: ShowFetch,
+) -> Result<FetchView, Refusal> {
     let (_, project, reference) = permit(poller, context, request.source, Action::ReadSource).await?;
     let mut view = FetchView::default();
     let latest = poller.fold.read(|state| state.latest(request.source).cloned());
@@ -177,6 +190,7 @@ async fn show_fetch(poller: &Poller, context: &RequestContext, request: ShowFetc
 /// A finding is about a place in a file; which object stands there may be unknown.
 fn rejected(finding: events::configuration::FileFinding) -> ObjectFailure {
     let none = String::new;
-    let identity = ObjectIdentity { group: none(), version: none(), kind: none(), namespace: none(), name: none() };
+    let identity =
+        ObjectIdentity { group: none(), version: none(), kind: none(), namespace: none(), name: none() };
     ObjectFailure { identity, file: finding.file, line: finding.line, message: finding.message }
 }

@@ -74,12 +74,16 @@ impl FileCache {
         }
         let parsed = match reader.file(&id, limits.bytes)? {
             Content::TooLarge(bytes) => {
-                let message = format!("the file has {bytes} bytes, more than the {} that are allowed", limits.bytes);
+                let message =
+                    format!("the file has {bytes} bytes, more than the {} that are allowed", limits.bytes);
                 ParsedFile { bytes, content: Err((0, 0, message)) }
             }
             Content::Bytes(bytes) => {
                 built.statistics.parsed += 1;
-                ParsedFile { bytes: bytes.len() as u64, content: parse(path, bytes, limits, &mut built.contents) }
+                ParsedFile {
+                    bytes: bytes.len() as u64,
+                    content: parse(path, bytes, limits, &mut built.contents),
+                }
             }
         };
         let parsed = Arc::new(parsed);
@@ -110,7 +114,8 @@ fn parse(
     })?;
     let size = usize::try_from(limits.bytes).unwrap_or(usize::MAX);
     let limits = Limits { bytes: size, depth: limits.depth, nodes_after_aliases: limits.nodes };
-    let manifests = parse_manifests(path, &text, &limits).map_err(|error| (error.line, error.column, error.message))?;
+    let manifests =
+        parse_manifests(path, &text, &limits).map_err(|error| (error.line, error.column, error.message))?;
     Ok(manifests
         .into_iter()
         .map(|manifest| {

@@ -169,24 +169,35 @@ impl SourceBuild {
         findings.extend(self.rendered_findings());
         findings.extend(self.duplicates.iter().filter_map(|key| self.duplicate_finding(key)));
         if self.pages.objects() > limits.objects {
-            let message =
-                format!("the source has {} objects, more than the {} that are allowed", self.pages.objects(), limits.objects);
+            let message = format!(
+                "the source has {} objects, more than the {} that are allowed",
+                self.pages.objects(),
+                limits.objects
+            );
             findings.push(finding("", 0, 0, &message));
         }
         if self.bytes > limits.bytes {
-            let message =
-                format!("the source's files have {} bytes, more than the {} that are allowed", self.bytes, limits.bytes);
+            let message = format!(
+                "the source's files have {} bytes, more than the {} that are allowed",
+                self.bytes, limits.bytes
+            );
             findings.push(finding("", 0, 0, &message));
         }
         if !findings.is_empty() {
-            findings.sort_by(|left, right| (&left.file, left.line, left.column).cmp(&(&right.file, right.line, right.column)));
+            findings.sort_by(|left, right| {
+                (&left.file, left.line, left.column).cmp(&(&right.file, right.line, right.column))
+            });
             let more = u32::try_from(findings.len().saturating_sub(MAXIMUM_FINDINGS)).unwrap_or(u32::MAX);
             findings.truncate(MAXIMUM_FINDINGS);
             return Outcome::Rejected { findings, more };
         }
         let (root, encoded) = self.pages.encode(&mut built.contents);
         built.statistics.pages += encoded;
-        Outcome::Bundle { root, objects: u32::try_from(self.pages.objects()).unwrap_or(u32::MAX), warnings: self.warnings() }
+        Outcome::Bundle {
+            root,
+            objects: u32::try_from(self.pages.objects()).unwrap_or(u32::MAX),
+            warnings: self.warnings(),
+        }
     }
 
     /// A kustomization speaks for the files beside it, a chart for everything below it.
@@ -210,8 +221,15 @@ impl SourceBuild {
         let mut places = self.places.get(key)?.iter();
         let (first_file, first_line) = places.next()?;
         let (file, line) = places.next().unwrap_or(&(first_file.clone(), *first_line)).clone();
-        let name = if key.namespace.is_empty() { key.name.clone() } else { format!("{}/{}", key.namespace, key.name) };
-        let message = format!("{} {name} is already in {first_file} line {first_line}; remove one of the two", key.kind);
+        let name = if key.namespace.is_empty() {
+            key.name.clone()
+        } else {
+            format!("{}/{}", key.namespace, key.name)
+        };
+        let message = format!(
+            "{} {name} is already in {first_file} line {first_line}; remove one of the two",
+            key.kind
+        );
         Some(finding(&file, line, 0, &message))
     }
 
@@ -219,7 +237,9 @@ impl SourceBuild {
         let ignored = self.ignored.iter().map(|(path, message)| finding(path, 0, 0, message));
         let in_files = self.files.iter().flat_map(|(path, file)| {
             let objects = file.content.iter().flatten();
-            objects.flat_map(|object| &object.warnings).map(|warning| finding(path, warning.line, 0, &warning.message))
+            objects
+                .flat_map(|object| &object.warnings)
+                .map(|warning| finding(path, warning.line, 0, &warning.message))
         });
         ignored.chain(in_files).take(MAXIMUM_FINDINGS).collect()
     }

@@ -36,7 +36,11 @@ impl SourceSpec {
     ///
     /// # Errors
     /// For a glob that cannot be understood, which config-fetcher refuses.
-    pub fn new(agent: AgentId, resources: &ResourceRules, source: &SourceConfiguration) -> Result<Self, GlobError> {
+    pub fn new(
+        agent: AgentId,
+        resources: &ResourceRules,
+        source: &SourceConfiguration,
+    ) -> Result<Self, GlobError> {
         Ok(Self {
             id: source.id,
             agent,
@@ -78,7 +82,13 @@ fn globs(patterns: &[String]) -> Result<GlobSet, GlobError> {
         let wrong = |_| GlobError { glob: pattern.clone() };
         let folder = pattern.trim_end_matches('/');
         for glob in [folder.to_owned(), format!("{folder}/**")] {
-            set.add(GlobBuilder::new(&glob).literal_separator(true).backslash_escape(true).build().map_err(wrong)?);
+            set.add(
+                GlobBuilder::new(&glob)
+                    .literal_separator(true)
+                    .backslash_escape(true)
+                    .build()
+                    .map_err(wrong)?,
+            );
         }
     }
     set.build().map_err(|_| GlobError { glob: patterns.join(", ") })

@@ -178,7 +178,8 @@ fn a_bundle_holds_the_objects_of_the_files_that_are_taken() {
 #[test]
 fn a_small_change_costs_little() {
     let store = Store::new();
-    let mut files: Files = (0..1000).map(|index| (format!("a/{index}.yaml"), map(&format!("m{index}"), "1"))).collect();
+    let mut files: Files =
+        (0..1000).map(|index| (format!("a/{index}.yaml"), map(&format!("m{index}"), "1"))).collect();
     let specs = [spec(&["a/**"]), spec(&["**"])];
     let (mut build, mut cache) = (RefBuild::default(), FileCache::default());
     let mut step = |files: &Files| {
@@ -211,16 +212,39 @@ fn what_is_wrong_is_told_with_file_and_line() {
         (&[("a.yaml", "\nkind: ConfigMap\nmetadata: {name: a}\n")], &[("a.yaml", 2)], "no apiVersion"),
         (&[("a.yaml", "a: b\n c: d\n")], &[("a.yaml", 2)], ""),
         (&[("a.yaml", "\u{7f}\u{0}")], &[("a.yaml", 1)], ""),
-        (&[("b.yaml", &map("a", "1")), ("a.yaml", &map("a", "2"))], &[("b.yaml", 1)], "already in a.yaml line 1"),
         (
-            &[("a.yaml", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  annotations: {argocd.argoproj.io/hook: Sync}\n")],
+            &[("b.yaml", &map("a", "1")), ("a.yaml", &map("a", "2"))],
+            &[("b.yaml", 1)],
+            "already in a.yaml line 1",
+        ),
+        (
+            &[(
+                "a.yaml",
+                "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  annotations: {argocd.argoproj.io/hook: Sync}\n",
+            )],
             &[("a.yaml", 5)],
             "hooks are not supported yet",
         ),
-        (&[("k/kustomization.yaml", "{}"), ("k/a.yaml", &map("a", "1"))], &[("k/kustomization.yaml", 0)], "kustomization"),
-        (&[("c/Chart.yaml", "{}"), ("c/templates/a.yaml", &map("a", "1"))], &[("c/Chart.yaml", 0)], "Helm chart"),
-        (&[("k/Kustomization", "{}"), ("k/sub/a.yaml", &map("a", "1"))], &[("k/Kustomization", 0)], "kustomization"),
-        (&[("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n")], &[("a.yaml", 3)], "metadata.name"),
+        (
+            &[("k/kustomization.yaml", "{}"), ("k/a.yaml", &map("a", "1"))],
+            &[("k/kustomization.yaml", 0)],
+            "kustomization",
+        ),
+        (
+            &[("c/Chart.yaml", "{}"), ("c/templates/a.yaml", &map("a", "1"))],
+            &[("c/Chart.yaml", 0)],
+            "Helm chart",
+        ),
+        (
+            &[("k/Kustomization", "{}"), ("k/sub/a.yaml", &map("a", "1"))],
+            &[("k/Kustomization", 0)],
+            "kustomization",
+        ),
+        (
+            &[("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n")],
+            &[("a.yaml", 3)],
+            "metadata.name",
+        ),
     ];
     for (list, expected, part) in rows {
         let found = findings(&store, &files(list), &all);
@@ -260,7 +284,8 @@ fn kinds_outside_the_configuration_are_refused() {
 #[test]
 fn limits_are_kept() {
     let store = Store::new();
-    let files: Files = (0..10).map(|index| (format!("{index}.yaml"), map(&format!("m{index}"), "1"))).collect();
+    let files: Files =
+        (0..10).map(|index| (format!("{index}.yaml"), map(&format!("m{index}"), "1"))).collect();
     let tree = store.tree(&files);
     let rows = [
         (BuildLimits { objects: 9, ..BuildLimits::default() }, "10 objects, more than the 9"),
@@ -271,9 +296,16 @@ fn limits_are_kept() {
         ),
     ];
     for (limits, part) in rows {
-        let built =
-            RefBuild::default().build(&mut store.reader(), &mut FileCache::default(), tree, &[spec(&["**"])], &limits);
-        let Outcome::Rejected { findings, .. } = outcome(built.unwrap()) else { panic!("not rejected: {part}") };
+        let built = RefBuild::default().build(
+            &mut store.reader(),
+            &mut FileCache::default(),
+            tree,
+            &[spec(&["**"])],
+            &limits,
+        );
+        let Outcome::Rejected { findings, .. } = outcome(built.unwrap()) else {
+            panic!("not rejected: {part}")
+        };
         assert!(findings[0].message.contains(part), "{findings:?}");
     }
 }

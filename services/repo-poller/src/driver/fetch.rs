@@ -53,7 +53,9 @@ impl Watcher {
         host: Option<&str>,
         wanted: &BTreeMap<GitReference, RefInterest>,
     ) -> Tips {
-        let all_failed = |error: GitError| wanted.keys().map(|reference| (reference.clone(), Err(error.clone()))).collect();
+        let all_failed = |error: GitError| {
+            wanted.keys().map(|reference| (reference.clone(), Err(error.clone()))).collect()
+        };
         if let Err(error) = self.open(organization, settings, host).await {
             return all_failed(error);
         }
@@ -68,11 +70,13 @@ impl Watcher {
             }
         };
         let mut tips = Tips::new();
+        self.brought.clear();
         for (reference, id) in named {
             let tip = match id {
                 Ok(id) => self.bring(&reference, id).await,
                 Err(error) => Err(error),
             };
+            self.brought.extend(tip.iter().map(|tip| tip.commit));
             tips.insert(reference, tip);
         }
         tips
@@ -114,7 +118,9 @@ impl Watcher {
         host: Option<&str>,
         location: &Location,
     ) -> Result<Option<Login>, GitError> {
-        let (Some(credential), Location::Remote(url)) = (settings.credential, location) else { return Ok(None) };
+        let (Some(credential), Location::Remote(url)) = (settings.credential, location) else {
+            return Ok(None);
+        };
         if !host.is_some_and(|host| host.eq_ignore_ascii_case(&url.authority)) {
             return Err(GitError::refused(format!(
                 "the credential may only be sent to {}, the repository is on {}",
@@ -135,16 +141,21 @@ impl Watcher {
         settings: &ProjectSettings,
         wanted: &BTreeMap<GitReference, RefInterest>,
     ) -> Result<BTreeMap<GitReference, Result<ObjectId, GitError>>, GitError> {
-        let names: Vec<String> = wanted.keys().filter_map(|reference| ref_name(reference, settings)).collect();
-        let Some(opened) = &mut self.opened else { return Err(GitError::broken("the repository is not open")) };
-        let found = if names.is_empty() { BTreeMap::new() } else { opened.repository.references(&names).await? };
+        let names: Vec<String> =
+            wanted.keys().filter_map(|reference| ref_name(reference, settings)).collect();
+        let Some(opened) = &mut self.opened else {
+            return Err(GitError::broken("the repository is not open"));
+        };
+        let found =
+            if names.is_empty() { BTreeMap::new() } else { opened.repository.references(&names).await? };
         let resolve = |reference: &GitReference| match (reference, ref_name(reference, settings)) {
             (GitReference::Commit(id), _) => {
                 parse_id(id).ok_or_else(|| GitError::not_found(format!("{id} is no full commit id")))
             }
-            (_, Some(name)) => {
-                found.get(&name).copied().ok_or_else(|| GitError::not_found(format!("the repository has no {name}")))
-            }
+            (_, Some(name)) => found
+                .get(&name)
+                .copied()
+                .ok_or_else(|| GitError::not_found(format!("the repository has no {name}"))),
             (_, None) => Err(GitError::not_found(format!("the repository has no {reference}"))),
         };
         Ok(wanted.keys().map(|reference| (reference.clone(), resolve(reference))).collect())
@@ -157,9 +168,17 @@ impl Watcher {
         {
             return Ok(*tip);
         }
-        let haves = self.haves();
-        let Some(opened) = &mut self.opened else { return Err(GitError::broken("the repository is not open")) };
-        opened.repository.ensure(&[id], &haves).await?;
+        let tips = self.tips();
+        let Some(opened) = &mut self.opened else {
+            return Err(GitError::broken("the repository is not open"));
+        };
+        match opened.repository.ensure(&[id], &tips).await {
+            Err(error) if error.failure == FetchFailure::Broken => {
+                tracing::warn!(project = %self.project, %error, "fetching everything again");
+                opened.repository.fetch_anew(&[tips.as_slice(), &[id]].concat()).await?;
+            }
+            ensured => ensured?,
+        }
         let objects = opened.repository.objects();
         let (commit, tree) = blocking(move || objects.reader().commit_and_tree(&id)).await?;
         Ok(Tip { commit, tree })
@@ -191,10 +210,13 @@ impl Watcher {
         }
         let specs = specs(wanted)?;
         let built = match self.build(reference, tip.tree, specs.clone()).await {
-            Err(error) if error.failure == FetchFailure::Broken => self.build_anew(reference, tip, specs).await?,
+            Err(error) if error.failure == FetchFailure::Broken => {
+                self.build_anew(reference, tip, specs).await?
+            }
             built => built?,
         };
-        let said = self.poller.say_built(organization, self.project, reference, &tip.commit, built, cause).await;
+        let said =
+            self.poller.say_built(organization, self.project, reference, &tip.commit, built, cause).await;
         if said {
             self.done.insert(reference.clone(), (tip, wanted.clone()));
         } else {
@@ -212,13 +234,14 @@ impl Watcher {
         tip: Tip,
         specs: Vec<Arc<SourceSpec>>,
     ) -> Result<Built, GitError> {
-        let Some(opened) = &mut self.opened else { return Err(GitError::broken("the repository is not open")) };
-        if opened.repository.is_remote() {
-            tracing::warn!(project = %self.project, "what was fetched is damaged, fetching again");
-            opened.repository.forget().await?;
-            opened.repository.ensure(&[tip.commit], &[]).await?;
-            *self.shared.objects.lock() = Some(opened.repository.objects());
-        }
+        let mut wants = self.tips();
+        wants.push(tip.commit);
+        let Some(opened) = &mut self.opened else {
+            return Err(GitError::broken("the repository is not open"));
+        };
+        tracing::warn!(project = %self.project, "what was fetched is damaged, fetching again");
+        opened.repository.fetch_anew(&wants).await?;
+        *self.shared.objects.lock() = Some(opened.repository.objects());
         self.done.clear();
         self.builds.clear();
         self.files = FileCache::default();
@@ -249,15 +272,22 @@ impl Watcher {
     }
 
     /// The bundle of a source at any commit, for pinning. Changes nothing of what is watched.
-    pub(super) async fn bundle_at(&mut self, source: SourceId, commit: &str) -> Result<BundleAtCommit, Refusal> {
+    pub(super) async fn bundle_at(
+        &mut self,
+        source: SourceId,
+        commit: &str,
+    ) -> Result<BundleAtCommit, Refusal> {
         let known = self.poller.fold.read(|state| {
             let wanted = state.wanted(source)?;
             Some((state.organization_of(wanted.agent)?, wanted))
         });
         let Some((organization, wanted)) = known else { return Err(Refusal::not_found("the source")) };
-        let tips = self.done.values().map(|(tip, _)| tip.commit).collect::<Vec<_>>();
+        let tips = self.tips();
         let Some(opened) = &mut self.opened else {
-            return Err(Refusal::new(RefusalKind::Unavailable, "the repository cannot be read now; see the source's state"));
+            return Err(Refusal::new(
+                RefusalKind::Unavailable,
+                "the repository cannot be read now; see the source's state",
+            ));
         };
         let git = |error: GitError| Refusal::new(RefusalKind::Conflict, error.message);
         let id = match parse_id(commit) {
@@ -276,12 +306,23 @@ impl Watcher {
         };
         let limits = self.poller.args.build_limits();
         let built = blocking(move || {
-            RefBuild::default().build(&mut objects.reader(), &mut FileCache::default(), tip.tree, &[Arc::new(spec)], &limits)
+            RefBuild::default().build(
+                &mut objects.reader(),
+                &mut FileCache::default(),
+                tip.tree,
+                &[Arc::new(spec)],
+                &limits,
+            )
         });
         self.store_pinned(organization, tip, built.await.map_err(git)?).await
     }
 
-    async fn store_pinned(&self, organization: OrganizationId, tip: Tip, built: Built) -> Result<BundleAtCommit, Refusal> {
+    async fn store_pinned(
+        &self,
+        organization: OrganizationId,
+        tip: Tip,
+        built: Built,
+    ) -> Result<BundleAtCommit, Refusal> {
         let unavailable = |error: BlobError| Refusal::new(RefusalKind::Unavailable, error.to_string());
         let blobs = &self.poller.deps.blobs;
         let Some((.., outcome)) = built.outcomes.into_iter().next() else {
@@ -294,7 +335,9 @@ impl Watcher {
                 Ok(BundleAtCommit { commit: tip.commit.to_string(), bundle, objects })
             }
             Outcome::Rejected { findings, .. } => {
-                let first = findings.first().map(|finding| format!("{}:{}: {}", finding.file, finding.line, finding.message));
+                let first = findings
+                    .first()
+                    .map(|finding| format!("{}:{}: {}", finding.file, finding.line, finding.message));
                 Err(Refusal::new(
                     RefusalKind::Conflict,
                     format!("commit {} cannot be applied: {}", tip.commit, first.unwrap_or_default()),
@@ -319,7 +362,9 @@ pub(super) fn decided(
     address: impl Fn(Sha256) -> Result<BlobDigest, BlobError>,
 ) -> Result<Decided, BlobError> {
     Ok(match outcome {
-        Outcome::Bundle { root, objects, warnings } => Decided::Bundle { bundle: address(root)?, objects, warnings },
+        Outcome::Bundle { root, objects, warnings } => {
+            Decided::Bundle { bundle: address(root)?, objects, warnings }
+        }
         Outcome::Rejected { findings, more } => Decided::Rejected { findings, more },
     })
 }

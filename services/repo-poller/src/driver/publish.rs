@@ -8,14 +8,12 @@ use events::repository::RepositoryEvent;
 use events::request::RequestContext;
 use events::requests::repository::RepositoryAdvanced;
 use events::subject::Subject;
-use events::{
-    Actor, AgentId, CommitId, CorrelationId, Event, OrganizationId, ProjectId, SourceId,
-};
+use events::{Actor, AgentId, CommitId, CorrelationId, Event, OrganizationId, ProjectId, SourceId};
 use store::{AppendError, BlobError, NewCommit};
 
+use super::Poller;
 use super::fetch::decided;
 use super::shared::Cause;
-use super::Poller;
 use crate::bundle::Built;
 use crate::git::{GitError, ObjectId};
 use crate::model::{Decided, decide_built, decide_failed, ref_aggregate};
@@ -47,7 +45,11 @@ enum SayError {
 }
 
 impl Poller {
-    pub(crate) fn context(&self, organization: OrganizationId, correlation_id: CorrelationId) -> RequestContext {
+    pub(crate) fn context(
+        &self,
+        organization: OrganizationId,
+        correlation_id: CorrelationId,
+    ) -> RequestContext {
         RequestContext {
             actor: Actor::service(SERVICE),
             organization,
@@ -59,7 +61,13 @@ impl Poller {
         }
     }
 
-    pub(super) async fn announce(&self, project: ProjectId, reference: &GitReference, commit: &ObjectId, cause: &Cause) {
+    pub(super) async fn announce(
+        &self,
+        project: ProjectId,
+        reference: &GitReference,
+        commit: &ObjectId,
+        cause: &Cause,
+    ) {
         let notice = RepositoryAdvanced {
             project,
             reference: reference.clone(),
@@ -115,7 +123,8 @@ impl Poller {
             addressed => addressed?,
         };
         let commit = commit.to_string();
-        let anything = self.fold.read(|state| !decide_built(state, project, reference, &commit, &outcomes).is_empty());
+        let anything =
+            self.fold.read(|state| !decide_built(state, project, reference, &commit, &outcomes).is_empty());
         let rejected = outcomes.iter().any(|(.., outcome)| matches!(outcome, Decided::Rejected { .. }));
         // An unchanged bundle is stored already: the event that names it came after its blobs.
         if (anything || rejected) && !built.contents.is_empty() {
@@ -139,7 +148,8 @@ impl Poller {
     ) -> bool {
         let said = self
             .say(organization, project, reference, cause, |state| {
-                let failed = decide_failed(state, project, reference, error.failure, &error.message, sources.clone());
+                let failed =
+                    decide_failed(state, project, reference, error.failure, &error.message, sources.clone());
                 failed.into_iter().collect()
             })
             .await;

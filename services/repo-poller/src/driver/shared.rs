@@ -76,7 +76,8 @@ impl Shared {
     /// Asks for a look now; several before it happens are one.
     pub(crate) fn wake(&self, push: Option<RepositoryPushed>) {
         if let Some(push) = push {
-            *self.push.lock() = Some(Cause { correlation_id: push.correlation_id, traceparent: push.traceparent });
+            *self.push.lock() =
+                Some(Cause { correlation_id: push.correlation_id, traceparent: push.traceparent });
         }
         self.woken.notify_one();
     }

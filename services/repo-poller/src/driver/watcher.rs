@@ -37,6 +37,8 @@ pub(super) struct Watcher {
     pub(super) opened: Option<Opened>,
     /// What was built of each ref, and for whom.
     pub(super) done: BTreeMap<GitReference, (Tip, RefInterest)>,
+    /// Commits that were fetched in this round, and are not built yet.
+    pub(super) brought: Vec<ObjectId>,
     pub(super) builds: BTreeMap<GitReference, RefBuild>,
     pub(super) files: FileCache,
     /// Rounds that failed since one did not.
@@ -80,6 +82,7 @@ impl Watcher {
             jobs,
             opened: None,
             done: BTreeMap::new(),
+            brought: Vec::new(),
             builds: BTreeMap::new(),
             files: FileCache::default(),
             failures: 0,
@@ -99,7 +102,9 @@ impl Watcher {
             self.shared.status.send_modify(|status| status.fetching = true);
             let round = self.round(&interest, &cause).await;
             let pause = self.pause(&interest, &round);
-            let next = Timestamp(self.poller.now().0.saturating_add(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX)));
+            let next = Timestamp(
+                self.poller.now().0.saturating_add(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX)),
+            );
             self.shared.status.send_modify(|status| {
                 status.fetching = false;
                 status.next_at = Some(next);
@@ -132,7 +137,8 @@ impl Watcher {
 
     fn pause(&mut self, interest: &Interest, round: &Round) -> Duration {
         let sources = interest.refs.values().flat_map(|wanted| wanted.sources.values());
-        let shortest = sources.map(|wanted| wanted.source.interval_seconds).min().unwrap_or(CONFIGURATION_INTERVAL);
+        let shortest =
+            sources.map(|wanted| wanted.source.interval_seconds).min().unwrap_or(CONFIGURATION_INTERVAL);
         let configured = interest.refs.values().any(|wanted| !wanted.configured.is_empty());
         let seconds = if configured { shortest.min(CONFIGURATION_INTERVAL) } else { shortest };
         let interval = Duration::from_secs(u64::from(seconds.max(SHORTEST_INTERVAL)));
@@ -158,7 +164,9 @@ impl Watcher {
     fn jittered(&self, pause: Duration) -> Duration {
         let millis = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let spread = millis / 5;
-        Duration::from_millis((millis - spread).saturating_add(self.poller.deps.world.random.below(spread * 2)))
+        Duration::from_millis(
+            (millis - spread).saturating_add(self.poller.deps.world.random.below(spread * 2)),
+        )
     }
 
     async fn round(&mut self, interest: &Interest, cause: &Cause) -> Round {
@@ -175,7 +183,12 @@ impl Watcher {
             .filter(|(_, wanted)| !wanted.is_empty())
             .collect();
         let settings = permitted.decision.settings.clone().unwrap_or_else(|| interest.settings.clone());
-        let tips = self.look(interest.organization, &settings, permitted.decision.credential_host.as_deref(), &wanted);
+        let tips = self.look(
+            interest.organization,
+            &settings,
+            permitted.decision.credential_host.as_deref(),
+            &wanted,
+        );
         let mut read = false;
         for (reference, tip) in tips.await {
             let Some(wanted) = wanted.get(&reference) else { continue };
@@ -226,8 +239,10 @@ impl Watcher {
         let asked = agents.iter().map(|agent| async move {
             (*agent, bus::ask(bus, context, &DecideFetch { agent: *agent, project }).await)
         });
-        let nothing = FetchDecision { allowed: false, reason: String::new(), settings: None, credential_host: None };
-        let mut permitted = Permitted { decision: nothing, agents: BTreeSet::new(), refused: BTreeMap::new() };
+        let nothing =
+            FetchDecision { allowed: false, reason: String::new(), settings: None, credential_host: None };
+        let mut permitted =
+            Permitted { decision: nothing, agents: BTreeSet::new(), refused: BTreeMap::new() };
         for (agent, answer) in join_all(asked).await {
             match answer {
                 Ok(decision) if decision.allowed => {
@@ -257,7 +272,9 @@ impl Watcher {
                 }
                 all_said &= if wanted.agents().any(|agent| permitted.agents.contains(&agent)) {
                     let sources = theirs.sources.keys().copied().collect();
-                    self.poller.say_failed(interest.organization, self.project, reference, &error, sources, cause).await
+                    self.poller
+                        .say_failed(interest.organization, self.project, reference, &error, sources, cause)
+                        .await
                 } else {
                     self.fail(interest, reference, &theirs, &error, cause).await
                 };
@@ -288,14 +305,13 @@ impl Watcher {
         self.poller.say_failed(interest.organization, self.project, reference, error, sources, cause).await
     }
 
-    /// Commits that were fetched earlier, for the server to leave out.
-    pub(super) fn haves(&self) -> Vec<ObjectId> {
-        let known = self.poller.fold.read(|state| state.commits_of(self.project));
-        let mut haves: Vec<ObjectId> = self.done.values().map(|(tip, _)| tip.commit).collect();
-        haves.extend(known.iter().filter_map(|commit| crate::git::parse_id(commit)));
-        haves.sort();
-        haves.dedup();
-        haves.truncate(64);
-        haves
+    /// Commits whose trees are in use: those that were built last, with which the next ones are compared, and those that are
+    /// to be built.
+    pub(super) fn tips(&self) -> Vec<ObjectId> {
+        let mut tips: Vec<ObjectId> = self.done.values().map(|(tip, _)| tip.commit).collect();
+        tips.extend(&self.brought);
+        tips.sort();
+        tips.dedup();
+        tips
     }
 }

@@ -62,7 +62,10 @@ impl HttpClient {
     ///
     /// # Errors
     /// `Refused` for an address that is not allowed, `Unreachable` for everything else.
-    pub async fn send(&self, request: http::Request<Full<Bytes>>) -> Result<http::Response<Incoming>, GitError> {
+    pub async fn send(
+        &self,
+        request: http::Request<Full<Bytes>>,
+    ) -> Result<http::Response<Incoming>, GitError> {
         let host = request.uri().authority().map(ToString::to_string).unwrap_or_default();
         match self.within(SILENCE_TIMEOUT, self.client.request(request)).await {
             Some(Ok(response)) => Ok(response),
@@ -141,7 +144,8 @@ impl Connector {
     /// Dials an address that was looked at, so that another answer of the name server changes nothing.
     async fn dial(&self, host: &str, port: u16) -> Result<Box<dyn Connection>, GitError> {
         let addresses = self.world.network.resolve(host, port).await;
-        let addresses = addresses.map_err(|_| GitError::unreachable(format!("the name {host} is not known")))?;
+        let addresses =
+            addresses.map_err(|_| GitError::unreachable(format!("the name {host} is not known")))?;
         let allowed = |address: &&SocketAddr| self.private_allowed || !is_private(address.ip());
         let mut allowed = addresses.iter().filter(allowed).peekable();
         if allowed.peek().is_none() {
@@ -196,13 +200,21 @@ impl PooledConnection for Stream {
 }
 
 impl Read for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, buf)
     }
 }
 
 impl Write for Stream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, buf)
     }
 

@@ -22,7 +22,9 @@ impl Local {
         let options = gix::open::Options::isolated();
         match options.open(path) {
             Ok(repository) => Ok(Self { repository }),
-            Err(_) => Err(GitError::not_found(format!("there is no readable repository in {}", path.display()))),
+            Err(_) => {
+                Err(GitError::not_found(format!("there is no readable repository in {}", path.display())))
+            }
         }
     }
 
@@ -42,7 +44,9 @@ impl Local {
         for name in names {
             let damaged = |_| GitError::broken(format!("the ref {name} cannot be read"));
             let Ok(full) = gix::refs::FullName::try_from(name.as_str()) else { continue };
-            if let Some(mut reference) = repository.try_find_reference(full.as_ref().as_partial_name()).map_err(damaged)? {
+            if let Some(mut reference) =
+                repository.try_find_reference(full.as_ref().as_partial_name()).map_err(damaged)?
+            {
                 let id = reference.peel_to_id().map_err(damaged)?;
                 found.insert(name.clone(), id.detach());
             }

@@ -54,7 +54,9 @@ impl Location {
 }
 
 fn ssh() -> GitError {
-    GitError::refused("repositories over SSH are not supported; use the repository's https URL with a credential")
+    GitError::refused(
+        "repositories over SSH are not supported; use the repository's https URL with a credential",
+    )
 }
 
 fn local(path: &str) -> Result<Location, GitError> {
@@ -87,7 +89,9 @@ impl RemoteUrl {
             _ => parsed.host().to_ascii_lowercase(),
         };
         let url = Self { secure, authority, path: path.trim_end_matches('/').to_owned() };
-        url.endpoint("").parse::<http::Uri>().map_err(|_| GitError::refused("the repository's URL is malformed"))?;
+        url.endpoint("")
+            .parse::<http::Uri>()
+            .map_err(|_| GitError::refused("the repository's URL is malformed"))?;
         Ok(url)
     }
 
@@ -104,7 +108,9 @@ impl RemoteUrl {
     /// `Refused` when it leads elsewhere.
     pub fn redirected(&self, location: &str, suffix: &str) -> Result<Self, GitError> {
         let elsewhere = |host: &str| {
-            GitError::refused(format!("the server redirects to {host}; set the repository to the URL it moved to"))
+            GitError::refused(format!(
+                "the server redirects to {host}; set the repository to the URL it moved to"
+            ))
         };
         let target = if let Some(path) = location.strip_prefix('/').filter(|path| !path.starts_with('/')) {
             Self { path: path.to_owned(), ..self.clone() }
@@ -123,7 +129,9 @@ impl RemoteUrl {
         };
         match target.path.strip_suffix(suffix) {
             Some(path) => Ok(Self { path: path.trim_end_matches('/').to_owned(), ..target }),
-            None => Err(GitError::refused("the server redirects to something that is no repository; a login page?")),
+            None => Err(GitError::refused(
+                "the server redirects to something that is no repository; a login page?",
+            )),
         }
     }
 }

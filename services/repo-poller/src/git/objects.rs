@@ -1,25 +1,33 @@
-//! Reading Git objects out of a database.
+//! Reading Git objects out of a database, and out of what was fetched since.
 
 use std::sync::Arc;
 
-use gix::objs::{Find, FindHeader, Kind};
+use gix::objs::{CommitRefIter, Find, FindHeader, Kind, TagRefIter};
 
+use crate::git::overlay::Overlay;
 use crate::git::{GitError, ObjectId};
 
-/// An object database, cheap to clone.
+/// Objects as they were at one moment, cheap to clone.
 #[derive(Clone)]
 pub struct Objects {
     store: Arc<gix::odb::Store>,
+    overlay: Arc<Overlay>,
 }
 
 impl Objects {
     /// Reads from an opened database.
     #[must_use]
     pub fn new(store: Arc<gix::odb::Store>) -> Self {
-        Self { store }
+        Self::with(store, Arc::default())
     }
 
-    /// What completes the deltas of a pack.
+    /// Reads from an opened database and from memory.
+    #[must_use]
+    pub const fn with(store: Arc<gix::odb::Store>, overlay: Arc<Overlay>) -> Self {
+        Self { store, overlay }
+    }
+
+    /// What completes the deltas of a pack on disk: the database alone.
     pub(crate) fn finder(&self) -> gix::odb::HandleArc {
         self.store.to_cache_arc()
     }
@@ -27,13 +35,14 @@ impl Objects {
     /// Something to read with; one for each thread.
     #[must_use]
     pub fn reader(&self) -> Reader {
-        Reader { handle: self.store.to_cache_arc(), buffer: Vec::new() }
+        Reader { handle: self.store.to_cache_arc(), overlay: Arc::clone(&self.overlay), buffer: Vec::new() }
     }
 }
 
 /// Reads objects on one thread. Calls block.
 pub struct Reader {
     handle: gix::odb::HandleArc,
+    overlay: Arc<Overlay>,
     buffer: Vec<u8>,
 }
 
@@ -50,16 +59,26 @@ impl Reader {
     /// Whether the object is there.
     #[must_use]
     pub fn contains(&self, id: &ObjectId) -> bool {
-        gix::objs::Exists::exists(&self.handle, id)
+        self.overlay.get(id).is_some() || gix::objs::Exists::exists(&self.handle, id)
     }
 
-    /// The raw object, which must be of that kind.
-    pub(crate) fn read(&mut self, id: &ObjectId, kind: Kind) -> Result<&[u8], GitError> {
+    /// Kind and content of an object, if it is there.
+    pub(crate) fn raw(&mut self, id: &ObjectId) -> Result<Option<(Kind, &[u8])>, GitError> {
+        if let Some(found) = self.overlay.get(id) {
+            return Ok(Some(found));
+        }
         match self.handle.try_find(id, &mut self.buffer) {
-            Ok(Some(object)) if object.kind == kind => Ok(object.data),
-            Ok(Some(object)) => Err(GitError::broken(format!("object {id} is a {}, not a {kind}", object.kind))),
-            Ok(None) => Err(GitError::broken(format!("object {id} is missing"))),
+            Ok(found) => Ok(found.map(|object| (object.kind, object.data))),
             Err(_) => Err(GitError::broken(format!("object {id} cannot be read"))),
+        }
+    }
+
+    /// The content of an object, which must be of that kind.
+    pub(crate) fn read(&mut self, id: &ObjectId, kind: Kind) -> Result<&[u8], GitError> {
+        match self.raw(id)? {
+            Some((found, content)) if found == kind => Ok(content),
+            Some((found, _)) => Err(GitError::broken(format!("object {id} is a {found}, not a {kind}"))),
+            None => Err(GitError::broken(format!("object {id} is missing"))),
         }
     }
 
@@ -68,20 +87,24 @@ impl Reader {
     /// # Errors
     /// When there is no such commit.
     pub fn commit_and_tree(&mut self, id: &ObjectId) -> Result<(ObjectId, ObjectId), GitError> {
+        let hash = gix::hash::Kind::Sha1;
         let mut id = *id;
         for _ in 0..8 {
-            let found = self.handle.try_find(&id, &mut self.buffer);
-            let Ok(Some(object)) = found else { return Err(GitError::not_found(format!("no commit {id}"))) };
-            match object.kind {
+            let Some((kind, content)) = self.raw(&id)? else {
+                return Err(GitError::not_found(format!("no commit {id}")));
+            };
+            match kind {
                 Kind::Commit => {
-                    let tree = gix::objs::CommitRefIter::from_bytes(object.data, gix::hash::Kind::Sha1).tree_id();
-                    return tree.map(|tree| (id, tree)).map_err(|_| GitError::broken(format!("commit {id} is damaged")));
+                    let tree = CommitRefIter::from_bytes(content, hash).tree_id();
+                    return tree
+                        .map(|tree| (id, tree))
+                        .map_err(|_| GitError::broken(format!("commit {id} is damaged")));
                 }
                 Kind::Tag => {
-                    let target = gix::objs::TagRefIter::from_bytes(object.data, gix::hash::Kind::Sha1).target_id();
+                    let target = TagRefIter::from_bytes(content, hash).target_id();
                     id = target.map_err(|_| GitError::broken(format!("tag {id} is damaged")))?;
                 }
-                _ => break,
+                Kind::Tree | Kind::Blob => break,
             }
         }
         Err(GitError::not_found(format!("{id} is no commit")))
@@ -92,8 +115,12 @@ impl Reader {
     /// # Errors
     /// When it is missing or damaged.
     pub fn file(&mut self, id: &ObjectId, limit: u64) -> Result<Content, GitError> {
-        match self.handle.try_header(id) {
-            Ok(Some(header)) if header.size > limit => Ok(Content::TooLarge(header.size)),
+        let size = match self.overlay.get(id) {
+            Some((_, content)) => Ok(content.len() as u64),
+            None => self.handle.try_header(id).map(|header| header.map_or(0, |header| header.size)),
+        };
+        match size {
+            Ok(size) if size > limit => Ok(Content::TooLarge(size)),
             Ok(_) => self.read(id, Kind::Blob).map(|bytes| Content::Bytes(bytes.to_vec())),
             Err(_) => Err(GitError::broken(format!("object {id} cannot be read"))),
         }
@@ -102,9 +129,11 @@ impl Reader {
     /// The one commit whose id begins with `prefix` among those that were fetched.
     #[must_use]
     pub fn find_commit(&mut self, prefix: &str) -> Option<ObjectId> {
+        let mut candidates: std::collections::HashSet<ObjectId> = self.overlay.commits(prefix).collect();
         let prefix = gix::hash::Prefix::from_hex(prefix).ok()?;
-        let mut candidates = std::collections::HashSet::new();
-        self.handle.lookup_prefix(prefix, Some(&mut candidates)).ok()?;
+        let mut stored = std::collections::HashSet::new();
+        self.handle.lookup_prefix(prefix, Some(&mut stored)).ok()?;
+        candidates.extend(stored);
         let mut commits = candidates.into_iter().filter(|id| self.read(id, Kind::Commit).is_ok());
         match (commits.next(), commits.next()) {
             (Some(only), None) => Some(only),

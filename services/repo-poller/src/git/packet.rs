@@ -41,7 +41,8 @@ impl PacketReader {
     /// When the bytes are no packet lines, or the server says what went wrong.
     pub fn next_packet(&mut self) -> Result<Option<Packet>, GitError> {
         let Some(digits) = self.buffer.get(..4) else { return Ok(None) };
-        let length = std::str::from_utf8(digits).ok().and_then(|digits| usize::from_str_radix(digits, 16).ok());
+        let length =
+            std::str::from_utf8(digits).ok().and_then(|digits| usize::from_str_radix(digits, 16).ok());
         let packet = match length {
             Some(0) => Packet::Flush,
             Some(1) => Packet::Delimiter,
@@ -67,7 +68,8 @@ impl PacketReader {
 /// What the server said went wrong, as far as it is text.
 #[must_use]
 pub fn server_error(message: &[u8]) -> GitError {
-    let text: String = String::from_utf8_lossy(message).chars().filter(|letter| !letter.is_control()).take(200).collect();
+    let text: String =
+        String::from_utf8_lossy(message).chars().filter(|letter| !letter.is_control()).take(200).collect();
     if text.contains("not our ref") || text.contains("not found") {
         GitError::not_found(format!("the server says: {text}"))
     } else {
@@ -121,12 +123,15 @@ mod tests {
                     packets.push(packet);
                 }
             }
-            assert_eq!(packets, [
-                Packet::Data(Bytes::from_static(b"command=fetch\n")),
-                Packet::Delimiter,
-                Packet::Data(Bytes::from_static(b"done\n")),
-                Packet::Flush,
-            ]);
+            assert_eq!(
+                packets,
+                [
+                    Packet::Data(Bytes::from_static(b"command=fetch\n")),
+                    Packet::Delimiter,
+                    Packet::Data(Bytes::from_static(b"done\n")),
+                    Packet::Flush,
+                ]
+            );
             assert!(reader.is_empty());
         }
     }

@@ -143,9 +143,16 @@ impl Remote {
     ///
     /// # Errors
     /// As [`Remote::fetch`]; `Refused` when the server cannot do that.
-    pub async fn history(&mut self, tips: &[ObjectId], limit: u64, sink: mpsc::Sender<Bytes>) -> Result<(), GitError> {
+    pub async fn history(
+        &mut self,
+        tips: &[ObjectId],
+        limit: u64,
+        sink: mpsc::Sender<Bytes>,
+    ) -> Result<(), GitError> {
         if !self.greet().await?.filter {
-            return Err(GitError::refused("the server cannot list commits; give all 40 digits of the commit's id"));
+            return Err(GitError::refused(
+                "the server cannot list commits; give all 40 digits of the commit's id",
+            ));
         }
         let mut body = Vec::new();
         command(&mut body, "fetch");
@@ -174,7 +181,8 @@ impl Remote {
         for _ in 0..=REDIRECTS {
             let answer = self.exchange(&url, Method::GET, ADVERTISEMENT, Bytes::new()).await?;
             if answer.status().is_redirection() {
-                let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+                let location =
+                    answer.headers().get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
                 url = url.redirected(location, ADVERTISEMENT)?;
                 continue;
             }
@@ -215,8 +223,9 @@ impl Remote {
         if let Some(login) = &self.login {
             request = request.header(AUTHORIZATION, login.header.clone());
         }
-        let request =
-            request.body(Full::new(body)).map_err(|_| GitError::refused("the repository's URL is malformed"))?;
+        let request = request
+            .body(Full::new(body))
+            .map_err(|_| GitError::refused("the repository's URL is malformed"))?;
         let answer = self.http.send(request).await?;
         self.check(&answer).map(|()| answer)
     }
@@ -226,9 +235,10 @@ impl Remote {
         let host = &self.url.authority;
         match status {
             _ if status.is_success() || status.is_redirection() => Ok(()),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.login.is_some() => {
-                Err(GitError::new(FetchFailure::Unauthorized, format!("{host} refuses the credential ({status})")))
-            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.login.is_some() => Err(GitError::new(
+                FetchFailure::Unauthorized,
+                format!("{host} refuses the credential ({status})"),
+            )),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(GitError::new(
                 FetchFailure::Unauthorized,
                 format!("{host} wants a credential ({status}); give the project one"),
@@ -245,7 +255,9 @@ impl Remote {
         let mut bytes = Vec::new();
         while let Some(chunk) = self.chunk(&mut body).await? {
             if bytes.len() + chunk.len() > ANSWER_LIMIT {
-                return Err(GitError::broken(format!("the server's list of refs is larger than {ANSWER_LIMIT} bytes")));
+                return Err(GitError::broken(format!(
+                    "the server's list of refs is larger than {ANSWER_LIMIT} bytes"
+                )));
             }
             bytes.extend_from_slice(&chunk);
         }
@@ -263,7 +275,9 @@ impl Remote {
                     }
                 }
                 Some(None) => return Ok(None),
-                Some(Some(Err(_))) => return Err(GitError::unreachable(format!("the connection to {host} broke"))),
+                Some(Some(Err(_))) => {
+                    return Err(GitError::unreachable(format!("the connection to {host} broke")));
+                }
                 None => {
                     let silent = Duration::as_secs(&SILENCE_TIMEOUT);
                     return Err(GitError::unreachable(format!("{host} said nothing for {silent} s")));
@@ -299,7 +313,9 @@ impl Remote {
                     Some((1, _)) => {
                         received += data.len() as u64;
                         if received > limit {
-                            return Err(GitError::broken(format!("the repository's pack is over {limit} bytes")));
+                            return Err(GitError::broken(format!(
+                                "the repository's pack is over {limit} bytes"
+                            )));
                         }
                         if sink.send(data.slice(1..)).await.is_err() {
                             return Err(GitError::broken(NOT_TAKEN));
@@ -347,7 +363,9 @@ fn capabilities(answer: &[u8]) -> Result<Capabilities, GitError> {
         } else if let Some(format) = line.strip_prefix("object-format=")
             && format != "sha1"
         {
-            return Err(GitError::refused(format!("repositories with {format} object ids are not supported")));
+            return Err(GitError::refused(format!(
+                "repositories with {format} object ids are not supported"
+            )));
         }
     }
     if speaks_v2 {
@@ -378,7 +396,8 @@ mod tests {
         let with_filter = answer(&["version 2", "fetch=shallow filter"]);
         assert_eq!(capabilities(&with_filter), Ok(Capabilities { shallow: true, filter: true }));
         assert_eq!(capabilities(&answer(&["version 2", "fetch"])), Ok(Capabilities::default()));
-        let sha256 = capabilities(&answer(&["version 2", "object-format=sha256"])).expect_err("not supported");
+        let sha256 =
+            capabilities(&answer(&["version 2", "object-format=sha256"])).expect_err("not supported");
         assert!(sha256.message.contains("sha256"));
         let old = answer(&["0000000000000000000000000000000000000000 HEAD\0multi_ack"]);
         assert!(capabilities(&old).expect_err("old").message.contains("version 2"));

@@ -10,14 +10,18 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use world::World;
 
-use crate::git::cache::Cache;
+use crate::git::cache::{Cache, Plan, store_pack};
 use crate::git::http::HttpClient;
 use crate::git::local::Local;
+use crate::git::overlay::unpack;
 use crate::git::remote::{Login, NOT_TAKEN, Remote};
 use crate::git::{GitError, Location, ObjectId, Objects};
 
 /// Chunks of a pack between network and disk.
 const PACK_QUEUE: usize = 64;
+
+/// Largest pack that stays in memory, in bytes.
+const SMALL_PACK: usize = 256 * 1024;
 
 /// What the operator allows, and how much.
 #[derive(Debug, Clone)]
@@ -60,7 +64,9 @@ impl Repository {
             Location::Local(_) if !limits.local_paths_allowed => Err(GitError::refused(
                 "repositories in folders of the server are not allowed; the operator may allow them (--allow-local-paths)",
             )),
-            Location::Local(path) => blocking(move || Local::open(&path)).await.map(|local| Self::Local(Box::new(local))),
+            Location::Local(path) => {
+                blocking(move || Local::open(&path)).await.map(|local| Self::Local(Box::new(local)))
+            }
             Location::Remote(url) => {
                 let remote = Remote::new(http.clone(), url, login)?;
                 let world = world.clone();
@@ -85,26 +91,35 @@ impl Repository {
         }
     }
 
-    /// Makes the trees of these commits readable here. `haves` are commits that were fetched earlier.
+    /// Makes the trees of `wants` readable here, while those of `tips`, which are in use, stay.
     ///
     /// # Errors
     /// See [`Remote::fetch`].
-    pub async fn ensure(&mut self, wants: &[ObjectId], haves: &[ObjectId]) -> Result<(), GitError> {
+    pub async fn ensure(&mut self, wants: &[ObjectId], tips: &[ObjectId]) -> Result<(), GitError> {
         let Self::Remote(repository) = self else { return Ok(()) };
-        let cache = Arc::clone(&repository.cache);
-        let (asked, offered) = (wants.to_vec(), haves.to_vec());
-        let (missing, known) = blocking(move || {
-            let mut cache = cache.lock();
-            let known = cache.known(&asked);
-            let missing: Vec<ObjectId> = asked.into_iter().filter(|id| !known.contains(id)).collect();
-            if !missing.is_empty() && cache.is_crowded() {
-                cache.clear()?;
-            }
-            let known = cache.known(&offered);
-            Ok((missing, known))
-        })
-        .await?;
-        if missing.is_empty() { Ok(()) } else { repository.fetch(&missing, &known).await }
+        let (asked, used) = (wants.to_vec(), tips.to_vec());
+        let plan = repository.plan(move |cache| cache.plan(&asked, &used)).await?;
+        if let Fetched::NotForMemory = repository.fetch(&plan).await? {
+            let (asked, used) = (wants.to_vec(), tips.to_vec());
+            let plan = repository.plan(move |cache| cache.plan_for_disk(&asked, &used)).await?;
+            repository.fetch(&plan).await?;
+        }
+        Ok(())
+    }
+
+    /// Throws away what was fetched, and fetches these commits anew.
+    ///
+    /// # Errors
+    /// See [`Remote::fetch`].
+    pub async fn fetch_anew(&mut self, wants: &[ObjectId]) -> Result<(), GitError> {
+        let Self::Remote(repository) = self else { return Ok(()) };
+        let wants = wants.to_vec();
+        let plan = repository.plan(move |cache| {
+            cache.clear()?;
+            cache.plan_for_disk(&wants, &[])
+        });
+        let plan = plan.await?;
+        repository.fetch(&plan).await.map(|_| ())
     }
 
     /// The one commit whose id begins with `prefix`, among those that are here and those before `tips`.
@@ -120,17 +135,9 @@ impl Repository {
             Self::Remote(repository) if !tips.is_empty() => repository.find_in_history(prefix, tips).await?,
             _ => None,
         };
-        found.ok_or_else(|| GitError::not_found(format!("no commit begins with {prefix}, or more than one does")))
-    }
-
-    /// Throws away what was fetched, so that the next fetch brings everything.
-    ///
-    /// # Errors
-    /// When the cache's folder cannot be used.
-    pub async fn forget(&mut self) -> Result<(), GitError> {
-        let Self::Remote(repository) = self else { return Ok(()) };
-        let cache = Arc::clone(&repository.cache);
-        blocking(move || cache.lock().clear()).await
+        found.ok_or_else(|| {
+            GitError::not_found(format!("no commit begins with {prefix}, or more than one does"))
+        })
     }
 
     /// Reads what is here.
@@ -141,32 +148,55 @@ impl Repository {
             Self::Local(local) => local.objects(),
         }
     }
+}
 
-    /// Whether objects have to be fetched before they can be read.
-    #[must_use]
-    pub const fn is_remote(&self) -> bool {
-        matches!(self, Self::Remote(_))
-    }
+/// How a fetch went.
+#[derive(Debug, PartialEq, Eq)]
+enum Fetched {
+    /// It is here.
+    Done,
+    /// It is too much for memory, and was asked for on top of what is in memory only: it has to be asked for again.
+    NotForMemory,
 }
 
 impl RemoteRepository {
-    async fn fetch(&mut self, wants: &[ObjectId], haves: &[ObjectId]) -> Result<(), GitError> {
+    async fn plan(
+        &self,
+        plan: impl FnOnce(&mut Cache) -> Result<Plan, GitError> + Send + 'static,
+    ) -> Result<Plan, GitError> {
+        let cache = Arc::clone(&self.cache);
+        blocking(move || plan(&mut cache.lock())).await
+    }
+
+    async fn fetch(&mut self, plan: &Plan) -> Result<Fetched, GitError> {
+        if plan.wants.is_empty() {
+            return Ok(Fetched::Done);
+        }
         let (sink, chunks) = mpsc::channel(PACK_QUEUE);
-        let storing = storing(&self.cache.lock(), chunks);
-        let receiving = self.remote.fetch(wants, haves, self.limits.pack_bytes, sink);
+        let cache = Arc::clone(&self.cache);
+        let storing = keep(cache, plan.clone(), chunks);
+        let receiving = self.remote.fetch(&plan.wants, &plan.haves, self.limits.pack_bytes, sink);
         let (received, stored) = tokio::join!(receiving, storing);
-        both(received, stored)
+        match stored {
+            Ok(Fetched::NotForMemory) => Ok(Fetched::NotForMemory),
+            stored => both(received, stored),
+        }
     }
 
     /// Looks through commits that are fetched beside the cache, which must stay complete, and thrown away afterwards.
-    async fn find_in_history(&mut self, prefix: &str, tips: &[ObjectId]) -> Result<Option<ObjectId>, GitError> {
+    async fn find_in_history(
+        &mut self,
+        prefix: &str,
+        tips: &[ObjectId],
+    ) -> Result<Option<ObjectId>, GitError> {
         let (world, folder) = {
             let cache = self.cache.lock();
             (cache.world().clone(), cache.folder().join("history"))
         };
         let mut history = blocking(move || Cache::open(world, folder)).await?;
         let (sink, chunks) = mpsc::channel(PACK_QUEUE);
-        let storing = storing(&history, chunks);
+        let (folder, objects) = (history.folder(), history.objects());
+        let storing = blocking(move || store_pack(&folder, &objects, Vec::new(), chunks));
         let receiving = self.remote.history(tips, self.limits.pack_bytes, sink);
         let (received, stored) = tokio::join!(receiving, storing);
         let prefix = prefix.to_owned();
@@ -179,13 +209,44 @@ impl RemoteRepository {
     }
 }
 
-fn storing(cache: &Cache, chunks: mpsc::Receiver<Bytes>) -> impl Future<Output = Result<(), GitError>> + use<> {
-    let (folder, objects) = (cache.folder(), cache.objects());
-    blocking(move || Cache::store_pack(&folder, &objects, chunks))
+/// Keeps a pack as it comes: in memory while it is small, on disk otherwise.
+async fn keep(
+    cache: Arc<Mutex<Cache>>,
+    plan: Plan,
+    mut chunks: mpsc::Receiver<Bytes>,
+) -> Result<Fetched, GitError> {
+    let mut first = Vec::new();
+    let mut size = 0;
+    while !plan.to_disk && size <= SMALL_PACK {
+        let Some(chunk) = chunks.recv().await else {
+            return blocking(move || {
+                let objects = cache.lock().objects();
+                let unpacked = unpack(&first, &objects)?;
+                cache.lock().add(unpacked);
+                Ok(Fetched::Done)
+            })
+            .await;
+        };
+        size += chunk.len();
+        first.push(chunk);
+    }
+    blocking(move || {
+        let (folder, objects) = {
+            let cache = cache.lock();
+            if !plan.to_disk && cache.has_overlay() {
+                return Ok(Fetched::NotForMemory);
+            }
+            (cache.folder(), cache.objects())
+        };
+        store_pack(&folder, &objects, first, chunks)?;
+        cache.lock().remember(&plan.wants)?;
+        Ok(Fetched::Done)
+    })
+    .await
 }
 
-/// When storing failed, receiving merely notices that nobody takes the pack any more.
-fn both(received: Result<(), GitError>, stored: Result<(), GitError>) -> Result<(), GitError> {
+/// When storing failed, receiving merely notices that nobody takes the pack any more; when receiving failed, what came is cut.
+fn both<T>(received: Result<(), GitError>, stored: Result<T, GitError>) -> Result<T, GitError> {
     match (received, stored) {
         (Ok(()), stored) => stored,
         (Err(received), Err(stored)) if received.message == NOT_TAKEN => Err(stored),
@@ -200,5 +261,7 @@ fn both(received: Result<(), GitError>, stored: Result<(), GitError>) -> Result<
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
 ) -> Result<T, GitError> {
-    spawn_blocking(work).await.unwrap_or_else(|_| Err(GitError::broken("reading the repository ended unexpectedly")))
+    spawn_blocking(work)
+        .await
+        .unwrap_or_else(|_| Err(GitError::broken("reading the repository ended unexpectedly")))
 }

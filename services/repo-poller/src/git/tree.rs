@@ -90,7 +90,9 @@ fn differ(
     depth: usize,
     found: &mut Vec<Change>,
 ) -> Result<(), GitError> {
-    let tree = |entry: Option<(EntryKind, ObjectId)>| entry.filter(|(kind, _)| *kind == EntryKind::Tree).map(|(_, id)| id);
+    let tree = |entry: Option<(EntryKind, ObjectId)>| {
+        entry.filter(|(kind, _)| *kind == EntryKind::Tree).map(|(_, id)| id)
+    };
     let (old_tree, new_tree) = (tree(before), tree(after));
     if old_tree.is_some() || new_tree.is_some() {
         compare(reader, old_tree, new_tree, path, depth + 1, found)?;

@@ -38,7 +38,8 @@ pub fn decide_built(
     commit: &str,
     outcomes: &[(SourceId, AgentId, Decided)],
 ) -> Vec<RepositoryEvent> {
-    let mut decided: Vec<RepositoryEvent> = decide_recovered(state, project, reference, outcomes).into_iter().collect();
+    let mut decided: Vec<RepositoryEvent> =
+        decide_recovered(state, project, reference, outcomes).into_iter().collect();
     for (source, agent, outcome) in outcomes {
         let latest = match outcome {
             Decided::Bundle { bundle, .. } => Latest::Advanced { commit: commit.to_owned(), bundle: *bundle },
@@ -51,14 +52,16 @@ pub fn decide_built(
         }
         let (source, agent, commit) = (*source, *agent, commit.to_owned());
         decided.push(match outcome.clone() {
-            Decided::Bundle { bundle, objects, warnings } => RepositoryEvent::SourceAdvanced(SourceAdvanced {
-                source,
-                agent,
-                commit,
-                bundle,
-                objects,
-                warnings,
-            }),
+            Decided::Bundle { bundle, objects, warnings } => {
+                RepositoryEvent::SourceAdvanced(SourceAdvanced {
+                    source,
+                    agent,
+                    commit,
+                    bundle,
+                    objects,
+                    warnings,
+                })
+            }
             Decided::Rejected { findings, more } => {
                 RepositoryEvent::BundleRejected(BundleRejected { source, agent, commit, findings, more })
             }

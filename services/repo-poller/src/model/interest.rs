@@ -91,7 +91,9 @@ impl State {
             for source in &configuration.sources {
                 if let Some(wanted) = self.ref_of(&mut interests, agent, source.project, &source.reference) {
                     let resources = configuration.resources.clone();
-                    wanted.sources.insert(source.id, WantedSource { agent: *id, resources, source: source.clone() });
+                    wanted
+                        .sources
+                        .insert(source.id, WantedSource { agent: *id, resources, source: source.clone() });
                 }
             }
         }

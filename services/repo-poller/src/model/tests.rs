@@ -2,7 +2,8 @@ use events::configuration::{
     AgentConfiguration, ConfigurationChanged, ConfigurationEvent, Mode, SyncPolicies,
 };
 use events::directory::{
-    AgentDeleted, AgentRegistered, CredentialGranted, CredentialRevoked, ProjectCreated, TokenIssued, TokenRevoked,
+    AgentDeleted, AgentRegistered, CredentialGranted, CredentialRevoked, ProjectCreated, TokenIssued,
+    TokenRevoked,
 };
 use events::repository::{BundleRejected, FetchFailed, FetchRecovered, SourceAdvanced};
 use events::{Actor, CommitId, CorrelationId, CredentialId, EventBody, EventId, GroupId, NewEvent, Sha256};
@@ -39,7 +40,12 @@ impl Given {
         self.body_of(organization(), aggregate, event.into().encode().unwrap())
     }
 
-    fn body_of(&mut self, organization: OrganizationId, aggregate: AggregateRef, body: EventBody) -> &mut Self {
+    fn body_of(
+        &mut self,
+        organization: OrganizationId,
+        aggregate: AggregateRef,
+        body: EventBody,
+    ) -> &mut Self {
         let version = self.versions.entry(aggregate.to_string()).or_default();
         *version += 1;
         let commit = Commit {
@@ -67,9 +73,16 @@ impl Given {
             credential: Some(CredentialId(Uuid::from_u128(number))),
             external_id: None,
         };
-        let created =
-            ProjectCreated { project: project(number), group: GroupId(Uuid::nil()), name: "deploy".into(), settings };
-        self.event(AggregateRef::new(AggregateKind::Project, project(number)), DirectoryEvent::ProjectCreated(created))
+        let created = ProjectCreated {
+            project: project(number),
+            group: GroupId(Uuid::nil()),
+            name: "deploy".into(),
+            settings,
+        };
+        self.event(
+            AggregateRef::new(AggregateKind::Project, project(number)),
+            DirectoryEvent::ProjectCreated(created),
+        )
     }
 
     fn agent_event(&mut self, number: u128, event: DirectoryEvent) -> &mut Self {
@@ -77,7 +90,8 @@ impl Given {
     }
 
     fn agent(&mut self, number: u128, of: u128) -> &mut Self {
-        let registered = AgentRegistered { agent: agent(number), name: "staging".into(), project: project(of) };
+        let registered =
+            AgentRegistered { agent: agent(number), name: "staging".into(), project: project(of) };
         self.agent_event(number, DirectoryEvent::AgentRegistered(registered))
     }
 
@@ -118,8 +132,12 @@ impl Given {
             sources: sources.collect(),
             lockdown: false,
         };
-        let changed =
-            ConfigurationChanged { agent: agent(number), commit: "0".into(), configuration, warnings: Vec::new() };
+        let changed = ConfigurationChanged {
+            agent: agent(number),
+            commit: "0".into(),
+            configuration,
+            warnings: Vec::new(),
+        };
         let aggregate = AggregateRef::new(AggregateKind::Configuration, agent(number));
         self.event(aggregate, ConfigurationEvent::ConfigurationChanged(changed))
     }
@@ -195,10 +213,10 @@ fn only_what_live_agents_want_is_watched() {
 #[test]
 fn one_ref_serves_all_who_want_it() {
     let mut given = given();
-    given.agent(2, 1).token(2, 2, None).configure(
-        2,
-        &[("a", 1, GitReference::Default), ("b", 1, GitReference::Tag("v1".into()))],
-    );
+    given
+        .agent(2, 1)
+        .token(2, 2, None)
+        .configure(2, &[("a", 1, GitReference::Default), ("b", 1, GitReference::Tag("v1".into()))]);
     let interests = given.state.interests(NOW);
     assert_eq!(interests.len(), 1);
     let interest = &interests[&project(1)];
@@ -253,7 +271,9 @@ fn what_may_change_reading_is_a_reason_to_look() {
 fn what_is_new_is_said_once() {
     let mut given = given();
     let said = built(&given, "c1", &good(1));
-    assert!(matches!(said.as_slice(), [RepositoryEvent::SourceAdvanced(SourceAdvanced { commit, .. })] if commit == "c1"));
+    assert!(
+        matches!(said.as_slice(), [RepositoryEvent::SourceAdvanced(SourceAdvanced { commit, .. })] if commit == "c1")
+    );
     given.said(said);
     assert_eq!(built(&given, "c1", &good(1)), []);
     assert_eq!(built(&given, "c2", &good(1)).len(), 1, "the commit is new");
@@ -270,13 +290,17 @@ fn what_is_new_is_said_once() {
 fn a_failure_is_said_once_for_each_reason_and_so_is_the_recovery() {
     let mut given = given();
     let said = failed(&given, FetchFailure::Unreachable, "503").unwrap();
-    assert!(matches!(&said, RepositoryEvent::FetchFailed(FetchFailed { sources, .. }) if sources == &[shop()]));
+    assert!(
+        matches!(&said, RepositoryEvent::FetchFailed(FetchFailed { sources, .. }) if sources == &[shop()])
+    );
     given.said(vec![said]);
     assert_eq!(failed(&given, FetchFailure::Unreachable, "503"), None);
     assert!(failed(&given, FetchFailure::Unreachable, "502").is_some());
     assert!(failed(&given, FetchFailure::NotFound, "503").is_some());
     let said = built(&given, "c1", &good(1));
-    assert!(matches!(&said[0], RepositoryEvent::FetchRecovered(FetchRecovered { sources, .. }) if sources == &[shop()]));
+    assert!(
+        matches!(&said[0], RepositoryEvent::FetchRecovered(FetchRecovered { sources, .. }) if sources == &[shop()])
+    );
     assert_eq!(said.len(), 2);
     given.said(said);
     assert_eq!(built(&given, "c1", &good(1)), []);
@@ -288,7 +312,14 @@ fn a_ref_without_sources_fails_and_recovers_too() {
     let mut given = Given::new();
     given.project(1).agent(1, 1).token(1, 1, None);
     let fail = |given: &Given| {
-        decide_failed(&given.state, project(1), &GitReference::Default, FetchFailure::Refused, "no", Vec::new())
+        decide_failed(
+            &given.state,
+            project(1),
+            &GitReference::Default,
+            FetchFailure::Refused,
+            "no",
+            Vec::new(),
+        )
     };
     let said = fail(&given).unwrap();
     given.said(vec![said]);

@@ -80,7 +80,9 @@ async fn what_authz_refuses_is_not_touched_until_it_changes() {
     harness.push(project).await;
     harness.wait_advanced(&first).await;
     let said = harness.said().await;
-    assert!(matches!(&said[1].1, RepositoryEvent::FetchRecovered(recovered) if recovered.sources == failed.sources));
+    assert!(
+        matches!(&said[1].1, RepositoryEvent::FetchRecovered(recovered) if recovered.sources == failed.sources)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -171,7 +173,11 @@ async fn a_credential_opens_its_own_host_only() {
     harness.store.keys.put_new(KeyName::Credential(wrong), secret).await.unwrap();
     harness.change_project(project, ProjectSettings { credential: Some(wrong), ..settings }).await;
     let failed = harness.wait_failed(FetchFailure::Unauthorized).await;
-    assert!(failed.message.contains("refuses the credential") && !failed.message.contains("wrong"), "{}", failed.message);
+    assert!(
+        failed.message.contains("refuses the credential") && !failed.message.contains("wrong"),
+        "{}",
+        failed.message
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,20 +9,20 @@ use bus::{Bus, LocalBus, Notice};
 use bytes::Bytes;
 use events::bundle::{BundleEntry, BundlePage, BundleRoot};
 use events::configuration::{
-    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, KindPattern, Mode, ResourceRules,
-    SourceConfiguration, SyncPolicies,
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, KindPattern, Mode,
+    ResourceRules, SourceConfiguration, SyncPolicies,
 };
 use events::directory::{
-    AgentRegistered, DirectoryEvent, ProjectChanged, ProjectCreated, ProjectSettings, TokenHolder, TokenIssued,
-    TokenRevoked,
+    AgentRegistered, DirectoryEvent, ProjectChanged, ProjectCreated, ProjectSettings, TokenHolder,
+    TokenIssued, TokenRevoked,
 };
 use events::repository::{RepositoryEvent, SourceAdvanced};
 use events::requests::authz::{DecideFetch, FetchDecision};
 use events::requests::repository::{RepositoryAdvanced, RepositoryPushed};
 use events::subject::Subject;
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, Commit, CommitId, CorrelationId, Event, GroupId, OrganizationId,
-    Position, ProjectId, Sha256, SourceId, Timestamp, TokenId,
+    Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, Commit, CommitId, CorrelationId, Event, GroupId,
+    OrganizationId, Position, ProjectId, Sha256, SourceId, Timestamp, TokenId,
 };
 use futures::FutureExt;
 use parking_lot::Mutex;
@@ -210,16 +210,27 @@ impl Harness {
         self.configure_with(agent, sources, ResourceRules::default()).await;
     }
 
-    pub async fn configure_with(&self, agent: AgentId, sources: Vec<SourceConfiguration>, resources: ResourceRules) {
+    pub async fn configure_with(
+        &self,
+        agent: AgentId,
+        sources: Vec<SourceConfiguration>,
+        resources: ResourceRules,
+    ) {
         let configuration = AgentConfiguration { mode: Mode::Cluster, resources, sources, lockdown: false };
-        let changed = ConfigurationChanged { agent, commit: "0".repeat(40), configuration, warnings: Vec::new() };
-        self.append(AggregateKind::Configuration, agent, ConfigurationEvent::ConfigurationChanged(changed)).await;
+        let changed =
+            ConfigurationChanged { agent, commit: "0".repeat(40), configuration, warnings: Vec::new() };
+        self.append(AggregateKind::Configuration, agent, ConfigurationEvent::ConfigurationChanged(changed))
+            .await;
     }
 
     pub async fn push(&self, project: ProjectId) -> CorrelationId {
         let correlation_id = CorrelationId(self.world.new_uuid());
-        let notice =
-            RepositoryPushed { project, reference: Some("refs/heads/main".into()), correlation_id, traceparent: None };
+        let notice = RepositoryPushed {
+            project,
+            reference: Some("refs/heads/main".into()),
+            correlation_id,
+            traceparent: None,
+        };
         self.publish(&notice).await;
         correlation_id
     }

@@ -30,7 +30,8 @@ async fn a_bad_commit_is_told_in_full_and_a_good_one_follows() {
     let good = harness.wait_advanced(&first).await;
 
     tree.write("a/bad.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x\n").unwrap();
-    tree.write("a/double.yaml", format!("{}---\n{}", config_map("two", "2"), config_map("one", "1"))).unwrap();
+    tree.write("a/double.yaml", format!("{}---\n{}", config_map("two", "2"), config_map("one", "1")))
+        .unwrap();
     tree.write("a/secret.yaml", "\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\n").unwrap();
     tree.write("a/k/kustomization.yaml", "resources: [x.yaml]\n").unwrap();
     tree.write("a/k/x.yaml", config_map("x", "1")).unwrap();
@@ -41,12 +42,10 @@ async fn a_bad_commit_is_told_in_full_and_a_good_one_follows() {
     let rejected = harness.wait_rejected(&second).await;
     let found = places(&rejected.findings);
     assert_eq!(found[0].0, "a/bad.yaml");
-    assert_eq!(&found[1..], [
-        ("a/hook.yaml", 6),
-        ("a/k/kustomization.yaml", 0),
-        ("a/one.yaml", 1),
-        ("a/secret.yaml", 2),
-    ]);
+    assert_eq!(
+        &found[1..],
+        [("a/hook.yaml", 6), ("a/k/kustomization.yaml", 0), ("a/one.yaml", 1), ("a/secret.yaml", 2),]
+    );
     let duplicate = &rejected.findings[3];
     assert!(duplicate.message.contains("already in a/double.yaml line 8"), "{}", duplicate.message);
 
@@ -68,7 +67,8 @@ async fn a_bad_commit_is_told_in_full_and_a_good_one_follows() {
 async fn objects_of_files_beside_a_bad_one_are_there_once_it_is_mended() {
     let harness = Harness::new().await;
     let bad = "apiVersion: v1\nkind: ConfigMap\n";
-    let (url, tree, first) = harness.repository("shop", &[("a/one.yaml", &config_map("one", "1")), ("a/bad.yaml", bad)]);
+    let (url, tree, first) =
+        harness.repository("shop", &[("a/one.yaml", &config_map("one", "1")), ("a/bad.yaml", bad)]);
     let project = harness.project(&url).await;
     let agent = harness.agent(project).await;
     harness.configure(agent, vec![source(agent, "shop", project, &["a"])]).await;
@@ -81,6 +81,7 @@ async fn objects_of_files_beside_a_bad_one_are_there_once_it_is_mended() {
     let second = tree.commit_and_push("second").unwrap();
     harness.push(project).await;
     let advanced = harness.wait_advanced(&second).await;
-    let files: Vec<_> = harness.bundle(advanced.bundle).await.into_iter().map(|(entry, _)| entry.file).collect();
+    let files: Vec<_> =
+        harness.bundle(advanced.bundle).await.into_iter().map(|(entry, _)| entry.file).collect();
     assert_eq!(files, ["a/bad.yaml", "a/one.yaml"]);
 }

@@ -48,7 +48,10 @@ async fn files_are_read_at_the_newest_commit() {
         if harness.notices().iter().any(|notice| notice.commit == second) { Ok(()) } else { Err("no notice") }
     })
     .await;
-    assert_eq!(harness.ask(&read("a/one.yaml", 100)).await.unwrap().content.as_deref(), Some(b"two".as_slice()));
+    assert_eq!(
+        harness.ask(&read("a/one.yaml", 100)).await.unwrap().content.as_deref(),
+        Some(b"two".as_slice())
+    );
 
     harness.answers.lock().refused = Some("not granted".into());
     let refusal = harness.ask(&read("a/one.yaml", 100)).await.unwrap_err();

@@ -14,13 +14,17 @@ use crate::harness::{DEADLINE, Harness, config_map, source};
 async fn a_push_becomes_a_bundle_in_the_chain_of_its_cause() {
     let harness = Harness::new().await;
     let one = config_map("one", "1");
-    let (url, tree, first) = harness.repository("shop", &[("staging/one.yaml", &one), ("other/two.yaml", "not: ours\n")]);
+    let (url, tree, first) =
+        harness.repository("shop", &[("staging/one.yaml", &one), ("other/two.yaml", "not: ours\n")]);
     let project = harness.project(&url).await;
     let agent = harness.agent(project).await;
     harness.configure(agent, vec![source(agent, "shop", project, &["staging/**"])]).await;
     let _running = harness.start().await;
     let advanced = harness.wait_advanced(&first).await;
-    assert_eq!((advanced.source, advanced.agent, advanced.objects), (SourceId::derive(agent, "shop"), agent, 1));
+    assert_eq!(
+        (advanced.source, advanced.agent, advanced.objects),
+        (SourceId::derive(agent, "shop"), agent, 1)
+    );
     let bundle = harness.bundle(advanced.bundle).await;
     assert_eq!(bundle[0].0.file, "staging/one.yaml");
     assert_eq!(bundle[0].0.identity.to_string(), "v1 ConfigMap one");
@@ -79,7 +83,10 @@ async fn one_watcher_serves_all_sources_of_all_agents_in_one_commit() {
     let said = harness.wait_said(6).await;
     let commits: BTreeSet<_> = said.iter().map(|(commit, _)| commit.id).collect();
     assert_eq!(commits.len(), 1, "{said:#?}");
-    assert!(said.iter().all(|(_, event)| matches!(event, RepositoryEvent::SourceAdvanced(at) if at.commit == first)));
+    assert!(
+        said.iter()
+            .all(|(_, event)| matches!(event, RepositoryEvent::SourceAdvanced(at) if at.commit == first))
+    );
     // What the server can do, its refs, and one pack.
     assert_eq!((harness.git_requests("GET") - gets, harness.git_requests("POST") - posts), (1, 2));
 
@@ -114,7 +121,8 @@ async fn nothing_is_asked_without_a_live_token() {
     let _running = harness.start().await;
     harness.push(project).await;
     // Another repository shows that the poller runs and heard the notices.
-    let (other_url, _other, other_first) = harness.repository("other", &[("a/one.yaml", &config_map("one", "1"))]);
+    let (other_url, _other, other_first) =
+        harness.repository("other", &[("a/one.yaml", &config_map("one", "1"))]);
     let other = harness.project(&other_url).await;
     let agent = harness.agent(other).await;
     harness.configure(agent, vec![source(agent, "shop", other, &["a"])]).await;
