@@ -1,5 +1,6 @@
 //! Real manifests: what becomes of each file stands in `fixtures.tsv`, beside what kubectl says to it.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ const LAST: [&str; 2] = [
     "argocd-examples/duplicated-resources/duplicates-namespaced.yaml",
 ];
 const BEFORE_LAST: &str = "argocd-examples/crd-creation/";
+/// Its definition comes with a webhook that nobody answers here: its answer then hangs on which of both is served first.
+const ONLY_FIRST: &str = "kustomize-helm/flux2-example/infrastructure/configs/cluster-issuers.yaml";
 /// What comes and goes by itself, is the agent's own, or outlives a StatefulSet on purpose.
 const NOT_COMPARED: [&str; 4] =
     ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "persistentvolumeclaims"];
@@ -54,8 +57,8 @@ impl Row {
     fn is_in(&self, round: usize) -> bool {
         match round {
             0 => !DEFINITIONS.contains(&self.file) && !LAST.contains(&self.file),
-            1 => !LAST.contains(&self.file),
-            2 => !self.file.starts_with(BEFORE_LAST),
+            1 => self.file != ONLY_FIRST && !LAST.contains(&self.file),
+            2 => self.file != ONLY_FIRST && !self.file.starts_with(BEFORE_LAST),
             _ => false,
         }
     }
@@ -126,12 +129,8 @@ fn manifest_files(root: &Path) -> BTreeSet<String> {
 fn the_table_has_each_file_and_gives_each_deviation_from_kubectl_a_reason() {
     let rows = table();
     for row in &rows {
-        assert_eq!(
-            row.agrees_with_kubectl(),
-            row.reason.is_empty(),
-            "{}: a deviation has a reason, and only that",
-            row.file
-        );
+        let plain = row.agrees_with_kubectl() && !row.answer.starts_with("applied waits");
+        assert!(plain || !row.reason.is_empty(), "{}: why is that so?", row.file);
     }
     let plain = |accepted: bool| {
         rows.iter()
@@ -270,6 +269,11 @@ fn found(source: &Value) -> (String, Vec<String>) {
     }
 }
 
+/// Whether a sync goes on, so that there is no answer.
+fn is_under_way(source: &Value) -> bool {
+    source["rejected"].is_null() && source["sync"]["outcome"].is_null()
+}
+
 /// Whether a source gives an answer of the table, for the right file.
 fn gives(source: &Value, file: &str, answer: &str) -> bool {
     let (place, words) = answer.split_once(": ").unwrap_or((answer, ""));
@@ -325,14 +329,20 @@ async fn each_fixture_gets_its_answer_and_leaves_nothing_behind() {
     let before = world.objects().await.unwrap();
     world.start_agent("fx-agent");
     for round in 0..3 {
+        println!("round {round}");
         world.configure(&configuration(&rows, round));
+        let answered = RefCell::new(BTreeSet::new());
         eventually(LIMIT, || async {
             let sources = world.sources()?;
             let mut wrong = String::new();
             for row in rows.iter().filter(|row| row.is_in(round)) {
                 let answer = row.answer_in(round);
                 match sources.get(&row.source) {
-                    Some(source) if gives(source, &row.path(), answer) => {}
+                    Some(source) if gives(source, &row.path(), answer) => {
+                        answered.borrow_mut().insert(row.file);
+                    }
+                    // What was refused is tried again from time to time.
+                    Some(source) if is_under_way(source) && answered.borrow().contains(row.file) => {}
                     Some(source) => writeln!(wrong, "{}\t{}\t{:?}", row.file, answer, found(source))?,
                     None => writeln!(wrong, "{}\t{answer}\tno source", row.file)?,
                 }
@@ -346,5 +356,77 @@ async fn each_fixture_gets_its_answer_and_leaves_nothing_behind() {
         .await;
     }
     world.configure("");
+    world.is_as_before(&before).await;
+}
+
+/// Sets that are applied as one source each.
+const WHOLE: [&str; 4] = ["cert-manager", "guestbook", "online-boutique", "prometheus-operator"];
+
+/// Waits until a set is at a commit, confirming what is held on the way.
+async fn set_is_at(world: &World, set: &str, commit: &str) -> Value {
+    let name = format!("{AGENT}/{set}");
+    eventually(LIMIT, || async {
+        let source = world.kasbah.json(["source", "show", &name])?;
+        if source["held"]["commit"] == commit {
+            world.kasbah.cli(["source", "confirm", &name, "--commit", commit])?;
+        }
+        let done = source["synced_commit"] == commit && source["sync"]["outcome"] == "succeeded";
+        ensure!(done, "{set} is not at {commit}: {source:#}");
+        Ok(source)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_becomes_healthy_as_a_whole_and_goes_file_by_file() {
+    let Some(root) = manifests() else { return };
+    let mut world = World::start().await;
+    let namespaces = WHOLE.map(|set| format!("fx-{set}"));
+    let mut names: Vec<&str> = namespaces.iter().map(String::as_str).collect();
+    names.push("fx-agent");
+    world.create_namespaces(&names).await;
+    let before = world.objects().await.unwrap();
+    world.start_agent("fx-agent");
+    let mut sources = String::new();
+    for (set, namespace) in WHOLE.iter().zip(&namespaces) {
+        world.tree.copy_from(&root.join(set), &format!("manifests/{set}")).unwrap();
+        writeln!(sources, "  - {{name: {set}, include: [manifests/{set}], namespace: {namespace}}}").unwrap();
+    }
+    let mut commit = world.configure(&sources);
+    let mut inventories = BTreeMap::new();
+    for set in WHOLE {
+        let source = set_is_at(&world, set, &commit).await;
+        inventories.insert(set, source["inventory"].as_u64().unwrap());
+    }
+    assert_eq!(
+        inventories,
+        BTreeMap::from([
+            ("cert-manager", 46),
+            ("guestbook", 6),
+            ("online-boutique", 35),
+            ("prometheus-operator", 27)
+        ])
+    );
+    // What needs other files comes after them in the order of their names, so it goes before them.
+    let mut files: BTreeMap<&str, Vec<String>> =
+        WHOLE.map(|set| (set, manifest_files(&root.join(set)).into_iter().collect())).into();
+    while files.values().any(|files| !files.is_empty()) {
+        let mut touched = Vec::new();
+        for (set, files) in &mut files {
+            if let Some(file) = files.pop() {
+                world.tree.remove(&format!("manifests/{set}/{file}")).unwrap();
+                touched.push((*set, file));
+            }
+        }
+        commit = world.tree.commit_and_push("remove a file of each set").unwrap();
+        for (set, file) in touched {
+            let source = set_is_at(&world, set, &commit).await;
+            let left = source["inventory"].as_u64().unwrap();
+            let pruned = source["sync"]["counts"]["pruned"].as_u64().unwrap();
+            assert!(pruned > 0, "{set}/{file}: {source:#}");
+            assert_eq!(inventories.insert(set, left), Some(left + pruned), "{set}/{file}: {source:#}");
+        }
+    }
+    assert!(inventories.values().all(|left| *left == 0), "{commit}: {inventories:?}");
     world.is_as_before(&before).await;
 }
