@@ -26,7 +26,7 @@ use tunnel::gateway::{AcceptError, Accepted, AgentConnection, AskError, Asked, D
 use tunnel::handshake::{Hello, Token, Welcome};
 use world::World;
 
-pub const LIMIT: Duration = Duration::from_secs(20);
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// A task of a test.
 #[allow(clippy::disallowed_methods, reason = "tests have no supervisor")]
