@@ -14,7 +14,11 @@ use events::{BlobDigest, OrganizationId, Sha256};
 #[async_trait]
 pub trait Blobs: Send + Sync {
     /// Stores contents, each once; returns their addresses in order. `Bytes` of known content cost a look-up only.
-    async fn put(&self, organization: OrganizationId, contents: Vec<Bytes>) -> Result<Vec<BlobDigest>, BlobError>;
+    async fn put(
+        &self,
+        organization: OrganizationId,
+        contents: Vec<Bytes>,
+    ) -> Result<Vec<BlobDigest>, BlobError>;
 
     /// The content at an address.
     async fn get(&self, organization: OrganizationId, digest: BlobDigest) -> Result<Bytes, BlobError>;

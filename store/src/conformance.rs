@@ -24,7 +24,8 @@ use async_trait::async_trait;
 use events::directory::{DirectoryEvent, TokenUsed};
 use events::position::Stream;
 use events::{
-    Actor, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, OrganizationId, Position, Timestamp, TokenId,
+    Actor, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, OrganizationId, Position, Timestamp,
+    TokenId,
 };
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;

@@ -61,10 +61,7 @@ impl Inputs {
     /// Now and `ids` fresh ids.
     #[must_use]
     pub fn fresh(world: &World, ids: usize) -> Self {
-        Self {
-            now: Timestamp(world.clock.now_millis()),
-            ids: (0..ids).map(|_| world.new_uuid()).collect(),
-        }
+        Self { now: Timestamp(world.clock.now_millis()), ids: (0..ids).map(|_| world.new_uuid()).collect() }
     }
 }
 
@@ -112,7 +109,9 @@ impl From<DecideError> for Refusal {
         let kind = match &error {
             DecideError::Refused(refusal) => return refusal.clone(),
             DecideError::Append(AppendError::TooLarge { .. }) => RefusalKind::Invalid,
-            DecideError::Encode(_) | DecideError::Append(AppendError::Invalid { .. }) => RefusalKind::Internal,
+            DecideError::Encode(_) | DecideError::Append(AppendError::Invalid { .. }) => {
+                RefusalKind::Internal
+            }
             DecideError::Contended { .. }
             | DecideError::Append(_)
             | DecideError::Read(_)
@@ -130,7 +129,8 @@ pub fn new_events(
     world: &World,
     events: impl IntoIterator<Item = Event>,
 ) -> Result<Vec<NewEvent>, EncodeError> {
-    let encoded = events.into_iter().map(|event| Ok(NewEvent { id: EventId(world.new_uuid()), body: event.encode()? }));
+    let encoded =
+        events.into_iter().map(|event| Ok(NewEvent { id: EventId(world.new_uuid()), body: event.encode()? }));
     encoded.collect()
 }
 
@@ -248,7 +248,8 @@ async fn earlier(log: &dyn EventLog, command: &Command) -> Result<Option<Decided
     let Some(Record { shard: (stream, partition), sequence, commit: Some(commit), .. }) = found else {
         return Ok(None);
     };
-    let decoded: Result<Vec<Event>, _> = commit.events.iter().map(|event| Event::decode(&event.body)).collect();
+    let decoded: Result<Vec<Event>, _> =
+        commit.events.iter().map(|event| Event::decode(&event.body)).collect();
     let events = decoded.map_err(|error| ReadError::Failed { detail: error.to_string() })?;
     let position = Position::of(stream, partition, sequence);
     Ok(Some(Decided { events, version: commit.version, position, duplicate: true }))

@@ -141,7 +141,9 @@ pub enum OpenError {
         wanted: u16,
     },
     /// The key ring is not the one that the log was made with.
-    #[error("the key ring's root key is not the one that the log pins: restore `keys` and `log` from the same backup")]
+    #[error(
+        "the key ring's root key is not the one that the log pins: restore `keys` and `log` from the same backup"
+    )]
     OtherRoot,
     /// The key ring does not open.
     #[error(transparent)]

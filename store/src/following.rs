@@ -265,7 +265,10 @@ impl<P: Projection> Following<P> {
             }
         };
         if snapshot.fold_version != P::FOLD_VERSION || !self.inner.log.position().covers(&snapshot.position) {
-            tracing::info!(projection = P::NAME, "snapshot is of another fold or log, folding from the start");
+            tracing::info!(
+                projection = P::NAME,
+                "snapshot is of another fold or log, folding from the start"
+            );
             return;
         }
         let Some(state) = P::restore(&snapshot.state) else {

@@ -29,7 +29,11 @@ pub trait KeyRing: Send + Sync {
     async fn get_or_create(&self, name: KeyName) -> Result<Zeroizing<Vec<u8>>, KeyRingError>;
 
     /// Stores a key unless there is one by that name; returns the one that is stored now.
-    async fn put_new(&self, name: KeyName, key: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, KeyRingError>;
+    async fn put_new(
+        &self,
+        name: KeyName,
+        key: Zeroizing<Vec<u8>>,
+    ) -> Result<Zeroizing<Vec<u8>>, KeyRingError>;
 
     /// Destroys a key for good.
     async fn destroy(&self, name: KeyName) -> Result<(), KeyRingError>;

@@ -32,8 +32,8 @@ pub use feed::{Feed, Feeder, Gone};
 pub use following::{FollowError, Following, WaitError, follow_projection};
 pub use keyring::{KeyName, KeyRing, KeyRingError};
 pub use log::{
-    AppendError, Appended, EventLog, FollowReader, Followed, NewBatch, NewCommit, ReadError, ReadFilter, Record,
-    RecordReader,
+    AppendError, Appended, EventLog, FollowReader, Followed, NewBatch, NewCommit, ReadError, ReadFilter,
+    Record, RecordReader,
 };
 pub use projection::{Projection, Snapshot};
 pub use root::{RootKey, RootKeyError, root_key};

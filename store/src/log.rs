@@ -34,8 +34,11 @@ pub trait EventLog: Send + Sync {
     async fn append_batch(&self, record: NewBatch) -> Result<Position, AppendError>;
 
     /// All commits of an aggregate, oldest first.
-    async fn history(&self, organization: OrganizationId, aggregate: &AggregateRef)
-    -> Result<Vec<Record>, ReadError>;
+    async fn history(
+        &self,
+        organization: OrganizationId,
+        aggregate: &AggregateRef,
+    ) -> Result<Vec<Record>, ReadError>;
 
     /// The commit of that id in an aggregate's history, if it is there: how an unknown outcome is resolved.
     async fn find(

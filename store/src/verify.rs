@@ -61,7 +61,11 @@ pub async fn verify_records<L: EventLog + ?Sized>(log: &L) -> Result<VerifyRepor
     for stream in Stream::ALL {
         let filter = ReadFilter { streams: vec![*stream], ..ReadFilter::decisions(&[]) };
         let mut reader = log.read(&Position::start(), &filter).await?;
-        let mut check = Check { report: StreamReport::empty(*stream, log.partitions()), last: BTreeMap::new(), heads: HashMap::new() };
+        let mut check = Check {
+            report: StreamReport::empty(*stream, log.partitions()),
+            last: BTreeMap::new(),
+            heads: HashMap::new(),
+        };
         while let Some(record) = reader.recv().await {
             let record = record?;
             check.add(&record).map_err(|detail| ReadError::Damaged {

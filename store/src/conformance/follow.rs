@@ -77,7 +77,10 @@ pub(super) async fn a_slow_follower_holds_up_nobody(world: World, storage: Box<d
     assert_eq!(take(&mut slow, 1).await.0.len(), 1);
 }
 
-pub(super) async fn caught_up_is_said_once_and_covers_what_was_there(world: World, storage: Box<dyn Storage>) {
+pub(super) async fn caught_up_is_said_once_and_covers_what_was_there(
+    world: World,
+    storage: Box<dyn Storage>,
+) {
     let parts = storage.open().await;
     fill(&world, &*parts.log, "one", 0..10).await;
     parts.log.append_batch(batch(Stream::Observations, "w", b"seen")).await.unwrap();

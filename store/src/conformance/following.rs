@@ -5,9 +5,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use events::{
-    Actor, AggregateKind, CommitId, CorrelationId, OrganizationId, Position, Refusal, RefusalKind,
-};
+use events::{Actor, AggregateKind, CommitId, CorrelationId, OrganizationId, Position, Refusal, RefusalKind};
 use futures::FutureExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -104,12 +102,16 @@ pub(super) async fn a_projection_reads_its_own_writes(world: World, storage: Box
     let source = events::AggregateRef::new(AggregateKind::Source, "s");
     let unseen = parts.log.append(commit_on(&world, ORGANIZATION, source, 0)).await.unwrap();
     running.following.wait_for(&unseen.position, DEADLINE).await.unwrap();
-    let audit = parts.log.append_batch(super::batch(events::position::Stream::Audit, "w", b"x")).await.unwrap();
+    let audit =
+        parts.log.append_batch(super::batch(events::position::Stream::Audit, "w", b"x")).await.unwrap();
     running.following.wait_for(&audit, DEADLINE).await.unwrap();
     running.stop().await;
 }
 
-pub(super) async fn a_snapshot_folded_on_equals_a_fold_from_the_start(world: World, storage: Box<dyn Storage>) {
+pub(super) async fn a_snapshot_folded_on_equals_a_fold_from_the_start(
+    world: World,
+    storage: Box<dyn Storage>,
+) {
     let parts = storage.open().await;
     fill(&world, &*parts.log, "one", 0..70).await;
     let running = start(&world, &parts);
@@ -158,7 +160,10 @@ pub(super) async fn a_snapshot_of_another_fold_is_not_used(world: World, storage
     }
 }
 
-pub(super) async fn waiting_ends_at_its_deadline_or_with_the_projection(world: World, storage: Box<dyn Storage>) {
+pub(super) async fn waiting_ends_at_its_deadline_or_with_the_projection(
+    world: World,
+    storage: Box<dyn Storage>,
+) {
     let parts = storage.open().await;
     let running = start(&world, &parts);
     running.following.caught_up().await.unwrap();
@@ -169,11 +174,8 @@ pub(super) async fn waiting_ends_at_its_deadline_or_with_the_projection(world: W
     running.stop().await;
     let ended = following.wait_for(&never, DEADLINE).await;
     assert_eq!(ended, Err(WaitError::Ended { projection: Versions::NAME }));
-    let never_driven = follow_projection::<Versions>(
-        Arc::clone(&parts.log),
-        Arc::clone(&parts.snapshots),
-        world.clone(),
-    );
+    let never_driven =
+        follow_projection::<Versions>(Arc::clone(&parts.log), Arc::clone(&parts.snapshots), world.clone());
     assert!(!never_driven.is_caught_up());
     drop(never_driven.drive(pending()));
 }
@@ -239,7 +241,8 @@ pub(super) async fn decisions_of_many_tasks_are_all_made_on_the_newest_state(
     let stored = parts.log.history(ORGANIZATION, &agent("shared")).await.unwrap();
     assert_eq!(stored.len() as u64, made);
     assert!(made <= 25, "decided on a state that was not the newest");
-    let ids = stored[0].commit.as_ref().and_then(|commit| commit.command.as_ref()).map(|command| command.ids.len());
+    let ids =
+        stored[0].commit.as_ref().and_then(|commit| commit.command.as_ref()).map(|command| command.ids.len());
     assert_eq!(ids, Some(2), "what was passed in is recorded");
     running.stop().await;
 }

@@ -41,7 +41,8 @@ pub(super) async fn one_version_one_commit(world: World, storage: Box<dyn Storag
         assert_eq!(won.len(), 1, "{outcomes:?}");
         assert_eq!((won[0].version, won[0].duplicate), (expected + 1, false));
         for lost in outcomes.iter().filter_map(|outcome| outcome.as_ref().err()) {
-            let conflict = AppendError::Conflict { aggregate: agent("raced"), expected, actual: expected + 1 };
+            let conflict =
+                AppendError::Conflict { aggregate: agent("raced"), expected, actual: expected + 1 };
             assert_eq!(lost, &conflict);
         }
     }
@@ -90,7 +91,8 @@ pub(super) async fn a_commit_of_many_tasks_is_stored_once(world: World, storage:
             async move { log.append(same).await }.boxed()
         });
         let outcomes = parallel(&world, retries).await;
-        let fresh = outcomes.iter().filter(|outcome| outcome.as_ref().is_ok_and(|appended| !appended.duplicate));
+        let fresh =
+            outcomes.iter().filter(|outcome| outcome.as_ref().is_ok_and(|appended| !appended.duplicate));
         assert_eq!(fresh.count(), 1, "{outcomes:?}");
         for outcome in outcomes {
             assert_eq!(outcome.unwrap().version, expected + 1);
@@ -116,7 +118,10 @@ pub(super) async fn shards_and_versions_are_in_order(world: World, storage: Box<
     let records = decisions(&*parts.log).await;
     in_order(&records);
     assert_eq!(records.len(), 240);
-    assert!(records.iter().map(|record| record.shard).collect::<BTreeSet<_>>().len() > 1, "several partitions");
+    assert!(
+        records.iter().map(|record| record.shard).collect::<BTreeSet<_>>().len() > 1,
+        "several partitions"
+    );
 }
 
 /// Sequences and times grow in each shard, versions are dense in each aggregate.
@@ -202,7 +207,8 @@ pub(super) async fn filters_choose_streams_organizations_and_kinds(world: World,
     assert_eq!(count(ReadFilter::decisions(&[AggregateKind::Group])).await, 0);
     assert_eq!(count(ReadFilter::decisions(&[]).and(Stream::Observations)).await, 5);
     assert_eq!(count(ReadFilter::decisions(&[AggregateKind::Source]).and(Stream::Audit)).await, 3);
-    let mine = ReadFilter { organization: Some(ORGANIZATION), ..ReadFilter::decisions(&[AggregateKind::Source]) };
+    let mine =
+        ReadFilter { organization: Some(ORGANIZATION), ..ReadFilter::decisions(&[AggregateKind::Source]) };
     assert_eq!(count(mine).await, 1);
 }
 
@@ -241,8 +247,10 @@ pub(super) async fn batches_lie_in_their_partitions(_world: World, storage: Box<
             expected.push((stream, vec![index]));
         }
     }
-    let filter =
-        ReadFilter { streams: vec![Stream::Observations, Stream::Audit, Stream::Refusals], ..ReadFilter::decisions(&[]) };
+    let filter = ReadFilter {
+        streams: vec![Stream::Observations, Stream::Audit, Stream::Refusals],
+        ..ReadFilter::decisions(&[])
+    };
     let records = read(&*parts.log, &Position::start(), &filter).await;
     let mut found: Vec<_> = records.iter().map(|record| (record.shard.0, record.bytes.to_vec())).collect();
     assert!(records.iter().all(|record| record.commit.is_none() && record.organization == ORGANIZATION));

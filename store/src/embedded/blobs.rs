@@ -111,7 +111,8 @@ impl BlobFiles {
             match scanner.next().map_err(failed)? {
                 Step::End => return Ok(count),
                 Step::Frame(at, frame) => {
-                    let head = BlobHead::read(&frame).ok_or_else(|| self.inner.damaged(BlobDigest::default(), at))?;
+                    let head = BlobHead::read(&frame)
+                        .ok_or_else(|| self.inner.damaged(BlobDigest::default(), at))?;
                     if let Some(keys) = self.inner.known_keys(head.organization)? {
                         self.inner.unseal(&keys, &head, at, &frame)?;
                     }
@@ -151,7 +152,9 @@ fn catch_up(
     let covered = index.get(COVERED).map_err(IndexError::from)?;
     let covered = covered.as_deref().and_then(read_cursor).unwrap_or(Cursor::START);
     let mut begin = covered;
-    if covered.segment > last || covered.offset > segments.file(covered.segment).and_then(|f| f.length()).map_err(failed_io)? {
+    if covered.segment > last
+        || covered.offset > segments.file(covered.segment).and_then(|f| f.length()).map_err(failed_io)?
+    {
         tracing::error!(folder = %segments.folder.display(), "blobs end before what the index knew of them");
         index.clear().map_err(IndexError::from)?;
         begin = Cursor::START;
@@ -267,11 +270,15 @@ impl Inner {
 
     fn put(&self, organization: OrganizationId, contents: &[Bytes]) -> Result<Vec<BlobDigest>, BlobError> {
         if let Some(large) = contents.iter().find(|content| content.len() > LARGEST_BLOB) {
-            return Err(failed(format!("a blob of {} bytes is over the limit of {LARGEST_BLOB}", large.len())));
+            return Err(failed(format!(
+                "a blob of {} bytes is over the limit of {LARGEST_BLOB}",
+                large.len()
+            )));
         }
         let key = self.keys.key_or_new(KeyName::Organization(organization)).map_err(failed)?;
         let keys = OrganizationKeys::of(&key)?;
-        let digests: Vec<BlobDigest> = contents.iter().map(|content| keys.address(Sha256::of(content))).collect();
+        let digests: Vec<BlobDigest> =
+            contents.iter().map(|content| keys.address(Sha256::of(content))).collect();
         let mut writer = self.writer.lock();
         let mut seen = BTreeSet::new();
         let mut new = Vec::new();
@@ -356,7 +363,9 @@ impl Inner {
         let Some(at) = self.place(digest)? else { return Err(BlobError::Missing { digest }) };
         let end = at.plus(frame::PRELUDE as u64);
         let mut scanner = Scanner::until(Arc::clone(&self.segments), at, end).of_one();
-        let Step::Frame(_, frame) = scanner.next().map_err(failed)? else { return Err(self.damaged(digest, at)) };
+        let Step::Frame(_, frame) = scanner.next().map_err(failed)? else {
+            return Err(self.damaged(digest, at));
+        };
         let head = BlobHead::read(&frame).filter(|head| head.digest == digest);
         let head = head.ok_or_else(|| self.damaged(digest, at))?;
         if head.organization != organization {

@@ -25,7 +25,8 @@ async fn laws_hold_with(options: Options) {
     let world = World::real();
     let make = async || {
         let folder = tempfile::tempdir().unwrap();
-        let storage: Box<dyn Storage> = Box::new(Folder { folder, world: world.clone(), options: options.clone() });
+        let storage: Box<dyn Storage> =
+            Box::new(Folder { folder, world: world.clone(), options: options.clone() });
         storage
     };
     run_all(&world, make).await;

@@ -97,7 +97,14 @@ pub(super) enum Parsed {
 /// Appends a frame to `buffer`, which will lie such that the frame is at `place`.
 ///
 /// Heads are no longer than [`LARGEST_HEAD`] and payloads shorter than 4 GiB by their types' limits.
-pub(super) fn write(buffer: &mut Vec<u8>, place: Place, kind: FrameKind, group: u32, head: &[u8], payload: &[u8]) {
+pub(super) fn write(
+    buffer: &mut Vec<u8>,
+    place: Place,
+    kind: FrameKind,
+    group: u32,
+    head: &[u8],
+    payload: &[u8],
+) {
     let lengths = Lengths {
         kind: kind as u8,
         head: u8::try_from(head.len()).unwrap_or(u8::MAX),
@@ -149,8 +156,8 @@ pub(super) fn parse(bytes: &Bytes, from: usize, place: Place) -> Parsed {
         return Parsed::Broken("checksum does not fit");
     }
     let mut kept = [0; LARGEST_HEAD];
-    for (to, from) in kept.iter_mut().zip(head) {
-        *to = *from;
+    if let Some(kept) = kept.get_mut(..head.len()) {
+        kept.copy_from_slice(head);
     }
     let payload = bytes.slice(from + head_end..from + end);
     Parsed::Frame(Frame { kind: known, group: lengths.group, head: kept, head_length, payload })
@@ -249,11 +256,9 @@ mod tests {
     #[test]
     fn a_frame_is_valid_at_its_own_place_only() {
         let bytes = Bytes::from(written(b"head", b"payload"));
-        for elsewhere in [
-            Place { salt: 8, ..PLACE },
-            Place { segment: 4, ..PLACE },
-            Place { offset: 4097, ..PLACE },
-        ] {
+        for elsewhere in
+            [Place { salt: 8, ..PLACE }, Place { segment: 4, ..PLACE }, Place { offset: 4097, ..PLACE }]
+        {
             assert!(matches!(parse(&bytes, 0, elsewhere), Parsed::Broken("checksum does not fit")));
         }
     }

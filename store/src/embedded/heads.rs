@@ -28,7 +28,9 @@ pub(super) enum LookUpError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The index points to something else.
-    #[error("the index does not fit the segments: delete the folder `index`, it is made anew at the next start")]
+    #[error(
+        "the index does not fit the segments: delete the folder `index`, it is made anew at the next start"
+    )]
     Misfit,
 }
 
@@ -42,6 +44,12 @@ impl LookUpError {
 }
 
 impl Heads {
+    /// The index said something that the segments do not bear out: it must not be believed again.
+    fn misfit(&self) -> LookUpError {
+        self.index.distrust();
+        LookUpError::Misfit
+    }
+
     /// An aggregate's newest commit.
     pub(super) fn head(&self, key: AggregateKey) -> Result<Head, LookUpError> {
         if let Some(head) = self.index.head_at_hand(key) {
@@ -75,7 +83,7 @@ impl Heads {
         let mut records = Vec::with_capacity(places.len());
         for ((version, at), expected) in places.into_iter().zip(1_u64..) {
             if version != expected {
-                return Err(LookUpError::Misfit);
+                return Err(self.misfit());
             }
             let (head, frame) = self.commit_at(key, version, at)?;
             records.push(head.record(self.core.stream, frame.payload));
@@ -89,10 +97,10 @@ impl Heads {
         commit: CommitId,
     ) -> Result<Option<(u64, RecordHead, Frame)>, LookUpError> {
         let Some(version) = self.index.version_of(key, commit)? else { return Ok(None) };
-        let at = self.index.place_of(key, version)?.ok_or(LookUpError::Misfit)?;
+        let at = self.index.place_of(key, version)?.ok_or_else(|| self.misfit())?;
         let (head, frame) = self.commit_at(key, version, at)?;
         if head.chained.is_none_or(|chained| chained.commit != commit) {
-            return Err(LookUpError::Misfit);
+            return Err(self.misfit());
         }
         Ok(Some((version, head, frame)))
     }
@@ -109,13 +117,13 @@ impl Heads {
         let step = scanner.next().map_err(|error| ReadError::Failed { detail: error.to_string() })?;
         let frame = match step {
             Step::Frame(_, frame) => frame,
-            Step::End => return Err(LookUpError::Misfit),
+            Step::End => return Err(self.misfit()),
             Step::Broken(broken) => return Err(broken.error(segments).into()),
         };
-        let head = RecordHead::read(&frame).ok_or(LookUpError::Misfit)?;
+        let head = RecordHead::read(&frame).ok_or_else(|| self.misfit())?;
         match head.chained {
             Some(chained) if chained.aggregate == key && chained.version == version => Ok((head, frame)),
-            _ => Err(LookUpError::Misfit),
+            _ => Err(self.misfit()),
         }
     }
 }

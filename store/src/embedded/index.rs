@@ -114,7 +114,9 @@ pub(super) struct Index {
 pub(super) fn open_sled(folder: &Path, log: &str, cache_bytes: u64) -> Result<sled::Db, IndexError> {
     match try_open(folder, log, cache_bytes) {
         Ok(Some(db)) => return Ok(db),
-        Ok(None) => tracing::warn!(folder = %folder.display(), "index is another log's or format's and is made anew"),
+        Ok(None) => {
+            tracing::warn!(folder = %folder.display(), "index is another log's or format's and is made anew")
+        }
         Err(error) => tracing::warn!(folder = %folder.display(), %error, "index is damaged and is made anew"),
     }
     std::fs::remove_dir_all(folder).map_err(|error| IndexError(error.to_string()))?;
@@ -142,7 +144,9 @@ fn open_unlocked(folder: &Path, cache_bytes: u64) -> Result<sled::Db, IndexError
         let opened = std::panic::catch_unwind(AssertUnwindSafe(|| config.open()));
         let opened = opened.map_err(|_| IndexError("sled panicked while opening".to_owned()))?;
         match opened {
-            Err(error) if attempts < LOCK_ATTEMPTS && error.to_string().contains("could not acquire lock") => {
+            Err(error)
+                if attempts < LOCK_ATTEMPTS && error.to_string().contains("could not acquire lock") =>
+            {
                 attempts += 1;
                 std::thread::sleep(LOCK_PAUSE);
             }
@@ -165,6 +169,13 @@ impl Index {
     /// Forgets everything, to be filled from the segments.
     pub(super) fn clear(&self) -> Result<(), IndexError> {
         Ok(self.tree.clear()?)
+    }
+
+    /// Lets the next start make the index anew.
+    pub(super) fn distrust(&self) {
+        if let Err(error) = self.db.remove(b"format").and_then(|_| self.db.flush()) {
+            tracing::error!(%error, "index cannot be marked as damaged");
+        }
     }
 
     /// Takes durable entries; `covered` is the place behind them. Waits while very many wait already.
@@ -352,7 +363,10 @@ pub(super) fn cursor_bytes(at: Cursor) -> [u8; 12] {
 /// A place from sled.
 pub(super) fn read_cursor(bytes: &[u8]) -> Option<Cursor> {
     let mut rest = bytes;
-    let at = Cursor { segment: u32::from_be_bytes(take(&mut rest)?), offset: u64::from_be_bytes(take(&mut rest)?) };
+    let at = Cursor {
+        segment: u32::from_be_bytes(take(&mut rest)?),
+        offset: u64::from_be_bytes(take(&mut rest)?),
+    };
     rest.is_empty().then_some(at)
 }
 

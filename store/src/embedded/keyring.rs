@@ -278,7 +278,11 @@ impl KeyRing for KeyFile {
         tokio::task::spawn_blocking(move || keys.key_or_new(name)).await.map_err(failed)?
     }
 
-    async fn put_new(&self, name: KeyName, key: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, KeyRingError> {
+    async fn put_new(
+        &self,
+        name: KeyName,
+        key: Zeroizing<Vec<u8>>,
+    ) -> Result<Zeroizing<Vec<u8>>, KeyRingError> {
         let inner = Arc::clone(&self.inner);
         tokio::task::spawn_blocking(move || inner.put_new(name, || key)).await.map_err(failed)?
     }

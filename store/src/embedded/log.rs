@@ -22,7 +22,8 @@ use super::verify::verify;
 use super::writer::Request;
 use crate::feed::Feed;
 use crate::log::{
-    AppendError, Appended, EventLog, FollowReader, NewBatch, NewCommit, ReadError, ReadFilter, Record, RecordReader,
+    AppendError, Appended, EventLog, FollowReader, NewBatch, NewCommit, ReadError, ReadFilter, Record,
+    RecordReader,
 };
 use crate::verify::VerifyReport;
 
@@ -162,7 +163,8 @@ fn encode(new: NewCommit, previous: ChainHash) -> Result<Vec<u8>, AppendError> {
         command: new.command,
         events: new.events,
     };
-    let bytes = events::encode(&commit).map_err(|error| AppendError::Invalid { detail: error.to_string() })?;
+    let bytes =
+        events::encode(&commit).map_err(|error| AppendError::Invalid { detail: error.to_string() })?;
     too_large(bytes.len())?;
     Ok(bytes)
 }
@@ -198,7 +200,8 @@ impl EventLog for EmbeddedLog {
         let aggregate = Some(commit.aggregate.clone());
         let payload = encode(commit, made_on.hash)?;
         let link = ChainHash::of(&payload);
-        self.submit(Stream::Decisions, |reply| Request { head, payload, link, made_on, aggregate, reply }).await
+        self.submit(Stream::Decisions, |reply| Request { head, payload, link, made_on, aggregate, reply })
+            .await
     }
 
     async fn append_batch(&self, record: NewBatch) -> Result<Position, AppendError> {

@@ -39,7 +39,10 @@ impl Meta {
         let malformed = |detail: String| OpenError::Meta { path: path.clone(), detail };
         let meta: Self = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
         if meta.format != FORMAT {
-            return Err(malformed(format!("format {} is not {FORMAT}, the one that this version reads", meta.format)));
+            return Err(malformed(format!(
+                "format {} is not {FORMAT}, the one that this version reads",
+                meta.format
+            )));
         }
         Ok(Some(meta))
     }

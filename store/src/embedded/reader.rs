@@ -171,8 +171,10 @@ impl Follower {
             if closed {
                 return Ok(());
             }
-            let changes: Vec<BoxFuture<'_, _>> =
-                progress.iter_mut().map(|progress| -> BoxFuture<'_, _> { Box::pin(progress.changed()) }).collect();
+            let changes: Vec<BoxFuture<'_, _>> = progress
+                .iter_mut()
+                .map(|progress| -> BoxFuture<'_, _> { Box::pin(progress.changed()) })
+                .collect();
             if changes.is_empty() {
                 return Ok(());
             }

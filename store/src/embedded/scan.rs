@@ -67,7 +67,16 @@ pub(super) struct Scanner {
 impl Scanner {
     /// Reads from `at` to `end`, all of which was written.
     pub(super) fn until(segments: Arc<Segments>, at: Cursor, end: Cursor) -> Self {
-        Self { segments, at, end: Some(end), last: end.segment, chunk: Bytes::new(), read: 0, file: None, chunk_bytes: CHUNK }
+        Self {
+            segments,
+            at,
+            end: Some(end),
+            last: end.segment,
+            chunk: Bytes::new(),
+            read: 0,
+            file: None,
+            chunk_bytes: CHUNK,
+        }
     }
 
     /// Reads from `at` to the end of the segment `last`, wherever that is.

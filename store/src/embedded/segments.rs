@@ -63,10 +63,8 @@ impl Segments {
     /// Numbers of the segments that there are, in order.
     pub(super) fn numbers(&self) -> io::Result<Vec<u32>> {
         let names = self.disk.list(&self.folder)?;
-        let mut numbers: Vec<u32> = names
-            .iter()
-            .filter_map(|name| name.to_str()?.strip_suffix(".seg")?.parse().ok())
-            .collect();
+        let mut numbers: Vec<u32> =
+            names.iter().filter_map(|name| name.to_str()?.strip_suffix(".seg")?.parse().ok()).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }

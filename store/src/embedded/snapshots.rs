@@ -73,7 +73,8 @@ impl Snapshots for SnapshotFiles {
         let mut bytes = self.header(&body);
         bytes.extend_from_slice(&body);
         let disk = Arc::clone(&self.disk);
-        let saved = tokio::task::spawn_blocking(move || disk.replace(&path, &bytes, true)).await.map_err(failed)?;
+        let saved =
+            tokio::task::spawn_blocking(move || disk.replace(&path, &bytes, true)).await.map_err(failed)?;
         saved.map_err(failed)
     }
 }

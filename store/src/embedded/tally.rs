@@ -160,6 +160,9 @@ impl CheckpointFile {
 
 fn read_entry(frame: &Frame, partitions: u16) -> Option<(Cursor, Tally)> {
     let mut rest = frame.head();
-    let at = Cursor { segment: u32::from_le_bytes(take(&mut rest)?), offset: u64::from_le_bytes(take(&mut rest)?) };
+    let at = Cursor {
+        segment: u32::from_le_bytes(take(&mut rest)?),
+        offset: u64::from_le_bytes(take(&mut rest)?),
+    };
     Some((at, Tally::decode(&frame.payload, partitions)?))
 }

@@ -111,7 +111,9 @@ impl<'a> Check<'a> {
                     return Err("the head does not fit the commit");
                 }
                 if commit.previous != before.hash {
-                    return Err("the chain is broken: the hash of the aggregate's previous commit does not fit");
+                    return Err(
+                        "the chain is broken: the hash of the aggregate's previous commit does not fit",
+                    );
                 }
             }
         }

@@ -220,8 +220,7 @@ impl Writer {
 
     fn publish(&mut self, draft: Draft) {
         let count = draft.count();
-        let group =
-            Group { behind: draft.behind, start: draft.start, bytes: Bytes::from(draft.bytes) };
+        let group = Group { behind: draft.behind, start: draft.start, bytes: Bytes::from(draft.bytes) };
         self.end = group.end();
         let mut marks: Vec<Mark> = Vec::new();
         if draft.start.segment != draft.behind.segment {
@@ -297,8 +296,10 @@ impl Draft {
     }
 
     fn count(&self) -> u64 {
-        self.replies.iter().filter(|(_, outcome)| outcome.as_ref().is_ok_and(|appended| !appended.duplicate)).count()
-            as u64
+        self.replies
+            .iter()
+            .filter(|(_, outcome)| outcome.as_ref().is_ok_and(|appended| !appended.duplicate))
+            .count() as u64
     }
 
     fn add(&mut self, core: &StreamCore, request: Request) {

@@ -55,8 +55,12 @@ async fn write_for_ever(store: Arc<EmbeddedStore>, world: World, writer: usize) 
         if version.is_multiple_of(5) {
             assert!(store.log.append(commit).await.unwrap().duplicate);
             let data = format!("{name} {version}").into_bytes();
-            let batch =
-                NewBatch { stream: Stream::Observations, organization: ORGANIZATION, writer: name.clone(), data };
+            let batch = NewBatch {
+                stream: Stream::Observations,
+                organization: ORGANIZATION,
+                writer: name.clone(),
+                data,
+            };
             store.log.append_batch(batch).await.unwrap();
             println!("batch {name} {version}");
             let content = Bytes::from(format!("{name} {version}"));
@@ -79,7 +83,8 @@ impl Acknowledged {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
             ["commit", name, version, id] => {
-                let before = self.commits.insert(id.parse().unwrap(), ((*name).to_owned(), version.parse().unwrap()));
+                let before =
+                    self.commits.insert(id.parse().unwrap(), ((*name).to_owned(), version.parse().unwrap()));
                 assert_eq!(before, None, "a commit was acknowledged twice");
             }
             ["batch", name, version] => assert!(self.batches.insert(format!("{name} {version}"))),
@@ -97,7 +102,8 @@ impl Acknowledged {
         for (id, acknowledged) in &self.commits {
             assert_eq!(commits.get(id), Some(acknowledged), "an acknowledged commit is lost");
         }
-        let filter = store::ReadFilter { streams: vec![Stream::Observations], ..store::ReadFilter::decisions(&[]) };
+        let filter =
+            store::ReadFilter { streams: vec![Stream::Observations], ..store::ReadFilter::decisions(&[]) };
         let mut reader = store.log.read(&events::Position::start(), &filter).await.unwrap();
         let mut batches = BTreeSet::new();
         while let Some(record) = reader.recv().await {
@@ -156,5 +162,10 @@ async fn nothing_acknowledged_is_lost_or_doubled_when_killed_200_times() {
     assert!(store.verify_blobs().unwrap() >= acknowledged.blobs.len() as u64);
     let report = store.log.verify().await.unwrap();
     assert!(report.streams[0].segments > 3, "{report:?}");
-    println!("{} commits, {} batches, {} blobs", acknowledged.commits.len(), acknowledged.batches.len(), acknowledged.blobs.len());
+    println!(
+        "{} commits, {} batches, {} blobs",
+        acknowledged.commits.len(),
+        acknowledged.batches.len(),
+        acknowledged.blobs.len()
+    );
 }

@@ -78,7 +78,11 @@ async fn a_flipped_bit_before_the_last_group_is_damage_with_its_place() {
         std::fs::write(first_segment(folder.path()), &flipped).unwrap();
         match try_open(folder.path()) {
             Err(OpenError::Log(ReadError::Damaged { segment, offset, .. })) => {
-                assert_eq!((segment.as_str(), offset), ("decisions/0000000001.seg", offsets[1] as u64), "at {at}");
+                assert_eq!(
+                    (segment.as_str(), offset),
+                    ("decisions/0000000001.seg", offsets[1] as u64),
+                    "at {at}"
+                );
             }
             other => panic!("at {at}: {:?}", other.err()),
         }
@@ -171,7 +175,10 @@ async fn damaged_blobs_are_named_and_never_returned() {
     std::fs::write(&path, &whole[..offsets[3] - 5]).unwrap();
     let store = opened(folder.path());
     assert_eq!(store.torn.len(), 1);
-    assert_eq!(store.blobs.get(ORGANIZATION, digests[2]).await, Err(BlobError::Missing { digest: digests[2] }));
+    assert_eq!(
+        store.blobs.get(ORGANIZATION, digests[2]).await,
+        Err(BlobError::Missing { digest: digests[2] })
+    );
     assert_eq!(store.blobs.put(ORGANIZATION, vec![contents[2].clone()]).await.unwrap(), digests[2..]);
     assert_eq!(store.verify_blobs(), Ok(3));
 }

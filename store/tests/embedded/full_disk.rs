@@ -61,7 +61,10 @@ async fn a_failed_sync_leaves_the_outcome_unknown_and_the_log_read_only() {
     assert!(matches!(outcome, Err(AppendError::Unknown { .. })), "{outcome:?}");
     faults.syncs_fail.store(false, Ordering::SeqCst);
     let refused = store.log.append(unknown.clone()).await;
-    assert!(matches!(refused, Err(AppendError::ReadOnly { .. })), "a failed sync is never tried again: {refused:?}");
+    assert!(
+        matches!(refused, Err(AppendError::ReadOnly { .. })),
+        "a failed sync is never tried again: {refused:?}"
+    );
     assert_eq!(all(&*store.log).await.len(), 3, "what is not durable is not shown");
     drop(store);
     let store = opened(folder.path());
@@ -109,7 +112,10 @@ async fn a_full_disk_keeps_the_blobs_that_are_there() {
     faults.room.store(150, Ordering::SeqCst);
     let two = vec![Bytes::from_static(b"fits alone"), Bytes::from(vec![1; 1000])];
     let refused = store.blobs.put(ORGANIZATION, two.clone()).await;
-    assert!(matches!(&refused, Err(BlobError::Failed { detail }) if detail.contains("no storage space")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(BlobError::Failed { detail }) if detail.contains("no storage space")),
+        "{refused:?}"
+    );
     faults.room.store(i64::MAX, Ordering::SeqCst);
     store.blobs.put(ORGANIZATION, two.clone()).await.unwrap_err();
     assert_eq!(store.blobs.get(ORGANIZATION, kept[0]).await.unwrap(), Bytes::from_static(b"kept"));

@@ -52,7 +52,11 @@ async fn a_damaged_index_is_made_anew() {
             Vec::new(),
             whole[..whole.len() / 2].to_vec(),
             whole.iter().map(|byte| byte ^ 0xff).collect(),
-            whole.iter().enumerate().map(|(at, byte)| if at % 1000 == 17 { byte ^ 1 } else { *byte }).collect(),
+            whole
+                .iter()
+                .enumerate()
+                .map(|(at, byte)| if at % 1000 == 17 { byte ^ 1 } else { *byte })
+                .collect(),
         ] {
             std::fs::write(&path, damage).unwrap();
             knows_everything(folder.path(), &kept).await;
@@ -99,6 +103,34 @@ async fn an_index_of_another_log_is_not_used() {
     let store = opened(two.path());
     assert!(store.log.history(ORGANIZATION, &agent("one")).await.unwrap().is_empty());
     fill(&*store.log, "one", 0..1).await;
+}
+
+#[tokio::test]
+async fn an_index_that_says_something_else_is_found_out_and_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, twin) = (folder.path().join("log"), folder.path().join("twin"));
+    let store = opened(&log);
+    fill(&*store.log, "one", 0..5).await;
+    drop(store);
+    copy(&log, &twin);
+    for (folder, id, versions) in [(&log, "two", 0..5), (&twin, "one", 5..10)] {
+        let store = opened(folder);
+        fill(&*store.log, id, versions).await;
+    }
+    std::fs::remove_dir_all(log.join("index")).unwrap();
+    copy(&twin.join("index"), &log.join("index"));
+    let store = opened(&log);
+    let misfit = store.log.history(ORGANIZATION, &agent("one")).await.unwrap_err();
+    assert!(misfit.to_string().contains("the index does not fit the segments"), "{misfit}");
+    let unknown = store.log.append(commit(&World::real(), "one", 5)).await;
+    assert!(matches!(unknown, Err(AppendError::Unknown { .. })), "{unknown:?}");
+    drop(store);
+    let store = opened(&log);
+    for id in ["one", "two"] {
+        assert_eq!(store.log.history(ORGANIZATION, &agent(id)).await.unwrap().len(), 5);
+        fill(&*store.log, id, 5..6).await;
+    }
+    store.log.verify().await.unwrap();
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -1,5 +1,10 @@
 //! The embedded store under what happens to files, disks and processes.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking"
+)]
 
 mod crash;
 mod damage;

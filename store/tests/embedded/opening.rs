@@ -42,7 +42,10 @@ async fn segments_follow_each_other() {
         assert_eq!(all(&*store.log).await.len() as u64, (round + 1) * 100);
         let report = store.log.verify().await.unwrap();
         assert!(u64::from(report.streams[0].segments) > round, "{report:?}");
-        assert_eq!(store.log.history(ORGANIZATION, &agent("one")).await.unwrap().len() as u64, (round + 1) * 100);
+        assert_eq!(
+            store.log.history(ORGANIZATION, &agent("one")).await.unwrap().len() as u64,
+            (round + 1) * 100
+        );
     }
     std::fs::remove_file(folder.path().join("log/decisions/0000000002.seg")).unwrap();
     let error = open(&world, folder.path(), small).err().unwrap();
@@ -114,7 +117,9 @@ async fn secrets_are_readable_by_their_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     drop(opened(folder.path()));
-    for name in ["keys/master", "keys/ring", "log/meta", "log/decisions/0000000001.seg", "blobs/0000000001.seg"] {
+    for name in
+        ["keys/master", "keys/ring", "log/meta", "log/decisions/0000000001.seg", "blobs/0000000001.seg"]
+    {
         let mode = std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
@@ -162,7 +167,10 @@ async fn recorded_time_never_runs_backwards() {
     }
     let store = opened(folder.path());
     let (records, _) = read(&*store.log, &Position::start()).await;
-    assert_eq!(records.iter().map(|record| record.recorded_at.0).collect::<Vec<_>>(), vec![5_000, 9_000, 9_000]);
+    assert_eq!(
+        records.iter().map(|record| record.recorded_at.0).collect::<Vec<_>>(),
+        vec![5_000, 9_000, 9_000]
+    );
 }
 
 struct FixedClock(i64);

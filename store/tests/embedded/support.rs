@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use events::directory::{DirectoryEvent, TokenUsed};
 use events::{
-    Actor, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, OrganizationId, Position, Timestamp, TokenId,
+    Actor, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, OrganizationId, Position, Timestamp,
+    TokenId,
 };
 use store::embedded::{EmbeddedStore, OpenError, Options, open};
 use store::{EventLog, NewCommit, ReadError, ReadFilter, Record};
