@@ -64,7 +64,14 @@ pub struct Shared {
 impl Shared {
     /// Nothing known yet.
     #[must_use]
-    pub fn new(world: World, kube: Kube, outbox: Arc<Outbox>, holding: Holding, desired: Arc<Desired>, instance: InstanceId) -> Self {
+    pub fn new(
+        world: World,
+        kube: Kube,
+        outbox: Arc<Outbox>,
+        holding: Holding,
+        desired: Arc<Desired>,
+        instance: InstanceId,
+    ) -> Self {
         Self {
             world,
             kube,
@@ -125,7 +132,9 @@ impl Shared {
     fn active(&self) -> Option<(u64, Arc<View>)> {
         let view = self.desired.view()?;
         match view.applier {
-            Some(Applier { instance, epoch }) if instance == self.instance && self.holding.is_held() => Some((epoch, view)),
+            Some(Applier { instance, epoch }) if instance == self.instance && self.holding.is_held() => {
+                Some((epoch, view))
+            }
             _ => None,
         }
     }
@@ -175,21 +184,30 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
 /// Workers and watches that run.
 #[derive(Default)]
 struct Running {
-    epoch: u64,
+    /// The epoch whose inventory was stated. It stays when the Lease is lost for a while: who gets it back in the same epoch goes on
+    /// with the same sequence.
+    stated: u64,
     workers: BTreeMap<SourceId, TaskHandle>,
     watches: watches::Watches,
 }
 
 impl Running {
-    async fn follow(&mut self, shared: &Arc<Shared>, epoch: u64, view: &Arc<View>) -> Result<(), crate::kubernetes::ApiError> {
-        if self.epoch != epoch {
+    async fn follow(
+        &mut self,
+        shared: &Arc<Shared>,
+        epoch: u64,
+        view: &Arc<View>,
+    ) -> Result<(), crate::kubernetes::ApiError> {
+        if self.stated != epoch {
             self.stop();
             shared.discovery.refresh(&shared.kube).await?;
             shared.books.lock().clear();
             shared.forbidden.lock().clear();
-            shared.outbox.begin(epoch);
+            if shared.outbox.epoch() != epoch {
+                shared.outbox.begin(epoch);
+            }
             inventory::state(shared, view).await?;
-            self.epoch = epoch;
+            self.stated = epoch;
             tracing::info!(epoch, sources = view.sources.len(), "this instance applies");
         } else if shared.outbox.take_restate() {
             inventory::restate(shared, view).await;
@@ -219,7 +237,6 @@ impl Running {
         }
         self.workers.clear();
         self.watches.stop();
-        self.epoch = 0;
     }
 
     /// Lets writes that are under way end; nothing new begins, because writing is not allowed any more.

@@ -75,7 +75,10 @@ impl View {
     /// Another source than `but`, whose id has this text, that has an object of this key in its bundle.
     #[must_use]
     pub fn has_in_source(&self, source: &str, key: &ObjectKey) -> bool {
-        self.sources.iter().filter(|other| other.head.source.to_string() == source).any(|other| other.has(key))
+        self.sources
+            .iter()
+            .filter(|other| other.head.source.to_string() == source)
+            .any(|other| other.has(key))
     }
 }
 

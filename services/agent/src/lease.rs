@@ -43,7 +43,11 @@ impl Holding {
     /// Not held.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let shared = Shared { until: AtomicU64::new(0), named: AtomicBool::new(false), held: watch::Sender::new(false) };
+        let shared = Shared {
+            until: AtomicU64::new(0),
+            named: AtomicBool::new(false),
+            held: watch::Sender::new(false),
+        };
         Self { clock, shared: Arc::new(shared) }
     }
 
@@ -111,7 +115,14 @@ enum Step {
 impl LeaseKeeper {
     /// For one agent in one namespace.
     #[must_use]
-    pub fn new(kube: Kube, world: World, holding: Holding, namespace: String, agent: AgentId, instance: InstanceId) -> Self {
+    pub fn new(
+        kube: Kube,
+        world: World,
+        holding: Holding,
+        namespace: String,
+        agent: AgentId,
+        instance: InstanceId,
+    ) -> Self {
         Self {
             kube,
             world,
@@ -177,9 +188,13 @@ impl LeaseKeeper {
     /// Returns when the Lease may have changed.
     async fn changed(&self) {
         let query = format!("?watch=1&fieldSelector=metadata.name%3D{}&timeoutSeconds=60", self.name);
-        let version = self.version.as_ref().map(|version| format!("&resourceVersion={version}")).unwrap_or_default();
-        let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases{query}{version}", path::escape(&self.namespace));
-        match self.kube.watch(&Call::get(collection)).await {
+        let version =
+            self.version.as_ref().map(|version| format!("&resourceVersion={version}")).unwrap_or_default();
+        let collection = format!(
+            "/apis/coordination.k8s.io/v1/namespaces/{}/leases{query}{version}",
+            path::escape(&self.namespace)
+        );
+        match self.kube.watch(&Call::get(collection), 0).await {
             Ok(response) => {
                 let mut body = response.into_body();
                 let _event = body.frame().await;
@@ -196,7 +211,7 @@ impl LeaseKeeper {
         if self.holding.is_held() && self.version.is_some() {
             return self.put(self.version.clone()).await;
         }
-        let found = match self.kube.read(Call::get(format!("{}/{}", self.path(), self.name))).await {
+        let found = match self.kube.for_lease(Call::get(format!("{}/{}", self.path(), self.name))).await {
             Ok(answer) => answer.json::<Value>()?,
             Err(error) if error.code() == 404 => return self.put(None).await,
             Err(error) => return Err(error),
@@ -216,7 +231,8 @@ impl LeaseKeeper {
                 now
             }
         };
-        let duration = spec.get("leaseDurationSeconds").and_then(Value::as_u64).map_or(DURATION, Duration::from_secs);
+        let duration =
+            spec.get("leaseDurationSeconds").and_then(Value::as_u64).map_or(DURATION, Duration::from_secs);
         let expires = since + duration;
         if now >= expires {
             return self.put(version).await;
@@ -262,7 +278,7 @@ impl LeaseKeeper {
 
     async fn send(&self, method: Method, path: String, lease: &Value) -> Result<Value, ApiError> {
         let call = Call::write(method, path, "application/json", Bytes::from(lease.to_string()));
-        self.kube.write_always(call).await?.json()
+        self.kube.for_lease(call).await?.json()
     }
 
     async fn release(mut self) {

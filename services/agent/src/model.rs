@@ -3,8 +3,8 @@
 pub mod adoption;
 pub mod backoff;
 pub mod book;
-pub mod manifest;
 pub mod managed;
+pub mod manifest;
 pub mod prune;
 pub mod target;
 pub mod verdict;

@@ -122,7 +122,11 @@ impl State {
         if self.epoch == 0 {
             return None;
         }
-        let from = if after.epoch == self.epoch { after.sequence.saturating_add(1).max(self.first) } else { self.first };
+        let from = if after.epoch == self.epoch {
+            after.sequence.saturating_add(1).max(self.first)
+        } else {
+            self.first
+        };
         let skip = usize::try_from(from - self.first).unwrap_or(usize::MAX);
         while self.sent.len() < skip.saturating_add(BATCH) && self.sent.len() < UNACKNOWLEDGED {
             let Some(next) = self.waiting.pop_front() else { break };
@@ -174,14 +178,19 @@ const fn is_information(what: &Observed) -> bool {
 }
 
 const fn is_inventory(what: &Observed) -> bool {
-    matches!(what, Observed::ObjectApplied { .. } | Observed::ObjectPruned { .. } | Observed::InventoryStated { .. })
+    matches!(
+        what,
+        Observed::ObjectApplied { .. } | Observed::ObjectPruned { .. } | Observed::InventoryStated { .. }
+    )
 }
 
 /// About how many bytes it takes on the wire.
 fn weight(what: &Observed) -> usize {
     match what {
         Observed::InventoryStated { objects, .. } => 100 + objects.len() * 400,
-        Observed::SyncFinished { failures, .. } => 200 + failures.iter().map(|failure| 300 + failure.message.len()).sum::<usize>(),
+        Observed::SyncFinished { failures, .. } => {
+            200 + failures.iter().map(|failure| 300 + failure.message.len()).sum::<usize>()
+        }
         Observed::ObjectFailed { failure, .. } => 300 + failure.message.len(),
         Observed::SourceBlocked { reason, .. } | Observed::SyncWaiting { reason, .. } => 200 + reason.len(),
         Observed::DriftSeen { fields, .. } => 300 + fields.len() * 150,
@@ -235,7 +244,10 @@ mod tests {
         assert_eq!(outbox.next(cursor(6, 99)).map(|batch| batch.first), Some(1));
         outbox.acknowledge(cursor(7, 2));
         outbox.acknowledge(cursor(6, 3));
-        assert_eq!(outbox.next(cursor(0, 0)).map(|batch| (batch.first, batch.observations.len())), Some((3, 1)));
+        assert_eq!(
+            outbox.next(cursor(0, 0)).map(|batch| (batch.first, batch.observations.len())),
+            Some((3, 1))
+        );
     }
 
     #[tokio::test]
@@ -263,7 +275,10 @@ mod tests {
             name: "x".into(),
         };
         for _ in 0..=WAITING {
-            outbox.tell(Observed::DriftCorrected { source: SourceId(uuid::Uuid::nil()), identity: identity.clone() });
+            outbox.tell(Observed::DriftCorrected {
+                source: SourceId(uuid::Uuid::nil()),
+                identity: identity.clone(),
+            });
         }
         let batch = outbox.next(cursor(0, 0)).expect("a batch");
         assert!(matches!(batch.observations[0].what, Observed::Gap { dropped } if dropped >= WAITING as u64));

@@ -54,7 +54,13 @@ impl Agent {
         let instance = InstanceId(world.new_uuid());
         let desired = Arc::new(Desired::default());
         let shared = Shared::new(world.clone(), kube.clone(), outbox, holding, desired, instance);
-        Ok(Self { world, shared: Arc::new(shared), kube, namespace, agent: Arc::new(watch::Sender::new(None)) })
+        Ok(Self {
+            world,
+            shared: Arc::new(shared),
+            kube,
+            namespace,
+            agent: Arc::new(watch::Sender::new(None)),
+        })
     }
 
     /// What answers the server.
@@ -100,13 +106,19 @@ impl Agent {
 pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
     let Deps { world, readiness, metrics } = deps;
     let token = read_token(&args, &world)?;
-    let target = Target { host: args.server.host.clone(), port: args.server.port, transport: transport(&args, &world)? };
+    let target = Target {
+        host: args.server.host.clone(),
+        port: args.server.port,
+        transport: transport(&args, &world)?,
+    };
     let options = KubeOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
     let agent = Arc::new(Agent::new(world.clone(), &options, args.namespace.clone()).await?);
     let supervisor = Supervisor::new(Arc::clone(&world.spawner), shutdown.clone());
     if let Some(address) = args.admin_listen {
-        let listener = world.network.listen(address).await.with_context(|| format!("cannot listen on {address}"))?;
-        let serving = chassis::admin::serve(world.clone(), listener, readiness.clone(), metrics, shutdown.clone());
+        let listener =
+            world.network.listen(address).await.with_context(|| format!("cannot listen on {address}"))?;
+        let serving =
+            chassis::admin::serve(world.clone(), listener, readiness.clone(), metrics, shutdown.clone());
         supervisor.spawn("admin listener", serving);
     }
     let ready = readiness.register("tunnel");
@@ -127,7 +139,10 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
 fn read_token(args: &Args, world: &World) -> anyhow::Result<Token> {
     let text = match (&args.token_file, &args.token) {
         (Some(path), _) => {
-            let bytes = world.disk.read(path).with_context(|| format!("cannot read the token from {}", path.display()))?;
+            let bytes = world
+                .disk
+                .read(path)
+                .with_context(|| format!("cannot read the token from {}", path.display()))?;
             String::from_utf8(bytes).ok().with_context(|| format!("{} holds no token", path.display()))?
         }
         (None, Some(token)) => token.clone(),
@@ -141,5 +156,9 @@ fn transport(args: &Args, world: &World) -> anyhow::Result<Transport> {
     if args.insecure_plain_text {
         return Ok(Transport::PlainText);
     }
-    Ok(Transport::Tls(chassis::tls::client_config(world, args.tls.ca_file.as_deref(), &[tunnel::settings::ALPN])?))
+    Ok(Transport::Tls(chassis::tls::client_config(
+        world,
+        args.tls.ca_file.as_deref(),
+        &[tunnel::settings::ALPN],
+    )?))
 }

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::concurrent::concurrently;
 use super::context::Context;
-use super::health::{sight, status_word};
+use super::health::{sight, status_word, tells_health};
 use crate::kubernetes::client::CONCURRENCY;
-use crate::kubernetes::{Accept, Call, path};
+use crate::kubernetes::{Accept, ApiError, Call, path};
 use crate::model::book::{Drift, Judged, Seen};
 use crate::model::managed::lost_fields;
 use crate::model::manifest::prepare;
@@ -20,12 +20,16 @@ use crate::model::target::{Entry, Target};
 
 impl Context {
     /// Corrects what is due; gives the moment at which more will be.
-    pub(super) async fn correct_due(&self, targets: &[Target]) -> Option<Duration> {
+    pub(super) async fn correct_due(&self) -> Option<Duration> {
         let head = &self.source.head;
         if head.suspended || !head.policies.correct_drift || self.blocked().is_some() {
             return None;
         }
-        let (due, _) = self.shared.with_book(self.id(), |book| book.corrections(self.shared.now()));
+        let (due, next) = self.shared.with_book(self.id(), |book| book.corrections(self.shared.now()));
+        if due.is_empty() {
+            return next;
+        }
+        let targets = self.resolve().targets;
         let those: Vec<&Target> = targets.iter().filter(|target| due.contains(&target.key)).collect();
         for key in due.iter().filter(|key| !those.iter().any(|target| target.key == **key)) {
             // It left the bundle; its end is up to a prune list.
@@ -88,17 +92,37 @@ impl Context {
         if self.shared.with_book(self.id(), |book| book.vanished(&key, version)) != Seen::Deleted {
             return;
         }
+        match self.get(identity).await {
+            Ok(Some(live)) if live.pointer("/metadata/deletionTimestamp").is_none() => {
+                self.drifted(&key, &live)
+            }
+            Ok(_) => self.note_drift(&key, Drift { deleted: true, fields: Vec::new() }),
+            // What cannot be asked is put right without being explained.
+            Err(_) => self.note_drift(&key, Drift { deleted: false, fields: Vec::new() }),
+        }
+    }
+
+    /// A watch showed something newer than what a write of ours gave.
+    pub(super) async fn look_again(&self, identity: &ObjectIdentity) {
+        match self.get(identity).await {
+            Ok(Some(live)) => self.saw(identity, &live),
+            Ok(None) => self.note_drift(&identity.key(), Drift { deleted: true, fields: Vec::new() }),
+            Err(_) => self.note_drift(&identity.key(), Drift { deleted: false, fields: Vec::new() }),
+        }
+    }
+
+    /// The object as it is now; `None`: it is not there.
+    async fn get(&self, identity: &ObjectIdentity) -> Result<Option<Value>, ApiError> {
         let kinds = self.shared.discovery.kinds();
-        let Some(resource) = kinds.find_any(identity) else { return };
-        let Some(path) = path::object(&resource, &identity.namespace, &identity.name) else { return };
-        let call = Call::get(path).accept(Accept::Metadata).as_account(self.account());
-        let live = match self.shared.kube.read(call).await {
-            Ok(answer) => answer.json::<Value>().ok(),
-            Err(_) => None,
+        let Some(resource) = kinds.find_any(identity) else { return Ok(None) };
+        let Some(path) = path::object(&resource, &identity.namespace, &identity.name) else {
+            return Ok(None);
         };
-        match live {
-            Some(live) if live.pointer("/metadata/deletionTimestamp").is_none() => self.drifted(&key, &live),
-            _ => self.note_drift(&key, Drift { deleted: true, fields: Vec::new() }),
+        let accept = if tells_health(identity) { Accept::Whole } else { Accept::Metadata };
+        match self.shared.kube.read(Call::get(path).accept(accept).as_account(self.account())).await {
+            Ok(answer) => answer.json().map(Some),
+            Err(error) if error.code() == 404 => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -106,7 +130,8 @@ impl Context {
         let fields = self
             .entry(key)
             .and_then(|(entry, identity)| {
-                let adopted = self.shared.with_book(self.id(), |book| book.get(key).is_some_and(|known| known.adopted));
+                let adopted =
+                    self.shared.with_book(self.id(), |book| book.get(key).is_some_and(|known| known.adopted));
                 prepare(&entry.manifest, &identity, entry.digest, &self.owner, adopted).ok()
             })
             .map(|prepared| lost_fields(live, &prepared.object))
@@ -131,7 +156,9 @@ impl Context {
     fn entry(&self, key: &ObjectKey) -> Option<(&Entry, ObjectIdentity)> {
         let entries = self.source.entries.as_deref()?;
         let default = &self.source.head.default_namespace;
-        let entry = entries.iter().find(|entry| crate::model::target::has_key(std::slice::from_ref(entry), default, key))?;
+        let entry = entries
+            .iter()
+            .find(|entry| crate::model::target::has_key(std::slice::from_ref(entry), default, key))?;
         let identity = ObjectIdentity { namespace: key.namespace.clone(), ..entry.identity.clone() };
         Some((entry, identity))
     }

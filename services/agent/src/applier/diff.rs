@@ -17,6 +17,7 @@ use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, ApiError, Call, path};
 use crate::model::manifest::prepare;
 use crate::model::target::Target;
+use crate::model::verdict::explain;
 
 const AT_ONCE: usize = 16;
 
@@ -60,14 +61,23 @@ fn plain(identity: &events::ObjectIdentity, change: DiffChange) -> ObjectDiff {
 
 impl Context {
     async fn compare(&self, target: &Target, redactor: &Redactor) -> Option<ObjectDiff> {
+        let said = |error: ApiError| explain(&error, &target.identity, &target.entry.manifest);
         let refused = |message: String| {
             Some(ObjectDiff { error: Some(message), ..plain(&target.identity, DiffChange::Refused) })
         };
-        let adopted = self.shared.with_book(self.id(), |book| book.get(&target.key).is_some_and(|known| known.adopted));
-        let Some(path) = path::object(&target.resource, &target.identity.namespace, &target.identity.name) else {
+        let adopted =
+            self.shared.with_book(self.id(), |book| book.get(&target.key).is_some_and(|known| known.adopted));
+        let Some(path) = path::object(&target.resource, &target.identity.namespace, &target.identity.name)
+        else {
             return refused("its name cannot be asked for".to_owned());
         };
-        let body = match prepare(&target.entry.manifest, &target.identity, target.entry.digest, &self.owner, adopted) {
+        let body = match prepare(
+            &target.entry.manifest,
+            &target.identity,
+            target.entry.digest,
+            &self.owner,
+            adopted,
+        ) {
             Ok(prepared) => prepared.body(),
             Err(error) => return refused(error.to_string()),
         };
@@ -75,13 +85,13 @@ impl Context {
         let live = match live.and_then(|answer| answer.json::<Value>()) {
             Ok(live) => Some(live),
             Err(error) if error.code() == 404 => None,
-            Err(error) => return refused(error.to_string()),
+            Err(error) => return refused(said(error)),
         };
         let call = Call::apply(&path, body, ApplyMode { dry_run: true, force: true });
         let call = call.accept(Accept::Whole).as_account(self.account());
         let wanted = match self.shared.kube.read(call).await.and_then(|answer| answer.json::<Value>()) {
             Ok(wanted) => wanted,
-            Err(error) => return refused(error.to_string()),
+            Err(error) => return refused(said(error)),
         };
         let Some(mut live) = live else { return Some(plain(&target.identity, DiffChange::Create)) };
         let mut wanted = wanted;

@@ -20,9 +20,19 @@ pub(super) fn kind_tells_health(group: &str, kind: &str) -> bool {
         (group, kind),
         (
             "",
-            "ConfigMap" | "Secret" | "ServiceAccount" | "LimitRange" | "ResourceQuota" | "Endpoints" | "PodTemplate"
+            "ConfigMap"
+                | "Secret"
+                | "ServiceAccount"
+                | "LimitRange"
+                | "ResourceQuota"
+                | "Endpoints"
+                | "PodTemplate"
         ) | (
-            "rbac.authorization.k8s.io" | "scheduling.k8s.io" | "node.k8s.io" | "admissionregistration.k8s.io" | "storage.k8s.io",
+            "rbac.authorization.k8s.io"
+                | "scheduling.k8s.io"
+                | "node.k8s.io"
+                | "admissionregistration.k8s.io"
+                | "storage.k8s.io",
             _
         ) | ("networking.k8s.io", "NetworkPolicy" | "IngressClass")
             | ("discovery.k8s.io", _)
@@ -32,7 +42,12 @@ pub(super) fn kind_tells_health(group: &str, kind: &str) -> bool {
 /// What a live object shows. `live` states its kind, or is metadata only where the kind tells no health.
 pub(super) fn sight(live: &Value, identity: &ObjectIdentity, now_millis: i64) -> Sight {
     let uid = live.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned();
-    Sight { uid, version: version_of(live), touch: touch_mark(live), health: Some(judge(live, identity, now_millis)) }
+    Sight {
+        uid,
+        version: version_of(live),
+        touch: touch_mark(live),
+        health: Some(judge(live, identity, now_millis)),
+    }
 }
 
 fn judge(live: &Value, identity: &ObjectIdentity, now_millis: i64) -> Judged {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use events::SourceId;
 use events::configuration::{Mode, ServiceAccount};
-use events::observation::{Observed, OwnedObject};
 use events::object::ObjectKey;
+use events::observation::{Observed, OwnedObject};
 use objects::ownership::SOURCE_LABEL;
 use serde::Deserialize;
 use serde_json::Value;
@@ -65,8 +65,13 @@ pub(super) async fn list(
     let mut items = Vec::new();
     let mut next = String::new();
     loop {
-        let query = format!("{collection}?limit={PAGE}&labelSelector={}&continue={}", path::escape(selector), path::escape(&next));
-        let answer = match kube.read(Call::get(query).accept(Accept::MetadataList).as_account(account)).await {
+        let query = format!(
+            "{collection}?limit={PAGE}&labelSelector={}&continue={}",
+            path::escape(selector),
+            path::escape(&next)
+        );
+        let answer = match kube.read(Call::get(query).accept(Accept::MetadataList).as_account(account)).await
+        {
             Ok(answer) => answer,
             Err(error) => {
                 return match error.code() {
@@ -76,10 +81,12 @@ pub(super) async fn list(
                 };
             }
         };
-        let page: Page<'_> = serde_json::from_slice(&answer.body)
-            .map_err(|error| ApiError::Unreadable { detail: format!("list of {}: {error}", resource.plural) })?;
+        let page: Page<'_> = serde_json::from_slice(&answer.body).map_err(|error| ApiError::Unreadable {
+            detail: format!("list of {}: {error}", resource.plural),
+        })?;
         for item in page.items.into_iter().flatten() {
-            let item = serde_json::from_str(item.get()).map_err(|error| ApiError::Unreadable { detail: error.to_string() })?;
+            let item = serde_json::from_str(item.get())
+                .map_err(|error| ApiError::Unreadable { detail: error.to_string() })?;
             items.push(item);
         }
         if page.metadata.next.is_empty() {
@@ -137,7 +144,14 @@ fn enter(shared: &Shared, context: &Context, target: Option<&Target>, live: &Val
     let digest = target
         .filter(|target| object.digest == Some(target.entry.digest))
         .and_then(|target| {
-            prepare(&target.entry.manifest, &target.identity, target.entry.digest, &context.owner, object.adopted).ok()
+            prepare(
+                &target.entry.manifest,
+                &target.identity,
+                target.entry.digest,
+                &context.owner,
+                object.adopted,
+            )
+            .ok()
         })
         .filter(|prepared| covers(live, &prepared.object))
         .and(object.digest);
@@ -148,8 +162,10 @@ fn enter(shared: &Shared, context: &Context, target: Option<&Target>, live: &Val
 /// All objects with this agent's mark, over all kinds that can be listed.
 async fn collect(shared: &Arc<Shared>, view: &Arc<View>) -> Result<Vec<(Value, OwnedObject)>, ApiError> {
     let kinds = shared.discovery.kinds();
-    let resources: Vec<Arc<Resource>> = kinds.preferred().filter(|resource| resource.listable).cloned().collect();
-    let mut accounts: BTreeSet<Option<ServiceAccount>> = view.sources.iter().map(|source| source.account().cloned()).collect();
+    let resources: Vec<Arc<Resource>> =
+        kinds.preferred().filter(|resource| resource.listable).cloned().collect();
+    let mut accounts: BTreeSet<Option<ServiceAccount>> =
+        view.sources.iter().map(|source| source.account().cloned()).collect();
     if view.lockdown {
         accounts.remove(&None);
     } else {
@@ -157,7 +173,8 @@ async fn collect(shared: &Arc<Shared>, view: &Arc<View>) -> Result<Vec<(Value, O
     }
     let mut found = BTreeMap::new();
     for account in &accounts {
-        let lists = resources.iter().map(|resource| collect_kind(shared, view, account.as_ref(), resource)).collect();
+        let lists =
+            resources.iter().map(|resource| collect_kind(shared, view, account.as_ref(), resource)).collect();
         for list in concurrently(lists, LISTS_AT_ONCE).await {
             for (live, object) in list? {
                 found.insert(object.uid.clone(), (live, object));
@@ -184,7 +201,9 @@ async fn collect_kind(
     }
     if per_namespace && resource.namespaced {
         for namespace in namespaces(view, account) {
-            if let Listed::Items(some) = list(&shared.kube, account, resource, &namespace, SOURCE_LABEL).await? {
+            if let Listed::Items(some) =
+                list(&shared.kube, account, resource, &namespace, SOURCE_LABEL).await?
+            {
                 items.extend(some);
             }
         }

@@ -29,10 +29,13 @@ enum Pruned {
 impl Context {
     /// Works the list off; entries done before (`done`, by UID) are skipped.
     pub(super) async fn prune_listed(&self, report: &mut Report, done: &mut BTreeSet<String>) -> StageEnd {
-        let mut entries: Vec<&PruneEntry> = self.source.prune.iter().filter(|entry| !done.contains(&entry.uid)).collect();
+        let mut entries: Vec<&PruneEntry> =
+            self.source.prune.iter().filter(|entry| !done.contains(&entry.uid)).collect();
         entries.sort_by(|left, right| delete_key(&left.identity).cmp(&delete_key(&right.identity)));
         let mut end = StageEnd::Done;
-        for group in entries.chunk_by(|left, right| left.identity.kind == right.identity.kind && left.identity.group == right.identity.group) {
+        for group in entries.chunk_by(|left, right| {
+            left.identity.kind == right.identity.kind && left.identity.group == right.identity.group
+        }) {
             if self.is_superseded() {
                 return StageEnd::Superseded;
             }
@@ -95,7 +98,9 @@ impl Context {
         }
         let kinds = self.shared.discovery.kinds();
         let Some(resource) = kinds.find_any(identity) else { return Ok(Pruned::Gone) };
-        let Some(path) = path::object(&resource, &identity.namespace, &identity.name) else { return Ok(Pruned::Gone) };
+        let Some(path) = path::object(&resource, &identity.namespace, &identity.name) else {
+            return Ok(Pruned::Gone);
+        };
         let call = Call::get(path.clone()).accept(Accept::Metadata).as_account(self.account());
         let live: Value = match self.shared.kube.read(call).await {
             Ok(answer) => answer.json()?,
@@ -130,7 +135,10 @@ impl Context {
         match result {
             Ok(_) => Ok(Pruned::Deleted),
             Err(error) if error.code() == 404 => Ok(Pruned::Gone),
-            Err(error) if error.code() == 409 && error.status().is_some_and(|status| status.message.contains("UID")) => {
+            Err(error)
+                if error.code() == 409
+                    && error.status().is_some_and(|status| status.message.contains("UID")) =>
+            {
                 Ok(Pruned::Kept("another object has this name now".to_owned()))
             }
             Err(error) => {
@@ -144,10 +152,18 @@ impl Context {
     async fn foreign_inside(&self, identity: &ObjectIdentity) -> Result<Option<String>, ApiError> {
         let kinds = self.shared.discovery.refresh(&self.shared.kube).await?;
         let (resources, namespace): (Vec<_>, &str) = if identity.kind == "Namespace" {
-            (kinds.preferred().filter(|resource| resource.namespaced && resource.listable).cloned().collect(), &identity.name)
+            (
+                kinds
+                    .preferred()
+                    .filter(|resource| resource.namespaced && resource.listable)
+                    .cloned()
+                    .collect(),
+                &identity.name,
+            )
         } else {
             let (plural, group) = identity.name.split_once('.').unwrap_or((&identity.name, ""));
-            let served = kinds.preferred().filter(|resource| resource.plural == plural && resource.group == group);
+            let served =
+                kinds.preferred().filter(|resource| resource.plural == plural && resource.group == group);
             (served.cloned().collect(), "")
         };
         if resources.is_empty() {
@@ -165,13 +181,18 @@ impl Context {
         let mut found = Vec::new();
         for (resource, listed) in lists {
             match listed? {
-                Listed::Items(items) => found.extend(items.into_iter().map(|live| (listed_identity(&resource, &live), live))),
+                Listed::Items(items) => {
+                    found.extend(items.into_iter().map(|live| (listed_identity(&resource, &live), live)))
+                }
                 Listed::Absent => {}
-                Listed::Forbidden(message) => return Ok(Some(format!("{} in it cannot be read: {message}", resource.plural))),
+                Listed::Forbidden(message) => {
+                    return Ok(Some(format!("{} in it cannot be read: {message}", resource.plural)));
+                }
             }
         }
         let gone: BTreeSet<&str> = self.source.prune.iter().map(|entry| entry.uid.as_str()).collect();
-        Ok(first_foreign(&found, &self.owner, &gone).map(|foreign| format!("something in it is not ours: {foreign}")))
+        Ok(first_foreign(&found, &self.owner, &gone)
+            .map(|foreign| format!("something in it is not ours: {foreign}")))
     }
 }
 

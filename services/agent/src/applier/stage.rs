@@ -66,8 +66,11 @@ impl Context {
             if self.is_superseded() {
                 return StageEnd::Superseded;
             }
-            let checked: Vec<(&Target, Option<Checked>)> =
-                group.iter().enumerate().map(|(offset, target)| (*target, passed.remove(&(place + offset)))).collect();
+            let checked: Vec<(&Target, Option<Checked>)> = group
+                .iter()
+                .enumerate()
+                .map(|(offset, target)| (*target, passed.remove(&(place + offset))))
+                .collect();
             place += group.len();
             match self.apply_group(checked, report).await {
                 StageEnd::Done => {}
@@ -80,7 +83,10 @@ impl Context {
     async fn check_all(&self, targets: &[&Target]) -> (BTreeMap<usize, Checked>, Vec<(usize, Failed)>) {
         let mut passed = BTreeMap::new();
         let mut failed = Vec::new();
-        let checks = targets.iter().enumerate().map(|(place, target)| async move { (place, self.check(target).await) });
+        let checks = targets
+            .iter()
+            .enumerate()
+            .map(|(place, target)| async move { (place, self.check(target).await) });
         for (place, result) in concurrently(checks.collect(), CONCURRENCY).await {
             match result {
                 Ok(checked) => {
@@ -128,7 +134,10 @@ impl Context {
         let mut wait = Duration::from_millis(50);
         loop {
             match self.check(target).await {
-                Err(failed) if matches!(failed.error.as_ref().map_or(0, ApiError::code), 403 | 404) && wait < Duration::from_secs(2) => {
+                Err(failed)
+                    if matches!(failed.error.as_ref().map_or(0, ApiError::code), 403 | 404)
+                        && wait < Duration::from_secs(2) =>
+                {
                     self.shared.world.clock.sleep(wait).await;
                     wait *= 2;
                 }
@@ -152,7 +161,10 @@ impl Context {
                     return StageEnd::Superseded;
                 }
                 if self.shared.now() > end {
-                    report.failed(target.failure(format!("not established within {ESTABLISHED_DEADLINE:?}: {reason}")), true);
+                    report.failed(
+                        target.failure(format!("not established within {ESTABLISHED_DEADLINE:?}: {reason}")),
+                        true,
+                    );
                     return StageEnd::Failed;
                 }
                 self.shared.world.clock.sleep(wait).await;

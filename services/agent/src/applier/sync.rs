@@ -24,7 +24,11 @@ const LOOKS: usize = 32;
 
 impl Context {
     /// Runs the sync; `None`: this instance may not write any more, and the next applier tells how it ended.
-    pub(super) async fn run(&self, pruned: &mut BTreeSet<String>, wake: &Notify) -> (Option<SyncOutcome>, Report) {
+    pub(super) async fn run(
+        &self,
+        pruned: &mut BTreeSet<String>,
+        wake: &Notify,
+    ) -> (Option<SyncOutcome>, Report) {
         let head = &self.source.head;
         let mut report = Report::new(head.sync);
         let correlation_id = head.correlation_id;
@@ -33,7 +37,12 @@ impl Context {
         (outcome, report)
     }
 
-    async fn attempt(&self, report: &mut Report, pruned: &mut BTreeSet<String>, wake: &Notify) -> Option<SyncOutcome> {
+    async fn attempt(
+        &self,
+        report: &mut Report,
+        pruned: &mut BTreeSet<String>,
+        wake: &Notify,
+    ) -> Option<SyncOutcome> {
         if let Some(reason) = self.blocked() {
             self.shared.outbox.tell(Observed::SourceBlocked { source: self.id(), reason });
             return Some(SyncOutcome::Failed);
@@ -70,14 +79,18 @@ impl Context {
             failure.message.contains("cannot impersonate") || failure.message.contains("is forbidden: User")
         });
         if let Some(failure) = blocked {
-            self.shared.outbox.tell(Observed::SourceBlocked { source: self.id(), reason: failure.message.clone() });
+            self.shared
+                .outbox
+                .tell(Observed::SourceBlocked { source: self.id(), reason: failure.message.clone() });
         }
         SyncOutcome::Failed
     }
 
     async fn apply_bundle(&self, report: &mut Report) -> StageEnd {
         let mut resolution = self.resolve();
-        if !resolution.failures.is_empty() || (!resolution.awaited.is_empty() && resolution.targets.is_empty()) {
+        if !resolution.failures.is_empty()
+            || (!resolution.awaited.is_empty() && resolution.targets.is_empty())
+        {
             // Somebody else may have installed a definition since the last look.
             if let Err(error) = self.shared.discovery.refresh(&self.shared.kube).await {
                 tracing::warn!(error = %error, "cannot look up kinds");
@@ -109,7 +122,8 @@ impl Context {
                     identity: entry.identity.clone(),
                     file: entry.file.to_string(),
                     line: entry.line,
-                    message: "its kind is defined in this set, but the API server does not serve it".to_owned(),
+                    message: "its kind is defined in this set, but the API server does not serve it"
+                        .to_owned(),
                 });
             }
             if !resolution.failures.is_empty() {
@@ -119,7 +133,8 @@ impl Context {
         let changed = self.changed(&resolution.targets);
         let rest = of_stage(&changed, Stage::Rest);
         let skipped = resolution.targets.len().saturating_sub(rest.len()).saturating_sub(founded);
-        report.counts.unchanged = report.counts.unchanged.saturating_add(u32::try_from(skipped).unwrap_or(u32::MAX));
+        report.counts.unchanged =
+            report.counts.unchanged.saturating_add(u32::try_from(skipped).unwrap_or(u32::MAX));
         if self.is_superseded() {
             return StageEnd::Superseded;
         }
@@ -154,13 +169,19 @@ impl Context {
             if self.shared.now() >= end {
                 report.counts.unhealthy = u32::try_from(unsettled.len()).unwrap_or(u32::MAX);
                 for (target, reason) in unsettled.iter().take(10) {
-                    report.failures.push(target.failure(format!("not healthy within {}: {reason}", seconds(timeout))));
+                    report
+                        .failures
+                        .push(target.failure(format!("not healthy within {}: {reason}", seconds(timeout))));
                 }
                 return WaitEnd::Expired;
             }
             let reason = waiting_reason(first, reason, unsettled.len());
             if told.insert(reason.clone()) {
-                self.shared.outbox.tell(Observed::SyncWaiting { source: self.id(), sync: report.sync, reason });
+                self.shared.outbox.tell(Observed::SyncWaiting {
+                    source: self.id(),
+                    sync: report.sync,
+                    reason,
+                });
             }
             if self.shared.now() >= look_at {
                 let those: Vec<&Target> = unsettled.iter().map(|(target, _)| *target).take(LOOKS).collect();
@@ -168,7 +189,7 @@ impl Context {
                 look_at = self.shared.now() + LOOK_AGAIN;
                 continue;
             }
-            let next = self.correct_due(&targets).await.unwrap_or(end).min(look_at).min(end);
+            let next = self.correct_due().await.unwrap_or(end).min(look_at).min(end);
             tokio::select! {
                 () = wake.notified() => {}
                 _ = views.changed() => {}
@@ -184,7 +205,9 @@ impl Context {
                 .iter()
                 .filter_map(|target| match book.get(&target.key).map(|known| known.health.as_ref()) {
                     Some(Some(health)) if health.settled => None,
-                    Some(Some(health)) if health.message.is_empty() => Some((target, health.status.as_str().to_lowercase())),
+                    Some(Some(health)) if health.message.is_empty() => {
+                        Some((target, health.status.as_str().to_lowercase()))
+                    }
                     Some(Some(health)) => Some((target, health.message.clone())),
                     Some(None) | None if !tells_health(&target.identity) => None,
                     Some(None) | None => Some((target, "not seen yet".to_owned())),
@@ -198,13 +221,18 @@ impl Context {
     }
 
     async fn look_at_one(&self, target: &Target) {
-        let Some(path) = path::object(&target.resource, &target.identity.namespace, &target.identity.name) else { return };
+        let Some(path) = path::object(&target.resource, &target.identity.namespace, &target.identity.name)
+        else {
+            return;
+        };
         let accept = if tells_health(&target.identity) { Accept::Whole } else { Accept::Metadata };
         let call = Call::get(path).accept(accept).as_account(self.account());
         let Ok(answer) = self.shared.kube.read(call).await else { return };
         let Ok(live) = answer.json() else { return };
         let sight = sight(&live, &target.identity, self.shared.world.clock.now_millis());
-        if let Seen::Health(health) = self.shared.with_book(self.id(), |book| book.looked_at(&target.key, sight)) {
+        if let Seen::Health(health) =
+            self.shared.with_book(self.id(), |book| book.looked_at(&target.key, sight))
+        {
             self.tell_health(&target.identity, health);
         }
     }
@@ -226,7 +254,8 @@ fn give_up(resolution: Resolution, report: &mut Report) -> StageEnd {
 
 fn waiting_reason(target: &Target, reason: &str, all: usize) -> String {
     let identity = &target.identity;
-    let place = if identity.namespace.is_empty() { String::new() } else { format!("{}/", identity.namespace) };
+    let place =
+        if identity.namespace.is_empty() { String::new() } else { format!("{}/", identity.namespace) };
     let more = if all > 1 { format!(" (and {} more)", all - 1) } else { String::new() };
     format!("{} {place}{}: {reason}{more}", identity.kind, identity.name)
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use events::observation::Observed;
 use events::object::ObjectKey;
+use events::observation::Observed;
 use events::{ObjectIdentity, SourceId};
 use http_body_util::BodyExt;
 use objects::ownership::SOURCE_LABEL;
@@ -34,6 +34,7 @@ pub(super) struct Watch {
     key: WatchKey,
     sources: BTreeSet<SourceId>,
     selector: String,
+    lane: usize,
     blocked: bool,
 }
 
@@ -70,10 +71,10 @@ enum End {
 }
 
 impl Watch {
-    pub(super) fn new(shared: Arc<Shared>, key: WatchKey, sources: BTreeSet<SourceId>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, key: WatchKey, sources: BTreeSet<SourceId>, lane: usize) -> Self {
         let ids: Vec<String> = sources.iter().map(ToString::to_string).collect();
         let selector = path::escape(&format!("{SOURCE_LABEL} in ({})", ids.join(",")));
-        Self { shared, key, sources, selector, blocked: false }
+        Self { shared, key, sources, selector, lane, blocked: false }
     }
 
     pub(super) async fn run(mut self) {
@@ -88,7 +89,9 @@ impl Watch {
                             Ok(End::Resume) => backoff.reset(),
                             Ok(End::Relist) => break Duration::ZERO,
                             Err(error) if error.code() == 410 => break Duration::ZERO,
-                            Err(error) if error.status().is_some() => break self.refused(&error, &mut backoff),
+                            Err(error) if error.status().is_some() => {
+                                break self.refused(&error, &mut backoff);
+                            }
                             Err(_) => {
                                 let wait = backoff.next(self.shared.world.random.as_ref());
                                 self.shared.world.clock.sleep(wait).await;
@@ -122,7 +125,11 @@ impl Watch {
     }
 
     fn accept(&self) -> Accept {
-        if kind_tells_health(&self.key.resource.group, &self.key.resource.kind) { Accept::Whole } else { Accept::MetadataList }
+        if kind_tells_health(&self.key.resource.group, &self.key.resource.kind) {
+            Accept::Whole
+        } else {
+            Accept::MetadataList
+        }
     }
 
     fn collection(&self) -> Result<String, ApiError> {
@@ -136,11 +143,16 @@ impl Watch {
         let mut seen = BTreeSet::new();
         let mut next = String::new();
         loop {
-            let query = format!("{collection}?limit={PAGE}&labelSelector={}&continue={}", self.selector, path::escape(&next));
+            let query = format!(
+                "{collection}?limit={PAGE}&labelSelector={}&continue={}",
+                self.selector,
+                path::escape(&next)
+            );
             let call = Call::get(query).accept(self.accept()).as_account(self.key.account.as_ref());
             let answer = self.shared.kube.read(call).await?;
-            let page: Page<'_> = serde_json::from_slice(&answer.body)
-                .map_err(|error| ApiError::Unreadable { detail: format!("list of {}: {error}", self.key.resource.plural) })?;
+            let page: Page<'_> = serde_json::from_slice(&answer.body).map_err(|error| {
+                ApiError::Unreadable { detail: format!("list of {}: {error}", self.key.resource.plural) }
+            })?;
             for item in page.items.into_iter().flatten() {
                 let mut live: Value = serde_json::from_str(item.get())
                     .map_err(|error| ApiError::Unreadable { detail: error.to_string() })?;
@@ -218,7 +230,7 @@ impl Watch {
             _ => Accept::Metadata,
         };
         let call = Call::get(query).accept(accept).as_account(self.key.account.as_ref());
-        let mut body = self.shared.kube.watch(&call).await?.into_body();
+        let mut body = self.shared.kube.watch(&call, self.lane).await?.into_body();
         let mut buffer = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| ApiError::Unreachable { detail: error.to_string() })?;
@@ -243,11 +255,16 @@ impl Watch {
     }
 
     async fn event(&self, line: &[u8], version: &mut String) -> Result<Option<End>, ApiError> {
-        let unreadable = |error: serde_json::Error| ApiError::Unreadable { detail: format!("event of a watch: {error}") };
+        let unreadable =
+            |error: serde_json::Error| ApiError::Unreadable { detail: format!("event of a watch: {error}") };
         let event: Event<'_> = serde_json::from_slice(line).map_err(unreadable)?;
         if event.r#type == "ERROR" {
             let status: ApiStatus = serde_json::from_str(event.object.get()).map_err(unreadable)?;
-            return if status.code == 410 { Ok(Some(End::Relist)) } else { Err(ApiError::Refused(Box::new(status))) };
+            return if status.code == 410 {
+                Ok(Some(End::Relist))
+            } else {
+                Err(ApiError::Refused(Box::new(status)))
+            };
         }
         let mut live: Value = serde_json::from_str(event.object.get()).map_err(unreadable)?;
         if let Some(newest) = live.pointer("/metadata/resourceVersion").and_then(Value::as_str) {

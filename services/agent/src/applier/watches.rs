@@ -11,6 +11,7 @@ use super::Shared;
 use super::watch::Watch;
 use crate::desired::View;
 use crate::kubernetes::Resource;
+use crate::kubernetes::client::WATCHES_PER_LANE;
 
 /// A kind that a service account may not list over all namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +49,8 @@ impl Watches {
             keep
         });
         for (key, sources) in wanted {
-            let watch = Watch::new(Arc::clone(shared), key.clone(), sources.clone());
+            let lane = self.running.len() / WATCHES_PER_LANE;
+            let watch = Watch::new(Arc::clone(shared), key.clone(), sources.clone(), lane);
             let task = shared.world.spawner.spawn("agent watch", Box::pin(watch.run()));
             self.running.insert(key, (sources, task));
         }
@@ -79,7 +81,8 @@ fn needed(shared: &Shared, view: &View) -> BTreeMap<WatchKey, BTreeSet<SourceId>
             let Some(resource) = kinds.find(identity).filter(|resource| resource.watchable) else { continue };
             let account = source.account().cloned();
             let narrow = view.mode == Mode::Namespaced
-                || forbidden.contains(&Forbidden { account: account.clone(), resource: Arc::clone(&resource) });
+                || forbidden
+                    .contains(&Forbidden { account: account.clone(), resource: Arc::clone(&resource) });
             let namespace = match (narrow && resource.namespaced, identity.namespace.is_empty()) {
                 (false, _) => String::new(),
                 (true, true) => source.head.default_namespace.clone(),

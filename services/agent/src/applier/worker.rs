@@ -19,6 +19,9 @@ use crate::model::backoff::Backoff;
 const TRANSIENT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 const LASTING: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(600));
 
+/// Failures told of a run that failed by itself and is tried again soon.
+const OUTAGE_FAILURES: usize = 20;
+
 pub(super) struct Worker {
     shared: Arc<Shared>,
     source: SourceId,
@@ -85,13 +88,18 @@ impl Worker {
             // Another state may keep other objects, or fewer.
             self.pruned.clear();
         }
-        if is_new || self.retry_at.is_some_and(|at| at <= now) {
+        let is_due = self.retry_at.is_some_and(|at| at <= now);
+        if is_due && let Err(error) = self.shared.discovery.refresh(&self.shared.kube).await {
+            tracing::debug!(error = %error, "cannot look up kinds");
+        }
+        if is_new || is_due {
             self.sync(context).await;
         }
-        self.shared.note(self.source, if self.retry_at.is_some() { "waiting to try again" } else { "in sync" });
+        self.shared
+            .note(self.source, if self.retry_at.is_some() { "waiting to try again" } else { "in sync" });
         // What is not applied yet is the next run's business.
         let correction = match self.retry_at {
-            None => context.correct_due(&context.resolve().targets).await,
+            None => context.correct_due().await,
             Some(_) => None,
         };
         [self.retry_at, correction].into_iter().flatten().min()
@@ -107,7 +115,9 @@ impl Worker {
             return;
         };
         let retry_at = (outcome == SyncOutcome::Failed).then(|| self.retry(&report));
-        for failure in report.failures.iter().filter(|_| outcome == SyncOutcome::Failed) {
+        // An outage fails all objects alike; a few of them say it.
+        let told = if report.transient { OUTAGE_FAILURES } else { usize::MAX };
+        for failure in report.failures.iter().filter(|_| outcome == SyncOutcome::Failed).take(told) {
             self.shared.outbox.tell(Observed::ObjectFailed {
                 sync: report.sync,
                 source: self.source,

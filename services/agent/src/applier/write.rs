@@ -3,24 +3,24 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use events::SyncId;
 use events::configuration::Conflicts;
 use events::delivery::ObjectFailure;
 use events::observation::{Observed, OwnedObject, TakenField, Write};
-use events::SyncId;
 use http::{Method, StatusCode};
 use objects::ownership::Replace;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::context::Context;
-use super::health::{sight, status_word, tells_health};
+use super::health::{sight, tells_health};
 use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, Answer, ApiError, Call, path};
 use crate::model::adoption::{Decision, decide, owner_of};
 use crate::model::managed::migrated;
 use crate::model::manifest::{Prepared, is_secret, live_mark, prepare};
 use crate::model::target::Target;
-use crate::model::verdict::{Verdict, judge};
+use crate::model::verdict::{Verdict, explain, judge};
 
 /// How long an object that is replaced may take to go.
 const GONE_DEADLINE: Duration = Duration::from_secs(60);
@@ -91,12 +91,14 @@ impl Context {
     }
 
     fn refused(&self, target: &Target, error: ApiError) -> Failed {
-        Box::new(Failure { failure: target.failure(error.to_string()), error: Some(error) })
+        let words = explain(&error, &target.identity, &target.entry.manifest);
+        Box::new(Failure { failure: target.failure(words), error: Some(error) })
     }
 
     fn object_path(&self, target: &Target) -> Result<String, Failed> {
-        path::object(&target.resource, &target.identity.namespace, &target.identity.name)
-            .ok_or_else(|| self.fail(target, format!("{:?} is no name that an object can have", target.identity.name)))
+        path::object(&target.resource, &target.identity.namespace, &target.identity.name).ok_or_else(|| {
+            self.fail(target, format!("{:?} is no name that an object can have", target.identity.name))
+        })
     }
 
     fn prepare(&self, target: &Target, adopted: bool) -> Result<Prepared, Failed> {
@@ -111,7 +113,9 @@ impl Context {
 
     /// The dry run of one object, and whether it may be taken over. Changes nothing.
     pub(super) async fn check(&self, target: &Target) -> Result<Checked, Failed> {
-        let known = self.shared.with_book(self.id(), |book| book.get(&target.key).map(|known| (known.uid.clone(), known.adopted)));
+        let known = self.shared.with_book(self.id(), |book| {
+            book.get(&target.key).map(|known| (known.uid.clone(), known.adopted))
+        });
         let adopted = known.as_ref().is_some_and(|(_, adopted)| *adopted);
         let path = self.object_path(target)?;
         let prepared = self.prepare(target, adopted)?;
@@ -134,12 +138,14 @@ impl Context {
             Ok(answer) => {
                 let partial: Partial = answer.json().map_err(|error| self.refused(target, error))?;
                 if partial.metadata.deletion_timestamp.is_some() {
-                    let failure = target.failure("the object is being deleted; it is applied once it is gone");
+                    let failure =
+                        target.failure("the object is being deleted; it is applied once it is gone");
                     let error = ApiError::Unreachable { detail: String::new() };
                     return Err(Box::new(Failure { failure, error: Some(error) }));
                 }
                 must_look |= known.is_some_and(|(uid, _)| uid != partial.metadata.uid);
-                checked.prior = Some(Prior { uid: partial.metadata.uid, version: partial.metadata.resource_version });
+                checked.prior =
+                    Some(Prior { uid: partial.metadata.uid, version: partial.metadata.resource_version });
             }
             Err(error) => self.weigh(target, &prepared, error, &mut checked)?,
         }
@@ -150,7 +156,13 @@ impl Context {
     }
 
     /// A refusal of a dry run that does not end it.
-    fn weigh(&self, target: &Target, prepared: &Prepared, error: ApiError, checked: &mut Checked) -> Result<(), Failed> {
+    fn weigh(
+        &self,
+        target: &Target,
+        prepared: &Prepared,
+        error: ApiError,
+        checked: &mut Checked,
+    ) -> Result<(), Failed> {
         match judge(&error) {
             Verdict::DryRunUnsupported => {
                 tracing::info!(object = %target.identity, "unverified: a webhook takes no part in dry runs");
@@ -174,7 +186,13 @@ impl Context {
     }
 
     /// Whose the object is that is there, and whether it may be written.
-    async fn look(&self, target: &Target, path: &str, prepared: &Prepared, checked: &mut Checked) -> Result<(), Failed> {
+    async fn look(
+        &self,
+        target: &Target,
+        path: &str,
+        prepared: &Prepared,
+        checked: &mut Checked,
+    ) -> Result<(), Failed> {
         let call = Call::get(path.to_owned()).accept(Accept::Metadata).as_account(self.account());
         let live: Value = match self.shared.kube.read(call).await {
             Ok(answer) => answer.json().map_err(|error| self.refused(target, error))?,
@@ -182,7 +200,8 @@ impl Context {
             Err(error) => return Err(self.refused(target, error)),
         };
         let mark = live_mark(&live, &target.identity);
-        let owner = owner_of(mark.owner.as_ref(), &self.owner, |source| self.view.has_in_source(source, &target.key));
+        let owner =
+            owner_of(mark.owner.as_ref(), &self.owner, |source| self.view.has_in_source(source, &target.key));
         match decide(owner, self.source.head.policies.adoption, prepared.policies.adopt) {
             Decision::Write => checked.adopted = mark.adopted,
             Decision::Adopt => {
@@ -197,19 +216,24 @@ impl Context {
     }
 
     /// Writes one object whose dry run passed, and tells it.
-    pub(super) async fn apply(&self, target: &Target, checked: &Checked, sync: Option<SyncId>) -> Result<Write, Failed> {
+    pub(super) async fn apply(
+        &self,
+        target: &Target,
+        checked: &Checked,
+        sync: Option<SyncId>,
+    ) -> Result<Write, Failed> {
         self.shared.with_book(self.id(), |book| book.write_begins(&target.key));
         let result = self.write(target, checked).await;
-        match result {
-            Ok((live, write)) => {
-                self.applied(target, checked, sync, &live, write);
-                Ok(write)
-            }
+        let (overheard, result) = match result {
+            Ok((live, write)) => (self.applied(target, checked, sync, &live, write), Ok(write)),
             Err(failed) => {
-                self.shared.with_book(self.id(), |book| book.write_failed(&target.key));
-                Err(failed)
+                (self.shared.with_book(self.id(), |book| book.write_failed(&target.key)), Err(failed))
             }
+        };
+        if overheard {
+            self.look_again(&target.identity).await;
         }
+        result
     }
 
     async fn write(&self, target: &Target, checked: &Checked) -> Result<(Value, Write), Failed> {
@@ -224,8 +248,15 @@ impl Context {
         let body = self.prepare(target, checked.adopted)?.body();
         let force = self.source.head.policies.conflicts == Conflicts::Force;
         let accept = if tells_health(&target.identity) { Accept::Whole } else { Accept::Metadata };
-        let call = Call::apply(&path, body, ApplyMode { dry_run: false, force }).accept(accept).as_account(self.account());
-        let answer = self.shared.kube.write(call, &self.shared.holding).await.map_err(|error| self.refused(target, error))?;
+        let call = Call::apply(&path, body, ApplyMode { dry_run: false, force })
+            .accept(accept)
+            .as_account(self.account());
+        let answer = self
+            .shared
+            .kube
+            .write(call, &self.shared.holding)
+            .await
+            .map_err(|error| self.refused(target, error))?;
         let live: Value = answer.json().map_err(|error| self.refused(target, error))?;
         let version = live.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
         let write = if checked.replace {
@@ -240,7 +271,15 @@ impl Context {
         Ok((live, write))
     }
 
-    fn applied(&self, target: &Target, checked: &Checked, sync: Option<SyncId>, live: &Value, write: Write) {
+    /// Notes and tells a write; whether watches showed something newer meanwhile.
+    fn applied(
+        &self,
+        target: &Target,
+        checked: &Checked,
+        sync: Option<SyncId>,
+        live: &Value,
+        write: Write,
+    ) -> bool {
         let sight = sight(live, &target.identity, self.shared.world.clock.now_millis());
         let object = OwnedObject {
             source: self.id(),
@@ -250,20 +289,23 @@ impl Context {
             adopted: checked.adopted,
         };
         let now = self.shared.now();
-        let (health, corrected) =
+        let settled =
             self.shared.with_book(self.id(), |book| book.settled(target, sight, checked.adopted, now));
-        self.shared.outbox.tell(Observed::ObjectApplied { sync, object, write, taken_over: checked.taken.clone() });
-        if corrected {
-            self.shared.outbox.tell(Observed::DriftCorrected { source: self.id(), identity: target.identity.clone() });
+        self.shared.outbox.tell(Observed::ObjectApplied {
+            sync,
+            object,
+            write,
+            taken_over: checked.taken.clone(),
+        });
+        if settled.corrected {
+            self.shared
+                .outbox
+                .tell(Observed::DriftCorrected { source: self.id(), identity: target.identity.clone() });
         }
-        if let Some(health) = health {
-            self.shared.outbox.tell(Observed::HealthChanged {
-                source: self.id(),
-                identity: target.identity.clone(),
-                status: status_word(&health),
-                message: health.message,
-            });
+        if let Some(health) = settled.health {
+            self.tell_health(&target.identity, health);
         }
+        settled.overheard
     }
 
     /// Hands the fields of kubectl over to us; a conflict means that somebody wrote meanwhile.
@@ -312,7 +354,8 @@ impl Context {
                 }
             }
             if self.shared.now() > end {
-                let detail = format!("deleted in order to be replaced, but not gone within {GONE_DEADLINE:?}");
+                let detail =
+                    format!("deleted in order to be replaced, but not gone within {GONE_DEADLINE:?}");
                 return Err(ApiError::Unreachable { detail });
             }
             self.shared.world.clock.sleep(wait).await;

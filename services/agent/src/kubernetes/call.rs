@@ -7,6 +7,9 @@ use http::{HeaderValue, Method, Request, StatusCode, header};
 use super::status::ApiError;
 use crate::FIELD_MANAGER;
 
+/// As the API server's audit log names the agent.
+const USER_AGENT: &str = concat!("kasbah-agent/", env!("CARGO_PKG_VERSION"));
+
 /// In which form the answer is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accept {
@@ -81,9 +84,17 @@ impl Call {
     pub fn apply(path: &str, body: Bytes, mode: ApplyMode) -> Self {
         let ApplyMode { dry_run, force } = mode;
         let dry_run_query = if dry_run { "&dryRun=All" } else { "" };
-        let path = format!("{path}?fieldManager={FIELD_MANAGER}&force={force}&fieldValidation=Strict{dry_run_query}");
+        let path = format!(
+            "{path}?fieldManager={FIELD_MANAGER}&force={force}&fieldValidation=Strict{dry_run_query}"
+        );
         let accept = if dry_run { Accept::Metadata } else { Accept::Whole };
-        Self { method: Method::PATCH, path, accept, body: Some(("application/apply-patch+yaml", body)), impersonate: None }
+        Self {
+            method: Method::PATCH,
+            path,
+            accept,
+            body: Some(("application/apply-patch+yaml", body)),
+            impersonate: None,
+        }
     }
 
     /// Any other write.
@@ -135,6 +146,7 @@ impl Call {
         let mut request = Request::builder()
             .method(self.method.clone())
             .uri(&self.path)
+            .header(header::USER_AGENT, HeaderValue::from_static(USER_AGENT))
             .header(header::ACCEPT, HeaderValue::from_static(self.accept.header()));
         if let Some(account) = &self.impersonate {
             let user = format!("system:serviceaccount:{}:{}", account.namespace, account.name);

@@ -23,6 +23,10 @@ use crate::model::backoff::Backoff;
 
 /// Requests in flight at once, watches aside.
 pub const CONCURRENCY: usize = 64;
+/// Connections for watches, at most.
+const WATCH_LANES: usize = 8;
+/// Watches that share one.
+pub const WATCHES_PER_LANE: usize = 64;
 const ATTEMPTS: u32 = 6;
 /// The API server itself gives up after a minute.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
@@ -58,7 +62,8 @@ pub enum ConnectError {
 #[derive(Clone)]
 pub struct Kube {
     client: kube::Client,
-    watches: kube::Client,
+    lease: kube::Client,
+    watches: Arc<[kube::Client]>,
     world: World,
     permits: Arc<Semaphore>,
     namespace: String,
@@ -72,15 +77,18 @@ impl Kube {
     pub async fn connect(options: &KubeOptions, world: World) -> Result<Self, ConnectError> {
         let config = match &options.kubeconfig {
             Some(path) => {
-                let context = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+                let context =
+                    KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
                 Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &context).await?
             }
             None => Config::incluster()?,
         };
         let namespace = config.default_namespace.clone();
-        // Watches have a connection of their own, so that they never wait behind a thousand writes.
-        let (client, watches) = (client(&config)?, client(&config)?);
-        Ok(Self { client, watches, world, permits: Arc::new(Semaphore::new(CONCURRENCY)), namespace })
+        // Watches and the Lease have connections of their own, so that they never wait behind a thousand writes; and an API server
+        // allows about a hundred streams on one. A connection that nobody uses is never made.
+        let watches = (0..WATCH_LANES).map(|_| client(&config)).collect::<Result<_, _>>()?;
+        let (client, lease) = (client(&config)?, client(&config)?);
+        Ok(Self { client, lease, watches, world, permits: Arc::new(Semaphore::new(CONCURRENCY)), namespace })
     }
 
     /// The namespace of the configuration: the pod's own in a cluster.
@@ -111,20 +119,21 @@ impl Kube {
         self.send(&call, Some(holding)).await
     }
 
-    /// Sends a write that does not depend on the Lease, because it is for the Lease itself; one attempt.
+    /// Sends a request for the Lease itself: one attempt, which waits behind no other request.
     ///
     /// # Errors
     /// As [`Kube::read`].
-    pub async fn write_always(&self, call: Call) -> Result<Answer, ApiError> {
-        self.attempt(&call).await.map_err(|(error, _)| error)
+    pub async fn for_lease(&self, call: Call) -> Result<Answer, ApiError> {
+        self.exchange(&self.lease, &call).await.map_err(|(error, _)| error)
     }
 
-    /// Opens a watch; the body has one JSON document a line.
+    /// Opens a watch; the body has one JSON document a line. `lane` spreads watches over connections.
     ///
     /// # Errors
     /// As [`Kube::read`], without further attempts.
-    pub async fn watch(&self, call: &Call) -> Result<Response<Body>, ApiError> {
-        let response = self.deadline(self.watches.send(call.request()?)).await?;
+    pub async fn watch(&self, call: &Call, lane: usize) -> Result<Response<Body>, ApiError> {
+        let client = self.watches.get(lane % WATCH_LANES).unwrap_or(&self.client);
+        let response = self.deadline(client.send(call.request()?)).await?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -156,11 +165,19 @@ impl Kube {
     }
 
     async fn attempt(&self, call: &Call) -> Result<Answer, (ApiError, Option<Duration>)> {
-        let request = call.request().map_err(|error| (error, None))?;
         let closed = |_| (ApiError::Impossible { detail: "closing".to_owned() }, None);
         let _permit = self.permits.acquire().await.map_err(closed)?;
+        self.exchange(&self.client, call).await
+    }
+
+    async fn exchange(
+        &self,
+        client: &kube::Client,
+        call: &Call,
+    ) -> Result<Answer, (ApiError, Option<Duration>)> {
+        let request = call.request().map_err(|error| (error, None))?;
         let answer = async {
-            let response = self.client.send(request).await.map_err(|error| unreachable_by(&error))?;
+            let response = client.send(request).await.map_err(|error| unreachable_by(&error))?;
             let (parts, body) = response.into_parts();
             Ok((parts, collect(body).await?))
         };
@@ -169,8 +186,13 @@ impl Kube {
             return Ok(Answer { status: parts.status, body });
         }
         let status = ApiStatus::read(parts.status.as_u16(), &body);
-        let header = parts.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        let told = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds)).filter(|told| *told > 0);
+        let header =
+            parts.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        let told = status
+            .details
+            .as_ref()
+            .map(|details| u64::from(details.retry_after_seconds))
+            .filter(|told| *told > 0);
         let wait = header.or(told).map(Duration::from_secs);
         Err((ApiError::Refused(Box::new(status)), wait))
     }
@@ -183,7 +205,9 @@ impl Kube {
         let late = self.world.clock.sleep(ANSWER_DEADLINE);
         match select(std::pin::pin!(answer), late).await {
             Either::Left((answer, _)) => answer,
-            Either::Right(_) => Err(ApiError::Unreachable { detail: format!("no answer within {ANSWER_DEADLINE:?}") }),
+            Either::Right(_) => {
+                Err(ApiError::Unreachable { detail: format!("no answer within {ANSWER_DEADLINE:?}") })
+            }
         }
     }
 }
@@ -223,7 +247,9 @@ fn client(config: &Config) -> Result<kube::Client, kube::Error> {
     connector.set_nodelay(true);
     connector.set_keepalive(Some(Duration::from_secs(30)));
     connector.set_connect_timeout(Some(Duration::from_secs(10)));
-    let builder = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    let builder = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
     let builder = match &config.tls_server_name {
         Some(name) => {
             let name = rustls::pki_types::ServerName::try_from(name.clone())

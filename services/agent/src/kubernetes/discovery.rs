@@ -51,9 +51,8 @@ impl Kinds {
     /// The resource of a kind in any version: the identity's where the API server has it, else the preferred one.
     #[must_use]
     pub fn find_any(&self, identity: &ObjectIdentity) -> Option<Arc<Resource>> {
-        self.find(identity).or_else(|| {
-            self.0.get(&(identity.group.clone(), identity.kind.clone()))?.first().cloned()
-        })
+        self.find(identity)
+            .or_else(|| self.0.get(&(identity.group.clone(), identity.kind.clone()))?.first().cloned())
     }
 
     /// Versions of a kind, for messages.

@@ -140,7 +140,9 @@ mod tests {
         assert_eq!(ApiStatus::read(503, b"upstream gone\n").message, "upstream gone");
         assert_eq!(ApiStatus::read(502, b"").message, "status 502 without a message");
         assert_eq!(ApiStatus::read(502, &[b'x'; 10_000]).message.len(), 300);
-        for (code, transient) in [(400, false), (409, false), (422, false), (429, true), (500, true), (503, true)] {
+        for (code, transient) in
+            [(400, false), (409, false), (422, false), (429, true), (500, true), (503, true)]
+        {
             assert_eq!(ApiStatus::read(code, b"").is_transient(), transient, "{code}");
         }
     }

@@ -39,7 +39,8 @@ impl LinkKeeper {
         let mut reconnect = Reconnect::new();
         let mut last_words = String::new();
         while !shutdown.is_requested() {
-            let hello = Hello::control(self.service.instance(), self.service.epoch(), env!("CARGO_PKG_VERSION"));
+            let hello =
+                Hello::control(self.service.instance(), self.service.epoch(), env!("CARGO_PKG_VERSION"));
             let dialled = tokio::select! {
                 () = shutdown.requested() => return,
                 dialled = tunnel::agent::dial(&self.world, &self.target, &self.token, &hello) => dialled,
@@ -89,7 +90,11 @@ fn tell_once(error: &DialError, last_words: &mut String) {
 
 async fn serve<S>(world: &World, link: Link, service: S, shutdown: &Shutdown) -> LinkEnd
 where
-    S: hyper::service::Service<Request<Incoming>, Response = http::Response<super::AnswerBody>, Error = Infallible>,
+    S: hyper::service::Service<
+            Request<Incoming>,
+            Response = http::Response<super::AnswerBody>,
+            Error = Infallible,
+        >,
     S::Future: Send + 'static,
 {
     let late = async {
@@ -105,6 +110,9 @@ where
 fn warn_of_skew(skew_millis: i64) {
     if skew_millis.abs() > CLOCK_SKEW_MILLIS {
         let seconds = skew_millis / 1000;
-        tracing::warn!(ahead_seconds = seconds, "this machine's clock differs from the server's: set the clock");
+        tracing::warn!(
+            ahead_seconds = seconds,
+            "this machine's clock differs from the server's: set the clock"
+        );
     }
 }

@@ -35,7 +35,11 @@ pub struct AgentService {
 impl AgentService {
     /// Over the applier's state; `agent` learns who this agent is.
     #[must_use]
-    pub const fn new(shared: Arc<Shared>, agent: Arc<watch::Sender<Option<AgentId>>>, version: &'static str) -> Self {
+    pub const fn new(
+        shared: Arc<Shared>,
+        agent: Arc<watch::Sender<Option<AgentId>>>,
+        version: &'static str,
+    ) -> Self {
         Self { shared, agent, version }
     }
 
@@ -136,16 +140,24 @@ impl AgentService {
     }
 
     fn events(&self, query: &str) -> Answered {
-        let after = query.split('&').find_map(|pair| pair.strip_prefix("after=")).unwrap_or("0,0").replace("%2C", ",");
+        let after = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("after="))
+            .unwrap_or("0,0")
+            .replace("%2C", ",");
         let after: Acknowledged = after.parse().map_err(|_| invalid("after: expected <epoch>,<sequence>"))?;
         let body = events_answer::start(&self.shared, after);
         let mut response = Response::new(BodyExt::boxed(body));
-        response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(wire::MESSAGE_PACK));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(wire::MESSAGE_PACK));
         Ok(response)
     }
 
     fn info(&self) -> Answered {
-        let Some(agent) = *self.agent.borrow() else { return Err(not_found("nobody said yet who this agent is")) };
+        let Some(agent) = *self.agent.borrow() else {
+            return Err(not_found("nobody said yet who this agent is"));
+        };
         let info = AgentInfo {
             agent,
             instance: self.shared.instance,
@@ -161,7 +173,9 @@ impl AgentService {
         match applier::diff(&self.shared, source).await {
             Ok(Some(diff)) => packed(StatusCode::OK, &diff),
             Ok(None) => Err(not_found("no such source")),
-            Err(error) => Err(refusal(StatusCode::SERVICE_UNAVAILABLE, RefusalKind::Unavailable, &error.to_string())),
+            Err(error) => {
+                Err(refusal(StatusCode::SERVICE_UNAVAILABLE, RefusalKind::Unavailable, &error.to_string()))
+            }
         }
     }
 
@@ -177,7 +191,9 @@ impl AgentService {
             state.insert("requests_in_flight".to_owned(), self.shared.kube.in_flight().into());
         }
         let mut response = Response::new(full(state.to_string()));
-        response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
         Ok(response)
     }
 }
@@ -207,11 +223,15 @@ fn empty(status: StatusCode) -> Response<AnswerBody> {
 }
 
 fn packed<T: serde::Serialize>(status: StatusCode, value: &T) -> Answered {
-    encoded(status, value)
-        .map_err(|error| refusal(StatusCode::INTERNAL_SERVER_ERROR, RefusalKind::Internal, &error.to_string()))
+    encoded(status, value).map_err(|error| {
+        refusal(StatusCode::INTERNAL_SERVER_ERROR, RefusalKind::Internal, &error.to_string())
+    })
 }
 
-fn encoded<T: serde::Serialize>(status: StatusCode, value: &T) -> Result<Response<AnswerBody>, events::EncodeError> {
+fn encoded<T: serde::Serialize>(
+    status: StatusCode,
+    value: &T,
+) -> Result<Response<AnswerBody>, events::EncodeError> {
     let mut response = Response::new(full(events::encode(value)?));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(wire::MESSAGE_PACK));

@@ -55,8 +55,11 @@ pub const fn decide(owner: Owner, policy: Adoption, own: Option<Adopt>) -> Decis
     match (owner, policy) {
         // Moving a file between sources neither deletes nor adopts: the object was ours all along.
         (Owner::Own | Owner::Sibling { current: false }, _) => Decision::Write,
-        (Owner::Sibling { current: true }, _) => Decision::Refuse("the object is in another source of this agent as well"),
-        (Owner::Nobody, Adoption::AdoptIfNoInventory | Adoption::AdoptAll) | (Owner::Foreign, Adoption::AdoptAll) => Decision::Adopt,
+        (Owner::Sibling { current: true }, _) => {
+            Decision::Refuse("the object is in another source of this agent as well")
+        }
+        (Owner::Nobody, Adoption::AdoptIfNoInventory | Adoption::AdoptAll)
+        | (Owner::Foreign, Adoption::AdoptAll) => Decision::Adopt,
         (Owner::Nobody, Adoption::MustMatch) => {
             Decision::Refuse("the object exists and is not ours; policy must_match takes over nothing")
         }
@@ -86,14 +89,21 @@ mod tests {
             (Owner::Foreign, ["refuse", "refuse", "adopt"]),
         ];
         for (owner, expected) in rows {
-            assert_eq!([MustMatch, AdoptIfNoInventory, AdoptAll].map(|policy| may(owner, policy)), expected, "{owner:?}");
+            assert_eq!(
+                [MustMatch, AdoptIfNoInventory, AdoptAll].map(|policy| may(owner, policy)),
+                expected,
+                "{owner:?}"
+            );
         }
     }
 
     #[test]
     fn the_objects_own_annotation_wins() {
         assert_eq!(decide(Owner::Nobody, Adoption::MustMatch, Some(Adopt::All)), Decision::Adopt);
-        assert!(matches!(decide(Owner::Nobody, Adoption::AdoptAll, Some(Adopt::MustMatch)), Decision::Refuse(_)));
+        assert!(matches!(
+            decide(Owner::Nobody, Adoption::AdoptAll, Some(Adopt::MustMatch)),
+            Decision::Refuse(_)
+        ));
     }
 
     #[test]

@@ -21,7 +21,8 @@ impl Backoff {
 
     /// The next wait.
     pub fn next(&mut self, random: &dyn Random) -> Duration {
-        let whole = self.first.saturating_mul(1_u32.checked_shl(self.attempt).unwrap_or(u32::MAX)).min(self.cap);
+        let whole =
+            self.first.saturating_mul(1_u32.checked_shl(self.attempt).unwrap_or(u32::MAX)).min(self.cap);
         self.attempt = self.attempt.saturating_add(1);
         let half = whole / 2;
         let spread = u64::try_from(half.as_micros()).unwrap_or(u64::MAX);

@@ -69,7 +69,6 @@ pub struct Known {
     pub correct_at: Duration,
     corrections: u32,
     corrected_at: Duration,
-    writing: bool,
 }
 
 /// What an object looked like in an answer or a watch.
@@ -102,6 +101,19 @@ pub enum Seen {
 #[derive(Debug, Clone, Default)]
 pub struct Book {
     known: BTreeMap<ObjectKey, Known>,
+    /// Objects that are being written, and the newest version that watches showed meanwhile.
+    writing: BTreeMap<ObjectKey, u64>,
+}
+
+/// What the end of a write brings.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settled {
+    /// The new health, where it changed.
+    pub health: Option<Judged>,
+    /// A drift ended.
+    pub corrected: bool,
+    /// Watches showed something newer meanwhile, which has to be looked at.
+    pub overheard: bool,
 }
 
 impl Book {
@@ -130,6 +142,7 @@ impl Book {
 
     /// Forgets an object that is not ours any more.
     pub fn forget(&mut self, key: &ObjectKey) {
+        self.writing.remove(key);
         self.known.remove(key);
     }
 
@@ -147,20 +160,28 @@ impl Book {
 
     /// A write is under way: what watches say of the object waits for its answer.
     pub fn write_begins(&mut self, key: &ObjectKey) {
-        if let Some(known) = self.known.get_mut(key) {
-            known.writing = true;
+        self.writing.insert(key.clone(), 0);
+    }
+
+    /// A write ended without an answer; whether watches showed something meanwhile, which has to be looked at.
+    pub fn write_failed(&mut self, key: &ObjectKey) -> bool {
+        self.writing.remove(key).is_some_and(|overheard| overheard > 0)
+    }
+
+    /// Notes what a watch showed of an object that is being written.
+    fn overhear(&mut self, key: &ObjectKey, version: u64) -> bool {
+        match self.writing.get_mut(key) {
+            Some(newest) => {
+                *newest = version.max(*newest);
+                true
+            }
+            None => false,
         }
     }
 
-    /// A write ended without an answer.
-    pub fn write_failed(&mut self, key: &ObjectKey) {
-        if let Some(known) = self.known.get_mut(key) {
-            known.writing = false;
-        }
-    }
-
-    /// The object is as it should be: after a write, or found so. Returns the new health where it changed, and whether a drift ended.
-    pub fn settled(&mut self, target: &Target, sight: Sight, adopted: bool, now: Duration) -> (Option<Judged>, bool) {
+    /// The object is as it should be: after a write, or found so.
+    pub fn settled(&mut self, target: &Target, sight: Sight, adopted: bool, now: Duration) -> Settled {
+        let overheard = self.writing.remove(&target.key).is_some_and(|newest| newest > sight.version);
         let fresh = Known {
             identity: target.identity.clone(),
             uid: String::new(),
@@ -173,7 +194,6 @@ impl Book {
             correct_at: Duration::ZERO,
             corrections: 0,
             corrected_at: Duration::ZERO,
-            writing: false,
         };
         let known = self.known.entry(target.key.clone()).or_insert(fresh);
         known.identity = target.identity.clone();
@@ -182,13 +202,12 @@ impl Book {
         known.uid = sight.uid;
         known.version = sight.version;
         known.adopted = adopted;
-        known.writing = false;
         let corrected = known.drift.take().is_some();
         if corrected {
             known.corrected_at = now;
             known.corrections = known.corrections.saturating_add(1);
         }
-        (new_health(known, sight.health), corrected)
+        Settled { health: new_health(known, sight.health), corrected, overheard }
     }
 
     /// An object that carries our mark, found in the cluster by a new applier, whose state is not certain.
@@ -207,20 +226,20 @@ impl Book {
                 correct_at: Duration::ZERO,
                 corrections: 0,
                 corrected_at: Duration::ZERO,
-                writing: false,
             },
         );
     }
 
     /// A watch or a list showed an object.
     pub fn sighted(&mut self, key: &ObjectKey, sight: Sight) -> Seen {
+        if self.overhear(key, sight.version) {
+            return Seen::Nothing;
+        }
         let Some(known) = self.known.get_mut(key) else { return Seen::Nothing };
         if sight.version < known.version || (sight.version == known.version && known.health.is_some()) {
             return Seen::Nothing;
         }
-        if known.writing {
-            return Seen::Nothing;
-        }
+
         known.version = sight.version;
         if known.digest.is_some() && (sight.touch != known.touch || sight.uid != known.uid) {
             return Seen::Touched;
@@ -231,7 +250,7 @@ impl Book {
     /// The object was asked for because nobody told of it: its health counts although its version is known.
     pub fn looked_at(&mut self, key: &ObjectKey, sight: Sight) -> Seen {
         match self.known.get_mut(key) {
-            Some(known) if sight.version >= known.version && sight.touch == known.touch && !known.writing => {
+            Some(known) if sight.version >= known.version && sight.touch == known.touch => {
                 known.version = sight.version;
                 new_health(known, sight.health).map_or(Seen::Nothing, Seen::Health)
             }
@@ -241,8 +260,11 @@ impl Book {
 
     /// A watch or a list says that an object is gone as of `version`.
     pub fn vanished(&mut self, key: &ObjectKey, version: u64) -> Seen {
+        if self.overhear(key, version) {
+            return Seen::Nothing;
+        }
         match self.known.get_mut(key) {
-            Some(known) if known.version <= version && !known.writing => {
+            Some(known) if known.version <= version => {
                 known.version = version;
                 Seen::Deleted
             }
@@ -262,7 +284,8 @@ impl Book {
                 .saturating_mul(1_u32.checked_shl(times - 1).unwrap_or(u32::MAX))
                 .min(CORRECTION_CAP),
         };
-        known.health = if drift.deleted { Some(Judged::from(Health::missing())) } else { known.health.take() };
+        known.health =
+            if drift.deleted { Some(Judged::from(Health::missing())) } else { known.health.take() };
         let news = known.drift.as_ref() != Some(&drift);
         if known.drift.is_none() {
             known.correct_at = now + wait;
@@ -274,7 +297,6 @@ impl Book {
     /// Postpones a correction that failed.
     pub fn correction_failed(&mut self, key: &ObjectKey, now: Duration) {
         if let Some(known) = self.known.get_mut(key) {
-            known.writing = false;
             known.corrections = known.corrections.saturating_add(1);
             known.corrected_at = now;
             let factor = 1_u32.checked_shl(known.corrections).unwrap_or(u32::MAX);

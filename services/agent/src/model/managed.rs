@@ -23,7 +23,9 @@ fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
 }
 
 fn is_ours(entry: &Value) -> bool {
-    text(entry, "manager") == FIELD_MANAGER && text(entry, "operation") == "Apply" && text(entry, "subresource").is_empty()
+    text(entry, "manager") == FIELD_MANAGER
+        && text(entry, "operation") == "Apply"
+        && text(entry, "subresource").is_empty()
 }
 
 fn our_fields(object: &Value) -> Option<&Value> {
@@ -68,7 +70,9 @@ fn exceeds(fields: &Value, manifest: &Value) -> bool {
         }
         let Some(items) = manifest.as_array() else { return true };
         let set = Map::from_iter([(name.clone(), below.clone())]);
-        !items.iter().any(|item| item_fields(&set, item).is_some_and(|(_, below)| form == "v:" || !exceeds(below, item)))
+        !items.iter().any(|item| {
+            item_fields(&set, item).is_some_and(|(_, below)| form == "v:" || !exceeds(below, item))
+        })
     })
 }
 
@@ -124,7 +128,8 @@ fn item_fields<'a>(set: &'a Map<String, Value>, item: &Value) -> Option<(Segment
                 // A key field that the manifest leaves out was defaulted.
                 let fits = keys.iter().all(|(key, value)| item.get(key).is_none_or(|own| own == value));
                 let pairs = keys.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-                (fits && keys.keys().any(|key| item.get(key).is_some())).then_some((Segment::Key(pairs), below))
+                (fits && keys.keys().any(|key| item.get(key).is_some()))
+                    .then_some((Segment::Key(pairs), below))
             }
             "v:" => (told == *item).then(|| (Segment::Key(vec![(String::new(), told)]), below)),
             _ => None,
@@ -146,7 +151,10 @@ pub fn lost_fields(live: &Value, manifest: &Value) -> Vec<TakenField> {
         .map(|path| {
             let manager = objects::fields::managers_of(live, &path)
                 .into_iter()
-                .find(|manager| manager.subresource.is_empty() && !(manager.name == FIELD_MANAGER && manager.operation == "Apply"))
+                .find(|manager| {
+                    manager.subresource.is_empty()
+                        && !(manager.name == FIELD_MANAGER && manager.operation == "Apply")
+                })
                 .map(|manager| manager.name)
                 .or_else(|| newest.clone())
                 .unwrap_or_default();
@@ -170,7 +178,8 @@ fn newest_other(live: &Value) -> Option<String> {
 pub fn migrated(live: &Value, api_version: &str) -> Option<Value> {
     let hands_over = |entry: &Value| {
         let manager = text(entry, "manager");
-        let known = MIGRATED.iter().any(|known| manager == *known || manager.starts_with(&format!("{known}-")));
+        let known =
+            MIGRATED.iter().any(|known| manager == *known || manager.starts_with(&format!("{known}-")));
         known && text(entry, "subresource").is_empty() && text(entry, "apiVersion") == api_version
     };
     let all = entries(live);
@@ -185,7 +194,8 @@ pub fn migrated(live: &Value, api_version: &str) -> Option<Value> {
         }
     }
     let time = all.iter().map(|entry| text(entry, "time")).max().unwrap_or_default();
-    let mut kept: Vec<Value> = all.iter().filter(|entry| !hands_over(entry) && !ours(entry)).cloned().collect();
+    let mut kept: Vec<Value> =
+        all.iter().filter(|entry| !hands_over(entry) && !ours(entry)).cloned().collect();
     kept.push(json!({
         "manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": api_version, "time": time,
         "fieldsType": "FieldsV1", "fieldsV1": fields,

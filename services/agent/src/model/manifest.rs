@@ -149,29 +149,37 @@ mod tests {
 
     #[test]
     fn what_is_applied_is_read_back() {
-        let manifest = br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","annotations":null}}"#;
+        let manifest =
+            br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","annotations":null}}"#;
         let digest = Sha256::of(manifest);
-        let prepared = prepare(manifest, &identity("ConfigMap", "shop"), digest, &owner(), true).expect("prepared");
+        let prepared =
+            prepare(manifest, &identity("ConfigMap", "shop"), digest, &owner(), true).expect("prepared");
         let mut live = prepared.object;
         live["metadata"]["uid"] = json!("u");
         live["metadata"]["resourceVersion"] = json!("17");
         let mark = live_mark(&live, &identity("ConfigMap", "shop"));
         assert_eq!(mark.owner, Some(owner()));
-        assert_eq!((mark.applied, mark.adopted, mark.uid.as_str(), mark.version), (Some(digest), true, "u", 17));
+        assert_eq!(
+            (mark.applied, mark.adopted, mark.uid.as_str(), mark.version),
+            (Some(digest), true, "u", 17)
+        );
         assert!(!mark.terminating);
     }
 
     #[test]
     fn a_secret_carries_no_digest() {
         let manifest = br#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x","namespace":"shop"}}"#;
-        let prepared = prepare(manifest, &identity("Secret", "shop"), Sha256::of(manifest), &owner(), false).expect("prepared");
+        let prepared = prepare(manifest, &identity("Secret", "shop"), Sha256::of(manifest), &owner(), false)
+            .expect("prepared");
         assert!(!prepared.object.to_string().contains(APPLIED_ANNOTATION));
     }
 
     #[test]
     fn a_cluster_object_loses_a_namespace_that_it_cannot_have() {
-        let manifest = br#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"x","namespace":"shop"}}"#;
-        let prepared = prepare(manifest, &identity("Namespace", ""), Sha256::of(manifest), &owner(), false).expect("prepared");
+        let manifest =
+            br#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"x","namespace":"shop"}}"#;
+        let prepared = prepare(manifest, &identity("Namespace", ""), Sha256::of(manifest), &owner(), false)
+            .expect("prepared");
         assert_eq!(prepared.object.pointer("/metadata/namespace"), None);
         assert!(live_mark(&prepared.object, &identity("Namespace", "")).owner.is_some());
     }
@@ -180,10 +188,14 @@ mod tests {
     fn what_cannot_be_prepared_says_why() {
         let digest = Sha256::of(b"");
         let id = identity("ConfigMap", "shop");
-        let refused = |text: &str| prepare(text.as_bytes(), &id, digest, &owner(), false).expect_err("refused").to_string();
+        let refused = |text: &str| {
+            prepare(text.as_bytes(), &id, digest, &owner(), false).expect_err("refused").to_string()
+        };
         assert!(refused("{").contains("cannot be read"));
         assert!(refused(r#"{"metadata":{"annotations":[1]}}"#).contains("metadata.annotations"));
-        let text = refused(r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","annotations":{"kasbah.dev/prune":"no"}}}"#);
+        let text = refused(
+            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","annotations":{"kasbah.dev/prune":"no"}}}"#,
+        );
         assert!(text.contains("allowed"), "{text}");
     }
 }

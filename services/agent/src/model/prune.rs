@@ -84,8 +84,11 @@ pub fn first_foreign<'a>(
     gone: &BTreeSet<&'a str>,
 ) -> Option<&'a ObjectIdentity> {
     let uid = |live: &'a Value| live.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
-    let mut ours: BTreeSet<&str> =
-        found.iter().filter(|(identity, live)| !is_foreign(live, identity, agent)).map(|(_, live)| uid(live)).collect();
+    let mut ours: BTreeSet<&str> = found
+        .iter()
+        .filter(|(identity, live)| !is_foreign(live, identity, agent))
+        .map(|(_, live)| uid(live))
+        .collect();
     ours.extend(gone);
     loop {
         let before = ours.len();
@@ -127,7 +130,8 @@ mod tests {
     fn only_what_is_listed_marked_and_of_that_uid_goes() {
         let own = owner("s");
         let reason = |live: LiveMark, prune_adopted| {
-            keep_reason(Request { uid: "u", owner: &own, prune_adopted }, &live).map(|reason| reason.split(' ').next_back().unwrap_or(""))
+            keep_reason(Request { uid: "u", owner: &own, prune_adopted }, &live)
+                .map(|reason| reason.split(' ').next_back().unwrap_or(""))
         };
         assert_eq!(reason(live(), false), None);
         assert_eq!(reason(LiveMark { uid: "v".into(), ..live() }, true), Some("now"));
@@ -177,8 +181,15 @@ mod tests {
             assert_eq!(first_foreign(&all, &agent, &BTreeSet::new()), Some(&foreign.0));
         }
         let orphan = [found("ReplicaSet", "r", "5", false, &["4"])];
-        assert_eq!(first_foreign(&orphan, &agent, &BTreeSet::from(["4"])), None, "its owner was pruned just now");
+        assert_eq!(
+            first_foreign(&orphan, &agent, &BTreeSet::from(["4"])),
+            None,
+            "its owner was pruned just now"
+        );
         let another = OwnerMark { agent: "b".into(), ..owner("s") };
-        assert!(first_foreign(&harmless, &another, &BTreeSet::new()).is_some(), "another agent's objects are foreign");
+        assert!(
+            first_foreign(&harmless, &another, &BTreeSet::new()).is_some(),
+            "another agent's objects are foreign"
+        );
     }
 }

@@ -91,13 +91,19 @@ pub fn resolve(entries: &[Entry], scope: Scope<'_>, kinds: &Kinds) -> Resolution
     for entry in entries {
         match place(entry, scope, kinds) {
             Ok(target) => {
-                if let Some((file, line)) = seen.insert(target.key.clone(), (Arc::clone(&entry.file), entry.line)) {
-                    resolution.failures.push(target.failure(format!("the same object stands at {file}:{line} as well")));
+                if let Some((file, line)) =
+                    seen.insert(target.key.clone(), (Arc::clone(&entry.file), entry.line))
+                {
+                    resolution
+                        .failures
+                        .push(target.failure(format!("the same object stands at {file}:{line} as well")));
                 } else {
                     resolution.targets.push(target);
                 }
             }
-            Err(Misplaced::UnknownKind(_)) if defined.contains(&(entry.identity.group.clone(), entry.identity.kind.clone())) => {
+            Err(Misplaced::UnknownKind(_))
+                if defined.contains(&(entry.identity.group.clone(), entry.identity.kind.clone())) =>
+            {
                 resolution.awaited.push(entry.clone());
             }
             Err(Misplaced::UnknownKind(message) | Misplaced::Forbidden(message)) => {
@@ -117,7 +123,8 @@ enum Misplaced {
 fn place(entry: &Entry, scope: Scope<'_>, kinds: &Kinds) -> Result<Target, Misplaced> {
     let mut identity = entry.identity.clone();
     if !allowed(scope.rules, &identity) {
-        let message = format!("the agent's configuration does not let it manage kind {}", kind_text(&identity));
+        let message =
+            format!("the agent's configuration does not let it manage kind {}", kind_text(&identity));
         return Err(Misplaced::Forbidden(message));
     }
     let Some(resource) = kinds.find(&identity) else {
@@ -146,12 +153,17 @@ pub fn allowed(rules: &ResourceRules, identity: &ObjectIdentity) -> bool {
 }
 
 fn kind_text(identity: &ObjectIdentity) -> String {
-    if identity.group.is_empty() { identity.kind.clone() } else { format!("{}.{}", identity.kind, identity.group) }
+    if identity.group.is_empty() {
+        identity.kind.clone()
+    } else {
+        format!("{}.{}", identity.kind, identity.group)
+    }
 }
 
 fn unknown_kind(identity: &ObjectIdentity, kinds: &Kinds) -> String {
     let versions = kinds.versions(identity);
-    let wanted = format!("no matches for kind \"{}\" in version \"{}\"", identity.kind, identity.api_version());
+    let wanted =
+        format!("no matches for kind \"{}\" in version \"{}\"", identity.kind, identity.api_version());
     if versions.is_empty() { wanted } else { format!("{wanted}; this cluster has: {}", versions.join(", ")) }
 }
 
@@ -159,7 +171,10 @@ fn unknown_kind(identity: &ObjectIdentity, kinds: &Kinds) -> String {
 fn defined_kinds(entries: &[Entry]) -> BTreeSet<(String, String)> {
     entries
         .iter()
-        .filter(|entry| entry.identity.kind == "CustomResourceDefinition" && entry.identity.group == "apiextensions.k8s.io")
+        .filter(|entry| {
+            entry.identity.kind == "CustomResourceDefinition"
+                && entry.identity.group == "apiextensions.k8s.io"
+        })
         .filter_map(|entry| {
             let manifest: serde_json::Value = serde_json::from_slice(&entry.manifest).ok()?;
             let text = |path: &str| manifest.pointer(path)?.as_str().map(str::to_owned);
@@ -209,7 +224,11 @@ mod tests {
         Entry { identity, digest: Sha256::of(&manifest), file: "a.yaml".into(), line: 3, manifest }
     }
 
-    fn resolved(entries: &[Entry], mode: Mode, rules: &ResourceRules) -> (Vec<String>, Vec<String>, Vec<String>) {
+    fn resolved(
+        entries: &[Entry],
+        mode: Mode,
+        rules: &ResourceRules,
+    ) -> (Vec<String>, Vec<String>, Vec<String>) {
         let scope = Scope { mode, rules, default_namespace: "shop" };
         let resolution = resolve(entries, scope, &kinds());
         (
@@ -221,7 +240,11 @@ mod tests {
 
     #[test]
     fn namespaces_are_filled_in_and_the_order_is_that_of_applying() {
-        let entries = [entry("", "ConfigMap", "", "b"), entry("", "ConfigMap", "z", "a"), entry("", "Namespace", "x", "shop")];
+        let entries = [
+            entry("", "ConfigMap", "", "b"),
+            entry("", "ConfigMap", "z", "a"),
+            entry("", "Namespace", "x", "shop"),
+        ];
         let (targets, awaited, failures) = resolved(&entries, Mode::Cluster, &ResourceRules::default());
         assert_eq!(targets, ["v1 Namespace shop", "v1 ConfigMap shop/b", "v1 ConfigMap z/a"]);
         assert!(awaited.is_empty() && failures.is_empty());
@@ -246,10 +269,14 @@ mod tests {
 
     #[test]
     fn rules_and_mode_refuse() {
-        let rules = ResourceRules { include: vec![], exclude: vec![KindPattern { group: String::new(), kind: "ConfigMap".into() }] };
+        let rules = ResourceRules {
+            include: vec![],
+            exclude: vec![KindPattern { group: String::new(), kind: "ConfigMap".into() }],
+        };
         let (_, _, failures) = resolved(&[entry("", "ConfigMap", "", "a")], Mode::Cluster, &rules);
         assert_eq!(failures, ["the agent's configuration does not let it manage kind ConfigMap"]);
-        let (_, _, failures) = resolved(&[entry("", "Namespace", "", "a")], Mode::Namespaced, &ResourceRules::default());
+        let (_, _, failures) =
+            resolved(&[entry("", "Namespace", "", "a")], Mode::Namespaced, &ResourceRules::default());
         assert_eq!(failures, ["Namespace is cluster-scoped, and the agent's mode is namespaced"]);
     }
 

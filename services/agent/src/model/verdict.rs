@@ -2,7 +2,9 @@
 
 use events::ObjectIdentity;
 use events::observation::TakenField;
+use serde_json::Value;
 
+use super::manifest::is_secret;
 use crate::kubernetes::{ApiError, ApiStatus};
 
 /// What a refusal means.
@@ -106,10 +108,34 @@ pub fn may_be_caused_by(error: &ApiError, of: &ObjectIdentity, created: &ObjectI
         && objects::order::apply_key(created) < objects::order::apply_key(of)
 }
 
-/// The refusal for people: the API server's words, and for a missing right what would be needed.
+/// The refusal for people, in the API server's words; for a Secret only if they quote none of its values.
 #[must_use]
-pub fn explain(error: &ApiError) -> String {
-    error.to_string()
+pub fn explain(error: &ApiError, identity: &ObjectIdentity, manifest: &[u8]) -> String {
+    let words = error.to_string();
+    if !is_secret(identity) || !quotes_a_value(&words, manifest) {
+        return words;
+    }
+    let reason = error.status().map(|status| status.reason.as_str()).unwrap_or_default();
+    format!(
+        "the API server refuses this Secret ({} {reason}); its words are left out because they may quote a value",
+        error.code()
+    )
+}
+
+fn quotes_a_value(words: &str, manifest: &[u8]) -> bool {
+    let Ok(manifest) = serde_json::from_slice::<Value>(manifest) else { return true };
+    let values = ["data", "stringData"].into_iter().filter_map(|field| manifest.get(field));
+    values.flat_map(scalars).any(|value| !value.is_empty() && words.contains(&value))
+}
+
+fn scalars(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(map) => map.values().flat_map(scalars).collect(),
+        Value::Array(items) => items.iter().flat_map(scalars).collect(),
+        Value::String(text) => vec![text.clone()],
+        Value::Null => Vec::new(),
+        other => vec![other.to_string()],
+    }
 }
 
 #[cfg(test)]
@@ -126,8 +152,29 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_that_quotes_a_secrets_value_is_not_told() {
+        let identity = |kind: &str| ObjectIdentity {
+            group: String::new(),
+            version: "v1".into(),
+            kind: kind.into(),
+            namespace: "shop".into(),
+            name: "s".into(),
+        };
+        let manifest = br#"{"stringData":{"password":12345}}"#;
+        let quoting = refused(422, "expected string, got {Value:12345}", &[]);
+        let told = explain(&quoting, &identity("Secret"), manifest);
+        assert!(!told.contains("12345") && told.contains("422"), "{told}");
+        assert!(explain(&quoting, &identity("ConfigMap"), manifest).contains("12345"));
+        assert_eq!(explain(&refused(403, "forbidden", &[]), &identity("Secret"), manifest), "forbidden");
+    }
+
+    #[test]
     fn refusals_are_told_apart() {
-        let conflict = refused(409, "m", &[("FieldManagerConflict", "conflict with \"kubectl-edit\" using v1", ".data.key")]);
+        let conflict = refused(
+            409,
+            "m",
+            &[("FieldManagerConflict", "conflict with \"kubectl-edit\" using v1", ".data.key")],
+        );
         assert_eq!(
             judge(&conflict),
             Verdict::Conflict(vec![TakenField { path: "data.key".into(), manager: "kubectl-edit".into() }])
@@ -145,16 +192,41 @@ mod tests {
     fn immutable_is_told_by_the_cause_of_a_field() {
         let rows = [
             (("FieldValueInvalid", "Invalid value: {}: field is immutable", "spec.selector"), true),
-            (("FieldValueForbidden", "Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden", "spec"), true),
-            (("FieldValueInvalid", "Invalid value: \"1.2.3.4\": may not change once set", "spec.clusterIPs[0]"), true),
+            (
+                (
+                    "FieldValueForbidden",
+                    "Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden",
+                    "spec",
+                ),
+                true,
+            ),
+            (
+                (
+                    "FieldValueInvalid",
+                    "Invalid value: \"1.2.3.4\": may not change once set",
+                    "spec.clusterIPs[0]",
+                ),
+                true,
+            ),
             (("FieldValueInvalid", "Invalid value: {}: cannot change roleRef", "roleRef"), true),
-            (("FieldValueForbidden", "Forbidden: updates to provisioner are forbidden.", "provisioner"), true),
-            (("FieldValueInvalid", "Invalid value: -1: must be greater than or equal to 0", "spec.replicas"), false),
+            (
+                ("FieldValueForbidden", "Forbidden: updates to provisioner are forbidden.", "provisioner"),
+                true,
+            ),
+            (
+                (
+                    "FieldValueInvalid",
+                    "Invalid value: -1: must be greater than or equal to 0",
+                    "spec.replicas",
+                ),
+                false,
+            ),
             (("FieldValueForbidden", "Forbidden: privileged containers are forbidden", "spec"), false),
         ];
         for (cause, immutable) in rows {
             let verdict = judge(&refused(422, "is invalid", &[cause]));
-            let expected = if immutable { Verdict::Immutable(vec![cause.2.to_owned()]) } else { Verdict::Refused };
+            let expected =
+                if immutable { Verdict::Immutable(vec![cause.2.to_owned()]) } else { Verdict::Refused };
             assert_eq!(verdict, expected, "{cause:?}");
         }
     }
@@ -169,13 +241,24 @@ mod tests {
             name: name.into(),
         };
         let pod = id("", "Pod", "shop", "web");
-        let error = refused(403, "pods \"web\" is forbidden: error looking up service account shop/runner: serviceaccount \"runner\" not found", &[]);
+        let error = refused(
+            403,
+            "pods \"web\" is forbidden: error looking up service account shop/runner: serviceaccount \"runner\" not found",
+            &[],
+        );
         assert!(may_be_caused_by(&error, &pod, &id("", "ServiceAccount", "shop", "runner")));
         assert!(!may_be_caused_by(&error, &pod, &id("", "ServiceAccount", "other", "runner")));
         assert!(!may_be_caused_by(&error, &pod, &id("", "ServiceAccount", "shop", "run")));
-        assert!(!may_be_caused_by(&error, &pod, &id("networking.k8s.io", "Ingress", "shop", "runner")), "applied later");
+        assert!(
+            !may_be_caused_by(&error, &pod, &id("networking.k8s.io", "Ingress", "shop", "runner")),
+            "applied later"
+        );
         let error = refused(403, "no PriorityClass with name \"high\" was found", &[]);
         assert!(may_be_caused_by(&error, &pod, &id("scheduling.k8s.io", "PriorityClass", "", "high")));
-        assert!(!may_be_caused_by(&refused(500, "\"high\"", &[]), &pod, &id("scheduling.k8s.io", "PriorityClass", "", "high")));
+        assert!(!may_be_caused_by(
+            &refused(500, "\"high\"", &[]),
+            &pod,
+            &id("scheduling.k8s.io", "PriorityClass", "", "high")
+        ));
     }
 }

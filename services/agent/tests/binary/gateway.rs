@@ -125,7 +125,11 @@ impl Driver {
     }
 
     /// Reads the agent's events for as long as it tells any.
-    pub async fn read_events(connection: AgentConnection, observed: Arc<Mutex<Vec<Observed>>>, holds: Arc<Mutex<bool>>) {
+    pub async fn read_events(
+        connection: AgentConnection,
+        observed: Arc<Mutex<Vec<Observed>>>,
+        holds: Arc<Mutex<bool>>,
+    ) {
         let request = Request::get("http://agent/v1/events?after=0,0").body(tunnel::body::empty()).unwrap();
         let mut body = connection.request(request, LIMIT).await.unwrap().into_body();
         let mut decoder = FrameDecoder::default();
@@ -201,14 +205,21 @@ impl Driver {
 
     pub async fn ask(&self, method: Method, path: &str, body: Bytes) -> Bytes {
         let answer = self.connection.ask(method, path, body, 64 << 20, LIMIT).await.unwrap();
-        assert!(matches!(answer.status, StatusCode::OK | StatusCode::NO_CONTENT), "{path}: {}", answer.status);
+        assert!(
+            matches!(answer.status, StatusCode::OK | StatusCode::NO_CONTENT),
+            "{path}: {}",
+            answer.status
+        );
         answer.body
     }
 
     /// Waits until the sync ended.
     pub async fn finished(&self, sync: SyncId) -> Observed {
         let ended = |one: &Observed| matches!(one, Observed::SyncFinished { sync: of, .. } if *of == sync);
-        eventually(LIMIT, || async { self.observed.lock().iter().find(|one| ended(one)).cloned().ok_or("not finished") }).await
+        eventually(LIMIT, || async {
+            self.observed.lock().iter().find(|one| ended(one)).cloned().ok_or("not finished")
+        })
+        .await
     }
 }
 
@@ -220,7 +231,12 @@ fn pages(manifests: &[Value], contents: &mut BTreeMap<Sha256, Vec<u8>>) -> Vec<S
         let identity = objects::identity::identity_of(manifest).unwrap();
         let digest = Sha256::of(&bytes);
         contents.insert(digest, bytes);
-        pages[page_of(&identity, count)].push(BundleEntry { identity, digest, file: "a.yaml".into(), line: 1 });
+        pages[page_of(&identity, count)].push(BundleEntry {
+            identity,
+            digest,
+            file: "a.yaml".into(),
+            line: 1,
+        });
     }
     let mut keep = |entries| {
         let bytes = events::encode(&BundlePage { entries }).unwrap();

@@ -52,21 +52,31 @@ async fn it_applies_over_the_tunnel_and_ends_in_order() {
     let mut process = start(folder.path(), &cluster, &namespace, &server, &pki.authority);
     let (connection, instance) = gateway.accept(None).await.unwrap();
     let mut driver = Driver::new(connection, instance, gateway.agent);
-    let reading = Driver::read_events(driver.connection.clone(), Arc::clone(&driver.observed), Arc::clone(&driver.holds));
+    let reading = Driver::read_events(
+        driver.connection.clone(),
+        Arc::clone(&driver.observed),
+        Arc::clone(&driver.holds),
+    );
     World::real().spawner.spawn("events", Box::pin(reading));
     driver.holds_lease().await;
     let maps: Vec<_> = (0..20)
         .map(|n| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{n}")}, "data": {"k": "v"}}))
         .collect();
     let sync = driver.put(&namespace, &maps).await;
-    let Observed::SyncFinished { outcome, counts, .. } = driver.finished(sync).await else { panic!("not an end") };
+    let Observed::SyncFinished { outcome, counts, .. } = driver.finished(sync).await else {
+        panic!("not an end")
+    };
     assert_eq!((outcome, counts.created), (SyncOutcome::Succeeded, 20));
 
     let status = process.terminate(Duration::from_secs(20)).unwrap();
     assert!(status.success(), "{status}: {}", process.log_tail(20));
-    let leases = cluster.get(&format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")).await.unwrap();
+    let leases =
+        cluster.get(&format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")).await.unwrap();
     assert_eq!(leases["items"].as_array().unwrap().len(), 1);
-    let holder = leases["items"][0]["spec"].get("holderIdentity").and_then(|holder| holder.as_str()).unwrap_or_default();
+    let holder = leases["items"][0]["spec"]
+        .get("holderIdentity")
+        .and_then(|holder| holder.as_str())
+        .unwrap_or_default();
     assert_eq!(holder, "", "the Lease is free at once");
     let log = process.log_tail(1000);
     assert!(!log.contains("kasbah_a_test"), "the token is not told: {log}");
@@ -138,7 +148,8 @@ fn wrong_settings_are_refused_with_their_name() {
         (&["--server", "a:1"][..], "--token-file"),
         (&["--server", "a:1", "--token-file", "x", "--context", "c"][..], "--kubeconfig"),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_kasbah-agent")).args(arguments).env_clear().output().unwrap();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_kasbah-agent")).args(arguments).env_clear().output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(64), "{text}");
         assert!(text.contains(words), "{text}");

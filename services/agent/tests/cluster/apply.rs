@@ -13,7 +13,9 @@ async fn a_bundle_is_applied_and_a_change_touches_one_object() {
     let namespace = cluster.namespace("apply", false).await.unwrap();
     let mut rig = Rig::start(&cluster, &namespace).await;
     let mut source = Source::new(&rig, "shop", &namespace);
-    let maps = |changed: &str| (0..40).map(|n| config_map(&format!("m{n}"), if n == 7 { changed } else { "v" })).collect::<Vec<_>>();
+    let maps = |changed: &str| {
+        (0..40).map(|n| config_map(&format!("m{n}"), if n == 7 { changed } else { "v" })).collect::<Vec<_>>()
+    };
     source.with(maps("one"));
     let finished = rig.sync(&[&source]).await;
     assert_eq!(finished.outcome, SyncOutcome::Succeeded, "{finished:?}");
@@ -22,21 +24,33 @@ async fn a_bundle_is_applied_and_a_change_touches_one_object() {
     let live = cluster.get(&map_path(&namespace, "m7")).await.unwrap();
     assert_eq!(live["data"]["key"], "one");
     assert_eq!(live["metadata"]["labels"]["kasbah.dev/source"], source.id.to_string());
-    let managers: Vec<&str> =
-        live["metadata"]["managedFields"].as_array().unwrap().iter().map(|entry| entry["manager"].as_str().unwrap()).collect();
+    let managers: Vec<&str> = live["metadata"]["managedFields"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["manager"].as_str().unwrap())
+        .collect();
     assert_eq!(managers, ["kasbah"]);
     let other = version(&cluster, &map_path(&namespace, "m8")).await;
 
     source.with(maps("two"));
     let finished = rig.sync(&[&source]).await;
-    assert_eq!((finished.counts.changed, finished.counts.created, finished.counts.unchanged), (1, 0, 39), "{finished:?}");
+    assert_eq!(
+        (finished.counts.changed, finished.counts.created, finished.counts.unchanged),
+        (1, 0, 39),
+        "{finished:?}"
+    );
     assert_eq!(cluster.get(&map_path(&namespace, "m7")).await.unwrap()["data"]["key"], "two");
     assert_eq!(version(&cluster, &map_path(&namespace, "m8")).await, other);
 
     // The same content under a new commit: nothing to do, and the list is complete in the end.
     source.with(maps("two"));
     let finished = rig.sync(&[&source]).await;
-    assert_eq!((finished.counts.changed, finished.counts.created, finished.counts.unchanged), (0, 0, 40), "{finished:?}");
+    assert_eq!(
+        (finished.counts.changed, finished.counts.created, finished.counts.unchanged),
+        (0, 0, 40),
+        "{finished:?}"
+    );
     assert_eq!(rig.owned().len(), 40);
 }
 
@@ -52,7 +66,10 @@ async fn a_refused_object_keeps_the_whole_set_back_and_names_its_place() {
     let finished = rig.sync(&[&source]).await;
     assert_eq!(finished.outcome, SyncOutcome::Failed);
     let failure = &finished.failures[0];
-    assert_eq!((failure.file.as_str(), failure.line, failure.identity.name.as_str()), ("1.yaml", 7, "broken"));
+    assert_eq!(
+        (failure.file.as_str(), failure.line, failure.identity.name.as_str()),
+        ("1.yaml", 7, "broken")
+    );
     assert!(failure.message.contains("dta"), "{}", failure.message);
     assert!(!cluster.exists(&map_path(&namespace, "good")).await.unwrap());
     let retry = |one: &Observed| match one {
@@ -90,7 +107,10 @@ async fn namespaces_definitions_and_what_needs_them_come_in_one_set() {
     let finished = rig.sync(&[&source]).await;
     assert_eq!(finished.outcome, SyncOutcome::Succeeded, "{finished:?}");
     assert_eq!(finished.counts.created, 6);
-    assert_eq!(cluster.get(&format!("/apis/{group}/v1/namespaces/{inner}/carts/a")).await.unwrap()["spec"]["size"], 3);
+    assert_eq!(
+        cluster.get(&format!("/apis/{group}/v1/namespaces/{inner}/carts/a")).await.unwrap()["spec"]["size"],
+        3
+    );
 
     let mut unknown = cart;
     unknown["kind"] = json!("Basket");
@@ -143,7 +163,10 @@ async fn an_immutable_field_fails_by_name_and_is_replaced_by_opt_in() {
     let finished = rig.sync(&[&source]).await;
     assert_eq!(finished.outcome, SyncOutcome::Failed);
     let message = &finished.failures[0].message;
-    assert!(message.starts_with("immutable field data") && message.contains("kasbah.dev/replace"), "{message}");
+    assert!(
+        message.starts_with("immutable field data") && message.contains("kasbah.dev/replace"),
+        "{message}"
+    );
 
     let mut replaced = map("two");
     replaced["metadata"]["annotations"] = json!({"kasbah.dev/replace": "on-immutable"});
@@ -153,7 +176,8 @@ async fn an_immutable_field_fails_by_name_and_is_replaced_by_opt_in() {
     let live = cluster.get(&map_path(&namespace, "a")).await.unwrap();
     assert_eq!(live["data"]["key"], "two");
     assert_ne!(live["metadata"]["uid"], before);
-    let replaced = |one: &Observed| matches!(one, Observed::ObjectApplied { write: Write::Replaced, .. }).then_some(());
+    let replaced =
+        |one: &Observed| matches!(one, Observed::ObjectApplied { write: Write::Replaced, .. }).then_some(());
     rig.process.wait(0, "replacement", replaced).await;
 }
 
@@ -168,8 +192,17 @@ async fn kinds_that_the_configuration_forbids_are_refused() {
     source.with([config_map("a", "v"), secret.clone()]);
     let finished = rig.sync(&[&source]).await;
     assert_eq!(finished.outcome, SyncOutcome::Failed);
-    assert!(finished.failures[0].message.contains("configuration does not let it manage kind Secret"), "{finished:?}");
+    assert!(
+        finished.failures[0].message.contains("configuration does not let it manage kind Secret"),
+        "{finished:?}"
+    );
     assert!(!cluster.exists(&map_path(&namespace, "a")).await.unwrap());
+    // A refusal that would quote a value does not.
+    rig.resources.exclude.clear();
+    source.with([json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "n"}, "stringData": {"pin": 918_273}})]);
+    let finished = rig.sync(&[&source]).await;
+    assert_eq!(finished.outcome, SyncOutcome::Failed);
+    assert!(!format!("{:?}", rig.process.observed()).contains("918273"), "{finished:?}");
     // Allowed, it is applied, and its value is told nowhere.
     rig.resources.exclude.clear();
     source.with([secret]);
@@ -192,11 +225,16 @@ async fn a_diff_says_what_would_change_and_shows_no_secret() {
     source.with([config_map("same", "v"), config_map("new", "v"), secret("hunter3")]).pruning([gone]);
     source.suspended = true;
     rig.put(&[&source]).await;
-    let (status, body) = rig.process.ask(Method::GET, &format!("/v1/sources/{}/diff", source.id), Vec::new()).await;
+    let (status, body) =
+        rig.process.ask(Method::GET, &format!("/v1/sources/{}/diff", source.id), Vec::new()).await;
     assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
     let diff: SourceDiff = events::decode(&body).unwrap();
-    let changes: Vec<(&str, DiffChange)> = diff.objects.iter().map(|object| (object.identity.name.as_str(), object.change)).collect();
-    assert_eq!(changes, [("new", DiffChange::Create), ("s", DiffChange::Change), ("other", DiffChange::Prune)]);
+    let changes: Vec<(&str, DiffChange)> =
+        diff.objects.iter().map(|object| (object.identity.name.as_str(), object.change)).collect();
+    assert_eq!(
+        changes,
+        [("new", DiffChange::Create), ("s", DiffChange::Change), ("other", DiffChange::Prune)]
+    );
     assert_eq!(diff.unchanged, 1);
     let secret = &diff.objects[1];
     assert_eq!(secret.fields.len(), 1, "{secret:?}");
@@ -220,7 +258,10 @@ async fn the_debug_page_is_json_without_secrets() {
     rig.sync(&[&source]).await;
     let (status, body) = rig.process.ask(Method::GET, "/v1/debug/state", Vec::new()).await;
     let state: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!((status, &state["holds_lease"], &state["sources"][0]["objects"]), (StatusCode::OK, &json!(true), &json!(1)));
+    assert_eq!(
+        (status, &state["holds_lease"], &state["sources"][0]["objects"]),
+        (StatusCode::OK, &json!(true), &json!(1))
+    );
     let (status, _) = rig.process.ask(Method::GET, "/v1/nothing", Vec::new()).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     let (state, _) = rig.state(&[&source]);

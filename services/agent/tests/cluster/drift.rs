@@ -25,11 +25,22 @@ async fn a_change_by_hand_is_told_with_its_author_and_corrected() {
     source.with([config_map("a", "v"), config_map("b", "v")]);
     assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
     let patch = r#"{"data":{"key":"by hand","more":"theirs"}}"#;
-    let arguments = ["patch", "configmap", "a", "-n", &namespace, "--type=merge", "-p", patch, "--field-manager=somebody"];
+    let arguments = [
+        "patch",
+        "configmap",
+        "a",
+        "-n",
+        &namespace,
+        "--type=merge",
+        "-p",
+        patch,
+        "--field-manager=somebody",
+    ];
     cluster.kubectl(arguments).await.unwrap();
     let ((deleted, fields), next) = rig.process.wait(0, "drift", drift).await;
     assert!(!deleted);
-    let fields: Vec<(&str, &str)> = fields.iter().map(|field| (field.path.as_str(), field.manager.as_str())).collect();
+    let fields: Vec<(&str, &str)> =
+        fields.iter().map(|field| (field.path.as_str(), field.manager.as_str())).collect();
     assert_eq!(fields, [("data.key", "somebody")]);
     let (_, next) = rig.process.wait(next, "correction", corrected).await;
     // What others added stays theirs.
@@ -48,7 +59,9 @@ async fn a_change_by_hand_is_told_with_its_author_and_corrected() {
     assert!(!deleted, "it lost its label only");
     assert!(fields.iter().any(|field| field.path.contains("kasbah.dev/source")), "{fields:?}");
     rig.process.wait(next, "correction", corrected).await;
-    let label = cluster.get(&map_path(&namespace, "a")).await.unwrap()["metadata"]["labels"]["kasbah.dev/source"].clone();
+    let label =
+        cluster.get(&map_path(&namespace, "a")).await.unwrap()["metadata"]["labels"]["kasbah.dev/source"]
+            .clone();
     assert_eq!(label, source.id.to_string());
 }
 
@@ -62,7 +75,10 @@ async fn drift_is_only_told_where_it_is_not_to_be_corrected() {
     source.with([config_map("a", "v")]);
     rig.sync(&[&source]).await;
     let patch = r#"{"data":{"key":"by hand"}}"#;
-    cluster.kubectl(["patch", "configmap", "a", "-n", &namespace, "--type=merge", "-p", patch]).await.unwrap();
+    cluster
+        .kubectl(["patch", "configmap", "a", "-n", &namespace, "--type=merge", "-p", patch])
+        .await
+        .unwrap();
     rig.process.wait(0, "drift", drift).await;
     // The next sync is a barrier: had a correction been due, it would have come before.
     source.with([config_map("a", "v"), config_map("b", "v")]);
@@ -84,7 +100,10 @@ async fn a_fight_with_another_writer_slows_down() {
     for round in 0..3 {
         let body = json!({"data": {"key": format!("theirs {round}")}});
         let path = format!("{}?fieldManager=rival", map_path(&namespace, "a"));
-        cluster.send(http::Method::PATCH, &path, Some(("application/merge-patch+json", &body))).await.unwrap();
+        cluster
+            .send(http::Method::PATCH, &path, Some(("application/merge-patch+json", &body)))
+            .await
+            .unwrap();
         (_, next) = rig.process.wait(next, "drift", drift).await;
         (_, next) = rig.process.wait(next, "correction", corrected).await;
     }
@@ -117,6 +136,12 @@ async fn a_source_sync_by_hand_checks_each_object_again() {
     let from = rig.process.observed().len();
     let finished = rig.sync(&[&source]).await;
     assert_eq!((finished.outcome, finished.counts.unchanged), (SyncOutcome::Succeeded, 2), "{finished:?}");
-    let checked = rig.process.observed().iter().skip(from).filter(|one| matches!(one, Observed::ObjectApplied { .. })).count();
+    let checked = rig
+        .process
+        .observed()
+        .iter()
+        .skip(from)
+        .filter(|one| matches!(one, Observed::ObjectApplied { .. }))
+        .count();
     assert_eq!(checked, 2);
 }

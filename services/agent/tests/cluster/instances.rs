@@ -3,7 +3,8 @@ use std::time::Duration;
 use events::delivery::SyncOutcome;
 use events::desired::{Applier, DesiredState};
 use events::observation::Observed;
-use testkit::{Audit, ControlPlane, ControlPlaneOptions};
+use serde_json::Value;
+use testkit::{Audit, ControlPlane, ControlPlaneOptions, eventually};
 use tokio::time::timeout;
 
 use crate::rig::{Rig, Source, cluster, config_map, map_path, put_to, version};
@@ -51,7 +52,8 @@ async fn one_of_two_instances_applies_and_the_other_takes_over() {
 
 #[tokio::test]
 async fn a_new_process_states_what_is_owned_and_writes_nothing() {
-    let options = ControlPlaneOptions { audit: Audit::Requests, workloads: false, ..ControlPlaneOptions::default() };
+    let options =
+        ControlPlaneOptions { audit: Audit::Requests, workloads: false, ..ControlPlaneOptions::default() };
     let plane = ControlPlane::start(options).await.unwrap();
     let namespace = plane.namespace("audit", false).await.unwrap();
     let mut rig = Rig::start(&plane, &namespace).await;
@@ -69,7 +71,9 @@ async fn a_new_process_states_what_is_owned_and_writes_nothing() {
     let all = patches();
     let dry = all.iter().filter(|uri| uri.contains("dryRun=All")).count();
     assert_eq!((dry, all.len() - dry), (150, 150), "one dry run and one write an object");
-    assert!(all.iter().all(|uri| uri.contains("fieldValidation=Strict") && uri.contains("fieldManager=kasbah")));
+    assert!(
+        all.iter().all(|uri| uri.contains("fieldValidation=Strict") && uri.contains("fieldManager=kasbah"))
+    );
     let before = version(&plane, &map_path(&namespace, "m3")).await;
 
     rig.restart().await;
@@ -78,6 +82,27 @@ async fn a_new_process_states_what_is_owned_and_writes_nothing() {
     assert_eq!(rig.owned().len(), 150);
     assert_eq!(patches().len(), 300, "what is as it should be costs no request");
     assert_eq!(version(&plane, &map_path(&namespace, "m3")).await, before);
+
+    // Idle: two renewals of the Lease later nothing else was asked.
+    let renewals = |log: &[Value]| {
+        log.iter()
+            .filter(|entry| entry["objectRef"]["resource"] == "leases" && entry["verb"] == "update")
+            .count()
+    };
+    let begun = plane.audit_log().unwrap();
+    let log = eventually(Duration::from_secs(40), || async {
+        let log = plane.audit_log().unwrap();
+        if renewals(&log) >= renewals(&begun) + 2 { Ok(log) } else { Err("no renewal") }
+    })
+    .await;
+    let ours =
+        |entry: &&Value| entry["userAgent"].as_str().is_some_and(|agent| agent.starts_with("kasbah-agent/"));
+    let busy: Vec<&Value> = log[begun.len()..]
+        .iter()
+        .filter(ours)
+        .filter(|entry| entry["objectRef"]["resource"] != "leases" && entry["verb"] != "watch")
+        .collect();
+    assert!(busy.is_empty(), "{busy:?}");
 
     // Something changed and something was deleted while nobody looked.
     let old = rig.another().await;

@@ -33,7 +33,10 @@ async fn an_object_of_kubectl_is_adopted_and_a_field_deleted_in_git_disappears()
         _ => None,
     };
     let (taken, _) = rig.process.wait(0, "taken fields", taken).await;
-    assert!(taken.iter().any(|field| field.path == "data.key" && field.manager == "kubectl-client-side-apply"), "{taken:?}");
+    assert!(
+        taken.iter().any(|field| field.path == "data.key" && field.manager == "kubectl-client-side-apply"),
+        "{taken:?}"
+    );
 
     // Adopted: never pruned, also after a restart, unless that is configured.
     rig.restart().await;
@@ -78,7 +81,8 @@ async fn conflicts_are_taken_over_with_their_manager_or_stop_the_sync() {
     let mut source = Source::new(&rig, "shop", &namespace);
     let path = format!("{}?fieldManager=operator", map_path(&namespace, "a"));
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"key": "theirs"}});
-    let answer = cluster.send(Method::PATCH, &path, Some(("application/apply-patch+yaml", &body))).await.unwrap();
+    let answer =
+        cluster.send(Method::PATCH, &path, Some(("application/apply-patch+yaml", &body))).await.unwrap();
     assert!(answer.status.is_success());
     source.policies.conflicts = Conflicts::Refuse;
     source.with([config_map("a", "ours")]);

@@ -33,7 +33,10 @@ async fn only_what_is_listed_marked_and_of_that_uid_is_deleted() {
     // Nothing is corrected meanwhile, so that the object stays without its mark.
     source.policies.correct_drift = false;
     rig.put(&[&source]).await;
-    cluster.kubectl(["annotate", "configmap", "unmarked", "-n", &namespace, "kasbah.dev/owner-"]).await.unwrap();
+    cluster
+        .kubectl(["annotate", "configmap", "unmarked", "-n", &namespace, "kasbah.dev/owner-"])
+        .await
+        .unwrap();
     source.with([manifests[3].clone()]).pruning(entries);
     let finished = rig.sync(&[&source]).await;
     assert_eq!((finished.outcome, finished.counts.pruned), (SyncOutcome::Succeeded, 1), "{finished:?}");
@@ -57,7 +60,9 @@ async fn a_failed_apply_withholds_the_prune() {
     source.with([config_map("a", "v"), config_map("b", "v")]);
     rig.sync(&[&source]).await;
     let entry = rig.prune_entry("b");
-    source.with([json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Not A Name"}})]).pruning([entry]);
+    source
+        .with([json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Not A Name"}})])
+        .pruning([entry]);
     assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Failed);
     assert!(cluster.exists(&map_path(&namespace, "b")).await.unwrap());
 }
@@ -94,7 +99,9 @@ async fn a_namespace_goes_only_when_nothing_foreign_is_in_it() {
     })
     .await;
     let reason = rig.process.observed().into_iter().find_map(|one| match one {
-        Observed::ObjectPruned { identity, kept: Some(reason), .. } if identity.name == shared => Some(reason),
+        Observed::ObjectPruned { identity, kept: Some(reason), .. } if identity.name == shared => {
+            Some(reason)
+        }
         _ => None,
     });
     assert!(reason.unwrap().contains("theirs"));

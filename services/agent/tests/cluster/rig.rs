@@ -32,7 +32,8 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 /// The control plane that the tests share, with a client of this test's own runtime.
 pub async fn cluster() -> Cluster {
     // Shown with a test that fails.
-    let _set_before = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_test_writer().try_init();
+    let _set_before =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_test_writer().try_init();
     let shared = testkit::shared_control_plane().await.unwrap();
     Cluster::open(shared.kubeconfig()).unwrap()
 }
@@ -72,7 +73,8 @@ impl Source {
 
     /// A new commit with these manifests, in files `0.yaml`, `1.yaml`, ….
     pub fn with(&mut self, manifests: impl IntoIterator<Item = Value>) -> &mut Self {
-        let files = manifests.into_iter().enumerate().map(|(number, manifest)| (format!("{number}.yaml"), manifest));
+        let files =
+            manifests.into_iter().enumerate().map(|(number, manifest)| (format!("{number}.yaml"), manifest));
         self.manifests = Some(files.collect());
         self.sync = SyncId(uuid());
         self.prune.clear();
@@ -106,7 +108,8 @@ pub struct Process {
 
 impl Process {
     async fn start(kubeconfig: &Path, namespace: &str, agent: AgentId) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let world = World::real();
         let options = KubeOptions { kubeconfig: Some(kubeconfig.to_owned()), context: None };
         let (trigger, shutdown) = ShutdownTrigger::new();
@@ -139,10 +142,16 @@ impl Process {
     }
 
     /// Waits for an observation after the first `from`; gives it and where the next would be.
-    pub async fn wait<T>(&self, from: usize, what: &str, find: impl Fn(&Observed) -> Option<T>) -> (T, usize) {
+    pub async fn wait<T>(
+        &self,
+        from: usize,
+        what: &str,
+        find: impl Fn(&Observed) -> Option<T>,
+    ) -> (T, usize) {
         eventually(DEADLINE, || async {
             let all = self.observed.lock();
-            let found = all.iter().enumerate().skip(from).find_map(|(place, (_, one))| Some((find(one)?, place + 1)));
+            let found =
+                all.iter().enumerate().skip(from).find_map(|(place, (_, one))| Some((find(one)?, place + 1)));
             found.ok_or_else(|| format!("no {what} among {:#?}", all.iter().skip(from).collect::<Vec<_>>()))
         })
         .await
@@ -175,7 +184,11 @@ impl Drop for Process {
     }
 }
 
-async fn read_events(service: AgentService, observed: Arc<Mutex<Vec<(u64, Observed)>>>, holds: Arc<Mutex<bool>>) {
+async fn read_events(
+    service: AgentService,
+    observed: Arc<Mutex<Vec<(u64, Observed)>>>,
+    holds: Arc<Mutex<bool>>,
+) {
     let request = Request::get("/v1/events?after=0,0").body(Full::new(Bytes::new())).unwrap();
     let mut body = service.clone().answer(request).await.unwrap().into_body();
     let mut decoder = FrameDecoder::default();
@@ -355,7 +368,12 @@ fn desired(source: &Source, contents: &mut BTreeMap<Sha256, Vec<u8>>) -> Desired
             let identity: ObjectIdentity = objects::identity::identity_of(manifest).unwrap();
             let digest = Sha256::of(&bytes);
             contents.insert(digest, bytes);
-            pages[page_of(&identity, count)].push(BundleEntry { identity, digest, file: file.clone(), line: 7 });
+            pages[page_of(&identity, count)].push(BundleEntry {
+                identity,
+                digest,
+                file: file.clone(),
+                line: 7,
+            });
         }
         pages
             .into_iter()

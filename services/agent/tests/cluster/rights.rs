@@ -57,7 +57,10 @@ async fn a_role_is_enough_in_namespaced_mode_and_a_missing_right_is_named() {
     let finished = rig.sync(&[&source]).await;
     assert_eq!(finished.outcome, SyncOutcome::Failed);
     let message = &finished.failures[0].message;
-    assert!(message.contains("patch") && message.contains("secrets") && message.contains(&namespace), "{message}");
+    assert!(
+        message.contains("patch") && message.contains("secrets") && message.contains(&namespace),
+        "{message}"
+    );
     rig.process.wait(0, "block", blocked).await;
     let namespaced = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "never"}});
     source.with([namespaced]);

@@ -38,7 +38,9 @@ async fn a_sync_waits_for_health_and_tells_what_for() {
     once.dedup();
     assert_eq!(once.len(), told.len(), "each reason once: {told:?}");
     let healthy = |one: &Observed| match one {
-        Observed::HealthChanged { identity, status, .. } if identity.name == "web" && status == "healthy" => Some(()),
+        Observed::HealthChanged { identity, status, .. } if identity.name == "web" && status == "healthy" => {
+            Some(())
+        }
         _ => None,
     };
     rig.process.wait(0, "health", healthy).await;
@@ -59,7 +61,11 @@ async fn a_newer_bundle_ends_a_wait_at_once_and_an_expired_one_still_prunes() {
     source.with([deployment("never", 1, Some("no-such-node"))]).pruning([entry]);
     let finished = rig.sync(&[&source]).await;
     assert_eq!(rig.finished(0, &first).await.outcome, SyncOutcome::Superseded);
-    assert_eq!((finished.outcome, finished.counts.unhealthy, finished.counts.pruned), (SyncOutcome::Unhealthy, 1, 1), "{finished:?}");
+    assert_eq!(
+        (finished.outcome, finished.counts.unhealthy, finished.counts.pruned),
+        (SyncOutcome::Unhealthy, 1, 1),
+        "{finished:?}"
+    );
     assert!(finished.failures[0].message.contains("not healthy within 1 s"), "{finished:?}");
     assert!(!cluster.exists(&map_path(&namespace, "goes")).await.unwrap());
 }

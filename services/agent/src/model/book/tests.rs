@@ -25,7 +25,13 @@ fn target(manifest: &'static [u8]) -> Target {
         watchable: true,
     };
     let manifest = Bytes::from_static(manifest);
-    let entry = Entry { identity: identity.clone(), digest: Sha256::of(&manifest), file: "a.yaml".into(), line: 1, manifest };
+    let entry = Entry {
+        identity: identity.clone(),
+        digest: Sha256::of(&manifest),
+        file: "a.yaml".into(),
+        line: 1,
+        manifest,
+    };
     Target { key: identity.key(), identity, resource: Arc::new(resource), stage: Stage::Rest, entry }
 }
 
@@ -34,12 +40,17 @@ fn judged(status: HealthStatus) -> Judged {
 }
 
 fn sight(version: u64, touch: &[u8]) -> Sight {
-    Sight { uid: "u".into(), version, touch: Some(Sha256::of(touch)), health: Some(judged(HealthStatus::Healthy)) }
+    Sight {
+        uid: "u".into(),
+        version,
+        touch: Some(Sha256::of(touch)),
+        health: Some(judged(HealthStatus::Healthy)),
+    }
 }
 
 fn applied() -> (Book, Target) {
     let (mut book, target) = (Book::default(), target(b"one"));
-    assert_eq!(book.settled(&target, sight(10, b"t"), false, Duration::ZERO), (None, false));
+    assert_eq!(book.settled(&target, sight(10, b"t"), false, Duration::ZERO), Settled::default());
     (book, target)
 }
 
@@ -62,8 +73,25 @@ fn own_writes_and_old_news_are_no_drift() {
     assert_eq!(book.vanished(&target.key, 9), Seen::Nothing);
     book.write_begins(&target.key);
     assert_eq!(book.sighted(&target.key, sight(11, b"ours")), Seen::Nothing);
-    assert_eq!(book.settled(&target, sight(11, b"ours"), false, Duration::ZERO), (None, false));
+    assert_eq!(book.settled(&target, sight(11, b"ours"), false, Duration::ZERO), Settled::default());
     assert_eq!(book.sighted(&target.key, sight(11, b"ours")), Seen::Nothing);
+}
+
+#[test]
+fn what_watches_show_during_a_write_is_looked_at_after_it() {
+    let (mut book, target) = (Book::default(), target(b"one"));
+    book.write_begins(&target.key);
+    assert_eq!(book.sighted(&target.key, sight(10, b"t")), Seen::Nothing);
+    assert!(!book.settled(&target, sight(10, b"t"), false, Duration::ZERO).overheard, "its own echo");
+    book.write_begins(&target.key);
+    assert_eq!(book.sighted(&target.key, sight(11, b"ours")), Seen::Nothing);
+    assert_eq!(book.vanished(&target.key, 12), Seen::Nothing);
+    assert!(book.settled(&target, sight(11, b"ours"), false, Duration::ZERO).overheard);
+    book.write_begins(&target.key);
+    assert!(!book.write_failed(&target.key));
+    book.write_begins(&target.key);
+    book.sighted(&target.key, sight(13, b"theirs"));
+    assert!(book.write_failed(&target.key));
 }
 
 #[test]
@@ -90,8 +118,7 @@ fn a_fight_is_fought_ever_slower_and_forgotten_after_quiet() {
         assert_eq!(due.is_empty(), !wait.is_zero());
         waits.push(wait.as_secs());
         now += wait;
-        let (_, corrected) = book.settled(&target, sight(version, b"t"), false, now);
-        assert!(corrected);
+        assert!(book.settled(&target, sight(version, b"t"), false, now).corrected);
     }
     assert_eq!(waits, [0, 1, 2, 4, 8, 16]);
     now += Duration::from_secs(1000);
@@ -103,7 +130,13 @@ fn a_fight_is_fought_ever_slower_and_forgotten_after_quiet() {
 fn health_is_news_only_when_it_changes_and_not_while_it_was_never_bad() {
     let (mut book, target) = applied();
     let with = |version, status| Sight { health: Some(judged(status)), ..sight(version, b"t") };
-    assert_eq!(book.sighted(&target.key, with(11, HealthStatus::Progressing)), Seen::Health(judged(HealthStatus::Progressing)));
+    assert_eq!(
+        book.sighted(&target.key, with(11, HealthStatus::Progressing)),
+        Seen::Health(judged(HealthStatus::Progressing))
+    );
     assert_eq!(book.sighted(&target.key, with(12, HealthStatus::Progressing)), Seen::Nothing);
-    assert_eq!(book.sighted(&target.key, with(13, HealthStatus::Healthy)), Seen::Health(judged(HealthStatus::Healthy)));
+    assert_eq!(
+        book.sighted(&target.key, with(13, HealthStatus::Healthy)),
+        Seen::Health(judged(HealthStatus::Healthy))
+    );
 }

@@ -1,8 +1,10 @@
 use super::*;
 
 fn live(ours: Value, others: Value) -> Value {
-    let mut entries = vec![json!({"manager": "kasbah", "operation": "Apply", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
-        "fieldsType": "FieldsV1", "fieldsV1": ours})];
+    let mut entries = vec![
+        json!({"manager": "kasbah", "operation": "Apply", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
+        "fieldsType": "FieldsV1", "fieldsV1": ours}),
+    ];
     entries.extend(others.as_array().cloned().unwrap_or_default());
     json!({"metadata": {"name": "a", "managedFields": entries}})
 }
@@ -78,7 +80,8 @@ fn kubectl_hands_its_fields_over() {
         {"manager": "kubectl-edit", "operation": "Update", "apiVersion": "v2", "fieldsV1": {"f:x": {}}},
         {"manager": "controller", "operation": "Update", "apiVersion": "v1", "fieldsV1": {"f:y": {}}}]);
     let migrated = migrated(&live(json!({"f:data": {"f:l": {}}}), others), "v1").expect("kubectl has fields");
-    let managers: Vec<&str> = migrated.as_array().expect("list").iter().map(|entry| text(entry, "manager")).collect();
+    let managers: Vec<&str> =
+        migrated.as_array().expect("list").iter().map(|entry| text(entry, "manager")).collect();
     assert_eq!(managers, ["kubectl-scale", "kubectl-edit", "controller", "kasbah"]);
     assert_eq!(migrated[3]["fieldsV1"], json!({"f:data": {"f:l": {}, "f:old": {}}}));
     assert_eq!(super::migrated(&live(json!({}), json!([])), "v1"), None);
