@@ -121,31 +121,6 @@ async fn namespaces_definitions_and_what_needs_them_come_in_one_set() {
 }
 
 #[tokio::test]
-async fn a_webhook_without_dry_runs_gives_unverified_not_failure() {
-    let cluster = cluster().await;
-    let namespace = cluster.namespace("unverified", false).await.unwrap();
-    let hook = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": namespace},
-        "webhooks": [{"name": "no.dry.run", "sideEffects": "NoneOnDryRun", "admissionReviewVersions": ["v1"], "failurePolicy": "Ignore",
-            "timeoutSeconds": 1, "clientConfig": {"url": "https://127.0.0.1:1/"},
-            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}],
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}]});
-    // The API server takes only webhooks that promise dry runs; one that was made before that rule is written past it.
-    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-    let mut beta = hook.clone();
-    beta["webhooks"][0]["sideEffects"] = json!("Some");
-    if cluster.create_object(path, &beta).await.is_err() {
-        cluster.create_object(path, &hook).await.unwrap();
-    }
-    let mut rig = Rig::start(&cluster, &namespace).await;
-    let mut source = Source::new(&rig, "shop", &namespace);
-    source.with([config_map("a", "v")]);
-    let finished = rig.sync(&[&source]).await;
-    cluster.send(Method::DELETE, &format!("{path}/{namespace}"), None).await.unwrap();
-    assert_eq!(finished.outcome, SyncOutcome::Succeeded, "{finished:?}");
-}
-
-#[tokio::test]
 async fn an_immutable_field_fails_by_name_and_is_replaced_by_opt_in() {
     let cluster = cluster().await;
     let namespace = cluster.namespace("immutable", false).await.unwrap();

@@ -51,6 +51,33 @@ async fn one_of_two_instances_applies_and_the_other_takes_over() {
 }
 
 #[tokio::test]
+async fn who_gets_the_lease_back_in_the_same_epoch_goes_on_with_its_sequence() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("regain", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.with([config_map("a", "one")]);
+    assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
+    // Somebody takes the Lease and dies at once.
+    let path = format!(
+        "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{}",
+        agent::lease::lease_name(rig.agent)
+    );
+    let body = serde_json::json!({"spec": {"holderIdentity": "another", "leaseDurationSeconds": 3}});
+    let patch = Some(("application/merge-patch+json", &body));
+    cluster.send(http::Method::PATCH, &path, patch).await.unwrap();
+    rig.process.lost_lease().await;
+    source.with([config_map("a", "two")]);
+    let from = rig.process.observed().len();
+    rig.put(&[&source]).await;
+    rig.process.holds_lease().await;
+    // The reader of the events checks that their sequence has no gap and no second beginning.
+    let finished = rig.finished(from, &source).await;
+    assert_eq!((finished.outcome, finished.counts.changed), (SyncOutcome::Succeeded, 1), "{finished:?}");
+    assert_eq!(cluster.get(&map_path(&namespace, "a")).await.unwrap()["data"]["key"], "two");
+}
+
+#[tokio::test]
 async fn a_new_process_states_what_is_owned_and_writes_nothing() {
     let options =
         ControlPlaneOptions { audit: Audit::Requests, workloads: false, ..ControlPlaneOptions::default() };

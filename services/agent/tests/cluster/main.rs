@@ -10,3 +10,4 @@ mod prune;
 mod rig;
 mod rights;
 mod waits;
+mod webhook;

@@ -137,6 +137,10 @@ impl Process {
         eventually(DEADLINE, || async { if *self.holds.lock() { Ok(()) } else { Err("no lease") } }).await;
     }
 
+    pub async fn lost_lease(&self) {
+        eventually(DEADLINE, || async { if *self.holds.lock() { Err("still held") } else { Ok(()) } }).await;
+    }
+
     pub fn observed(&self) -> Vec<Observed> {
         self.observed.lock().iter().map(|(_, observed)| observed.clone()).collect()
     }
