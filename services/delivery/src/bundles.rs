@@ -48,6 +48,15 @@ impl BundleContents for Contents {
         stands(key)
             || (key.namespace == default_namespace
                 && stands(&ObjectKey { namespace: String::new(), ..key.clone() }))
+            || (key.namespace.is_empty() && self.has_with_namespace(key))
+    }
+}
+
+impl Contents {
+    /// A cluster-scoped object's manifest may name a namespace all the same, which means nothing to the API server.
+    fn has_with_namespace(&self, key: &ObjectKey) -> bool {
+        let is_it = |own: &ObjectKey| own.group == key.group && own.kind == key.kind && own.name == key.name;
+        self.pages.iter().any(|page| page.iter().any(is_it))
     }
 }
 

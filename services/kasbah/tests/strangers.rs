@@ -37,6 +37,7 @@ impl Home {
     }
 
     /// What is tried on an operation, and whether success can only be an answer about the stranger's own. `None`: not listed.
+    #[expect(clippy::too_many_lines, reason = "a table, an operation a row")]
     fn tries(&self, operation: &str) -> Option<(Tries, Expect)> {
         let plain = |body: Option<Value>| vec![(BTreeMap::new(), body)];
         let own = |tries| Some((tries, Expect::OwnOnly));

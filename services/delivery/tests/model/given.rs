@@ -1,0 +1,262 @@
+//! A log in memory, and what the tests put into it.
+
+use delivery::model::{BundleContents, DeliveryState, Verdict};
+use events::configuration::{
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, Mode, ResourceRules,
+    SourceConfiguration, SyncPolicies,
+};
+use events::delivery::{BundleDesired, DeliveryEvent, PruneEntry, SyncCounts, SyncOutcome};
+use events::directory::{AgentRegistered, DirectoryEvent};
+use events::object::ObjectKey;
+use events::observation::{Observation, ObservationBatch, Observed, OwnedObject, Write};
+use events::position::Stream;
+use events::repository::{RepositoryEvent, SourceAdvanced};
+use events::{
+    Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, ChainHash, Commit, CommitId, CorrelationId,
+    Event, EventId, NewEvent, ObjectIdentity, OrganizationId, ProjectId, SourceId, SyncId, Timestamp,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::Projection;
+use store::Record;
+use uuid::Uuid;
+
+pub const AGENT: AgentId = AgentId(Uuid::from_u128(2));
+pub const ORGANIZATION: OrganizationId = OrganizationId(Uuid::from_u128(1));
+
+/// A log in memory that folds as it is written.
+pub struct Given {
+    pub state: DeliveryState,
+    pub versions: BTreeMap<String, u64>,
+    pub observed: u64,
+    pub records: Vec<Record>,
+}
+
+impl Given {
+    pub fn agent_with(sources: Vec<SourceConfiguration>) -> Self {
+        let mut given = Self {
+            state: DeliveryState::start(),
+            versions: BTreeMap::new(),
+            observed: 0,
+            records: Vec::new(),
+        };
+        given.decided(
+            AggregateKind::Agent,
+            AGENT.to_string(),
+            DirectoryEvent::AgentRegistered(AgentRegistered {
+                agent: AGENT,
+                name: "production".to_owned(),
+                project: ProjectId(Uuid::from_u128(3)),
+            }),
+        );
+        given.configured(sources);
+        given
+    }
+
+    pub fn configured(&mut self, sources: Vec<SourceConfiguration>) {
+        let configuration = AgentConfiguration {
+            mode: Mode::Cluster,
+            resources: ResourceRules::default(),
+            sources,
+            lockdown: false,
+        };
+        self.decided(
+            AggregateKind::Configuration,
+            AGENT.to_string(),
+            ConfigurationEvent::ConfigurationChanged(ConfigurationChanged {
+                agent: AGENT,
+                commit: "c0".to_owned(),
+                configuration,
+                warnings: Vec::new(),
+            }),
+        );
+    }
+
+    pub fn decided(&mut self, kind: AggregateKind, id: String, event: impl Into<Event>) {
+        let version = self.versions.entry(format!("{kind}/{id}")).or_insert(0);
+        *version += 1;
+        let commit = Commit {
+            id: CommitId(Uuid::from_u128(99)),
+            organization: ORGANIZATION,
+            aggregate: AggregateRef::new(kind, id),
+            version: *version,
+            previous: ChainHash::default(),
+            actor: Actor::service("test"),
+            correlation_id: CorrelationId(Uuid::from_u128(77)),
+            causation_id: None,
+            traceparent: None,
+            occurred_at: Timestamp(1_000),
+            command: None,
+            events: vec![NewEvent { id: EventId(Uuid::from_u128(55)), body: event.into().encode().unwrap() }],
+        };
+        self.folded(Stream::Decisions, Some(commit), Vec::new());
+    }
+
+    pub fn on_source(&mut self, source: SourceId, event: DeliveryEvent) {
+        self.decided(AggregateKind::Source, source.to_string(), event);
+    }
+
+    pub fn observed(&mut self, epoch: u64, what: Vec<Observed>) {
+        let first = self.observed + 1;
+        self.observed += what.len() as u64;
+        self.observed_at(epoch, first, what);
+    }
+
+    pub fn observed_at(&mut self, epoch: u64, first: u64, what: Vec<Observed>) {
+        let batch = ObservationBatch {
+            organization: ORGANIZATION,
+            writer: ObservationBatch::agent_writer(AGENT),
+            epoch,
+            first,
+            observations: what.into_iter().map(|what| Observation { at: Timestamp(2_000), what }).collect(),
+        };
+        self.folded(Stream::Observations, None, events::encode(&batch).unwrap());
+    }
+
+    pub fn folded(&mut self, stream: Stream, commit: Option<Commit>, bytes: Vec<u8>) {
+        let record = Record {
+            shard: (stream, 0),
+            sequence: self.records.len() as u64 + 1,
+            recorded_at: Timestamp(1_000),
+            organization: ORGANIZATION,
+            bytes: bytes.into(),
+            commit,
+        };
+        self.state.apply(&record);
+        self.records.push(record);
+    }
+
+    pub fn advanced(&mut self, name: &str, commit: &str, bundle: u8, objects: u32) {
+        let source = SourceId::derive(AGENT, name);
+        self.decided(
+            AggregateKind::Ref,
+            "main".to_owned(),
+            RepositoryEvent::SourceAdvanced(SourceAdvanced {
+                source,
+                agent: AGENT,
+                commit: commit.to_owned(),
+                bundle: BlobDigest([bundle; 32]),
+                objects,
+                warnings: Vec::new(),
+            }),
+        );
+    }
+
+    pub fn desired(&mut self, name: &str, commit: &str, bundle: u8, sync: u128, objects: u32) {
+        let source = SourceId::derive(AGENT, name);
+        self.on_source(
+            source,
+            DeliveryEvent::BundleDesired(BundleDesired {
+                source,
+                agent: AGENT,
+                sync: SyncId(Uuid::from_u128(sync)),
+                commit: commit.to_owned(),
+                bundle: BlobDigest([bundle; 32]),
+                objects,
+                prune: None,
+                prunes: 0,
+            }),
+        );
+    }
+
+    pub fn applied(&mut self, source: &str, sync: u128, names: &[&str], adopted: bool) {
+        let source = SourceId::derive(AGENT, source);
+        let observed = names
+            .iter()
+            .map(|name| Observed::ObjectApplied {
+                sync: Some(SyncId(Uuid::from_u128(sync))),
+                object: owned(source, name, adopted),
+                write: Write::Created,
+                taken_over: Vec::new(),
+            })
+            .collect();
+        self.observed(1, observed);
+    }
+
+    pub fn verdict(&self, name: &str, bundles: &[(u8, &[&str])]) -> Verdict {
+        self.verdict_listed(name, bundles, &[])
+    }
+
+    pub fn verdict_listed(&self, name: &str, bundles: &[(u8, &[&str])], listed: &[PruneEntry]) -> Verdict {
+        let contents: BTreeMap<BlobDigest, Arc<dyn BundleContents>> = bundles
+            .iter()
+            .map(|(digest, names)| {
+                let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+                (BlobDigest([*digest; 32]), Arc::new(Named(names)) as Arc<dyn BundleContents>)
+            })
+            .collect();
+        self.state.verdict(SourceId::derive(AGENT, name), &contents, listed)
+    }
+}
+
+/// A bundle of ConfigMaps by their names.
+pub struct Named(Vec<String>);
+
+impl BundleContents for Named {
+    fn has(&self, key: &ObjectKey, _default_namespace: &str) -> bool {
+        self.0.contains(&key.name)
+    }
+}
+
+pub fn source(name: &str) -> SourceConfiguration {
+    SourceConfiguration {
+        id: SourceId::derive(AGENT, name),
+        name: name.to_owned(),
+        project: ProjectId(Uuid::from_u128(3)),
+        reference: GitReference::Default,
+        include: vec!["**".to_owned()],
+        exclude: Vec::new(),
+        interval_seconds: 60,
+        default_namespace: "shop".to_owned(),
+        service_account: None,
+        policies: SyncPolicies::default(),
+        line: 1,
+    }
+}
+
+pub fn owned(source: SourceId, name: &str, adopted: bool) -> OwnedObject {
+    OwnedObject {
+        source,
+        identity: ObjectIdentity {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        },
+        uid: format!("uid-{name}"),
+        digest: None,
+        adopted,
+    }
+}
+
+pub fn pruned(verdict: &Verdict) -> Vec<String> {
+    match verdict {
+        Verdict::Deliver { prune, .. } | Verdict::Remove { prune } => {
+            prune.iter().map(|entry| entry.identity.name.clone()).collect()
+        }
+        other => panic!("expected a prune list, got {other:?}"),
+    }
+}
+
+pub fn names(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("c{number:03}")).collect()
+}
+
+pub fn started(source: SourceId, sync: u128) -> Observed {
+    Observed::SyncStarted {
+        source,
+        sync: SyncId(Uuid::from_u128(sync)),
+        correlation_id: CorrelationId(Uuid::from_u128(77)),
+    }
+}
+
+pub fn finished(source: SourceId, sync: u128, outcome: SyncOutcome) -> Observed {
+    Observed::SyncFinished {
+        source,
+        sync: SyncId(Uuid::from_u128(sync)),
+        outcome,
+        counts: SyncCounts::default(),
+        failures: Vec::new(),
+    }
+}
