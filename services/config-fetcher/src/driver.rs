@@ -107,7 +107,9 @@ impl Fetcher {
         let mut schedule = Schedule::new(Duration::from_secs(u64::from(self.args.configuration_interval)));
         loop {
             let now = self.deps.world.clock.monotonic();
-            let live = self.fold.read(|state| schedule.needs(state.revision()).then(|| state.live_agents(self.now())));
+            let live = self
+                .fold
+                .read(|state| schedule.needs(state.revision()).then(|| state.live_agents(self.now())));
             if let Some(live) = live {
                 schedule.keep(&live, now);
             }
@@ -140,7 +142,9 @@ impl Fetcher {
         match events::decode::<RepositoryAdvanced>(&bytes) {
             Ok(advanced) if advanced.reference == GitReference::Default => {
                 let concerned = |agent: &AgentId| {
-                    self.fold.read(|state| state.agent(*agent).is_some_and(|agent| agent.project == advanced.project))
+                    self.fold.read(|state| {
+                        state.agent(*agent).is_some_and(|agent| agent.project == advanced.project)
+                    })
                 };
                 schedule.due_if(concerned, advanced.correlation_id);
             }

@@ -137,7 +137,8 @@ impl State {
     pub fn view(&self, agent: AgentId) -> Option<ConfigurationView> {
         let file = file_of(&self.agents.get(&agent)?.name);
         let known = self.configurations.get(&agent).cloned().unwrap_or_default();
-        let mut view = ConfigurationView { file, since: known.since, rejected: known.rejected, ..Default::default() };
+        let mut view =
+            ConfigurationView { file, since: known.since, rejected: known.rejected, ..Default::default() };
         if let Some(changed) = known.changed {
             view.configuration = Some(changed.configuration);
             view.commit = Some(changed.commit);

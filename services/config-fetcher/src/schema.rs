@@ -87,8 +87,12 @@ pub fn check(file: &str, content: &[u8]) -> Checked {
     let mut report = Report::new(file);
     let draft = root(&mut report, content).map(|root| configuration(&mut report, &root));
     let (findings, warnings) = report.finish();
-    let nothing =
-        || Draft { mode: Mode::Cluster, lockdown: false, resources: ResourceRules::default(), sources: Vec::new() };
+    let nothing = || Draft {
+        mode: Mode::Cluster,
+        lockdown: false,
+        resources: ResourceRules::default(),
+        sources: Vec::new(),
+    };
     Checked { draft: draft.unwrap_or_else(nothing), findings, warnings }
 }
 
@@ -118,9 +122,13 @@ fn root(report: &mut Report, content: &[u8]) -> Option<Node> {
         report.wrong(&second.root, "", "a second document; the file holds one");
     }
     for duplicate in &document.duplicates {
-        let field =
-            if duplicate.path.is_empty() { duplicate.key.clone() } else { format!("{}.{}", duplicate.path, duplicate.key) };
-        let message = format!("the key stands in line {} already; remove one of the two", duplicate.first_line);
+        let field = if duplicate.path.is_empty() {
+            duplicate.key.clone()
+        } else {
+            format!("{}.{}", duplicate.path, duplicate.key)
+        };
+        let message =
+            format!("the key stands in line {} already; remove one of the two", duplicate.first_line);
         report.at(duplicate.line, duplicate.column, &field, message);
     }
     Some(document.root)
@@ -167,7 +175,11 @@ fn kind_pattern(report: &mut Report, node: &Node, path: &str) -> Option<KindPatt
 fn sources_of(report: &mut Report, node: &Node, lockdown: bool) -> Vec<DraftSource> {
     let items = list(report, node, "sources");
     if items.len() > MAXIMUM_SOURCES {
-        report.wrong(node, "sources", format!("{} sources; at most {MAXIMUM_SOURCES} are allowed", items.len()));
+        report.wrong(
+            node,
+            "sources",
+            format!("{} sources; at most {MAXIMUM_SOURCES} are allowed", items.len()),
+        );
     }
     let mut sources: Vec<DraftSource> = Vec::new();
     for (index, item) in items.iter().take(MAXIMUM_SOURCES).enumerate() {
@@ -175,7 +187,8 @@ fn sources_of(report: &mut Report, node: &Node, lockdown: bool) -> Vec<DraftSour
         let Some(source) = source::source(report, item, &path, lockdown) else { continue };
         if let Some(first) = sources.iter().find(|known| known.name == source.name) {
             let place = item.get("name").unwrap_or(item);
-            let message = format!("the source of line {} has this name already; names are unique", first.line);
+            let message =
+                format!("the source of line {} has this name already; names are unique", first.line);
             report.wrong(place, &format!("{path}.name"), message);
         }
         sources.push(source);

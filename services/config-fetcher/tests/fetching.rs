@@ -14,8 +14,8 @@ use events::requests::configuration::ShowConfiguration;
 use events::requests::repository::{FileAtCommit, ReadFile, RepositoryAdvanced};
 use events::subject::Subject;
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, Commit, CommitId, CorrelationId, Event, GroupId, OrganizationId,
-    Position, ProjectId, Refusal, RefusalKind, Sha256, Timestamp, TokenId, UserId,
+    Actor, AgentId, AggregateKind, AggregateRef, Commit, CommitId, CorrelationId, Event, GroupId,
+    OrganizationId, Position, ProjectId, Refusal, RefusalKind, Sha256, Timestamp, TokenId, UserId,
 };
 use futures::FutureExt;
 use parking_lot::Mutex;
@@ -88,9 +88,20 @@ impl Harness {
             bus: Arc::clone(&harness.bus) as Arc<dyn Bus>,
             readiness: readiness.clone(),
         };
-        let running = async move { config_fetcher::run(Args { configuration_interval: 3600 }, deps, shutdown).await.unwrap() };
+        let running = async move {
+            config_fetcher::run(Args { configuration_interval: 3600 }, deps, shutdown).await.unwrap()
+        };
         harness.world.spawner.spawn("config-fetcher", Box::pin(running));
-        readiness.wait().await;
+        // Nothing is registered before it runs, so readiness alone says too much.
+        let show = ShowConfiguration { agent: AgentId(harness.world.new_uuid()) };
+        eventually(DEADLINE, || async {
+            let context = bus::context_for_service(&harness.world, "test", harness.organization);
+            match bus::ask(&*harness.bus, &context, &show).await {
+                Err(refusal) if refusal.kind == RefusalKind::NotFound => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
         harness
     }
 
@@ -228,7 +239,8 @@ async fn serve(bus: &Arc<LocalBus>, table: &Arc<Mutex<Table>>) -> Vec<Serving> {
         bus::answer::<DecideFetch, _>(&**bus, move |_, request| {
             let allowed = fetch.lock().not_granted != Some(request.project);
             let reason = "grant the credential to the agent's project too".to_owned();
-            async move { Ok(FetchDecision { allowed, reason, settings: None, credential_host: None }) }.boxed()
+            async move { Ok(FetchDecision { allowed, reason, settings: None, credential_host: None }) }
+                .boxed()
         })
         .await
         .unwrap(),
@@ -300,7 +312,11 @@ async fn other_projects_are_found_by_their_path_when_they_may_be_read() {
     harness.table.lock().not_granted = Some(deploy);
     harness.advance(at("c2", both)).await;
     let rejected = harness.wait_rejected(2).await;
-    let places: Vec<_> = rejected.findings.iter().map(|finding| (finding.line, finding.column, finding.field.as_str())).collect();
+    let places: Vec<_> = rejected
+        .findings
+        .iter()
+        .map(|finding| (finding.line, finding.column, finding.field.as_str()))
+        .collect();
     assert_eq!(places, [(2, 38, "sources[0].project"), (3, 38, "sources[1].project")]);
     assert!(rejected.findings[0].message.contains("grant the credential"), "{rejected:?}");
     assert!(rejected.findings[1].message.contains("not found"), "{rejected:?}");

@@ -62,7 +62,12 @@ impl Fetcher {
     }
 
     /// What the file says now. An error is one that passes by itself.
-    async fn outcome(&self, agent: AgentId, known: &AgentState, cause: CorrelationId) -> Result<Outcome, Refusal> {
+    async fn outcome(
+        &self,
+        agent: AgentId,
+        known: &AgentState,
+        cause: CorrelationId,
+    ) -> Result<Outcome, Refusal> {
         let file = file_of(&known.name);
         let request = ReadFile {
             agent,
@@ -73,7 +78,8 @@ impl Fetcher {
         };
         let context = self.context(known.organization, cause);
         let whole = |commit: Option<String>, message: String| {
-            let findings = vec![FileFinding { file: file.clone(), line: 0, column: 0, field: String::new(), message }];
+            let findings =
+                vec![FileFinding { file: file.clone(), line: 0, column: 0, field: String::new(), message }];
             Ok(Outcome::Bad { commit, findings })
         };
         let read = match bus::ask(&*self.deps.bus, &context, &request).await {
@@ -82,11 +88,13 @@ impl Fetcher {
             Err(refusal) => return whole(None, format!("the file cannot be read: {}", refusal.message)),
         };
         if let Some(bytes) = read.too_large {
-            let message = format!("the file has {bytes} bytes, more than the {MAXIMUM_BYTES} that are allowed");
+            let message =
+                format!("the file has {bytes} bytes, more than the {MAXIMUM_BYTES} that are allowed");
             return whole(Some(read.commit), message);
         }
         let Some(content) = read.content else {
-            let message = "there is no such file on the project's default branch; commit one, what is in force stays";
+            let message =
+                "there is no such file on the project's default branch; commit one, what is in force stays";
             return whole(Some(read.commit), message.to_owned());
         };
         let checked = schema::check(&file, &content);
@@ -120,7 +128,13 @@ impl Fetcher {
                 Ok(project) => projects.push(project),
                 Err(message) => {
                     let field = format!("sources[{index}].project");
-                    findings.push(FileFinding { file: file.to_owned(), line: *line, column: *column, field, message });
+                    findings.push(FileFinding {
+                        file: file.to_owned(),
+                        line: *line,
+                        column: *column,
+                        field,
+                        message,
+                    });
                 }
             }
         }
@@ -145,7 +159,9 @@ impl Fetcher {
         let project = match shown {
             Ok(view) => view.id,
             Err(refusal) if passes(&refusal) => return Err(refusal),
-            Err(_) => return Ok(Err(format!("the project '{path}' is not found in the agent's organization"))),
+            Err(_) => {
+                return Ok(Err(format!("the project '{path}' is not found in the agent's organization")));
+            }
         };
         let context = self.context(known.organization, cause);
         let decision = bus::ask(&*self.deps.bus, &context, &DecideFetch { agent, project }).await?;
@@ -165,7 +181,8 @@ impl Fetcher {
         cause: CorrelationId,
     ) -> Result<(), RecordError> {
         for _ in 0..ATTEMPTS {
-            let (version, event) = self.fold.read(|state| (state.version(agent), decide(state, agent, outcome)));
+            let (version, event) =
+                self.fold.read(|state| (state.version(agent), decide(state, agent, outcome)));
             let Some(event) = event else { return Ok(()) };
             let version = version.ok_or_else(|| RecordError::Unreadable(aggregate(agent).to_string()))?;
             let commit = NewCommit {

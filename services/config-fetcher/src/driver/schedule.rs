@@ -93,7 +93,8 @@ impl Schedule {
                 self.interval
             }
             Read::NotNow => {
-                let doubled = FIRST_BACKOFF.saturating_mul(1_u32.checked_shl(entry.failures.min(16)).unwrap_or(u32::MAX));
+                let doubled = FIRST_BACKOFF
+                    .saturating_mul(1_u32.checked_shl(entry.failures.min(16)).unwrap_or(u32::MAX));
                 entry.failures = entry.failures.saturating_add(1);
                 doubled.min(LONGEST_BACKOFF)
             }

@@ -126,7 +126,8 @@ fn agents_come_and_go_with_their_tokens() {
 fn a_newer_writers_aggregate_is_left_alone() {
     let mut state = registered();
     happen(&mut state, &good("c1", false));
-    let body = EventBody { event_type: "kasbah.configuration.foretold".into(), schema_version: 1, data: Vec::new() };
+    let body =
+        EventBody { event_type: "kasbah.configuration.foretold".into(), schema_version: 1, data: Vec::new() };
     apply(&mut state, aggregate(agent()), 2, body);
     assert_eq!(state.version(agent()), None);
 }

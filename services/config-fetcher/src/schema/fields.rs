@@ -10,10 +10,19 @@ use super::report::Report;
 const LIKENESS: f64 = 0.5;
 
 /// The values of the known keys of a mapping; other keys are warned of.
-pub(super) fn mapping<'n>(report: &mut Report, node: &'n Node, path: &str, keys: &[&str]) -> BTreeMap<String, &'n Node> {
+pub(super) fn mapping<'n>(
+    report: &mut Report,
+    node: &'n Node,
+    path: &str,
+    keys: &[&str],
+) -> BTreeMap<String, &'n Node> {
     let mut known = BTreeMap::new();
     let Some(entries) = node.as_mapping() else {
-        report.wrong(node, path, format!("{} where a mapping is expected; its keys are {}", node.kind(), keys.join(", ")));
+        report.wrong(
+            node,
+            path,
+            format!("{} where a mapping is expected; its keys are {}", node.kind(), keys.join(", ")),
+        );
         return known;
     };
     for (key, value) in entries {
@@ -80,8 +89,14 @@ pub(super) fn truth(report: &mut Report, node: &Node, path: &str) -> Option<bool
 }
 
 /// One of a few words.
-pub(super) fn choice<T: Copy>(report: &mut Report, node: &Node, path: &str, words: &[(&str, T)]) -> Option<T> {
-    let found = node.as_str().and_then(|text| words.iter().find(|(word, _)| *word == text)).map(|(_, value)| *value);
+pub(super) fn choice<T: Copy>(
+    report: &mut Report,
+    node: &Node,
+    path: &str,
+    words: &[(&str, T)],
+) -> Option<T> {
+    let found =
+        node.as_str().and_then(|text| words.iter().find(|(word, _)| *word == text)).map(|(_, value)| *value);
     if found.is_none() {
         let allowed: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let given = node.as_str().map_or_else(|| node.kind().to_owned(), |text| format!("'{text}'"));
@@ -102,7 +117,9 @@ pub(super) fn list<'n>(report: &mut Report, node: &'n Node, path: &str) -> &'n [
 pub(super) fn texts(report: &mut Report, node: &Node, path: &str) -> Vec<(String, Node)> {
     let items = list(report, node, path).iter().enumerate();
     items
-        .filter_map(|(index, item)| Some((text(report, item, &format!("{path}[{index}]"), false)?, item.clone())))
+        .filter_map(|(index, item)| {
+            Some((text(report, item, &format!("{path}[{index}]"), false)?, item.clone()))
+        })
         .collect()
 }
 
@@ -130,7 +147,10 @@ fn parse_seconds(text: &str) -> Option<u32> {
         "h" => 3600,
         _ => return None,
     };
-    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse::<u32>().ok()?.checked_mul(factor))?
+    number
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| number.parse::<u32>().ok()?.checked_mul(factor))?
 }
 
 fn words(seconds: u32) -> String {

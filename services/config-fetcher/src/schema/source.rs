@@ -60,16 +60,24 @@ pub(super) fn source(report: &mut Report, node: &Node, path: &str, lockdown: boo
     let name = name.and_then(|node| name_of(report, node, &of("name")));
     let project = known.get("project").and_then(|node| project_of(report, node, &of("project")));
     let reference = reference_of(report, &known, path);
-    let include = required(report, node, &known, path, "include", "name the files to take, such as ['staging/**']");
+    let include =
+        required(report, node, &known, path, "include", "name the files to take, such as ['staging/**']");
     let include = include.map(|node| globs(report, node, &of("include"), true)).unwrap_or_default();
-    let exclude = known.get("exclude").map(|node| globs(report, node, &of("exclude"), false)).unwrap_or_default();
+    let exclude =
+        known.get("exclude").map(|node| globs(report, node, &of("exclude"), false)).unwrap_or_default();
     let interval = known.get("interval").and_then(|node| seconds(report, node, &of("interval"), 10, 86_400));
     let namespace = known.get("namespace").and_then(|node| namespace_of(report, node, &of("namespace")));
-    let account = known.get("service_account").and_then(|node| account_of(report, node, &of("service_account")));
+    let account =
+        known.get("service_account").and_then(|node| account_of(report, node, &of("service_account")));
     if lockdown && !known.contains_key("service_account") {
-        report.wrong(node, &of("service_account"), "service_account is missing; with 'lockdown: true' each source needs one");
+        report.wrong(
+            node,
+            &of("service_account"),
+            "service_account is missing; with 'lockdown: true' each source needs one",
+        );
     }
-    let policies = known.get("policies").map(|node| policies_of(report, node, &of("policies"))).unwrap_or_default();
+    let policies =
+        known.get("policies").map(|node| policies_of(report, node, &of("policies"))).unwrap_or_default();
     Some(DraftSource {
         name: name?,
         project,
@@ -145,14 +153,19 @@ fn reference_of(report: &mut Report, known: &BTreeMap<String, &Node>, path: &str
         return GitReference::Commit(value.to_ascii_lowercase());
     }
     if !is_ref_name(&value) {
-        report.wrong(node, &field, format!("'{value}' cannot be the name of a {key}; write it without refs/ in front"));
+        report.wrong(
+            node,
+            &field,
+            format!("'{value}' cannot be the name of a {key}; write it without refs/ in front"),
+        );
     }
     if *key == "tag" { GitReference::Tag(value) } else { GitReference::Branch(value) }
 }
 
 /// What Git allows in the name of a branch or tag.
 fn is_ref_name(name: &str) -> bool {
-    let forbidden = |letter: char| letter.is_control() || letter.is_whitespace() || "~^:?*[\\".contains(letter);
+    let forbidden =
+        |letter: char| letter.is_control() || letter.is_whitespace() || "~^:?*[\\".contains(letter);
     let part_fits = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
     !name.contains(forbidden)
         && !name.contains("..")
@@ -172,7 +185,9 @@ fn globs(report: &mut Report, node: &Node, path: &str, needed: bool) -> Vec<Stri
     for (index, (value, place)) in values.iter().enumerate() {
         let field = format!("{path}[{index}]");
         if value.starts_with('/') || value.split('/').any(|part| part == ".." || part == ".") {
-            let message = format!("'{value}' is no glob from the repository's root; write it without '/' in front, '.' and '..'");
+            let message = format!(
+                "'{value}' is no glob from the repository's root; write it without '/' in front, '.' and '..'"
+            );
             report.wrong(place, &field, message);
         } else if let Err(error) = globset::Glob::new(value) {
             report.wrong(place, &field, format!("'{value}' is no glob: {}", error.kind()));
@@ -214,9 +229,12 @@ fn policies_of(report: &mut Report, node: &Node, path: &str) -> SyncPolicies {
     let prune_adopted = flag("prune_adopted", defaults.prune_adopted);
     let correct_drift = flag("correct_drift", defaults.correct_drift);
     let adoption = known.get("adoption").and_then(|node| choice(report, node, &of("adoption"), &adoptions));
-    let conflicts = known.get("conflicts").and_then(|node| choice(report, node, &of("conflicts"), &conflicts));
-    let on_removal = known.get("on_removal").and_then(|node| choice(report, node, &of("on_removal"), &removals));
-    let timeout = known.get("health_timeout").and_then(|node| seconds(report, node, &of("health_timeout"), 1, 86_400));
+    let conflicts =
+        known.get("conflicts").and_then(|node| choice(report, node, &of("conflicts"), &conflicts));
+    let on_removal =
+        known.get("on_removal").and_then(|node| choice(report, node, &of("on_removal"), &removals));
+    let timeout =
+        known.get("health_timeout").and_then(|node| seconds(report, node, &of("health_timeout"), 1, 86_400));
     SyncPolicies {
         adoption: adoption.unwrap_or(defaults.adoption),
         conflicts: conflicts.unwrap_or(defaults.conflicts),

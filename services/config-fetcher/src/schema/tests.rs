@@ -54,32 +54,42 @@ fn the_documented_example_is_good() {
     assert_eq!(configuration.mode, Mode::Cluster);
     assert!(!configuration.lockdown);
     assert_eq!(configuration.resources.include, [KindPattern { group: "*".into(), kind: "*".into() }]);
-    assert_eq!(configuration.resources.exclude, [KindPattern { group: String::new(), kind: "Secret".into() }]);
+    assert_eq!(
+        configuration.resources.exclude,
+        [KindPattern { group: String::new(), kind: "Secret".into() }]
+    );
     let [full, short] = configuration.sources.as_slice() else { panic!("{configuration:?}") };
     assert_eq!(full.id, SourceId::derive(agent(), "shop-staging"));
     assert_eq!((full.project, short.project), (project(1), project(2)));
     assert_eq!(full.reference, GitReference::Branch("main".into()));
-    assert_eq!((full.include.as_slice(), full.exclude.as_slice()), (
-        ["staging/**".to_owned()].as_slice(),
-        ["**/draft-*".to_owned()].as_slice()
-    ));
+    assert_eq!(
+        (full.include.as_slice(), full.exclude.as_slice()),
+        (["staging/**".to_owned()].as_slice(), ["**/draft-*".to_owned()].as_slice())
+    );
     assert_eq!((full.interval_seconds, full.default_namespace.as_str()), (60, "shop-staging"));
     let account = ServiceAccount { namespace: "shop-staging".into(), name: "deployer".into() };
     assert_eq!(full.service_account, Some(account));
-    assert_eq!(full.policies, SyncPolicies {
-        adoption: Adoption::AdoptIfNoInventory,
-        conflicts: Conflicts::Force,
-        prune: true,
-        prune_adopted: false,
-        on_removal: OnRemoval::Keep,
-        correct_drift: true,
-        health_timeout_seconds: 300,
-    });
-    assert_eq!((short.reference.clone(), short.default_namespace.as_str()), (GitReference::Default, "default"));
+    assert_eq!(
+        full.policies,
+        SyncPolicies {
+            adoption: Adoption::AdoptIfNoInventory,
+            conflicts: Conflicts::Force,
+            prune: true,
+            prune_adopted: false,
+            on_removal: OnRemoval::Keep,
+            correct_drift: true,
+            health_timeout_seconds: 300,
+        }
+    );
+    assert_eq!(
+        (short.reference.clone(), short.default_namespace.as_str()),
+        (GitReference::Default, "default")
+    );
     assert_eq!(short.policies, SyncPolicies::default());
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one table")]
 fn wrong_values_are_told_with_line_column_field_and_what_is_allowed() {
     let rows = [
         ("mode: both\nsources: []\n", 1, 7, "mode", "'both' is not one of cluster, namespaced"),
@@ -92,29 +102,78 @@ fn wrong_values_are_told_with_line_column_field_and_what_is_allowed() {
         ("sources:\n  - include: ['**']\n", 2, 5, "sources[0].name", "name is missing"),
         ("sources:\n  - name: shop\n", 2, 5, "sources[0].include", "include is missing"),
         ("sources:\n  - {name: Shop, include: [a]}\n", 2, 12, "sources[0].name", "lower-case letters"),
-        ("sources:\n  - {name: 7, include: [a]}\n", 2, 12, "sources[0].name", "an integer where text is expected"),
-        ("sources:\n  - {name: a, include: a}\n", 2, 24, "sources[0].include", "text where a list is expected"),
+        (
+            "sources:\n  - {name: 7, include: [a]}\n",
+            2,
+            12,
+            "sources[0].name",
+            "an integer where text is expected",
+        ),
+        (
+            "sources:\n  - {name: a, include: a}\n",
+            2,
+            24,
+            "sources[0].include",
+            "text where a list is expected",
+        ),
         ("sources:\n  - {name: a, include: []}\n", 2, 24, "sources[0].include", "at least one glob"),
-        ("sources:\n  - {name: a, include: [b, 7]}\n", 2, 28, "sources[0].include[1]", "an integer where text"),
-        ("sources:\n  - {name: a, include: ['/a']}\n", 2, 25, "sources[0].include[0]", "without '/' in front"),
+        (
+            "sources:\n  - {name: a, include: [b, 7]}\n",
+            2,
+            28,
+            "sources[0].include[1]",
+            "an integer where text",
+        ),
+        (
+            "sources:\n  - {name: a, include: ['/a']}\n",
+            2,
+            25,
+            "sources[0].include[0]",
+            "without '/' in front",
+        ),
         ("sources:\n  - {name: a, include: ['../a']}\n", 2, 25, "sources[0].include[0]", "'..'"),
         ("sources:\n  - {name: a, include: ['[a']}\n", 2, 25, "sources[0].include[0]", "is no glob"),
         ("resources: all\nsources: []\n", 1, 12, "resources", "its keys are include, exclude"),
-        ("resources:\n  include: [{kind: Pod}]\nsources: []\n", 2, 13, "resources.include[0].group", "'' for the core"),
-        ("resources:\n  include: [{group: ''}]\nsources: []\n", 2, 13, "resources.include[0].kind", "kind is missing"),
-        ("resources:\n  exclude: [{group: 1, kind: x}]\nsources: []\n", 2, 21, "resources.exclude[0].group", "in quotes"),
+        (
+            "resources:\n  include: [{kind: Pod}]\nsources: []\n",
+            2,
+            13,
+            "resources.include[0].group",
+            "'' for the core",
+        ),
+        (
+            "resources:\n  include: [{group: ''}]\nsources: []\n",
+            2,
+            13,
+            "resources.include[0].kind",
+            "kind is missing",
+        ),
+        (
+            "resources:\n  exclude: [{group: 1, kind: x}]\nsources: []\n",
+            2,
+            21,
+            "resources.exclude[0].group",
+            "in quotes",
+        ),
         ("- a\n", 1, 1, "", "a list where a mapping is expected"),
         ("mode: cluster\n", 1, 1, "sources", "write 'sources: []'"),
         ("sources: []\n---\nsources: []\n", 3, 1, "", "a second document"),
         ("sources: []\nmode: cluster\nmode: namespaced\n", 3, 1, "mode", "stands in line 2 already"),
         ("sources: [\n", 2, 1, "", ""),
-        ("lockdown: true\nsources:\n  - {name: a, include: [b]}\n", 3, 5, "sources[0].service_account", "lockdown"),
+        (
+            "lockdown: true\nsources:\n  - {name: a, include: [b]}\n",
+            3,
+            5,
+            "sources[0].service_account",
+            "lockdown",
+        ),
     ];
     let mut wrong = Vec::new();
     for (text, line, column, field, part) in rows {
         let found = findings(text);
         let fits = |(found_line, found_column, found_field, message): &(u32, u32, String, String)| {
-            (*found_line, *found_column, found_field.as_str()) == (line, column, field) && message.contains(part)
+            (*found_line, *found_column, found_field.as_str()) == (line, column, field)
+                && message.contains(part)
         };
         if found.len() != 1 || !found.iter().all(fits) {
             wrong.push(format!("{text:?}: {found:?}"));
@@ -144,7 +203,12 @@ fn wrong_fields_of_a_source_are_told() {
         ("service_account: deployer", 22, "service_account", "write namespace/name"),
         ("service_account: a/B", 22, "service_account", "write namespace/name"),
         ("exclude: x", 14, "exclude", "text where a list is expected"),
-        ("policies: {adoption: all}", 26, "policies.adoption", "must_match, adopt_if_no_inventory, adopt_all"),
+        (
+            "policies: {adoption: all}",
+            26,
+            "policies.adoption",
+            "must_match, adopt_if_no_inventory, adopt_all",
+        ),
         ("policies: {conflicts: win}", 27, "policies.conflicts", "force, refuse"),
         ("policies: {on_removal: delete}", 28, "policies.on_removal", "keep, prune"),
         ("policies: {prune: 1}", 23, "policies.prune", "an integer where true or false is expected"),

@@ -208,7 +208,9 @@ fn a_small_change_costs_little() {
 fn what_is_wrong_is_told_with_file_and_line() {
     let store = Store::new();
     let all = spec(&["**"]);
-    let rows: [(&[(&str, &str)], &[(&str, u32)], &str); 9] = [
+    /// Files, where something is wrong, and a part of what is said.
+    type Row<'a> = (&'a [(&'a str, &'a str)], &'a [(&'a str, u32)], &'a str);
+    let rows: [Row<'_>; 9] = [
         (&[("a.yaml", "\nkind: ConfigMap\nmetadata: {name: a}\n")], &[("a.yaml", 2)], "no apiVersion"),
         (&[("a.yaml", "a: b\n c: d\n")], &[("a.yaml", 2)], ""),
         (&[("a.yaml", "\u{7f}\u{0}")], &[("a.yaml", 1)], ""),

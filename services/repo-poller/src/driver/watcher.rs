@@ -26,7 +26,7 @@ const SHORTEST_INTERVAL: u32 = 5;
 const REFUSAL_PAUSE: Duration = Duration::from_millis(300);
 /// First and longest pause after a failure.
 const FIRST_BACKOFF: Duration = Duration::from_secs(5);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(600);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(120);
 
 pub(super) struct Watcher {
     pub(super) poller: Arc<Poller>,
@@ -231,7 +231,8 @@ impl Watcher {
 
     /// Asks authz for each agent. `None` when it does not answer: nothing is fetched without its decision.
     async fn permitted(&self, interest: &Interest, cause: &Cause) -> Option<Permitted> {
-        let context = self.poller.context(interest.organization, cause.correlation_id);
+        let mut context = self.poller.context(interest.organization, cause.correlation_id);
+        context.traceparent.clone_from(&cause.traceparent);
         let bus = &*self.poller.deps.bus;
         let agents: Vec<AgentId> = interest.agents().into_iter().collect();
         let project = self.project;

@@ -58,7 +58,8 @@ impl HttpClient {
         self.private_allowed
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and waits for the head of the answer. One that met a connection which its server was just closing is
+    /// sent again, once: all our requests only read.
     ///
     /// # Errors
     /// `Refused` for an address that is not allowed, `Unreachable` for everything else.
@@ -67,11 +68,15 @@ impl HttpClient {
         request: http::Request<Full<Bytes>>,
     ) -> Result<http::Response<Incoming>, GitError> {
         let host = request.uri().authority().map(ToString::to_string).unwrap_or_default();
-        match self.within(SILENCE_TIMEOUT, self.client.request(request)).await {
-            Some(Ok(response)) => Ok(response),
-            Some(Err(error)) => Err(explain(&host, &error)),
-            None => Err(GitError::unreachable(format!("{host} does not answer"))),
+        for attempt in 0..2 {
+            match self.within(SILENCE_TIMEOUT, self.client.request(request.clone())).await {
+                Some(Ok(response)) => return Ok(response),
+                Some(Err(error)) if attempt > 0 || error.is_connect() => return Err(explain(&host, &error)),
+                Some(Err(_)) => {}
+                None => return Err(GitError::unreachable(format!("{host} does not answer"))),
+            }
         }
+        Err(GitError::unreachable(format!("the connection to {host} broke")))
     }
 
     /// What `future` gives, or `None` when it takes longer than `limit`.

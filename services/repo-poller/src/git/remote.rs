@@ -116,18 +116,20 @@ impl Remote {
         limit: u64,
         sink: mpsc::Sender<Bytes>,
     ) -> Result<(), GitError> {
-        let shallow = self.greet().await?.shallow;
+        if !self.greet().await?.shallow {
+            return Err(GitError::refused(
+                "the server cannot send a commit without its history, which is needed",
+            ));
+        }
         let mut body = Vec::new();
         command(&mut body, "fetch");
         for option in ["thin-pack", "no-progress", "ofs-delta"] {
             packet::line(&mut body, option);
         }
-        if shallow {
-            for have in haves {
-                packet::line(&mut body, &format!("shallow {have}"));
-            }
-            packet::line(&mut body, "deepen 1");
+        for have in haves {
+            packet::line(&mut body, &format!("shallow {have}"));
         }
+        packet::line(&mut body, "deepen 1");
         for want in wants {
             packet::line(&mut body, &format!("want {want}"));
         }

@@ -18,11 +18,11 @@ use events::directory::{
 };
 use events::repository::{RepositoryEvent, SourceAdvanced};
 use events::requests::authz::{DecideFetch, FetchDecision};
-use events::requests::repository::{RepositoryAdvanced, RepositoryPushed};
+use events::requests::repository::{RepositoryAdvanced, RepositoryPushed, ShowFetch};
 use events::subject::Subject;
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, Commit, CommitId, CorrelationId, Event, GroupId,
-    OrganizationId, Position, ProjectId, Sha256, SourceId, Timestamp, TokenId,
+    OrganizationId, Position, ProjectId, RefusalKind, Sha256, SourceId, Timestamp, TokenId,
 };
 use futures::FutureExt;
 use parking_lot::Mutex;
@@ -135,6 +135,16 @@ impl Harness {
             "repo-poller",
             Box::pin(async move { repo_poller::run(args, deps, shutdown).await.unwrap() }),
         );
+        // Nothing is registered before it runs, so readiness alone says too much.
+        let show = ShowFetch { source: SourceId(self.world.new_uuid()) };
+        eventually(DEADLINE, || async {
+            let context = bus::context_for_service(&self.world, "test", self.organization);
+            match bus::ask(&*self.bus, &context, &show).await {
+                Err(refusal) if refusal.kind == RefusalKind::NotFound => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
         readiness.wait().await;
         Running { trigger, task }
     }

@@ -39,7 +39,7 @@ fn repository(folder: &Path) -> (ObjectId, ObjectId) {
     }
     let mut commits = Vec::new();
     for value in ["one", "two"] {
-        std::fs::write(folder.join("a/7.yaml"), format!("kind: X\nvalue: 7\n").repeat(5) + value).unwrap();
+        std::fs::write(folder.join("a/7.yaml"), "kind: X\nvalue: 7\n".repeat(5) + value).unwrap();
         text(folder, &["add", "--all"]);
         text(folder, &["commit", "--quiet", "-m", value]);
         commits.push(parse_id(&text(folder, &["rev-parse", "HEAD"])).unwrap());
