@@ -75,6 +75,23 @@ fn made_by_kubernetes(identity: &ObjectIdentity) -> bool {
     }
 }
 
+/// Whether every owner of an object was a workload of its namespace and is gone: the garbage collector, which works its way down
+/// from owner to owned, has not come to it yet. Other owners may be cluster-scoped, and then are not among those found.
+fn is_being_collected(live: &Value, there: &BTreeSet<&str>) -> bool {
+    let references = live.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    references.is_some_and(|references| {
+        !references.is_empty()
+            && references.iter().all(|reference| {
+                let text = |name: &str| reference.get(name).and_then(Value::as_str).unwrap_or_default();
+                matches!(
+                    (text("apiVersion"), text("kind")),
+                    ("apps/v1", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")
+                        | ("batch/v1", "CronJob" | "Job")
+                ) && !there.contains(text("uid"))
+            })
+    })
+}
+
 /// The first foreign object among those found, following ownerReferences among them: what a foreign object owns is foreign with it,
 /// what one of ours owns is ours, also when its owner (`gone`, by UID) was deleted a moment ago.
 #[must_use]
@@ -90,6 +107,8 @@ pub fn first_foreign<'a>(
         .map(|(_, live)| uid(live))
         .collect();
     ours.extend(gone);
+    let there: BTreeSet<&str> = found.iter().map(|(_, live)| uid(live)).collect();
+    ours.extend(found.iter().filter(|(_, live)| is_being_collected(live, &there)).map(|(_, live)| uid(live)));
     loop {
         let before = ours.len();
         for (_, live) in found {
@@ -157,6 +176,22 @@ mod tests {
             objects::ownership::mark(&mut live, &owner("other")).expect("marked");
         }
         (identity, live)
+    }
+
+    #[test]
+    fn what_the_garbage_collector_has_not_come_to_yet_is_not_foreign() {
+        let owned = |api_version: &str, kind: &str| {
+            let (identity, mut live) = found("Pod", "web-1", "7", false, &[]);
+            let owner = json!([{"apiVersion": api_version, "kind": kind, "name": "web", "uid": "6"}]);
+            live["metadata"]["ownerReferences"] = owner;
+            (identity, live)
+        };
+        let is_foreign =
+            |all: &[(ObjectIdentity, Value)]| first_foreign(all, &owner("other"), &BTreeSet::new()).is_some();
+        assert!(!is_foreign(&[owned("apps/v1", "ReplicaSet")]));
+        assert!(is_foreign(&[owned("v1", "Node")]), "a cluster-scoped owner is never among those found");
+        let replicas = found("ReplicaSet", "web", "6", false, &[]);
+        assert!(is_foreign(&[owned("apps/v1", "ReplicaSet"), replicas]), "its owner is there");
     }
 
     #[test]
