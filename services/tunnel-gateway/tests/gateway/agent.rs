@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use parking_lot::Mutex;
 use testkit::eventually;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tunnel::agent::{LinkEnd, Target, dial};
 use tunnel::body::{EventSender, event_body};
@@ -31,6 +31,8 @@ use super::harness::{LIMIT, spawn};
 #[derive(Default)]
 pub struct State {
     pub desired: Option<DesiredState>,
+    /// Revision of the state that was taken last.
+    pub taken: watch::Sender<u64>,
     pub objects: BTreeMap<Sha256, Bytes>,
     pub object_puts: usize,
     pub desired_puts: usize,
@@ -191,6 +193,7 @@ impl State {
         }
         missing.extend(self.greedy);
         if missing.is_empty() {
+            self.taken.send_replace(desired.revision);
             self.desired = Some(desired);
         }
         answer(StatusCode::OK, events::encode(&DesiredReply { missing }).unwrap())
