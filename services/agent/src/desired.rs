@@ -48,7 +48,7 @@ pub struct SourceView {
     /// What is said of it.
     pub head: SourceHead,
     /// Its objects; `None`: there never was a good bundle, or the source is removed.
-    pub entries: Option<Vec<Entry>>,
+    pub entries: Option<Vec<Arc<Entry>>>,
     /// What to delete.
     pub prune: Vec<PruneEntry>,
     /// Changes when anything changes that a sync depends on.
@@ -233,7 +233,7 @@ impl Contents {
         missing: &mut BTreeSet<Sha256>,
         used: &mut BTreeSet<Sha256>,
         files: &mut BTreeMap<String, Arc<str>>,
-    ) -> Result<Option<Vec<Entry>>, PutError> {
+    ) -> Result<Option<Vec<Arc<Entry>>>, PutError> {
         let Some(pages) = &source.pages else { return Ok(None) };
         let mut entries = Vec::new();
         for digest in pages {
@@ -251,13 +251,13 @@ impl Contents {
                     continue;
                 };
                 let file = files.entry(entry.file.clone()).or_insert_with(|| Arc::from(entry.file.as_str()));
-                entries.push(Entry {
+                entries.push(Arc::new(Entry {
                     identity: entry.identity,
                     digest: entry.digest,
                     file: Arc::clone(file),
                     line: entry.line,
                     manifest: manifest.clone(),
-                });
+                }));
             }
         }
         Ok(Some(entries))

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use events::SourceId;
 use events::configuration::ServiceAccount;
 use objects::ownership::OwnerMark;
+use parking_lot::Mutex;
 
 use super::Shared;
 use crate::desired::{SourceView, View};
+use crate::kubernetes::discovery::Kinds;
 use crate::model::target::{Resolution, Scope, resolve};
 
 /// One state of one source.
@@ -16,6 +18,7 @@ pub(super) struct Context {
     pub(super) view: Arc<View>,
     pub(super) source: Arc<SourceView>,
     pub(super) owner: OwnerMark,
+    resolved: Mutex<Option<(Arc<Kinds>, Arc<Resolution>)>>,
 }
 
 impl Context {
@@ -25,6 +28,7 @@ impl Context {
             view: Arc::clone(view),
             source: Arc::clone(source),
             owner: view.owner(source.head.source),
+            resolved: Mutex::new(None),
         }
     }
 
@@ -36,14 +40,23 @@ impl Context {
         self.source.account()
     }
 
-    /// The source's bundle against what the API server knows now.
-    pub(super) fn resolve(&self) -> Resolution {
+    /// The source's bundle against what the API server knows now; made once for each look at its kinds.
+    pub(super) fn resolve(&self) -> Arc<Resolution> {
+        let kinds = self.shared.discovery.kinds();
+        let mut resolved = self.resolved.lock();
+        if let Some((of, resolution)) = &*resolved
+            && Arc::ptr_eq(of, &kinds)
+        {
+            return Arc::clone(resolution);
+        }
         let scope = Scope {
             mode: self.view.mode,
             rules: &self.view.resources,
             default_namespace: &self.source.head.default_namespace,
         };
-        resolve(self.source.entries.as_deref().unwrap_or_default(), scope, &self.shared.discovery.kinds())
+        let resolution = Arc::new(resolve(self.source.entries.as_deref().unwrap_or_default(), scope, &kinds));
+        *resolved = Some((kinds, Arc::clone(&resolution)));
+        resolution
     }
 
     /// Another state of this source is wanted by now, or it is not to be worked on any more.

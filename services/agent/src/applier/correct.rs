@@ -1,5 +1,6 @@
 //! Drift: seen by a watch, told with its author, corrected with back-off.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use events::ObjectIdentity;
@@ -29,7 +30,8 @@ impl Context {
         if due.is_empty() {
             return next;
         }
-        let targets = self.resolve().targets;
+        let resolution = self.resolve();
+        let targets = &resolution.targets;
         let those: Vec<&Target> = targets.iter().filter(|target| due.contains(&target.key)).collect();
         for key in due.iter().filter(|key| !those.iter().any(|target| target.key == **key)) {
             // It left the bundle; its end is up to a prune list.
@@ -153,7 +155,7 @@ impl Context {
     }
 
     /// The bundle's entry of a key, and its identity in the cluster.
-    fn entry(&self, key: &ObjectKey) -> Option<(&Entry, ObjectIdentity)> {
+    fn entry(&self, key: &ObjectKey) -> Option<(&Arc<Entry>, ObjectIdentity)> {
         let entries = self.source.entries.as_deref()?;
         let default = &self.source.head.default_namespace;
         let entry = entries

@@ -21,7 +21,7 @@ use crate::desired::View;
 use crate::kubernetes::{Accept, ApiError, Call, Kube, Resource, path};
 use crate::model::managed::covers;
 use crate::model::manifest::{is_secret, live_mark, prepare};
-use crate::model::target::{Resolution, Target};
+use crate::model::target::Target;
 
 /// Objects in one statement: a frame of the link has to hold a hundred observations.
 const PART: usize = 100;
@@ -102,8 +102,8 @@ pub(super) async fn state(shared: &Arc<Shared>, view: &Arc<View>) -> Result<(), 
     let mut targets: BTreeMap<SourceId, (Context, BTreeMap<ObjectKey, Target>)> = BTreeMap::new();
     for source in &view.sources {
         let context = Context::new(shared, view, source);
-        let Resolution { targets: resolved, .. } = context.resolve();
-        let by_key = resolved.into_iter().map(|target| (target.key.clone(), target)).collect();
+        let resolution = context.resolve();
+        let by_key = resolution.targets.iter().map(|target| (target.key.clone(), target.clone())).collect();
         targets.insert(source.head.source, (context, by_key));
     }
     for (live, object) in &found {

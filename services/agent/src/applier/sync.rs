@@ -15,7 +15,7 @@ use super::report::Report;
 use super::stage::{StageEnd, of_stage};
 use crate::kubernetes::{Accept, Call, path};
 use crate::model::book::Seen;
-use crate::model::target::{Resolution, Target};
+use crate::model::target::{Entry, Target};
 
 /// What a watch may have missed is looked at again after this long, while a sync waits.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -98,7 +98,7 @@ impl Context {
             resolution = self.resolve();
         }
         if !resolution.failures.is_empty() {
-            return give_up(resolution, report);
+            return give_up(resolution.failures.clone(), report);
         }
         let changed = self.changed(&resolution.targets);
         let foundation = of_stage(&changed, Stage::Foundation);
@@ -117,17 +117,10 @@ impl Context {
             let end = self.shared.now() + Duration::from_secs(30);
             self.wait_for_kinds(end).await;
             resolution = self.resolve();
-            for entry in std::mem::take(&mut resolution.awaited) {
-                resolution.failures.push(ObjectFailure {
-                    identity: entry.identity.clone(),
-                    file: entry.file.to_string(),
-                    line: entry.line,
-                    message: "its kind is defined in this set, but the API server does not serve it"
-                        .to_owned(),
-                });
-            }
-            if !resolution.failures.is_empty() {
-                return give_up(resolution, report);
+            let mut failures = resolution.failures.clone();
+            failures.extend(resolution.awaited.iter().map(|entry| not_served(entry)));
+            if !failures.is_empty() {
+                return give_up(failures, report);
             }
         }
         let changed = self.changed(&resolution.targets);
@@ -150,7 +143,8 @@ impl Context {
 
     async fn wait_for_health(&self, report: &mut Report, wake: &Notify) -> WaitEnd {
         let clock = &self.shared.world.clock;
-        let targets = self.resolve().targets;
+        let resolution = self.resolve();
+        let targets = &resolution.targets;
         let timeout = Duration::from_secs(u64::from(self.source.head.policies.health_timeout_seconds));
         let end = self.shared.now() + timeout;
         let mut views = self.shared.desired.subscribe();
@@ -161,7 +155,7 @@ impl Context {
             if !self.shared.holding.may_write() {
                 return WaitEnd::Lost;
             }
-            let unsettled = self.unsettled(&targets);
+            let unsettled = self.unsettled(targets);
             let Some((first, reason)) = unsettled.first() else { return WaitEnd::Settled };
             if self.is_superseded() {
                 return WaitEnd::Superseded;
@@ -245,8 +239,17 @@ enum WaitEnd {
     Lost,
 }
 
-fn give_up(resolution: Resolution, report: &mut Report) -> StageEnd {
-    for failure in resolution.failures {
+fn not_served(entry: &Entry) -> ObjectFailure {
+    ObjectFailure {
+        identity: entry.identity.clone(),
+        file: entry.file.to_string(),
+        line: entry.line,
+        message: "its kind is defined in this set, but the API server does not serve it".to_owned(),
+    }
+}
+
+fn give_up(failures: Vec<ObjectFailure>, report: &mut Report) -> StageEnd {
+    for failure in failures {
         report.failed(failure, false);
     }
     StageEnd::Failed

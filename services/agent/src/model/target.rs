@@ -40,7 +40,7 @@ pub struct Target {
     /// In which stage.
     pub stage: Stage,
     /// The entry.
-    pub entry: Entry,
+    pub entry: Arc<Entry>,
 }
 
 impl Target {
@@ -77,19 +77,20 @@ pub struct Resolution {
     /// What is to be there, in the order of applying.
     pub targets: Vec<Target>,
     /// Entries whose kind a definition in this set will make known.
-    pub awaited: Vec<Entry>,
+    pub awaited: Vec<Arc<Entry>>,
     /// Entries that cannot be.
     pub failures: Vec<ObjectFailure>,
 }
 
 /// Resolves entries against what the API server knows.
 #[must_use]
-pub fn resolve(entries: &[Entry], scope: Scope<'_>, kinds: &Kinds) -> Resolution {
+pub fn resolve(entries: &[Arc<Entry>], scope: Scope<'_>, kinds: &Kinds) -> Resolution {
+    let rules = Rules::of(scope.rules);
     let defined = defined_kinds(entries);
     let mut resolution = Resolution::default();
     let mut seen: BTreeMap<ObjectKey, (Arc<str>, u32)> = BTreeMap::new();
     for entry in entries {
-        match place(entry, scope, kinds) {
+        match place(entry, scope, &rules, kinds) {
             Ok(target) => {
                 if let Some((file, line)) =
                     seen.insert(target.key.clone(), (Arc::clone(&entry.file), entry.line))
@@ -120,9 +121,14 @@ enum Misplaced {
     Forbidden(String),
 }
 
-fn place(entry: &Entry, scope: Scope<'_>, kinds: &Kinds) -> Result<Target, Misplaced> {
+fn place(
+    entry: &Arc<Entry>,
+    scope: Scope<'_>,
+    rules: &Rules<'_>,
+    kinds: &Kinds,
+) -> Result<Target, Misplaced> {
     let mut identity = entry.identity.clone();
-    if !allowed(scope.rules, &identity) {
+    if !rules.allow(&identity) {
         let message =
             format!("the agent's configuration does not let it manage kind {}", kind_text(&identity));
         return Err(Misplaced::Forbidden(message));
@@ -146,10 +152,26 @@ fn place(entry: &Entry, scope: Scope<'_>, kinds: &Kinds) -> Result<Target, Mispl
 /// Whether the rules let the agent manage this kind.
 #[must_use]
 pub fn allowed(rules: &ResourceRules, identity: &ObjectIdentity) -> bool {
-    let pairs = |patterns: &[events::configuration::KindPattern]| -> Vec<(String, String)> {
-        patterns.iter().map(|pattern| (pattern.group.clone(), pattern.kind.clone())).collect()
-    };
-    objects::kinds::kind_allowed(&pairs(&rules.include), &pairs(&rules.exclude), identity)
+    Rules::of(rules).allow(identity)
+}
+
+/// Rules as patterns of group and kind.
+struct Rules<'a> {
+    include: Vec<(&'a str, &'a str)>,
+    exclude: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Rules<'a> {
+    fn of(rules: &'a ResourceRules) -> Self {
+        let pairs = |patterns: &'a [events::configuration::KindPattern]| {
+            patterns.iter().map(|pattern| (pattern.group.as_str(), pattern.kind.as_str())).collect()
+        };
+        Self { include: pairs(&rules.include), exclude: pairs(&rules.exclude) }
+    }
+
+    fn allow(&self, identity: &ObjectIdentity) -> bool {
+        objects::kinds::kind_allowed(&self.include, &self.exclude, identity)
+    }
 }
 
 fn kind_text(identity: &ObjectIdentity) -> String {
@@ -168,7 +190,7 @@ fn unknown_kind(identity: &ObjectIdentity, kinds: &Kinds) -> String {
 }
 
 /// Group and kind that the definitions among the entries define.
-fn defined_kinds(entries: &[Entry]) -> BTreeSet<(String, String)> {
+fn defined_kinds(entries: &[Arc<Entry>]) -> BTreeSet<(String, String)> {
     entries
         .iter()
         .filter(|entry| {
@@ -185,7 +207,7 @@ fn defined_kinds(entries: &[Entry]) -> BTreeSet<(String, String)> {
 
 /// Whether a bundle has an object of this key, without asking the API server about its kind.
 #[must_use]
-pub fn has_key(entries: &[Entry], default_namespace: &str, key: &ObjectKey) -> bool {
+pub fn has_key(entries: &[Arc<Entry>], default_namespace: &str, key: &ObjectKey) -> bool {
     entries.iter().any(|entry| {
         let identity = &entry.identity;
         identity.kind == key.kind
@@ -212,7 +234,7 @@ mod tests {
         Kinds::read(text.as_bytes()).expect("discovery")
     }
 
-    fn entry(group: &str, kind: &str, namespace: &str, name: &str) -> Entry {
+    fn entry(group: &str, kind: &str, namespace: &str, name: &str) -> Arc<Entry> {
         let identity = ObjectIdentity {
             group: group.into(),
             version: "v1".into(),
@@ -221,11 +243,11 @@ mod tests {
             name: name.into(),
         };
         let manifest = Bytes::from_static(br#"{"spec":{"group":"shop.io","names":{"kind":"Cart"}}}"#);
-        Entry { identity, digest: Sha256::of(&manifest), file: "a.yaml".into(), line: 3, manifest }
+        Arc::new(Entry { identity, digest: Sha256::of(&manifest), file: "a.yaml".into(), line: 3, manifest })
     }
 
     fn resolved(
-        entries: &[Entry],
+        entries: &[Arc<Entry>],
         mode: Mode,
         rules: &ResourceRules,
     ) -> (Vec<String>, Vec<String>, Vec<String>) {

@@ -32,7 +32,13 @@ fn target(manifest: &'static [u8]) -> Target {
         line: 1,
         manifest,
     };
-    Target { key: identity.key(), identity, resource: Arc::new(resource), stage: Stage::Rest, entry }
+    Target {
+        key: identity.key(),
+        identity,
+        resource: Arc::new(resource),
+        stage: Stage::Rest,
+        entry: Arc::new(entry),
+    }
 }
 
 fn judged(status: HealthStatus) -> Judged {
