@@ -243,7 +243,7 @@ impl Running {
     async fn drain(&mut self, shared: &Shared) {
         self.watches.stop();
         let quiet = async {
-            while shared.kube.in_flight() > 0 {
+            while shared.kube.writes() > 0 {
                 shared.world.clock.sleep(Duration::from_millis(10)).await;
             }
         };

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::{Either, select};
@@ -66,7 +67,24 @@ pub struct Kube {
     watches: Arc<[kube::Client]>,
     world: World,
     permits: Arc<Semaphore>,
+    writes: Arc<AtomicUsize>,
     namespace: String,
+}
+
+/// A write that is under way.
+struct Writing(Arc<AtomicUsize>);
+
+impl Writing {
+    fn begin(writes: &Arc<AtomicUsize>) -> Self {
+        writes.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(writes))
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Kube {
@@ -88,7 +106,15 @@ impl Kube {
         // allows about a hundred streams on one. A connection that nobody uses is never made.
         let watches = (0..WATCH_LANES).map(|_| client(&config)).collect::<Result<_, _>>()?;
         let (client, lease) = (client(&config)?, client(&config)?);
-        Ok(Self { client, lease, watches, world, permits: Arc::new(Semaphore::new(CONCURRENCY)), namespace })
+        Ok(Self {
+            client,
+            lease,
+            watches,
+            world,
+            permits: Arc::new(Semaphore::new(CONCURRENCY)),
+            writes: Arc::default(),
+            namespace,
+        })
     }
 
     /// The namespace of the configuration: the pod's own in a cluster.
@@ -101,6 +127,12 @@ impl Kube {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         CONCURRENCY.saturating_sub(self.permits.available_permits())
+    }
+
+    /// Writes that are under way.
+    #[must_use]
+    pub fn writes(&self) -> usize {
+        self.writes.load(Ordering::Acquire)
     }
 
     /// Sends a request that changes nothing, again where that may help.
@@ -146,13 +178,15 @@ impl Kube {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         let mut attempt = 1;
         loop {
-            if call.is_write() && !holding.is_some_and(Holding::may_write) {
+            let writing = call.is_write().then(|| Writing::begin(&self.writes));
+            if writing.is_some() && !holding.is_some_and(Holding::may_write) {
                 return Err(ApiError::NotHolding);
             }
             let (error, wait) = match self.attempt(call).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
+            drop(writing);
             if attempt >= ATTEMPTS || !error.is_transient() {
                 return Err(error);
             }

@@ -33,12 +33,6 @@ impl Backoff {
     pub const fn reset(&mut self) {
         self.attempt = 0;
     }
-
-    /// How often it was asked since the start.
-    #[must_use]
-    pub const fn attempts(&self) -> u32 {
-        self.attempt
-    }
 }
 
 #[cfg(test)]
