@@ -17,6 +17,9 @@ impl Folder {
     pub fn temporary() -> Result<Self> {
         let parent = parent();
         fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
+        // A lock that another process has created and not locked yet would look abandoned: one start at a time.
+        let starting = File::create(parent.join("starting")).context("cannot create the lock of starts")?;
+        starting.lock().context("cannot lock starts")?;
         remove_abandoned(&parent);
         let folder = tempfile::Builder::new()
             .prefix("t-")
