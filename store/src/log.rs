@@ -12,7 +12,7 @@ use crate::verify::VerifyReport;
 
 /// An append-only log of commits and of batches.
 ///
-/// Laws, each checked by [`crate::conformance`] against every implementation:
+/// Laws, each checked by `conformance` against every implementation:
 /// 1. **Durable when acknowledged**: what `append` answered with success is there after a crash.
 /// 2. **One version, one commit**: of two appends with the same expected version of one aggregate, at most one succeeds; the
 ///    other gets [`AppendError::Conflict`] with the actual version.
