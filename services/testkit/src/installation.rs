@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -21,6 +22,8 @@ const GRACE: Duration = Duration::from_secs(25);
 pub struct InstallationOptions {
     /// Where everything is kept; a temporary folder if not given.
     pub directory: Option<PathBuf>,
+    /// A further address under which agents reach the gateway, which then listens on all of this machine's.
+    pub reachable_at: Option<IpAddr>,
     /// Further options of `kasbah up`.
     pub server: Vec<String>,
     /// The server's program, when it is not the one beside this program.
@@ -60,13 +63,15 @@ impl Installation {
     pub async fn start_server(&mut self) -> Result<()> {
         let mut command = Command::new(self.server_program()?);
         command.arg("up").arg("--data").arg(self.data());
-        for (option, port) in [
-            ("--api-listen", self.ports.api),
-            ("--tunnel-listen", self.ports.tunnel),
-            ("--admin-listen", self.ports.admin),
+        let tunnels = self.options.reachable_at.map_or(Ipv4Addr::LOCALHOST, |_| Ipv4Addr::UNSPECIFIED);
+        for (option, address, port) in [
+            ("--api-listen", Ipv4Addr::LOCALHOST, self.ports.api),
+            ("--tunnel-listen", tunnels, self.ports.tunnel),
+            ("--admin-listen", Ipv4Addr::LOCALHOST, self.ports.admin),
         ] {
-            command.arg(option).arg(format!("127.0.0.1:{port}"));
+            command.arg(option).arg(format!("{address}:{port}"));
         }
+        command.args(self.options.reachable_at.map(|address| format!("--tls-name={address}")));
         command.args(&self.options.server);
         let mut server = Process::spawn("kasbah up", command, &self.folder.path().join("server.log"))?;
         let ready = format!("http://127.0.0.1:{}/readyz", self.ports.admin);

@@ -11,6 +11,7 @@
 mod chaos;
 mod commands;
 mod fixtures;
+mod pods;
 mod push;
 mod scene;
 mod trouble;
