@@ -1,6 +1,5 @@
 //! The agent's end: it dials, and then serves.
 
-mod certificate;
 mod dial;
 mod reconnect;
 mod serve;

@@ -81,7 +81,12 @@ impl LinkKeeper {
 
 /// One line that says what is wrong, once until it is another.
 fn tell_once(error: &DialError, last_words: &mut String) {
-    let words = chain(error);
+    let words = match error {
+        DialError::Tls { host, source } => {
+            chassis::tls::explain(source, host).map_or_else(|| chain(error), |trouble| trouble.to_string())
+        }
+        _ => chain(error),
+    };
     if words != *last_words {
         tracing::warn!(reason = %words, "no tunnel");
         *last_words = words;

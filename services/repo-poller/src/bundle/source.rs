@@ -221,7 +221,8 @@ impl SourceBuild {
         let mut places = self.places.get(key)?.iter();
         let (first_file, first_line) = places.next()?;
         let (file, line) = places.next().unwrap_or(&(first_file.clone(), *first_line)).clone();
-        let name = if key.namespace.is_empty() {
+        // Whether the kind has namespaces at all is the cluster's to say, so the default one is not named.
+        let name = if key.namespace.is_empty() || key.namespace == self.spec.default_namespace {
             key.name.clone()
         } else {
             format!("{}/{}", key.namespace, key.name)

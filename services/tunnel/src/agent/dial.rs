@@ -17,7 +17,6 @@ use rustls_pki_types::ServerName;
 use world::World;
 use world::network::Connection;
 
-use super::certificate;
 use crate::handshake::{HandshakeError, Hello, TUNNEL_PATH, Token, Welcome};
 use crate::runtime::within;
 use crate::settings::Keepalive;
@@ -77,11 +76,11 @@ pub enum DialError {
         /// What was given.
         host: String,
     },
-    /// TLS failed; `problem` says what is wrong and what to do.
-    #[error("{problem}")]
+    /// TLS failed. What to do about it is the caller's to say, who chose whom to trust.
+    #[error("the TLS handshake with {host} failed")]
     Tls {
-        /// In words.
-        problem: String,
+        /// Who was dialled.
+        host: String,
         /// What rustls said.
         #[source]
         source: rustls::Error,
@@ -208,13 +207,16 @@ async fn secure(
         .map_err(|_| DialError::InvalidHost { host: target.host.clone() })?;
     match tokio_rustls::TlsConnector::from(config).connect(name, socket).await {
         Ok(stream) => Ok(Box::new(stream)),
-        Err(error) => Err(match certificate::of_io(&error) {
-            Some(cause) => {
-                DialError::Tls { problem: certificate::explain(&target.host, cause), source: cause.clone() }
-            }
+        Err(error) => Err(match tls_error(&error) {
+            Some(source) => DialError::Tls { host: target.host.clone(), source: source.clone() },
             None => DialError::Broken { step: "securing the connection", source: Box::new(error) },
         }),
     }
+}
+
+/// What rustls said inside an I/O error of a handshake.
+fn tls_error(error: &std::io::Error) -> Option<&rustls::Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref())
 }
 
 async fn upgrade(
