@@ -10,7 +10,7 @@ use uuid::Uuid;
 use world::World;
 
 use crate::following::{Following, WaitError};
-use crate::log::{AppendError, Appended, EventLog, NewCommit, ReadError, Record};
+use crate::log::{AppendError, Appended, EventLog, NewCommit, ReadError};
 use crate::projection::Projection;
 
 /// How often a decision is made again after somebody else was faster.
@@ -245,13 +245,12 @@ fn commit(
 /// What the log holds under the command's commit id.
 async fn earlier(log: &dyn EventLog, command: &Command) -> Result<Option<Decided>, DecideError> {
     let found = log.find(command.organization, &command.aggregate, command.commit).await?;
-    let Some(Record { shard: (stream, partition), sequence, commit: Some(commit), .. }) = found else {
-        return Ok(None);
-    };
+    let Some(record) = found else { return Ok(None) };
+    let Some(commit) = record.commit() else { return Ok(None) };
     let decoded: Result<Vec<Event>, _> =
         commit.events.iter().map(|event| Event::decode(&event.body)).collect();
     let events = decoded.map_err(|error| ReadError::Failed { detail: error.to_string() })?;
-    let position = Position::of(stream, partition, sequence);
+    let position = Position::of(record.shard.0, record.shard.1, record.sequence);
     Ok(Some(Decided { events, version: commit.version, position, duplicate: true }))
 }
 

@@ -7,7 +7,7 @@
 //! log/<stream>/checkpoints      counts and running hashes of partitions
 //! log/<stream>/torn-*           tails that were cut
 //! blobs/0000000001.seg          blobs, encrypted
-//! index/                        sled; can be deleted
+//! index/                        redb; can be deleted
 //! keys/ring, keys/master        the key ring, and its master key unless that is given
 //! snapshots/<name>              can be deleted
 //! ```
@@ -15,6 +15,7 @@
 mod blobs;
 #[cfg(test)]
 mod conforms;
+mod database;
 mod frame;
 mod heads;
 mod index;
@@ -34,7 +35,7 @@ mod writer;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -48,8 +49,9 @@ pub use self::keyring::MasterKey;
 pub use self::recovery::TornTail;
 
 use self::blobs::{BlobFiles, BlobParts, OpenBlobsError};
+use self::database::{Database, IndexError};
 use self::heads::Heads;
-use self::index::{Entry, Index, IndexError, open_sled};
+use self::index::{Entry, Index};
 use self::keyring::KeyFile;
 use self::log::{EmbeddedLog, Threads};
 use self::meta::Meta;
@@ -75,8 +77,8 @@ pub struct Options {
     pub master_key: Option<MasterKey>,
     /// A segment is ended when it is this long, in bytes.
     pub segment_bytes: u64,
-    /// Memory that the index may use for its cache, in bytes.
-    pub index_cache_bytes: u64,
+    /// Memory that each of the two indexes may use for its cache, in bytes.
+    pub index_cache_bytes: usize,
     /// Who makes the folder, such as `kasbah 0.1.0`; for people.
     pub created_by: String,
 }
@@ -87,7 +89,7 @@ impl Default for Options {
             partitions: None,
             master_key: None,
             segment_bytes: 64 * 1024 * 1024,
-            index_cache_bytes: 2 * 1024 * 1024,
+            index_cache_bytes: 1024 * 1024,
             created_by: concat!("kasbah ", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }
@@ -194,12 +196,16 @@ pub fn open(world: &World, folder: impl AsRef<Path>, options: Options) -> Result
     let (disk, random) = (Arc::clone(&world.disk), Arc::clone(&world.random));
     let keys = KeyFile::open(disk, random, &keys_folder, &master, Arc::clone(&lock))?;
     let meta = meta(world, folder, &options, &keys)?;
-    let db = open_sled(&folder.join("index"), &meta.log.to_string(), options.index_cache_bytes)?;
-    let (log, mut torn) = open_log(world, folder, &options, &meta, db.clone(), &lock)?;
+    let index = |name: &str| {
+        let path = folder.join("index").join(name);
+        Database::open(&path, &meta.log.to_string(), options.index_cache_bytes)
+    };
+    world.disk.create_folder(&folder.join("index")).map_err(OpenError::Disk)?;
+    let (log, mut torn) = open_log(world, folder, &options, &meta, index("decisions")?, &lock)?;
     let segments = segments(world, folder.join("blobs"), meta.salt)?;
     let (blobs, torn_blobs) = BlobFiles::open(BlobParts {
         segments,
-        db,
+        index: index("blobs")?,
         keys: keys.handle(),
         random: Arc::clone(&world.random),
         segment_bytes: options.segment_bytes,
@@ -301,7 +307,7 @@ fn open_log(
     folder: &Path,
     options: &Options,
     meta: &Meta,
-    db: sled::Db,
+    index: Database,
     lock: &Arc<dyn FolderLock>,
 ) -> Result<(EmbeddedLog, Vec<TornTail>), OpenError> {
     let mut opened = Vec::new();
@@ -322,17 +328,20 @@ fn open_log(
     let decisions = opened.iter().find(|opened| opened.core.stream == Stream::Decisions);
     let decisions = decisions.map(|opened| Arc::clone(&opened.core));
     let decisions = decisions.ok_or_else(|| OpenError::Index("no stream of decisions".to_owned()))?;
-    let index = Arc::new(Index::open(db)?);
+    let index = Arc::new(Index::open(index)?);
     let heads = Arc::new(Heads { index: Arc::clone(&index), core: Arc::clone(&decisions) });
     let mut threads = Threads::default();
     let running = Arc::clone(&index);
     threads.index = Some(start("log-index", move || running.run())?);
     catch_up(&index, &decisions)?;
+    let (answers, to_answer) = mpsc::channel();
+    threads.answers = Some(start("log-answers", move || to_answer.into_iter().for_each(writer::answer))?);
     let shared = Shared {
         clock: Arc::clone(&world.clock),
         position: Arc::new(Mutex::new(position)),
         read_only: Arc::new(ReadOnly::new()),
         segment_bytes: options.segment_bytes,
+        answers,
     };
     let mut streams = Vec::new();
     for Opened { core, recovered } in opened {

@@ -1,5 +1,7 @@
 //! The event log: its trait and its laws.
 
+use std::sync::OnceLock;
+
 use async_trait::async_trait;
 use events::position::{Shard, Stream};
 use events::{
@@ -48,7 +50,7 @@ pub trait EventLog: Send + Sync {
         commit: CommitId,
     ) -> Result<Option<Record>, ReadError> {
         let history = self.history(organization, aggregate).await?;
-        Ok(history.into_iter().find(|record| record.commit.as_ref().is_some_and(|found| found.id == commit)))
+        Ok(history.into_iter().find(|record| record.commit().is_some_and(|found| found.id == commit)))
     }
 
     /// Records behind `from`, until the log's end as of now.
@@ -210,7 +212,7 @@ impl ReadFilter {
 }
 
 /// One record as it lies in the log.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Record {
     /// Its shard.
     pub shard: Shard,
@@ -222,8 +224,55 @@ pub struct Record {
     pub organization: OrganizationId,
     /// The stored bytes, exactly.
     pub bytes: bytes::Bytes,
-    /// The commit, decoded; `None` in the other streams, and where this build cannot read a commit (its writer was newer).
-    pub commit: Option<Commit>,
+    commit: OnceLock<Option<Commit>>,
+}
+
+impl Record {
+    /// A record of these bytes.
+    #[must_use]
+    pub const fn new(
+        shard: Shard,
+        sequence: u64,
+        recorded_at: Timestamp,
+        organization: OrganizationId,
+        bytes: bytes::Bytes,
+    ) -> Self {
+        Self { shard, sequence, recorded_at, organization, bytes, commit: OnceLock::new() }
+    }
+
+    /// The commit; `None` in the other streams, and where this build cannot read a commit (its writer was newer).
+    ///
+    /// It is decoded when first asked for, by whoever asks: who passes bytes on pays nothing for it, and what was allocated
+    /// is freed on the same thread.
+    #[must_use]
+    pub fn commit(&self) -> Option<&Commit> {
+        self.commit.get_or_init(|| self.decoded()).as_ref()
+    }
+
+    fn decoded(&self) -> Option<Commit> {
+        let (stream, partition) = self.shard;
+        if stream != Stream::Decisions {
+            return None;
+        }
+        let decoded = events::decode(&self.bytes);
+        if let Err(error) = &decoded {
+            tracing::error!(
+                stream = stream.as_str(),
+                partition,
+                sequence = self.sequence,
+                %error,
+                "commit is not readable by this version"
+            );
+        }
+        decoded.ok()
+    }
+}
+
+impl PartialEq for Record {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |record: &Self| (record.shard, record.sequence, record.recorded_at, record.organization);
+        of(self) == of(other) && self.bytes == other.bytes
+    }
 }
 
 /// What a follower gets.

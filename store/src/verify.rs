@@ -98,7 +98,7 @@ impl Check {
         if let Some(count) = self.report.partitions.get_mut(usize::from(record.shard.1)) {
             *count += 1;
         }
-        match &record.commit {
+        match record.commit() {
             Some(commit) => self.commit(record, commit),
             None => {
                 self.report.unreadable += u64::from(record.shard.0 == Stream::Decisions);

@@ -305,7 +305,7 @@ async fn every_chain_begins_at_version_one_and_grows_by_one() {
     let mut versions = std::collections::BTreeMap::new();
     let mut records = running.store.log.read(&Position::start(), &ReadFilter::decisions(&[])).await.unwrap();
     while let Some(record) = records.recv().await {
-        let commit = record.unwrap().commit.unwrap();
+        let commit = record.unwrap().commit().cloned().unwrap();
         let version = versions.entry((commit.organization, commit.aggregate)).or_insert(0);
         *version += 1;
         assert_eq!(commit.version, *version);

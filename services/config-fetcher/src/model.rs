@@ -226,7 +226,7 @@ impl Projection for State {
     }
 
     fn apply(&mut self, record: &Record) {
-        if let Some(commit) = &record.commit {
+        if let Some(commit) = record.commit() {
             self.apply_commit(commit);
         }
     }

@@ -153,7 +153,7 @@ impl Harness {
         while let Some(followed) = reader.recv().await {
             match followed.unwrap() {
                 Followed::Record(record) => {
-                    let commit = record.commit.unwrap();
+                    let commit = record.commit().cloned().unwrap();
                     let event = ConfigurationEvent::decode(&commit.events[0].body).unwrap();
                     said.push((commit, event));
                 }

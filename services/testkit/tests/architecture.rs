@@ -31,7 +31,7 @@ const SERVICES: &[&str] = &[
 ];
 /// Crates of others that only some of ours may name.
 const RESERVED: &[(&str, &[&str])] = &[
-    ("sled", &["store"]),
+    ("redb", &["store"]),
     ("async-nats", &["store", "bus"]),
     ("kube", &["agent", "testkit", "loadtest"]),
     ("kube-client", &["agent", "testkit", "loadtest"]),

@@ -4,7 +4,7 @@
 //!
 //! Laws:
 //! - No other crate reads the system clock, makes random numbers or ids, spawns tasks, opens files or sockets by itself
-//!   (`sled`, `gix`, TLS and the Kubernetes client are the listed exceptions).
+//!   (`redb`, `gix`, TLS and the Kubernetes client are the listed exceptions).
 //! - A sleep ends by the clock of its world.
 //!
 //! Deliberately absent: the simulated world, which is test code and lives in `testkit`.

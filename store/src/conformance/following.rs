@@ -38,7 +38,7 @@ impl Projection for Versions {
     }
 
     fn apply(&mut self, record: &Record) {
-        let commit = record.commit.as_ref().unwrap();
+        let commit = record.commit().unwrap();
         let key = (commit.organization, commit.aggregate.id.clone());
         let before = self.versions.insert(key, commit.version).unwrap_or(0);
         assert_eq!(commit.version, before + 1, "a gap, or a record twice");
@@ -241,8 +241,7 @@ pub(super) async fn decisions_of_many_tasks_are_all_made_on_the_newest_state(
     let stored = parts.log.history(ORGANIZATION, &agent("shared")).await.unwrap();
     assert_eq!(stored.len() as u64, made);
     assert!(made <= 25, "decided on a state that was not the newest");
-    let ids =
-        stored[0].commit.as_ref().and_then(|commit| commit.command.as_ref()).map(|command| command.ids.len());
+    let ids = stored[0].commit().and_then(|commit| commit.command.as_ref()).map(|command| command.ids.len());
     assert_eq!(ids, Some(2), "what was passed in is recorded");
     running.stop().await;
 }

@@ -132,7 +132,7 @@ fn in_order(records: &[Record]) {
         let last = shards.entry(record.shard).or_insert((0, record.recorded_at));
         assert!(record.sequence > last.0 && record.recorded_at >= last.1, "{record:?} after {last:?}");
         *last = (record.sequence, record.recorded_at);
-        let commit = record.commit.as_ref().unwrap();
+        let commit = record.commit().unwrap();
         let version = versions.entry((commit.organization, commit.aggregate.clone())).or_insert(0);
         assert_eq!(commit.version, *version + 1);
         *version = commit.version;
@@ -154,7 +154,7 @@ pub(super) async fn commits_are_chained_over_their_stored_bytes(world: World, st
     for record in history {
         let commit: Commit = events::decode(&record.bytes).unwrap();
         assert_eq!(commit.previous, previous);
-        assert_eq!(record.commit, Some(commit));
+        assert_eq!(record.commit(), Some(&commit));
         previous = ChainHash::of(&record.bytes);
     }
 }
@@ -253,7 +253,7 @@ pub(super) async fn batches_lie_in_their_partitions(_world: World, storage: Box<
     };
     let records = read(&*parts.log, &Position::start(), &filter).await;
     let mut found: Vec<_> = records.iter().map(|record| (record.shard.0, record.bytes.to_vec())).collect();
-    assert!(records.iter().all(|record| record.commit.is_none() && record.organization == ORGANIZATION));
+    assert!(records.iter().all(|record| record.commit().is_none() && record.organization == ORGANIZATION));
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
@@ -267,7 +267,7 @@ pub(super) async fn a_commit_is_found_by_its_id(world: World, storage: Box<dyn S
     parts.log.append(wanted).await.unwrap();
     fill(&world, &*parts.log, "one", 6..9).await;
     let found = parts.log.find(ORGANIZATION, &agent("one"), id).await.unwrap().unwrap();
-    assert_eq!(found.commit.map(|commit| (commit.id, commit.version)), Some((id, 6)));
+    assert_eq!(found.commit().map(|commit| (commit.id, commit.version)), Some((id, 6)));
     let unknown = CommitId(world.new_uuid());
     assert_eq!(parts.log.find(ORGANIZATION, &agent("one"), unknown).await.unwrap(), None);
     assert_eq!(parts.log.find(OTHER, &agent("one"), id).await.unwrap(), None);
@@ -295,7 +295,7 @@ pub(super) async fn many_tasks_on_many_aggregates_lose_nothing(world: World, sto
     let report = parts.log.verify().await.unwrap();
     let found: Vec<u64> = report.streams.iter().map(|stream| stream.records).collect();
     assert_eq!((found, report.streams[0].aggregates), (vec![64 * 25, 64 * 25, 0, 0], 64));
-    for commit in records.iter().filter_map(|record| record.commit.as_ref()) {
+    for commit in records.iter().filter_map(|record| record.commit()) {
         assert_eq!(Event::decode(&commit.events[0].body).unwrap(), event());
     }
     assert_eq!(last_version(&*parts.log, "w63").await, 25);
@@ -303,5 +303,5 @@ pub(super) async fn many_tasks_on_many_aggregates_lose_nothing(world: World, sto
 
 async fn last_version(log: &dyn EventLog, id: &str) -> u64 {
     let history = log.history(ORGANIZATION, &agent(id)).await.unwrap();
-    history.last().and_then(|record| record.commit.as_ref()).map_or(0, |commit| commit.version)
+    history.last().and_then(|record| record.commit()).map_or(0, |commit| commit.version)
 }

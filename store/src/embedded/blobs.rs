@@ -10,14 +10,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use events::{BlobDigest, OrganizationId, Sha256};
 use parking_lot::Mutex;
+use redb::TableDefinition;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hmac;
 use world::Random;
 use world::disk::{DiskFile, FolderLock};
 use zeroize::Zeroizing;
 
+use super::database::{Database, IndexError, Kept, StoredCursor, cursor_bytes, read_cursor};
 use super::frame::{self, Frame, FrameKind};
-use super::index::{IndexError, cursor_bytes, read_cursor};
 use super::keyring::{KeyFile, derive};
 use super::record::take;
 use super::recovery::{TornTail, cut};
@@ -33,8 +34,11 @@ pub(super) const LARGEST_BLOB: usize = 32 * 1024 * 1024;
 /// Entries that go into the index together when it is filled from the segments.
 const BATCH: usize = 4096;
 
-/// Key in the index of the place up to which it knows all blobs.
-const COVERED: &[u8] = b"covered";
+/// Blobs between two syncs of the index. After a crash at most so many are read from the segments again.
+const SYNC_EVERY: usize = 4096;
+
+/// Where each blob lies.
+const PLACES: TableDefinition<'_, &[u8; 32], &StoredCursor> = TableDefinition::new("blobs");
 
 /// The blobs of one folder.
 pub(super) struct BlobFiles {
@@ -43,8 +47,7 @@ pub(super) struct BlobFiles {
 
 struct Inner {
     segments: Arc<Segments>,
-    db: sled::Db,
-    index: sled::Tree,
+    index: Database,
     keys: KeyFile,
     random: Arc<dyn Random>,
     segment_bytes: u64,
@@ -57,6 +60,8 @@ struct Writer {
     end: Cursor,
     /// Why nothing more is written until restart.
     stopped: Option<String>,
+    /// Blobs that the index has, but would not have after a crash.
+    unsynced: usize,
 }
 
 /// An organization's keys for blobs.
@@ -67,8 +72,11 @@ struct OrganizationKeys {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Err(error) = self.db.flush() {
-            tracing::warn!(%error, "index of blobs is not flushed, it catches up at the next start");
+        // An empty write that is kept keeps those before it, too.
+        if self.writer.get_mut().unsynced > 0
+            && let Err(error) = self.index.write(Kept::Now, |_| Ok(()))
+        {
+            tracing::warn!(%error, "index of blobs is not synced, it catches up at the next start");
         }
     }
 }
@@ -76,7 +84,7 @@ impl Drop for Inner {
 /// What opening blobs needs.
 pub(super) struct BlobParts {
     pub(super) segments: Arc<Segments>,
-    pub(super) db: sled::Db,
+    pub(super) index: Database,
     pub(super) keys: KeyFile,
     pub(super) random: Arc<dyn Random>,
     pub(super) segment_bytes: u64,
@@ -86,8 +94,8 @@ pub(super) struct BlobParts {
 impl BlobFiles {
     /// Opens the blobs: finds their end, cuts a torn tail, lets the index catch up.
     pub(super) fn open(parts: BlobParts) -> Result<(Self, Option<TornTail>), OpenBlobsError> {
-        let BlobParts { segments, db, keys, random, segment_bytes, lock } = parts;
-        let index = db.open_tree(b"blobs").map_err(IndexError::from)?;
+        let BlobParts { segments, index, keys, random, segment_bytes, lock } = parts;
+        index.write(Kept::Later, |writing| writing.open_table(PLACES).map(|_| ()).map_err(IndexError::of))?;
         let last = match segments.numbers().map_err(failed_io)?.last() {
             Some(last) => *last,
             None => {
@@ -97,8 +105,8 @@ impl BlobFiles {
         };
         let (end, torn) = catch_up(&segments, &index, last)?;
         let file = segments.file(end.segment).map_err(failed_io)?;
-        let writer = Mutex::new(Writer { file, end, stopped: None });
-        let inner = Inner { segments, db, index, keys, random, segment_bytes, writer, _lock: lock };
+        let writer = Mutex::new(Writer { file, end, stopped: None, unsynced: 0 });
+        let inner = Inner { segments, index, keys, random, segment_bytes, writer, _lock: lock };
         Ok((Self { inner: Arc::new(inner) }, torn))
     }
 
@@ -146,17 +154,20 @@ fn failed(error: impl std::fmt::Display) -> BlobError {
 /// Brings the index up to the segments' end.
 fn catch_up(
     segments: &Arc<Segments>,
-    index: &sled::Tree,
+    index: &Database,
     last: u32,
 ) -> Result<(Cursor, Option<TornTail>), OpenBlobsError> {
-    let covered = index.get(COVERED).map_err(IndexError::from)?;
-    let covered = covered.as_deref().and_then(read_cursor).unwrap_or(Cursor::START);
+    let covered = index.covered()?.unwrap_or(Cursor::START);
     let mut begin = covered;
     if covered.segment > last
         || covered.offset > segments.file(covered.segment).and_then(|f| f.length()).map_err(failed_io)?
     {
         tracing::error!(folder = %segments.folder.display(), "blobs end before what the index knew of them");
-        index.clear().map_err(IndexError::from)?;
+        index.write(Kept::Now, |writing| {
+            writing.delete_table(PLACES).map_err(IndexError::of)?;
+            writing.open_table(PLACES).map_err(IndexError::of)?;
+            Database::clear_covered(writing)
+        })?;
         begin = Cursor::START;
     }
     let mut scanner = Scanner::to_the_end(Arc::clone(segments), begin, last);
@@ -165,20 +176,20 @@ fn catch_up(
         match scanner.next().map_err(failed_io)? {
             Step::Frame(at, frame) => {
                 if let Some(head) = BlobHead::read(&frame) {
-                    batch.add(head.digest, at);
+                    batch.0.insert(head.digest, at);
                 }
-                if batch.count >= BATCH {
-                    batch.apply(index, scanner.at())?;
+                if batch.0.len() >= BATCH {
+                    batch.apply(index, scanner.at(), Kept::Later)?;
                 }
             }
             Step::End => {
-                batch.apply(index, scanner.at())?;
+                batch.apply(index, scanner.at(), Kept::Later)?;
                 return Ok((scanner.at(), None));
             }
             Step::Broken(broken) => {
                 let end = broken.at;
                 let torn = cut(segments, broken, last, None)?;
-                batch.apply(index, end)?;
+                batch.apply(index, end, Kept::Later)?;
                 return Ok((end, Some(torn)));
             }
         }
@@ -186,21 +197,18 @@ fn catch_up(
 }
 
 #[derive(Default)]
-struct Batch {
-    batch: sled::Batch,
-    count: usize,
-}
+struct Batch(BTreeMap<BlobDigest, Cursor>);
 
 impl Batch {
-    fn add(&mut self, digest: BlobDigest, at: Cursor) {
-        self.batch.insert(&digest.0, &cursor_bytes(at));
-        self.count += 1;
-    }
-
-    fn apply(&mut self, index: &sled::Tree, covered: Cursor) -> Result<(), IndexError> {
-        let Self { mut batch, .. } = std::mem::take(self);
-        batch.insert(COVERED, &cursor_bytes(covered));
-        Ok(index.apply_batch(batch)?)
+    fn apply(&mut self, index: &Database, covered: Cursor, kept: Kept) -> Result<(), IndexError> {
+        let places = std::mem::take(&mut self.0);
+        index.write(kept, |writing| {
+            let mut table = writing.open_table(PLACES).map_err(IndexError::of)?;
+            for (digest, at) in &places {
+                table.insert(&digest.0, &cursor_bytes(*at)).map_err(IndexError::of)?;
+            }
+            Database::set_covered(writing, covered)
+        })
     }
 }
 
@@ -261,7 +269,9 @@ impl Inner {
     }
 
     fn place(&self, digest: BlobDigest) -> Result<Option<Cursor>, BlobError> {
-        Ok(self.index.get(digest.0).map_err(failed)?.as_deref().and_then(read_cursor))
+        let places = self.index.read().map_err(failed)?.open_table(PLACES).map_err(failed)?;
+        let found = places.get(&digest.0).map_err(failed)?;
+        Ok(found.and_then(|at| read_cursor(*at.value())))
     }
 
     fn damaged(&self, digest: BlobDigest, at: Cursor) -> BlobError {
@@ -311,11 +321,12 @@ impl Inner {
         let start = writer.end;
         match self.write_frames(writer, keys, organization, new) {
             Ok(places) => {
-                let mut batch = Batch::default();
-                for (digest, at) in places {
-                    batch.add(digest, at);
-                }
-                batch.apply(&self.index, writer.end).map_err(failed)
+                writer.unsynced += places.len();
+                let sync = writer.unsynced >= SYNC_EVERY;
+                let kept = if sync { Kept::Now } else { Kept::Later };
+                Batch(places).apply(&self.index, writer.end, kept).map_err(failed)?;
+                writer.unsynced = if sync { 0 } else { writer.unsynced };
+                Ok(())
             }
             Err(error) => {
                 writer.end = start;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use events::{ChainHash, CommitId, Position};
 
+use super::database::IndexError;
 use super::frame::{Frame, PRELUDE};
-use super::index::{Head, Index, IndexError};
+use super::index::{Head, Index};
 use super::record::{AggregateKey, RecordHead};
 use super::scan::{Scanner, Step};
 use super::segments::Cursor;

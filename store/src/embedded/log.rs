@@ -43,6 +43,8 @@ pub(super) struct EmbeddedLog {
 #[derive(Default)]
 pub(super) struct Threads {
     pub(super) writers: Vec<JoinHandle<()>>,
+    /// Ends when the last writer has.
+    pub(super) answers: Option<JoinHandle<()>>,
     pub(super) index: Option<JoinHandle<()>>,
 }
 
@@ -63,6 +65,11 @@ impl EmbeddedLog {
             if writer.join().is_err() {
                 tracing::error!("a writer of the log panicked");
             }
+        }
+        if let Some(answers) = threads.answers.take()
+            && answers.join().is_err()
+        {
+            tracing::error!("the answering thread of the log panicked");
         }
         self.index().close();
         if let Some(index) = threads.index.take()

@@ -91,32 +91,10 @@ impl RecordHead {
         rest.is_empty().then_some(Self { partition, sequence, recorded_at, organization, chained })
     }
 
-    /// The record as readers get it. A commit that this build cannot read is given out as its bytes, and said.
+    /// The record as readers get it.
     pub(super) fn record(&self, stream: Stream, payload: Bytes) -> Record {
-        let commit = match self.chained {
-            None => None,
-            Some(_) => match events::decode(&payload) {
-                Ok(commit) => Some(commit),
-                Err(error) => {
-                    tracing::error!(
-                        stream = stream.as_str(),
-                        partition = self.partition,
-                        sequence = self.sequence,
-                        %error,
-                        "commit is not readable by this version"
-                    );
-                    None
-                }
-            },
-        };
-        Record {
-            shard: (stream, self.partition),
-            sequence: self.sequence,
-            recorded_at: self.recorded_at,
-            organization: self.organization,
-            bytes: payload,
-            commit,
-        }
+        let shard = (stream, self.partition);
+        Record::new(shard, self.sequence, self.recorded_at, self.organization, payload)
     }
 }
 

@@ -1,9 +1,10 @@
 //! The writer of one stream, on a thread of its own: takes what waits, writes it at once, syncs once, answers.
 //!
-//! While one group is synced the next one gathers, so groups grow with the load and nobody waits without need.
+//! While one group is synced the next one gathers, so groups grow with the load and nobody waits without need. Under load
+//! another thread answers, because waking whoever asked takes about as long as a sync.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
 use events::{ChainHash, CommitId, Position, Timestamp};
@@ -41,7 +42,7 @@ pub(super) struct Request {
     pub(super) reply: oneshot::Sender<Result<Appended, AppendError>>,
 }
 
-type Reply = (oneshot::Sender<Result<Appended, AppendError>>, Result<Appended, AppendError>);
+pub(super) type Reply = (oneshot::Sender<Result<Appended, AppendError>>, Result<Appended, AppendError>);
 
 /// What all writers share.
 #[derive(Clone)]
@@ -50,6 +51,8 @@ pub(super) struct Shared {
     pub(super) position: Arc<Mutex<Position>>,
     pub(super) read_only: Arc<ReadOnly>,
     pub(super) segment_bytes: u64,
+    /// To the thread that answers while the next group is written.
+    pub(super) answers: mpsc::Sender<Vec<Reply>>,
 }
 
 /// One stream's writer.
@@ -245,7 +248,13 @@ impl Writer {
         }
         self.core.publish(group, self.tally.sequences(), marks);
         self.shared.position.lock().merge(&moved);
-        answer(draft.replies);
+        if self.core.has_waiting() {
+            if let Err(mpsc::SendError(replies)) = self.shared.answers.send(draft.replies) {
+                answer(replies);
+            }
+        } else {
+            answer(draft.replies);
+        }
     }
 
     /// A checkpoint beside the stream that fails takes nothing from the stream: the next start writes it anew.
@@ -336,7 +345,7 @@ impl Draft {
 }
 
 /// Whoever asked may have gone; then nobody wants the answer.
-fn answer(replies: Vec<Reply>) {
+pub(super) fn answer(replies: Vec<Reply>) {
     for (reply, outcome) in replies {
         drop(reply.send(outcome));
     }

@@ -119,7 +119,7 @@ impl Acknowledged {
 }
 
 fn identity(record: &Record) -> (CommitId, (String, u64)) {
-    let commit = record.commit.as_ref().unwrap();
+    let commit = record.commit().unwrap();
     (commit.id, (commit.aggregate.id.clone(), commit.version))
 }
 

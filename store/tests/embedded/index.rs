@@ -44,7 +44,7 @@ async fn a_deleted_index_is_made_anew() {
 async fn a_damaged_index_is_made_anew() {
     let folder = tempfile::tempdir().unwrap();
     let kept = prepared(folder.path()).await;
-    let files = ["index/db", "index/conf"];
+    let files = ["index/decisions", "index/blobs"];
     for file in files {
         let path = folder.path().join(file);
         let whole = std::fs::read(&path).unwrap();

@@ -28,7 +28,7 @@ impl Projection for Directory {
     }
 
     fn apply(&mut self, record: &Record) {
-        if let Some(commit) = &record.commit {
+        if let Some(commit) = record.commit() {
             self.apply_commit(commit);
         }
     }

@@ -151,7 +151,7 @@ async fn directory_size(running: &Running) -> usize {
         records.iter().find(|record| record.organization != OrganizationId::SYSTEM).unwrap().organization;
     let kept = records.iter().filter(|record| record.organization == first);
     kept.filter(|record| {
-        let command = record.commit.as_ref().and_then(|commit| commit.command.as_ref());
+        let command = record.commit().and_then(|commit| commit.command.as_ref());
         command.is_none_or(|command| command.name != "authz.note-use")
     })
     .count()

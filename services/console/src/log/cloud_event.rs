@@ -58,7 +58,7 @@ pub struct CloudEvent {
 #[must_use]
 pub fn of_record(record: &Record) -> Vec<CloudEvent> {
     match record.shard.0 {
-        Stream::Decisions => match &record.commit {
+        Stream::Decisions => match record.commit() {
             Some(commit) => of_commit(record, commit),
             None => vec![unreadable(record, "commit")],
         },

@@ -116,8 +116,7 @@ async fn aggregate(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     let history = app.log.history(organization, &aggregate).await;
     let history =
         history.map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
-    let version =
-        history.iter().filter_map(|record| record.commit.as_ref()).map(|commit| commit.version).max();
+    let version = history.iter().filter_map(|record| record.commit()).map(|commit| commit.version).max();
     let version = version.ok_or_else(|| Refusal::not_found(&aggregate))?;
     let skipped = history.len().saturating_sub(MAXIMUM_COMMITS);
     let own = history.iter().skip(skipped).filter(|record| record.organization == organization);

@@ -216,7 +216,7 @@ impl Tail {
 
     fn is_wanted(&self, record: &Record) -> bool {
         let Some(wanted) = &self.aggregate else { return true };
-        record.commit.as_ref().is_some_and(|commit| commit.aggregate == *wanted)
+        record.commit().is_some_and(|commit| commit.aggregate == *wanted)
     }
 
     fn cursor_behind(&self, record: &Record, given: usize, count: usize) -> Cursor {

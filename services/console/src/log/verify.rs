@@ -65,7 +65,7 @@ struct Check {
 
 impl Check {
     fn add(&mut self, record: &Record) -> Result<(), Broken> {
-        let Some(commit) = &record.commit else {
+        let Some(commit) = record.commit() else {
             return Err(broken("unknown", 0, "the commit cannot be read"));
         };
         let (version, hash) = self.heads.get(&commit.aggregate).copied().unwrap_or_default();

@@ -38,7 +38,7 @@ impl Projection for DeliveryState {
     }
 
     fn apply(&mut self, record: &Record) {
-        match &record.commit {
+        match record.commit() {
             Some(commit) => self.apply_commit(commit),
             None => match events::decode::<ObservationBatch>(&record.bytes) {
                 Ok(batch) => self.apply_batch(&batch),

@@ -89,7 +89,7 @@ impl Given {
             command: None,
             events: vec![NewEvent { id: EventId(Uuid::from_u128(55)), body: event.into().encode().unwrap() }],
         };
-        self.folded(Stream::Decisions, Some(commit), Vec::new());
+        self.folded(Stream::Decisions, events::encode(&commit).unwrap());
     }
 
     pub fn on_source(&mut self, source: SourceId, event: DeliveryEvent) {
@@ -110,18 +110,12 @@ impl Given {
             first,
             observations: what.into_iter().map(|what| Observation { at: Timestamp(2_000), what }).collect(),
         };
-        self.folded(Stream::Observations, None, events::encode(&batch).unwrap());
+        self.folded(Stream::Observations, events::encode(&batch).unwrap());
     }
 
-    pub fn folded(&mut self, stream: Stream, commit: Option<Commit>, bytes: Vec<u8>) {
-        let record = Record {
-            shard: (stream, 0),
-            sequence: self.records.len() as u64 + 1,
-            recorded_at: Timestamp(1_000),
-            organization: ORGANIZATION,
-            bytes: bytes.into(),
-            commit,
-        };
+    pub fn folded(&mut self, stream: Stream, bytes: Vec<u8>) {
+        let sequence = self.records.len() as u64 + 1;
+        let record = Record::new((stream, 0), sequence, Timestamp(1_000), ORGANIZATION, bytes.into());
         self.state.apply(&record);
         self.records.push(record);
     }

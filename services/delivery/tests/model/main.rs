@@ -330,7 +330,7 @@ fn what_an_agent_says_of_anothers_source_is_dropped() {
             },
         }],
     };
-    given.folded(Stream::Observations, None, events::encode(&batch).unwrap());
+    given.folded(Stream::Observations, events::encode(&batch).unwrap());
     assert!(pruned(&given.verdict("shop", &[(1, &["a"])])).is_empty());
 }
 
@@ -349,7 +349,7 @@ fn a_snapshot_folds_on_as_the_whole_log_would_and_streams_may_come_in_any_order(
     assert_eq!(restored.snapshot(), given.state.snapshot());
 
     let (decisions, observations): (Vec<_>, Vec<_>) =
-        given.records.iter().partition(|record| record.commit.is_some());
+        given.records.iter().partition(|record| record.commit().is_some());
     for records in [[&decisions[..], &observations[..]], [&observations[..], &decisions[..]]] {
         let mut state = DeliveryState::start();
         records.concat().into_iter().for_each(|record| state.apply(record));

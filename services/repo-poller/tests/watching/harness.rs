@@ -348,7 +348,7 @@ pub async fn said(log: &dyn EventLog) -> Vec<(Commit, RepositoryEvent)> {
     while let Some(followed) = reader.recv().await {
         match followed.unwrap() {
             Followed::Record(record) => {
-                let commit = record.commit.unwrap();
+                let commit = record.commit().cloned().unwrap();
                 for event in commit.events.clone() {
                     said.push((commit.clone(), RepositoryEvent::decode(&event.body).unwrap()));
                 }

@@ -171,14 +171,8 @@ mod tests {
             first,
             observations: (0..count).map(|_| observation.clone()).collect(),
         };
-        Record {
-            shard: (Stream::Observations, 0),
-            sequence: 1,
-            recorded_at: Timestamp(0),
-            organization: OrganizationId::SYSTEM,
-            bytes: events::encode(&batch).unwrap().into(),
-            commit: None,
-        }
+        let bytes = events::encode(&batch).unwrap().into();
+        Record::new((Stream::Observations, 0), 1, Timestamp(0), OrganizationId::SYSTEM, bytes)
     }
 
     fn folded(batches: &[(u64, u64, u64)]) -> Acknowledged {

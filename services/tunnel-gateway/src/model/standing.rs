@@ -87,7 +87,7 @@ impl Projection for Standing {
     }
 
     fn apply(&mut self, record: &Record) {
-        let Some(commit) = &record.commit else { return };
+        let Some(commit) = record.commit() else { return };
         for event in &commit.events {
             if let Err(error) = self.fold(commit.aggregate.kind, event) {
                 tracing::warn!(aggregate = %commit.aggregate, %error, "event is not known here: upgrade this replica");
