@@ -14,7 +14,6 @@ use store::{EventLog, NewCommit, ReadFilter};
 use uuid::Uuid;
 use world::World;
 
-use crate::RUNS;
 use crate::counting_disk::{CountingDisk, Groups};
 use crate::figure::{Figure, Target};
 
@@ -24,11 +23,11 @@ const APPENDING: Duration = Duration::from_secs(2);
 const REPLAYED: usize = 100_000;
 
 /// Measures appends with 1, 16 and 64 writers, and replay.
-pub async fn run() -> anyhow::Result<Vec<Figure>> {
+pub async fn run(count: usize) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for writers in [1, 16, 64] {
         let mut runs = Vec::new();
-        for _ in 0..RUNS {
+        for _ in 0..count {
             runs.push(append_run(writers).await?);
         }
         figures.push(Figure::of(
@@ -38,7 +37,7 @@ pub async fn run() -> anyhow::Result<Vec<Figure>> {
             runs,
         ));
     }
-    figures.push(Figure::of("log.replay", "events/s", Target::RatioAtLeast(0.6), replay_runs().await?));
+    figures.push(Figure::of("log.replay", "events/s", Target::RatioAtLeast(0.6), replay_runs(count).await?));
     Ok(figures)
 }
 
@@ -115,7 +114,7 @@ fn bare_seconds(path: &Path, groups: &Groups) -> anyhow::Result<f64> {
 }
 
 /// Reads a log of [`REPLAYED`] events into types, and decodes the same bytes from memory.
-async fn replay_runs() -> anyhow::Result<Vec<(f64, Option<f64>)>> {
+async fn replay_runs(count: usize) -> anyhow::Result<Vec<(f64, Option<f64>)>> {
     let folder = tempfile::tempdir_in(scratch()?)?;
     let world = World::real();
     let store = store::embedded::open(&world, folder.path(), store::embedded::Options::default())?;
@@ -136,7 +135,7 @@ async fn replay_runs() -> anyhow::Result<Vec<(f64, Option<f64>)>> {
         task.await??;
     }
     let mut runs = Vec::new();
-    for _ in 0..RUNS {
+    for _ in 0..count {
         let start = Instant::now();
         let mut reader = store.log.read(&Position::start(), &ReadFilter::decisions(&[])).await?;
         let mut stored = Vec::with_capacity(REPLAYED);

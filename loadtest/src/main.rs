@@ -21,7 +21,7 @@ use clap::{Parser, ValueEnum};
 use crate::figure::Figure;
 
 /// How often each figure is measured.
-pub const RUNS: usize = 5;
+const RUNS: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Scenario {
@@ -42,8 +42,11 @@ struct Arguments {
     #[arg(long)]
     list: bool,
     /// Write figures and machine into docs/benchmarks.md.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "quick")]
     record: bool,
+    /// A first look: one run instead of five, and no idle minutes.
+    #[arg(long)]
+    quick: bool,
     /// Write the figures as JSON there.
     #[arg(long, default_value = "target/bench.json")]
     output: PathBuf,
@@ -64,11 +67,12 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
         }
         return Ok(std::process::ExitCode::SUCCESS);
     }
+    let runs = if arguments.quick { 1 } else { RUNS };
     let mut figures: Vec<Figure> = Vec::new();
     for scenario in &arguments.scenarios {
         let measured = match scenario {
-            Scenario::Log => log::run().await.context("scenario log")?,
-            Scenario::Push => push::run().await.context("scenario push")?,
+            Scenario::Log => log::run(runs).await.context("scenario log")?,
+            Scenario::Push => push::run(runs, !arguments.quick).await.context("scenario push")?,
         };
         for figure in &measured {
             println!("{figure}");

@@ -11,7 +11,6 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context as _;
 use testkit::{ControlPlane, ControlPlaneOptions};
 
-use crate::RUNS;
 use crate::figure::{Figure, Target, percentile};
 use stage::{Kind, Stage};
 
@@ -36,14 +35,14 @@ struct Runs {
     footprint: footprint::Runs,
 }
 
-/// Measures every figure; five idle minutes once.
-pub async fn run() -> anyhow::Result<Vec<Figure>> {
+/// Measures every figure so many times; five idle minutes once, if wanted.
+pub async fn run(count: usize, with_idle: bool) -> anyhow::Result<Vec<Figure>> {
     let plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let mut runs = Runs::default();
     let mut idle = None;
-    for number in 0..RUNS {
-        eprintln!("run {} of {RUNS}", number + 1);
-        many(&plane, &mut runs, (number + 1 == RUNS).then_some(&mut idle))
+    for number in 0..count {
+        eprintln!("run {} of {count}", number + 1);
+        many(&plane, &mut runs, (with_idle && number + 1 == count).then_some(&mut idle))
             .await
             .context("1,000 ConfigMaps")?;
         one(&plane, &mut runs).await.context("a source of one object")?;

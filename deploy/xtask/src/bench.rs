@@ -12,8 +12,11 @@ pub struct Arguments {
     #[arg(long)]
     list: bool,
     /// Write figures and machine into docs/benchmarks.md.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "quick")]
     record: bool,
+    /// A first look: one run instead of five, and no idle minutes.
+    #[arg(long)]
+    quick: bool,
 }
 
 /// Its exit code is the scenarios' own: 1 when a figure falls short.
@@ -48,6 +51,7 @@ fn prepared(arguments: &Arguments) -> anyhow::Result<Command> {
     command.current_dir(&root).args(["run", "--quiet", "--release", "--package", "loadtest", "--"]);
     command.args(&arguments.scenarios);
     command.args(arguments.list.then_some("--list")).args(arguments.record.then_some("--record"));
+    command.args(arguments.quick.then_some("--quick"));
     Ok(command)
 }
 
