@@ -86,7 +86,8 @@ async fn many(
         *idle = Some(idle::five_minutes(&mut stage).await?);
     }
     runs.footprint.idle(&mut stage)?;
-    runs.footprint.restart_behind_many_events(&mut stage).await
+    runs.footprint.restart_behind_many_events(&mut stage).await?;
+    stage.end().await
 }
 
 async fn one(plane: &ControlPlane, runs: &mut Runs) -> anyhow::Result<()> {
@@ -96,7 +97,7 @@ async fn one(plane: &ControlPlane, runs: &mut Runs) -> anyhow::Result<()> {
     let bare = bare::changes(plane, CHANGES).await?;
     let at = |samples: &[Duration]| percentile(samples.iter().copied().map(millis).collect(), 50.0);
     runs.one_of_one_p50.push((at(&changes), Some(at(&bare))));
-    Ok(())
+    stage.end().await
 }
 
 async fn deployments(plane: &ControlPlane, runs: &mut Runs) -> anyhow::Result<()> {
@@ -104,7 +105,7 @@ async fn deployments(plane: &ControlPlane, runs: &mut Runs) -> anyhow::Result<()
     let bare = bare::first_apply(plane, Kind::Deployment, DEPLOYMENTS).await?;
     let synced = stage.first_sync(Kind::Deployment, DEPLOYMENTS).await?;
     runs.first_deployments.push((millis(synced), Some(millis(bare))));
-    Ok(())
+    stage.end().await
 }
 
 /// Milliseconds of a duration.

@@ -144,7 +144,7 @@ pub struct SyncView {
     pub retry_at: Option<Timestamp>,
 }
 
-/// Checks each object of a source again.
+/// Looks at the repository, and checks each object of a source again.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncSource {

@@ -57,7 +57,8 @@ pub struct BundleAtCommit {
     pub objects: u32,
 }
 
-/// Somebody pushed: look at once. A notice under `repository.pushed`, from the console's webhooks.
+/// Somebody pushed, or asks for a sync: look at once. A notice under `repository.pushed`, from the console's webhooks and
+/// from delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepositoryPushed {
     /// The project whose repository it is.

@@ -5,14 +5,16 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::ensure;
 use futures::StreamExt as _;
-use testkit::{Cluster, ControlPlane};
+use testkit::{Cluster, ControlPlane, eventually};
 
+use super::LIMIT;
 use super::stage::Kind;
 use super::watch::Watch;
 
 /// The best of 8, 32 and 64 requests at once.
 pub async fn first_apply(plane: &ControlPlane, kind: Kind, count: usize) -> anyhow::Result<Duration> {
     let mut best = Duration::MAX;
+    let mut namespaces = Vec::new();
     for at_once in [8, 32, 64] {
         let namespace = plane.namespace("bare", false).await?;
         let watch = Watch::start(plane, &namespace, kind).await?;
@@ -26,10 +28,27 @@ pub async fn first_apply(plane: &ControlPlane, kind: Kind, count: usize) -> anyh
         }
         let seen = watch.sees_many(count, "first").await?;
         best = best.min(seen.duration_since(start).unwrap_or_default());
-        drop(watch);
-        plane.send(http::Method::DELETE, &format!("/api/v1/namespaces/{namespace}"), None).await?;
+        drop(applies);
+        namespaces.push(namespace);
     }
+    remove(plane, &namespaces).await?;
     Ok(best)
+}
+
+/// Deletes namespaces and waits until nothing of them is left, so that the next measurement has the machine for itself.
+pub async fn remove(cluster: &Cluster, namespaces: &[String]) -> anyhow::Result<()> {
+    let path = |namespace: &String| format!("/api/v1/namespaces/{namespace}");
+    for namespace in namespaces {
+        cluster.send(http::Method::DELETE, &path(namespace), None).await?;
+    }
+    for namespace in namespaces {
+        eventually(LIMIT, || async {
+            ensure!(!cluster.exists(&path(namespace)).await?, "{namespace} is still there");
+            Ok(())
+        })
+        .await;
+    }
+    Ok(())
 }
 
 /// Changes of one object, one after the other.
@@ -46,6 +65,7 @@ pub async fn changes(plane: &ControlPlane, count: usize) -> anyhow::Result<Vec<D
         let seen = watch.sees(&Kind::ConfigMap.name(0), &value).await?;
         times.push(seen.duration_since(start).unwrap_or_default());
     }
+    remove(plane, &[namespace]).await?;
     Ok(times)
 }
 

@@ -7,6 +7,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use testkit::{Cluster, ControlPlane, GitServer, Installation, InstallationOptions, WorkTree, eventually};
 
+use super::bare::remove;
 use super::watch::Watch;
 use super::{LIMIT, since};
 
@@ -103,6 +104,13 @@ impl Stage {
         };
         stage.wait_for("is configured", |source| source.get("id").is_some()).await;
         Ok(stage)
+    }
+
+    /// Ends everything and leaves nothing in the cluster for the next run's agent to see.
+    pub async fn end(self) -> anyhow::Result<()> {
+        let Self { kasbah, cluster, namespace, .. } = self;
+        drop(kasbah);
+        remove(&cluster, &[namespace]).await
     }
 
     /// Pushes so many objects at once; answers the time from the hook to the last one visible.

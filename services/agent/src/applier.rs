@@ -88,7 +88,7 @@ impl Shared {
         }
     }
 
-    fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.world.clock.monotonic()
     }
 

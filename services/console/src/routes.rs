@@ -178,7 +178,7 @@ fn sources() -> Vec<Route> {
             POST,
             "/api/v1/sources/{source}/sync",
             "syncSource",
-            "Checks each object of a source again",
+            "Looks at the repository, and checks each object of a source again",
         ),
         Route::ask::<SuspendSource>(
             POST,

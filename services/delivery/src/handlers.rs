@@ -12,10 +12,11 @@ use events::requests::delivery::{
     ConfirmSource, ListSources, NameApplier, PinSource, ResumeSource, ShowDesired, ShowSource, SourceView,
     SuspendSource, SyncSource, UnpinSource,
 };
-use events::requests::repository::{BundleAt, ShowFetch};
+use events::requests::repository::{BundleAt, RepositoryPushed, ShowFetch};
+use events::subject::Subject;
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, Event, OrganizationId, Refusal, RefusalKind, Request,
-    SourceId, SyncId,
+    Actor, AgentId, AggregateKind, AggregateRef, Event, OrganizationId, ProjectId, Refusal, RefusalKind,
+    Request, SourceId, SyncId,
 };
 use futures::FutureExt as _;
 use store::Inputs;
@@ -178,7 +179,25 @@ impl Driver {
     ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::SyncSource).await?;
         let sync = |inputs: &Inputs| inputs.ids.first().copied().map_or(SyncId(request.source.0), SyncId);
-        self.command(&context, request.source, &request, |inputs| Command::Sync { sync: sync(inputs) }).await
+        let command = |inputs: &Inputs| Command::Sync { sync: sync(inputs) };
+        let view = self.command(&context, request.source, &request, command).await?;
+        self.announce_wish_for_news(&context, view.configuration.project).await;
+        Ok(view)
+    }
+
+    /// Whoever asks for a sync wants what is in Git now, not what was there at the last look.
+    async fn announce_wish_for_news(&self, context: &RequestContext, project: ProjectId) {
+        let pushed = RepositoryPushed {
+            project,
+            reference: None,
+            correlation_id: context.correlation_id,
+            traceparent: context.traceparent.clone(),
+        };
+        let Ok(body) = events::encode(&pushed) else { return };
+        let subject = Subject::notice(RepositoryPushed::NAME);
+        if let Err(error) = self.deps.bus.publish(&subject, body.into()).await {
+            tracing::warn!(%project, %error, "poller could not be told to look at once");
+        }
     }
 
     async fn suspend_source(

@@ -12,8 +12,10 @@ use crate::applier::Shared;
 const CAPACITY: usize = 8;
 /// A frame at least this often, so that both ends see that the other lives.
 const IDLE: Duration = Duration::from_secs(12);
-/// What comes within this time goes together.
+/// What comes within this time goes together; while more and more comes, within longer ones: each batch is a record that the
+/// server syncs, and the cluster's own store may lie on the same disk.
 const GATHER: Duration = Duration::from_millis(5);
+const LONGEST_GATHER: Duration = Duration::from_millis(100);
 const WHOLE_BATCH: usize = 100;
 
 /// Starts writing everything after a cursor.
@@ -29,6 +31,8 @@ async fn write(shared: Arc<Shared>, sender: EventSender, mut after: Acknowledged
     let mut changes = shared.outbox.subscribe();
     let mut held = shared.holding.subscribe();
     let mut told = None;
+    let mut gather = GATHER;
+    let mut sent = Duration::ZERO;
     loop {
         changes.mark_unchanged();
         let holds = *held.borrow_and_update();
@@ -39,10 +43,13 @@ async fn write(shared: Arc<Shared>, sender: EventSender, mut after: Acknowledged
             }
         }
         if shared.outbox.unsent() < WHOLE_BATCH && shared.outbox.unsent() > 0 {
-            shared.world.clock.sleep(GATHER).await;
+            let flows = shared.now().saturating_sub(sent) < LONGEST_GATHER;
+            gather = if flows { (gather * 2).min(LONGEST_GATHER) } else { GATHER };
+            shared.world.clock.sleep(gather).await;
         }
         if let Some(batch) = shared.outbox.next(after) {
             after = Acknowledged { epoch: batch.epoch, sequence: batch.last() };
+            sent = shared.now();
             if let Err(error) = sender.send(&EventFrame::Batch(batch)).await {
                 if !matches!(error, tunnel::body::SendError::Ended) {
                     tracing::error!(error = %error, "observations cannot be sent");

@@ -27,6 +27,25 @@ async fn a_suspended_source_waits_and_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sync_looks_at_the_repository_first() {
+    let scene = Scene::start().await;
+    let rare = Scene::configuration(&scene.namespace, "").replace("30s", "10h");
+    scene.tree.write(&format!(".kasbah/agents/{AGENT}/config.yaml"), rare).unwrap();
+    scene.write_config_map("one", "1");
+    let first = scene.tree.commit_and_push("look rarely").unwrap();
+    scene.synced(&first).await;
+    scene
+        .source_becomes("rarely looked at", |source| source["configuration"]["interval_seconds"] == 36_000)
+        .await;
+    scene.git.remove_webhooks("deploy").unwrap();
+    scene.write_config_map("one", "2");
+    let second = scene.tree.commit_and_push("nobody tells of this").unwrap();
+    scene.kasbah.cli(["source", "sync", SOURCE]).unwrap();
+    scene.synced(&second).await;
+    scene.value_becomes("one", "2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pinned_source_goes_back_and_stays_until_it_is_unpinned() {
     let scene = Scene::start().await;
     scene.write_config_map("one", "1");

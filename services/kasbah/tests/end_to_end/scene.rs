@@ -16,7 +16,7 @@ pub const AGENT: &str = "production";
 /// One installation with one repository and one agent.
 pub struct Scene {
     pub kasbah: Installation,
-    _git: GitServer,
+    pub git: GitServer,
     pub tree: WorkTree,
     pub cluster: Cluster,
     pub namespace: String,
@@ -48,7 +48,7 @@ impl Scene {
         git.add_webhook("deploy", kasbah.webhook(PROJECT).unwrap()).unwrap();
         kasbah.register_agent(AGENT, PROJECT).unwrap();
         kasbah.start_agent("agent", AGENT, cluster.kubeconfig(), &namespace).unwrap();
-        Self { kasbah, _git: git, tree, cluster, namespace }
+        Self { kasbah, git, tree, cluster, namespace }
     }
 
     /// The agent's configuration with one source.

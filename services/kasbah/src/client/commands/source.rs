@@ -29,7 +29,7 @@ pub enum Command {
     },
     /// Shows one source: why the cluster is not at the last commit, its last sync, what failed where
     Show(SourceArg),
-    /// Checks each object of a source again
+    /// Looks at the repository, and checks each object of a source again
     Sync {
         #[command(flatten)]
         source: SourceArg,
