@@ -54,6 +54,13 @@ impl Drop for EmbeddedLog {
     }
 }
 
+fn join(thread: JoinHandle<()>) {
+    let name = thread.thread().name().unwrap_or_default().to_owned();
+    if thread.join().is_err() {
+        tracing::error!(thread = name, "a thread of the log panicked");
+    }
+}
+
 impl EmbeddedLog {
     /// Writes what waits, makes the index durable, ends the threads. Appends from now on are refused.
     pub(super) fn close(&self) {
@@ -61,22 +68,9 @@ impl EmbeddedLog {
             stream.close();
         }
         let mut threads = self.threads.lock();
-        for writer in threads.writers.drain(..) {
-            if writer.join().is_err() {
-                tracing::error!("a writer of the log panicked");
-            }
-        }
-        if let Some(answers) = threads.answers.take()
-            && answers.join().is_err()
-        {
-            tracing::error!("the answering thread of the log panicked");
-        }
+        threads.writers.drain(..).chain(threads.answers.take()).for_each(join);
         self.index().close();
-        if let Some(index) = threads.index.take()
-            && index.join().is_err()
-        {
-            tracing::error!("the index of the log panicked");
-        }
+        threads.index.take().into_iter().for_each(join);
     }
 
     pub(super) fn index(&self) -> &Arc<Index> {
