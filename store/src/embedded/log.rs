@@ -68,7 +68,8 @@ impl EmbeddedLog {
             stream.close();
         }
         let mut threads = self.threads.lock();
-        threads.writers.drain(..).chain(threads.answers.take()).for_each(join);
+        threads.writers.drain(..).for_each(join);
+        threads.answers.take().into_iter().for_each(join);
         self.index().close();
         threads.index.take().into_iter().for_each(join);
     }
