@@ -18,6 +18,21 @@ const GATHER: Duration = Duration::from_millis(5);
 const LONGEST_GATHER: Duration = Duration::from_millis(100);
 const WHOLE_BATCH: usize = 100;
 
+/// How long the next batch gathers.
+#[derive(Default)]
+struct Pace {
+    gathered: Duration,
+    sent: Option<Duration>,
+}
+
+impl Pace {
+    fn gather(&mut self, now: Duration) -> Duration {
+        let flows = self.sent.is_some_and(|sent| now.saturating_sub(sent) < LONGEST_GATHER);
+        self.gathered = if flows { (self.gathered * 2).min(LONGEST_GATHER) } else { GATHER };
+        self.gathered
+    }
+}
+
 /// Starts writing everything after a cursor.
 pub(super) fn start(shared: &Arc<Shared>, after: Acknowledged) -> EventBody {
     shared.outbox.acknowledge(after);
@@ -31,8 +46,7 @@ async fn write(shared: Arc<Shared>, sender: EventSender, mut after: Acknowledged
     let mut changes = shared.outbox.subscribe();
     let mut held = shared.holding.subscribe();
     let mut told = None;
-    let mut gather = GATHER;
-    let mut sent = Duration::ZERO;
+    let mut pace = Pace::default();
     loop {
         changes.mark_unchanged();
         let holds = *held.borrow_and_update();
@@ -43,13 +57,11 @@ async fn write(shared: Arc<Shared>, sender: EventSender, mut after: Acknowledged
             }
         }
         if shared.outbox.unsent() < WHOLE_BATCH && shared.outbox.unsent() > 0 {
-            let flows = shared.now().saturating_sub(sent) < LONGEST_GATHER;
-            gather = if flows { (gather * 2).min(LONGEST_GATHER) } else { GATHER };
-            shared.world.clock.sleep(gather).await;
+            shared.world.clock.sleep(pace.gather(shared.now())).await;
         }
         if let Some(batch) = shared.outbox.next(after) {
             after = Acknowledged { epoch: batch.epoch, sequence: batch.last() };
-            sent = shared.now();
+            pace.sent = Some(shared.now());
             if let Err(error) = sender.send(&EventFrame::Batch(batch)).await {
                 if !matches!(error, tunnel::body::SendError::Ended) {
                     tracing::error!(error = %error, "observations cannot be sent");
@@ -68,5 +80,24 @@ async fn write(shared: Arc<Shared>, sender: EventSender, mut after: Acknowledged
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_flows_gathers_longer_and_a_pause_ends_that() {
+        let mut pace = Pace::default();
+        let mut now = Duration::from_secs(1);
+        let mut gathered = Vec::new();
+        for _ in 0..7 {
+            gathered.push(pace.gather(now).as_millis());
+            now += Duration::from_millis(3);
+            pace.sent = Some(now);
+        }
+        assert_eq!(gathered, [5, 10, 20, 40, 80, 100, 100]);
+        assert_eq!(pace.gather(now + LONGEST_GATHER), GATHER);
     }
 }
