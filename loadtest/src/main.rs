@@ -9,6 +9,7 @@
 
 mod counting_disk;
 mod figure;
+mod link;
 mod log;
 mod push;
 mod record;
@@ -27,6 +28,8 @@ const RUNS: usize = 5;
 enum Scenario {
     /// The embedded log: durable appends and replay.
     Log,
+    /// The link between agent and gateway: observations until they are durable, and one small push.
+    Link,
     /// From a push to the cluster: latency, first syncs, idle cost, memory, disk.
     Push,
 }
@@ -72,6 +75,7 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
     for scenario in &arguments.scenarios {
         let measured = match scenario {
             Scenario::Log => log::run(runs).await.context("scenario log")?,
+            Scenario::Link => link::run(runs).context("scenario link")?,
             Scenario::Push => push::run(runs, !arguments.quick).await.context("scenario push")?,
         };
         for figure in &measured {

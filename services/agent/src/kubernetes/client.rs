@@ -191,11 +191,17 @@ impl Kube {
                 return Err(error);
             }
             let own = backoff.next(self.world.random.as_ref());
-            let wait = wait.map_or(own, |wait| wait.min(RETRY_AFTER_MAXIMUM) + own / 4);
+            let wait = wait.map_or(own, |wait| self.spread(wait.min(RETRY_AFTER_MAXIMUM)));
             tracing::debug!(path = call.path(), attempt, error = %error, wait_ms = wait.as_millis(), "request tried again");
             self.world.clock.sleep(wait).await;
             attempt += 1;
         }
+    }
+
+    /// As long as was told, and up to as long again: many were told at once, and must not all come back at once.
+    fn spread(&self, told: Duration) -> Duration {
+        let millis = u64::try_from(told.as_millis()).unwrap_or(u64::MAX);
+        told + Duration::from_millis(self.world.random.below(millis.saturating_add(1)))
     }
 
     async fn attempt(&self, call: &Call) -> Result<Answer, (ApiError, Option<Duration>)> {

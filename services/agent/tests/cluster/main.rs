@@ -9,5 +9,6 @@ mod ownership;
 mod prune;
 mod rig;
 mod rights;
+mod throttled;
 mod waits;
 mod webhook;
