@@ -1,6 +1,8 @@
 //! Projections: state as a fold over the log.
 
 use events::Position;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::log::{ReadFilter, Record};
 
@@ -9,7 +11,7 @@ use crate::log::{ReadFilter, Record};
 /// Laws:
 /// 1. Folding the same records in the same order gives equal state and equal snapshot bytes.
 /// 2. A snapshot restored and folded on equals a fold from the start.
-pub trait Projection: Send + Sync + 'static {
+pub trait Projection: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Names snapshots, metrics and readiness.
     const NAME: &'static str;
     /// Grows when the fold or the snapshot's shape changes; older snapshots are then thrown away.
@@ -27,12 +29,15 @@ pub trait Projection: Send + Sync + 'static {
     fn apply(&mut self, record: &Record);
 
     /// The state as bytes.
-    fn snapshot(&self) -> Vec<u8>;
+    fn snapshot(&self) -> Vec<u8> {
+        events::encode(self).unwrap_or_default()
+    }
 
     /// The state from bytes; `None` when they are not this fold version's.
-    fn restore(bytes: &[u8]) -> Option<Self>
-    where
-        Self: Sized;
+    #[must_use]
+    fn restore(bytes: &[u8]) -> Option<Self> {
+        events::decode(bytes).ok()
+    }
 }
 
 /// A snapshot as it is stored.

@@ -230,14 +230,6 @@ impl Projection for State {
             self.apply_commit(commit);
         }
     }
-
-    fn snapshot(&self) -> Vec<u8> {
-        events::encode(self).unwrap_or_default()
-    }
-
-    fn restore(bytes: &[u8]) -> Option<Self> {
-        events::decode(bytes).ok()
-    }
 }
 
 #[cfg(test)]

@@ -44,14 +44,6 @@ impl Projection for Versions {
         assert_eq!(commit.version, before + 1, "a gap, or a record twice");
         self.folded += 1;
     }
-
-    fn snapshot(&self) -> Vec<u8> {
-        events::encode(self).unwrap()
-    }
-
-    fn restore(bytes: &[u8]) -> Option<Self> {
-        events::decode(bytes).ok()
-    }
 }
 
 impl Versions {

@@ -48,14 +48,6 @@ impl Projection for DeliveryState {
             },
         }
     }
-
-    fn snapshot(&self) -> Vec<u8> {
-        events::encode(self).unwrap_or_default()
-    }
-
-    fn restore(bytes: &[u8]) -> Option<Self> {
-        events::decode(bytes).ok()
-    }
 }
 
 impl DeliveryState {

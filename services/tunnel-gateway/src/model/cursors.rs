@@ -140,14 +140,6 @@ impl Projection for Cursors {
             }
         }
     }
-
-    fn snapshot(&self) -> Vec<u8> {
-        events::encode(self).unwrap_or_default()
-    }
-
-    fn restore(bytes: &[u8]) -> Option<Self> {
-        events::decode(bytes).ok()
-    }
 }
 
 #[cfg(test)]

@@ -95,12 +95,4 @@ impl Projection for Standing {
             }
         }
     }
-
-    fn snapshot(&self) -> Vec<u8> {
-        events::encode(self).unwrap_or_default()
-    }
-
-    fn restore(bytes: &[u8]) -> Option<Self> {
-        events::decode(bytes).ok()
-    }
 }
