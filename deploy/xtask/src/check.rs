@@ -76,7 +76,7 @@ fn deny(root: &Path) -> Result<()> {
 /// Kasbah's own programs: the tests drive them as processes, and the agent as a pod.
 fn programs(root: &Path) -> Result<()> {
     report::run(cargo(root).args(["build", "--locked", "--package", "kasbah", "--package", "agent"]))?;
-    testkit::build_static_agent().map(|_| ())
+    testkit::build_static_agent("dev").map(|_| ())
 }
 
 /// All tests with one control plane that those share which keep to a namespace of their own.
@@ -92,7 +92,7 @@ fn tests(root: &Path, filter: &[String]) -> Result<()> {
     let plane = runtime.block_on(SharedControlPlane::start())?;
     let status = run()
         .env(SHARED_KUBECONFIG, plane.kubeconfig())
-        .env(STATIC_AGENT, testkit::build_static_agent()?)
+        .env(STATIC_AGENT, testkit::build_static_agent("dev")?)
         .status()
         .context("cannot start nextest")?;
     drop(plane);

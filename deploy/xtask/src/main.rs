@@ -12,6 +12,7 @@ mod cache;
 mod check;
 mod demo;
 mod golang;
+mod image;
 mod report;
 mod testbed;
 mod tools;
@@ -36,6 +37,8 @@ enum Command {
     Test(check::Arguments),
     /// Measure, and compare with a baseline of the same run.
     Bench(bench::Arguments),
+    /// Build the agent's container image as a tar file.
+    Image(image::Arguments),
     /// Build, start and stop a real control plane on this machine.
     #[command(subcommand)]
     Testbed(testbed::Command),
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Test(arguments) => check::run(&arguments),
         Command::Bench(arguments) => return bench::run(&arguments),
+        Command::Image(arguments) => image::run(&arguments),
         Command::Testbed(command) => testbed::run(&command),
     };
     match outcome {

@@ -28,12 +28,12 @@ pub fn program(name: &str) -> Result<PathBuf> {
 pub fn static_agent() -> Result<PathBuf> {
     match env::var_os(STATIC_AGENT) {
         Some(path) => Ok(path.into()),
-        None => build_static_agent(),
+        None => build_static_agent("dev"),
     }
 }
 
-/// Builds it into a target folder of its own inside of the build folder.
-pub fn build_static_agent() -> Result<PathBuf> {
+/// Builds it with one of cargo's profiles, into a target folder of its own inside of the build folder.
+pub fn build_static_agent(profile: &str) -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("not in a checkout")?;
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("static");
@@ -46,11 +46,14 @@ pub fn build_static_agent() -> Result<PathBuf> {
         "agent",
         "--bin",
         "kasbah-agent",
+        "--profile",
+        profile,
     ]);
     command.args(["--target", STATIC_TARGET]).arg("--target-dir").arg(&target);
     // With the target named, the flag does not reach build scripts and macros, which must stay dynamic.
     command.env("RUSTFLAGS", "-C target-feature=+crt-static").env_remove("CARGO_ENCODED_RUSTFLAGS");
     let output = command.output().context("cannot start cargo")?;
     ensure!(output.status.success(), "the static agent: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(target.join(STATIC_TARGET).join("debug").join("kasbah-agent"))
+    let folder = if profile == "dev" { "debug" } else { profile };
+    Ok(target.join(STATIC_TARGET).join(folder).join("kasbah-agent"))
 }
