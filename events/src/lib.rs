@@ -43,7 +43,7 @@ pub use digest::{BlobDigest, ChainHash, Sha256};
 pub use id::*;
 pub use object::ObjectIdentity;
 pub use position::Position;
-pub use request::{Refusal, RefusalKind, Request};
+pub use request::{Notice, Refusal, RefusalKind, Request};
 pub use time::Timestamp;
 
 /// Encodes a value as MessagePack with named fields, the one encoding of log and bus.

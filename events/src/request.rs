@@ -14,6 +14,12 @@ pub trait Request: Serialize + DeserializeOwned + Send + Sync + 'static {
     const NAME: &'static str;
 }
 
+/// A typed notice: told to whoever listens now, answered by nobody. MessagePack with named fields.
+pub trait Notice: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// What it is about, such as `repository.pushed`: [`crate::subject::Subject::notice`] makes the subject of it.
+    const NAME: &'static str;
+}
+
 /// What travels in the headers of each request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestContext {

@@ -26,9 +26,8 @@ pub struct DesiredChanged {
     pub agent: AgentId,
 }
 
-impl DesiredChanged {
-    /// Name of the notice: [`crate::subject::Subject::notice`].
-    pub const NAME: &'static str = "desired.changed";
+impl crate::Notice for DesiredChanged {
+    const NAME: &'static str = "desired.changed";
 }
 
 /// Names the instance that holds an agent's Lease as its applier. Asking again for the instance that is named answers the same.

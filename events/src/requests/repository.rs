@@ -71,9 +71,8 @@ pub struct RepositoryPushed {
     pub traceparent: Option<String>,
 }
 
-impl RepositoryPushed {
-    /// Name of the notice: [`crate::subject::Subject::notice`].
-    pub const NAME: &'static str = "repository.pushed";
+impl crate::Notice for RepositoryPushed {
+    const NAME: &'static str = "repository.pushed";
 }
 
 /// A poll or push found a new commit. A notice under `repository.advanced`, to all who read files of it.
@@ -89,9 +88,8 @@ pub struct RepositoryAdvanced {
     pub correlation_id: crate::id::CorrelationId,
 }
 
-impl RepositoryAdvanced {
-    /// Name of the notice: [`crate::subject::Subject::notice`].
-    pub const NAME: &'static str = "repository.advanced";
+impl crate::Notice for RepositoryAdvanced {
+    const NAME: &'static str = "repository.advanced";
 }
 
 /// How the fetching of a source stands.

@@ -6,6 +6,8 @@ mod running;
 #[path = "bus/strangers.rs"]
 mod strangers;
 
+use std::time::Duration;
+
 use events::directory::{DirectoryEvent, NameClaimed, Role, Scope};
 use events::id::derived_uuid;
 use events::position::Stream;
@@ -18,6 +20,7 @@ use events::requests::authz::{
 use events::{AggregateKind, AggregateRef, Event, Position, RefusalKind, Sha256};
 use running::{Running, project};
 use store::{KeyName, NewCommit, ReadFilter};
+use testkit::eventually;
 
 #[tokio::test]
 async fn the_first_owner_is_made_once_and_gets_a_token_whenever_none_lives() {
@@ -214,12 +217,12 @@ async fn a_use_is_noted_and_a_revoked_token_opens_nothing() {
     let token = running.ask(&owner, &issue).await.unwrap();
     running.principal(&token.secret).await.unwrap();
     let own = ListTokens { agent: None, user: None };
-    running
-        .until("the use is noted", async || {
-            let tokens = running.ask(&owner, &own).await.unwrap();
-            tokens.iter().any(|view| view.id == token.view.id && view.last_used_at.is_some())
-        })
-        .await;
+    eventually(Duration::from_secs(20), || async {
+        let tokens = running.ask(&owner, &own).await.unwrap();
+        let noted = tokens.iter().any(|view| view.id == token.view.id && view.last_used_at.is_some());
+        noted.then_some(()).ok_or("the use is not noted")
+    })
+    .await;
     let revoked = running.ask(&owner, &RevokeToken { token: token.view.id }).await.unwrap();
     assert!(revoked.revoked_at.is_some());
     assert_eq!(running.principal(&token.secret).await.unwrap_err().kind, RefusalKind::Unauthenticated);

@@ -28,4 +28,4 @@ pub use contract::{
     Subscription, WriteBytes,
 };
 pub use local::LocalBus;
-pub use typed::{answer, answer_under, ask, ask_under};
+pub use typed::{announce, answer, answer_under, ask, ask_under};

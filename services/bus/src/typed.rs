@@ -1,11 +1,11 @@
-//! Typed requests over any bus.
+//! Typed requests and notices over any bus.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use events::request::RequestContext;
 use events::subject::Subject;
-use events::{Refusal, RefusalKind, Request};
+use events::{Notice, Refusal, RefusalKind, Request};
 use futures::future::BoxFuture;
 
 use crate::contract::{Bus, BusError, MAXIMUM_MESSAGE_BYTES, RequestError, Serving};
@@ -43,6 +43,16 @@ pub async fn ask_under<R: Request>(
         _ => Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")),
     })?;
     events::decode::<Result<R::Reply, Refusal>>(&reply).map_err(|error| internal(&error))?
+}
+
+/// Tells whoever listens now.
+///
+/// # Errors
+/// `Unavailable` when the bus does not take it.
+pub async fn announce<N: Notice>(bus: &dyn Bus, notice: &N) -> Result<(), Refusal> {
+    let body = events::encode(notice).map_err(|error| internal(&error))?;
+    let published = bus.publish(&Subject::notice(N::NAME), Bytes::from(body)).await;
+    published.map_err(|error| Refusal::new(RefusalKind::Unavailable, error.to_string()))
 }
 
 /// Serves a type under its own subject, in the queue group of the service (the part of its name before the dot).

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bus::{Bus, Notice, Serving, Subscription};
+use events::Notice as _;
 use events::configuration::GitReference;
 use events::directory::Scope;
 use events::request::RequestContext;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bus::{Bus, LocalBus, Serving};
 use config_fetcher::{Args, Deps};
+use events::Notice as _;
 use events::configuration::{ConfigurationChanged, ConfigurationEvent, ConfigurationRejected, GitReference};
 use events::directory::{AgentRegistered, DirectoryEvent, ProjectSettings, TokenHolder, TokenIssued};
 use events::requests::authz::{Decide, DecideFetch, Decision, FetchDecision, ProjectView, ShowProject};

@@ -7,7 +7,6 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use events::requests::authz::LocateProject;
 use events::requests::repository::RepositoryPushed;
-use events::subject::Subject;
 use events::{CorrelationId, OrganizationId, ProjectId, Refusal, RefusalKind};
 use ring::{hkdf, hmac};
 use serde::Deserialize;
@@ -77,7 +76,7 @@ pub async fn receive(
     let correlation_id = CorrelationId(app.world.new_uuid());
     let reference = serde_json::from_slice::<Push>(&body).ok().map(|push| push.reference);
     let pushed = RepositoryPushed { project, reference, correlation_id, traceparent: traceparent(&headers) };
-    match announce(&app, &pushed).await {
+    match bus::announce(&*app.bus, &pushed).await {
         Ok(()) => {
             app.pushes.inc();
             let answer = serde_json::json!({ "correlation_id": correlation_id });
@@ -85,14 +84,6 @@ pub async fn receive(
         }
         Err(refusal) => problem::response(&refusal),
     }
-}
-
-async fn announce(app: &App, pushed: &RepositoryPushed) -> Result<(), Refusal> {
-    let body =
-        events::encode(pushed).map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
-    let subject = Subject::notice(RepositoryPushed::NAME);
-    let published = app.bus.publish(&subject, body.into()).await;
-    published.map_err(|error| Refusal::new(RefusalKind::Unavailable, error.to_string()))
 }
 
 /// The project's secret; for one that does not exist a secret that nobody knows, so that the same work is done.

@@ -8,7 +8,6 @@ use bus::Bus;
 use bytes::Bytes;
 use events::delivery::{BundleDesired, BundleHeld, DeliveryEvent, PruneEntry, SourceRemoved};
 use events::requests::delivery::DesiredChanged;
-use events::subject::Subject;
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, CommitId, CorrelationId, Event, OrganizationId,
     SourceId, SyncId, Timestamp,
@@ -208,10 +207,7 @@ impl Driver {
     }
 
     async fn announce(&self, agent: AgentId) {
-        let Ok(body) = events::encode(&DesiredChanged { agent }) else { return };
-        if let Err(error) =
-            self.deps.bus.publish(&Subject::notice(DesiredChanged::NAME), Bytes::from(body)).await
-        {
+        if let Err(error) = bus::announce(&*self.deps.bus, &DesiredChanged { agent }).await {
             tracing::warn!(%agent, %error, "gateways could not be told of a new desired state");
         }
     }

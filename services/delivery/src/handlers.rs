@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bus::{Serving, answer, ask};
+use bus::{Serving, announce, answer, ask};
 use events::delivery::{ApplierNamed, DeliveryEvent};
 use events::desired::{Applier, DesiredPlan};
 use events::directory::Scope;
@@ -13,7 +13,6 @@ use events::requests::delivery::{
     SuspendSource, SyncSource, UnpinSource,
 };
 use events::requests::repository::{BundleAt, RepositoryPushed, ShowFetch};
-use events::subject::Subject;
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, Event, OrganizationId, ProjectId, Refusal, RefusalKind,
     Request, SourceId, SyncId,
@@ -193,9 +192,7 @@ impl Driver {
             correlation_id: context.correlation_id,
             traceparent: context.traceparent.clone(),
         };
-        let Ok(body) = events::encode(&pushed) else { return };
-        let subject = Subject::notice(RepositoryPushed::NAME);
-        if let Err(error) = self.deps.bus.publish(&subject, body.into()).await {
+        if let Err(error) = announce(&*self.deps.bus, &pushed).await {
             tracing::warn!(%project, %error, "poller could not be told to look at once");
         }
     }

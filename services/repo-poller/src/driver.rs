@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bus::{Bus, Notice, Subscription};
+use events::Notice as _;
 use events::requests::repository::RepositoryPushed;
 use events::subject::Subject;
 use events::{ProjectId, Timestamp};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bus::{Bus, Notice};
 use chassis::{Metrics, Readiness, Shutdown, Supervisor};
 use events::InstanceId;
+use events::Notice as _;
 use events::requests::delivery::DesiredChanged;
 use events::subject::Subject;
 use parking_lot::Mutex;

@@ -183,13 +183,15 @@ fn catch_up(
                 }
             }
             Step::End => {
-                batch.apply(index, scanner.at(), Kept::Later)?;
+                if scanner.at() != begin {
+                    batch.apply(index, scanner.at(), Kept::Now)?;
+                }
                 return Ok((scanner.at(), None));
             }
             Step::Broken(broken) => {
                 let end = broken.at;
                 let torn = cut(segments, broken, last, None)?;
-                batch.apply(index, end, Kept::Later)?;
+                batch.apply(index, end, Kept::Now)?;
                 return Ok((end, Some(torn)));
             }
         }

@@ -118,15 +118,6 @@ impl Running {
         }
         found
     }
-
-    /// Waits until something holds.
-    pub async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
-        let end = self.world.clock.monotonic() + Duration::from_secs(20);
-        while !holds().await {
-            assert!(self.world.clock.monotonic() < end, "not in time: {what}");
-            self.world.clock.sleep(Duration::from_millis(10)).await;
-        }
-    }
 }
 
 pub fn project(path: &str, repository: &str) -> CreateProject {

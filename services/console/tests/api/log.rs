@@ -1,5 +1,7 @@
 //! The log over HTTP.
 
+use std::time::Duration;
+
 use events::directory::{AgentDeleted, DirectoryEvent, GroupCreated};
 use events::observation::{Observation, ObservationBatch, Observed};
 use events::position::Stream;
@@ -9,6 +11,7 @@ use events::{
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 use store::{NewBatch, NewCommit, new_events};
+use testkit::eventually;
 
 use crate::serving::{Console, HOME, STRANGER};
 
@@ -168,12 +171,12 @@ async fn a_follower_hears_its_own_and_is_cut_off_with_its_token() {
     console.behind.revokes(HOME);
     let event = DirectoryEvent::AgentDeleted(AgentDeleted { agent: AgentId(console.world.new_uuid()) });
     console.append(console.home.organization, AggregateRef::new(AggregateKind::Agent, "a"), 0, event).await;
-    console
-        .until("the token opens nothing", async || {
-            console.get(HOME, "/api/v1/me").await.0 == StatusCode::UNAUTHORIZED
-        })
-        .await;
-    let end = tokio::time::timeout(std::time::Duration::from_secs(30), async {
+    eventually(Duration::from_secs(20), || async {
+        let status = console.get(HOME, "/api/v1/me").await.0;
+        (status == StatusCode::UNAUTHORIZED).then_some(()).ok_or("the token still opens something")
+    })
+    .await;
+    let end = tokio::time::timeout(Duration::from_secs(30), async {
         while followed.chunk().await.unwrap().is_some() {}
     });
     end.await.expect("the stream of a revoked token ends");

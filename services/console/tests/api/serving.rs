@@ -1,7 +1,6 @@
 //! A console that serves.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bus::{Bus, LocalBus, Serving};
 use chassis::tls::{Authority, ServerCertificate, client_config_trusting};
@@ -102,15 +101,6 @@ impl Console {
 
     pub async fn get(&self, token: &str, path: &str) -> (StatusCode, Value) {
         self.call(token, Method::GET, path, None).await
-    }
-
-    /// Waits until something holds.
-    pub async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
-        let end = self.world.clock.monotonic() + Duration::from_secs(20);
-        while !holds().await {
-            assert!(self.world.clock.monotonic() < end, "not in time: {what}");
-            self.world.clock.sleep(Duration::from_millis(10)).await;
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Webhooks.
 
 use bus::Notice;
+use events::Notice as _;
 use events::ProjectId;
 use events::requests::repository::RepositoryPushed;
 use events::subject::Subject;

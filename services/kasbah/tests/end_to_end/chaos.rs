@@ -74,9 +74,7 @@ async fn killed_at_random_points_the_cluster_still_ends_at_the_last_commit() {
 fn push(scene: &Scene, history: &mut History, dice: &mut Dice, number: usize) -> String {
     let name = format!("c{}", dice.roll(NAMES));
     if history.now.len() > 3 && history.now.contains_key(&name) && dice.roll(3) == 0 {
-        scene.tree.remove(&format!("manifests/{name}.yaml")).unwrap();
-        history.now.remove(&name);
-        history.removed.insert(name);
+        remove(scene, history, name);
     } else {
         let value = format!("v{number}");
         scene.write_config_map(&name, &value);
@@ -86,13 +84,17 @@ fn push(scene: &Scene, history: &mut History, dice: &mut Dice, number: usize) ->
     scene.tree.commit_and_push(&format!("push {number}")).unwrap()
 }
 
+fn remove(scene: &Scene, history: &mut History, name: String) {
+    scene.tree.remove(&format!("manifests/{name}.yaml")).unwrap();
+    history.now.remove(&name);
+    history.removed.insert(name);
+}
+
 /// Removes every object but one, so that there is something to prune whatever the dice said.
 fn empty(scene: &Scene, history: &mut History) -> String {
     let names: Vec<_> = history.now.keys().skip(1).cloned().collect();
     for name in names {
-        scene.tree.remove(&format!("manifests/{name}.yaml")).unwrap();
-        history.now.remove(&name);
-        history.removed.insert(name);
+        remove(scene, history, name);
     }
     scene.tree.commit_and_push("all but one go").unwrap()
 }

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use events::configuration::GitReference;
 use events::repository::RepositoryEvent;
 use events::request::RequestContext;
 use events::requests::repository::RepositoryAdvanced;
-use events::subject::Subject;
 use events::{Actor, AgentId, CommitId, CorrelationId, Event, OrganizationId, ProjectId, SourceId};
 use store::{AppendError, BlobError, NewCommit};
 
@@ -74,15 +72,8 @@ impl Poller {
             commit: commit.to_string(),
             correlation_id: cause.correlation_id,
         };
-        let sent = match events::encode(&notice) {
-            Ok(bytes) => {
-                let subject = Subject::notice(RepositoryAdvanced::NAME);
-                self.deps.bus.publish(&subject, Bytes::from(bytes)).await.map_err(|error| error.to_string())
-            }
-            Err(error) => Err(error.to_string()),
-        };
-        if let Err(error) = sent {
-            tracing::warn!(%project, %reference, error, "notice of a new commit was not sent");
+        if let Err(error) = bus::announce(&*self.deps.bus, &notice).await {
+            tracing::warn!(%project, %reference, %error, "notice of a new commit was not sent");
         }
     }
 

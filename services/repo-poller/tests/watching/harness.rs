@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bus::{Bus, LocalBus, Notice};
 use bytes::Bytes;
+use events::Notice as _;
 use events::bundle::{BundleEntry, BundlePage, BundleRoot};
 use events::configuration::{
     AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, KindPattern, Mode,

@@ -9,6 +9,7 @@ use bus::{Bus, LocalBus, Serving};
 use bytes::Bytes;
 use chassis::tls::{Authority, ServerCertificate, client_config_trusting};
 use chassis::{Metrics, Readiness, Shutdown, ShutdownTrigger};
+use events::Notice as _;
 use events::bundle::{BundleEntry, BundlePage, BundleRoot};
 use events::configuration::{
     AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, Mode, ResourceRules,
