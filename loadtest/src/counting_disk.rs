@@ -57,6 +57,11 @@ impl DiskFile for CountingFile {
     fn set_length(&self, length: u64) -> io::Result<()> {
         self.inner.set_length(length)
     }
+
+    // What is filled holds nothing of what is appended: the baseline does not write it.
+    fn fill(&self, from: u64, to: u64) -> io::Result<()> {
+        self.inner.fill(from, to)
+    }
 }
 
 impl Disk for CountingDisk {

@@ -12,6 +12,7 @@
 //! snapshots/<name>              can be deleted
 //! ```
 
+mod answers;
 mod blobs;
 #[cfg(test)]
 mod conforms;
@@ -35,7 +36,7 @@ mod writer;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -48,6 +49,7 @@ use world::disk::FolderLock;
 pub use self::keyring::MasterKey;
 pub use self::recovery::TornTail;
 
+use self::answers::Answers;
 use self::blobs::{BlobFiles, BlobParts, OpenBlobsError};
 use self::database::{Database, IndexError};
 use self::heads::Heads;
@@ -179,7 +181,7 @@ impl From<OpenBlobsError> for OpenError {
     }
 }
 
-/// Opens the store in a folder, or makes it. Blocks; call it before anything is served.
+/// Opens the store in a folder, or makes it. Blocks; call it in a runtime, before anything is served.
 ///
 /// # Errors
 /// When another process has the folder, the key ring does not open, or something recorded is damaged: then with segment and
@@ -334,8 +336,8 @@ fn open_log(
     let running = Arc::clone(&index);
     threads.index = Some(start("log-index", move || running.run())?);
     catch_up(&index, &decisions)?;
-    let (answers, to_answer) = mpsc::channel();
-    threads.answers = Some(start("log-answers", move || to_answer.into_iter().for_each(writer::answer))?);
+    let (answers, answering) = Answers::pair();
+    world.spawner.spawn("log-answers", answering);
     let shared = Shared {
         clock: Arc::clone(&world.clock),
         position: Arc::new(Mutex::new(position)),

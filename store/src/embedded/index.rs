@@ -20,7 +20,7 @@ const PLACES: TableDefinition<'_, &[u8; 24], &StoredCursor> = TableDefinition::n
 const COMMITS: TableDefinition<'_, &[u8; 32], u64> = TableDefinition::new("commits");
 
 /// So many entries wait in memory before they go into the database together.
-const BATCH: usize = 1024;
+const BATCH: usize = 8192;
 
 /// With so many waiting, whoever adds more waits.
 const MOST_WAITING: usize = 64 * 1024;

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use world::Spawner;
 use world::disk::FolderLock;
 
+use super::answers::Reply;
 use super::heads::{Heads, LookUpError};
 use super::index::{Head, Index};
 use super::reader::{Follower, StreamReader, read_all};
@@ -43,8 +44,6 @@ pub(super) struct EmbeddedLog {
 #[derive(Default)]
 pub(super) struct Threads {
     pub(super) writers: Vec<JoinHandle<()>>,
-    /// Ends when the last writer has.
-    pub(super) answers: Option<JoinHandle<()>>,
     pub(super) index: Option<JoinHandle<()>>,
 }
 
@@ -69,7 +68,6 @@ impl EmbeddedLog {
         }
         let mut threads = self.threads.lock();
         threads.writers.drain(..).for_each(join);
-        threads.answers.take().into_iter().for_each(join);
         self.index().close();
         threads.index.take().into_iter().for_each(join);
     }
@@ -93,7 +91,7 @@ impl EmbeddedLog {
     async fn submit(
         &self,
         stream: Stream,
-        build: impl FnOnce(oneshot::Sender<Result<Appended, AppendError>>) -> Request,
+        build: impl FnOnce(Reply) -> Request,
     ) -> Result<Appended, AppendError> {
         let closed = || AppendError::ReadOnly { reason: "the log is closed".to_owned() };
         let (reply, answer) = oneshot::channel();

@@ -1,18 +1,17 @@
 //! The writer of one stream, on a thread of its own: takes what waits, writes it at once, syncs once, answers.
 //!
-//! While one group is synced the next one gathers, so groups grow with the load and nobody waits without need. Under load
-//! another thread answers, because waking whoever asked takes about as long as a sync.
+//! While one group is synced the next one gathers, so groups grow with the load and nobody waits without need.
 
 use std::collections::HashMap;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use events::{ChainHash, CommitId, Position, Timestamp};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 use world::Clock;
 use world::disk::DiskFile;
 
+use super::answers::{Answers, Replies, Reply};
 use super::frame::{self, FrameKind};
 use super::heads::Heads;
 use super::index::{Entry, Head};
@@ -26,7 +25,7 @@ use crate::log::{AppendError, Appended};
 /// Records between two checkpoints.
 const CHECKPOINT_EVERY: u64 = 1024;
 
-/// The file is made longer by so much at a time: a sync that need not record a new length is cheaper.
+/// The file is filled so far ahead at a time: a sync that need not record a new length or new blocks is cheaper.
 const EXTEND: u64 = 128 * 1024;
 
 /// Something to be appended.
@@ -39,10 +38,8 @@ pub(super) struct Request {
     /// Of commits: the aggregate's newest commit as the payload was made for.
     pub(super) made_on: Head,
     pub(super) aggregate: Option<events::AggregateRef>,
-    pub(super) reply: oneshot::Sender<Result<Appended, AppendError>>,
+    pub(super) reply: Reply,
 }
-
-pub(super) type Reply = (oneshot::Sender<Result<Appended, AppendError>>, Result<Appended, AppendError>);
 
 /// What all writers share.
 #[derive(Clone)]
@@ -51,8 +48,7 @@ pub(super) struct Shared {
     pub(super) position: Arc<Mutex<Position>>,
     pub(super) read_only: Arc<ReadOnly>,
     pub(super) segment_bytes: u64,
-    /// To the thread that answers while the next group is written.
-    pub(super) answers: mpsc::Sender<Vec<Reply>>,
+    pub(super) answers: Answers,
 }
 
 /// One stream's writer.
@@ -77,7 +73,7 @@ struct Draft {
     bytes: Vec<u8>,
     head: Vec<u8>,
     tally: Tally,
-    replies: Vec<Reply>,
+    replies: Replies,
     entries: Vec<Entry>,
     heads: HashMap<AggregateKey, Head>,
     commits: HashMap<(AggregateKey, CommitId), Appended>,
@@ -90,7 +86,7 @@ impl Writer {
     pub(super) fn run(mut self) {
         while let Some(requests) = self.core.take() {
             if let Some(reason) = self.shared.read_only.get() {
-                refuse(requests, reason);
+                self.refuse(requests, reason);
                 continue;
             }
             self.write_group(requests);
@@ -115,7 +111,7 @@ impl Writer {
             && let Err(error) = self.next_segment()
         {
             let reason = self.stop("cannot begin a segment", &error);
-            refuse(requests, &reason);
+            self.refuse(requests, &reason);
             return;
         }
         let mut draft = Draft::new(behind, self.end, &self.tally, Timestamp(self.shared.clock.now_millis()));
@@ -123,7 +119,7 @@ impl Writer {
             self.take(&mut draft, request);
         }
         if draft.bytes.is_empty() {
-            answer(draft.replies);
+            self.shared.answers.give(draft.replies);
             return;
         }
         self.add_checkpoint(&mut draft);
@@ -133,7 +129,7 @@ impl Writer {
         }
         if let Err(error) = self.file.sync_data() {
             let reason = self.stop("cannot sync", &error);
-            unknown(draft.replies, &reason);
+            self.unknown(draft.replies, &reason);
             return;
         }
         self.publish(draft);
@@ -201,8 +197,8 @@ impl Writer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         let end = self.end.offset + bytes.len() as u64;
         if end > self.length {
-            let longer = end.next_multiple_of(EXTEND);
-            self.file.set_length(longer)?;
+            let longer = end.next_multiple_of(EXTEND).min(self.shared.segment_bytes.max(end));
+            self.file.fill(self.length, longer)?;
             self.length = longer;
         }
         self.file.write_all_at(bytes, self.end.offset)
@@ -215,9 +211,9 @@ impl Writer {
         match cut {
             Ok(()) => {
                 let refused = AppendError::ReadOnly { reason };
-                answer(draft.replies.into_iter().map(|(reply, _)| (reply, Err(refused.clone()))).collect());
+                self.answer_all(draft.replies.into_iter().map(|(reply, _)| reply), &refused);
             }
-            Err(_) => unknown(draft.replies, &reason),
+            Err(_) => self.unknown(draft.replies, &reason),
         }
     }
 
@@ -248,13 +244,7 @@ impl Writer {
         }
         self.core.publish(group, self.tally.sequences(), marks);
         self.shared.position.lock().merge(&moved);
-        if self.core.has_waiting() {
-            if let Err(mpsc::SendError(replies)) = self.shared.answers.send(draft.replies) {
-                answer(replies);
-            }
-        } else {
-            answer(draft.replies);
-        }
+        self.shared.answers.give(draft.replies);
     }
 
     /// A checkpoint beside the stream that fails takes nothing from the stream: the next start writes it anew.
@@ -277,6 +267,20 @@ impl Writer {
         self.length = self.end.offset;
         self.uncounted = 0;
         Ok(())
+    }
+
+    fn unknown(&self, replies: Replies, reason: &str) {
+        let outcome = AppendError::Unknown { detail: reason.to_owned() };
+        self.answer_all(replies.into_iter().map(|(reply, _)| reply), &outcome);
+    }
+
+    fn refuse(&self, requests: Vec<Request>, reason: &str) {
+        let outcome = AppendError::ReadOnly { reason: reason.to_owned() };
+        self.answer_all(requests.into_iter().map(|request| request.reply), &outcome);
+    }
+
+    fn answer_all(&self, replies: impl Iterator<Item = Reply>, outcome: &AppendError) {
+        self.shared.answers.give(replies.map(|reply| (reply, Err(outcome.clone()))).collect());
     }
 
     /// From now on the log takes no writes.
@@ -342,21 +346,4 @@ impl Draft {
         }
         self.replies.push((request.reply, Ok(appended)));
     }
-}
-
-/// Whoever asked may have gone; then nobody wants the answer.
-pub(super) fn answer(replies: Vec<Reply>) {
-    for (reply, outcome) in replies {
-        drop(reply.send(outcome));
-    }
-}
-
-fn unknown(replies: Vec<Reply>, reason: &str) {
-    let outcome = AppendError::Unknown { detail: reason.to_owned() };
-    answer(replies.into_iter().map(|(reply, _)| (reply, Err(outcome.clone()))).collect());
-}
-
-fn refuse(requests: Vec<Request>, reason: &str) {
-    let outcome = AppendError::ReadOnly { reason: reason.to_owned() };
-    answer(requests.into_iter().map(|request| (request.reply, Err(outcome.clone()))).collect());
 }

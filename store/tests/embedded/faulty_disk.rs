@@ -38,15 +38,22 @@ pub(crate) fn faulty_world() -> (World, Arc<Faults>) {
     (World { disk, ..World::real() }, faults)
 }
 
+impl Faults {
+    /// How many of so many bytes still fit.
+    fn take_room(&self, bytes: usize) -> usize {
+        let wanted = i64::try_from(bytes).unwrap();
+        let room = self.room.fetch_sub(wanted, Ordering::SeqCst);
+        usize::try_from(room.clamp(0, wanted)).unwrap()
+    }
+}
+
 impl DiskFile for FaultyFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.file.read_at(buffer, offset)
     }
 
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let wanted = i64::try_from(bytes.len()).unwrap();
-        let room = self.faults.room.fetch_sub(wanted, Ordering::SeqCst);
-        let fits = usize::try_from(room.clamp(0, wanted)).unwrap();
+        let fits = self.faults.take_room(bytes.len());
         self.file.write_all_at(&bytes[..fits], offset)?;
         if fits < bytes.len() { Err(io::Error::from(io::ErrorKind::StorageFull)) } else { Ok(()) }
     }
@@ -81,7 +88,7 @@ impl Disk for FaultyDisk {
     }
 
     fn replace(&self, path: &Path, bytes: &[u8], private: bool) -> io::Result<()> {
-        if self.0.room.load(Ordering::SeqCst) <= 0 {
+        if self.0.take_room(bytes.len()) < bytes.len() {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
         RealDisk.replace(path, bytes, private)

@@ -1,5 +1,6 @@
 //! Disks that run full or fail: what was acknowledged stays, the rest is refused with its reason.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -32,7 +33,8 @@ async fn exactly(folder: &Path, acknowledged: u64) {
 
 #[tokio::test]
 async fn a_full_disk_makes_the_log_read_only_and_loses_nothing_acknowledged() {
-    for room in [1, 100, 5000, 5001, 9999] {
+    // The first of them are used up while the file is filled ahead, the others by what is appended.
+    for room in [1, 100, 5000, 131_073, 131_172, 136_072, 136_073, 141_071] {
         let folder = tempfile::tempdir().unwrap();
         let (world, faults) = faulty_world();
         let store = open(&world, folder.path(), Options::default()).unwrap();
@@ -91,16 +93,21 @@ async fn a_write_that_can_not_be_undone_leaves_the_outcome_unknown() {
 
 #[tokio::test]
 async fn a_full_disk_when_a_segment_begins() {
-    let folder = tempfile::tempdir().unwrap();
-    let (world, faults) = faulty_world();
-    let small = Options { segment_bytes: 4096, ..Options::default() };
-    let store = open(&world, folder.path(), small).unwrap();
-    faults.room.store(4096, Ordering::SeqCst);
-    let (acknowledged, error) = until_failure(&store, &world).await;
-    assert!(matches!(error, AppendError::ReadOnly { .. }), "{error:?}");
-    assert!(acknowledged > 0);
-    drop(store);
-    exactly(folder.path(), acknowledged).await;
+    let mut reasons = BTreeSet::new();
+    for room in (8_000..13_000).step_by(200) {
+        let folder = tempfile::tempdir().unwrap();
+        let (world, faults) = faulty_world();
+        let small = Options { segment_bytes: 4096, ..Options::default() };
+        let store = open(&world, folder.path(), small).unwrap();
+        faults.room.store(room, Ordering::SeqCst);
+        let (acknowledged, error) = until_failure(&store, &world).await;
+        let AppendError::ReadOnly { reason } = error else { panic!("{error:?}") };
+        reasons.insert(reason.split(" stream").next().unwrap().to_owned());
+        assert!(acknowledged > 0);
+        drop(store);
+        exactly(folder.path(), acknowledged).await;
+    }
+    assert_eq!(reasons, BTreeSet::from(["cannot begin a segment".to_owned(), "cannot write".to_owned()]));
 }
 
 #[tokio::test]
