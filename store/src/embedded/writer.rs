@@ -195,13 +195,14 @@ impl Writer {
     }
 
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.file.write_all_at(bytes, self.end.offset)?;
         let end = self.end.offset + bytes.len() as u64;
         if end > self.length {
             let longer = end.next_multiple_of(EXTEND).min(self.shared.segment_bytes.max(end));
-            self.file.fill(self.length, longer)?;
+            self.file.fill(end, longer)?;
             self.length = longer;
         }
-        self.file.write_all_at(bytes, self.end.offset)
+        Ok(())
     }
 
     /// Nothing of the group was acknowledged. If what was written of it can be cut, none of it will ever be seen.
