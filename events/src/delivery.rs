@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::context;
 use crate::digest::BlobDigest;
 use crate::id::{AgentId, InstanceId, SourceId, SyncId};
-use crate::object::ObjectIdentity;
+use crate::object::{ObjectIdentity, Text};
 
 context! {
     /// What delivery decided.
@@ -239,19 +239,19 @@ pub struct SyncCounts {
 }
 
 /// One object that could not be applied, pruned, or become healthy.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ObjectFailure"))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ObjectFailure {
+pub struct ObjectFailure<S: Text = String> {
     /// Which object.
-    pub identity: ObjectIdentity,
+    pub identity: ObjectIdentity<S>,
     /// File it stands in; empty when it stands in none (prune).
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub file: String,
+    #[serde(default, skip_serializing_if = "crate::object::is_empty")]
+    pub file: S,
     /// Line on which it begins.
     #[serde(default)]
     pub line: u32,
     /// What went wrong, in the API server's words where it spoke.
-    pub message: String,
+    pub message: S,
 }
 
 /// See [`DeliveryEvent::ApplierNamed`].

@@ -41,7 +41,7 @@ pub use catalogue::{DecodeError, Event, EventBody};
 pub use commit::{CommandRecord, Commit, Envelope, NewEvent};
 pub use digest::{BlobDigest, ChainHash, Sha256};
 pub use id::*;
-pub use object::ObjectIdentity;
+pub use object::{ObjectIdentity, Text};
 pub use position::Position;
 pub use request::{Notice, Refusal, RefusalKind, Request};
 pub use time::Timestamp;

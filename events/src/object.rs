@@ -6,21 +6,31 @@ use serde::{Deserialize, Serialize};
 
 /// Group, version, kind, namespace and name of one object. The version takes part in equality; compare
 /// [`ObjectIdentity::key`] to ask whether two identities name the same object.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ObjectIdentity"))]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ObjectIdentity {
+pub struct ObjectIdentity<S: Text = String> {
     /// API group, empty for the core group.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub group: String,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub group: S,
     /// API version, such as `v1`.
-    pub version: String,
+    pub version: S,
     /// Kind, such as `ConfigMap`.
-    pub kind: String,
+    pub kind: S,
     /// Namespace; empty for cluster-scoped objects.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub namespace: String,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub namespace: S,
     /// Name.
-    pub name: String,
+    pub name: S,
+}
+
+/// What text is held as: owned, or borrowed by somebody who looks at what was received and keeps nothing of it.
+pub trait Text: AsRef<str> + Default {}
+
+impl Text for String {}
+impl Text for &str {}
+
+pub(crate) fn is_empty(text: &impl Text) -> bool {
+    text.as_ref().is_empty()
 }
 
 /// What makes an object the same object whichever version of its API is used.

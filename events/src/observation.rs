@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use crate::delivery::{ObjectFailure, SyncCounts, SyncOutcome};
 use crate::digest::Sha256;
 use crate::id::{AgentId, CorrelationId, InstanceId, OrganizationId, SourceId, SyncId};
-use crate::object::ObjectIdentity;
+use crate::object::{ObjectIdentity, Text};
 use crate::time::Timestamp;
 
 /// One record of the observations stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ObservationBatch {
+pub struct ObservationBatch<S: Text = String> {
     /// Whose.
     pub organization: OrganizationId,
     /// Who wrote it: `agent-<agent id>` or `gateway-<instance id>`.
@@ -21,7 +21,7 @@ pub struct ObservationBatch {
     /// Sequence of the first observation; the others follow without gaps. From 1 in each epoch.
     pub first: u64,
     /// The observations, each an encoded [`Observation`].
-    pub observations: Vec<Observation>,
+    pub observations: Vec<Observation<S>>,
 }
 
 impl ObservationBatch {
@@ -38,23 +38,23 @@ impl ObservationBatch {
     }
 }
 
-/// One thing seen or done, with its time by the writer's clock.
+/// One thing seen or done, with its time by the writer's clock. Its text is `&str` where somebody only looks at it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Observation {
+pub struct Observation<S: Text = String> {
     /// When, as the writer claims.
     pub at: Timestamp,
     /// What.
-    pub what: Observed,
+    pub what: Observed<S>,
 }
 
 /// What was seen or done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Observed {
+pub enum Observed<S: Text = String> {
     /// First word of a new applier: all that the agent owns in the cluster. Long statements come in parts.
     InventoryStated {
         /// Owned objects.
-        objects: Vec<OwnedObject>,
+        objects: Vec<OwnedObject<S>>,
         /// No part follows.
         last: bool,
     },
@@ -72,12 +72,12 @@ pub enum Observed {
         /// Which sync; absent for drift correction.
         sync: Option<SyncId>,
         /// The object, as owned from now on.
-        object: OwnedObject,
+        object: OwnedObject<S>,
         /// What the write did.
         write: Write,
         /// Fields taken over, `path` of `manager`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        taken_over: Vec<TakenField>,
+        taken_over: Vec<TakenField<S>>,
     },
     /// An object was deleted by us, or was gone already.
     ObjectPruned {
@@ -86,11 +86,11 @@ pub enum Observed {
         /// Which source.
         source: SourceId,
         /// Which object.
-        identity: ObjectIdentity,
+        identity: ObjectIdentity<S>,
         /// Its UID.
-        uid: String,
+        uid: S,
         /// Why it was left in place instead, if it was: no longer marked, another UID, adopted, foreign objects inside.
-        kept: Option<String>,
+        kept: Option<S>,
     },
     /// An object could not be applied or pruned.
     ObjectFailed {
@@ -99,7 +99,7 @@ pub enum Observed {
         /// Which source.
         source: SourceId,
         /// What and why.
-        failure: ObjectFailure,
+        failure: ObjectFailure<S>,
         /// When it is tried again, if it is.
         retry_at: Option<Timestamp>,
     },
@@ -110,7 +110,7 @@ pub enum Observed {
         /// Which sync.
         sync: SyncId,
         /// For what, such as `Deployment shop/web: 1 of 3 available`.
-        reason: String,
+        reason: S,
     },
     /// A sync ended.
     SyncFinished {
@@ -123,16 +123,16 @@ pub enum Observed {
         /// Counts.
         counts: SyncCounts,
         /// The first failures.
-        failures: Vec<ObjectFailure>,
+        failures: Vec<ObjectFailure<S>>,
     },
     /// Somebody changed or deleted an object of ours.
     DriftSeen {
         /// Which source.
         source: SourceId,
         /// Which object.
-        identity: ObjectIdentity,
+        identity: ObjectIdentity<S>,
         /// Which fields, by whom.
-        fields: Vec<TakenField>,
+        fields: Vec<TakenField<S>>,
         /// The object is gone.
         deleted: bool,
     },
@@ -141,25 +141,25 @@ pub enum Observed {
         /// Which source.
         source: SourceId,
         /// Which object.
-        identity: ObjectIdentity,
+        identity: ObjectIdentity<S>,
     },
     /// An object's health changed.
     HealthChanged {
         /// Which source.
         source: SourceId,
         /// Which object.
-        identity: ObjectIdentity,
+        identity: ObjectIdentity<S>,
         /// Such as `healthy`, `degraded`.
-        status: String,
+        status: S,
         /// Why.
-        message: String,
+        message: S,
     },
     /// A whole source cannot be worked on, and why (missing rights, service account, namespace).
     SourceBlocked {
         /// Which source.
         source: SourceId,
         /// What is missing and what to do.
-        reason: String,
+        reason: S,
     },
     /// Observations were left out because the agent was over its budget.
     Gap {
@@ -173,7 +173,7 @@ pub enum Observed {
         /// Which process.
         instance: InstanceId,
         /// The agent's version.
-        version: String,
+        version: S,
     },
     /// A tunnel closed.
     TunnelClosed {
@@ -182,14 +182,14 @@ pub enum Observed {
         /// Which process.
         instance: InstanceId,
         /// Why.
-        reason: String,
+        reason: S,
     },
     /// Somebody was turned away at the tunnel's door.
     TunnelRefused {
         /// Whose token it was, if that is known.
         agent: Option<AgentId>,
         /// Why.
-        reason: String,
+        reason: S,
     },
 }
 
@@ -209,13 +209,13 @@ pub enum Write {
 
 /// An object that a source owns in a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwnedObject {
+pub struct OwnedObject<S: Text = String> {
     /// Whose it is.
     pub source: SourceId,
     /// Which object, with the namespace that it is really in.
-    pub identity: ObjectIdentity,
+    pub identity: ObjectIdentity<S>,
     /// Its UID.
-    pub uid: String,
+    pub uid: S,
     /// Digest of the manifest that was applied last; absent for Secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Sha256>,
@@ -226,9 +226,9 @@ pub struct OwnedObject {
 
 /// A field and who had it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakenField {
+pub struct TakenField<S: Text = String> {
     /// Path, such as `spec.replicas`.
-    pub path: String,
+    pub path: S,
     /// Field manager, such as `kubectl-client-side-apply`.
-    pub manager: String,
+    pub manager: S,
 }

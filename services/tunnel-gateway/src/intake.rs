@@ -16,7 +16,7 @@ use store::{AppendError, NewBatch};
 use tokio::sync::watch;
 use tunnel::body::{BodyFault, Guard, GuardedBody, empty};
 use tunnel::gateway::AskError;
-use tunnel::wire::{Acknowledged, Again, Batch, EventFrame, FrameDecoder, FrameError, path};
+use tunnel::wire::{Acknowledged, Again, Batch, EventFrame, FrameDecoder, FrameError, Received, path};
 
 use crate::gateway::Gateway;
 use crate::model::{Fault, Rate, concerns_others, judge, screen};
@@ -232,21 +232,21 @@ impl<'a> Reader<'a> {
     async fn take(&mut self, piece: &[u8]) -> Result<(), IntakeError> {
         self.decoder.push(piece);
         while let Some(received) = self.decoder.next_received().map_err(IntakeError::Frame)? {
-            match received.frame {
+            match received.frame().map_err(IntakeError::Frame)? {
                 EventFrame::Idle => self.names.name_if_owed(self.gateway, self.session).await,
                 EventFrame::Lease { held: false } => self.names.owed = false,
                 EventFrame::Lease { held: true } => {
                     self.names.owed = true;
                     self.names.name_if_owed(self.gateway, self.session).await;
                 }
-                EventFrame::Batch(batch) => self.append(batch, received.observations).await?,
+                EventFrame::Batch(batch) => self.append(batch, &received).await?,
             }
         }
         Ok(())
     }
 
-    /// Puts a batch on its way into the log. `encoded` are its observations as they came.
-    async fn append(&mut self, batch: Batch, encoded: Option<Bytes>) -> Result<(), IntakeError> {
+    /// Puts a batch on its way into the log, as it came where it may stay so.
+    async fn append(&mut self, batch: Batch<&str>, received: &Received) -> Result<(), IntakeError> {
         let came = batch.first;
         let agent = self.session.agent;
         let newest = self.gateway.registry.begun(agent);
@@ -256,7 +256,11 @@ impl<'a> Reader<'a> {
         let judged = judge(self.accepted, self.session.named(), self.session.instance, batch);
         let Some(mut batch) = judged.map_err(IntakeError::Refused)? else { return Ok(()) };
         let screened = self.screen(&mut batch).await?;
-        let as_it_came = encoded.filter(|_| !screened && batch.first == came);
+        let as_it_came = if screened || batch.first != came {
+            None
+        } else {
+            received.observations(&batch).map_err(IntakeError::Frame)?
+        };
         let last = Acknowledged { epoch: batch.epoch, sequence: batch.last() };
         self.gateway.registry.begin(agent, last.epoch);
         let record = self.record(batch, as_it_came)?;
@@ -280,7 +284,7 @@ impl<'a> Reader<'a> {
 
     /// Leaves out what is not this agent's. A source that is not known yet may be in the log and not in the fold.
     /// Says whether there was something.
-    async fn screen(&mut self, batch: &mut Batch) -> Result<bool, IntakeError> {
+    async fn screen(&mut self, batch: &mut Batch<&str>) -> Result<bool, IntakeError> {
         if !concerns_others(&batch.observations, &self.own) {
             return Ok(false);
         }
@@ -295,7 +299,7 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    fn record(&self, batch: Batch, as_it_came: Option<Bytes>) -> Result<NewBatch, IntakeError> {
+    fn record(&self, batch: Batch<&str>, as_it_came: Option<Bytes>) -> Result<NewBatch, IntakeError> {
         let organization = self.session.organization;
         let writer = ObservationBatch::agent_writer(self.session.agent);
         let Batch { epoch, first, observations } = batch;

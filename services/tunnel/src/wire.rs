@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use bytes::{Buf, Bytes, BytesMut};
 use events::observation::Observation;
-use events::{AgentId, InstanceId};
+use events::{AgentId, InstanceId, Text};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -55,9 +55,9 @@ pub mod path {
 /// One frame of `GET /v1/events`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum EventFrame {
+pub enum EventFrame<S: Text = String> {
     /// Observations without a gap.
-    Batch(Batch),
+    Batch(Batch<S>),
     /// Whether this instance holds its agent's Lease. The first frame of each answer, and again at each change.
     Lease {
         /// It does.
@@ -69,16 +69,16 @@ pub enum EventFrame {
 
 /// See [`EventFrame::Batch`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Batch {
+pub struct Batch<S: Text = String> {
     /// The applier's epoch.
     pub epoch: u64,
     /// Sequence of the first observation; the others follow without gaps. From 1 in each epoch.
     pub first: u64,
     /// At least one.
-    pub observations: Vec<Observation>,
+    pub observations: Vec<Observation<S>>,
 }
 
-impl Batch {
+impl<S: Text> Batch<S> {
     /// Sequence of the last observation.
     #[must_use]
     pub fn last(&self) -> u64 {
@@ -208,14 +208,40 @@ pub fn encode_frame(frame: &EventFrame) -> Result<Bytes, FrameError> {
     Ok(Bytes::from(bytes))
 }
 
-/// A frame as it came.
-#[derive(Debug, Clone, PartialEq)]
+/// The bytes of a whole frame, not looked into yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
-    /// The frame.
-    pub frame: EventFrame,
-    /// Of a batch: its observations exactly as they were encoded, a MessagePack array that was read without fault; so that
+    content: Bytes,
+}
+
+impl Received {
+    /// The frame; its text is borrowed from the bytes or copied out of them, as the caller asks.
+    ///
+    /// # Errors
+    /// When the bytes are no frame.
+    pub fn frame<'a, S>(&'a self) -> Result<EventFrame<S>, FrameError>
+    where
+        S: Text + Deserialize<'a>,
+    {
+        let frame = decode(&self.content)?;
+        check(&frame)?;
+        Ok(frame)
+    }
+
+    /// Of a batch that was read without fault: its observations exactly as they were encoded, a MessagePack array, so that
     /// they need not be encoded again. `None` when the batch's head is encoded in another way than here.
-    pub observations: Option<Bytes>,
+    ///
+    /// # Errors
+    /// When the head cannot be encoded.
+    pub fn observations<S: Text>(&self, batch: &Batch<S>) -> Result<Option<Bytes>, FrameError> {
+        let empty: EventFrame =
+            EventFrame::Batch(Batch { epoch: batch.epoch, first: batch.first, observations: Vec::new() });
+        let head =
+            events::encode(&empty).map_err(|error| FrameError::Malformed { detail: error.to_string() })?;
+        // The last byte is the empty array.
+        let head = head.split_last().map_or(&[][..], |(_, head)| head);
+        Ok(self.content.starts_with(head).then(|| self.content.slice(head.len()..)))
+    }
 }
 
 /// Takes bytes as they come and gives whole frames.
@@ -235,13 +261,13 @@ impl FrameDecoder {
     /// # Errors
     /// When the bytes are no frame, or one over the limit: then nothing behind it can be read either.
     pub fn next_frame(&mut self) -> Result<Option<EventFrame>, FrameError> {
-        Ok(self.next_received()?.map(|received| received.frame))
+        self.next_received()?.map(|received| received.frame()).transpose()
     }
 
-    /// As [`Self::next_frame`], with the bytes of a batch's observations.
+    /// The bytes of the next whole frame; `None` until more bytes came.
     ///
     /// # Errors
-    /// As [`Self::next_frame`].
+    /// When the frame is over the limit, or cannot be unpacked: then nothing behind it can be read either.
     pub fn next_received(&mut self) -> Result<Option<Received>, FrameError> {
         let Some(header) = self.buffer.first_chunk::<4>() else { return Ok(None) };
         let header = u32::from_be_bytes(*header);
@@ -256,10 +282,7 @@ impl FrameDecoder {
         self.buffer.advance(4);
         let payload = self.buffer.split_to(length).freeze();
         let content = if header & COMPRESSED == 0 { payload } else { unpack(&payload)? };
-        let frame = decode(&content)?;
-        check(&frame)?;
-        let observations = observations_in(&content, &frame)?;
-        Ok(Some(Received { frame, observations }))
+        Ok(Some(Received { content }))
     }
 
     /// Bytes of a frame that is not whole yet.
@@ -269,7 +292,7 @@ impl FrameDecoder {
     }
 }
 
-fn check(frame: &EventFrame) -> Result<(), FrameError> {
+fn check<S: Text>(frame: &EventFrame<S>) -> Result<(), FrameError> {
     match frame {
         EventFrame::Batch(batch)
             if batch.observations.is_empty() || batch.observations.len() > MAXIMUM_BATCH =>
@@ -280,7 +303,10 @@ fn check(frame: &EventFrame) -> Result<(), FrameError> {
     }
 }
 
-fn decode(content: &[u8]) -> Result<EventFrame, FrameError> {
+fn decode<'a, S>(content: &'a [u8]) -> Result<EventFrame<S>, FrameError>
+where
+    S: Text + Deserialize<'a>,
+{
     let mut deserializer = rmp_serde::Deserializer::from_read_ref(content);
     let frame = EventFrame::deserialize(&mut deserializer)
         .map_err(|error| FrameError::Malformed { detail: error.to_string() })?;
@@ -289,16 +315,6 @@ fn decode(content: &[u8]) -> Result<EventFrame, FrameError> {
         Err(rmp_serde::decode::Error::InvalidMarkerRead(_)) => Ok(frame),
         _ => Err(FrameError::Malformed { detail: "bytes behind its end".to_owned() }),
     }
-}
-
-/// What stands behind the head of a batch, if the head is encoded as it is here.
-fn observations_in(content: &Bytes, frame: &EventFrame) -> Result<Option<Bytes>, FrameError> {
-    let EventFrame::Batch(Batch { epoch, first, .. }) = frame else { return Ok(None) };
-    let empty = EventFrame::Batch(Batch { epoch: *epoch, first: *first, observations: Vec::new() });
-    let head = events::encode(&empty).map_err(|error| FrameError::Malformed { detail: error.to_string() })?;
-    // The last byte is the empty array.
-    let head = head.split_last().map_or(&[][..], |(_, head)| head);
-    Ok(content.starts_with(head).then(|| content.slice(head.len()..)))
 }
 
 fn unpack(payload: &[u8]) -> Result<Bytes, FrameError> {

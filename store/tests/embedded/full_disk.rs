@@ -94,7 +94,7 @@ async fn a_write_that_can_not_be_undone_leaves_the_outcome_unknown() {
 #[tokio::test]
 async fn a_full_disk_when_a_segment_begins() {
     let mut reasons = BTreeSet::new();
-    for room in (8_000..13_000).step_by(200) {
+    for room in (6_000..10_000).step_by(200) {
         let folder = tempfile::tempdir().unwrap();
         let (world, faults) = faulty_world();
         let small = Options { segment_bytes: 4096, ..Options::default() };

@@ -54,7 +54,8 @@ impl Console {
             .iter()
             .map(|dropped| Observation { at: Timestamp(1), what: Observed::Gap { dropped: *dropped } })
             .collect();
-        let batch = ObservationBatch { organization, writer: writer.clone(), epoch: 1, first, observations };
+        let batch: ObservationBatch =
+            ObservationBatch { organization, writer: writer.clone(), epoch: 1, first, observations };
         let data = events::encode(&batch).unwrap();
         let batch = NewBatch { stream: Stream::Observations, organization, writer, data };
         self.store.log.append_batch(batch).await.unwrap();

@@ -155,7 +155,7 @@ mod tests {
     }
 
     fn record(writer: &str, epoch: u64, first: u64, count: u64) -> Record {
-        let observation = Observation { at: Timestamp(0), what: Observed::Gap { dropped: 1 } };
+        let observation: Observation = Observation { at: Timestamp(0), what: Observed::Gap { dropped: 1 } };
         let batch = ObservationBatch {
             organization: OrganizationId::SYSTEM,
             writer: writer.to_owned(),

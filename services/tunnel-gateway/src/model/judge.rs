@@ -1,7 +1,7 @@
 //! Whether a batch may be appended.
 
-use events::InstanceId;
 use events::desired::Applier;
+use events::{InstanceId, Text};
 use tunnel::wire::{Acknowledged, Batch};
 
 /// Why a batch is refused. The stream is then closed; the agent starts again from what is durable.
@@ -39,12 +39,12 @@ pub enum Fault {
 ///
 /// # Errors
 /// See [`Fault`].
-pub fn judge(
+pub fn judge<S: Text>(
     accepted: Acknowledged,
     applier: Option<Applier>,
     instance: InstanceId,
-    mut batch: Batch,
-) -> Result<Option<Batch>, Fault> {
+    mut batch: Batch<S>,
+) -> Result<Option<Batch<S>>, Fault> {
     let Batch { epoch, first, .. } = batch;
     if epoch < accepted.epoch {
         return Err(Fault::OldEpoch { epoch, newest: accepted.epoch });

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use events::SourceId;
 use events::observation::{Observation, Observed};
+use events::{SourceId, Text};
 
 /// Whether anything is not the agent's to report.
 #[must_use]
-pub fn concerns_others(observations: &[Observation], own: &BTreeSet<SourceId>) -> bool {
+pub fn concerns_others<S: Text>(observations: &[Observation<S>], own: &BTreeSet<SourceId>) -> bool {
     observations.iter().any(|observation| match &observation.what {
         Observed::InventoryStated { objects, .. } => {
             objects.iter().any(|object| !own.contains(&object.source))
@@ -22,7 +22,7 @@ pub fn concerns_others(observations: &[Observation], own: &BTreeSet<SourceId>) -
 
 /// Leaves out what is not the agent's to report. An observation becomes a gap of one, so that sequences stay dense; objects
 /// of others' sources leave a stated inventory. Gives the foreign sources.
-pub fn screen(observations: &mut [Observation], own: &BTreeSet<SourceId>) -> BTreeSet<SourceId> {
+pub fn screen<S: Text>(observations: &mut [Observation<S>], own: &BTreeSet<SourceId>) -> BTreeSet<SourceId> {
     let mut foreign = BTreeSet::new();
     for observation in observations {
         if let Observed::InventoryStated { objects, .. } = &mut observation.what {
@@ -54,7 +54,7 @@ enum Concern {
     Gateway,
 }
 
-const fn concerns(what: &Observed) -> Concern {
+const fn concerns<S: Text>(what: &Observed<S>) -> Concern {
     match what {
         Observed::ObjectApplied { object, .. } => Concern::Source(object.source),
         Observed::SyncStarted { source, .. }

@@ -111,8 +111,11 @@ fn the_bytes_of_observations_are_given_as_they_came() {
         let mut decoder = FrameDecoder::default();
         decoder.push(&encode_frame(&frame).unwrap());
         let received = decoder.next_received().unwrap().unwrap();
-        assert_eq!(received.observations.unwrap(), events::encode(&sent.observations).unwrap());
-        assert_eq!(received.frame, frame);
+        let EventFrame::Batch(read) = received.frame::<&str>().unwrap() else { panic!("a batch") };
+        let observations = received.observations(&read).unwrap().unwrap();
+        assert_eq!(observations, events::encode(&sent.observations).unwrap());
+        assert_eq!(observations, events::encode(&read.observations).unwrap(), "borrowed text reads the same");
+        assert_eq!(received.frame().unwrap(), frame);
     }
 }
 
