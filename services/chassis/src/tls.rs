@@ -17,7 +17,7 @@ use world::{Clock, World};
 pub use authority::{Authority, Issued};
 pub use client::{ClientTlsArgs, client_config, client_config_trusting};
 pub use explain::{CertificateTrouble, explain};
-pub use server::ServerCertificate;
+pub use server::{CertificateFiles, ServerCertificate, ServerTlsArgs};
 
 /// TLS could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +41,14 @@ pub enum TlsError {
     NoKey {
         /// Which text.
         what: String,
+    },
+    /// Key and certificate do not belong together.
+    #[error("{key} is not the private key of {certificate}")]
+    OtherKey {
+        /// Which certificate.
+        certificate: String,
+        /// Which key.
+        key: String,
     },
     /// A certificate cannot be trusted as an authority.
     #[error("{what} holds a certificate that cannot be an authority: {detail}")]

@@ -16,8 +16,8 @@ pub const CLIENT_FILE: &str = "client.json";
 pub struct ClientFile {
     /// URL of the API.
     pub server: String,
-    /// The certificate authority.
-    pub ca_file: PathBuf,
+    /// The certificate authority, if clients need to be told whom to trust.
+    pub ca_file: Option<PathBuf>,
     /// The owner's token.
     pub token_file: PathBuf,
     /// `host:port` that agents dial.
@@ -36,8 +36,9 @@ pub fn default_data_folder() -> Option<PathBuf> {
 impl ClientFile {
     /// The file of a server that is reached so.
     #[must_use]
-    pub fn new(server: String, gateway: String) -> Self {
+    pub fn new(server: String, gateway: String, has_authority: bool) -> Self {
         let path = |name: &str| Path::new(name).to_owned();
-        Self { server, ca_file: path(AUTHORITY_FILE), token_file: path(TOKEN_FILE), gateway }
+        let ca_file = has_authority.then(|| path(AUTHORITY_FILE));
+        Self { server, ca_file, token_file: path(TOKEN_FILE), gateway }
     }
 }

@@ -107,11 +107,15 @@ async fn serve(
     ready: impl FnOnce(&Addresses) + Send,
 ) -> anyhow::Result<()> {
     let folder = args.folder()?;
+    let given = Tls::given(world, &args.tls)?;
     let listeners = addresses::Listeners::bind(world, args).await?;
-    let addresses = listeners.addresses(folder)?;
-    let tls = Tls::prepare(world, &*store.keys, &args.tls_names(&addresses)).await?;
-    let authority = tls.authority.certificate();
-    write_if_other(world, &folder.join(AUTHORITY_FILE), authority.as_bytes())?;
+    let has_authority = given.as_ref().is_none_or(|given| given.authority.is_some());
+    let addresses = listeners.addresses(args, has_authority)?;
+    let tls = match given {
+        Some(given) => given,
+        None => Tls::issued(world, &*store.keys, &args.tls_names(&addresses)).await?,
+    };
+    leave_authority(world, &folder.join(AUTHORITY_FILE), tls.authority.as_deref())?;
     if args.repo_poller.allow_private_addresses {
         tracing::info!(
             "repositories on this machine and private networks are allowed (KASBAH_ALLOW_PRIVATE_ADDRESSES=false forbids them)"
@@ -162,11 +166,22 @@ async fn introduce(
 ) -> anyhow::Result<()> {
     readiness.wait_for(&["authz"]).await;
     first_start::ensure_owner(args, world, bus).await?;
-    let client = ClientFile::new(addresses.api_url(), addresses.gateway_address());
+    let client = ClientFile::new(addresses.api_url(), addresses.gateway_address(), addresses.has_authority);
     let client = serde_json::to_vec_pretty(&client)?;
     write_if_other(world, &addresses.folder.join(CLIENT_FILE), &client)?;
     readiness.wait_for(services::NAMES).await;
     Ok(())
+}
+
+/// Leaves what clients are to trust, or nothing where they trust the server anyway.
+fn leave_authority(world: &World, path: &std::path::Path, authority: Option<&[u8]>) -> anyhow::Result<()> {
+    match authority {
+        Some(authority) => write_if_other(world, path, authority),
+        None if world.disk.read(path).is_ok() => {
+            world.disk.remove(path).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        None => Ok(()),
+    }
 }
 
 fn write_if_other(world: &World, path: &std::path::Path, bytes: &[u8]) -> anyhow::Result<()> {

@@ -253,6 +253,67 @@ fn a_name_that_cannot_stand_in_a_certificate_is_refused() {
 }
 
 #[test]
+fn a_certificate_that_machines_trust_anyway_needs_no_authority() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(Up::start(on_free_ports(folder.path())).stop().0, Some(0));
+    let (certificate, key) = own_certificate(folder.path());
+    let mut command = on_free_ports(folder.path());
+    command.arg("--tls-certificate-file").arg(certificate).arg("--tls-key-file").arg(key);
+    let up = Up::start({
+        command.arg("--tls-name=kasbah.example");
+        command
+    });
+    assert!(up.said["API"].starts_with("https://kasbah.example:"), "{:?}", up.said);
+    assert!(up.said["agents dial"].starts_with("kasbah.example:"), "{:?}", up.said);
+    assert!(!up.said.contains_key("authority"), "{:?}", up.said);
+    assert!(!folder.path().join("data/ca.crt").exists(), "it is not this server's any more");
+    let client = std::fs::read_to_string(folder.path().join("data/client.json")).unwrap();
+    let client: serde_json::Value = serde_json::from_str(&client).unwrap();
+    assert_eq!(client["ca_file"], serde_json::Value::Null);
+    assert_eq!(up.stop().0, Some(0));
+    let again = Up::start(on_free_ports(folder.path()));
+    assert!(folder.path().join("data/ca.crt").exists());
+    assert_eq!(again.stop().0, Some(0));
+}
+
+/// Files with a certificate and its key.
+fn own_certificate(folder: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
+    let now = events::Timestamp(World::real().clock.now_millis());
+    let authority = chassis::tls::Authority::generate(now).unwrap();
+    let day = std::time::Duration::from_secs(24 * 3600);
+    let issued = authority.issue(&["kasbah.example".to_owned()], now, day).unwrap();
+    let files = (folder.join("tls.crt"), folder.join("tls.key"));
+    std::fs::write(&files.0, issued.certificate.as_bytes()).unwrap();
+    std::fs::write(&files.1, issued.key.as_bytes()).unwrap();
+    files
+}
+
+#[test]
+fn a_certificate_of_no_use_is_refused_with_its_setting() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = own_certificate(folder.path());
+    let said = |options: &[(&str, &Path)]| {
+        let mut command = on_free_ports(folder.path());
+        for (option, file) in options {
+            command.arg(option).arg(file);
+        }
+        refused(command)
+    };
+    let (code, errors) = said(&[("--tls-certificate-file", &certificate)]);
+    assert_eq!(code, Some(64));
+    assert!(errors.contains("--tls-key-file"), "{errors}");
+    let (code, errors) = said(&[("--tls-certificate-file", &key), ("--tls-key-file", &key)]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("--tls-certificate-file") && errors.contains("no certificate"), "{errors}");
+    let (_, errors) = said(&[
+        ("--tls-certificate-file", &certificate),
+        ("--tls-key-file", &key),
+        ("--tls-ca-file", &folder.path().join("gone")),
+    ]);
+    assert!(errors.contains("--tls-ca-file: cannot read"), "{errors}");
+}
+
+#[test]
 fn help_shows_defaults_and_exit_codes() {
     let run = |words: &[&str]| {
         let output =

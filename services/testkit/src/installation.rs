@@ -59,6 +59,12 @@ impl Installation {
         Ok(installation)
     }
 
+    /// Starts the server again with other further options.
+    pub async fn start_server_with(&mut self, options: Vec<String>) -> Result<()> {
+        self.options.server = options;
+        self.start_server().await
+    }
+
     /// Starts the server again, on the same folder and ports.
     pub async fn start_server(&mut self) -> Result<()> {
         let mut command = Command::new(self.server_program()?);

@@ -58,7 +58,7 @@ fn config(world: &World, roots: RootCertStore, protocols: &[&[u8]]) -> Result<Ar
     Ok(Arc::new(config))
 }
 
-fn roots_in(pem: &[u8], what: &str) -> Result<RootCertStore, TlsError> {
+pub(super) fn roots_in(pem: &[u8], what: &str) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|_| TlsError::NoCertificate { what: what.to_owned() })?;

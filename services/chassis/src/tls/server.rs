@@ -1,5 +1,6 @@
 //! The certificate that a server shows, and its renewal.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,9 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use world::World;
+use zeroize::Zeroizing;
 
+use super::client::roots_in;
 use super::{Authority, TlsError, provider, time_of};
 use crate::Shutdown;
 
@@ -21,6 +24,71 @@ const VALID: Duration = Duration::from_secs(90 * 24 * 3600);
 const RENEW_AFTER_MILLIS: i64 = 30 * 24 * 3600 * 1000;
 /// How often its age is looked at: a sleeping laptop's clock jumps.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
+/// How often files are looked at, which others renew.
+const READ_EVERY: Duration = Duration::from_secs(10);
+
+/// A certificate that comes from elsewhere.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ServerTlsArgs {
+    /// PEM file with the certificate to be shown and its intermediates, read again when it changes; one of this installation's own authority if not given
+    #[arg(long, env = "KASBAH_TLS_CERTIFICATE_FILE", value_name = "FILE", requires = "tls_key_file")]
+    pub tls_certificate_file: Option<PathBuf>,
+    /// PEM file with its private key
+    #[arg(long, env = "KASBAH_TLS_KEY_FILE", value_name = "FILE", requires = "tls_certificate_file")]
+    pub tls_key_file: Option<PathBuf>,
+    /// PEM file with the authority that it comes from, for clients and agents whose machines do not trust that anyway
+    #[arg(long, env = "KASBAH_TLS_CA_FILE", value_name = "FILE", requires = "tls_certificate_file")]
+    pub tls_ca_file: Option<PathBuf>,
+}
+
+/// Where a certificate that comes from elsewhere lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The chain, PEM.
+    pub certificate: PathBuf,
+    /// The private key, PEM.
+    pub key: PathBuf,
+}
+
+impl ServerTlsArgs {
+    /// Both files, if they are given.
+    #[must_use]
+    pub fn files(&self) -> Option<CertificateFiles> {
+        let (certificate, key) = self.tls_certificate_file.clone().zip(self.tls_key_file.clone())?;
+        Some(CertificateFiles { certificate, key })
+    }
+
+    /// The authority that clients are to trust, PEM, if one is given.
+    ///
+    /// # Errors
+    /// When the file cannot be read or holds none.
+    pub fn authority(&self, world: &World) -> Result<Option<Vec<u8>>, TlsError> {
+        let Some(path) = &self.tls_ca_file else { return Ok(None) };
+        let pem = world.disk.read(path).map_err(|detail| TlsError::File { path: path.clone(), detail })?;
+        roots_in(&pem, &path.display().to_string())?;
+        Ok(Some(pem))
+    }
+}
+
+impl CertificateFiles {
+    fn read(&self, world: &World) -> Result<CertificateText, TlsError> {
+        let read = |path: &PathBuf| {
+            world.disk.read(path).map_err(|detail| TlsError::File { path: path.clone(), detail })
+        };
+        Ok(CertificateText { chain: read(&self.certificate)?, key: Zeroizing::new(read(&self.key)?) })
+    }
+
+    fn certified(&self, text: &CertificateText) -> Result<CertifiedKey, TlsError> {
+        let shown = |path: &PathBuf| path.display().to_string();
+        certified(&text.chain, &text.key, &shown(&self.certificate), &shown(&self.key))
+    }
+}
+
+#[derive(PartialEq)]
+struct CertificateText {
+    chain: Vec<u8>,
+    key: Zeroizing<Vec<u8>>,
+}
 
 /// What a server shows. Connections that begin after a renewal get the new one; configurations stay.
 #[derive(Debug)]
@@ -34,7 +102,19 @@ impl ServerCertificate {
     /// # Errors
     /// When one of them is missing, or the key does not belong to the certificate.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Arc<Self>, TlsError> {
-        Ok(Arc::new(Self { current: RwLock::new(Arc::new(certified(chain, key)?)) }))
+        Ok(Self::showing(certified(chain, key, ITS_CERTIFICATE, ITS_KEY)?))
+    }
+
+    /// The certificate that lies in files. Run [`ServerCertificate::keep_reading`] to follow them.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is not what it should be, or the key does not belong to the certificate.
+    pub fn from_files(world: &World, files: &CertificateFiles) -> Result<Arc<Self>, TlsError> {
+        Ok(Self::showing(files.certified(&files.read(world)?)?))
+    }
+
+    fn showing(certified: CertifiedKey) -> Arc<Self> {
+        Arc::new(Self { current: RwLock::new(Arc::new(certified)) })
     }
 
     /// A certificate for `names`, issued now. Run [`ServerCertificate::keep_renewed`] to have it replaced in time.
@@ -51,8 +131,49 @@ impl ServerCertificate {
     /// # Errors
     /// As [`ServerCertificate::from_pem`]; the old one then stays.
     pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), TlsError> {
-        *self.current.write() = Arc::new(certified(chain, key)?);
+        *self.current.write() = Arc::new(certified(chain, key, ITS_CERTIFICATE, ITS_KEY)?);
         Ok(())
+    }
+
+    /// Shows what lies in `files` whenever they change, until shutdown is asked for. What cannot be used is said once, and
+    /// the certificate stays as it was: two files are never written at the same moment.
+    ///
+    /// # Errors
+    /// Never; a task that is watched over has this form.
+    pub async fn keep_reading(
+        self: Arc<Self>,
+        world: World,
+        files: CertificateFiles,
+        shutdown: Shutdown,
+    ) -> anyhow::Result<()> {
+        let mut seen = files.read(&world).ok();
+        loop {
+            tokio::select! {
+                () = shutdown.requested() => return Ok(()),
+                () = world.clock.sleep(READ_EVERY) => {}
+            }
+            let text = files.read(&world);
+            if text.as_ref().ok() == seen.as_ref() {
+                continue;
+            }
+            match text
+                .as_ref()
+                .map_err(ToString::to_string)
+                .and_then(|text| files.certified(text).map_err(|error| error.to_string()))
+            {
+                Ok(certified) => {
+                    *self.current.write() = Arc::new(certified);
+                    tracing::info!(file = %files.certificate.display(), "server certificate read again");
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        error,
+                        "new server certificate is of no use, the old one is shown further"
+                    );
+                }
+            }
+            seen = text.ok();
+        }
     }
 
     /// Replaces what `authority` issued long before it expires, until shutdown is asked for.
@@ -106,14 +227,21 @@ impl ResolvesServerCert for ServerCertificate {
     }
 }
 
-fn certified(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError> {
-    let none = || TlsError::NoCertificate { what: "the server's certificate".to_owned() };
+const ITS_CERTIFICATE: &str = "the server's certificate";
+const ITS_KEY: &str = "the server's key";
+
+fn certified(chain: &[u8], key: &[u8], chain_is: &str, key_is: &str) -> Result<CertifiedKey, TlsError> {
+    let none = || TlsError::NoCertificate { what: chain_is.to_owned() };
     let chain: Vec<_> =
         CertificateDer::pem_slice_iter(chain).collect::<Result<_, _>>().map_err(|_| none())?;
     if chain.is_empty() {
         return Err(none());
     }
-    let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|_| TlsError::NoKey { what: "the server's key".to_owned() })?;
-    Ok(CertifiedKey::from_der(chain, key, &provider())?)
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| TlsError::NoKey { what: key_is.to_owned() })?;
+    CertifiedKey::from_der(chain, key, &provider()).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            TlsError::OtherKey { certificate: chain_is.to_owned(), key: key_is.to_owned() }
+        }
+        other => TlsError::Rustls(other),
+    })
 }

@@ -178,25 +178,31 @@ async fn plain_text_is_recognized() {
     assert_eq!(trouble(outcome, "127.0.0.1").0, CertificateTrouble::NotTls { host: "127.0.0.1".to_owned() });
 }
 
+/// Real milliseconds plus what tokio's paused clock slept.
+struct PausedClock(tokio::time::Instant, i64);
+
+impl PausedClock {
+    fn new() -> Self {
+        Self(tokio::time::Instant::now(), World::real().clock.now_millis())
+    }
+}
+
+#[async_trait]
+impl Clock for PausedClock {
+    fn now_millis(&self) -> i64 {
+        self.1 + i64::try_from(self.0.elapsed().as_millis()).unwrap()
+    }
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_certificate_is_replaced_long_before_it_expires() {
-    // The world's clock: real milliseconds plus what tokio's paused clock slept.
-    struct PausedClock(tokio::time::Instant, i64);
-    #[async_trait]
-    impl Clock for PausedClock {
-        fn now_millis(&self) -> i64 {
-            self.1 + i64::try_from(self.0.elapsed().as_millis()).unwrap()
-        }
-        fn monotonic(&self) -> Duration {
-            self.0.elapsed()
-        }
-        async fn sleep(&self, duration: Duration) {
-            tokio::time::sleep(duration).await;
-        }
-    }
-    let real = World::real();
-    let clock = PausedClock(tokio::time::Instant::now(), real.clock.now_millis());
-    let world = World { clock: Arc::new(clock), ..real };
+    let world = World { clock: Arc::new(PausedClock::new()), ..World::real() };
     let authority = Arc::new(Authority::generate(Timestamp(world.clock.now_millis())).unwrap());
     let server = ServerCertificate::issued(&world, &authority, &names()).unwrap();
     let (trigger, shutdown) = crate::ShutdownTrigger::new();
@@ -228,4 +234,65 @@ fn a_name_that_is_none_is_refused() {
         let outcome = authority.issue(&[name.to_owned()], Timestamp(0), NINETY_DAYS);
         assert!(matches!(outcome, Err(TlsError::BadName { .. })), "{name}");
     }
+}
+
+fn write(files: &CertificateFiles, issued: &Issued) {
+    std::fs::write(&files.key, issued.key.as_bytes()).unwrap();
+    std::fs::write(&files.certificate, issued.certificate.as_bytes()).unwrap();
+}
+
+fn given(folder: &std::path::Path) -> CertificateFiles {
+    CertificateFiles { certificate: folder.join("tls.crt"), key: folder.join("tls.key") }
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_that_change_are_shown_and_what_is_of_no_use_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = given(folder.path());
+    let world = World { clock: Arc::new(PausedClock::new()), ..World::real() };
+    let now = Timestamp(world.clock.now_millis());
+    let authorities = [Authority::generate(now).unwrap(), Authority::generate(now).unwrap()];
+    let [first, second] = authorities.each_ref().map(|authority| authority.issue(&names(), now, NINETY_DAYS));
+    let second = second.unwrap();
+    write(&files, &first.unwrap());
+    let server = ServerCertificate::from_files(&world, &files).unwrap();
+    let (trigger, shutdown) = crate::ShutdownTrigger::new();
+    let reading = Arc::clone(&server).keep_reading(world.clone(), files.clone(), shutdown);
+    let accepted_by = async |authority: &Authority| {
+        let ca = authority.certificate().as_bytes();
+        shake(&server, &World::real(), ca, "kasbah.example").await.is_ok()
+    };
+    let changing = async {
+        let minute = || world.clock.sleep(Duration::from_secs(60));
+        std::fs::write(&files.certificate, second.certificate.as_bytes()).unwrap();
+        minute().await;
+        assert!(accepted_by(&authorities[0]).await, "half of a change is none");
+        std::fs::remove_file(&files.key).unwrap();
+        minute().await;
+        assert!(accepted_by(&authorities[0]).await, "what is gone is not shown");
+        write(&files, &second);
+        minute().await;
+        assert!(accepted_by(&authorities[1]).await);
+        trigger.request();
+    };
+    tokio::join!(async { reading.await.unwrap() }, changing);
+}
+
+#[test]
+fn files_that_do_not_fit_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (files, world) = (given(folder.path()), World::real());
+    let refused = || ServerCertificate::from_files(&world, &files).unwrap_err().to_string();
+    let (certificate, key) = (files.certificate.display(), files.key.display());
+    assert!(refused().starts_with(&format!("cannot read {certificate}: ")));
+    let now = Timestamp(world.clock.now_millis());
+    let authority = Authority::generate(now).unwrap();
+    write(&files, &authority.issue(&names(), now, NINETY_DAYS).unwrap());
+    let other = authority.issue(&names(), now, NINETY_DAYS).unwrap();
+    std::fs::write(&files.key, other.key.as_bytes()).unwrap();
+    assert_eq!(refused(), format!("{key} is not the private key of {certificate}"));
+    std::fs::write(&files.key, "nothing").unwrap();
+    assert_eq!(refused(), format!("{key} holds no private key in PEM form"));
+    std::fs::write(&files.certificate, "nothing").unwrap();
+    assert_eq!(refused(), format!("{certificate} holds no certificate in PEM form"));
 }

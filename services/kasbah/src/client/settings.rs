@@ -165,7 +165,7 @@ impl Settings {
         let known = known.filter(|_| named.as_ref() == Some(&server));
         let token = token(args, surroundings, known.as_ref(), &server, world)?;
         let (known_ca, gateway) = known.map(|file| (file.ca_file, file.gateway)).unzip();
-        Ok(Self { server, ca_file: args.ca_file.clone().or(known_ca), gateway, token })
+        Ok(Self { server, ca_file: args.ca_file.clone().or(known_ca.flatten()), gateway, token })
     }
 
     /// The host, for messages.
@@ -184,9 +184,8 @@ fn read_client_file(folder: &Path, world: &World) -> Result<Option<ClientFile>, 
     };
     let mut file: ClientFile = serde_json::from_slice(&bytes)
         .map_err(|detail| SettingsError::BadFile { file: path.clone(), detail })?;
-    for path in [&mut file.ca_file, &mut file.token_file] {
-        *path = folder.join(&*path);
-    }
+    file.ca_file = file.ca_file.map(|path| folder.join(path));
+    file.token_file = folder.join(&file.token_file);
     Ok(Some(file))
 }
 

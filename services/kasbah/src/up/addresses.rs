@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use world::World;
@@ -22,19 +22,31 @@ pub struct Addresses {
     pub admin: SocketAddr,
     /// The data folder.
     pub folder: PathBuf,
+    /// By which name clients dial; this machine's addresses if none is given.
+    pub name: Option<String>,
+    /// There is a file with the authority that clients are to trust.
+    pub has_authority: bool,
 }
 
 impl Addresses {
     /// URL of the API from this machine.
     #[must_use]
     pub fn api_url(&self) -> String {
-        format!("https://{}", dialled(self.api))
+        format!("https://{}", self.dialled(self.api))
     }
 
     /// `host:port` of the gateway from this machine.
     #[must_use]
     pub fn gateway_address(&self) -> String {
-        dialled(self.gateway).to_string()
+        self.dialled(self.gateway)
+    }
+
+    fn dialled(&self, address: SocketAddr) -> String {
+        match &self.name {
+            Some(name) if name.contains(':') => format!("[{name}]:{}", address.port()),
+            Some(name) => format!("{name}:{}", address.port()),
+            None => dialled(address).to_string(),
+        }
     }
 }
 
@@ -56,7 +68,9 @@ impl fmt::Display for Addresses {
         writeln!(f, "  agents dial     {}", self.gateway_address())?;
         writeln!(f, "  health          http://{}/readyz", dialled(self.admin))?;
         writeln!(f, "  data            {}", folder.display())?;
-        writeln!(f, "  authority       {}", folder.join(AUTHORITY_FILE).display())?;
+        if self.has_authority {
+            writeln!(f, "  authority       {}", folder.join(AUTHORITY_FILE).display())?;
+        }
         write!(f, "  owner's token   {}", folder.join(TOKEN_FILE).display())
     }
 }
@@ -77,12 +91,14 @@ impl Listeners {
         })
     }
 
-    pub(super) fn addresses(&self, folder: &Path) -> anyhow::Result<Addresses> {
+    pub(super) fn addresses(&self, args: &Args, has_authority: bool) -> anyhow::Result<Addresses> {
         Ok(Addresses {
             api: self.api.local_address()?,
             gateway: self.gateway.local_address()?,
             admin: self.admin.local_address()?,
-            folder: folder.to_owned(),
+            folder: args.folder()?.to_owned(),
+            name: args.dialled_name().map(str::to_owned),
+            has_authority,
         })
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use chassis::args::parse_duration;
 use chassis::logs::LogArgs;
+use chassis::tls::ServerTlsArgs;
 use chassis::traces::TraceArgs;
 
 use super::Addresses;
@@ -34,9 +35,12 @@ pub struct Args {
     /// Address for health probes and metrics, plain HTTP
     #[arg(long, env = "KASBAH_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8442")]
     pub admin_listen: SocketAddr,
-    /// A further host name or IP address under which this server is dialled, for its certificate; may be given more than once
+    /// A further host name or IP address under which this server is dialled, for its certificate; may be given more than once. Beside a certificate of your own: the name in it by which clients are to dial
     #[arg(long, env = "KASBAH_TLS_NAME", value_name = "NAME", value_delimiter = ',')]
     pub tls_name: Vec<String>,
+    /// A certificate that comes from elsewhere.
+    #[command(flatten)]
+    pub tls: ServerTlsArgs,
     /// Name of the organization that the first start makes
     #[arg(long, env = "KASBAH_ORGANIZATION", value_name = "NAME", default_value = "home")]
     pub organization: String,
@@ -85,6 +89,12 @@ impl Args {
 
     pub(super) fn folder(&self) -> anyhow::Result<&Path> {
         self.data.as_deref().context("the data folder is not resolved")
+    }
+
+    /// The name by which clients dial, where the certificate is not made for this machine's addresses.
+    pub(super) fn dialled_name(&self) -> Option<&str> {
+        let given = self.tls.tls_certificate_file.is_some();
+        self.tls_name.first().filter(|_| given).map(String::as_str)
     }
 
     /// Under which names the server's certificate is to be valid: this machine's, those listened on, those given.

@@ -1,11 +1,14 @@
-//! The certificate authority of this installation, whose key lies in the key ring, and the certificate that it issues to this
-//! process.
+//! The certificate of this process: issued by the installation's own authority, whose key lies in the key ring, or given by
+//! whoever operates it.
 
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use chassis::tls::{Authority, ServerCertificate};
+use chassis::Shutdown;
+use chassis::tls::{Authority, CertificateFiles, ServerCertificate, ServerTlsArgs};
 use events::Timestamp;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use store::{KeyName, KeyRing};
 use world::World;
 use zeroize::Zeroizing;
@@ -15,17 +18,48 @@ const KEY_BEGINS: &str = "-----BEGIN PRIVATE KEY-----";
 
 /// What this process shows to those who dial it.
 pub(super) struct Tls {
-    pub(super) authority: Arc<Authority>,
     pub(super) certificate: Arc<ServerCertificate>,
-    pub(super) names: Vec<String>,
+    /// Whom clients are to trust, PEM; `None` when their machines do.
+    pub(super) authority: Option<Vec<u8>>,
+    kept: Kept,
+}
+
+/// How the certificate stays valid.
+enum Kept {
+    /// Issued anew by the installation's own authority.
+    Issued { authority: Arc<Authority>, names: Vec<String> },
+    /// Read again when whoever renews it has written it.
+    Read(CertificateFiles),
 }
 
 impl Tls {
+    /// Reads the certificate that the settings name, if they do.
+    pub(super) fn given(world: &World, args: &ServerTlsArgs) -> anyhow::Result<Option<Self>> {
+        let Some(files) = args.files() else { return Ok(None) };
+        let certificate = ServerCertificate::from_files(world, &files)
+            .context("--tls-certificate-file and --tls-key-file")?;
+        let authority = args.authority(world).context("--tls-ca-file")?;
+        Ok(Some(Self { certificate, authority, kept: Kept::Read(files) }))
+    }
+
     /// Takes the authority from the key ring, or makes it, and issues a certificate for `names`.
-    pub(super) async fn prepare(world: &World, keys: &dyn KeyRing, names: &[String]) -> anyhow::Result<Self> {
+    pub(super) async fn issued(world: &World, keys: &dyn KeyRing, names: &[String]) -> anyhow::Result<Self> {
         let authority = Arc::new(authority(world, keys).await?);
         let certificate = ServerCertificate::issued(world, &authority, names).context("--tls-name")?;
-        Ok(Self { authority, certificate, names: names.to_vec() })
+        let pem = authority.certificate().as_bytes().to_vec();
+        let kept = Kept::Issued { authority, names: names.to_vec() };
+        Ok(Self { certificate, authority: Some(pem), kept })
+    }
+
+    /// Keeps the certificate valid until shutdown is asked for.
+    pub(super) fn keep(&self, world: &World, shutdown: Shutdown) -> BoxFuture<'static, anyhow::Result<()>> {
+        let (certificate, world) = (Arc::clone(&self.certificate), world.clone());
+        match &self.kept {
+            Kept::Issued { authority, names } => {
+                certificate.keep_renewed(world, Arc::clone(authority), names.clone(), shutdown).boxed()
+            }
+            Kept::Read(files) => certificate.keep_reading(world, files.clone(), shutdown).boxed(),
+        }
     }
 }
 
@@ -58,12 +92,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store =
             store::embedded::open(&world, folder.path(), store::embedded::Options::default()).unwrap();
-        let names = ["localhost".to_owned()];
-        let first = Tls::prepare(&world, &*store.keys, &names).await.unwrap();
-        let second = Tls::prepare(&world, &*store.keys, &names).await.unwrap();
-        assert_eq!(first.authority.certificate(), second.authority.certificate());
-        assert_eq!(first.authority.key(), second.authority.key());
-        let wrong = Tls::prepare(&world, &*store.keys, &["no name".to_owned()]).await;
+        let first = authority(&world, &*store.keys).await.unwrap();
+        let second = authority(&world, &*store.keys).await.unwrap();
+        assert_eq!(first.certificate(), second.certificate());
+        assert_eq!(first.key(), second.key());
+        let wrong = Tls::issued(&world, &*store.keys, &["no name".to_owned()]).await;
         assert!(format!("{:#}", wrong.err().unwrap()).starts_with("--tls-name: \"no name\" is neither"));
     }
 }

@@ -74,14 +74,7 @@ fn start_core(parts: &Parts<'_>, groups: &Groups, admin: Box<dyn world::network:
     let (world, store) = (parts.world, parts.store);
     let (readiness, metrics) = (parts.readiness.clone(), parts.metrics.clone());
     core.spawn("admin listener", chassis::admin::serve(world.clone(), admin, readiness, metrics, shutdown()));
-    let tls = parts.tls;
-    let renewing = Arc::clone(&tls.certificate).keep_renewed(
-        world.clone(),
-        Arc::clone(&tls.authority),
-        tls.names.clone(),
-        shutdown(),
-    );
-    core.spawn("certificate renewal", renewing);
+    core.spawn("certificate renewal", parts.tls.keep(world, shutdown()));
     let deps = authz::Deps {
         world: world.clone(),
         log: Arc::clone(&store.log),

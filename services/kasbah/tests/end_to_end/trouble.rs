@@ -1,8 +1,10 @@
 //! What goes wrong between agent and server, and what the agent says about it.
 
-use std::time::Instant;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use events::Timestamp;
 use serde_json::Value;
 use testkit::{Authority, eventually};
 
@@ -65,6 +67,79 @@ async fn a_wrong_authority_is_named_and_what_to_do_about_it() {
     scene.kasbah.start_agent_by("distrustful", command).unwrap();
     let line = agent_says(&mut scene, "distrustful", &["authority"]).await;
     assert!(line.contains("--ca-file"), "{line}");
+}
+
+/// A certificate that somebody else's authority issues, for `names` and from `begins` days from now on for one day, put where
+/// `kasbah up` reads it.
+struct OwnCertificate {
+    authority: chassis::tls::Authority,
+    folder: PathBuf,
+}
+
+impl OwnCertificate {
+    const DAY: i64 = 24 * 3600 * 1000;
+
+    fn now() -> Timestamp {
+        Timestamp(world::World::real().clock.now_millis())
+    }
+
+    fn new(folder: PathBuf) -> Self {
+        let long_ago = Self::now().plus_millis(-30 * Self::DAY);
+        let own = Self { authority: chassis::tls::Authority::generate(long_ago).unwrap(), folder };
+        std::fs::write(own.file("own-ca.crt"), own.authority.certificate()).unwrap();
+        own
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn put(&self, names: &[&str], begins: i64) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let moment = Self::now().plus_millis(begins * Self::DAY);
+        let issued = self.authority.issue(&names, moment, Duration::from_secs(24 * 3600)).unwrap();
+        std::fs::write(self.file("own.key"), issued.key.as_bytes()).unwrap();
+        std::fs::write(self.file("own.crt"), issued.certificate.as_bytes()).unwrap();
+    }
+
+    fn options(&self) -> Vec<String> {
+        let option = |name: &str, file: &str| format!("--tls-{name}-file={}", self.file(file).display());
+        vec![
+            option("certificate", "own.crt"),
+            option("key", "own.key"),
+            option("ca", "own-ca.crt"),
+            "--tls-name=localhost".to_owned(),
+        ]
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_trouble_with_the_servers_own_certificate_is_named_and_ends_when_it_is_mended() {
+    let mut scene = Scene::start().await;
+    let kubeconfig = scene.cluster.kubeconfig().to_owned();
+    let namespace = scene.namespace.clone();
+    scene.kasbah.stop_agent("agent").unwrap();
+    scene.kasbah.stop_server().unwrap();
+    let own = OwnCertificate::new(scene.kasbah.data());
+    own.put(&["localhost", "127.0.0.1"], -2);
+    scene.kasbah.start_server_with(own.options()).await.unwrap();
+    let said = scene.kasbah.cli(["source", "list"]).unwrap_err().to_string();
+    assert!(said.contains("the certificate of localhost expired at"), "{said}");
+    let troubles: [(&str, &[&str], i64, &str); 3] = [
+        ("expired", &["localhost", "127.0.0.1"], -2, "the certificate of 127.0.0.1 expired at"),
+        ("early", &["localhost", "127.0.0.1"], 1, "is not valid yet"),
+        ("misnamed", &["kasbah.example"], 0, "is not for 127.0.0.1, only for kasbah.example"),
+    ];
+    for (instance, names, begins, words) in troubles {
+        own.put(names, begins);
+        scene.kasbah.start_agent(instance, AGENT, &kubeconfig, &namespace).unwrap();
+        agent_says(&mut scene, instance, &[words]).await;
+    }
+    own.put(&["localhost", "127.0.0.1"], 0);
+    agent_says(&mut scene, "misnamed", &["tunnel open"]).await;
+    scene.write_config_map("one", "1");
+    scene.tree.commit_and_push("one").unwrap();
+    scene.value_becomes("one", "1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
