@@ -108,6 +108,7 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let folder = args.folder()?;
     let given = Tls::given(world, &args.tls)?;
+    repo_poller::check(&args.repo_poller, world)?;
     let listeners = addresses::Listeners::bind(world, args).await?;
     let has_authority = given.as_ref().is_none_or(|given| given.authority.is_some());
     let addresses = listeners.addresses(args, has_authority)?;

@@ -311,6 +311,10 @@ fn a_certificate_of_no_use_is_refused_with_its_setting() {
         ("--tls-ca-file", &folder.path().join("gone")),
     ]);
     assert!(errors.contains("--tls-ca-file: cannot read"), "{errors}");
+    let (_, errors) = said(&[("--git-ca-file", &folder.path().join("gone"))]);
+    assert!(errors.contains("--git-ca-file") && errors.contains("cannot be read"), "{errors}");
+    let (_, errors) = said(&[("--git-ca-file", &key)]);
+    assert!(errors.contains("--git-ca-file") && errors.contains("holds no certificate"), "{errors}");
 }
 
 #[test]

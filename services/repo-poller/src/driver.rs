@@ -92,6 +92,14 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
     tokio::try_join!(folding, watching).map(|_| ())
 }
 
+/// Looks at what the settings name, as [`run`] would find it.
+///
+/// # Errors
+/// When a file cannot be read or is of no use: the message names the setting.
+pub fn check(args: &Args, world: &World) -> anyhow::Result<()> {
+    http_client(args, world).map(drop)
+}
+
 fn http_client(args: &Args, world: &World) -> anyhow::Result<HttpClient> {
     let authorities = match &args.git_ca_file {
         Some(path) => Some(

@@ -24,4 +24,4 @@ pub mod model;
 mod requests;
 
 pub use args::Args;
-pub use driver::{Deps, run};
+pub use driver::{Deps, check, run};

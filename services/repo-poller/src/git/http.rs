@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use chassis::tls::CertificateTrouble;
 use futures::future::BoxFuture;
 use http::Uri;
 use http_body_util::Full;
@@ -176,8 +177,23 @@ impl Connector {
         let connector = tokio_rustls::TlsConnector::from(Arc::clone(&self.tls));
         match connector.connect(name, socket).await {
             Ok(stream) => Ok(Box::new(stream)),
-            Err(error) => Err(GitError::unreachable(format!("no TLS connection to {host}: {error}"))),
+            Err(error) => Err(GitError::unreachable(untrusted(host, &error))),
         }
+    }
+}
+
+/// Why a handshake failed, and what to do about it here.
+fn untrusted(host: &str, error: &std::io::Error) -> String {
+    match chassis::tls::explain(error, host) {
+        Some(CertificateTrouble::WrongAuthority { .. }) => format!(
+            "the certificate of {host} comes from an authority that is not trusted here; give the authority's certificate with --git-ca-file"
+        ),
+        Some(CertificateTrouble::WrongName { presented, .. }) => format!(
+            "the certificate of {host} is not for that name, only for {}; use one of them in the repository's URL",
+            presented.join(", ")
+        ),
+        Some(trouble) => trouble.to_string(),
+        None => format!("no TLS connection to {host}: {error}"),
     }
 }
 

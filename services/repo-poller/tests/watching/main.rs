@@ -7,4 +7,5 @@ mod failing;
 mod harness;
 mod manifests;
 mod requests;
+mod secure;
 mod sources;
