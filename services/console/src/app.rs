@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{FromRequestParts, RawPathParams, State};
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on, post};
 use bus::Bus;
@@ -20,6 +21,7 @@ use http_body_util::{BodyExt, Limited};
 use prometheus_client::metrics::counter::Counter;
 use store::{EventLog, Followed, KeyRing, ReadFilter};
 use tokio::sync::watch;
+use tracing::Instrument as _;
 use world::World;
 
 use crate::caller::Callers;
@@ -124,7 +126,15 @@ pub fn router(app: Arc<App>) -> Router {
         };
         router = router.route(path, on(filter, handler));
     }
+    let router = router.route_layer(axum::middleware::from_fn(traced));
     router.fallback(no_route).method_not_allowed_fallback(no_method).with_state(app)
+}
+
+/// Answers a request in a span of the caller's trace, or of a new one.
+async fn traced(path: MatchedPath, request: axum::extract::Request, next: Next) -> Response {
+    let span = tracing::info_span!("http", method = %request.method(), route = path.as_str());
+    chassis::traces::set_parent(&span, callers_trace(request.headers()).as_deref());
+    next.run(request).instrument(span).await
 }
 
 async fn document(State(app): State<Arc<App>>) -> Response {
@@ -224,8 +234,13 @@ fn context(world: &World, headers: &HeaderMap, principal: &Principal) -> Request
     context
 }
 
-/// The caller's trace context, if it has the form of one (W3C, version 00).
+/// The trace in which a request is answered: of its span where traces are sent, else the caller's.
 pub(crate) fn traceparent(headers: &HeaderMap) -> Option<String> {
+    chassis::traces::current_traceparent().or_else(|| callers_trace(headers))
+}
+
+/// The caller's trace context, if it has the form of one (W3C, version 00).
+fn callers_trace(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("traceparent")?.to_str().ok()?;
     let mut parts = text.split('-');
     let mut hexadecimal = |length: usize| {

@@ -335,9 +335,30 @@ fn help_shows_defaults_and_exit_codes() {
     assert!(help.contains("Exit codes:") && help.contains("64  settings are wrong"), "{help}");
 }
 
+/// Reads one HTTP request, or what there is, and answers it.
+fn read_request(connection: &mut TcpStream) -> Vec<u8> {
+    let mut request = Vec::new();
+    let mut piece = [0; 64 * 1024];
+    loop {
+        let count = connection.read(&mut piece).unwrap();
+        request.extend_from_slice(&piece[..count]);
+        let head = request.windows(4).position(|window| window == b"\r\n\r\n").map(|end| end + 4);
+        let whole = head.is_some_and(|head| {
+            let text = String::from_utf8_lossy(&request[..head]).to_lowercase();
+            let length = text.lines().find_map(|line| line.strip_prefix("content-length: "));
+            request.len() >= head + length.map_or(0, |length| length.parse().unwrap())
+        });
+        if whole || count == 0 {
+            let _closed = connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+            return request;
+        }
+    }
+}
+
 #[test]
 fn spans_reach_the_collector_that_is_named() {
-    const WANTED: &[u8] = b"kasbah.request.authz.ensure-owner";
+    // Of the bus, and of the API.
+    const WANTED: [&[u8]; 2] = [b"kasbah.request.authz.ensure-owner", b"/api/v1/organizations"];
     const ENOUGH: &[u8] = b"enough";
     let folder = tempfile::tempdir().unwrap();
     let collector = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -345,23 +366,29 @@ fn spans_reach_the_collector_that_is_named() {
     let receiving = std::thread::spawn(move || {
         let contains =
             |bytes: &[u8], wanted: &[u8]| bytes.windows(wanted.len()).any(|window| window == wanted);
+        let mut all = Vec::new();
         for connection in collector.incoming() {
-            let (mut connection, mut received, mut piece) = (connection.unwrap(), Vec::new(), [0; 4096]);
-            while let Ok(count @ 1..) = connection.read(&mut piece) {
-                received.extend_from_slice(&piece[..count]);
-                if contains(&received, WANTED) || contains(&received, ENOUGH) {
-                    let _closed = connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-                    return contains(&received, WANTED);
-                }
+            all.extend(read_request(&mut connection.unwrap()));
+            if contains(&all, ENOUGH) {
+                return false;
+            }
+            if WANTED.iter().all(|wanted| contains(&all, wanted)) {
+                return true;
             }
         }
         false
     });
     let mut command = on_free_ports(folder.path());
     command.arg(format!("--otlp-endpoint=http://{address}"));
-    let (code, log) = Up::start(command).stop();
+    let up = Up::start(command);
+    let token = std::fs::read_to_string(folder.path().join("data/owner-token")).unwrap();
+    assert_eq!(api_status(&up, token.trim()), 200);
+    let (code, log) = up.stop();
     // Only when it was not received, somebody still listens.
-    let _ended = TcpStream::connect(address).and_then(|mut socket| socket.write_all(ENOUGH));
+    let _ended = TcpStream::connect(address).and_then(|mut socket| {
+        socket.write_all(ENOUGH)?;
+        socket.shutdown(std::net::Shutdown::Write)
+    });
     assert!(receiving.join().unwrap(), "no span arrived: {log}");
     assert_eq!(code, Some(0), "{log}");
 }

@@ -36,7 +36,21 @@ pub trait Network: Send + Sync {
     async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Connection>>;
 }
 
-/// TCP of the machine, without Nagle's delay.
+/// How long a peer may acknowledge nothing of what was sent to it, before its connection is given up. The kernel's own limit
+/// is about a quarter of an hour.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED: std::time::Duration = std::time::Duration::from_secs(120);
+
+fn prepare(socket: &tokio::net::TcpStream) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+        rustix::net::sockopt::set_tcp_user_timeout(socket, limit)?;
+    }
+    socket.set_nodelay(true)
+}
+
+/// TCP of the machine, without Nagle's delay, and with an end to waiting for a peer that is gone.
 #[derive(Debug, Clone, Copy)]
 pub struct TcpNetwork;
 
@@ -46,7 +60,7 @@ struct TcpSocketListener(tokio::net::TcpListener);
 impl Listener for TcpSocketListener {
     async fn accept(&self) -> io::Result<(Box<dyn Connection>, SocketAddr)> {
         let (socket, peer) = self.0.accept().await?;
-        socket.set_nodelay(true)?;
+        prepare(&socket)?;
         Ok((Box::new(socket), peer))
     }
 
@@ -67,7 +81,21 @@ impl Network for TcpNetwork {
 
     async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Connection>> {
         let socket = tokio::net::TcpStream::connect((host, port)).await?;
-        socket.set_nodelay(true)?;
+        prepare(&socket)?;
         Ok(Box::new(socket))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_peer_that_is_gone_is_given_up_long_before_the_kernel_would() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        prepare(&socket).unwrap();
+        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&socket).unwrap(), 120_000);
+        assert!(socket.nodelay().unwrap());
     }
 }
