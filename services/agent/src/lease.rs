@@ -93,7 +93,8 @@ pub struct LeaseKeeper {
     holding: Holding,
     namespace: String,
     name: String,
-    instance: String,
+    /// The machine's or the pod's name, for people, and the instance.
+    holder: String,
     version: Option<String>,
     /// Another holder's record and when it was first seen so.
     seen: Option<(String, Duration)>,
@@ -129,7 +130,7 @@ impl LeaseKeeper {
             holding,
             namespace,
             name: lease_name(agent),
-            instance: instance.to_string(),
+            holder: format!("{}_{instance}", rustix::system::uname().nodename().to_string_lossy()),
             version: None,
             seen: None,
             until: Duration::ZERO,
@@ -219,7 +220,7 @@ impl LeaseKeeper {
         let version = found.pointer("/metadata/resourceVersion").and_then(Value::as_str).map(str::to_owned);
         let spec = found.get("spec").cloned().unwrap_or(Value::Null);
         let holder = spec.get("holderIdentity").and_then(Value::as_str).unwrap_or_default();
-        if holder.is_empty() || holder == self.instance {
+        if holder.is_empty() || holder == self.holder {
             return self.put(version).await;
         }
         let now = self.world.clock.monotonic();
@@ -248,7 +249,7 @@ impl LeaseKeeper {
         let mut lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": self.name, "namespace": self.namespace},
-            "spec": {"holderIdentity": self.instance, "leaseDurationSeconds": DURATION.as_secs(), "renewTime": now},
+            "spec": {"holderIdentity": self.holder, "leaseDurationSeconds": DURATION.as_secs(), "renewTime": now},
         });
         let (method, path) = match &version {
             Some(version) => {

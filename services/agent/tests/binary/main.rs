@@ -68,18 +68,24 @@ async fn it_applies_over_the_tunnel_and_ends_in_order() {
     };
     assert_eq!((outcome, counts.created), (SyncOutcome::Succeeded, 20));
 
+    let held = holder(&cluster, &namespace).await;
+    let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let (name, instance) = held.rsplit_once('_').unwrap();
+    assert_eq!(name, machine.trim(), "people see where it runs");
+    assert!(instance.parse::<uuid::Uuid>().is_ok(), "{held}");
     let status = process.terminate(Duration::from_secs(20)).unwrap();
     assert!(status.success(), "{status}: {}", process.log_tail(20));
-    let leases =
-        cluster.get(&format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")).await.unwrap();
-    assert_eq!(leases["items"].as_array().unwrap().len(), 1);
-    let holder = leases["items"][0]["spec"]
-        .get("holderIdentity")
-        .and_then(|holder| holder.as_str())
-        .unwrap_or_default();
-    assert_eq!(holder, "", "the Lease is free at once");
+    assert_eq!(holder(&cluster, &namespace).await, "", "the Lease is free at once");
     let log = process.log_tail(1000);
     assert!(!log.contains("kasbah_a_test"), "the token is not told: {log}");
+}
+
+/// Who holds the only Lease in a namespace; empty if nobody does.
+async fn holder(cluster: &Cluster, namespace: &str) -> String {
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+    let leases = cluster.get(&path).await.unwrap();
+    assert_eq!(leases["items"].as_array().unwrap().len(), 1);
+    leases["items"][0]["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
