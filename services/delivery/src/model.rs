@@ -154,6 +154,8 @@ pub(crate) struct SyncObserved {
     pub(crate) waiting: Option<String>,
     pub(crate) retry_at: Option<Timestamp>,
     pub(crate) finished: Option<SyncEnd>,
+    /// How the run before failed, while another one goes on.
+    pub(crate) failed_before: Option<SyncEnd>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -173,7 +173,7 @@ impl Context {
         }
         self.wait_for_kinds(end).await;
         self.shared.relay.notify_one();
-        StageEnd::Done
+        if self.is_superseded() { StageEnd::Superseded } else { StageEnd::Done }
     }
 
     async fn not_established(&self, target: &Target) -> Option<String> {
@@ -193,15 +193,21 @@ impl Context {
         (!health.is_settled()).then_some(health.message)
     }
 
-    /// Discovery follows a definition a moment later.
+    /// Discovery follows a definition a moment later. Another state of the source ends the wait.
     pub(super) async fn wait_for_kinds(&self, end: Duration) {
         let mut wait = Duration::from_millis(50);
+        let mut views = self.shared.desired.subscribe();
         loop {
+            views.mark_unchanged();
             let refreshed = self.shared.discovery.refresh(&self.shared.kube).await;
-            if refreshed.is_ok() && self.resolve().awaited.is_empty() || self.shared.now() > end {
+            let served = refreshed.is_ok() && self.resolve().awaited.is_empty();
+            if served || self.shared.now() > end || self.is_superseded() {
                 return;
             }
-            self.shared.world.clock.sleep(wait).await;
+            tokio::select! {
+                () = self.shared.world.clock.sleep(wait) => {}
+                _ = views.changed() => {}
+            }
             wait = (wait * 2).min(Duration::from_secs(1));
         }
     }

@@ -116,6 +116,9 @@ impl Context {
         if !resolution.awaited.is_empty() {
             let end = self.shared.now() + Duration::from_secs(30);
             self.wait_for_kinds(end).await;
+            if self.is_superseded() {
+                return StageEnd::Superseded;
+            }
             resolution = self.resolve();
             let mut failures = resolution.failures.clone();
             failures.extend(resolution.awaited.iter().map(|entry| not_served(entry)));
@@ -190,6 +193,11 @@ impl Context {
                 () = clock.sleep(next.saturating_sub(self.shared.now())) => {}
             }
         }
+    }
+
+    /// No object's health lets a sync wait.
+    pub(super) fn is_settled(&self) -> bool {
+        self.unsettled(&self.resolve().targets).is_empty()
     }
 
     /// Objects whose health does not let a wait end, and why.

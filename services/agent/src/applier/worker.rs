@@ -28,6 +28,8 @@ pub(super) struct Worker {
     wake: Arc<Notify>,
     /// The state that was run last.
     ran: Option<Sha256>,
+    /// That run ended with objects that were not healthy.
+    unhealthy: bool,
     retry_at: Option<Duration>,
     transient: Backoff,
     lasting: Backoff,
@@ -43,6 +45,7 @@ impl Worker {
             source,
             wake,
             ran: None,
+            unhealthy: false,
             retry_at: None,
             transient: Backoff::new(TRANSIENT.0, TRANSIENT.1),
             lasting: Backoff::new(LASTING.0, LASTING.1),
@@ -92,7 +95,9 @@ impl Worker {
         if is_due && let Err(error) = self.shared.discovery.refresh(&self.shared.kube).await {
             tracing::debug!(error = %error, "cannot look up kinds");
         }
-        if is_new || is_due {
+        // Who became healthy too late for its sync makes it good.
+        let recovered = self.unhealthy && context.is_settled();
+        if is_new || is_due || recovered {
             self.sync(context).await;
         }
         self.shared
@@ -114,6 +119,11 @@ impl Worker {
             self.ran = None;
             return;
         };
+        self.unhealthy = outcome == SyncOutcome::Unhealthy;
+        if outcome == SyncOutcome::Superseded {
+            // By a newer state, or by a suspension that ends with this same state.
+            self.ran = None;
+        }
         let retry_at = (outcome == SyncOutcome::Failed).then(|| self.retry(&report));
         // An outage fails all objects alike; a few of them say it.
         let told = if report.transient { OUTAGE_FAILURES } else { usize::MAX };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use events::configuration::ConfigurationEvent;
-use events::delivery::DeliveryEvent;
+use events::delivery::{DeliveryEvent, SyncOutcome};
 use events::directory::DirectoryEvent;
 use events::observation::{Observation, ObservationBatch, Observed, OwnedObject};
 use events::position::Stream;
@@ -19,7 +19,7 @@ use super::{
 
 impl Projection for DeliveryState {
     const NAME: &'static str = "delivery";
-    const FOLD_VERSION: u32 = 1;
+    const FOLD_VERSION: u32 = 2;
     const SNAPSHOT_EVERY: u64 = 5_000;
 
     fn filter() -> ReadFilter {
@@ -193,10 +193,12 @@ impl DeliveryState {
                 })
             }
             Observed::SyncStarted { source, sync, .. } => self.observed_source(agent, *source, |state| {
-                let run = match &state.observed {
-                    Some(before) if before.sync == *sync => before.run.saturating_add(1),
-                    _ => 1,
-                };
+                let before = state.observed.take().filter(|before| before.sync == *sync);
+                let run = before.as_ref().map_or(1, |before| before.run.saturating_add(1));
+                let failed_before = before.and_then(|before| match before.finished {
+                    Some(end) if end.outcome == SyncOutcome::Failed => Some(end),
+                    _ => before.failed_before,
+                });
                 state.blocked = None;
                 state.observed = Some(SyncObserved {
                     sync: *sync,
@@ -206,6 +208,7 @@ impl DeliveryState {
                     waiting: None,
                     retry_at: None,
                     finished: None,
+                    failed_before,
                 });
             }),
             Observed::SyncWaiting { source, sync, reason } => {

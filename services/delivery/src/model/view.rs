@@ -88,9 +88,10 @@ fn sync_reason(source: &SourceState, sync: events::SyncId, commit: &str) -> Opti
         return Some(format!("waiting for the agent to begin with commit {commit}"));
     };
     match &observed.finished {
-        None => Some(match &observed.waiting {
-            Some(reason) => format!("waiting for {reason}"),
-            None => format!("syncing commit {commit}"),
+        None => Some(match (&observed.waiting, &observed.failed_before) {
+            (Some(reason), _) => format!("waiting for {reason}"),
+            (None, Some(end)) => format!("{}; trying again now", failed(end, None)),
+            (None, None) => format!("syncing commit {commit}"),
         }),
         Some(end) => match end.outcome {
             SyncOutcome::Succeeded => None,

@@ -257,6 +257,28 @@ fn syncs_are_recorded_once_and_a_second_run_is_another() {
 }
 
 #[test]
+fn a_failure_stays_said_while_it_is_tried_again() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "aaa", 1, 1);
+    given.desired("shop", "aaa", 1, 10, 1);
+    let why = |given: &Given| source_view(&given.state, id).unwrap().why;
+    given.observed(1, vec![started(id, 10)]);
+    assert_eq!(why(&given).unwrap(), "syncing commit aaa");
+    given.observed_at(1, 2, vec![finished(id, 10, SyncOutcome::Failed)]);
+    assert_eq!(why(&given).unwrap(), "failed");
+    given.observed_at(1, 3, vec![started(id, 10)]);
+    assert_eq!(why(&given).unwrap(), "failed; trying again now");
+    given.observed_at(1, 4, vec![finished(id, 10, SyncOutcome::Interrupted), started(id, 10)]);
+    assert_eq!(why(&given).unwrap(), "failed; trying again now");
+    given.observed_at(1, 6, vec![finished(id, 10, SyncOutcome::Succeeded)]);
+    assert_eq!(why(&given), None);
+    given.desired("shop", "bbb", 2, 11, 1);
+    given.observed_at(1, 7, vec![started(id, 11)]);
+    assert_eq!(why(&given).unwrap(), "syncing commit bbb", "another sync begins anew");
+}
+
+#[test]
 fn what_an_older_applier_left_open_is_interrupted() {
     let mut given = Given::agent_with(vec![source("shop")]);
     let id = SourceId::derive(AGENT, "shop");
