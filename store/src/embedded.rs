@@ -181,7 +181,8 @@ impl From<OpenBlobsError> for OpenError {
     }
 }
 
-/// Opens the store in a folder, or makes it. Blocks; call it in a runtime, before anything is served.
+/// Opens the store in a folder, or makes it. Blocks; call it before anything is served, in a
+/// runtime that outlives the store.
 ///
 /// # Errors
 /// When another process has the folder, the key ring does not open, or something recorded is damaged: then with segment and

@@ -50,6 +50,28 @@ pub enum TlsError {
         /// Which key.
         key: String,
     },
+    /// A setting lacks the one that belongs to it.
+    #[error("{given} is given without {wanted}: give both, or neither")]
+    Incomplete {
+        /// What is given.
+        given: &'static str,
+        /// What is not.
+        wanted: &'static str,
+    },
+    /// An authority's file is handed out to clients.
+    #[error("{what} holds a private key: name a file with the authority's certificate alone")]
+    KeyBesideAuthority {
+        /// Which text.
+        what: String,
+    },
+    /// The certificate is for others.
+    #[error("the certificate is not for {host}{detail}")]
+    OtherName {
+        /// Who was asked for.
+        host: String,
+        /// Its names.
+        detail: String,
+    },
     /// A certificate cannot be trusted as an authority.
     #[error("{what} holds a certificate that cannot be an authority: {detail}")]
     BadAuthority {

@@ -107,7 +107,7 @@ async fn serve(
     ready: impl FnOnce(&Addresses) + Send,
 ) -> anyhow::Result<()> {
     let folder = args.folder()?;
-    let given = Tls::given(world, &args.tls)?;
+    let given = Tls::given(world, &args.tls, &args.dialled_host())?;
     repo_poller::check(&args.repo_poller, world)?;
     let listeners = addresses::Listeners::bind(world, args).await?;
     let has_authority = given.as_ref().is_none_or(|given| given.authority.is_some());
@@ -116,6 +116,9 @@ async fn serve(
         Some(given) => given,
         None => Tls::issued(world, &*store.keys, &args.tls_names(&addresses)).await?,
     };
+    let mut args = args.clone();
+    args.console.api_url.get_or_insert_with(|| addresses.api_url());
+    let args = &args;
     leave_authority(world, &folder.join(AUTHORITY_FILE), tls.authority.as_deref())?;
     if args.repo_poller.allow_private_addresses {
         tracing::info!(

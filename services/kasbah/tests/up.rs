@@ -300,8 +300,10 @@ fn a_certificate_of_no_use_is_refused_with_its_setting() {
         refused(command)
     };
     let (code, errors) = said(&[("--tls-certificate-file", &certificate)]);
-    assert_eq!(code, Some(64));
-    assert!(errors.contains("--tls-key-file"), "{errors}");
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("--tls-certificate-file is given without --tls-key-file"), "{errors}");
+    let (_, errors) = said(&[("--tls-certificate-file", &certificate), ("--tls-key-file", &key)]);
+    assert!(errors.contains("--tls-name") && errors.contains("only for kasbah.example"), "{errors}");
     let (code, errors) = said(&[("--tls-certificate-file", &key), ("--tls-key-file", &key)]);
     assert_eq!(code, Some(1));
     assert!(errors.contains("--tls-certificate-file") && errors.contains("no certificate"), "{errors}");
@@ -309,8 +311,16 @@ fn a_certificate_of_no_use_is_refused_with_its_setting() {
         ("--tls-certificate-file", &certificate),
         ("--tls-key-file", &key),
         ("--tls-ca-file", &folder.path().join("gone")),
+        ("--tls-name", Path::new("kasbah.example")),
     ]);
     assert!(errors.contains("--tls-ca-file: cannot read"), "{errors}");
+    let (_, errors) = said(&[
+        ("--tls-certificate-file", &certificate),
+        ("--tls-key-file", &key),
+        ("--tls-ca-file", &key),
+        ("--tls-name", Path::new("kasbah.example")),
+    ]);
+    assert!(errors.contains("--tls-ca-file") && errors.contains("holds a private key"), "{errors}");
     let (_, errors) = said(&[("--git-ca-file", &folder.path().join("gone"))]);
     assert!(errors.contains("--git-ca-file") && errors.contains("cannot be read"), "{errors}");
     let (_, errors) = said(&[("--git-ca-file", &key)]);

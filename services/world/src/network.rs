@@ -36,8 +36,8 @@ pub trait Network: Send + Sync {
     async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Connection>>;
 }
 
-/// How long a peer may acknowledge nothing of what was sent to it, before its connection is given up. The kernel's own limit
-/// is about a quarter of an hour.
+/// How long a peer may acknowledge or take nothing of what was sent to it, before its connection is given up. The kernel's own
+/// limit is about a quarter of an hour for the one, and none for the other (tcp(7), `TCP_USER_TIMEOUT`).
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: std::time::Duration = std::time::Duration::from_secs(120);
 

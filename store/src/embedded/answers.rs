@@ -14,7 +14,7 @@ pub(super) type Reply = oneshot::Sender<Result<Appended, AppendError>>;
 /// A group's replies with what became of each append.
 pub(super) type Replies = Vec<(Reply, Result<Appended, AppendError>)>;
 
-/// Answers groups in their order.
+/// Answers groups; one who is alone in a group is answered at once.
 #[derive(Clone)]
 pub(super) struct Answers(mpsc::UnboundedSender<Replies>);
 

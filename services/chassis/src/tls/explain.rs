@@ -39,7 +39,7 @@ pub enum CertificateTrouble {
         now: Option<Timestamp>,
     },
     /// It is for somebody else.
-    #[error("the server's certificate is not for {host}{}; dial it by a name that is in its certificate, or have it issued for this one (kasbah up --tls-name {host})", names(.presented))]
+    #[error("the server's certificate is not for {host}{}; dial it by a name that is in its certificate, or have it issued for this one (kasbah up --tls-name {host}, where its certificate is of its own authority)", names(.presented))]
     WrongName {
         /// Who was dialled.
         host: String,
@@ -70,6 +70,17 @@ pub enum CertificateTrouble {
         /// Its alert, in words.
         detail: String,
     },
+}
+
+impl CertificateTrouble {
+    /// For which names the certificate is, as a part of a sentence; empty where that is not the trouble or it has none.
+    #[must_use]
+    pub fn names(&self) -> String {
+        match self {
+            Self::WrongName { presented, .. } => names(presented),
+            _ => String::new(),
+        }
+    }
 }
 
 /// Looks through an error and its sources for a refusal of TLS; `host` is who was dialled.
@@ -163,5 +174,9 @@ fn from(begin: Option<Timestamp>, now: Option<Timestamp>) -> String {
 }
 
 fn names(presented: &[String]) -> String {
-    if presented.is_empty() { String::new() } else { format!(", only for {}", presented.join(", ")) }
+    if presented.is_empty() {
+        ", and names nobody".to_owned()
+    } else {
+        format!(", only for {}", presented.join(", "))
+    }
 }

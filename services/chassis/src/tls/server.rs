@@ -7,15 +7,16 @@ use std::time::Duration;
 use events::Timestamp;
 use parking_lot::RwLock;
 use rustls::ServerConfig;
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::client::verify_server_name;
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use world::World;
 use zeroize::Zeroizing;
 
 use super::client::roots_in;
-use super::{Authority, TlsError, provider, time_of};
+use super::{Authority, TlsError, explain, provider, time_of};
 use crate::Shutdown;
 
 /// How long a server's certificate is valid.
@@ -31,13 +32,13 @@ const READ_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ServerTlsArgs {
     /// PEM file with the certificate to be shown and its intermediates, read again when it changes; one of this installation's own authority if not given
-    #[arg(long, env = "KASBAH_TLS_CERTIFICATE_FILE", value_name = "FILE", requires = "tls_key_file")]
+    #[arg(long, env = "KASBAH_TLS_CERTIFICATE_FILE", value_name = "FILE")]
     pub tls_certificate_file: Option<PathBuf>,
     /// PEM file with its private key
-    #[arg(long, env = "KASBAH_TLS_KEY_FILE", value_name = "FILE", requires = "tls_certificate_file")]
+    #[arg(long, env = "KASBAH_TLS_KEY_FILE", value_name = "FILE")]
     pub tls_key_file: Option<PathBuf>,
     /// PEM file with the authority that it comes from, for clients and agents whose machines do not trust that anyway
-    #[arg(long, env = "KASBAH_TLS_CA_FILE", value_name = "FILE", requires = "tls_certificate_file")]
+    #[arg(long, env = "KASBAH_TLS_CA_FILE", value_name = "FILE")]
     pub tls_ca_file: Option<PathBuf>,
 }
 
@@ -52,42 +53,47 @@ pub struct CertificateFiles {
 
 impl ServerTlsArgs {
     /// Both files, if they are given.
-    #[must_use]
-    pub fn files(&self) -> Option<CertificateFiles> {
-        let (certificate, key) = self.tls_certificate_file.clone().zip(self.tls_key_file.clone())?;
-        Some(CertificateFiles { certificate, key })
+    ///
+    /// # Errors
+    /// When something is given without what belongs to it.
+    pub fn files(&self) -> Result<Option<CertificateFiles>, TlsError> {
+        let lacking = |given, wanted| Err(TlsError::Incomplete { given, wanted });
+        match (&self.tls_certificate_file, &self.tls_key_file) {
+            (Some(certificate), Some(key)) => {
+                Ok(Some(CertificateFiles { certificate: certificate.clone(), key: key.clone() }))
+            }
+            (Some(_), None) => lacking("--tls-certificate-file", "--tls-key-file"),
+            (None, Some(_)) => lacking("--tls-key-file", "--tls-certificate-file"),
+            (None, None) if self.tls_ca_file.is_some() => lacking("--tls-ca-file", "--tls-certificate-file"),
+            (None, None) => Ok(None),
+        }
     }
 
     /// The authority that clients are to trust, PEM, if one is given.
     ///
     /// # Errors
-    /// When the file cannot be read or holds none.
+    /// When the file cannot be read, holds none, or holds a private key, which is nobody else's business.
     pub fn authority(&self, world: &World) -> Result<Option<Vec<u8>>, TlsError> {
         let Some(path) = &self.tls_ca_file else { return Ok(None) };
         let pem = world.disk.read(path).map_err(|detail| TlsError::File { path: path.clone(), detail })?;
-        roots_in(&pem, &path.display().to_string())?;
+        let what = path.display().to_string();
+        if PrivateKeyDer::from_pem_slice(&pem).is_ok() {
+            return Err(TlsError::KeyBesideAuthority { what });
+        }
+        roots_in(&pem, &what)?;
         Ok(Some(pem))
     }
 }
 
 impl CertificateFiles {
-    fn read(&self, world: &World) -> Result<CertificateText, TlsError> {
+    fn certified(&self, world: &World) -> Result<CertifiedKey, TlsError> {
         let read = |path: &PathBuf| {
             world.disk.read(path).map_err(|detail| TlsError::File { path: path.clone(), detail })
         };
-        Ok(CertificateText { chain: read(&self.certificate)?, key: Zeroizing::new(read(&self.key)?) })
-    }
-
-    fn certified(&self, text: &CertificateText) -> Result<CertifiedKey, TlsError> {
+        let (chain, key) = (read(&self.certificate)?, Zeroizing::new(read(&self.key)?));
         let shown = |path: &PathBuf| path.display().to_string();
-        certified(&text.chain, &text.key, &shown(&self.certificate), &shown(&self.key))
+        certified(&chain, &key, &shown(&self.certificate), &shown(&self.key))
     }
-}
-
-#[derive(PartialEq)]
-struct CertificateText {
-    chain: Vec<u8>,
-    key: Zeroizing<Vec<u8>>,
 }
 
 /// What a server shows. Connections that begin after a renewal get the new one; configurations stay.
@@ -110,7 +116,7 @@ impl ServerCertificate {
     /// # Errors
     /// When a file cannot be read or is not what it should be, or the key does not belong to the certificate.
     pub fn from_files(world: &World, files: &CertificateFiles) -> Result<Arc<Self>, TlsError> {
-        Ok(Self::showing(files.certified(&files.read(world)?)?))
+        Ok(Self::showing(files.certified(world)?))
     }
 
     fn showing(certified: CertifiedKey) -> Arc<Self> {
@@ -135,8 +141,23 @@ impl ServerCertificate {
         Ok(())
     }
 
-    /// Shows what lies in `files` whenever they change, until shutdown is asked for. What cannot be used is said once, and
-    /// the certificate stays as it was: two files are never written at the same moment.
+    /// Whether the certificate is for a name or address, whatever the time.
+    ///
+    /// # Errors
+    /// When it is not: which names it has.
+    pub fn is_for(&self, host: &str) -> Result<(), TlsError> {
+        let name = ServerName::try_from(host).map_err(|_| TlsError::BadName { name: host.to_owned() })?;
+        let current = Arc::clone(&self.current.read());
+        let leaf = current.end_entity_cert()?;
+        let parsed = ParsedCertificate::try_from(leaf)?;
+        verify_server_name(&parsed, &name).map_err(|error| TlsError::OtherName {
+            host: host.to_owned(),
+            detail: explain(&error, host).map_or_else(|| error.to_string(), |trouble| trouble.names()),
+        })
+    }
+
+    /// Shows what lies in `files` whenever that is another certificate, until shutdown is asked for. What cannot be used is
+    /// said once, and the certificate stays as it was: two files are never written at the same moment.
     ///
     /// # Errors
     /// Never; a task that is watched over has this form.
@@ -146,33 +167,30 @@ impl ServerCertificate {
         files: CertificateFiles,
         shutdown: Shutdown,
     ) -> anyhow::Result<()> {
-        let mut seen = files.read(&world).ok();
+        let mut said = None;
         loop {
             tokio::select! {
                 () = shutdown.requested() => return Ok(()),
                 () = world.clock.sleep(READ_EVERY) => {}
             }
-            let text = files.read(&world);
-            if text.as_ref().ok() == seen.as_ref() {
-                continue;
-            }
-            match text
-                .as_ref()
-                .map_err(ToString::to_string)
-                .and_then(|text| files.certified(text).map_err(|error| error.to_string()))
-            {
-                Ok(certified) => {
-                    *self.current.write() = Arc::new(certified);
+            match files.certified(&world) {
+                Ok(read) if read.cert == self.current.read().cert => said = None,
+                Ok(read) => {
+                    *self.current.write() = Arc::new(read);
                     tracing::info!(file = %files.certificate.display(), "server certificate read again");
+                    said = None;
                 }
                 Err(error) => {
-                    tracing::warn!(
-                        error,
-                        "new server certificate is of no use, the old one is shown further"
-                    );
+                    let error = Some(error.to_string());
+                    if said != error {
+                        tracing::warn!(
+                            error,
+                            "new server certificate is of no use, the old one is shown further"
+                        );
+                    }
+                    said = error;
                 }
             }
-            seen = text.ok();
         }
     }
 

@@ -51,7 +51,7 @@ impl Addresses {
 }
 
 /// Who listens everywhere is dialled on the loopback from this machine.
-fn dialled(mut address: SocketAddr) -> SocketAddr {
+pub(super) fn dialled(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),

@@ -11,7 +11,7 @@ use chassis::logs::LogArgs;
 use chassis::tls::ServerTlsArgs;
 use chassis::traces::TraceArgs;
 
-use super::Addresses;
+use super::{Addresses, addresses};
 
 /// Settings of `kasbah up`. Each service's own are among them.
 #[derive(Debug, Clone, clap::Args)]
@@ -95,6 +95,12 @@ impl Args {
     pub(super) fn dialled_name(&self) -> Option<&str> {
         let given = self.tls.tls_certificate_file.is_some();
         self.tls_name.first().filter(|_| given).map(String::as_str)
+    }
+
+    /// The same, or else the address by which clients on this machine dial.
+    pub(super) fn dialled_host(&self) -> String {
+        let address = || addresses::dialled(self.api_listen).ip().to_string();
+        self.dialled_name().map_or_else(address, str::to_owned)
     }
 
     /// Under which names the server's certificate is to be valid: this machine's, those listened on, those given.

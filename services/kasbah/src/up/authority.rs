@@ -33,11 +33,12 @@ enum Kept {
 }
 
 impl Tls {
-    /// Reads the certificate that the settings name, if they do.
-    pub(super) fn given(world: &World, args: &ServerTlsArgs) -> anyhow::Result<Option<Self>> {
-        let Some(files) = args.files() else { return Ok(None) };
+    /// Reads the certificate that the settings name, if they do; it must be for `dialled`.
+    pub(super) fn given(world: &World, args: &ServerTlsArgs, dialled: &str) -> anyhow::Result<Option<Self>> {
+        let Some(files) = args.files()? else { return Ok(None) };
         let certificate = ServerCertificate::from_files(world, &files)
             .context("--tls-certificate-file and --tls-key-file")?;
+        certificate.is_for(dialled).context("--tls-name has to be the name by which clients dial")?;
         let authority = args.authority(world).context("--tls-ca-file")?;
         Ok(Some(Self { certificate, authority, kept: Kept::Read(files) }))
     }

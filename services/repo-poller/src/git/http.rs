@@ -186,11 +186,11 @@ impl Connector {
 fn untrusted(host: &str, error: &std::io::Error) -> String {
     match chassis::tls::explain(error, host) {
         Some(CertificateTrouble::WrongAuthority { .. }) => format!(
-            "the certificate of {host} comes from an authority that is not trusted here; give the authority's certificate with --git-ca-file"
+            "the certificate of {host} comes from an authority that is not trusted here; give the authority's certificate with --git-ca-file, and if one is given, check that it is this server's"
         ),
-        Some(CertificateTrouble::WrongName { presented, .. }) => format!(
-            "the certificate of {host} is not for that name, only for {}; use one of them in the repository's URL",
-            presented.join(", ")
+        Some(trouble @ CertificateTrouble::WrongName { .. }) => format!(
+            "the certificate of {host} is not for that name{}; use a name that it has in the repository's URL",
+            trouble.names()
         ),
         Some(trouble) => trouble.to_string(),
         None => format!("no TLS connection to {host}: {error}"),
