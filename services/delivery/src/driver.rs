@@ -124,18 +124,20 @@ impl Driver {
 
     /// Does what is to be done about one source, by the state as it is now.
     async fn settle(&self, source: SourceId) -> Result<(), SettleError> {
-        let records = self.fold.read(|state| state.sync_records(source));
+        let (records, head) = self.fold.read(|state| (state.sync_records(source), state.source_head(source)));
+        let Some(head) = head else { return Ok(()) };
         if !records.is_empty() {
-            self.append(source, records, None).await?;
+            self.append(source, head, records, None).await?;
         }
-        let Some((agent, organization, _)) = self.fold.read(|state| state.source_head(source)) else {
-            return Ok(());
-        };
+        let (agent, organization, _) = head;
         let (needed, listed) =
             self.fold.read(|state| (state.bundles_needed(source), state.prune_list_of(source)));
         let contents = self.bundles.contents(organization, &needed).await?;
         let listed = self.bundles.prune_list(organization, listed).await?;
-        let verdict = self.fold.read(|state| state.verdict(source, &contents, &listed));
+        // Whoever suspends or pins from here on makes this decision lose.
+        let (verdict, head) = self.fold.read(|state| {
+            (state.verdict(source, &contents, &listed), state.source_head(source).unwrap_or(head))
+        });
         let (event, cause) = match verdict {
             Verdict::Nothing => return Ok(()),
             Verdict::Hold { commit, bundle, objects, reason, cause } => {
@@ -155,7 +157,7 @@ impl Driver {
                 (DeliveryEvent::SourceRemoved(SourceRemoved { source, agent, sync, prune }), None)
             }
         };
-        self.append(source, vec![event], cause).await
+        self.append(source, head, vec![event], cause).await
     }
 
     async fn store_prune_list(
@@ -170,16 +172,14 @@ impl Driver {
         Ok(self.deps.blobs.put(organization, vec![content]).await?.first().copied())
     }
 
-    /// Appends to a source on the version that the state has, and waits until the state has it too.
+    /// Appends to a source on the version that was looked at, and waits until the state has it too.
     async fn append(
         &self,
         source: SourceId,
+        (_, organization, expected): (AgentId, OrganizationId, u64),
         events: Vec<DeliveryEvent>,
         cause: Option<Cause>,
     ) -> Result<(), SettleError> {
-        let Some((_, organization, expected)) = self.fold.read(|state| state.source_head(source)) else {
-            return Ok(());
-        };
         let cause =
             cause.or_else(|| self.fold.read(|state| state.cause_of(source))).unwrap_or_else(|| Cause {
                 correlation_id: CorrelationId(self.deps.world.new_uuid()),

@@ -74,6 +74,18 @@ async fn permit(
     Ok(place)
 }
 
+/// Asked before each fetch: an agent that may not read a repository gets nothing of it, whoever else may.
+async fn may_fetch(
+    poller: &Poller,
+    context: &RequestContext,
+    agent: AgentId,
+    project: events::ProjectId,
+) -> Result<(), Refusal> {
+    let asked = poller.context(context.organization, context.correlation_id);
+    let decision = bus::ask(&*poller.deps.bus, &asked, &DecideFetch { agent, project }).await?;
+    if decision.allowed { Ok(()) } else { Err(Refusal::new(RefusalKind::Denied, decision.reason)) }
+}
+
 async fn read_file(
     poller: &Poller,
     context: &RequestContext,
@@ -82,12 +94,7 @@ async fn read_file(
     if !matches!(context.actor, Actor::Service(_)) {
         return Err(Refusal::new(RefusalKind::Denied, "only services read files of repositories"));
     }
-    let ask = DecideFetch { agent: request.agent, project: request.project };
-    let asked = poller.context(context.organization, context.correlation_id);
-    let decision = bus::ask(&*poller.deps.bus, &asked, &ask).await?;
-    if !decision.allowed {
-        return Err(Refusal::new(RefusalKind::Denied, decision.reason));
-    }
+    may_fetch(poller, context, request.agent, request.project).await?;
     let deadline = Duration::from_millis(u64::from(context.deadline_millis.saturating_mul(4) / 5));
     let unwatched = || Refusal::new(RefusalKind::Unavailable, "the repository is not watched yet; retry");
     let Some(shared) = poller.watcher_of(request.project) else { return Err(unwatched()) };
@@ -148,7 +155,8 @@ async fn bundle_at(
     context: &RequestContext,
     request: BundleAt,
 ) -> Result<BundleAtCommit, Refusal> {
-    let (_, project, _) = permit(poller, context, request.source, Action::PinSource).await?;
+    let (agent, project, _) = permit(poller, context, request.source, Action::PinSource).await?;
+    may_fetch(poller, context, agent, project).await?;
     if request.commit.len() < 4 || !request.commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(Refusal::invalid("commit", "a commit id has 4 to 40 hexadecimal digits"));
     }

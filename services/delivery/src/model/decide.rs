@@ -11,7 +11,7 @@ use events::delivery::{
 use events::object::ObjectKey;
 use events::{BlobDigest, Refusal, RefusalKind, SourceId, SyncId};
 
-use super::{Bundle, Cause, DeliveryState, Owned, SourceState};
+use super::{Bundle, Cause, DeliveryState, Held, Owned, SourceState};
 
 /// A prune of more objects than this is looked at twice.
 const SMALL_PRUNE: usize = 10;
@@ -295,6 +295,13 @@ impl SourceState {
         self.pinned.as_ref().or(self.newest.as_ref())
     }
 
+    /// The bundle that is held, while it is the one that the agent should have.
+    pub(super) fn held(&self) -> Option<&Held> {
+        let candidate = self.candidate()?;
+        let held = self.held.as_ref()?;
+        ((&held.commit, held.bundle) == (&candidate.commit, candidate.digest)).then_some(held)
+    }
+
     fn desired_sync_ended(&self) -> bool {
         let desired = self.desired.as_ref().map(|desired| desired.sync);
         self.observed
@@ -331,8 +338,7 @@ impl SourceState {
 
     fn decide_confirm(&self, source: SourceId, seen: Option<String>) -> Result<Vec<DeliveryEvent>, Refusal> {
         let held = self
-            .held
-            .as_ref()
+            .held()
             .ok_or_else(|| Refusal::new(RefusalKind::Conflict, "nothing of this source is held"))?;
         if let Some(seen) = seen.filter(|seen| !held.commit.starts_with(seen.as_str())) {
             let message =

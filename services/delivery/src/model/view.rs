@@ -21,8 +21,7 @@ pub fn source_view(state: &DeliveryState, source: SourceId) -> Option<SourceView
         synced_commit: known.synced.as_ref().map(|(commit, _)| commit.clone()),
         synced_at: known.synced.as_ref().map(|(_, at)| *at),
         held: known
-            .held
-            .as_ref()
+            .held()
             .map(|held| HeldBundle { commit: held.commit.clone(), reason: held.reason.clone() }),
         suspended: known.suspended.clone(),
         pinned: known.pinned.as_ref().map(|pinned| pinned.commit.clone()),
@@ -63,7 +62,7 @@ pub(crate) fn why(source: &SourceState, connected: bool) -> Option<String> {
     if let (Some(rejected), None) = (&source.rejected, &source.pinned) {
         return Some(rejection(rejected));
     }
-    if let Some(held) = &source.held {
+    if let Some(held) = source.held() {
         return Some(format!(
             "commit {} is held: {}; confirm it to go on",
             short(&held.commit),
@@ -79,7 +78,20 @@ pub(crate) fn why(source: &SourceState, connected: bool) -> Option<String> {
     if !connected {
         return Some("waiting for its agent: it never connected".to_owned());
     }
-    sync_reason(source, desired.sync, &desired.commit)
+    sync_reason(source, desired.sync, &desired.commit).or_else(|| elsewhere(source, &desired.commit))
+}
+
+/// Everything is done, and not with the newest commit.
+fn elsewhere(source: &SourceState, desired: &str) -> Option<String> {
+    let newest = &source.newest.as_ref().filter(|newest| newest.commit != desired)?.commit;
+    Some(match &source.pinned {
+        Some(pinned) => format!(
+            "pinned to commit {}, while {} is the newest; unpin it to follow its ref",
+            short(&pinned.commit),
+            short(newest)
+        ),
+        None => format!("commit {} is about to be delivered", short(newest)),
+    })
 }
 
 fn sync_reason(source: &SourceState, sync: events::SyncId, commit: &str) -> Option<String> {

@@ -25,6 +25,7 @@ pub const AGENT: AgentId = AgentId(Uuid::from_u128(2));
 pub const ORGANIZATION: OrganizationId = OrganizationId(Uuid::from_u128(1));
 
 /// A log in memory that folds as it is written.
+#[derive(Clone)]
 pub struct Given {
     pub state: DeliveryState,
     pub versions: BTreeMap<String, u64>,

@@ -12,13 +12,15 @@ mod given;
 use delivery::model::{Command, DeliveryState, Verdict, desired_plan, source_view};
 use events::configuration::{FileFinding, OnRemoval};
 use events::delivery::{
-    BundleHeld, DeliveryEvent, HoldReason, SourcePinned, SourceResumed, SourceSuspended, SourceUnpinned,
-    SyncOutcome,
+    ApplierNamed, BundleHeld, DeliveryEvent, HoldReason, SourcePinned, SourceResumed, SourceSuspended,
+    SourceUnpinned, SyncOutcome,
 };
 use events::observation::{Observation, ObservationBatch, Observed, Write};
 use events::position::Stream;
 use events::repository::{BundleRejected, RepositoryEvent};
-use events::{AgentId, AggregateKind, BlobDigest, CorrelationId, RefusalKind, SourceId, Timestamp};
+use events::{
+    AgentId, AggregateKind, BlobDigest, CorrelationId, InstanceId, RefusalKind, SourceId, Timestamp,
+};
 use store::Projection;
 use uuid::Uuid;
 
@@ -126,6 +128,13 @@ fn an_empty_bundle_is_held_until_that_very_commit_is_confirmed() {
     let refusal = given.state.decide(id, Command::Confirm { commit: Some("fff".to_owned()) }).unwrap_err();
     assert_eq!((refusal.kind, refusal.field.as_deref()), (RefusalKind::Conflict, Some("commit")));
     let confirmed = given.state.decide(id, Command::Confirm { commit: Some("eee".to_owned()) }).unwrap();
+    // Git goes back to what the cluster has: nothing waits for anybody any more.
+    let mut back = given.clone();
+    assert!(source_view(&back.state, id).unwrap().held.is_some());
+    back.advanced("shop", "aaa", 1, 1);
+    assert_eq!(source_view(&back.state, id).unwrap().held, None);
+    let refusal = back.state.decide(id, Command::Confirm { commit: None }).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::Conflict);
     given.on_source(id, confirmed.into_iter().next().unwrap());
     assert_eq!(pruned(&given.verdict("shop", &[(4, &[])])), ["a"]);
 }
@@ -263,6 +272,9 @@ fn a_failure_stays_said_while_it_is_tried_again() {
     given.advanced("shop", "aaa", 1, 1);
     given.desired("shop", "aaa", 1, 10, 1);
     let why = |given: &Given| source_view(&given.state, id).unwrap().why;
+    let instance = InstanceId(Uuid::from_u128(9));
+    let named = DeliveryEvent::ApplierNamed(ApplierNamed { agent: AGENT, instance });
+    given.decided(AggregateKind::Applier, AGENT.to_string(), named);
     given.observed(1, vec![started(id, 10)]);
     assert_eq!(why(&given).unwrap(), "syncing commit aaa");
     given.observed_at(1, 2, vec![finished(id, 10, SyncOutcome::Failed)]);

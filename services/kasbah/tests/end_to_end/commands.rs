@@ -55,7 +55,12 @@ async fn a_pinned_source_goes_back_and_stays_until_it_is_unpinned() {
     let second = scene.tree.commit_and_push("second").unwrap();
     scene.synced(&second).await;
     scene.kasbah.cli(["source", "pin", SOURCE, &first[..10]]).unwrap();
-    scene.synced(&first).await;
+    let why = format!(
+        "pinned to commit {}, while {} is the newest; unpin it to follow its ref",
+        &first[..10],
+        &second[..10]
+    );
+    scene.source_becomes("pinned", |source| source["synced_commit"] == first && source["why"] == why).await;
     scene.value_becomes("one", "1").await;
     let refused = scene.kasbah.cli(["source", "pin", SOURCE, "0123456789"]).unwrap_err();
     assert!(refused.to_string().contains("0123456789"), "{refused}");

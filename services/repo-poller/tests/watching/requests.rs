@@ -88,6 +88,10 @@ async fn a_source_can_be_built_at_an_earlier_commit() {
     assert!(harness.ask(&at("nonsense")).await.is_err());
     // Nothing of it is said: pinning is delivery's to decide.
     assert_eq!(harness.said().await.len(), 1);
+    // Others may still read the repository; this agent gets nothing of it.
+    harness.answers.lock().refused = Some("the grant was withdrawn".to_owned());
+    let refused = harness.ask(&at(&first)).await.unwrap_err();
+    assert_eq!((refused.kind, refused.message.as_str()), (RefusalKind::Denied, "the grant was withdrawn"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
