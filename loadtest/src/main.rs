@@ -39,7 +39,7 @@ enum Scenario {
     about = "Measures Kasbah beside a baseline of the same run; exits with 1 when a figure falls short"
 )]
 struct Arguments {
-    /// Which scenarios to run.
+    /// Which scenarios to run; all without any.
     scenarios: Vec<Scenario>,
     /// Name the scenarios and end.
     #[arg(long)]
@@ -58,7 +58,7 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> anyhow::Result<std::process::ExitCode> {
     let arguments = Arguments::parse();
-    if arguments.list || arguments.scenarios.is_empty() {
+    if arguments.list {
         for scenario in Scenario::value_variants() {
             if let Some(value) = scenario.to_possible_value() {
                 println!(
@@ -72,7 +72,9 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
     }
     let runs = if arguments.quick { 1 } else { RUNS };
     let mut figures: Vec<Figure> = Vec::new();
-    for scenario in &arguments.scenarios {
+    let all = Scenario::value_variants();
+    let scenarios = if arguments.scenarios.is_empty() { all } else { &arguments.scenarios };
+    for scenario in scenarios {
         let measured = match scenario {
             Scenario::Log => log::run(runs).await.context("scenario log")?,
             Scenario::Link => link::run(runs).context("scenario link")?,

@@ -175,13 +175,28 @@ async fn collect(shared: &Arc<Shared>, view: &Arc<View>) -> Result<Vec<(Value, O
     for account in &accounts {
         let lists =
             resources.iter().map(|resource| collect_kind(shared, view, account.as_ref(), resource)).collect();
-        for list in concurrently(lists, LISTS_AT_ONCE).await {
-            for (live, object) in list? {
-                found.insert(object.uid.clone(), (live, object));
+        for (resource, list) in resources.iter().zip(concurrently(lists, LISTS_AT_ONCE).await) {
+            match list {
+                Ok(objects) => {
+                    found.extend(
+                        objects.into_iter().map(|(live, object)| (object.uid.clone(), (live, object))),
+                    );
+                }
+                Err(error) if is_of_this_kind(resource, &error) => {
+                    let group = &resource.group;
+                    tracing::warn!(resource = %resource.plural, group, error = %error, "kind cannot be listed, what is owned of it is not known");
+                }
+                Err(error) => return Err(error),
             }
         }
     }
     Ok(found.into_values().collect())
+}
+
+/// Whether a refusal is about one kind that somebody added, such as one whose conversion webhook is down, and not about the API
+/// server: it stops nothing else. The API server's own groups have no dot in their names, or are never alone in failing.
+fn is_of_this_kind(resource: &Resource, error: &ApiError) -> bool {
+    error.status().is_some() && error.code() >= 500 && resource.group.contains('.')
 }
 
 async fn collect_kind(

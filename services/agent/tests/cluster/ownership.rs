@@ -3,8 +3,9 @@ use events::delivery::SyncOutcome;
 use events::observation::Observed;
 use http::Method;
 use serde_json::json;
+use testkit::{ControlPlane, ControlPlaneOptions, eventually};
 
-use crate::rig::{Rig, Source, cluster, config_map, map_path};
+use crate::rig::{DEADLINE, Rig, Source, cluster, config_map, map_path};
 
 #[tokio::test]
 async fn an_object_of_kubectl_is_adopted_and_a_field_deleted_in_git_disappears() {
@@ -126,4 +127,33 @@ async fn moving_a_file_between_sources_deletes_nothing() {
     assert_eq!(live["metadata"]["uid"], before);
     assert_eq!(live["metadata"]["labels"]["kasbah.dev/source"], to.id.to_string());
     assert!(!rig.owned()["moves"].adopted);
+}
+
+#[tokio::test]
+async fn a_kind_that_cannot_be_listed_stops_no_other() {
+    let options = ControlPlaneOptions { workloads: false, ..ControlPlaneOptions::default() };
+    let plane = ControlPlane::start(options).await.unwrap();
+    let namespace = plane.namespace("broken", false).await.unwrap();
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": schema});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.broken.example"},
+        "spec": {"group": "broken.example", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [version("v1", true), version("v2", false)],
+            "conversion": {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
+                "clientConfig": {"service": {"namespace": "nowhere", "name": "nobody"}}}}}});
+    plane
+        .create_object("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
+        .await
+        .unwrap();
+    let things = format!("/apis/broken.example/v1/namespaces/{namespace}/things");
+    let thing = json!({"apiVersion": "broken.example/v1", "kind": "Thing", "metadata": {"name": "stored"}});
+    eventually(DEADLINE, || async { plane.create_object(&things, &thing).await.map(drop) }).await;
+    let refused = plane.get("/apis/broken.example/v2/things").await.unwrap_err();
+    assert!(format!("{refused:#}").contains("conversion webhook"), "{refused:#}");
+
+    let mut rig = Rig::start(&plane, &namespace).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.with([config_map("a", "v")]);
+    assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
 }
