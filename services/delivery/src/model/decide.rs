@@ -107,7 +107,11 @@ impl DeliveryState {
     /// The prune list that the source's agent has now, by address.
     #[must_use]
     pub fn prune_list_of(&self, source: SourceId) -> Option<BlobDigest> {
-        self.sources.get(&source)?.desired.as_ref()?.prune
+        let state = self.sources.get(&source)?;
+        match &state.removal {
+            Some(removal) => removal.prune,
+            None => state.desired.as_ref()?.prune,
+        }
     }
 
     /// What is to be done about a source. `contents` has all of [`Self::bundles_needed`]; `listed` is the present prune list.
@@ -123,7 +127,7 @@ impl DeliveryState {
             return Verdict::Nothing;
         }
         if !state.configured {
-            return self.removal_verdict(source, state, contents);
+            return self.removal_verdict(source, state, contents, listed);
         }
         let Some(candidate) = state.candidate() else { return Verdict::Nothing };
         if state.suspended.is_some() {
@@ -136,7 +140,8 @@ impl DeliveryState {
             (&desired.commit, desired.bundle) == (&candidate.commit, candidate.digest)
         });
         let leftovers = prune.iter().any(|entry| !listed.contains(entry));
-        if is_desired && !(leftovers && state.desired_sync_ended()) {
+        let ended = state.desired.as_ref().is_some_and(|desired| state.sync_ended(desired.sync));
+        if is_desired && !(leftovers && ended) {
             return Verdict::Nothing;
         }
         let (commit, bundle, objects, cause) =
@@ -160,13 +165,21 @@ impl DeliveryState {
         source: SourceId,
         state: &SourceState,
         contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
+        listed: &[PruneEntry],
     ) -> Verdict {
-        if state.removal.is_some() || state.configuration.is_none() {
-            return Verdict::Nothing;
-        }
-        let prunes = state.configuration.as_ref().is_some_and(|c| c.policies.on_removal == OnRemoval::Prune);
+        let Some(configuration) = &state.configuration else { return Verdict::Nothing };
+        let prunes = configuration.policies.on_removal == OnRemoval::Prune;
         let prune = if prunes { self.prune_for(source, state, None, contents) } else { Some(Vec::new()) };
-        prune.map_or(Verdict::Nothing, |prune| Verdict::Remove { prune })
+        let Some(prune) = prune else { return Verdict::Nothing };
+        // What was under way when the source left is heard of later.
+        let is_new = match &state.removal {
+            None => true,
+            Some(removal) => {
+                prune.iter().any(|entry| !listed.contains(entry))
+                    && removal.sync.is_none_or(|sync| state.sync_ended(sync))
+            }
+        };
+        if is_new { Verdict::Remove { prune } } else { Verdict::Nothing }
     }
 
     /// Objects of the inventory that no current bundle of the agent has. `None` when a bundle's contents are not known:
@@ -302,11 +315,8 @@ impl SourceState {
         ((&held.commit, held.bundle) == (&candidate.commit, candidate.digest)).then_some(held)
     }
 
-    fn desired_sync_ended(&self) -> bool {
-        let desired = self.desired.as_ref().map(|desired| desired.sync);
-        self.observed
-            .as_ref()
-            .is_some_and(|observed| Some(observed.sync) == desired && observed.finished.is_some())
+    fn sync_ended(&self, sync: SyncId) -> bool {
+        self.observed.as_ref().is_some_and(|observed| observed.sync == sync && observed.finished.is_some())
     }
 
     fn reason_to_hold(&self, candidate: &Bundle, prune: &[PruneEntry]) -> Option<HoldReason> {

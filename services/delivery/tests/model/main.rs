@@ -12,14 +12,14 @@ mod given;
 use delivery::model::{Command, DeliveryState, Verdict, desired_plan, source_view};
 use events::configuration::{FileFinding, OnRemoval};
 use events::delivery::{
-    ApplierNamed, BundleHeld, DeliveryEvent, HoldReason, SourcePinned, SourceResumed, SourceSuspended,
-    SourceUnpinned, SyncOutcome,
+    ApplierNamed, BundleHeld, DeliveryEvent, HoldReason, SourcePinned, SourceRemoved, SourceResumed,
+    SourceSuspended, SourceUnpinned, SyncOutcome,
 };
 use events::observation::{Observation, ObservationBatch, Observed, Write};
 use events::position::Stream;
 use events::repository::{BundleRejected, RepositoryEvent};
 use events::{
-    AgentId, AggregateKind, BlobDigest, CorrelationId, InstanceId, RefusalKind, SourceId, Timestamp,
+    AgentId, AggregateKind, BlobDigest, CorrelationId, InstanceId, RefusalKind, SourceId, SyncId, Timestamp,
 };
 use store::Projection;
 use uuid::Uuid;
@@ -209,6 +209,27 @@ fn a_source_that_left_keeps_its_objects_unless_it_said_otherwise() {
         given.configured(Vec::new());
         assert_eq!(pruned(&given.verdict("shop", &[])).len(), expected);
     }
+}
+
+#[test]
+fn what_is_heard_of_after_a_source_left_goes_too() {
+    let mut configured = source("shop");
+    configured.policies.on_removal = OnRemoval::Prune;
+    let mut given = Given::agent_with(vec![configured]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.applied("shop", 10, &["a"], false);
+    given.configured(Vec::new());
+    let Verdict::Remove { prune: first } = given.verdict("shop", &[]) else { panic!("left") };
+    let (sync, prune) = (SyncId(Uuid::from_u128(11)), BlobDigest([9; 32]));
+    let removed = SourceRemoved { source: id, agent: AGENT, sync: Some(sync), prune: Some(prune) };
+    given.on_source(id, DeliveryEvent::SourceRemoved(removed));
+    assert_eq!(given.state.prune_list_of(id), Some(prune));
+    assert_eq!(given.verdict_listed("shop", &[], &first), Verdict::Nothing);
+    given.applied("shop", 10, &["late"], false);
+    given.observed(1, vec![started(id, 11)]);
+    assert_eq!(given.verdict_listed("shop", &[], &first), Verdict::Nothing, "while it is at work");
+    given.observed(1, vec![finished(id, 11, SyncOutcome::Succeeded)]);
+    assert!(pruned(&given.verdict_listed("shop", &[], &first)).contains(&"late".to_owned()));
 }
 
 #[test]
