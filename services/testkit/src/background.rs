@@ -1,12 +1,15 @@
 //! One runtime for the harness' own servers, so that a test's runtime may pause its clock, block or end.
 
 use std::future::Future;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, channel};
 
+use anyhow::{Context, Result};
 use parking_lot::Mutex;
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 
 static RUNTIME: LazyLock<Option<Runtime>> = LazyLock::new(|| {
     Builder::new_multi_thread().worker_threads(2).thread_name("testkit").enable_all().build().ok()
@@ -17,6 +20,33 @@ pub(crate) fn runtime() -> &'static Handle {
     match RUNTIME.as_ref() {
         Some(runtime) => runtime.handle(),
         None => panic!("no threads left for the harness' runtime"),
+    }
+}
+
+/// A listener for [`accept`].
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener> {
+    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Accepts until aborted; the connections end with it.
+pub(crate) async fn accept<F>(listener: TcpListener, mut serve: impl FnMut(TcpStream) -> Option<F>)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((stream, _)) = accepted else { continue };
+                if let Some(serving) = serve(stream) {
+                    connections.spawn(serving);
+                }
+            }
+            Some(_) = connections.join_next() => {}
+        }
     }
 }
 

@@ -13,14 +13,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::net::TcpStream;
 
-use crate::background::Server;
+use crate::background::{Server, accept, listen};
 use crate::{Folder, free_port};
 pub use webhook::{Webhook, WebhookStyle};
 
@@ -113,9 +114,7 @@ impl GitServer {
             None => free_port()?,
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let listener =
-            std::net::TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-        listener.set_nonblocking(true)?;
+        let listener = listen(address)?;
         let state = Arc::new(State {
             folder,
             address,
@@ -123,7 +122,7 @@ impl GitServer {
             requests: Mutex::default(),
             pushes: Mutex::default(),
         });
-        let server = Self { _server: Server::start(accept(listener, Arc::clone(&state))), state };
+        let server = Self { _server: Server::start(accept(listener, served(&state))), state };
         for entry in fs::read_dir(server.state.folder.path())?.flatten() {
             if let Some(name) = entry.file_name().to_str().and_then(|name| name.strip_suffix(".git")) {
                 server.adopt(name)?;
@@ -222,23 +221,17 @@ impl GitServer {
     }
 }
 
-/// Accepts until aborted; the connections end with it.
-async fn accept(listener: std::net::TcpListener, state: Arc<State>) {
-    let Ok(listener) = TcpListener::from_std(listener) else { return };
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => {
-                let Ok((stream, _)) = accepted else { continue };
-                // As real servers do: an answer in several small writes is not to wait for acknowledgements.
-                let _ = stream.set_nodelay(true);
-                let state = Arc::clone(&state);
-                let service = service_fn(move |request| cgi::answer(Arc::clone(&state), request));
-                // The hook closes its side as soon as it has written: its request counts all the same.
-                connections.spawn(http1::Builder::new().half_close(true).serve_connection(TokioIo::new(stream), service));
-            }
-            Some(_) = connections.join_next() => {}
-        }
+/// How each connection is served.
+fn served(state: &Arc<State>) -> impl FnMut(TcpStream) -> Option<BoxFuture<'static, ()>> + use<> {
+    let state = Arc::clone(state);
+    move |stream| {
+        // As real servers do: an answer in several small writes is not to wait for acknowledgements.
+        let _ = stream.set_nodelay(true);
+        let state = Arc::clone(&state);
+        let service = service_fn(move |request| cgi::answer(Arc::clone(&state), request));
+        // The hook closes its side as soon as it has written: its request counts all the same.
+        let serving = http1::Builder::new().half_close(true).serve_connection(TokioIo::new(stream), service);
+        Some(serving.map(drop).boxed())
     }
 }
 

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::background::Server;
+use crate::background::{Server, accept, listen};
 use crate::free_port;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,12 +36,15 @@ impl Proxy {
     /// Starts one on a free loopback port.
     pub fn start(upstream: SocketAddr) -> Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-        let listener =
-            std::net::TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-        listener.set_nonblocking(true)?;
+        let listener = listen(address)?;
         let (weather, seen) = watch::channel(Weather::default());
         let carried = Arc::new(AtomicU64::new(0));
-        let server = Server::start(accept(listener, upstream, seen, Arc::clone(&carried)));
+        let counted = Arc::clone(&carried);
+        let serve = move |client| {
+            let open = !seen.borrow().shut;
+            open.then(|| serve(client, upstream, seen.clone(), Arc::clone(&counted)))
+        };
+        let server = Server::start(accept(listener, serve));
         Ok(Self { address, weather, carried, _server: server })
     }
 
@@ -75,27 +77,6 @@ impl Proxy {
     /// Closes all present connections; new ones are served.
     pub fn cut(&self) {
         self.weather.send_modify(|weather| weather.cuts += 1);
-    }
-}
-
-async fn accept(
-    listener: std::net::TcpListener,
-    upstream: SocketAddr,
-    weather: watch::Receiver<Weather>,
-    carried: Arc<AtomicU64>,
-) {
-    let Ok(listener) = TcpListener::from_std(listener) else { return };
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => {
-                let Ok((client, _)) = accepted else { continue };
-                if !weather.borrow().shut {
-                    connections.spawn(serve(client, upstream, weather.clone(), Arc::clone(&carried)));
-                }
-            }
-            Some(_) = connections.join_next() => {}
-        }
     }
 }
 

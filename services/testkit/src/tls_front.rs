@@ -3,16 +3,15 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use crate::background::Server;
+use crate::background::{Server, accept, listen};
 use crate::{Certified, free_port};
 
 /// A front of one server; it ends with this handle.
@@ -34,10 +33,9 @@ impl TlsFront {
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-        let listener =
-            std::net::TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-        listener.set_nonblocking(true)?;
-        let server = Server::start(accept(listener, upstream, TlsAcceptor::from(Arc::new(config))));
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let serve = move |stream| Some(carry(acceptor.clone(), stream, upstream));
+        let server = Server::start(accept(listen(address)?, serve));
         Ok(Self { address, _server: server })
     }
 
@@ -48,23 +46,12 @@ impl TlsFront {
     }
 }
 
-async fn accept(listener: std::net::TcpListener, upstream: SocketAddr, acceptor: TlsAcceptor) {
-    let Ok(listener) = TcpListener::from_std(listener) else { return };
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => {
-                let Ok((stream, _)) = accepted else { continue };
-                let acceptor = acceptor.clone();
-                connections.spawn(async move {
-                    let (Ok(mut outside), Ok(mut inside)) =
-                        tokio::join!(acceptor.accept(stream), TcpStream::connect(upstream))
-                    else { return };
-                    // Either side may end as it likes.
-                    let _ = copy_bidirectional(&mut outside, &mut inside).await;
-                });
-            }
-            Some(_) = connections.join_next() => {}
-        }
-    }
+async fn carry(acceptor: TlsAcceptor, stream: TcpStream, upstream: SocketAddr) {
+    let (Ok(mut outside), Ok(mut inside)) =
+        tokio::join!(acceptor.accept(stream), TcpStream::connect(upstream))
+    else {
+        return;
+    };
+    // Either side may end as it likes.
+    let _ = copy_bidirectional(&mut outside, &mut inside).await;
 }

@@ -34,7 +34,7 @@ async fn exactly(folder: &Path, acknowledged: u64) {
 #[tokio::test]
 async fn a_full_disk_makes_the_log_read_only_and_loses_nothing_acknowledged() {
     // The middle ones are used up while the file is filled ahead, which is no failure by itself.
-    for room in [1, 100, 5000, 131_073, 131_172, 136_072, 136_073, 141_071] {
+    for room in [1, 100, 5000, 5001, 9999, 131_073, 131_172, 136_072, 136_073, 141_071] {
         let folder = tempfile::tempdir().unwrap();
         let (world, faults) = faulty_world();
         let store = open(&world, folder.path(), Options::default()).unwrap();

@@ -171,9 +171,9 @@ impl Context {
                 wait = (wait * 2).min(Duration::from_secs(1));
             }
         }
-        self.wait_for_kinds(end).await;
+        let waited = self.wait_for_kinds(end).await;
         self.shared.relay.notify_one();
-        if self.is_superseded() { StageEnd::Superseded } else { StageEnd::Done }
+        waited
     }
 
     async fn not_established(&self, target: &Target) -> Option<String> {
@@ -194,15 +194,18 @@ impl Context {
     }
 
     /// Discovery follows a definition a moment later. Another state of the source ends the wait.
-    pub(super) async fn wait_for_kinds(&self, end: Duration) {
+    pub(super) async fn wait_for_kinds(&self, end: Duration) -> StageEnd {
         let mut wait = Duration::from_millis(50);
         let mut views = self.shared.desired.subscribe();
         loop {
             views.mark_unchanged();
             let refreshed = self.shared.discovery.refresh(&self.shared.kube).await;
             let served = refreshed.is_ok() && self.resolve().awaited.is_empty();
-            if served || self.shared.now() > end || self.is_superseded() {
-                return;
+            if self.is_superseded() {
+                return StageEnd::Superseded;
+            }
+            if served || self.shared.now() > end {
+                return StageEnd::Done;
             }
             tokio::select! {
                 () = self.shared.world.clock.sleep(wait) => {}

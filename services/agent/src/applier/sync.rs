@@ -115,9 +115,9 @@ impl Context {
         }
         if !resolution.awaited.is_empty() {
             let end = self.shared.now() + Duration::from_secs(30);
-            self.wait_for_kinds(end).await;
-            if self.is_superseded() {
-                return StageEnd::Superseded;
+            match self.wait_for_kinds(end).await {
+                StageEnd::Done => {}
+                other => return other,
             }
             resolution = self.resolve();
             let mut failures = resolution.failures.clone();

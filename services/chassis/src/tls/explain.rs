@@ -73,7 +73,7 @@ pub enum CertificateTrouble {
 }
 
 impl CertificateTrouble {
-    /// For which names the certificate is, as a part of a sentence; empty where that is not the trouble or it has none.
+    /// For which names the certificate is, as a part of a sentence; empty where that is not the trouble.
     #[must_use]
     pub fn names(&self) -> String {
         match self {
