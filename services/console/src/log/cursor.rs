@@ -14,6 +14,8 @@ use world::Random;
 use zeroize::Zeroizing;
 
 const CURSORS: &[u8] = b"kasbah cursors";
+/// What a cursor begins with: a leading hyphen, which base64url may have, would be an option on a command line.
+const MARK: &str = "p_";
 
 /// Where a reader stands: behind a position, and maybe within the next record of one shard.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -66,7 +68,7 @@ impl Cursors {
             Aad::from(self.organization.0.into_bytes()),
             &mut sealed,
         );
-        URL_SAFE_NO_PAD.encode([nonce.as_slice(), &sealed].concat())
+        MARK.to_owned() + &URL_SAFE_NO_PAD.encode([nonce.as_slice(), &sealed].concat())
     }
 
     /// The cursor of a text that was given out to this organization; `start` is before everything.
@@ -78,7 +80,7 @@ impl Cursors {
             return Ok(Cursor::default());
         }
         let open = || {
-            let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+            let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(MARK)?).ok()?;
             let (nonce, sealed) = bytes.split_at_checked(NONCE_LEN)?;
             let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
             let mut sealed = sealed.to_vec();
@@ -139,10 +141,19 @@ mod tests {
     }
 
     #[test]
+    fn a_cursor_never_looks_like_an_option_of_a_command_line() {
+        let (random, cursors) = (SystemRandom::new(), cursors(1));
+        for _ in 0..500 {
+            let text = cursors.seal(&random, &Cursor::default());
+            assert!(text.starts_with(|first: char| first.is_ascii_alphabetic()), "{text}");
+        }
+    }
+
+    #[test]
     fn what_was_not_given_out_here_is_refused() {
         let random = SystemRandom::new();
         let text = cursors(1).seal(&random, &Cursor::default());
-        for wrong in [text.as_str(), "d0-1", "", "AAAA"] {
+        for wrong in [text.as_str(), "d0-1", "", "p_AAAA", "p_"] {
             assert_eq!(cursors(2).open("from", wrong).unwrap_err().field.as_deref(), Some("from"), "{wrong}");
         }
     }
