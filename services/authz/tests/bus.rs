@@ -6,20 +6,25 @@ mod running;
 #[path = "bus/strangers.rs"]
 mod strangers;
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
+use authz::driver::Driver;
+use authz::model::Directory;
+use bus::LocalBus;
 use events::directory::{DirectoryEvent, NameClaimed, Role, Scope};
 use events::id::derived_uuid;
 use events::position::Stream;
 use events::request::RefusedCommand;
 use events::requests::authz::{
-    AssignRole, Authenticate, CreateCredential, CreateGroup, CreateProject, CreateUser, Decide,
+    AssignRole, Authenticate, CreateCredential, CreateGroup, CreateProject, CreateUser, Decide, DecideFetch,
     GrantCredential, IssueToken, ListTokens, ListUsers, RegisterAgent, RevokeCredential, RevokeToken,
     SetProject, ShowProject,
 };
 use events::{AggregateKind, AggregateRef, Event, Position, RefusalKind, Sha256};
 use running::{Running, project};
-use store::{KeyName, NewCommit, ReadFilter};
+use store::{KeyName, NewCommit, ReadFilter, follow_projection};
 use testkit::eventually;
 
 #[tokio::test]
@@ -156,6 +161,36 @@ async fn of_those_who_take_a_name_at_once_one_gets_it() {
     let groups: std::collections::BTreeSet<_> =
         answers.into_iter().map(|answer| answer.unwrap().group).collect();
     assert_eq!(groups.len(), 1, "those who make a group on the way share it");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_fetch_is_not_refused_for_what_lies_in_the_log_already() {
+    let running = Running::start().await;
+    let owner = running.owner().await;
+    let made =
+        running.ask(&owner, &project("shop/deployment", "https://git.example/shop.git")).await.unwrap();
+    let register = RegisterAgent { name: "cluster".to_owned(), project: made.path };
+    let agent = running.ask(&owner, &register).await.unwrap().agent.id;
+
+    let (world, store) = (&running.world, &running.store);
+    let log = Arc::clone(&store.log);
+    let behind =
+        follow_projection::<Directory>(Arc::clone(&log), Arc::clone(&store.snapshots), world.clone());
+    let (driver, _uses) = Driver::new(world.clone(), log, Arc::clone(&store.keys), behind.clone());
+    let bus = LocalBus::new(world.clone());
+    let _serving = driver.serve(&bus).await.unwrap();
+    let context = bus::context_for_service(world, "test", owner.principal.organization);
+    let decide = DecideFetch { agent, project: made.id };
+    let mut asking = pin!(bus::ask(&bus, &context, &decide));
+    for _ in 0..100 {
+        assert!(futures::poll!(&mut asking).is_pending(), "answered by a directory that has read nothing");
+        tokio::task::yield_now().await;
+    }
+    tokio::select! {
+        decision = asking => assert!(decision.unwrap().allowed),
+        ended = behind.drive(std::future::pending()) => panic!("{ended:?}"),
+    }
     running.stop().await;
 }
 

@@ -43,8 +43,7 @@ impl Driver {
                     return Ok(outcome);
                 }
                 Err(AppendError::Conflict { .. }) => {
-                    let end = self.log.position();
-                    self.directory.wait_for(&end, FOLDED_WITHIN).await.map_err(|error| behind(&error))?;
+                    self.catch_up().await?;
                     let pause = self.world.random.below(PAUSE_MILLIS << attempt.min(8));
                     self.world.clock.sleep(Duration::from_millis(pause)).await;
                 }
@@ -52,6 +51,12 @@ impl Driver {
             }
         }
         Err(Refusal::new(RefusalKind::Unavailable, "others change the same thing all the time; retry"))
+    }
+
+    /// Waits until the directory has all that is in the log by now.
+    pub(super) async fn catch_up(&self) -> Result<(), Refusal> {
+        let end = self.log.position();
+        self.directory.wait_for(&end, FOLDED_WITHIN).await.map_err(|error| behind(&error))
     }
 
     /// Claims a name; answers the id under which the thing is to be created by the commit `created_by`.

@@ -32,8 +32,17 @@ impl Driver {
         request: DecideFetch,
     ) -> Result<FetchDecision, Refusal> {
         services_only(&asker)?;
-        let now = self.now();
-        Ok(self.directory.read(|directory| directory.decide_fetch(asker.organization, &request, now)))
+        let decide = || {
+            let now = self.now();
+            self.directory.read(|directory| directory.decide_fetch(asker.organization, &request, now))
+        };
+        let decision = decide();
+        if decision.allowed {
+            return Ok(decision);
+        }
+        // Whoever asks may have heard of an agent or a grant a moment before this directory.
+        self.catch_up().await?;
+        Ok(decide())
     }
 
     pub(super) async fn locate_project(

@@ -22,8 +22,6 @@ use crate::model::{Interest, RefInterest};
 const CONFIGURATION_INTERVAL: u32 = 60;
 /// Shortest interval, in seconds, whatever a source asks for.
 const SHORTEST_INTERVAL: u32 = 5;
-/// How long authz has to hear of what we heard of already.
-const REFUSAL_PAUSE: Duration = Duration::from_millis(300);
 /// First and longest pause after a failure.
 const FIRST_BACKOFF: Duration = Duration::from_secs(5);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(120);
@@ -43,8 +41,6 @@ pub(super) struct Watcher {
     pub(super) files: FileCache,
     /// Rounds that failed since one did not.
     failures: u32,
-    /// Agents that authz refused in the last round.
-    refused: BTreeSet<AgentId>,
 }
 
 /// How a round went.
@@ -86,7 +82,6 @@ impl Watcher {
             builds: BTreeMap::new(),
             files: FileCache::default(),
             failures: 0,
-            refused: BTreeSet::new(),
         }
     }
 
@@ -171,7 +166,7 @@ impl Watcher {
 
     async fn round(&mut self, interest: &Interest, cause: &Cause) -> Round {
         self.forget_unwanted(interest);
-        let Some(permitted) = self.permitted_for_sure(interest, cause).await else { return Round::NotNow };
+        let Some(permitted) = self.permitted(interest, cause).await else { return Round::NotNow };
         let mut all_said = self.say_refused(interest, &permitted, cause).await;
         if permitted.agents.is_empty() {
             return if all_said { Round::Refused } else { Round::NotNow };
@@ -216,17 +211,6 @@ impl Watcher {
             status.tips.retain(|reference, _| interest.refs.contains_key(reference));
             status.failures.retain(|reference, _| interest.refs.contains_key(reference));
         });
-    }
-
-    /// authz may know less of the log than we do, for a moment: a new refusal counts only when it is said again.
-    async fn permitted_for_sure(&mut self, interest: &Interest, cause: &Cause) -> Option<Permitted> {
-        let mut permitted = self.permitted(interest, cause).await?;
-        if permitted.refused.keys().any(|agent| !self.refused.contains(agent)) {
-            self.poller.deps.world.clock.sleep(REFUSAL_PAUSE).await;
-            permitted = self.permitted(interest, cause).await?;
-        }
-        self.refused = permitted.refused.keys().copied().collect();
-        Some(permitted)
     }
 
     /// Asks authz for each agent. `None` when it does not answer: nothing is fetched without its decision.
