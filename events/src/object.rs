@@ -47,6 +47,24 @@ pub struct ObjectKey {
     pub name: String,
 }
 
+/// A kind of object, whichever version of its API is used.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct GroupKind {
+    /// API group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+}
+
+impl ObjectKey {
+    /// Whether the object is of this kind.
+    #[must_use]
+    pub fn is_of(&self, kind: &GroupKind) -> bool {
+        self.group == kind.group && self.kind == kind.kind
+    }
+}
+
 impl ObjectIdentity {
     /// `v1` or `apps/v1`.
     #[must_use]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::delivery::{ObjectFailure, SyncCounts, SyncOutcome};
 use crate::digest::Sha256;
 use crate::id::{AgentId, CorrelationId, InstanceId, OrganizationId, SourceId, SyncId};
-use crate::object::{ObjectIdentity, Text};
+use crate::object::{GroupKind, ObjectIdentity, Text};
 use crate::time::Timestamp;
 
 /// One record of the observations stream.
@@ -57,6 +57,9 @@ pub enum Observed<S: Text = String> {
         objects: Vec<OwnedObject<S>>,
         /// No part follows.
         last: bool,
+        /// In the last part: kinds that could not be listed wherever they may be. What was known of them stays.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unlisted: Vec<GroupKind>,
     },
     /// A sync began.
     SyncStarted {

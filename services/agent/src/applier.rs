@@ -177,14 +177,13 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
             () = shared.world.clock.sleep(tick) => {}
         }
     }
-    shared.holding.set_named(false);
     running.drain(&shared).await;
 }
 
 /// Workers and watches that run.
 #[derive(Default)]
 struct Running {
-    /// The epoch whose inventory was stated. It stays when the Lease is lost for a while: who gets it back in the same epoch goes on
+    /// The epoch whose inventory was stated, 0 when it has to be stated again. It stays when the Lease is lost for a while: who gets it back in the same epoch goes on
     /// with the same sequence.
     stated: u64,
     workers: BTreeMap<SourceId, TaskHandle>,
@@ -198,6 +197,12 @@ impl Running {
         epoch: u64,
         view: &Arc<View>,
     ) -> Result<(), crate::kubernetes::ApiError> {
+        if shared.outbox.take_restate() {
+            // What is created while it is looked at would be missing in the statement.
+            self.drain(shared).await;
+            shared.holding.set_named(true);
+            self.stated = 0;
+        }
         if self.stated != epoch {
             self.stop();
             shared.discovery.refresh(&shared.kube).await?;
@@ -209,8 +214,6 @@ impl Running {
             inventory::state(shared, view).await?;
             self.stated = epoch;
             tracing::info!(epoch, sources = view.sources.len(), "this instance applies");
-        } else if shared.outbox.take_restate() {
-            inventory::restate(shared, view).await;
         }
         self.workers.retain(|source, worker| {
             let wanted = view.source(*source).is_some() && !worker.is_finished();
@@ -239,8 +242,9 @@ impl Running {
         self.watches.stop();
     }
 
-    /// Lets writes that are under way end; nothing new begins, because writing is not allowed any more.
+    /// Stops everything, and lets writes that are under way end: nothing new begins.
     async fn drain(&mut self, shared: &Shared) {
+        shared.holding.set_named(false);
         self.watches.stop();
         let quiet = async {
             while shared.kube.writes() > 0 {

@@ -69,6 +69,12 @@ impl Agent {
         AgentService::new(Arc::clone(&self.shared), Arc::clone(&self.agent), env!("CARGO_PKG_VERSION"))
     }
 
+    /// What it has to tell the server.
+    #[must_use]
+    pub fn outbox(&self) -> Arc<Outbox> {
+        Arc::clone(&self.shared.outbox)
+    }
+
     /// Applies what the server wants, and keeps the Lease once it is known who this agent is. Until shutdown is asked for; then the
     /// Lease is given up when the last write ended.
     pub async fn apply(&self, shutdown: Shutdown) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use events::SourceId;
 use events::configuration::{Mode, ServiceAccount};
-use events::object::ObjectKey;
+use events::object::{GroupKind, ObjectKey};
 use events::observation::{Observed, OwnedObject};
 use objects::ownership::SOURCE_LABEL;
 use serde::Deserialize;
@@ -96,9 +96,9 @@ pub(super) async fn list(
     }
 }
 
-/// States the inventory at the start of an epoch, and fills the books with what is certain.
+/// States the inventory while nothing is written, and fills the books with what is certain.
 pub(super) async fn state(shared: &Arc<Shared>, view: &Arc<View>) -> Result<(), ApiError> {
-    let found = collect(shared, view).await?;
+    let Collected { found, unlisted } = collect(shared, view).await?;
     let mut targets: BTreeMap<SourceId, (Context, BTreeMap<ObjectKey, Target>)> = BTreeMap::new();
     for source in &view.sources {
         let context = Context::new(shared, view, source);
@@ -110,19 +110,11 @@ pub(super) async fn state(shared: &Arc<Shared>, view: &Arc<View>) -> Result<(), 
         let Some((context, targets)) = targets.get(&object.source) else { continue };
         enter(shared, context, targets.get(&object.identity.key()), live, object);
     }
-    tell(shared, found.into_iter().map(|(_, object)| object).collect());
+    tell(shared, found.into_iter().map(|(_, object)| object).collect(), unlisted);
     Ok(())
 }
 
-/// States it again in the middle of an epoch, because the outbox had to leave something out.
-pub(super) async fn restate(shared: &Arc<Shared>, view: &Arc<View>) {
-    match collect(shared, view).await {
-        Ok(found) => tell(shared, found.into_iter().map(|(_, object)| object).collect()),
-        Err(error) => tracing::warn!(error = %error, "cannot state the inventory again"),
-    }
-}
-
-fn tell(shared: &Shared, mut objects: Vec<OwnedObject>) {
+fn tell(shared: &Shared, mut objects: Vec<OwnedObject>, unlisted: Vec<GroupKind>) {
     objects.sort_by(|left, right| left.identity.cmp(&right.identity));
     let mut parts: Vec<Vec<OwnedObject>> = objects.chunks(PART).map(<[OwnedObject]>::to_vec).collect();
     if parts.is_empty() {
@@ -130,7 +122,9 @@ fn tell(shared: &Shared, mut objects: Vec<OwnedObject>) {
     }
     let count = parts.len();
     for (place, objects) in parts.into_iter().enumerate() {
-        shared.outbox.tell(Observed::InventoryStated { objects, last: place + 1 == count });
+        let last = place + 1 == count;
+        let unlisted = if last { unlisted.clone() } else { Vec::new() };
+        shared.outbox.tell(Observed::InventoryStated { objects, last, unlisted });
     }
 }
 
@@ -159,8 +153,23 @@ fn enter(shared: &Shared, context: &Context, target: Option<&Target>, live: &Val
     shared.with_book(object.source, |book| book.found(identity, sight, digest, object.adopted));
 }
 
-/// All objects with this agent's mark, over all kinds that can be listed.
-async fn collect(shared: &Arc<Shared>, view: &Arc<View>) -> Result<Vec<(Value, OwnedObject)>, ApiError> {
+/// All objects with this agent's mark.
+struct Collected {
+    found: Vec<(Value, OwnedObject)>,
+    /// Kinds of which there may be more.
+    unlisted: Vec<GroupKind>,
+}
+
+/// Where a kind could be listed.
+enum Reach {
+    Everywhere,
+    /// Where the sources have objects.
+    WhereWanted,
+    /// Something was refused.
+    Partly,
+}
+
+async fn collect(shared: &Arc<Shared>, view: &Arc<View>) -> Result<Collected, ApiError> {
     let kinds = shared.discovery.kinds();
     let resources: Vec<Arc<Resource>> =
         kinds.preferred().filter(|resource| resource.listable).cloned().collect();
@@ -172,25 +181,34 @@ async fn collect(shared: &Arc<Shared>, view: &Arc<View>) -> Result<Vec<(Value, O
         accounts.insert(None);
     }
     let mut found = BTreeMap::new();
+    let (mut listed, mut unlisted) = (BTreeSet::new(), BTreeSet::new());
     for account in &accounts {
         let lists =
             resources.iter().map(|resource| collect_kind(shared, view, account.as_ref(), resource)).collect();
         for (resource, list) in resources.iter().zip(concurrently(lists, LISTS_AT_ONCE).await) {
+            let kind = GroupKind { group: resource.group.clone(), kind: resource.kind.clone() };
             match list {
-                Ok(objects) => {
+                Ok((objects, reach)) => {
                     found.extend(
                         objects.into_iter().map(|(live, object)| (object.uid.clone(), (live, object))),
                     );
+                    match reach {
+                        Reach::Everywhere => drop(listed.insert(kind)),
+                        Reach::WhereWanted => {}
+                        Reach::Partly => drop(unlisted.insert(kind)),
+                    }
                 }
                 Err(error) if is_of_this_kind(resource, &error) => {
                     let group = &resource.group;
                     tracing::warn!(resource = %resource.plural, group, error = %error, "kind cannot be listed, what is owned of it is not known");
+                    unlisted.insert(kind);
                 }
                 Err(error) => return Err(error),
             }
         }
     }
-    Ok(found.into_values().collect())
+    let unlisted = unlisted.into_iter().filter(|kind| !listed.contains(kind)).collect();
+    Ok(Collected { found: found.into_values().collect(), unlisted })
 }
 
 /// Whether a refusal is about one kind that somebody added, such as one whose conversion webhook is down, and not about the API
@@ -204,8 +222,9 @@ async fn collect_kind(
     view: &Arc<View>,
     account: Option<&ServiceAccount>,
     resource: &Resource,
-) -> Result<Vec<(Value, OwnedObject)>, ApiError> {
+) -> Result<(Vec<(Value, OwnedObject)>, Reach), ApiError> {
     let mut items = Vec::new();
+    let mut reach = Reach::Everywhere;
     let mut per_namespace = view.mode == Mode::Namespaced;
     if !per_namespace {
         match list(&shared.kube, account, resource, "", SOURCE_LABEL).await? {
@@ -215,15 +234,18 @@ async fn collect_kind(
         }
     }
     if per_namespace && resource.namespaced {
+        reach = Reach::WhereWanted;
         for namespace in namespaces(view, account) {
-            if let Listed::Items(some) =
-                list(&shared.kube, account, resource, &namespace, SOURCE_LABEL).await?
-            {
-                items.extend(some);
+            match list(&shared.kube, account, resource, &namespace, SOURCE_LABEL).await? {
+                Listed::Items(some) => items.extend(some),
+                Listed::Absent => {}
+                Listed::Forbidden(_) => reach = Reach::Partly,
             }
         }
+    } else if per_namespace {
+        reach = Reach::Partly;
     }
-    Ok(items.into_iter().filter_map(|live| owned(view, resource, live)).collect())
+    Ok((items.into_iter().filter_map(|live| owned(view, resource, live)).collect(), reach))
 }
 
 /// Namespaces that the sources of a service account name.

@@ -39,8 +39,8 @@ impl Context {
             if self.is_superseded() {
                 return StageEnd::Superseded;
             }
-            let prunes = group.iter().map(|entry| async move { (*entry, self.prune(entry).await) }).collect();
-            for (entry, result) in concurrently(prunes, CONCURRENCY).await {
+            let prunes = group.iter().map(|entry| self.prune(entry)).collect();
+            for (entry, result) in group.iter().zip(concurrently(prunes, CONCURRENCY).await) {
                 match result {
                     Ok(pruned) => {
                         done.insert(entry.uid.clone());
@@ -171,18 +171,14 @@ impl Context {
         }
         let account = self.account();
         let lists = resources
-            .into_iter()
-            .map(|resource| async move {
-                let found = list(&self.shared.kube, account, &resource, namespace, "").await;
-                (resource, found)
-            })
+            .iter()
+            .map(|resource| list(&self.shared.kube, account, resource, namespace, ""))
             .collect();
-        let lists = concurrently(lists, 16).await;
         let mut found = Vec::new();
-        for (resource, listed) in lists {
+        for (resource, listed) in resources.iter().zip(concurrently(lists, 16).await) {
             match listed? {
                 Listed::Items(items) => {
-                    found.extend(items.into_iter().map(|live| (listed_identity(&resource, &live), live)))
+                    found.extend(items.into_iter().map(|live| (listed_identity(resource, &live), live)))
                 }
                 Listed::Absent => {}
                 Listed::Forbidden(message) => {

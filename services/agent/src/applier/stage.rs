@@ -83,11 +83,8 @@ impl Context {
     async fn check_all(&self, targets: &[&Target]) -> (BTreeMap<usize, Checked>, Vec<(usize, Failed)>) {
         let mut passed = BTreeMap::new();
         let mut failed = Vec::new();
-        let checks = targets
-            .iter()
-            .enumerate()
-            .map(|(place, target)| async move { (place, self.check(target).await) });
-        for (place, result) in concurrently(checks.collect(), CONCURRENCY).await {
+        let checks = targets.iter().map(|target| self.check(target)).collect();
+        for (place, result) in concurrently(checks, CONCURRENCY).await.into_iter().enumerate() {
             match result {
                 Ok(checked) => {
                     passed.insert(place, checked);
@@ -95,7 +92,6 @@ impl Context {
                 Err(failure) => failed.push((place, failure)),
             }
         }
-        failed.sort_by_key(|(place, _)| *place);
         (passed, failed)
     }
 

@@ -1,6 +1,7 @@
 use events::configuration::{Adoption, Conflicts};
 use events::delivery::SyncOutcome;
-use events::observation::Observed;
+use events::object::GroupKind;
+use events::observation::{Observed, Write};
 use http::Method;
 use serde_json::json;
 use testkit::{ControlPlane, ControlPlaneOptions, eventually};
@@ -156,4 +157,45 @@ async fn a_kind_that_cannot_be_listed_stops_no_other() {
     let mut source = Source::new(&rig, "shop", &namespace);
     source.with([config_map("a", "v")]);
     assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
+    let unlisted = |one: &Observed| match one {
+        Observed::InventoryStated { unlisted, last: true, .. } => Some(unlisted.clone()),
+        _ => None,
+    };
+    let (unlisted, _) = rig.process.wait(0, "inventory", unlisted).await;
+    assert_eq!(unlisted, [GroupKind { group: "broken.example".into(), kind: "Thing".into() }]);
+}
+
+#[tokio::test]
+async fn what_is_created_while_the_inventory_is_stated_again_is_not_lost() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("restated", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    let mut objects = vec![config_map("first", "v")];
+    source.with(objects.clone());
+    assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
+    rig.process.stop_reading().await;
+    let object = rig.owned()["first"].clone();
+    for _ in 0..=20_000 {
+        let object = object.clone();
+        rig.process.outbox.tell(Observed::ObjectApplied {
+            sync: None,
+            object,
+            write: Write::Changed,
+            taken_over: Vec::new(),
+        });
+    }
+    let told = rig.process.observed().len();
+    rig.process.read_on();
+    let stated = |rig: &Rig| {
+        let told = &rig.process.observed()[told..];
+        told.iter().any(|one| matches!(one, Observed::InventoryStated { last: true, .. }))
+    };
+    // As many as it takes until one falls into the statement.
+    while !stated(&rig) {
+        objects.push(config_map(&format!("m{}", objects.len()), "v"));
+        source.with(objects.clone());
+        assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
+    }
+    assert_eq!(rig.owned().len(), objects.len());
 }

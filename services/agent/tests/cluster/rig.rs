@@ -8,6 +8,7 @@ use std::time::Duration;
 use agent::Agent;
 use agent::kubernetes::KubeOptions;
 use agent::link::AgentService;
+use agent::outbox::Outbox;
 use bytes::Bytes;
 use chassis::ShutdownTrigger;
 use events::bundle::{BundleEntry, BundlePage, page_of, pages_for};
@@ -23,7 +24,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::{Cluster, eventually};
 use tokio::runtime::Runtime;
-use tunnel::wire::{Acknowledged, EventFrame, FrameDecoder};
+use tunnel::wire::{Acknowledged, Batch, EventFrame, FrameDecoder};
 use world::World;
 use world::spawn::TaskHandle;
 
@@ -98,12 +99,13 @@ pub fn config_map(name: &str, value: &str) -> Value {
 /// A process of an agent, on a runtime of its own so that it can be killed.
 pub struct Process {
     pub service: AgentService,
+    pub outbox: Arc<Outbox>,
+    world: World,
     trigger: ShutdownTrigger,
     runtime: Option<Runtime>,
     applying: Option<TaskHandle>,
     reading: TaskHandle,
-    observed: Arc<Mutex<Vec<(u64, Observed)>>>,
-    holds: Arc<Mutex<bool>>,
+    reader: Reader,
 }
 
 impl Process {
@@ -119,30 +121,53 @@ impl Process {
             let (inner, namespace) = (world.clone(), namespace.to_owned());
             let task = async move {
                 let process = Agent::new(inner, &options, Some(namespace)).await.unwrap();
-                sender.send(process.service()).unwrap_or_else(|_| panic!("the test is gone"));
+                let started = (process.service(), process.outbox());
+                sender.send(started).unwrap_or_else(|_| panic!("the test is gone"));
                 process.apply(shutdown).await;
             };
             (receiver, world.spawner.spawn("agent", Box::pin(task)))
         };
-        let service = service.await.unwrap();
+        let (service, outbox) = service.await.unwrap();
         service.is_agent(agent);
-        let observed = Arc::new(Mutex::new(Vec::new()));
-        let holds = Arc::new(Mutex::new(false));
-        let reading = read_events(service.clone(), Arc::clone(&observed), Arc::clone(&holds));
-        let reading = world.spawner.spawn("events", Box::pin(reading));
-        Self { service, trigger, runtime: Some(runtime), applying: Some(applying), reading, observed, holds }
+        let reader = Reader::of(service.clone());
+        let reading = reader.start(&world);
+        Self {
+            service,
+            outbox,
+            world,
+            trigger,
+            runtime: Some(runtime),
+            applying: Some(applying),
+            reading,
+            reader,
+        }
+    }
+
+    /// As when the server goes away.
+    pub async fn stop_reading(&mut self) {
+        self.reading.abort();
+        while !self.reading.is_finished() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// As when it comes back.
+    pub fn read_on(&mut self) {
+        self.reading = self.reader.start(&self.world);
     }
 
     pub async fn holds_lease(&self) {
-        eventually(DEADLINE, || async { if *self.holds.lock() { Ok(()) } else { Err("no lease") } }).await;
+        eventually(DEADLINE, || async { if *self.reader.holds.lock() { Ok(()) } else { Err("no lease") } })
+            .await;
     }
 
     pub async fn lost_lease(&self) {
-        eventually(DEADLINE, || async { if *self.holds.lock() { Err("still held") } else { Ok(()) } }).await;
+        eventually(DEADLINE, || async { if *self.reader.holds.lock() { Err("still held") } else { Ok(()) } })
+            .await;
     }
 
     pub fn observed(&self) -> Vec<Observed> {
-        self.observed.lock().iter().map(|(_, observed)| observed.clone()).collect()
+        self.reader.observed.lock().iter().map(|(_, observed)| observed.clone()).collect()
     }
 
     /// Waits for an observation after the first `from`; gives it and where the next would be.
@@ -153,7 +178,7 @@ impl Process {
         find: impl Fn(&Observed) -> Option<T>,
     ) -> (T, usize) {
         eventually(DEADLINE, || async {
-            let all = self.observed.lock();
+            let all = self.reader.observed.lock();
             let found =
                 all.iter().enumerate().skip(from).find_map(|(place, (_, one))| Some((find(one)?, place + 1)));
             found.ok_or_else(|| format!("no {what} among {:#?}", all.iter().skip(from).collect::<Vec<_>>()))
@@ -188,36 +213,55 @@ impl Drop for Process {
     }
 }
 
-async fn read_events(
+/// Who reads the events, as a gateway would.
+#[derive(Clone)]
+struct Reader {
     service: AgentService,
     observed: Arc<Mutex<Vec<(u64, Observed)>>>,
     holds: Arc<Mutex<bool>>,
-) {
-    let request = Request::get("/v1/events?after=0,0").body(Full::new(Bytes::new())).unwrap();
-    let mut body = service.clone().answer(request).await.unwrap().into_body();
-    let mut decoder = FrameDecoder::default();
-    let mut next = (0, 1);
-    while let Some(frame) = body.frame().await {
-        decoder.push(&frame.unwrap().into_data().unwrap());
-        while let Some(frame) = decoder.next_frame().unwrap() {
-            match frame {
-                EventFrame::Lease { held } => *holds.lock() = held,
-                EventFrame::Idle => {}
-                EventFrame::Batch(batch) => {
-                    if next.0 != batch.epoch {
-                        next = (batch.epoch, 1);
-                    }
-                    assert_eq!(next, (batch.epoch, batch.first), "observations follow without a gap");
-                    next.1 = batch.last() + 1;
-                    let cursor = Acknowledged { epoch: batch.epoch, sequence: batch.last() };
-                    let epoch = batch.epoch;
-                    observed.lock().extend(batch.observations.into_iter().map(|one| (epoch, one.what)));
-                    let body = Full::new(Bytes::from(events::encode(&cursor).unwrap()));
-                    let request = Request::put("/v1/acknowledged").body(body).unwrap();
-                    service.clone().answer(request).await.unwrap();
+    seen: Arc<Mutex<Acknowledged>>,
+}
+
+impl Reader {
+    fn of(service: AgentService) -> Self {
+        let seen = Arc::new(Mutex::new(Acknowledged { epoch: 0, sequence: 0 }));
+        Self { service, observed: Arc::default(), holds: Arc::default(), seen }
+    }
+
+    fn start(&self, world: &World) -> TaskHandle {
+        world.spawner.spawn("events", Box::pin(self.clone().read()))
+    }
+
+    async fn read(self) {
+        let Acknowledged { epoch, sequence } = *self.seen.lock();
+        let request = Request::get(format!("/v1/events?after={epoch},{sequence}"))
+            .body(Full::new(Bytes::new()))
+            .unwrap();
+        let mut body = self.service.clone().answer(request).await.unwrap().into_body();
+        let mut decoder = FrameDecoder::default();
+        while let Some(frame) = body.frame().await {
+            decoder.push(&frame.unwrap().into_data().unwrap());
+            while let Some(frame) = decoder.next_frame().unwrap() {
+                match frame {
+                    EventFrame::Lease { held } => *self.holds.lock() = held,
+                    EventFrame::Idle => {}
+                    EventFrame::Batch(batch) => self.take(batch).await,
                 }
             }
         }
+    }
+
+    async fn take(&self, batch: Batch) {
+        let before = *self.seen.lock();
+        let expected = if before.epoch == batch.epoch { before.sequence + 1 } else { 1 };
+        assert_eq!(batch.first, expected, "observations of epoch {} follow without a gap", batch.epoch);
+        let cursor = Acknowledged { epoch: batch.epoch, sequence: batch.last() };
+        let observed = batch.observations.into_iter().map(|one| (cursor.epoch, one.what));
+        self.observed.lock().extend(observed);
+        *self.seen.lock() = cursor;
+        let body = Full::new(Bytes::from(events::encode(&cursor).unwrap()));
+        let request = Request::put("/v1/acknowledged").body(body).unwrap();
+        self.service.clone().answer(request).await.unwrap();
     }
 }
 
@@ -323,6 +367,8 @@ impl Rig {
     /// What the agent said that it owns, by object name; the last word counts.
     pub fn owned(&self) -> BTreeMap<String, OwnedObject> {
         let mut owned = BTreeMap::new();
+        // The next part of a statement is its first.
+        let mut stated = true;
         for one in self.process.observed() {
             match one {
                 Observed::ObjectApplied { object, .. } => {
@@ -331,7 +377,10 @@ impl Rig {
                 Observed::ObjectPruned { identity, .. } => {
                     owned.remove(&identity.name);
                 }
-                Observed::InventoryStated { objects, .. } => {
+                Observed::InventoryStated { objects, last, .. } => {
+                    if std::mem::replace(&mut stated, last) {
+                        owned.clear();
+                    }
                     owned.extend(objects.into_iter().map(|object| (object.identity.name.clone(), object)));
                 }
                 _ => {}

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use events::configuration::ConfigurationEvent;
 use events::delivery::{DeliveryEvent, SyncOutcome};
 use events::directory::DirectoryEvent;
+use events::object::GroupKind;
 use events::observation::{Observation, ObservationBatch, Observed, OwnedObject};
 use events::position::Stream;
 use events::repository::RepositoryEvent;
@@ -185,7 +186,9 @@ impl DeliveryState {
 
     fn apply_observation(&mut self, agent: AgentId, epoch: u64, observation: &Observation) {
         match &observation.what {
-            Observed::InventoryStated { objects, last } => self.apply_statement(agent, objects, *last),
+            Observed::InventoryStated { objects, last, unlisted } => {
+                self.apply_statement(agent, objects, last.then_some(unlisted));
+            }
             Observed::ObjectApplied { object, .. } => self.apply_applied(agent, object),
             Observed::ObjectPruned { source, identity, .. } => {
                 self.observed_source(agent, *source, |state| {
@@ -257,20 +260,24 @@ impl DeliveryState {
         });
     }
 
-    /// A complete statement of what the agent owns takes the place of every inventory of its sources.
-    fn apply_statement(&mut self, agent: AgentId, objects: &[OwnedObject], last: bool) {
+    /// A complete statement of what the agent owns takes the place of every inventory of its sources, but for kinds that it could
+    /// not list. Those come with the last part.
+    fn apply_statement(
+        &mut self,
+        agent: AgentId,
+        objects: &[OwnedObject],
+        unlisted: Option<&Vec<GroupKind>>,
+    ) {
         let Some(state) = self.agents.get_mut(&agent) else { return };
         state.statement.extend(objects.iter().cloned());
-        if !last {
-            return;
-        }
+        let Some(unlisted) = unlisted else { return };
         let stated = std::mem::take(&mut state.statement);
         let organization = state.organization;
         let sources: Vec<SourceId> =
             self.sources.iter().filter(|(_, source)| source.agent == agent).map(|(id, _)| *id).collect();
         for id in sources {
             let source = self.source(organization, agent, id);
-            source.inventory.clear();
+            source.inventory.retain(|key, _| unlisted.iter().any(|kind| key.is_of(kind)));
         }
         for object in stated {
             self.observed_source(agent, object.source, |source| {

@@ -15,6 +15,7 @@ use events::delivery::{
     ApplierNamed, BundleHeld, DeliveryEvent, HoldReason, SourcePinned, SourceRemoved, SourceResumed,
     SourceSuspended, SourceUnpinned, SyncOutcome,
 };
+use events::object::GroupKind;
 use events::observation::{Observation, ObservationBatch, Observed, Write};
 use events::position::Stream;
 use events::repository::{BundleRejected, RepositoryEvent};
@@ -318,7 +319,11 @@ fn what_an_older_applier_left_open_is_interrupted() {
     given.advanced("shop", "aaa", 1, 1);
     given.desired("shop", "aaa", 1, 10, 1);
     given.observed(1, vec![started(id, 10)]);
-    given.observed_at(2, 1, vec![Observed::InventoryStated { objects: Vec::new(), last: true }]);
+    given.observed_at(
+        2,
+        1,
+        vec![Observed::InventoryStated { objects: Vec::new(), last: true, unlisted: Vec::new() }],
+    );
     let records = given.state.sync_records(id);
     assert!(
         matches!(&records[..], [_, DeliveryEvent::SyncFinished(end)] if end.outcome == SyncOutcome::Interrupted),
@@ -331,7 +336,11 @@ fn a_statement_takes_the_place_of_the_inventory_and_old_words_are_dropped() {
     let mut given = Given::agent_with(vec![source("shop")]);
     let id = SourceId::derive(AGENT, "shop");
     given.applied("shop", 10, &["a", "b"], false);
-    let part = |name: &str, last| Observed::InventoryStated { objects: vec![owned(id, name, false)], last };
+    let part = |name: &str, last| Observed::InventoryStated {
+        objects: vec![owned(id, name, false)],
+        last,
+        unlisted: Vec::new(),
+    };
     given.observed_at(2, 1, vec![part("c", false), part("d", true)]);
     given.observed_at(
         1,
@@ -346,6 +355,22 @@ fn a_statement_takes_the_place_of_the_inventory_and_old_words_are_dropped() {
     given.observed_at(2, 1, vec![part("again", true)]);
     given.advanced("shop", "bbb", 2, 1);
     assert_eq!(pruned(&given.verdict("shop", &[(2, &["a"])])), ["c", "d"]);
+}
+
+#[test]
+fn what_could_not_be_listed_stays_in_the_inventory() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.applied("shop", 10, &["a", "b"], false);
+    let stated = |kind: &str| {
+        let unlisted = vec![GroupKind { group: String::new(), kind: kind.to_owned() }];
+        Observed::InventoryStated { objects: vec![owned(id, "c", false)], last: true, unlisted }
+    };
+    given.observed_at(2, 1, vec![stated("ConfigMap")]);
+    given.advanced("shop", "bbb", 2, 1);
+    assert_eq!(pruned(&given.verdict("shop", &[(2, &["a"])])), ["b", "c"]);
+    given.observed_at(3, 1, vec![stated("Secret")]);
+    assert_eq!(pruned(&given.verdict("shop", &[(2, &["a"])])), ["c"]);
 }
 
 #[test]

@@ -103,7 +103,7 @@ mod tests {
             blocked(1),
             blocked(2),
             Observed::TunnelRefused { agent: None, reason: String::new() },
-            Observed::InventoryStated { objects: vec![owned(1), owned(3)], last: true },
+            Observed::InventoryStated { objects: vec![owned(1), owned(3)], last: true, unlisted: Vec::new() },
             Observed::Gap { dropped: 7 },
         ];
         let mut observations: Vec<Observation> =
@@ -120,7 +120,7 @@ mod tests {
                 blocked(1),
                 Observed::Gap { dropped: 1 },
                 Observed::Gap { dropped: 1 },
-                Observed::InventoryStated { objects: vec![owned(1)], last: true },
+                Observed::InventoryStated { objects: vec![owned(1)], last: true, unlisted: Vec::new() },
                 Observed::Gap { dropped: 7 },
             ]
         );

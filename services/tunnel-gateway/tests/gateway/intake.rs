@@ -91,7 +91,14 @@ async fn only_the_named_instance_is_heard_and_a_deposed_one_no_longer() {
 
     applier(&gateway, &second, 2).await;
     second
-        .report(2, 1, vec![observation(1, Observed::InventoryStated { objects: Vec::new(), last: true })])
+        .report(
+            2,
+            1,
+            vec![observation(
+                1,
+                Observed::InventoryStated { objects: Vec::new(), last: true, unlisted: Vec::new() },
+            )],
+        )
         .await;
     second.acknowledged(2, 1).await;
     first.report(1, 2, vec![health(1, 2)]).await;
