@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::configuration::{FileFinding, SourceConfiguration};
 use crate::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome};
-use crate::desired::{Applier, DesiredPlan};
+use crate::desired::{Applier, DesiredPlan, PlannedSource};
 use crate::id::{AgentId, InstanceId, SourceId, SyncId};
 use crate::request::request;
 use crate::time::Timestamp;
@@ -17,6 +17,23 @@ pub struct ShowDesired {
     pub agent: AgentId,
 }
 request!(ShowDesired => Option<DesiredPlan>, "delivery.show-desired");
+
+/// What a source's agent is to have next. Only for services, which ask authz first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShowNext {
+    /// Which source.
+    pub source: SourceId,
+}
+request!(ShowNext => NextSync, "delivery.show-next");
+
+/// The answer to [`ShowNext`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NextSync {
+    /// As its plan would be: the bundle that waits for a person, or else the one that the agent has been told of.
+    pub planned: PlannedSource,
+    /// Why the agent was not told yet; absent when it was.
+    pub pending: Option<String>,
+}
 
 /// The desired state of an agent changed: a notice under `desired.changed`, to the gateways.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -32,7 +32,8 @@ pub struct TunnelView {
     pub applier: bool,
 }
 
-/// What applying a source's desired bundle would change now: a server-side dry run in the cluster. Sent under
+/// What the next sync of a source would change: a server-side dry run in the cluster, of the bundle that is held, or waits for a
+/// resume, or else of the desired one. Sent under
 /// [`crate::subject::Subject::agent_request`].
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +45,7 @@ pub struct DiffSource {
 }
 request!(DiffSource => SourceDiff, "tunnel-gateway.diff-source");
 
-/// The answer to [`DiffSource`]; also the body of the link's `GET /v1/sources/<id>/diff`.
+/// The answer to [`DiffSource`]; also the answer to the link's `POST /v1/sources/<id>/diff`.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SourceDiff {
@@ -54,6 +55,9 @@ pub struct SourceDiff {
     pub objects: Vec<ObjectDiff>,
     /// Objects that would stay as they are.
     pub unchanged: u32,
+    /// Why this commit is not delivered yet; absent when it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<String>,
 }
 
 /// One object that would change.

@@ -223,6 +223,24 @@ impl Desired {
         self.views.send_replace(Some(Arc::new(view)));
         Ok(DesiredReply::default())
     }
+
+    /// A source as it would be, only to be looked at; else what is lacking for that.
+    ///
+    /// # Errors
+    /// When a page is broken.
+    pub fn look(
+        &self,
+        now: &SourceView,
+        next: DesiredSource,
+    ) -> Result<Result<SourceView, DesiredReply>, PutError> {
+        let (mut missing, mut used, mut files) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+        let entries = self.contents.lock().entries(&next, &mut missing, &mut used, &mut files)?;
+        if !missing.is_empty() {
+            return Ok(Err(DesiredReply { missing: missing.into_iter().collect() }));
+        }
+        let DesiredSource { head, prune, .. } = next;
+        Ok(Ok(SourceView { head, entries, prune, fingerprint: now.fingerprint }))
+    }
 }
 
 impl Contents {

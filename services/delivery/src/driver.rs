@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use bus::Bus;
 use bytes::Bytes;
 use events::delivery::{BundleDesired, BundleHeld, DeliveryEvent, PruneEntry, SourceRemoved};
-use events::requests::delivery::DesiredChanged;
+use events::requests::delivery::{DesiredChanged, NextSync};
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, CommitId, CorrelationId, Event, OrganizationId,
     SourceId, SyncId, Timestamp,
@@ -16,7 +16,7 @@ use store::{AppendError, Blobs, EventLog, NewCommit, Snapshots};
 use world::World;
 
 use crate::bundles::{BundleError, Bundles};
-use crate::model::{Cause, DeliveryState, Verdict};
+use crate::model::{Cause, DeliveryState, Verdict, next_sync};
 
 /// How long a settled change may take to come back through the fold before the driver looks again by itself.
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
@@ -80,7 +80,7 @@ pub(crate) struct Driver {
 
 /// A source could not be settled.
 #[derive(Debug, thiserror::Error)]
-enum SettleError {
+pub(crate) enum SettleError {
     #[error("bundle cannot be read")]
     Bundle(#[from] BundleError),
     #[error("prune list cannot be stored")]
@@ -160,6 +160,21 @@ impl Driver {
         self.append(source, head, vec![event], cause).await
     }
 
+    /// What a source's agent is to have next, with its prune list stored.
+    pub(crate) async fn next_sync(&self, source: SourceId) -> Result<Option<NextSync>, SettleError> {
+        let Some((_, organization, _)) = self.fold.read(|state| state.source_head(source)) else {
+            return Ok(None);
+        };
+        let needed = self.fold.read(|state| state.bundles_needed(source));
+        let contents = self.bundles.contents(organization, &needed).await?;
+        let next = self.fold.read(|state| next_sync(state, source, &contents));
+        let Some((mut next, prune)) = next else { return Ok(None) };
+        if next.pending.is_some() {
+            next.planned.prune = self.store_prune_list(organization, prune).await?;
+        }
+        Ok(Some(next))
+    }
+
     async fn store_prune_list(
         &self,
         organization: OrganizationId,
@@ -220,7 +235,7 @@ impl Driver {
     }
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {

@@ -9,8 +9,8 @@ use events::directory::Scope;
 use events::request::RequestContext;
 use events::requests::authz::{Action, Decide};
 use events::requests::delivery::{
-    ConfirmSource, ListSources, NameApplier, PinSource, ResumeSource, ShowDesired, ShowSource, SourceView,
-    SuspendSource, SyncSource, UnpinSource,
+    ConfirmSource, ListSources, NameApplier, NextSync, PinSource, ResumeSource, ShowDesired, ShowNext,
+    ShowSource, SourceView, SuspendSource, SyncSource, UnpinSource,
 };
 use events::requests::repository::{BundleAt, RepositoryPushed, ShowFetch};
 use events::{
@@ -20,7 +20,7 @@ use events::{
 use futures::FutureExt as _;
 use store::Inputs;
 
-use crate::driver::Driver;
+use crate::driver::{Driver, chain};
 use crate::model::{Command, desired_plan, source_view};
 
 /// How long a command waits until its own effect can be read.
@@ -30,6 +30,7 @@ const READ_BACK: std::time::Duration = std::time::Duration::from_secs(5);
 pub(crate) async fn serve(driver: &Arc<Driver>) -> anyhow::Result<Vec<Serving>> {
     Ok(vec![
         serve_one(driver, Driver::show_desired).await?,
+        serve_one(driver, Driver::show_next).await?,
         serve_one(driver, Driver::name_applier).await?,
         serve_one(driver, Driver::list_sources).await?,
         serve_one(driver, Driver::show_source).await?,
@@ -89,6 +90,20 @@ impl Driver {
     ) -> Result<Option<DesiredPlan>, Refusal> {
         only_services(&context)?;
         Ok(self.fold.read(|state| desired_plan(state, request.agent)))
+    }
+
+    async fn show_next(
+        self: Arc<Self>,
+        context: RequestContext,
+        request: ShowNext,
+    ) -> Result<NextSync, Refusal> {
+        only_services(&context)?;
+        let source = request.source;
+        let next = self.next_sync(source).await.map_err(|error| {
+            tracing::error!(%source, error = %chain(&error), "what a source is to have next cannot be told");
+            Refusal::new(RefusalKind::Unavailable, "its bundle cannot be read now; retry")
+        })?;
+        next.ok_or_else(|| Refusal::not_found(format!("source {source}")))
     }
 
     async fn name_applier(

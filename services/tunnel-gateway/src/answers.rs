@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use bus::{BusError, MAXIMUM_MESSAGE_BYTES, Serving};
 use bytes::Bytes;
+use events::desired::DesiredSource;
 use events::directory::Scope;
 use events::request::RequestContext;
 use events::requests::authz::Action;
+use events::requests::delivery::ShowNext;
 use events::requests::gateway::{DiffSource, ListTunnels, SourceDiff, TunnelView};
 use events::subject::Subject;
-use events::{AgentId, Refusal, RefusalKind, Request};
+use events::{Actor, AgentId, Refusal, RefusalKind, Request, SourceId};
 use http::{Method, StatusCode};
 use tunnel::gateway::AskError;
 use tunnel::wire::path;
 
-use crate::gateway::Gateway;
+use crate::gateway::{ASK_TIME, Gateway, SERVICE};
 use crate::session::Session;
+use crate::supply::{ROUNDS, Supply};
 
 const MAXIMUM_DIFF_BYTES: usize = MAXIMUM_MESSAGE_BYTES - 16 * 1024;
 
@@ -91,27 +94,60 @@ async fn diff(
         return Err(Refusal::not_found("source"));
     }
     let limit = Duration::from_millis(u64::from(context.deadline_millis));
+    let asking = bus::within(RequestContext { actor: Actor::service(SERVICE), ..context.clone() }, ASK_TIME);
+    let next = bus::ask(&*gateway.bus, &asking, &ShowNext { source }).await?;
+    let planned = gateway.shelf.source(session.organization, next.planned).await;
+    let desired = planned.map_err(|error| unreadable(source, &error))?;
+    let diff = compare(Supply { gateway, session }, &desired, limit).await?;
+    Ok(SourceDiff { pending: next.pending, ..diff })
+}
+
+/// Has the agent compare, and sends it what it lacks for that.
+async fn compare(supply: Supply<'_>, next: &DesiredSource, limit: Duration) -> Result<SourceDiff, Refusal> {
+    let source = next.head.source;
     let to = format!("{}{source}/diff", path::SOURCES);
-    let asked = session.connection.ask(Method::GET, &to, Bytes::new(), MAXIMUM_DIFF_BYTES, limit).await;
-    let asked = asked.map_err(|error| match error {
-        AskError::Closed { .. } => away(),
-        AskError::TimedOut { .. } => {
-            Refusal::new(RefusalKind::Unavailable, "the agent did not answer in time; retry")
+    let internal = |_| Refusal::new(RefusalKind::Internal, "the request cannot be encoded");
+    let body = Bytes::from(events::encode(next).map_err(internal)?);
+    let pages = next.pages.iter().flatten().copied().collect();
+    for _ in 0..ROUNDS {
+        let connection = &supply.session.connection;
+        let asked = connection.ask(Method::POST, &to, body.clone(), MAXIMUM_DIFF_BYTES, limit).await;
+        let asked = asked.map_err(not_asked)?;
+        match asked.status {
+            StatusCode::OK => {
+                let malformed = "the agent's answer is malformed: upgrade the older side";
+                return events::decode(&asked.body)
+                    .map_err(|_| Refusal::new(RefusalKind::Unavailable, malformed));
+            }
+            StatusCode::CONFLICT => {
+                let sent = supply.send_missing(&pages, &asked.body).await;
+                sent.map_err(|error| unreadable(source, &error))?;
+            }
+            StatusCode::NOT_FOUND => return Err(Refusal::not_found("source")),
+            status => {
+                return Err(events::decode(&asked.body).unwrap_or_else(|_| {
+                    let message = format!("the agent cannot compare now ({status}); retry");
+                    Refusal::new(RefusalKind::Unavailable, message)
+                }));
+            }
         }
-        AskError::Answer(_) => {
-            Refusal::new(RefusalKind::Unavailable, "the agent's answer broke off or is over 1 MiB")
-        }
-        AskError::Unsendable { .. } => Refusal::new(RefusalKind::Internal, "the request cannot be sent"),
-    })?;
-    match asked.status {
-        StatusCode::OK => events::decode(&asked.body).map_err(|_| {
-            Refusal::new(RefusalKind::Unavailable, "the agent's answer is malformed: upgrade the older side")
-        }),
-        StatusCode::NOT_FOUND => Err(Refusal::not_found("source")),
-        status => Err(events::decode(&asked.body).unwrap_or_else(|_| {
-            Refusal::new(RefusalKind::Unavailable, format!("the agent cannot compare now ({status}); retry"))
-        })),
     }
+    Err(Refusal::new(RefusalKind::Unavailable, "the agent is busy with newer states; retry"))
+}
+
+fn not_asked(error: AskError) -> Refusal {
+    let unavailable = |message| Refusal::new(RefusalKind::Unavailable, message);
+    match error {
+        AskError::Closed { .. } => away(),
+        AskError::TimedOut { .. } => unavailable("the agent did not answer in time; retry"),
+        AskError::Answer(_) => unavailable("the agent's answer broke off or is over 1 MiB"),
+        AskError::Unsendable { .. } => Refusal::new(RefusalKind::Internal, "the request cannot be sent"),
+    }
+}
+
+fn unreadable(source: SourceId, error: &(dyn std::error::Error + 'static)) -> Refusal {
+    tracing::warn!(%source, error, "bundle cannot be brought to the agent for a comparison");
+    Refusal::new(RefusalKind::Unavailable, "the bundle cannot be brought to the agent now; retry")
 }
 
 fn away() -> Refusal {

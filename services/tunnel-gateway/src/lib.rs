@@ -29,6 +29,7 @@ mod registry;
 mod resolve;
 mod run;
 mod session;
+mod supply;
 
 pub use args::Args;
 pub use run::{Deps, run};

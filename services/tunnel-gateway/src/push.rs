@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use events::desired::{Applier, DesiredPlan, DesiredReply};
+use events::desired::{Applier, DesiredPlan};
 use events::requests::delivery::ShowDesired;
 use events::{OrganizationId, Refusal, Sha256};
-use futures::stream::{self, StreamExt, TryStreamExt};
 use http::{Method, StatusCode};
-use store::BlobError;
 use tokio::sync::watch;
 use tunnel::gateway::AskError;
 use tunnel::wire::{StaleRevision, path};
@@ -18,16 +16,11 @@ use crate::gateway::Gateway;
 use crate::model::Known;
 use crate::resolve::{ResolveError, Resolved};
 use crate::session::Session;
+use crate::supply::{MAXIMUM_REPLY_BYTES, ROUNDS, Supply, SupplyError};
 
-/// Requests to one agent at once.
-const PARALLEL: usize = 32;
-/// How often an agent may say that something is missing before the push begins anew.
-const ROUNDS: u32 = 6;
 /// How often a newer state may take a push's place before one is brought to its end.
 const SUPERSEDED: u32 = 3;
-const OBJECT_TIME: Duration = Duration::from_secs(30);
 const DESIRED_TIME: Duration = Duration::from_secs(30);
-const MAXIMUM_REPLY_BYTES: usize = 8 * 1024 * 1024;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -41,24 +34,23 @@ enum PushError {
     Encode(#[from] events::EncodeError),
     #[error("a bundle cannot be read")]
     Resolve(#[from] ResolveError),
-    #[error("an object cannot be read")]
-    Blob(#[from] BlobError),
+    #[error("the agent cannot be supplied")]
+    Supply(#[from] SupplyError),
     #[error("the agent cannot be asked")]
     Tunnel(#[from] AskError),
-    #[error("the agent answered {status} to {what}")]
-    Status { what: &'static str, status: StatusCode },
+    #[error("the agent answered {0} to the desired state")]
+    Status(StatusCode),
     #[error("the agent's answer is malformed: {0}")]
     Answer(#[from] events::DecodeError),
     #[error("the agent has revision {0} already")]
     Stale(u64),
-    #[error("the agent lacks what is not its own, or lacks it for ever")]
-    Unsatisfied,
 }
 
 /// What the agent at the other end has.
 struct Pusher<'a> {
     gateway: &'a Gateway,
     session: &'a Session,
+    supply: Supply<'a>,
     changes: watch::Receiver<u64>,
     known: Known,
     taken: Option<DesiredPlan>,
@@ -72,7 +64,8 @@ enum Pushed {
 /// Pushes whenever the desired state may have changed. Never ends by itself.
 pub(crate) async fn run(gateway: &Gateway, session: &Session) {
     let changes = session.changed.subscribe();
-    let mut pusher = Pusher { gateway, session, changes, known: Known::default(), taken: None };
+    let supply = Supply { gateway, session };
+    let mut pusher = Pusher { gateway, session, supply, changes, known: Known::default(), taken: None };
     let mut pause = Duration::ZERO;
     let mut superseded = 0;
     loop {
@@ -105,7 +98,9 @@ pub(crate) async fn run(gateway: &Gateway, session: &Session) {
 fn report(session: &Session, error: &PushError) {
     let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     match error {
-        PushError::Stale(_) | PushError::Tunnel(AskError::Closed { .. }) => {
+        PushError::Stale(_)
+        | PushError::Tunnel(AskError::Closed { .. })
+        | PushError::Supply(SupplyError::Tunnel(AskError::Closed { .. })) => {
             tracing::debug!(agent = %session.agent, instance = %session.instance, %error, source, "push given up");
         }
         _ => {
@@ -131,12 +126,12 @@ impl Pusher<'_> {
         let resolved = self.gateway.shelf.resolve(plan.clone()).await;
         if !self.known.is_empty() {
             let lacking = self.lacking(organization, &resolved).await?;
-            self.send(organization, lacking).await?;
+            self.supply.send(lacking).await?;
         }
         if may_be_superseded && self.changes.has_changed().unwrap_or(false) {
             return Ok(Pushed::Superseded);
         }
-        self.put(organization, &resolved).await?;
+        self.put(&resolved).await?;
         self.gateway.counts.pushes.inc();
         let revision = resolved.desired.revision;
         tracing::debug!(agent = %self.session.agent, instance = %self.session.instance, revision, epoch = epoch(applier), "desired state taken");
@@ -165,28 +160,8 @@ impl Pusher<'_> {
         Ok(lacking)
     }
 
-    async fn send(&self, organization: OrganizationId, digests: BTreeSet<Sha256>) -> Result<(), PushError> {
-        stream::iter(digests)
-            .map(|digest| self.send_one(organization, digest))
-            .buffer_unordered(PARALLEL)
-            .try_for_each(|()| std::future::ready(Ok(())))
-            .await
-    }
-
-    async fn send_one(&self, organization: OrganizationId, digest: Sha256) -> Result<(), PushError> {
-        let content = self.gateway.shelf.content(organization, digest).await?;
-        let to = format!("{}{digest}", path::OBJECTS);
-        let asked =
-            self.session.connection.ask(Method::PUT, &to, content, MAXIMUM_REPLY_BYTES, OBJECT_TIME).await?;
-        if !asked.status.is_success() {
-            return Err(PushError::Status { what: "an object", status: asked.status });
-        }
-        self.gateway.counts.objects_sent.inc();
-        Ok(())
-    }
-
     /// Puts the state, and sends what the agent says it lacks, until it takes the state.
-    async fn put(&self, organization: OrganizationId, resolved: &Resolved) -> Result<(), PushError> {
+    async fn put(&self, resolved: &Resolved) -> Result<(), PushError> {
         let body = Bytes::from(events::encode(&resolved.desired)?);
         for _ in 0..ROUNDS {
             let connection = &self.session.connection;
@@ -198,33 +173,13 @@ impl Pusher<'_> {
                 StatusCode::CONFLICT => {
                     return Err(PushError::Stale(events::decode::<StaleRevision>(&asked.body)?.revision));
                 }
-                status => return Err(PushError::Status { what: "the desired state", status }),
+                status => return Err(PushError::Status(status)),
             }
-            let DesiredReply { missing } = events::decode(&asked.body)?;
-            if missing.is_empty() {
+            if self.supply.send_missing(&resolved.pages, &asked.body).await? {
                 return Ok(());
             }
-            self.send(organization, self.own(organization, resolved, missing).await?).await?;
         }
-        Err(PushError::Unsatisfied)
-    }
-
-    /// What the agent asks for, if all of it belongs to its desired state.
-    async fn own(
-        &self,
-        organization: OrganizationId,
-        resolved: &Resolved,
-        missing: Vec<Sha256>,
-    ) -> Result<BTreeSet<Sha256>, PushError> {
-        let missing: BTreeSet<Sha256> = missing.into_iter().collect();
-        if missing.is_subset(&resolved.pages) {
-            return Ok(missing);
-        }
-        let pages = self.gateway.shelf.objects_of(organization, resolved.pages.iter().copied()).await?;
-        let objects: BTreeSet<Sha256> =
-            pages.iter().flat_map(|(_, objects)| objects.iter().copied()).collect();
-        let own = missing.iter().all(|digest| resolved.pages.contains(digest) || objects.contains(digest));
-        if own { Ok(missing) } else { Err(PushError::Unsatisfied) }
+        Err(SupplyError::Unsatisfied.into())
     }
 }
 

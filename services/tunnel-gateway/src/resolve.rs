@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use events::bundle::{BundlePage, BundleRoot};
-use events::delivery::PruneEntry;
 use events::desired::{DesiredPlan, DesiredSource, DesiredState, PlannedSource};
 use events::{BlobDigest, OrganizationId, Sha256};
 use futures::future::try_join_all;
@@ -53,9 +52,10 @@ impl Shelf {
         let mut pages = BTreeSet::new();
         let mut broken = None;
         let mut sources = Vec::with_capacity(plan.sources.len());
-        for PlannedSource { bundle, prune, head } in plan.sources {
-            let source = match self.source(plan.organization, bundle, prune).await {
-                Ok((pages, prune)) => DesiredSource { pages, prune, head },
+        for planned in plan.sources {
+            let head = planned.head.clone();
+            let source = match self.source(plan.organization, planned).await {
+                Ok(source) => source,
                 Err(error) => {
                     tracing::error!(agent = %plan.agent, source = %head.source, %error, "bundle is not readable");
                     broken = Some(error);
@@ -71,12 +71,11 @@ impl Shelf {
         Resolved { desired, pages, broken }
     }
 
-    async fn source(
+    pub(crate) async fn source(
         &self,
         organization: OrganizationId,
-        bundle: Option<BlobDigest>,
-        prune: Option<BlobDigest>,
-    ) -> Result<(Option<Vec<Sha256>>, Vec<PruneEntry>), ResolveError> {
+        PlannedSource { bundle, prune, head }: PlannedSource,
+    ) -> Result<DesiredSource, ResolveError> {
         let pages = match bundle {
             Some(bundle) => Some(self.root(organization, bundle).await?.to_vec()),
             None => None,
@@ -85,7 +84,7 @@ impl Shelf {
             Some(prune) => events::decode(&self.blobs.get(organization, prune).await?)?,
             None => Vec::new(),
         };
-        Ok((pages, prune))
+        Ok(DesiredSource { pages, prune, head })
     }
 
     async fn root(

@@ -44,7 +44,8 @@ pub mod path {
     pub const ACKNOWLEDGED: &str = "/v1/acknowledged";
     /// `GET`: [`super::AgentInfo`].
     pub const INFO: &str = "/v1/info";
-    /// `GET` of `/v1/sources/<id>/diff`: [`events::requests::gateway::SourceDiff`].
+    /// `POST` of an [`events::desired::DesiredSource`] to `/v1/sources/<id>/diff`: [`events::requests::gateway::SourceDiff`], or `409`
+    /// with an [`events::desired::DesiredReply`] of what is lacking.
     pub const SOURCES: &str = "/v1/sources/";
     /// `GET`: JSON for people.
     pub const DEBUG_STATE: &str = "/v1/debug/state";

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use events::SourceId;
 use events::delivery::ObjectFailure;
 use events::requests::gateway::{DiffChange, ObjectDiff, SourceDiff};
 use objects::diff::FieldChange;
@@ -13,6 +12,7 @@ use serde_json::Value;
 use super::Shared;
 use super::concurrent::concurrently;
 use super::context::Context;
+use crate::desired::{SourceView, View};
 use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, ApiError, Call, path};
 use crate::model::manifest::prepare;
@@ -21,14 +21,16 @@ use crate::model::verdict::explain;
 
 const AT_ONCE: usize = 16;
 
-/// Compares a source's desired bundle with the cluster; `None`: there is no such source.
+/// Compares a source, as it is or would be, with the cluster.
 ///
 /// # Errors
 /// When the API server cannot be asked at all.
-pub async fn diff(shared: &Arc<Shared>, source: SourceId) -> Result<Option<SourceDiff>, ApiError> {
-    let Some(view) = shared.desired.view() else { return Ok(None) };
-    let Some(source) = view.source(source) else { return Ok(None) };
-    let context = Context::new(shared, &view, source);
+pub async fn diff(
+    shared: &Arc<Shared>,
+    view: &Arc<View>,
+    source: &Arc<SourceView>,
+) -> Result<SourceDiff, ApiError> {
+    let context = Context::new(shared, view, source);
     shared.discovery.refresh(&shared.kube).await?;
     let mut key = [0_u8; 32];
     shared.world.random.fill(&mut key);
@@ -48,7 +50,7 @@ pub async fn diff(shared: &Arc<Shared>, source: SourceId) -> Result<Option<Sourc
     }
     answer.objects.sort_by(|left, right| left.identity.cmp(&right.identity));
     answer.objects.extend(source.prune.iter().map(|entry| plain(&entry.identity, DiffChange::Prune)));
-    Ok(Some(answer))
+    Ok(answer)
 }
 
 fn refused(failure: &ObjectFailure) -> ObjectDiff {

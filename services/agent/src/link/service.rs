@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use events::desired::DesiredState;
+use events::desired::{DesiredSource, DesiredState};
 use events::digest::Sha256;
 use events::{AgentId, InstanceId, Refusal, RefusalKind, SourceId};
 use http::{Method, Request, Response, StatusCode, header};
@@ -80,10 +80,10 @@ impl AgentService {
             (&Method::PUT, wire::path::ACKNOWLEDGED) => self.acknowledged(request.into_body()).await,
             (&Method::GET, wire::path::INFO) => self.info(),
             (&Method::GET, wire::path::DEBUG_STATE) => self.debug(),
-            (&Method::GET, path) if path.starts_with(wire::path::SOURCES) => {
+            (&Method::POST, path) if path.starts_with(wire::path::SOURCES) => {
                 let rest = path.strip_prefix(wire::path::SOURCES).unwrap_or_default();
                 match rest.strip_suffix("/diff").map(str::parse::<SourceId>) {
-                    Some(Ok(source)) => self.diff(source).await,
+                    Some(Ok(source)) => self.diff(source, request.into_body()).await,
                     _ => Err(not_found("no such page of a source")),
                 }
             }
@@ -169,10 +169,25 @@ impl AgentService {
         packed(StatusCode::OK, &info)
     }
 
-    async fn diff(&self, source: SourceId) -> Answered {
-        match applier::diff(&self.shared, source).await {
-            Ok(Some(diff)) => packed(StatusCode::OK, &diff),
-            Ok(None) => Err(not_found("no such source")),
+    async fn diff<B>(&self, source: SourceId, body: B) -> Answered
+    where
+        B: BodyExt<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let bytes = read(body, wire::MAXIMUM_DESIRED_BYTES).await?;
+        let next: DesiredSource = events::decode(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        let view = self.shared.desired.view();
+        let known = view.as_ref().and_then(|view| Some((view, view.source(source)?)));
+        let Some((view, now)) = known.filter(|_| next.head.source == source) else {
+            return Err(not_found("no such source"));
+        };
+        let looked = self.shared.desired.look(now, next).map_err(|error| invalid(&error.to_string()))?;
+        let next = match looked {
+            Ok(next) => Arc::new(next),
+            Err(lacking) => return packed(StatusCode::CONFLICT, &lacking),
+        };
+        match applier::diff(&self.shared, view, &next).await {
+            Ok(diff) => packed(StatusCode::OK, &diff),
             Err(error) => {
                 Err(refusal(StatusCode::SERVICE_UNAVAILABLE, RefusalKind::Unavailable, &error.to_string()))
             }

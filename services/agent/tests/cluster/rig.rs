@@ -17,6 +17,7 @@ use events::delivery::{PruneEntry, SyncCounts, SyncOutcome};
 use events::desired::{Applier, DesiredReply, DesiredSource, DesiredState, SourceHead};
 use events::digest::Sha256;
 use events::observation::{Observed, OwnedObject};
+use events::requests::gateway::SourceDiff;
 use events::{AgentId, CorrelationId, ObjectIdentity, OrganizationId, SourceId, SyncId};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -354,6 +355,21 @@ impl Rig {
         self.finished(from, sources[0]).await
     }
 
+    /// What the source would change, contents as they are asked for.
+    pub async fn diff(&self, source: &Source) -> SourceDiff {
+        let (state, contents) = self.state(&[source]);
+        let path = format!("/v1/sources/{}/diff", source.id);
+        loop {
+            let body = events::encode(&state.sources[0]).unwrap();
+            let (status, body) = self.process.ask(Method::POST, &path, body).await;
+            if status != StatusCode::CONFLICT {
+                assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+                return events::decode(&body).unwrap();
+            }
+            put_contents(&self.process, &body, &contents).await;
+        }
+    }
+
     pub async fn finished(&self, from: usize, of: &Source) -> Finished {
         let find = |one: &Observed| match one {
             Observed::SyncFinished { sync, outcome, counts, failures, .. } if *sync == of.sync => {
@@ -400,16 +416,21 @@ pub async fn put_to(process: &Process, state: &DesiredState, contents: &BTreeMap
     loop {
         let (status, body) = process.ask(Method::PUT, "/v1/desired", events::encode(state).unwrap()).await;
         assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
-        let reply: DesiredReply = events::decode(&body).unwrap();
-        if reply.missing.is_empty() {
+        if put_contents(process, &body, contents).await == 0 {
             return;
         }
-        for digest in reply.missing {
-            let path = format!("/v1/objects/{digest}");
-            let (status, _) = process.ask(Method::PUT, &path, contents[&digest].clone()).await;
-            assert_eq!(status, StatusCode::NO_CONTENT);
-        }
     }
+}
+
+/// Sends what the agent says that it lacks; gives how many that were.
+async fn put_contents(process: &Process, reply: &[u8], contents: &BTreeMap<Sha256, Vec<u8>>) -> usize {
+    let DesiredReply { missing } = events::decode(reply).unwrap();
+    for digest in &missing {
+        let path = format!("/v1/objects/{digest}");
+        let (status, _) = process.ask(Method::PUT, &path, contents[digest].clone()).await;
+        assert_eq!(status, StatusCode::NO_CONTENT);
+    }
+    missing.len()
 }
 
 fn desired(source: &Source, contents: &mut BTreeMap<Sha256, Vec<u8>>) -> DesiredSource {

@@ -88,7 +88,7 @@ pub(super) fn webhook() -> Route {
 
 pub(super) fn diff() -> Route {
     let path = "/api/v1/sources/{source}/diff";
-    let summary = "Shows what applying the desired bundle would change now, by a dry run in the cluster";
+    let summary = "Shows what the next sync would change, by a dry run in the cluster: also what is held, or waits for a resume";
     Route::of::<ShowSource, SourceDiff>(Method::POST, path, "diffSource", summary, |app, call| {
         Box::pin(async move {
             let Call { input, context, .. } = call;

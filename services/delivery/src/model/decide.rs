@@ -136,9 +136,7 @@ impl DeliveryState {
         let Some(prune) = self.prune_for(source, state, Some(candidate.digest), contents) else {
             return Verdict::Nothing;
         };
-        let is_desired = state.desired.as_ref().is_some_and(|desired| {
-            (&desired.commit, desired.bundle) == (&candidate.commit, candidate.digest)
-        });
+        let is_desired = state.is_desired(candidate);
         let leftovers = prune.iter().any(|entry| !listed.contains(entry));
         let ended = state.desired.as_ref().is_some_and(|desired| state.sync_ended(desired.sync));
         if is_desired && !(leftovers && ended) {
@@ -184,7 +182,7 @@ impl DeliveryState {
 
     /// Objects of the inventory that no current bundle of the agent has. `None` when a bundle's contents are not known:
     /// then nothing may be said, and nothing is pruned.
-    fn prune_for(
+    pub(super) fn prune_for(
         &self,
         source: SourceId,
         state: &SourceState,
@@ -306,6 +304,13 @@ impl SourceState {
     /// The bundle that the agent should have, held or not.
     pub(super) fn candidate(&self) -> Option<&Bundle> {
         self.pinned.as_ref().or(self.newest.as_ref())
+    }
+
+    /// Whether the agent was told of this bundle last.
+    pub(super) fn is_desired(&self, bundle: &Bundle) -> bool {
+        self.desired
+            .as_ref()
+            .is_some_and(|desired| (&desired.commit, desired.bundle) == (&bundle.commit, bundle.digest))
     }
 
     /// The bundle that is held, while it is the one that the agent should have.

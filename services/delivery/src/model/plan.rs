@@ -1,10 +1,15 @@
 //! What an agent is to have, out of the state.
 
-use events::configuration::SourceConfiguration;
-use events::desired::{Applier, DesiredPlan, PlannedSource, SourceHead};
-use events::{AgentId, CorrelationId, SourceId, SyncId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::{DeliveryState, SourceState};
+use events::configuration::SourceConfiguration;
+use events::delivery::PruneEntry;
+use events::desired::{Applier, DesiredPlan, PlannedSource, SourceHead};
+use events::requests::delivery::NextSync;
+use events::{AgentId, BlobDigest, CorrelationId, SourceId, SyncId};
+
+use super::{BundleContents, DeliveryState, SourceState, source_view};
 
 /// The plan for an agent; `None` while it has no configuration, and for one that is deleted.
 #[must_use]
@@ -27,6 +32,26 @@ pub fn desired_plan(state: &DeliveryState, agent: AgentId) -> Option<DesiredPlan
         lockdown: configuration.lockdown,
         sources,
     })
+}
+
+/// What a source's agent is to have next: as its plan stands, or with the bundle that waits for a person and what it would
+/// delete. `contents` has all of [`DeliveryState::bundles_needed`]; `None` when there is no such source.
+#[must_use]
+pub fn next_sync(
+    state: &DeliveryState,
+    source: SourceId,
+    contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
+) -> Option<(NextSync, Vec<PruneEntry>)> {
+    let known = state.sources.get(&source).filter(|known| known.configured)?;
+    let mut planned = planned(source, known)?;
+    let Some(waiting) = known.candidate().filter(|next| !known.is_desired(next)) else {
+        return Some((NextSync { planned, pending: None }, Vec::new()));
+    };
+    let prune = state.prune_for(source, known, Some(waiting.digest), contents)?;
+    planned.bundle = Some(waiting.digest);
+    planned.prune = None;
+    planned.head.commit.clone_from(&waiting.commit);
+    Some((NextSync { planned, pending: source_view(state, source)?.why }, prune))
 }
 
 fn planned(id: SourceId, source: &SourceState) -> Option<PlannedSource> {

@@ -173,15 +173,19 @@ impl Given {
     }
 
     pub fn verdict_listed(&self, name: &str, bundles: &[(u8, &[&str])], listed: &[PruneEntry]) -> Verdict {
-        let contents: BTreeMap<BlobDigest, Arc<dyn BundleContents>> = bundles
-            .iter()
-            .map(|(digest, names)| {
-                let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-                (BlobDigest([*digest; 32]), Arc::new(Named(names)) as Arc<dyn BundleContents>)
-            })
-            .collect();
-        self.state.verdict(SourceId::derive(AGENT, name), &contents, listed)
+        self.state.verdict(SourceId::derive(AGENT, name), &contents(bundles), listed)
     }
+}
+
+/// Bundles by the first byte of their digests.
+pub fn contents(bundles: &[(u8, &[&str])]) -> BTreeMap<BlobDigest, Arc<dyn BundleContents>> {
+    bundles
+        .iter()
+        .map(|(digest, names)| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            (BlobDigest([*digest; 32]), Arc::new(Named(names)) as Arc<dyn BundleContents>)
+        })
+        .collect()
 }
 
 /// A bundle of ConfigMaps by their names.

@@ -9,7 +9,7 @@
 
 mod given;
 
-use delivery::model::{Command, DeliveryState, Verdict, desired_plan, source_view};
+use delivery::model::{Command, DeliveryState, Verdict, desired_plan, next_sync, source_view};
 use events::configuration::{FileFinding, OnRemoval};
 use events::delivery::{
     ApplierNamed, BundleHeld, DeliveryEvent, HoldReason, SourcePinned, SourceRemoved, SourceResumed,
@@ -38,6 +38,10 @@ fn a_new_bundle_is_delivered_with_the_chain_that_led_to_it() {
     assert_eq!((commit.as_str(), objects, prune.len()), ("aaa", 2, 0));
     assert_eq!(cause.correlation_id, CorrelationId(Uuid::from_u128(77)));
     given.desired("shop", "aaa", 1, 10, 2);
+    let id = SourceId::derive(AGENT, "shop");
+    let (next, _) = next_sync(&given.state, id, &contents(&[])).unwrap();
+    let plan = desired_plan(&given.state, AGENT).unwrap();
+    assert_eq!((&next.planned, next.pending), (&plan.sources[0], None), "nothing waits");
     assert_eq!(given.verdict("shop", &[(1, &["a", "b"])]), Verdict::Nothing);
 }
 
@@ -126,6 +130,11 @@ fn an_empty_bundle_is_held_until_that_very_commit_is_confirmed() {
         }),
     );
     assert_eq!(given.verdict("shop", &[(4, &[])]), Verdict::Nothing, "said once");
+    let (next, prune) = next_sync(&given.state, id, &contents(&[(4, &[])])).unwrap();
+    let planned = next.planned;
+    assert_eq!((planned.head.commit.as_str(), planned.bundle), ("eee", Some(BlobDigest([4; 32]))));
+    assert!(next.pending.unwrap().contains("is held"));
+    assert_eq!(prune.iter().map(|entry| entry.identity.name.as_str()).collect::<Vec<_>>(), ["a"]);
     let refusal = given.state.decide(id, Command::Confirm { commit: Some("fff".to_owned()) }).unwrap_err();
     assert_eq!((refusal.kind, refusal.field.as_deref()), (RefusalKind::Conflict, Some("commit")));
     let confirmed = given.state.decide(id, Command::Confirm { commit: Some("eee".to_owned()) }).unwrap();
@@ -173,7 +182,10 @@ fn a_suspended_source_gets_nothing_and_says_why() {
     );
     given.advanced("shop", "aaa", 1, 1);
     assert_eq!(given.verdict("shop", &[(1, &["a"])]), Verdict::Nothing);
-    assert_eq!(source_view(&given.state, id).unwrap().why.unwrap(), "suspended: freeze; resume it to go on");
+    let why = "suspended: freeze; resume it to go on";
+    assert_eq!(source_view(&given.state, id).unwrap().why.unwrap(), why);
+    let (next, _) = next_sync(&given.state, id, &contents(&[(1, &["a"])])).unwrap();
+    assert_eq!((next.planned.head.commit.as_str(), next.pending.as_deref()), ("aaa", Some(why)));
     given.on_source(id, DeliveryEvent::SourceResumed(SourceResumed { source: id }));
     assert!(matches!(given.verdict("shop", &[(1, &["a"])]), Verdict::Deliver { .. }));
 }

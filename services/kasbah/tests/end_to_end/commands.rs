@@ -22,6 +22,9 @@ async fn a_suspended_source_waits_and_goes_on() {
     assert_eq!(source["desired_commit"], first.as_str());
     assert!(source["why"].as_str().unwrap().contains("release freeze"), "{source:#}");
     scene.value_becomes("one", "1").await;
+    let diff = scene.kasbah.json(["source", "diff", SOURCE]).unwrap();
+    assert_eq!(diff["commit"], second.as_str(), "{diff:#}");
+    assert_eq!(diff["objects"][0]["fields"][0][2], "\"2\"", "{diff:#}");
     scene.kasbah.cli(["source", "resume", SOURCE]).unwrap();
     scene.synced(&second).await;
     scene.value_becomes("one", "2").await;
@@ -88,6 +91,10 @@ async fn a_large_prune_is_held_until_a_person_confirms_it() {
     let source = scene.source_becomes("held", |source| source["held"]["commit"] == second.as_str()).await;
     assert!(source["why"].as_str().unwrap().contains("12 of 13"), "{source:#}");
     scene.value_becomes("c0", "1").await;
+    let diff = scene.kasbah.json(["source", "diff", SOURCE]).unwrap();
+    let prunes = diff["objects"].as_array().unwrap().iter().filter(|object| object["change"] == "prune");
+    assert_eq!((&diff["commit"], prunes.count()), (&Value::from(second.as_str()), 12), "{diff:#}");
+    assert!(diff["pending"].as_str().unwrap().contains("12 of 13"), "{diff:#}");
     scene.kasbah.cli(["source", "confirm", SOURCE]).unwrap();
     let source = scene.synced(&second).await;
     assert_eq!(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use events::bundle::BundlePage;
-use events::desired::{DesiredReply, DesiredState};
+use events::desired::{DesiredReply, DesiredSource, DesiredState};
 use events::observation::Observation;
 use events::requests::gateway::SourceDiff;
 use events::{InstanceId, Sha256};
@@ -170,7 +170,12 @@ impl State {
                 answer(StatusCode::NO_CONTENT, Vec::new())
             }
             path if path.ends_with("/diff") => {
-                let diff = SourceDiff { commit: "compared".to_owned(), ..SourceDiff::default() };
+                let next: DesiredSource = events::decode(&body).unwrap();
+                let missing = self.missing([&next]);
+                if !missing.is_empty() {
+                    return answer(StatusCode::CONFLICT, events::encode(&DesiredReply { missing }).unwrap());
+                }
+                let diff = SourceDiff { commit: next.head.commit, ..SourceDiff::default() };
                 answer(StatusCode::OK, events::encode(&diff).unwrap())
             }
             _ => answer(StatusCode::NOT_FOUND, Vec::new()),
@@ -180,8 +185,17 @@ impl State {
     fn desire(&mut self, body: &[u8]) -> Response<AgentBody> {
         self.desired_puts += 1;
         let desired: DesiredState = events::decode(body).unwrap();
+        let missing = self.missing(&desired.sources);
+        if missing.is_empty() {
+            self.taken.send_replace(desired.revision);
+            self.desired = Some(desired);
+        }
+        answer(StatusCode::OK, events::encode(&DesiredReply { missing }).unwrap())
+    }
+
+    fn missing<'a>(&self, sources: impl IntoIterator<Item = &'a DesiredSource>) -> Vec<Sha256> {
         let mut missing = Vec::new();
-        for page in desired.sources.iter().flat_map(|source| source.pages.iter().flatten()) {
+        for page in sources.into_iter().flat_map(|source| source.pages.iter().flatten()) {
             match self.objects.get(page) {
                 None => missing.push(*page),
                 Some(content) => {
@@ -192,10 +206,6 @@ impl State {
             }
         }
         missing.extend(self.greedy);
-        if missing.is_empty() {
-            self.taken.send_replace(desired.revision);
-            self.desired = Some(desired);
-        }
-        answer(StatusCode::OK, events::encode(&DesiredReply { missing }).unwrap())
+        missing
     }
 }

@@ -21,7 +21,7 @@ use events::directory::{DirectoryEvent, TokenHolder, TokenRevoked};
 use events::observation::{Observation, ObservationBatch, Observed};
 use events::position::Stream;
 use events::requests::authz::{Action, Authenticate, Decide, Decision, Principal};
-use events::requests::delivery::{DesiredChanged, NameApplier, ShowDesired};
+use events::requests::delivery::{DesiredChanged, NameApplier, NextSync, ShowDesired, ShowNext};
 use events::subject::Subject;
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, InstanceId, ObjectIdentity,
@@ -90,6 +90,7 @@ pub struct Directory {
 #[derive(Default)]
 pub struct Delivery {
     pub plans: BTreeMap<AgentId, DesiredPlan>,
+    pub next: BTreeMap<SourceId, NextSync>,
     pub appliers: BTreeMap<AgentId, Applier>,
     pub namings: usize,
 }
@@ -287,6 +288,14 @@ impl Gateway {
         self.notify(agent).await;
     }
 
+    /// What a source of an agent is to have next, with these objects, and why it waits.
+    pub async fn next(&self, agent: u128, objects: &[Bytes], pending: &str) {
+        let planned = self.plan(agent, 0, objects, &[]).await.sources.remove(0);
+        let source = planned.head.source;
+        let next = NextSync { planned, pending: Some(pending.to_owned()) };
+        self.delivery.lock().next.insert(source, next);
+    }
+
     pub async fn notify(&self, agent: u128) {
         let notice = events::encode(&DesiredChanged { agent: agent_id(agent) }).unwrap();
         self.bus.publish(&Subject::notice(DesiredChanged::NAME), notice.into()).await.unwrap();
@@ -427,7 +436,12 @@ async fn stand_in_delivery(bus: &LocalBus, delivery: &Arc<Mutex<Delivery>>) -> V
             Ok(applier)
         })
     });
-    vec![show.await.unwrap(), name.await.unwrap()]
+    let known = Arc::clone(delivery);
+    let next = bus::answer::<ShowNext, _>(bus, move |_, request| {
+        let next = known.lock().next.get(&request.source).cloned();
+        Box::pin(async move { next.ok_or_else(|| Refusal::not_found("source")) })
+    });
+    vec![show.await.unwrap(), name.await.unwrap(), next.await.unwrap()]
 }
 
 pub fn identity(name: &str) -> ObjectIdentity {

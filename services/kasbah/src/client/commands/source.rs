@@ -67,7 +67,7 @@ pub enum Command {
         #[arg(long)]
         commit: Option<String>,
     },
-    /// Shows what applying the desired bundle would change now, by a dry run in the cluster
+    /// Shows what the next sync would change, by a dry run in the cluster: also of what is held or suspended
     Diff(SourceArg),
 }
 

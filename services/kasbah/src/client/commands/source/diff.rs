@@ -15,6 +15,9 @@ pub(super) fn text(diff: &SourceDiff, style: Style) -> String {
         }
         count => format!("{count} would change, {} stay as they are, at commit {commit}:\n", diff.unchanged),
     };
+    if let Some(pending) = &diff.pending {
+        text.push_str(&format!("It is not delivered yet: {}.\n", one_line(pending)));
+    }
     for object in &diff.objects {
         text.push_str(&object_text(object, style));
     }
@@ -110,10 +113,12 @@ mod tests {
                 object(DiffChange::Refused, Some("denied by\nwebhook"), &[]),
             ],
             unchanged: 7,
+            pending: Some("suspended: freeze; resume it to go on".into()),
         };
         assert_eq!(
             text(&diff, STYLE),
             "4 would change, 7 stay as they are, at commit 4f1a5b10c0:\n\
+             It is not delivered yet: suspended: freeze; resume it to go on.\n\
              + create  v1 ConfigMap shop/web\n\
              ~ change  v1 ConfigMap shop/web\n      \
              data.a: \"1\" -> \"2\"\n      \
@@ -127,7 +132,7 @@ mod tests {
 
     #[test]
     fn no_change_is_said_and_long_values_are_cut() {
-        let nothing = SourceDiff { commit: "4f1a5b10c0ffee00".into(), objects: Vec::new(), unchanged: 3 };
+        let nothing = SourceDiff { commit: "4f1a5b10c0ffee00".into(), unchanged: 3, ..SourceDiff::default() };
         assert_eq!(
             text(&nothing, STYLE),
             "Nothing would change: all 3 objects are as commit 4f1a5b10c0 has them.\n"
