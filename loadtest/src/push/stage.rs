@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use testkit::{Cluster, ControlPlane, GitServer, Installation, InstallationOptions, WorkTree, eventually};
+use testkit::{
+    Cluster, ControlPlane, GitServer, Installation, InstallationOptions, WorkTree, eventually, free_port,
+};
 
 use super::bare::remove;
 use super::watch::Watch;
@@ -68,6 +70,7 @@ impl Kind {
 
 pub struct Stage {
     pub kasbah: Installation,
+    agent_admin: String,
     pub cluster: Cluster,
     git: GitServer,
     tree: WorkTree,
@@ -92,9 +95,13 @@ impl Stage {
         kasbah.cli(["project", "create", PROJECT, "--repository", &url])?;
         git.add_webhook("deploy", kasbah.webhook(PROJECT)?)?;
         kasbah.register_agent(AGENT, PROJECT)?;
-        kasbah.start_agent(AGENT, AGENT, plane.kubeconfig(), &namespace)?;
+        let mut agent = kasbah.agent_command(AGENT, plane.kubeconfig(), &namespace)?;
+        let agent_admin = format!("127.0.0.1:{}", free_port()?);
+        agent.args(["--admin-listen", &agent_admin]);
+        kasbah.start_agent_by(AGENT, agent)?;
         let stage = Self {
             kasbah,
+            agent_admin,
             cluster: Cluster::clone(plane),
             git,
             tree,
@@ -166,6 +173,17 @@ impl Stage {
         let metrics = self.cluster.send(http::Method::GET, "/metrics", None).await?;
         let text = metrics.body.as_str().context("metrics are text")?;
         Ok(text.lines().filter_map(Counted::parse).collect())
+    }
+
+    /// Requests that the agent counted, watches and its Lease aside.
+    pub fn agent_requests(&self) -> anyhow::Result<f64> {
+        let text = testkit::admin_page(&self.agent_admin, "/metrics")?;
+        let value = |name: &str| -> anyhow::Result<f64> {
+            let name = format!("kasbah_agent_api_{name}_total ");
+            let line = text.lines().find_map(|line| line.strip_prefix(&name));
+            Ok(line.with_context(|| format!("the agent shows no {name}"))?.parse()?)
+        };
+        Ok(value("reads")? + value("dry_runs")? + value("writes")?)
     }
 
     /// Bytes in the server's data folder.

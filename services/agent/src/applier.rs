@@ -31,6 +31,7 @@ use world::spawn::TaskHandle;
 use crate::desired::{Desired, View};
 use crate::kubernetes::{Discovery, Kube};
 use crate::lease::Holding;
+use crate::metrics::Counts;
 use crate::model::backoff::Backoff;
 use crate::model::book::Book;
 use crate::outbox::Outbox;
@@ -59,6 +60,7 @@ pub struct Shared {
     relay: Notify,
     forbidden: Mutex<std::collections::BTreeSet<watches::Forbidden>>,
     statuses: Mutex<BTreeMap<SourceId, String>>,
+    counts: Counts,
 }
 
 impl Shared {
@@ -71,6 +73,7 @@ impl Shared {
         holding: Holding,
         desired: Arc<Desired>,
         instance: InstanceId,
+        counts: Counts,
     ) -> Self {
         Self {
             world,
@@ -85,6 +88,7 @@ impl Shared {
             relay: Notify::new(),
             forbidden: Mutex::default(),
             statuses: Mutex::default(),
+            counts,
         }
     }
 
@@ -128,6 +132,13 @@ impl Shared {
         serde_json::json!({"sources": sources, "kinds": self.discovery.kinds().len()})
     }
 
+    fn count(&self) {
+        let held = self.holding.is_held();
+        let owned: usize = if held { self.books.lock().values().map(Book::len).sum() } else { 0 };
+        self.counts.objects.set(i64::try_from(owned).unwrap_or(i64::MAX));
+        self.counts.lease_held.set(i64::from(held));
+    }
+
     /// The epoch, if this instance is to apply now.
     fn active(&self) -> Option<(u64, Arc<View>)> {
         let view = self.desired.view()?;
@@ -167,6 +178,7 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
                 running.stop();
             }
         }
+        shared.count();
         // Also looks at the clock: a Lease that cannot be renewed ends without anybody saying so.
         let tick = again.unwrap_or(Duration::from_secs(5));
         tokio::select! {

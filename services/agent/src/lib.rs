@@ -22,6 +22,7 @@ pub mod desired;
 pub mod kubernetes;
 pub mod lease;
 pub mod link;
+pub mod metrics;
 pub mod model;
 pub mod outbox;
 pub mod run;

@@ -17,6 +17,7 @@ use crate::desired::Desired;
 use crate::kubernetes::{Kube, KubeOptions};
 use crate::lease::{Holding, LeaseKeeper};
 use crate::link::{AgentService, LinkKeeper};
+use crate::metrics::Counts;
 use crate::outbox::Outbox;
 
 /// Time for everything to end in order once this process is asked to.
@@ -46,14 +47,19 @@ impl Agent {
     ///
     /// # Errors
     /// When there is no usable configuration for the cluster.
-    pub async fn new(world: World, options: &KubeOptions, namespace: Option<String>) -> anyhow::Result<Self> {
-        let kube = Kube::connect(options, world.clone()).await.context("no cluster")?;
+    pub async fn new(
+        world: World,
+        options: &KubeOptions,
+        namespace: Option<String>,
+        counts: Counts,
+    ) -> anyhow::Result<Self> {
+        let kube = Kube::connect(options, world.clone(), counts.clone()).await.context("no cluster")?;
         let namespace = namespace.unwrap_or_else(|| kube.namespace().to_owned());
         let outbox = Arc::new(Outbox::new(world.clone()));
         let holding = Holding::new(Arc::clone(&world.clock));
         let instance = InstanceId(world.new_uuid());
         let desired = Arc::new(Desired::default());
-        let shared = Shared::new(world.clone(), kube.clone(), outbox, holding, desired, instance);
+        let shared = Shared::new(world.clone(), kube.clone(), outbox, holding, desired, instance, counts);
         Ok(Self {
             world,
             shared: Arc::new(shared),
@@ -118,7 +124,8 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         transport: transport(&args, &world)?,
     };
     let options = KubeOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
-    let agent = Arc::new(Agent::new(world.clone(), &options, args.namespace.clone()).await?);
+    let counts = Counts::register(&metrics);
+    let agent = Arc::new(Agent::new(world.clone(), &options, args.namespace.clone(), counts.clone()).await?);
     let supervisor = Supervisor::new(Arc::clone(&world.spawner), shutdown.clone());
     if let Some(address) = args.admin_listen {
         let listener =
@@ -128,7 +135,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         supervisor.spawn("admin listener", serving);
     }
     let ready = readiness.register("tunnel");
-    let link = LinkKeeper { world: world.clone(), target, token, service: agent.service(), ready };
+    let link = LinkKeeper { world: world.clone(), target, token, service: agent.service(), ready, counts };
     let until = shutdown.clone();
     supervisor.spawn("tunnel", async move {
         link.keep(until).await;

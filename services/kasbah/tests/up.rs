@@ -73,11 +73,7 @@ impl Up {
 
     fn health(&self, path: &str) -> String {
         let address = self.said["health"].trim_start_matches("http://").trim_end_matches("/readyz");
-        let mut socket = TcpStream::connect(address).unwrap();
-        write!(socket, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).unwrap();
-        answer
+        testkit::admin_page(address, path).unwrap()
     }
 }
 

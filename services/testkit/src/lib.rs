@@ -18,6 +18,7 @@
     reason = "a harness measures real time, runs on a runtime of its own, and fails a test by panicking"
 )]
 
+mod admin;
 mod background;
 mod cluster;
 pub mod cluster_node;
@@ -39,6 +40,7 @@ mod tools;
 mod work_tree;
 mod workspace;
 
+pub use admin::admin_page;
 pub use cluster::{Answer, Cluster};
 pub use control_plane::{Audit, ControlPlane, ControlPlaneOptions, User};
 pub use eventually::eventually;

@@ -119,6 +119,10 @@ impl Worker {
             self.ran = None;
             return;
         };
+        self.shared.counts.syncs.inc();
+        if outcome == SyncOutcome::Failed {
+            self.shared.counts.sync_failures.inc();
+        }
         self.unhealthy = outcome == SyncOutcome::Unhealthy;
         if outcome == SyncOutcome::Superseded {
             // By a newer state, or by a suspension that ends with this same state.

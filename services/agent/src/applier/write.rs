@@ -298,6 +298,7 @@ impl Context {
             taken_over: checked.taken.clone(),
         });
         if settled.corrected {
+            self.shared.counts.drift_corrections.inc();
             self.shared
                 .outbox
                 .tell(Observed::DriftCorrected { source: self.id(), identity: target.identity.clone() });

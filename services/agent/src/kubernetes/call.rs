@@ -129,7 +129,13 @@ impl Call {
         self
     }
 
-    /// Whether it changes the cluster.
+    /// Whether it only looks.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        self.method == Method::GET
+    }
+
+    /// Whether it changes the cluster; a dry run does not.
     #[must_use]
     pub fn is_write(&self) -> bool {
         self.method != Method::GET && !self.path.contains("dryRun=All")

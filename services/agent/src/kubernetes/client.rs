@@ -20,6 +20,7 @@ use world::World;
 use super::call::{Answer, Call};
 use super::status::{ApiError, ApiStatus};
 use crate::lease::Holding;
+use crate::metrics::Counts;
 use crate::model::backoff::Backoff;
 
 /// Requests in flight at once, watches aside.
@@ -69,6 +70,7 @@ pub struct Kube {
     permits: Arc<Semaphore>,
     writes: Arc<AtomicUsize>,
     namespace: String,
+    counts: Counts,
 }
 
 /// A write that is under way.
@@ -92,7 +94,7 @@ impl Kube {
     ///
     /// # Errors
     /// When there is no usable configuration.
-    pub async fn connect(options: &KubeOptions, world: World) -> Result<Self, ConnectError> {
+    pub async fn connect(options: &KubeOptions, world: World, counts: Counts) -> Result<Self, ConnectError> {
         let config = match &options.kubeconfig {
             Some(path) => {
                 let context =
@@ -114,6 +116,7 @@ impl Kube {
             permits: Arc::new(Semaphore::new(CONCURRENCY)),
             writes: Arc::default(),
             namespace,
+            counts,
         })
     }
 
@@ -156,6 +159,7 @@ impl Kube {
     /// # Errors
     /// As [`Kube::read`].
     pub async fn for_lease(&self, call: Call) -> Result<Answer, ApiError> {
+        self.counts.api_lease_requests.inc();
         self.exchange(&self.lease, &call).await.map_err(|(error, _)| error)
     }
 
@@ -164,8 +168,13 @@ impl Kube {
     /// # Errors
     /// As [`Kube::read`], without further attempts.
     pub async fn watch(&self, call: &Call, lane: usize) -> Result<Response<Body>, ApiError> {
+        self.counts.api_watches.inc();
         let client = self.watches.get(lane % WATCH_LANES).unwrap_or(&self.client);
-        let response = self.deadline(client.send(call.request()?)).await?;
+        let response = self.deadline(client.send(call.request()?)).await;
+        if !response.as_ref().is_ok_and(|response| response.status().is_success()) {
+            self.counts.api_failures.inc();
+        }
+        let response = response?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -207,10 +216,28 @@ impl Kube {
     async fn attempt(&self, call: &Call) -> Result<Answer, (ApiError, Option<Duration>)> {
         let closed = |_| (ApiError::Impossible { detail: "closing".to_owned() }, None);
         let _permit = self.permits.acquire().await.map_err(closed)?;
+        let counter = match (call.is_read(), call.is_write()) {
+            (true, _) => &self.counts.api_reads,
+            (false, true) => &self.counts.api_writes,
+            (false, false) => &self.counts.api_dry_runs,
+        };
+        counter.inc();
         self.exchange(&self.client, call).await
     }
 
     async fn exchange(
+        &self,
+        client: &kube::Client,
+        call: &Call,
+    ) -> Result<Answer, (ApiError, Option<Duration>)> {
+        let answer = self.exchange_once(client, call).await;
+        if answer.is_err() {
+            self.counts.api_failures.inc();
+        }
+        answer
+    }
+
+    async fn exchange_once(
         &self,
         client: &kube::Client,
         call: &Call,

@@ -13,6 +13,7 @@ use world::World;
 
 use super::service::AgentService;
 use crate::kubernetes::client::chain;
+use crate::metrics::Counts;
 
 /// A clock that is further off than this is worth a warning.
 const CLOCK_SKEW_MILLIS: i64 = 30_000;
@@ -31,6 +32,8 @@ pub struct LinkKeeper {
     pub service: AgentService,
     /// Whether there is a tunnel.
     pub ready: ReadyHandle,
+    /// Where it is counted.
+    pub counts: Counts,
 }
 
 impl LinkKeeper {
@@ -70,10 +73,12 @@ impl LinkKeeper {
         warn_of_skew(link.clock_skew_millis());
         self.service.is_agent(welcome.agent);
         self.ready.set(true);
+        self.counts.tunnel_open.set(1);
         let service = self.service.clone();
         let answer = service_fn(move |request: Request<Incoming>| service.clone().answer(request));
         let end = serve(&self.world, link, answer, shutdown).await;
         self.ready.set(false);
+        self.counts.tunnel_open.set(0);
         tracing::info!(end = ?end, "tunnel closed");
         (Ended::from(&end), self.world.clock.monotonic().saturating_sub(begun))
     }

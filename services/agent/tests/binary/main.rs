@@ -23,13 +23,20 @@ async fn cluster() -> Cluster {
 }
 
 /// Starts the binary against a server.
-fn start(folder: &Path, cluster: &Cluster, namespace: &str, server: &str, authority: &str) -> Process {
+fn start(
+    folder: &Path,
+    cluster: &Cluster,
+    namespace: &str,
+    server: &str,
+    authority: &str,
+    options: &[&str],
+) -> Process {
     fs::write(folder.join("ca.crt"), authority).unwrap();
     fs::write(folder.join("token"), "kasbah_a_test\n").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_kasbah-agent"));
     command.args(["--server", server, "--namespace", namespace]);
     command.arg("--ca-file").arg(folder.join("ca.crt")).arg("--token-file").arg(folder.join("token"));
-    command.arg("--kubeconfig").arg(cluster.kubeconfig());
+    command.arg("--kubeconfig").arg(cluster.kubeconfig()).args(options);
     Process::spawn("kasbah-agent", command, &folder.join("agent.log")).unwrap()
 }
 
@@ -49,7 +56,9 @@ async fn it_applies_over_the_tunnel_and_ends_in_order() {
     let pki = Pki::new(|_| {});
     let gateway = Gateway::listen(World::real(), &pki, "127.0.0.1:0").await;
     let server = format!("localhost:{}", gateway.address.port());
-    let mut process = start(folder.path(), &cluster, &namespace, &server, &pki.authority);
+    let admin = format!("127.0.0.1:{}", testkit::free_port().unwrap());
+    let options = ["--admin-listen", admin.as_str()];
+    let mut process = start(folder.path(), &cluster, &namespace, &server, &pki.authority, &options);
     let (connection, instance) = gateway.accept(None).await.unwrap();
     let mut driver = Driver::new(connection, instance, gateway.agent);
     let reading = Driver::read_events(
@@ -68,6 +77,20 @@ async fn it_applies_over_the_tunnel_and_ends_in_order() {
     };
     assert_eq!((outcome, counts.created), (SyncOutcome::Succeeded, 20));
 
+    shows(
+        &admin,
+        &[
+            "api_writes_total 20",
+            "api_dry_runs_total 20",
+            "syncs_total 1",
+            "sync_failures_total 0",
+            "objects 20",
+            "lease_held 1",
+            "tunnel_open 1",
+        ],
+    )
+    .await;
+
     let held = holder(&cluster, &namespace).await;
     let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let (name, instance) = held.rsplit_once('_').unwrap();
@@ -78,6 +101,18 @@ async fn it_applies_over_the_tunnel_and_ends_in_order() {
     assert_eq!(holder(&cluster, &namespace).await, "", "the Lease is free at once");
     let log = process.log_tail(1000);
     assert!(!log.contains("kasbah_a_test"), "the token is not told: {log}");
+}
+
+/// Waits until the metrics have these lines.
+async fn shows(admin: &str, lines: &[&str]) {
+    eventually(LIMIT, || async {
+        let metrics = testkit::admin_page(admin, "/metrics").unwrap();
+        match lines.iter().find(|line| !metrics.contains(&format!("\nkasbah_agent_{line}\n"))) {
+            Some(line) => Err(format!("no {line} in {metrics}")),
+            None => Ok(()),
+        }
+    })
+    .await;
 }
 
 /// Who holds the only Lease in a namespace; empty if nobody does.
@@ -116,7 +151,7 @@ async fn each_certificate_trouble_has_its_line() {
         let folder = Folder::temporary().unwrap();
         let gateway = Gateway::listen(World::real(), pki, "127.0.0.1:0").await;
         let server = format!("{host}:{}", gateway.address.port());
-        let process = start(folder.path(), &cluster, "default", &server, authority);
+        let process = start(folder.path(), &cluster, "default", &server, authority, &[]);
         assert!(gateway.accept(None).await.is_none());
         says(&process, words).await;
     }
@@ -128,7 +163,8 @@ async fn a_server_that_comes_late_is_found_and_a_wrong_clock_is_told() {
     let folder = Folder::temporary().unwrap();
     let pki = Pki::new(|_| {});
     let port = testkit::free_port().unwrap();
-    let process = start(folder.path(), &cluster, "default", &format!("localhost:{port}"), &pki.authority);
+    let process =
+        start(folder.path(), &cluster, "default", &format!("localhost:{port}"), &pki.authority, &[]);
     says(&process, "cannot reach localhost").await;
     let mut world = World::real();
     world.clock = Arc::new(WrongClock { right: Arc::clone(&world.clock), ahead_millis: 86_400_000 });
@@ -144,7 +180,7 @@ async fn a_revoked_token_is_told_and_not_tried_again_and_again() {
     let pki = Pki::new(|_| {});
     let gateway = Gateway::listen(World::real(), &pki, "127.0.0.1:0").await;
     let server = format!("localhost:{}", gateway.address.port());
-    let mut process = start(folder.path(), &cluster, "default", &server, &pki.authority);
+    let mut process = start(folder.path(), &cluster, "default", &server, &pki.authority, &[]);
     assert!(gateway.accept(Some("this token was revoked")).await.is_none());
     says(&process, "this token was revoked").await;
     // Ending takes a moment, in which an eager agent would have come again.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use agent::Agent;
 use agent::kubernetes::KubeOptions;
 use agent::link::AgentService;
+use agent::metrics::Counts;
 use agent::outbox::Outbox;
 use bytes::Bytes;
 use chassis::ShutdownTrigger;
@@ -121,7 +122,7 @@ impl Process {
             let (sender, receiver) = tokio::sync::oneshot::channel();
             let (inner, namespace) = (world.clone(), namespace.to_owned());
             let task = async move {
-                let process = Agent::new(inner, &options, Some(namespace)).await.unwrap();
+                let process = Agent::new(inner, &options, Some(namespace), Counts::default()).await.unwrap();
                 let started = (process.service(), process.outbox());
                 sender.send(started).unwrap_or_else(|_| panic!("the test is gone"));
                 process.apply(shutdown).await;
