@@ -87,6 +87,7 @@ const LAWS: &[(&str, Law)] = laws![
     follow::no_gap_and_no_double_under_load,
     follow::a_slow_follower_holds_up_nobody,
     follow::caught_up_is_said_once_and_covers_what_was_there,
+    follow::the_position_covers_what_a_follower_has_seen,
     follow::what_the_filter_leaves_out_is_passed,
     follow::following_goes_on_behind_any_position,
     blobs::what_was_put_is_got,

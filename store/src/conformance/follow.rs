@@ -95,6 +95,25 @@ pub(super) async fn caught_up_is_said_once_and_covers_what_was_there(
     assert_eq!(empty.recv().await.unwrap().unwrap(), Followed::CaughtUp(parts.log.position()));
 }
 
+pub(super) async fn the_position_covers_what_a_follower_has_seen(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    let writers = (0..4).map(|writer| write(world.clone(), Arc::clone(&parts.log), writer, 100).boxed());
+    let followers = (0..2).map(|_| {
+        let log = Arc::clone(&parts.log);
+        async move {
+            let mut follow = log.follow(&Position::start(), &everything()).await.unwrap();
+            for _ in 0..4 * 100 * 2 {
+                let (records, _) = take(&mut follow, 1).await;
+                let mut seen = Position::start();
+                seen.advance(records[0].shard, records[0].sequence);
+                assert!(log.position().covers(&seen), "{seen} was seen before it was covered");
+            }
+        }
+        .boxed()
+    });
+    parallel(&world, writers.chain(followers).collect::<Vec<_>>()).await;
+}
+
 pub(super) async fn what_the_filter_leaves_out_is_passed(world: World, storage: Box<dyn Storage>) {
     let parts = storage.open().await;
     let filter = ReadFilter::decisions(&[AggregateKind::Source]);

@@ -243,8 +243,9 @@ impl Writer {
                 moved.merge(&appended.position);
             }
         }
-        self.core.publish(group, self.tally.sequences(), marks);
+        // Before anybody sees the group: whoever has heard of a record may wait for the position that covers it.
         self.shared.position.lock().merge(&moved);
+        self.core.publish(group, self.tally.sequences(), marks);
         self.shared.answers.give(draft.replies);
     }
 
