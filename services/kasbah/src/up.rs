@@ -48,9 +48,10 @@ pub fn main(args: Args) -> ExitCode {
                 Err(error) => error.into(),
             }
         };
+        let bus: Arc<dyn Bus> = Arc::new(LocalBus::new(world.clone()));
         let outcome = tokio::select! {
             biased;
-            outcome = run(args, world, shutdown, |addresses| println!("{addresses}")) => outcome,
+            outcome = run(args, world, bus, shutdown, |addresses| println!("{addresses}")) => outcome,
             hurried = heard => Err(hurried),
         };
         let finishing = tokio::task::spawn_blocking(|| traces.finish());
@@ -67,19 +68,20 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(u8::try_from(exit::FAILED).unwrap_or(1))
 }
 
-/// Runs until shutdown is asked for; `ready` hears the addresses once everything is served.
+/// Runs until shutdown is asked for, all services on `bus`; `ready` hears the addresses once everything is served.
 ///
 /// # Errors
 /// When the folder or a port cannot be taken, or a task ends unexpectedly: the message names it.
 pub async fn run(
     args: Args,
     world: World,
+    bus: Arc<dyn Bus>,
     shutdown: Shutdown,
     ready: impl FnOnce(&Addresses) + Send,
 ) -> anyhow::Result<()> {
     let args = args.resolved()?;
     let store = open_store(&args, &world)?;
-    let outcome = serve(&args, &world, &store, shutdown, ready).await;
+    let outcome = serve(&args, &world, &store, bus, shutdown, ready).await;
     let closing = store.clone();
     tokio::task::spawn_blocking(move || closing.close()).await.context("the log's threads ended badly")?;
     outcome
@@ -103,6 +105,7 @@ async fn serve(
     args: &Args,
     world: &World,
     store: &EmbeddedStore,
+    bus: Arc<dyn Bus>,
     shutdown: Shutdown,
     ready: impl FnOnce(&Addresses) + Send,
 ) -> anyhow::Result<()> {
@@ -125,7 +128,7 @@ async fn serve(
             "repositories on this machine and private networks are allowed (KASBAH_ALLOW_PRIVATE_ADDRESSES=false forbids them)"
         );
     }
-    let bus: Arc<dyn Bus> = Arc::new(TracedBus::new(LocalBus::new(world.clone())));
+    let bus: Arc<dyn Bus> = Arc::new(TracedBus::new(bus));
     let readiness = Readiness::new();
     let first_start = readiness.register("first start");
     let groups = Groups::new(world);

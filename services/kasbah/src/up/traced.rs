@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bus::{Bus, BusError, ByteStream, Handler, LocalBus, RequestError, Serving, StreamHandler, Subscription};
+use bus::{Bus, BusError, ByteStream, Handler, RequestError, Serving, StreamHandler, Subscription};
 use bytes::Bytes;
 use chassis::traces;
 use events::request::RequestContext;
@@ -12,11 +12,11 @@ use tracing::Instrument;
 
 /// A bus that carries traces.
 pub(super) struct TracedBus {
-    inner: LocalBus,
+    inner: Arc<dyn Bus>,
 }
 
 impl TracedBus {
-    pub(super) const fn new(inner: LocalBus) -> Self {
+    pub(super) const fn new(inner: Arc<dyn Bus>) -> Self {
         Self { inner }
     }
 }

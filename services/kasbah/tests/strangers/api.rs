@@ -1,6 +1,5 @@
 //! Every route of the API, asked by the owner of another organization about what this one has: nothing is seen and nothing
 //! changes. All services run, as `kasbah up` starts them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,0 +1,200 @@
+//! Every request of every service, asked by another organization's owner and agent about what this one has.
+
+use std::collections::BTreeSet;
+use std::fmt::{Debug, Display};
+
+use authz::driver::SERVED;
+use events::configuration::GitReference;
+use events::requests::authz::{CreateGroup, CreateOrganization};
+use events::requests::configuration::ShowConfiguration;
+use events::requests::delivery::{
+    ConfirmSource, ListSources, NameApplier, PinSource, ResumeSource, ShowDesired, ShowSource, SuspendSource,
+    SyncSource, UnpinSource,
+};
+use events::requests::gateway::{DiffSource, ListTunnels};
+use events::requests::repository::{BundleAt, ReadFile, ShowFetch};
+use events::subject::Subject;
+use events::{Actor, AgentId, InstanceId, OrganizationId, ProjectId, RefusalKind, Request, SourceId};
+use store::Record;
+use testkit::GitServer;
+
+use crate::organization::Organization;
+use crate::running::Running;
+
+/// Asks as the stranger, and keeps what was asked.
+struct Asking<'a> {
+    running: &'a Running,
+    home: &'a Organization,
+    stranger: &'a Organization,
+    tried: BTreeSet<Subject>,
+}
+
+impl Asking<'_> {
+    /// As whom the stranger asks: their owner and their agent, from their own organization and claiming to act in the other.
+    fn guises(&self) -> impl Iterator<Item = (Actor, OrganizationId)> + use<> {
+        let organizations = [self.stranger.owner.organization, self.home.owner.organization];
+        let actors = [self.stranger.owner.actor.clone(), self.stranger.as_agent.actor.clone()];
+        actors.into_iter().flat_map(move |actor| organizations.map(|place| (actor.clone(), place)))
+    }
+
+    /// What names a thing of the other organization is refused, in the same words as what names nothing at all.
+    async fn refused<R, T>(&mut self, theirs: T, nobodys: T, naming: impl Fn(T) -> R)
+    where
+        R: Request<Reply: Debug>,
+        T: Copy + Display,
+    {
+        self.refused_under(&Subject::request(R::NAME), theirs, nobodys, naming).await;
+    }
+
+    async fn refused_under<R, T>(&mut self, subject: &Subject, theirs: T, nobodys: T, naming: impl Fn(T) -> R)
+    where
+        R: Request<Reply: Debug>,
+        T: Copy + Display,
+    {
+        self.tried.insert(subject.clone());
+        for (actor, organization) in self.guises() {
+            let mut refusals = Vec::new();
+            for thing in [theirs, nobodys] {
+                let answer = self.running.ask_as(actor.clone(), organization, subject, &naming(thing)).await;
+                let refusal = match answer {
+                    Err(refusal) => refusal,
+                    Ok(reply) => panic!("{subject} of {thing} answers {actor} in {organization}: {reply:?}"),
+                };
+                let refused = matches!(refusal.kind, RefusalKind::NotFound | RefusalKind::Denied);
+                assert!(refused, "{subject} of {thing} for {actor} in {organization}: {refusal:?}");
+                // The asker's own words may be said back.
+                refusals.push(format!("{refusal:?}").replace(&thing.to_string(), "it"));
+            }
+            assert_eq!(refusals[0], refusals[1], "{subject} tells {actor} in {organization} what exists");
+            self.tells_nothing(subject, &refusals[0]);
+        }
+    }
+
+    /// What lists, lists the stranger's own in their own organization, and nothing in the other.
+    async fn lists<R, V>(&mut self, request: R, own: usize, agent: impl Fn(&V) -> AgentId)
+    where
+        R: Request<Reply = Vec<V>>,
+        V: Debug,
+    {
+        let subject = Subject::request(R::NAME);
+        self.tried.insert(subject.clone());
+        let stranger = &self.stranger.owner;
+        for (actor, organization) in self.guises() {
+            let listed = self.running.ask_as(actor.clone(), organization, &subject, &request).await.unwrap();
+            self.tells_nothing(&subject, &format!("{listed:?}"));
+            assert!(listed.iter().all(|view| agent(view) == self.stranger.agent), "{subject}: {listed:?}");
+            if organization != stranger.organization {
+                assert!(listed.is_empty(), "{subject} for {actor} in {organization}: {listed:?}");
+            } else if actor == stranger.actor {
+                assert_eq!(listed.len(), own, "{subject}: {listed:?}");
+            }
+        }
+    }
+
+    fn tells_nothing(&self, subject: &Subject, said: &str) {
+        for mark in &self.home.marks {
+            assert!(!said.contains(mark), "{subject} tells a stranger {mark}: {said}");
+        }
+    }
+}
+
+async fn ask_delivery(asking: &mut Asking<'_>) {
+    let world = asking.running.world.clone();
+    let (agent, commit) = (asking.home.agent, asking.home.commit.clone());
+    let (theirs, nobodys) = (asking.home.source, SourceId(world.new_uuid()));
+    asking.lists(ListSources { agent: None }, 1, |view| view.agent).await;
+    // An agent that is not visible has as many sources as one that is not there.
+    for agent in [agent, AgentId(world.new_uuid())] {
+        asking.lists(ListSources { agent: Some(agent) }, 0, |view| view.agent).await;
+    }
+    asking.refused(theirs, nobodys, |source| ShowSource { source }).await;
+    asking.refused(theirs, nobodys, |source| SyncSource { source }).await;
+    asking.refused(theirs, nobodys, |source| SuspendSource { source, reason: "spite".to_owned() }).await;
+    asking.refused(theirs, nobodys, |source| ResumeSource { source }).await;
+    for commit in [&commit, "nonsense"] {
+        asking.refused(theirs, nobodys, |source| PinSource { source, commit: commit.to_owned() }).await;
+    }
+    asking.refused(theirs, nobodys, |source| UnpinSource { source }).await;
+    for commit in [Some(&commit), None] {
+        asking.refused(theirs, nobodys, |source| ConfirmSource { source, commit: commit.cloned() }).await;
+    }
+    let (nobodys, instance) = (AgentId(world.new_uuid()), InstanceId(world.new_uuid()));
+    asking.refused(agent, nobodys, |agent| ShowDesired { agent }).await;
+    asking.refused(agent, nobodys, |agent| NameApplier { agent, instance }).await;
+}
+
+async fn ask_fetchers(asking: &mut Asking<'_>) {
+    let world = asking.running.world.clone();
+    let (home, own) = (asking.home, asking.stranger);
+    let (theirs, nobodys) = (home.source, SourceId(world.new_uuid()));
+    asking.refused(theirs, nobodys, |source| ShowFetch { source }).await;
+    for commit in [home.commit.as_str(), "nonsense"] {
+        asking.refused(theirs, nobodys, |source| BundleAt { source, commit: commit.to_owned() }).await;
+    }
+    let nobodys = ProjectId(world.new_uuid());
+    for agent in [home.agent, own.agent] {
+        let read = |project| ReadFile {
+            agent,
+            project,
+            reference: GitReference::Default,
+            path: "manifests/map.yaml".to_owned(),
+            limit: 1024,
+        };
+        asking.refused(home.project, nobodys, read).await;
+    }
+    asking.refused(home.agent, AgentId(world.new_uuid()), |agent| ShowConfiguration { agent }).await;
+}
+
+async fn ask_gateway(asking: &mut Asking<'_>) {
+    let world = asking.running.world.clone();
+    let (home, own) = (asking.home, asking.stranger);
+    let (source, agent) = (SourceId(world.new_uuid()), AgentId(world.new_uuid()));
+    asking.lists(ListTunnels { agent: None }, 1, |view| view.agent).await;
+    asking.refused(home.agent, agent, |agent| ListTunnels { agent: Some(agent) }).await;
+    // Nobody serves the subject of an agent that is not there, which would tell; but nobody outside chooses a subject: the
+    // API takes it from delivery's answer to the asker.
+    for subject in [home.diff(), own.diff()] {
+        for agent in [home.agent, own.agent] {
+            asking.refused_under(&subject, home.source, source, |source| DiffSource { agent, source }).await;
+        }
+        let source = home.source;
+        asking.refused_under(&subject, home.agent, agent, |agent| DiffSource { agent, source }).await;
+    }
+}
+
+/// The name of the command that a decision came from.
+fn command(record: &Record) -> Option<&str> {
+    Some(record.commit()?.command.as_ref()?.name.as_str())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_sees_and_changes_nothing_by_any_request() {
+    let running = Running::start().await;
+    let git = GitServer::start().unwrap();
+    let operator = running.operator().await;
+    let create = CreateOrganization { name: "other".to_owned(), owner: "stranger".to_owned() };
+    let made = running.ask(&operator, &create).await.unwrap();
+    let stranger = running.principal(&made.owner_token.unwrap().secret).await;
+    let stranger = Organization::settle(&running, &git, "other", stranger).await;
+    let home = Organization::settle(&running, &git, "acme", operator).await;
+    // The home organization's last decision before the stranger asks.
+    running.ask(&home.owner, &CreateGroup { name: "acme-mark".to_owned() }).await.unwrap();
+
+    let mut asking = Asking { running: &running, home: &home, stranger: &stranger, tried: BTreeSet::new() };
+    ask_delivery(&mut asking).await;
+    ask_fetchers(&mut asking).await;
+    ask_gateway(&mut asking).await;
+
+    // A test of authz's own tries each of its requests, and that it tries each is seen to there.
+    let of_authz = SERVED.iter().map(|name| Subject::request(name));
+    let tried: BTreeSet<Subject> = asking.tried.into_iter().chain(of_authz).collect();
+    let served = running.served();
+    let untried: Vec<_> = served.difference(&tried).map(Subject::as_str).collect();
+    assert!(untried.is_empty(), "served but not tried as a stranger: {untried:?}");
+
+    let decisions = running.decisions_at_the_end(home.owner.organization).await;
+    let mark = decisions.iter().rposition(|record| command(record) == Some(CreateGroup::NAME)).unwrap();
+    let changed = decisions[mark + 1..].iter().filter(|record| command(record) != Some("authz.note-use"));
+    let changed: Vec<_> = changed.collect();
+    assert!(changed.is_empty(), "a stranger changed something: {changed:#?}");
+}
