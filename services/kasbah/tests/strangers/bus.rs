@@ -8,8 +8,8 @@ use events::configuration::GitReference;
 use events::requests::authz::{CreateGroup, CreateOrganization};
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
-    ConfirmSource, ListSources, NameApplier, PinSource, ResumeSource, ShowDesired, ShowSource, SuspendSource,
-    SyncSource, UnpinSource,
+    ConfirmSource, ListSources, NameApplier, PinSource, ResumeSource, ShowDesired, ShowNext, ShowSource,
+    SuspendSource, SyncSource, UnpinSource,
 };
 use events::requests::gateway::{DiffSource, ListTunnels};
 use events::requests::repository::{BundleAt, ReadFile, ShowFetch};
@@ -108,6 +108,7 @@ async fn ask_delivery(asking: &mut Asking<'_>) {
         asking.lists(ListSources { agent: Some(agent) }, 0, |view| view.agent).await;
     }
     asking.refused(theirs, nobodys, |source| ShowSource { source }).await;
+    asking.refused(theirs, nobodys, |source| ShowNext { source }).await;
     asking.refused(theirs, nobodys, |source| SyncSource { source }).await;
     asking.refused(theirs, nobodys, |source| SuspendSource { source, reason: "spite".to_owned() }).await;
     asking.refused(theirs, nobodys, |source| ResumeSource { source }).await;
