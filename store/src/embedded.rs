@@ -40,7 +40,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use events::Position;
 use events::position::Stream;
 use parking_lot::Mutex;
 use world::World;
@@ -314,16 +313,12 @@ fn open_log(
     lock: &Arc<dyn FolderLock>,
 ) -> Result<(EmbeddedLog, Vec<TornTail>), OpenError> {
     let mut opened = Vec::new();
-    let mut position = Position::start();
     let mut torn = Vec::new();
     for stream in Stream::ALL {
         let segments = segments(world, folder.join("log").join(stream.as_str()), meta.salt)?;
         let mut recovered = recover(&segments, meta.partitions)?;
         torn.extend(recovered.torn.take());
         let sequences = recovered.tally.sequences();
-        for (partition, sequence) in (0_u16..).zip(&sequences).filter(|(_, sequence)| **sequence > 0) {
-            position.advance((*stream, partition), *sequence);
-        }
         let marks = std::mem::take(&mut recovered.marks);
         let core = StreamCore::new(*stream, segments, recovered.end, sequences, marks);
         opened.push(Opened { core: Arc::new(core), recovered });
@@ -341,7 +336,6 @@ fn open_log(
     world.spawner.spawn("log-answers", answering);
     let shared = Shared {
         clock: Arc::clone(&world.clock),
-        position: Arc::new(Mutex::new(position)),
         read_only: Arc::new(ReadOnly::new()),
         segment_bytes: options.segment_bytes,
         answers,
@@ -357,7 +351,6 @@ fn open_log(
         spawner: Arc::clone(&world.spawner),
         streams,
         heads,
-        position: shared.position,
         read_only: shared.read_only,
         threads: Mutex::new(threads),
         _lock: Arc::clone(lock),

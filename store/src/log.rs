@@ -59,7 +59,8 @@ pub trait EventLog: Send + Sync {
     /// Records behind `from`, then live ones as they become durable. Between the two, one [`Followed::CaughtUp`].
     async fn follow(&self, from: &Position, filter: &ReadFilter) -> Result<FollowReader, ReadError>;
 
-    /// The log's end: everything durable is covered by it, and so is every record that a reader or follower has got.
+    /// The log's end: it covers everything durable, and every record that a reader or follower has got; and whoever begins to read
+    /// now gets all that it covers.
     fn position(&self) -> Position;
 
     /// Reads everything up to the end as of now and checks it, while others append: order, versions, chains, and whatever

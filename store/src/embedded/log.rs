@@ -34,7 +34,6 @@ pub(super) struct EmbeddedLog {
     pub(super) spawner: Arc<dyn Spawner>,
     pub(super) streams: Vec<Arc<StreamCore>>,
     pub(super) heads: Arc<Heads>,
-    pub(super) position: Arc<Mutex<Position>>,
     pub(super) read_only: Arc<ReadOnly>,
     pub(super) threads: Mutex<Threads>,
     pub(super) _lock: Arc<dyn FolderLock>,
@@ -107,11 +106,11 @@ impl EmbeddedLog {
         wanted.map(|core| StreamReader::new(Arc::clone(core), from, filter)).collect()
     }
 
-    /// The durable ends of the wanted streams, and everything that lies before them.
-    fn ends(&self, filter: &ReadFilter) -> (Vec<super::segments::Cursor>, Position) {
+    /// The durable ends of these streams, and everything that lies before them: what readers can see, and nothing else.
+    fn ends(&self, streams: &[Stream]) -> (Vec<super::segments::Cursor>, Position) {
         let mut position = Position::start();
         let mut ends = Vec::new();
-        for core in self.streams.iter().filter(|core| filter.streams.contains(&core.stream)) {
+        for core in self.streams.iter().filter(|core| streams.contains(&core.stream)) {
             let (end, sequences) = core.end_with_sequences();
             ends.push(end);
             for (partition, sequence) in (0_u16..).zip(sequences).filter(|(_, sequence)| *sequence > 0) {
@@ -254,7 +253,7 @@ impl EventLog for EmbeddedLog {
     }
 
     async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
-        let (ends, _) = self.ends(filter);
+        let (ends, _) = self.ends(&filter.streams);
         let readers = self.readers(from, filter).into_iter().zip(ends).collect();
         let (to, records) = Feed::pair();
         let task = async move {
@@ -270,7 +269,7 @@ impl EventLog for EmbeddedLog {
     }
 
     async fn follow(&self, from: &Position, filter: &ReadFilter) -> Result<FollowReader, ReadError> {
-        let (ends, end) = self.ends(filter);
+        let (ends, end) = self.ends(&filter.streams);
         let mut caught_up = from.clone();
         caught_up.merge(&end);
         let (to, followed) = Feed::pair();
@@ -280,7 +279,7 @@ impl EventLog for EmbeddedLog {
     }
 
     fn position(&self) -> Position {
-        self.position.lock().clone()
+        self.ends(Stream::ALL).1
     }
 
     async fn verify(&self) -> Result<VerifyReport, ReadError> {

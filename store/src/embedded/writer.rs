@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use events::{ChainHash, CommitId, Position, Timestamp};
-use parking_lot::Mutex;
 use world::Clock;
 use world::disk::DiskFile;
 
@@ -45,7 +44,6 @@ pub(super) struct Request {
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) position: Arc<Mutex<Position>>,
     pub(super) read_only: Arc<ReadOnly>,
     pub(super) segment_bytes: u64,
     pub(super) answers: Answers,
@@ -237,14 +235,6 @@ impl Writer {
             heads.index.remember(draft.heads.into_iter());
             heads.index.add(&draft.entries, self.end);
         }
-        let mut moved = Position::start();
-        for (_, outcome) in &draft.replies {
-            if let Ok(appended) = outcome {
-                moved.merge(&appended.position);
-            }
-        }
-        // Before anybody sees the group: whoever has heard of a record may wait for the position that covers it.
-        self.shared.position.lock().merge(&moved);
         self.core.publish(group, self.tally.sequences(), marks);
         self.shared.answers.give(draft.replies);
     }
