@@ -21,6 +21,27 @@ use crate::model::target::{Entry, Target};
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// Objects looked at in one go.
 const LOOKS: usize = 32;
+/// Two hundred objects that become healthy one after the other are not worth two hundred words.
+const WAIT_TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// What a wait said of itself last, and when.
+#[derive(Default)]
+struct Told(Option<(String, Duration)>);
+
+impl Told {
+    /// Tells a new reason, or gives when it may be told.
+    fn tell(&mut self, reason: String, now: Duration, tell: impl FnOnce(String)) -> Option<Duration> {
+        match &self.0 {
+            Some((last, _)) if *last == reason => None,
+            Some((_, at)) if now < *at + WAIT_TOLD_EVERY => Some(*at + WAIT_TOLD_EVERY),
+            _ => {
+                self.0 = Some((reason.clone(), now));
+                tell(reason);
+                None
+            }
+        }
+    }
+}
 
 impl Context {
     /// Runs the sync; `None`: this instance may not write any more, and the next applier tells how it ended.
@@ -151,7 +172,7 @@ impl Context {
         let timeout = Duration::from_secs(u64::from(self.source.head.policies.health_timeout_seconds));
         let end = self.shared.now() + timeout;
         let mut views = self.shared.desired.subscribe();
-        let mut told = BTreeSet::new();
+        let mut told = Told::default();
         let mut look_at = self.shared.now() + LOOK_AGAIN;
         loop {
             views.mark_unchanged();
@@ -173,20 +194,21 @@ impl Context {
                 return WaitEnd::Expired;
             }
             let reason = waiting_reason(first, reason, unsettled.len());
-            if told.insert(reason.clone()) {
+            let tell_at = told.tell(reason, self.shared.now(), |reason| {
                 self.shared.outbox.tell(Observed::SyncWaiting {
                     source: self.id(),
                     sync: report.sync,
                     reason,
                 });
-            }
+            });
             if self.shared.now() >= look_at {
                 let those: Vec<&Target> = unsettled.iter().map(|(target, _)| *target).take(LOOKS).collect();
                 self.look_at_health(&those).await;
                 look_at = self.shared.now() + LOOK_AGAIN;
                 continue;
             }
-            let next = self.correct_due().await.unwrap_or(end).min(look_at).min(end);
+            let next =
+                self.correct_due().await.unwrap_or(end).min(look_at).min(tell_at.unwrap_or(end)).min(end);
             tokio::select! {
                 () = wake.notified() => {}
                 _ = views.changed() => {}
@@ -273,4 +295,26 @@ fn waiting_reason(target: &Target, reason: &str, all: usize) -> String {
 
 fn seconds(time: Duration) -> String {
     format!("{} s", time.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_says_the_newest_reason_once_a_second_at_most() {
+        let mut told = Told::default();
+        let mut said = Vec::new();
+        let mut tell = |millis, reason: &str| {
+            let now = Duration::from_millis(millis);
+            told.tell(reason.to_owned(), now, |reason| said.push(reason)).map(|at| at.as_millis())
+        };
+        assert_eq!(tell(100, "a"), None);
+        assert_eq!(tell(200, "a"), None);
+        assert_eq!(tell(300, "b"), Some(1_100));
+        assert_eq!(tell(400, "c"), Some(1_100));
+        assert_eq!(tell(1_100, "c"), None);
+        assert_eq!(tell(1_200, "a"), Some(2_100));
+        assert_eq!(said, ["a", "c"]);
+    }
 }
