@@ -1,0 +1,85 @@
+//! The demo as a person runs it: its own suggestions, typed in another terminal; Ctrl-C; and again.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use testkit::{Folder, Process, eventually};
+
+const LIMIT: Duration = Duration::from_secs(240);
+
+struct Demo<'a> {
+    state: &'a Path,
+    process: Process,
+}
+
+impl<'a> Demo<'a> {
+    fn start(state: &'a Path, log: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command.arg("demo").arg("--state").arg(state);
+        Self { state, process: Process::spawn("the demo", command, &state.join(log)).unwrap() }
+    }
+
+    /// Waits until some line has all these words.
+    async fn says(&mut self, words: &[&str]) {
+        eventually(LIMIT, || {
+            let ended = self.process.exited();
+            let said = std::fs::read_to_string(self.process.log()).unwrap();
+            let found = said.lines().any(|line| words.iter().all(|word| line.contains(word)));
+            async move {
+                assert!(ended.is_none(), "ended with {ended:?}: {said}");
+                if found { Ok(()) } else { Err(format!("no line with {words:?} in: {said}")) }
+            }
+        })
+        .await;
+    }
+
+    /// What a person types in another terminal; gives what it prints.
+    fn types(&self, line: &str) -> String {
+        let script = format!("set -e; . '{}'; {line}", self.state.join("env").display());
+        let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        assert!(output.status.success(), "{line}: {}", text(output.stderr));
+        text(output.stdout)
+    }
+
+    fn end(mut self) {
+        self.process.signal(Signal::INT);
+        let status = self.process.wait(Duration::from_secs(60)).unwrap().expect("it ends");
+        assert!(status.success(), "{status}: {}", self.process.log_tail(40));
+    }
+}
+
+#[tokio::test]
+async fn the_demo_on_a_real_node_does_what_it_suggests_and_goes_on_where_it_was() {
+    let folder = Folder::temporary().unwrap();
+    let mut demo = Demo::start(folder.path(), "first.out");
+    for source in ["staging", "production"] {
+        demo.says(&["sync finished", &format!("{source}: succeeded")]).await;
+    }
+    let person = "git -c user.name=demo -c user.email=demo@example.com";
+    demo.types(&format!(
+        "sed -i 's/half price/free/' staging/storefront.yaml; {person} commit -qam greeting; git push -q"
+    ));
+    demo.says(&["object applied", "changed, ConfigMap shop-staging/storefront"]).await;
+    demo.types("kubectl -n shop-staging scale deployment search --replicas 3");
+    demo.says(&["drift corrected", "Deployment shop-staging/search"]).await;
+    demo.end();
+
+    let mut demo = Demo::start(folder.path(), "second.out");
+    demo.says(&["up after"]).await;
+    demo.types(&format!("git rm -q staging/reviews.yaml; {person} commit -qm reviews; git push -q"));
+    demo.says(&["object pruned", "Deployment shop-staging/reviews"]).await;
+    demo.types(&format!(
+        "sed -i 's/replicas: .*/replicas: many/' staging/stock.yaml; {person} commit -qam stock; git push -q"
+    ));
+    eventually(LIMIT, || {
+        let shown = demo.types("kasbah source show demo/staging");
+        async move { if shown.contains("staging/stock.yaml:") { Ok(()) } else { Err(shown) } }
+    })
+    .await;
+    demo.types("kasbah log verify");
+    demo.end();
+}
