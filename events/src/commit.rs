@@ -47,7 +47,7 @@ pub struct Commit {
 /// The command that caused a commit, and what was passed in beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandRecord {
-    /// Its name, such as `delivery.suspend_source`.
+    /// Its name, such as `delivery.suspend-source`.
     pub name: String,
     /// The command in MessagePack with named fields, secrets removed.
     #[serde(with = "serde_bytes")]

@@ -106,7 +106,7 @@ pub enum Observed<S: Text = String> {
         /// When it is tried again, if it is.
         retry_at: Option<Timestamp>,
     },
-    /// A sync waits; said once for each reason.
+    /// A sync waits; said when the reason changes, once a second at most.
     SyncWaiting {
         /// Which source.
         source: SourceId,

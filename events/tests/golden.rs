@@ -9,6 +9,8 @@
     reason = "helpers of tests end a test by panicking"
 )]
 
+#[path = "golden_samples/records.rs"]
+mod records;
 #[path = "golden_samples/samples.rs"]
 mod samples;
 

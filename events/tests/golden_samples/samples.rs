@@ -7,7 +7,7 @@ use events::repository::*;
 use events::*;
 use uuid::Uuid;
 
-fn id(number: u128) -> Uuid {
+pub fn id(number: u128) -> Uuid {
     Uuid::from_u128(0x0190_b6a2_7c1e_7d3a_9f10_0000_0000_0000 + number)
 }
 
@@ -15,13 +15,26 @@ fn digest(byte: u8) -> BlobDigest {
     BlobDigest([byte; 32])
 }
 
-fn identity() -> ObjectIdentity {
+pub fn identity() -> ObjectIdentity {
     ObjectIdentity {
         group: "apps".to_owned(),
         version: "v1".to_owned(),
         kind: "Deployment".to_owned(),
         namespace: "shop".to_owned(),
         name: "web".to_owned(),
+    }
+}
+
+pub fn counts() -> SyncCounts {
+    SyncCounts { unchanged: 1, created: 2, changed: 3, pruned: 4, failed: 5, unhealthy: 6 }
+}
+
+pub fn failure() -> ObjectFailure {
+    ObjectFailure {
+        identity: identity(),
+        file: "staging/web.yaml".to_owned(),
+        line: 7,
+        message: "field is immutable".to_owned(),
     }
 }
 
@@ -238,13 +251,8 @@ fn delivery() -> Vec<(&'static str, Event)> {
             sync,
             run: 1,
             outcome: SyncOutcome::Failed,
-            counts: SyncCounts { unchanged: 1, created: 2, changed: 3, pruned: 4, failed: 5, unhealthy: 6 },
-            failures: vec![ObjectFailure {
-                identity: identity(),
-                file: "staging/web.yaml".to_owned(),
-                line: 7,
-                message: "field is immutable".to_owned(),
-            }],
+            counts: counts(),
+            failures: vec![failure()],
         }),
         DeliveryEvent::ApplierNamed(ApplierNamed { agent, instance: InstanceId(id(10)) }),
     ];

@@ -123,10 +123,14 @@ async fn carry(
     let write = async move {
         while let Some((due, piece)) = pieces.recv().await {
             sleep_until(due).await;
-            if weather.wait_for(|now| !now.silent).await.is_err() || to.write_all(&piece).await.is_err() {
+            if weather.wait_for(|now| !now.silent).await.is_err() {
                 return;
             }
+            // Before the other side can have it: who got an answer finds it counted.
             carried.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            if to.write_all(&piece).await.is_err() {
+                return;
+            }
         }
         let _ = to.shutdown().await;
     };

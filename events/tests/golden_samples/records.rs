@@ -1,0 +1,188 @@
+//! Records as they lie in the log's streams around and beside the events: commits, observations, refusals. What was written once is
+//! read for ever, so each kind stands in `tests/golden_records`, byte for byte. `KASBAH_GOLDEN=add` writes files that are missing.
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+
+use events::object::GroupKind;
+use events::observation::{Observation, ObservationBatch, Observed, OwnedObject, TakenField, Write};
+use events::request::RefusedCommand;
+use events::*;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::samples::{counts, failure, id, identity};
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct GoldenRecord {
+    /// The stored bytes, in hexadecimal.
+    data: String,
+    /// What today's code reads in them.
+    json: serde_json::Value,
+}
+
+fn golden_of<T: Serialize>(record: &T) -> GoldenRecord {
+    GoldenRecord {
+        data: hex::encode(encode(record).expect("encodes")),
+        json: serde_json::to_value(record).expect("json"),
+    }
+}
+
+/// Today's code writes these bytes, and reads them as what they were.
+fn stands<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, record: &T) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden_records/{name}.json"));
+    let golden = golden_of(record);
+    if !path.exists() && std::env::var("KASBAH_GOLDEN").as_deref() == Ok("add") {
+        let text = serde_json::to_string_pretty(&golden).expect("json") + "\n";
+        std::fs::write(&path, text).expect("write");
+    }
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|_| panic!("{} is missing: add it with KASBAH_GOLDEN=add", path.display()));
+    let stored: GoldenRecord = serde_json::from_str(&text).expect("golden json");
+    assert_eq!(stored, golden, "{} was released and may not change", path.display());
+    let read: T = decode(&hex::decode(stored.data).expect("hex")).expect("decodes");
+    assert_eq!(&read, record, "{name}");
+}
+
+/// One sample or more of each kind. The match fails to compile when a kind is added, until it has a name here.
+fn name_of(what: &Observed) -> &'static str {
+    match what {
+        Observed::InventoryStated { .. } => "inventory-stated",
+        Observed::SyncStarted { .. } => "sync-started",
+        Observed::ObjectApplied { .. } => "object-applied",
+        Observed::ObjectPruned { .. } => "object-pruned",
+        Observed::ObjectFailed { .. } => "object-failed",
+        Observed::SyncWaiting { .. } => "sync-waiting",
+        Observed::SyncFinished { .. } => "sync-finished",
+        Observed::DriftSeen { .. } => "drift-seen",
+        Observed::DriftCorrected { .. } => "drift-corrected",
+        Observed::HealthChanged { .. } => "health-changed",
+        Observed::SourceBlocked { .. } => "source-blocked",
+        Observed::Gap { .. } => "gap",
+        Observed::TunnelOpened { .. } => "tunnel-opened",
+        Observed::TunnelClosed { .. } => "tunnel-closed",
+        Observed::TunnelRefused { .. } => "tunnel-refused",
+    }
+}
+
+const KINDS: usize = 15;
+
+fn of_objects() -> Vec<Observed> {
+    let (source, sync) = (SourceId(id(8)), SyncId(id(9)));
+    let owned = OwnedObject {
+        source,
+        identity: identity(),
+        uid: "5f0c7f0e-5a7e-4a51-8a3f-2b1d0c9e8f7a".to_owned(),
+        digest: Some(Sha256([7; 32])),
+        adopted: true,
+    };
+    let taken = TakenField { path: "spec.replicas".to_owned(), manager: "kubectl".to_owned() };
+    let at = Timestamp(1_700_000_000_000);
+    vec![
+        Observed::InventoryStated {
+            objects: vec![owned.clone()],
+            last: true,
+            unlisted: vec![GroupKind { group: "example.com".to_owned(), kind: "Thing".to_owned() }],
+        },
+        Observed::ObjectApplied {
+            sync: Some(sync),
+            object: owned,
+            write: Write::Created,
+            taken_over: vec![taken.clone()],
+        },
+        Observed::ObjectPruned {
+            sync: Some(sync),
+            source,
+            identity: identity(),
+            uid: "u".to_owned(),
+            kept: Some("adopted".to_owned()),
+        },
+        Observed::ObjectFailed { sync, source, failure: failure(), retry_at: Some(at) },
+        Observed::DriftSeen { source, identity: identity(), fields: vec![taken], deleted: false },
+        Observed::DriftCorrected { source, identity: identity() },
+        Observed::HealthChanged {
+            source,
+            identity: identity(),
+            status: "degraded".to_owned(),
+            message: "0 of 2 pods are available".to_owned(),
+        },
+    ]
+}
+
+fn of_syncs_and_tunnels() -> Vec<Observed> {
+    let (source, sync) = (SourceId(id(8)), SyncId(id(9)));
+    let (agent, instance) = (AgentId(id(3)), InstanceId(id(4)));
+    let text = str::to_owned;
+    vec![
+        Observed::SyncStarted { source, sync, correlation_id: CorrelationId(id(2)) },
+        Observed::SyncWaiting { source, sync, reason: text("Deployment shop/web: 1 of 3 available") },
+        Observed::SyncFinished {
+            source,
+            sync,
+            outcome: delivery::SyncOutcome::Failed,
+            counts: counts(),
+            failures: vec![failure()],
+        },
+        Observed::SourceBlocked { source, reason: text("cannot impersonate") },
+        Observed::Gap { dropped: 7 },
+        Observed::TunnelOpened { agent, instance, version: text("0.1.0") },
+        Observed::TunnelClosed { agent, instance, reason: text("token revoked") },
+        Observed::TunnelRefused { agent: Some(agent), reason: text("token expired") },
+    ]
+}
+
+#[test]
+fn observations_stay_as_they_are() {
+    let samples: Vec<Observed> = of_objects().into_iter().chain(of_syncs_and_tunnels()).collect();
+    let names: std::collections::BTreeSet<&str> = samples.iter().map(name_of).collect();
+    assert_eq!(names.len(), KINDS, "each kind has a sample: {names:?}");
+    let at = Timestamp(1_700_000_000_123);
+    for what in samples {
+        stands(&format!("observed.{}", name_of(&what)), &Observation { at, what });
+    }
+    let batch: ObservationBatch = ObservationBatch {
+        organization: OrganizationId(id(1)),
+        writer: ObservationBatch::agent_writer(AgentId(id(3))),
+        epoch: 2,
+        first: 41,
+        observations: vec![Observation { at, what: Observed::Gap { dropped: 1 } }],
+    };
+    stands("observations", &batch);
+}
+
+#[test]
+fn refusals_stay_as_they_are() {
+    let refused = RefusedCommand {
+        actor: Actor::User(UserId(id(6))),
+        organization: OrganizationId(id(1)),
+        request: "authz.create-project".to_owned(),
+        refusal: Refusal::invalid("path", "is taken"),
+        correlation_id: CorrelationId(id(2)),
+        at: Timestamp(1_700_000_000_456),
+    };
+    stands("refused-command", &refused);
+}
+
+#[test]
+fn commits_stay_as_they_are() {
+    let (_, event) = crate::samples::all().remove(0);
+    let commit = Commit {
+        id: CommitId(id(20)),
+        organization: OrganizationId(id(1)),
+        aggregate: AggregateRef::new(AggregateKind::Source, id(8)),
+        version: 3,
+        previous: ChainHash::of(b"the commit before"),
+        actor: Actor::service("delivery"),
+        correlation_id: CorrelationId(id(2)),
+        causation_id: Some(EventId(id(21))),
+        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+        occurred_at: Timestamp(1_700_000_000_789),
+        command: Some(CommandRecord {
+            name: "delivery.sync-source".to_owned(),
+            data: vec![0x81, 0xa1, 0x61, 0x01],
+            ids: vec![id(22)],
+        }),
+        events: vec![NewEvent { id: EventId(id(23)), body: event.encode().expect("encodes") }],
+    };
+    stands("commit", &commit);
+}
