@@ -53,7 +53,7 @@ pub struct ObjectKey {
 pub struct GroupKind {
     /// API group.
     pub group: String,
-    /// Kind.
+    /// Kind; empty for every kind of the group.
     pub kind: String,
 }
 
@@ -61,7 +61,7 @@ impl ObjectKey {
     /// Whether the object is of this kind.
     #[must_use]
     pub fn is_of(&self, kind: &GroupKind) -> bool {
-        self.group == kind.group && self.kind == kind.kind
+        self.group == kind.group && (kind.kind.is_empty() || self.kind == kind.kind)
     }
 }
 

@@ -29,6 +29,7 @@ use world::World;
 use world::spawn::TaskHandle;
 
 use crate::desired::{Desired, View};
+use crate::kubernetes::client::ANSWER_DEADLINE;
 use crate::kubernetes::{Discovery, Kube};
 use crate::lease::Holding;
 use crate::metrics::Counts;
@@ -151,6 +152,11 @@ impl Shared {
     }
 }
 
+/// How long an orderly end waits for writes that are under way.
+const LAST_WRITES: Duration = Duration::from_secs(10);
+/// No write lasts longer: its answer is not waited for after that.
+const LONGEST_WRITE: Duration = ANSWER_DEADLINE;
+
 /// Runs until shutdown is asked for.
 pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
     let mut views = shared.desired.subscribe();
@@ -189,7 +195,7 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
             () = shared.world.clock.sleep(tick) => {}
         }
     }
-    running.drain(&shared).await;
+    running.drain(&shared, LAST_WRITES).await;
 }
 
 /// Workers and watches that run.
@@ -211,7 +217,7 @@ impl Running {
     ) -> Result<(), crate::kubernetes::ApiError> {
         if shared.outbox.take_restate() {
             // What is created while it is looked at would be missing in the statement.
-            self.drain(shared).await;
+            self.drain(shared, LONGEST_WRITE).await;
             shared.holding.set_named(true);
             self.stated = 0;
         }
@@ -255,7 +261,7 @@ impl Running {
     }
 
     /// Stops everything, and lets writes that are under way end: nothing new begins.
-    async fn drain(&mut self, shared: &Shared) {
+    async fn drain(&mut self, shared: &Shared, limit: Duration) {
         shared.holding.set_named(false);
         self.watches.stop();
         let quiet = async {
@@ -265,8 +271,12 @@ impl Running {
         };
         tokio::select! {
             () = quiet => {}
-            () = shared.world.clock.sleep(Duration::from_secs(10)) => tracing::warn!("writes did not end in time"),
+            () = shared.world.clock.sleep(limit) => tracing::warn!("writes did not end in time"),
         }
-        self.stop();
+        for (_, worker) in std::mem::take(&mut self.workers) {
+            worker.abort();
+            // It was aborted: how it ended is known.
+            let _aborted = worker.join().await;
+        }
     }
 }

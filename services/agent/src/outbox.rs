@@ -70,10 +70,12 @@ impl Outbox {
         self.wake.send_replace(());
     }
 
-    /// Whether inventory was left out, so that it has to be stated anew; asking clears it.
+    /// Whether inventory was left out, so that it has to be stated anew; a yes clears it. Not before the server has taken nearly
+    /// all of the rest: while it is away, a statement would only be left out as well.
     #[must_use]
     pub fn take_restate(&self) -> bool {
-        std::mem::take(&mut self.state.lock().restate)
+        let mut state = self.state.lock();
+        state.waiting.len() < BATCH && std::mem::take(&mut state.restate)
     }
 
     /// Wakes at each change.
@@ -284,5 +286,22 @@ mod tests {
         assert!(matches!(batch.observations[0].what, Observed::Gap { dropped } if dropped >= WAITING as u64));
         assert_eq!(batch.observations[1].what, blocked(0));
         assert!(!outbox.take_restate());
+    }
+
+    #[tokio::test]
+    async fn inventory_is_stated_again_once_the_server_has_the_rest() {
+        let outbox = outbox();
+        (0..BATCH).for_each(|reason| outbox.tell(blocked(reason)));
+        for _ in 0..=WAITING {
+            outbox.tell(Observed::InventoryStated { objects: Vec::new(), last: true, unlisted: Vec::new() });
+        }
+        assert!(!outbox.take_restate(), "the server is away: a statement would be left out as well");
+        let mut seen = cursor(0, 0);
+        while let Some(batch) = outbox.next(seen) {
+            seen = cursor(batch.epoch, batch.last());
+            outbox.acknowledge(seen);
+        }
+        assert!(outbox.take_restate());
+        assert!(!outbox.take_restate(), "once");
     }
 }

@@ -16,7 +16,7 @@ use store::{AppendError, Blobs, EventLog, NewCommit, Snapshots};
 use world::World;
 
 use crate::bundles::{BundleError, Bundles};
-use crate::model::{Cause, DeliveryState, Verdict, next_sync};
+use crate::model::{Cause, DeliveryState, Verdict, has_pending, next_sync};
 
 /// How long a settled change may take to come back through the fold before the driver looks again by itself.
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
@@ -165,7 +165,10 @@ impl Driver {
         let Some((_, organization, _)) = self.fold.read(|state| state.source_head(source)) else {
             return Ok(None);
         };
-        let needed = self.fold.read(|state| state.bundles_needed(source));
+        let needed = self.fold.read(|state| match has_pending(state, source) {
+            true => state.bundles_needed(source),
+            false => Vec::new(),
+        });
         let contents = self.bundles.contents(organization, &needed).await?;
         let next = self.fold.read(|state| next_sync(state, source, &contents));
         let Some((mut next, prune)) = next else { return Ok(None) };

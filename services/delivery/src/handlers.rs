@@ -103,7 +103,10 @@ impl Driver {
             tracing::error!(%source, error = %chain(&error), "what a source is to have next cannot be told");
             Refusal::new(RefusalKind::Unavailable, "its bundle cannot be read now; retry")
         })?;
-        next.ok_or_else(|| Refusal::not_found(format!("source {source}")))
+        next.ok_or_else(|| match self.view(source) {
+            Err(unknown) => unknown,
+            Ok(_) => Refusal::new(RefusalKind::Unavailable, "it changes at this moment; retry"),
+        })
     }
 
     async fn name_applier(

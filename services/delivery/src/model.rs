@@ -18,7 +18,7 @@ use events::{
 use serde::{Deserialize, Serialize};
 
 pub use decide::{BundleContents, Command, Verdict};
-pub use plan::{desired_plan, next_sync};
+pub use plan::{desired_plan, has_pending, next_sync};
 pub use view::source_view;
 
 /// Everything that delivery knows.

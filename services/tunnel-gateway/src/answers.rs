@@ -19,7 +19,7 @@ use tunnel::wire::path;
 
 use crate::gateway::{ASK_TIME, Gateway, SERVICE};
 use crate::session::Session;
-use crate::supply::{ROUNDS, Supply};
+use crate::supply::{MAXIMUM_REPLY_BYTES, ROUNDS, Supply};
 
 const MAXIMUM_DIFF_BYTES: usize = MAXIMUM_MESSAGE_BYTES - 16 * 1024;
 
@@ -111,9 +111,13 @@ async fn compare(supply: Supply<'_>, next: &DesiredSource, limit: Duration) -> R
     let pages = next.pages.iter().flatten().copied().collect();
     for _ in 0..ROUNDS {
         let connection = &supply.session.connection;
-        let asked = connection.ask(Method::POST, &to, body.clone(), MAXIMUM_DIFF_BYTES, limit).await;
+        let asked = connection.ask(Method::POST, &to, body.clone(), MAXIMUM_REPLY_BYTES, limit).await;
         let asked = asked.map_err(not_asked)?;
         match asked.status {
+            StatusCode::OK if asked.body.len() > MAXIMUM_DIFF_BYTES => {
+                let message = "the difference is over 1 MiB: too much to show";
+                return Err(Refusal::new(RefusalKind::Unavailable, message));
+            }
             StatusCode::OK => {
                 let malformed = "the agent's answer is malformed: upgrade the older side";
                 return events::decode(&asked.body)
@@ -140,7 +144,7 @@ fn not_asked(error: AskError) -> Refusal {
     match error {
         AskError::Closed { .. } => away(),
         AskError::TimedOut { .. } => unavailable("the agent did not answer in time; retry"),
-        AskError::Answer(_) => unavailable("the agent's answer broke off or is over 1 MiB"),
+        AskError::Answer(_) => unavailable("the agent's answer broke off or is over 8 MiB"),
         AskError::Unsendable { .. } => Refusal::new(RefusalKind::Internal, "the request cannot be sent"),
     }
 }

@@ -181,7 +181,8 @@ async fn collect(shared: &Arc<Shared>, view: &Arc<View>) -> Result<Collected, Ap
         accounts.insert(None);
     }
     let mut found = BTreeMap::new();
-    let (mut listed, mut unlisted) = (BTreeSet::new(), BTreeSet::new());
+    let silent = kinds.silent_groups().map(|group| GroupKind { group: group.clone(), kind: String::new() });
+    let (mut listed, mut unlisted) = (BTreeSet::new(), silent.collect::<BTreeSet<_>>());
     for account in &accounts {
         let lists =
             resources.iter().map(|resource| collect_kind(shared, view, account.as_ref(), resource)).collect();

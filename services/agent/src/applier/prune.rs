@@ -1,6 +1,8 @@
 //! Deleting what the server listed, if it is still ours.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use events::ObjectIdentity;
 use events::delivery::{ObjectFailure, PruneEntry};
@@ -14,10 +16,15 @@ use super::inventory::{Listed, list};
 use super::report::Report;
 use super::stage::StageEnd;
 use crate::kubernetes::client::CONCURRENCY;
+use crate::kubernetes::discovery::Kinds;
 use crate::kubernetes::{Accept, ApiError, Call, Resource, path};
 use crate::model::manifest::live_mark;
 use crate::model::prune::{Request, first_foreign, holds_others, keep_reason};
 use crate::model::target::allowed;
+
+/// So often, and so far apart, a kind is looked for before it counts as gone.
+const LOOKS: u32 = 5;
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What became of one entry of the list.
 enum Pruned {
@@ -96,8 +103,7 @@ impl Context {
         if self.view.sources.iter().any(|source| source.has(&key)) {
             return Ok(Pruned::Kept("it is in a bundle".to_owned()));
         }
-        let kinds = self.shared.discovery.kinds();
-        let Some(resource) = kinds.find_any(identity) else { return Ok(Pruned::Gone) };
+        let Some(resource) = self.resource_of(identity).await? else { return Ok(Pruned::Gone) };
         let Some(path) = path::object(&resource, &identity.namespace, &identity.name) else {
             return Ok(Pruned::Gone);
         };
@@ -127,6 +133,40 @@ impl Context {
         self.delete(path, entry).await
     }
 
+    /// The resource of an object that was there once; `None` when its kind is gone for good.
+    async fn resource_of(&self, identity: &ObjectIdentity) -> Result<Option<Arc<Resource>>, ApiError> {
+        if let Some(resource) = self.shared.discovery.kinds().find_any(identity) {
+            return Ok(Some(resource));
+        }
+        let found = self.served(&identity.group, |kinds| kinds.find_any(identity).into_iter().collect());
+        Ok(found.await?.pop())
+    }
+
+    /// Asks afresh for what is served, more than once: while definitions come and go the API server's own list of kinds lacks
+    /// others of their group for a moment, and what is not in it would count as gone.
+    async fn served(
+        &self,
+        group: &str,
+        wanted: impl Fn(&Kinds) -> Vec<Arc<Resource>> + Send,
+    ) -> Result<Vec<Arc<Resource>>, ApiError> {
+        let mut looks = 0;
+        loop {
+            let kinds = self.shared.discovery.refresh(&self.shared.kube).await?;
+            let found = wanted(&kinds);
+            looks += 1;
+            if !found.is_empty() {
+                return Ok(found);
+            }
+            if looks == LOOKS {
+                return match kinds.silent_groups().any(|silent| silent == group) {
+                    true => Err(ApiError::Unreachable { detail: format!("{group} is not served now") }),
+                    false => Ok(found),
+                };
+            }
+            self.shared.world.clock.sleep(LOOK_AGAIN).await;
+        }
+    }
+
     async fn delete(&self, path: String, entry: &PruneEntry) -> Result<Pruned, ApiError> {
         let key = entry.identity.key();
         self.shared.with_book(self.id(), |book| book.write_begins(&key));
@@ -150,21 +190,17 @@ impl Context {
 
     /// Why a namespace or a definition cannot go: something in it is not ours, or cannot be read. Always asks afresh.
     async fn foreign_inside(&self, identity: &ObjectIdentity) -> Result<Option<String>, ApiError> {
-        let kinds = self.shared.discovery.refresh(&self.shared.kube).await?;
         let (resources, namespace): (Vec<_>, &str) = if identity.kind == "Namespace" {
-            (
-                kinds
-                    .preferred()
-                    .filter(|resource| resource.namespaced && resource.listable)
-                    .cloned()
-                    .collect(),
-                &identity.name,
-            )
+            let kinds = self.shared.discovery.refresh(&self.shared.kube).await?;
+            let inside = kinds.preferred().filter(|resource| resource.namespaced && resource.listable);
+            (inside.cloned().collect(), &identity.name)
         } else {
             let (plural, group) = identity.name.split_once('.').unwrap_or((&identity.name, ""));
-            let served =
-                kinds.preferred().filter(|resource| resource.plural == plural && resource.group == group);
-            (served.cloned().collect(), "")
+            let defined = |kinds: &Kinds| {
+                let served = kinds.preferred();
+                served.filter(|one| one.plural == plural && one.group == group).cloned().collect()
+            };
+            (self.served(group, defined).await?, "")
         };
         if resources.is_empty() {
             return Ok(Some("what is in it cannot be listed".to_owned()));

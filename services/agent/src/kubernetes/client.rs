@@ -30,8 +30,8 @@ const WATCH_LANES: usize = 8;
 /// Watches that share one.
 pub const WATCHES_PER_LANE: usize = 64;
 const ATTEMPTS: u32 = 6;
-/// The API server itself gives up after a minute.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
+/// How long an answer is waited for. The API server itself gives up after a minute.
+pub const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 const RETRY_AFTER_MAXIMUM: Duration = Duration::from_secs(30);
 const MAXIMUM_BODY: usize = 64 << 20;
 const STREAM_WINDOW: u32 = 1 << 20;

@@ -1,6 +1,6 @@
 //! Which kinds the API server knows, under which path, and whether they live in namespaces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use events::ObjectIdentity;
@@ -36,9 +36,9 @@ pub struct Discovery {
     kinds: RwLock<Arc<Kinds>>,
 }
 
-/// Kinds by group and kind, versions in the API server's order of preference.
+/// Kinds by group and kind, versions in the API server's order of preference; and groups of which it does not know now.
 #[derive(Debug, Default)]
-pub struct Kinds(BTreeMap<(String, String), Vec<Arc<Resource>>>);
+pub struct Kinds(BTreeMap<(String, String), Vec<Arc<Resource>>>, BTreeSet<String>);
 
 impl Kinds {
     /// The resource of an identity, in its version.
@@ -67,6 +67,11 @@ impl Kinds {
         self.0.values().filter_map(|versions| versions.first())
     }
 
+    /// Groups whose own API server does not answer: what they have is not known.
+    pub fn silent_groups(&self) -> impl Iterator<Item = &String> {
+        self.1.iter()
+    }
+
     /// How many kinds there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -93,7 +98,11 @@ impl Kinds {
         let list: GroupList = serde_json::from_slice(body)
             .map_err(|error| ApiError::Unreadable { detail: format!("aggregated discovery: {error}") })?;
         for group in list.items {
-            for version in group.versions.into_iter().filter(|version| version.freshness != "Stale") {
+            for version in group.versions {
+                if version.freshness == "Stale" {
+                    self.1.insert(group.metadata.name.clone());
+                    continue;
+                }
                 for found in version.resources {
                     let Some(kind) = found.response_kind.and_then(|kind| kind.kind) else { continue };
                     let verb = |wanted: &str| found.verbs.iter().any(|verb| verb == wanted);
@@ -221,6 +230,7 @@ mod tests {
         assert_eq!(any.version, "v2");
         assert_eq!(kinds.versions(&identity("autoscaling", "v3", "HorizontalPodAutoscaler")), ["v2", "v1"]);
         assert!(kinds.find_any(&identity("gone.io", "v1", "Thing")).is_none(), "a stale group is not known");
+        assert_eq!(kinds.silent_groups().collect::<Vec<_>>(), ["gone.io"]);
         assert_eq!(kinds.preferred().count(), 3);
     }
 }

@@ -9,7 +9,8 @@ use events::desired::{Applier, DesiredPlan, PlannedSource, SourceHead};
 use events::requests::delivery::NextSync;
 use events::{AgentId, BlobDigest, CorrelationId, SourceId, SyncId};
 
-use super::{BundleContents, DeliveryState, SourceState, source_view};
+use super::view::why_pending;
+use super::{BundleContents, DeliveryState, SourceState};
 
 /// The plan for an agent; `None` while it has no configuration, and for one that is deleted.
 #[must_use]
@@ -51,7 +52,14 @@ pub fn next_sync(
     planned.bundle = Some(waiting.digest);
     planned.prune = None;
     planned.head.commit.clone_from(&waiting.commit);
-    Some((NextSync { planned, pending: source_view(state, source)?.why }, prune))
+    Some((NextSync { planned, pending: Some(why_pending(known, &waiting.commit)) }, prune))
+}
+
+/// Whether a bundle waits for a source's agent to be told of it.
+#[must_use]
+pub fn has_pending(state: &DeliveryState, source: SourceId) -> bool {
+    let known = state.sources.get(&source).filter(|known| known.configured);
+    known.is_some_and(|known| known.candidate().is_some_and(|next| !known.is_desired(next)))
 }
 
 fn planned(id: SourceId, source: &SourceState) -> Option<PlannedSource> {

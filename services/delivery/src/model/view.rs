@@ -4,7 +4,7 @@ use events::delivery::{HoldReason, SyncOutcome};
 use events::requests::delivery::{HeldBundle, SourceView, SyncView};
 use events::{SourceId, Timestamp};
 
-use super::{DeliveryState, SourceState};
+use super::{DeliveryState, Held, SourceState};
 
 /// The view of a source; `None` when it is not known or left the configuration.
 #[must_use]
@@ -53,8 +53,7 @@ fn sync_view(known: &SourceState) -> Option<SyncView> {
 /// In one line, why the cluster is not at the last commit; `None` when it is. What stops first is said first.
 pub(crate) fn why(source: &SourceState, connected: bool) -> Option<String> {
     if let Some(reason) = &source.suspended {
-        let given = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-        return Some(format!("suspended{given}; resume it to go on"));
+        return Some(suspended(reason));
     }
     if let Some(failure) = &source.fetch_failure {
         return Some(format!("cannot be fetched: {failure}"));
@@ -63,11 +62,7 @@ pub(crate) fn why(source: &SourceState, connected: bool) -> Option<String> {
         return Some(rejection(rejected));
     }
     if let Some(held) = source.held() {
-        return Some(format!(
-            "commit {} is held: {}; confirm it to go on",
-            short(&held.commit),
-            hold(&held.reason)
-        ));
+        return Some(is_held(held));
     }
     let Some(desired) = &source.desired else {
         return Some("fetching: no commit of its ref was read yet".to_owned());
@@ -79,6 +74,24 @@ pub(crate) fn why(source: &SourceState, connected: bool) -> Option<String> {
         return Some("waiting for its agent: it never connected".to_owned());
     }
     sync_reason(source, desired.sync, &desired.commit).or_else(|| elsewhere(source, &desired.commit))
+}
+
+/// Why this commit, which the agent should have, was not delivered yet.
+pub(super) fn why_pending(source: &SourceState, commit: &str) -> String {
+    match (&source.suspended, source.held()) {
+        (Some(reason), _) => suspended(reason),
+        (None, Some(held)) => is_held(held),
+        (None, None) => format!("commit {} is about to be delivered", short(commit)),
+    }
+}
+
+fn suspended(reason: &str) -> String {
+    let given = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    format!("suspended{given}; resume it to go on")
+}
+
+fn is_held(held: &Held) -> String {
+    format!("commit {} is held: {}; confirm it to go on", short(&held.commit), hold(&held.reason))
 }
 
 /// Everything is done, and not with the newest commit.

@@ -374,14 +374,16 @@ fn what_could_not_be_listed_stays_in_the_inventory() {
     let mut given = Given::agent_with(vec![source("shop")]);
     let id = SourceId::derive(AGENT, "shop");
     given.applied("shop", 10, &["a", "b"], false);
-    let stated = |kind: &str| {
-        let unlisted = vec![GroupKind { group: String::new(), kind: kind.to_owned() }];
+    let stated = |group: &str, kind: &str| {
+        let unlisted = vec![GroupKind { group: group.to_owned(), kind: kind.to_owned() }];
         Observed::InventoryStated { objects: vec![owned(id, "c", false)], last: true, unlisted }
     };
-    given.observed_at(2, 1, vec![stated("ConfigMap")]);
+    given.observed_at(2, 1, vec![stated("", "ConfigMap")]);
     given.advanced("shop", "bbb", 2, 1);
     assert_eq!(pruned(&given.verdict("shop", &[(2, &["a"])])), ["b", "c"]);
-    given.observed_at(3, 1, vec![stated("Secret")]);
+    given.observed_at(3, 1, vec![stated("", "")]);
+    assert_eq!(pruned(&given.verdict("shop", &[(2, &["a"])])), ["b", "c"], "of the whole group");
+    given.observed_at(4, 1, vec![stated("apps", ""), stated("", "Secret")]);
     assert_eq!(pruned(&given.verdict("shop", &[(2, &["a"])])), ["c"]);
 }
 
