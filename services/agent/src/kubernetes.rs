@@ -2,6 +2,7 @@
 
 pub mod call;
 pub mod client;
+pub mod connections;
 pub mod discovery;
 pub mod path;
 pub mod status;

@@ -28,6 +28,7 @@ struct Weather {
 pub struct Proxy {
     address: SocketAddr,
     weather: watch::Sender<Weather>,
+    accepted: Arc<AtomicU64>,
     carried: Arc<AtomicU64>,
     _server: Server,
 }
@@ -38,19 +39,25 @@ impl Proxy {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let listener = listen(address)?;
         let (weather, seen) = watch::channel(Weather::default());
-        let carried = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&carried);
+        let (accepted, carried) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (taken, counted) = (Arc::clone(&accepted), Arc::clone(&carried));
         let serve = move |client| {
             let open = !seen.borrow().shut;
+            taken.fetch_add(u64::from(open), Ordering::Relaxed);
             open.then(|| serve(client, upstream, seen.clone(), Arc::clone(&counted)))
         };
         let server = Server::start(accept(listener, serve));
-        Ok(Self { address, weather, carried, _server: server })
+        Ok(Self { address, weather, accepted, carried, _server: server })
     }
 
     /// Where clients connect.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Connections served so far.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
     }
 
     /// Bytes carried so far, both directions together.

@@ -11,7 +11,7 @@ use super::Shared;
 use super::watch::Watch;
 use crate::desired::View;
 use crate::kubernetes::Resource;
-use crate::kubernetes::client::WATCHES_PER_LANE;
+use crate::kubernetes::connections::WATCHES_PER_LANE;
 
 /// A kind that a service account may not list over all namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

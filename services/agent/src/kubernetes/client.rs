@@ -8,34 +8,28 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use http::{Response, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
-use kube::client::{Body, ConfigExt};
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use thiserror::Error;
 use tokio::sync::Semaphore;
 use world::World;
 
 use super::call::{Answer, Call};
+use super::connections::{Connections, REQUESTS, UnderWay};
 use super::status::{ApiError, ApiStatus};
 use crate::lease::Holding;
 use crate::metrics::Counts;
 use crate::model::backoff::Backoff;
 
-/// Requests in flight at once, watches aside.
-pub const CONCURRENCY: usize = 64;
-/// Connections for watches, at most.
-const WATCH_LANES: usize = 8;
-/// Watches that share one.
-pub const WATCHES_PER_LANE: usize = 64;
+/// Requests in flight at once, watches aside. An API server takes 200 writes at once by default, and shares itself out among its
+/// users where they are more; fewer would only leave more of it to the controllers that follow what was written first.
+pub const CONCURRENCY: usize = REQUESTS;
 const ATTEMPTS: u32 = 6;
 /// How long an answer is waited for. The API server itself gives up after a minute.
 pub const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 const RETRY_AFTER_MAXIMUM: Duration = Duration::from_secs(30);
 const MAXIMUM_BODY: usize = 64 << 20;
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 64 << 20;
 
 /// Where the API server is.
 #[derive(Debug, Clone, Default)]
@@ -63,30 +57,12 @@ pub enum ConnectError {
 /// The API server. Cheap to clone.
 #[derive(Clone)]
 pub struct Kube {
-    client: kube::Client,
-    lease: kube::Client,
-    watches: Arc<[kube::Client]>,
+    connections: Arc<Connections>,
     world: World,
     permits: Arc<Semaphore>,
     writes: Arc<AtomicUsize>,
     namespace: String,
     counts: Counts,
-}
-
-/// A write that is under way.
-struct Writing(Arc<AtomicUsize>);
-
-impl Writing {
-    fn begin(writes: &Arc<AtomicUsize>) -> Self {
-        writes.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(writes))
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 impl Kube {
@@ -104,14 +80,8 @@ impl Kube {
             None => Config::incluster()?,
         };
         let namespace = config.default_namespace.clone();
-        // Watches and the Lease have connections of their own, so that they never wait behind a thousand writes; and an API server
-        // allows about a hundred streams on one. A connection that nobody uses is never made.
-        let watches = (0..WATCH_LANES).map(|_| client(&config)).collect::<Result<_, _>>()?;
-        let (client, lease) = (client(&config)?, client(&config)?);
         Ok(Self {
-            client,
-            lease,
-            watches,
+            connections: Arc::new(Connections::new(&config)?),
             world,
             permits: Arc::new(Semaphore::new(CONCURRENCY)),
             writes: Arc::default(),
@@ -160,7 +130,7 @@ impl Kube {
     /// As [`Kube::read`].
     pub async fn for_lease(&self, call: Call) -> Result<Answer, ApiError> {
         self.counts.api_lease_requests.inc();
-        self.exchange(&self.lease, &call).await.map_err(|(error, _)| error)
+        self.exchange(&self.connections.lease, &call).await.map_err(|(error, _)| error)
     }
 
     /// Opens a watch; the body has one JSON document a line. `lane` spreads watches over connections.
@@ -169,7 +139,7 @@ impl Kube {
     /// As [`Kube::read`], without further attempts.
     pub async fn watch(&self, call: &Call, lane: usize) -> Result<Response<Body>, ApiError> {
         self.counts.api_watches.inc();
-        let client = self.watches.get(lane % WATCH_LANES).unwrap_or(&self.client);
+        let client = self.connections.for_watch(lane);
         let response = self.deadline(client.send(call.request()?)).await;
         if !response.as_ref().is_ok_and(|response| response.status().is_success()) {
             self.counts.api_failures.inc();
@@ -187,7 +157,7 @@ impl Kube {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         let mut attempt = 1;
         loop {
-            let writing = call.is_write().then(|| Writing::begin(&self.writes));
+            let writing = call.is_write().then(|| UnderWay::begin(&self.writes));
             if writing.is_some() && !holding.is_some_and(Holding::may_write) {
                 return Err(ApiError::NotHolding);
             }
@@ -222,7 +192,9 @@ impl Kube {
             (false, false) => &self.counts.api_dry_runs,
         };
         counter.inc();
-        self.exchange(&self.client, call).await
+        let lane = self.connections.for_request();
+        let _under_way = UnderWay::begin(&lane.requests);
+        self.exchange(&lane.client, call).await
     }
 
     async fn exchange(
@@ -244,8 +216,9 @@ impl Kube {
     ) -> Result<Answer, (ApiError, Option<Duration>)> {
         let request = call.request().map_err(|error| (error, None))?;
         let answer = async {
-            let response = client.send(request).await.map_err(|error| unreachable_by(&error))?;
-            let (parts, body) = response.into_parts();
+            let response = client.send(request).await;
+            self.connections.learn(response.as_ref().map(Response::version).ok());
+            let (parts, body) = response.map_err(|error| unreachable_by(&error))?.into_parts();
             Ok((parts, collect(body).await?))
         };
         let (parts, body) = self.within(answer).await.map_err(|error| (error, None))?;
@@ -306,40 +279,4 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         source = cause.source();
     }
     text
-}
-
-fn client(config: &Config) -> Result<kube::Client, kube::Error> {
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    connector.set_keepalive(Some(Duration::from_secs(30)));
-    connector.set_connect_timeout(Some(Duration::from_secs(10)));
-    let builder = hyper_rustls::HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
-        .https_or_http();
-    let builder = match &config.tls_server_name {
-        Some(name) => {
-            let name = rustls::pki_types::ServerName::try_from(name.clone())
-                .map_err(|_| kube::Error::Service(format!("{name:?} is no server name").into()))?;
-            builder.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name))
-        }
-        None => builder,
-    };
-    let https = builder.enable_all_versions().wrap_connector(connector);
-    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .http2_initial_stream_window_size(STREAM_WINDOW)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_keep_alive_interval(Duration::from_secs(10))
-        .http2_keep_alive_timeout(Duration::from_secs(10))
-        .http2_keep_alive_while_idle(true)
-        .build::<_, Body>(https);
-    let service = tower::ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .map_err(tower::BoxError::from)
-        .service(http);
-    Ok(kube::Client::new(service, config.default_namespace.clone()))
 }
