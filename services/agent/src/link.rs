@@ -1,8 +1,10 @@
 //! The agent's own HTTP service, which the server drives through the tunnel, and the tunnel itself.
 
+mod access;
 mod client;
 mod events_answer;
 mod service;
 
+pub use access::Access;
 pub use client::LinkKeeper;
 pub use service::{AgentService, AnswerBody};

@@ -7,8 +7,6 @@ use anyhow::Context as _;
 use chassis::{Metrics, Readiness, Shutdown, Supervisor};
 use events::{AgentId, InstanceId};
 use tokio::sync::watch;
-use tunnel::agent::{Target, Transport};
-use tunnel::handshake::Token;
 use world::World;
 
 use crate::applier::{self, Shared};
@@ -16,7 +14,7 @@ use crate::args::Args;
 use crate::desired::Desired;
 use crate::kubernetes::{Kube, KubeOptions};
 use crate::lease::{Holding, LeaseKeeper};
-use crate::link::{AgentService, LinkKeeper};
+use crate::link::{Access, AgentService, LinkKeeper};
 use crate::metrics::Counts;
 use crate::outbox::Outbox;
 
@@ -117,12 +115,8 @@ impl Agent {
 /// When its settings cannot be used, or a part of it ends unexpectedly.
 pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
     let Deps { world, readiness, metrics } = deps;
-    let token = read_token(&args, &world)?;
-    let target = Target {
-        host: args.server.host.clone(),
-        port: args.server.port,
-        transport: transport(&args, &world)?,
-    };
+    let access = Access::new(&args, &world);
+    let door = access.read()?;
     let options = KubeOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
     let counts = Counts::register(&metrics);
     let agent = Arc::new(Agent::new(world.clone(), &options, args.namespace.clone(), counts.clone()).await?);
@@ -135,10 +129,10 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         supervisor.spawn("admin listener", serving);
     }
     let ready = readiness.register("tunnel");
-    let link = LinkKeeper { world: world.clone(), target, token, service: agent.service(), ready, counts };
+    let link = LinkKeeper { world: world.clone(), access, service: agent.service(), ready, counts };
     let until = shutdown.clone();
     supervisor.spawn("tunnel", async move {
-        link.keep(until).await;
+        link.keep(door, until).await;
         Ok(())
     });
     let applying = Arc::clone(&agent);
@@ -147,31 +141,4 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         Ok(())
     });
     supervisor.join_within(world.clock.as_ref(), DRAIN).await
-}
-
-fn read_token(args: &Args, world: &World) -> anyhow::Result<Token> {
-    let text = match (&args.token_file, &args.token) {
-        (Some(path), _) => {
-            let bytes = world
-                .disk
-                .read(path)
-                .with_context(|| format!("cannot read the token from {}", path.display()))?;
-            String::from_utf8(bytes).ok().with_context(|| format!("{} holds no token", path.display()))?
-        }
-        (None, Some(token)) => token.clone(),
-        (None, None) => anyhow::bail!("no token: give --token-file or KASBAH_AGENT_TOKEN"),
-    };
-    anyhow::ensure!(!text.trim().is_empty(), "the token is empty");
-    Ok(Token::new(&text))
-}
-
-fn transport(args: &Args, world: &World) -> anyhow::Result<Transport> {
-    if args.insecure_plain_text {
-        return Ok(Transport::PlainText);
-    }
-    Ok(Transport::Tls(chassis::tls::client_config(
-        world,
-        args.tls.ca_file.as_deref(),
-        &[tunnel::settings::ALPN],
-    )?))
 }

@@ -11,6 +11,7 @@ use tunnel::agent::{DialError, Ended, Link, LinkEnd, Reconnect, Target};
 use tunnel::handshake::{Hello, Token};
 use world::World;
 
+use super::access::Access;
 use super::service::AgentService;
 use crate::kubernetes::client::chain;
 use crate::metrics::Counts;
@@ -24,10 +25,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 pub struct LinkKeeper {
     /// Clock, randomness, network.
     pub world: World,
-    /// Where the server is.
-    pub target: Target,
-    /// Who this agent is.
-    pub token: Token,
+    /// What lets this agent in.
+    pub access: Access,
     /// What answers.
     pub service: AgentService,
     /// Whether there is a tunnel.
@@ -37,21 +36,23 @@ pub struct LinkKeeper {
 }
 
 impl LinkKeeper {
-    /// Dials again and again until shutdown is asked for.
-    pub async fn keep(self, shutdown: Shutdown) {
+    /// Dials again and again until shutdown is asked for; `door` is what was read at the start.
+    pub async fn keep(self, mut door: (Target, Token), shutdown: Shutdown) {
         let mut reconnect = Reconnect::new();
         let mut last_words = String::new();
         while !shutdown.is_requested() {
+            self.read_again(&mut door);
+            let (target, token) = &door;
             let hello =
                 Hello::control(self.service.instance(), self.service.epoch(), env!("CARGO_PKG_VERSION"));
             let dialled = tokio::select! {
                 () = shutdown.requested() => return,
-                dialled = tunnel::agent::dial(&self.world, &self.target, &self.token, &hello) => dialled,
+                dialled = tunnel::agent::dial(&self.world, target, token, &hello) => dialled,
             };
             let (ended, lived) = match dialled {
                 Ok(link) => {
                     last_words.clear();
-                    self.serve_link(link, &shutdown).await
+                    self.serve_link(link, &target.host, &shutdown).await
                 }
                 Err(error) => {
                     tell_once(&error, &mut last_words);
@@ -66,10 +67,21 @@ impl LinkKeeper {
         }
     }
 
-    async fn serve_link(&self, link: Link, shutdown: &Shutdown) -> (Ended, Duration) {
+    /// What is right stays in force until its files hold something else that is.
+    fn read_again(&self, door: &mut (Target, Token)) {
+        match self.access.read() {
+            Ok(fresh) => *door = fresh,
+            Err(error) => {
+                let reason = format!("{error:#}");
+                tracing::warn!(reason, "token or authority cannot be read, the last ones stay");
+            }
+        }
+    }
+
+    async fn serve_link(&self, link: Link, host: &str, shutdown: &Shutdown) -> (Ended, Duration) {
         let begun = self.world.clock.monotonic();
         let welcome = link.welcome();
-        tracing::info!(agent = %welcome.agent, host = %self.target.host, "tunnel open");
+        tracing::info!(agent = %welcome.agent, host, "tunnel open");
         warn_of_skew(link.clock_skew_millis());
         self.service.is_agent(welcome.agent);
         self.ready.set(true);

@@ -27,6 +27,8 @@ use world::network::Listener;
 use world::{Clock, World};
 
 pub const LIMIT: Duration = Duration::from_secs(30);
+/// The token with which an agent is started.
+pub const TOKEN: &str = "kasbah_a_test";
 
 /// What a server shows, and whom its agents are to trust.
 pub struct Pki {
@@ -97,11 +99,20 @@ impl Gateway {
 
     /// The next tunnel; `refuse` turns everybody away.
     pub async fn accept(&self, refuse: Option<&'static str>) -> Option<(AgentConnection, InstanceId)> {
+        self.accept_with(TOKEN, refuse).await
+    }
+
+    /// The next tunnel of an agent that has this token.
+    pub async fn accept_with(
+        &self,
+        token: &'static str,
+        refuse: Option<&'static str>,
+    ) -> Option<(AgentConnection, InstanceId)> {
         let (socket, _) = self.listener.accept().await.unwrap();
         self.knocks.fetch_add(1, Ordering::SeqCst);
         let agent = self.agent;
         let admit = move |presented: Presented| async move {
-            assert_eq!(presented.token.secret(), "kasbah_a_test");
+            assert_eq!(presented.token.secret(), token);
             refuse.map_or(Ok((agent, ())), |reason| Err(Rejection::unauthenticated(reason)))
         };
         let accepted = self.door.accept(&self.world, socket, admit).await.ok()?;

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use events::InstanceId;
 use events::delivery::SyncOutcome;
 use events::observation::Observed;
-use gateway::{Driver, Gateway, LIMIT, Pki, WrongClock};
+use gateway::{Driver, Gateway, LIMIT, Pki, TOKEN, WrongClock};
 use serde_json::json;
 use testkit::{Cluster, Folder, Process, eventually};
+use tunnel::gateway::AgentConnection;
 use world::World;
 
 async fn cluster() -> Cluster {
@@ -32,7 +34,7 @@ fn start(
     options: &[&str],
 ) -> Process {
     fs::write(folder.join("ca.crt"), authority).unwrap();
-    fs::write(folder.join("token"), "kasbah_a_test\n").unwrap();
+    fs::write(folder.join("token"), format!("{TOKEN}\n")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_kasbah-agent"));
     command.args(["--server", server, "--namespace", namespace]);
     command.arg("--ca-file").arg(folder.join("ca.crt")).arg("--token-file").arg(folder.join("token"));
@@ -100,7 +102,7 @@ async fn it_applies_over_the_tunnel_and_ends_in_order() {
     assert!(status.success(), "{status}: {}", process.log_tail(20));
     assert_eq!(holder(&cluster, &namespace).await, "", "the Lease is free at once");
     let log = process.log_tail(1000);
-    assert!(!log.contains("kasbah_a_test"), "the token is not told: {log}");
+    assert!(!log.contains(TOKEN), "the token is not told: {log}");
 }
 
 /// Waits until the metrics have these lines.
@@ -186,6 +188,47 @@ async fn a_revoked_token_is_told_and_not_tried_again_and_again() {
     // Ending takes a moment, in which an eager agent would have come again.
     process.terminate(Duration::from_secs(20)).unwrap();
     assert_eq!(gateway.knocks.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotated_token_and_authority_are_read_from_their_files() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("rotated", false).await.unwrap();
+    let folder = Folder::temporary().unwrap();
+    let (before, after) = (Pki::new(|_| {}), Pki::new(|_| {}));
+    let gateway = Gateway::listen(World::real(), &before, "127.0.0.1:0").await;
+    let address = gateway.address.to_string();
+    let server = format!("localhost:{}", gateway.address.port());
+    let process = start(folder.path(), &cluster, &namespace, &server, &before.authority, &[]);
+    let tunnel = gateway.accept(None).await.unwrap();
+    says(&process, "tunnel open").await;
+
+    fs::write(folder.path().join("ca.crt"), &after.authority).unwrap();
+    fs::write(folder.path().join("token"), "kasbah_a_next").unwrap();
+    drop((tunnel, gateway));
+    let gateway = Gateway::listen(World::real(), &after, &address).await;
+    let tunnel = accept_sometime(&gateway, "kasbah_a_next").await;
+
+    // What cannot be read is no reason to forget what could.
+    fs::remove_file(folder.path().join("token")).unwrap();
+    fs::write(folder.path().join("ca.crt"), "nothing").unwrap();
+    drop(tunnel);
+    let _tunnel = accept_sometime(&gateway, "kasbah_a_next").await;
+    says(&process, "the last ones stay").await;
+    let log = process.log_tail(1000);
+    assert!(!log.contains("kasbah_a_next"), "the token is not told: {log}");
+}
+
+/// The next tunnel, after dials that came to nothing.
+async fn accept_sometime(gateway: &Gateway, token: &'static str) -> (AgentConnection, InstanceId) {
+    let opened = async {
+        loop {
+            if let Some(opened) = gateway.accept_with(token, None).await {
+                return opened;
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, opened).await.expect("a tunnel")
 }
 
 #[test]
