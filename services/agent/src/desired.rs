@@ -124,8 +124,8 @@ pub enum ContentError {
         /// The one that they have.
         actual: Sha256,
     },
-    /// Too much that nobody asked for.
-    #[error("too many bytes that no desired state names")]
+    /// Too much that no desired state names: all of that was dropped, and whoever sends begins anew.
+    #[error("over {} MiB that no desired state names", LOOSE_MAXIMUM >> 20)]
     TooMuch,
 }
 
@@ -139,6 +139,9 @@ pub struct Desired {
 #[derive(Debug, Default)]
 struct Contents {
     bytes: HashMap<Sha256, Bytes>,
+    /// Those that the view names.
+    named: BTreeSet<Sha256>,
+    /// Bytes of the others.
     loose: usize,
 }
 
@@ -171,7 +174,11 @@ impl Desired {
             return Err(ContentError::Digest { actual });
         }
         let mut contents = self.contents.lock();
+        if contents.bytes.contains_key(&digest) {
+            return Ok(());
+        }
         if contents.loose.saturating_add(bytes.len()) > LOOSE_MAXIMUM {
+            contents.drop_loose();
             return Err(ContentError::TooMuch);
         }
         contents.loose += bytes.len();
@@ -206,9 +213,8 @@ impl Desired {
         if !missing.is_empty() {
             return Ok(DesiredReply { missing: missing.into_iter().collect() });
         }
-        contents.bytes.retain(|digest, _| used.contains(digest));
-        contents.bytes.shrink_to_fit();
-        contents.loose = 0;
+        contents.named = used;
+        contents.drop_loose();
         drop(contents);
         let view = View {
             revision: state.revision,
@@ -244,6 +250,13 @@ impl Desired {
 }
 
 impl Contents {
+    fn drop_loose(&mut self) {
+        let Self { bytes, named, loose } = self;
+        bytes.retain(|digest, _| named.contains(digest));
+        bytes.shrink_to_fit();
+        *loose = 0;
+    }
+
     /// The entries of a source; what is lacking goes into `missing`.
     fn entries(
         &self,

@@ -127,7 +127,10 @@ async fn compare(supply: Supply<'_>, next: &DesiredSource, limit: Duration) -> R
                 let sent = supply.send_missing(&pages, &asked.body).await;
                 sent.map_err(|error| unreadable(source, &error))?;
             }
-            StatusCode::NOT_FOUND => return Err(Refusal::not_found("source")),
+            StatusCode::NOT_FOUND => {
+                let message = "the agent does not know this source yet, or is older than the server: retry, then upgrade it";
+                return Err(Refusal::new(RefusalKind::Unavailable, message));
+            }
             status => {
                 return Err(events::decode(&asked.body).unwrap_or_else(|_| {
                     let message = format!("the agent cannot compare now ({status}); retry");

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use events::ObjectIdentity;
 use events::delivery::{ObjectFailure, PruneEntry};
 use events::observation::Observed;
+use events::{ObjectIdentity, SyncId};
 use objects::order::delete_key;
 use serde_json::Value;
 
@@ -46,12 +46,12 @@ impl Context {
             if self.is_superseded() {
                 return StageEnd::Superseded;
             }
-            let prunes = group.iter().map(|entry| self.prune(entry)).collect();
+            let prunes = group.iter().map(|entry| self.prune_and_tell(entry, report.sync)).collect();
             for (entry, result) in group.iter().zip(concurrently(prunes, CONCURRENCY).await) {
                 match result {
                     Ok(pruned) => {
                         done.insert(entry.uid.clone());
-                        self.pruned(entry, pruned, report);
+                        report.counts.pruned += u32::from(matches!(pruned, Pruned::Deleted));
                     }
                     Err(ApiError::NotHolding) => end = StageEnd::Lost,
                     Err(error) => {
@@ -75,23 +75,21 @@ impl Context {
         end
     }
 
-    fn pruned(&self, entry: &PruneEntry, pruned: Pruned, report: &mut Report) {
-        let kept = match pruned {
-            Pruned::Deleted => {
-                report.counts.pruned += 1;
-                None
-            }
-            Pruned::Gone => None,
-            Pruned::Kept(reason) => Some(reason),
-        };
+    /// Told at once: this process may be asked to end while others of the group are still at it.
+    async fn prune_and_tell(&self, entry: &PruneEntry, sync: SyncId) -> Result<Pruned, ApiError> {
+        let pruned = self.prune(entry).await?;
         self.shared.with_book(self.id(), |book| book.forget(&entry.identity.key()));
         self.shared.outbox.tell(Observed::ObjectPruned {
-            sync: Some(report.sync),
+            sync: Some(sync),
             source: self.id(),
             identity: entry.identity.clone(),
             uid: entry.uid.clone(),
-            kept,
+            kept: match &pruned {
+                Pruned::Kept(reason) => Some(reason.clone()),
+                Pruned::Deleted | Pruned::Gone => None,
+            },
         });
+        Ok(pruned)
     }
 
     async fn prune(&self, entry: &PruneEntry) -> Result<Pruned, ApiError> {
@@ -192,6 +190,11 @@ impl Context {
     async fn foreign_inside(&self, identity: &ObjectIdentity) -> Result<Option<String>, ApiError> {
         let (resources, namespace): (Vec<_>, &str) = if identity.kind == "Namespace" {
             let kinds = self.shared.discovery.refresh(&self.shared.kube).await?;
+            if let Some(silent) = kinds.silent_groups().next() {
+                let detail =
+                    format!("{silent} is not served now, so that what is in the namespace is not known");
+                return Err(ApiError::Unreachable { detail });
+            }
             let inside = kinds.preferred().filter(|resource| resource.namespaced && resource.listable);
             (inside.cloned().collect(), &identity.name)
         } else {

@@ -71,6 +71,27 @@ fn a_state_is_taken_over_only_when_nothing_is_missing() {
 }
 
 #[test]
+fn what_no_state_names_is_dropped_when_it_is_too_much() {
+    let desired = Desired::default();
+    let (page, object) = content(b"{}");
+    let (page_digest, object_digest) = (Sha256::of(&page), Sha256::of(&object));
+    desired.put_content(page_digest, page).expect("kept");
+    desired.put_content(object_digest, object).expect("kept");
+    assert!(desired.put(state(1, Some(vec![page_digest]))).expect("taken").missing.is_empty());
+    let large = |number: u8| Bytes::from(vec![number; LOOSE_MAXIMUM / 4]);
+    for number in 0..4 {
+        desired.put_content(Sha256::of(&large(number)), large(number)).expect("kept");
+    }
+    desired.put_content(Sha256::of(&large(0)), large(0)).expect("it is here already");
+    let one_more = || desired.put_content(Sha256::of(&large(4)), large(4));
+    assert_eq!(one_more(), Err(ContentError::TooMuch));
+    one_more().expect("room again");
+    assert!(desired.put(state(2, Some(vec![page_digest]))).expect("taken").missing.is_empty(), "named");
+    let dropped = Sha256::of(&large(0));
+    assert_eq!(desired.put(state(3, Some(vec![dropped]))).expect("taken").missing, [dropped]);
+}
+
+#[test]
 fn an_older_state_and_wrong_bytes_are_refused() {
     let desired = Desired::default();
     desired.put(state(5, None)).expect("taken");

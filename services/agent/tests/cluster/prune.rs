@@ -1,7 +1,7 @@
 use events::delivery::{PruneEntry, SyncOutcome};
 use events::observation::Observed;
 use serde_json::json;
-use testkit::eventually;
+use testkit::{ControlPlane, ControlPlaneOptions, eventually};
 
 use crate::rig::{DEADLINE, Rig, Source, cluster, config_map, map_path};
 
@@ -105,6 +105,41 @@ async fn a_namespace_goes_only_when_nothing_foreign_is_in_it() {
         _ => None,
     });
     assert!(reason.unwrap().contains("theirs"));
+}
+
+#[tokio::test]
+async fn a_namespace_waits_for_an_api_group_that_does_not_answer() {
+    let options = ControlPlaneOptions { workloads: false, ..ControlPlaneOptions::default() };
+    let plane = ControlPlane::start(options).await.unwrap();
+    let home = plane.namespace("silent", false).await.unwrap();
+    let mut rig = Rig::start(&plane, &home).await;
+    let mut source = Source::new(&rig, "shop", &home);
+    let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "goes"}});
+    source.with([space, config_map("stays", "v")]);
+    assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
+    let silent = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1.silent.example.com"},
+        "spec": {
+            "group": "silent.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
+            "service": {"name": "nobody", "namespace": home}, "insecureSkipTLSVerify": true,
+        },
+    });
+    plane.create_object("/apis/apiregistration.k8s.io/v1/apiservices", &silent).await.unwrap();
+    eventually(DEADLINE, || async {
+        let groups = plane.get("/apis").await?.to_string();
+        anyhow::ensure!(groups.contains("silent.example.com"), "{groups}");
+        Ok(())
+    })
+    .await;
+    let entry = rig.prune_entry("goes");
+    source.with([config_map("stays", "v")]).pruning([entry]);
+    let finished = rig.sync(&[&source]).await;
+    assert_eq!((finished.outcome, finished.counts.pruned), (SyncOutcome::Failed, 0), "{finished:?}");
+    assert!(finished.failures[0].message.contains("silent.example.com"), "{finished:?}");
+    assert!(plane.get("/api/v1/namespaces/goes").await.unwrap()["metadata"]["deletionTimestamp"].is_null());
+    plane.kubectl(["delete", "apiservice", "v1.silent.example.com"]).await.unwrap();
+    assert_eq!(rig.process.wait(0, "prune", kept("goes")).await.0, None);
 }
 
 #[tokio::test]
