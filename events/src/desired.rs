@@ -7,10 +7,9 @@ use crate::delivery::PruneEntry;
 use crate::digest::{BlobDigest, Sha256};
 use crate::id::{AgentId, CorrelationId, InstanceId, OrganizationId, SourceId, SyncId};
 
-/// Everything that one agent is to have. Delivery answers it with blob addresses; the gateway resolves them and sends the
-/// agent [`DesiredState`].
+/// Everything that one agent is to have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DesiredPlan {
+pub struct Desired<Source> {
     /// Grows with each change; the agent ignores an older one.
     pub revision: u64,
     /// Whose.
@@ -26,7 +25,23 @@ pub struct DesiredPlan {
     /// Each request must impersonate a source's service account.
     pub lockdown: bool,
     /// The sources.
-    pub sources: Vec<PlannedSource>,
+    pub sources: Vec<Source>,
+}
+
+/// What delivery answers: bundles by the addresses of their blobs. The gateway resolves them and sends the agent
+/// [`DesiredState`].
+pub type DesiredPlan = Desired<PlannedSource>;
+
+/// Body of `PUT /v1/desired`: bundles by the digests of their pages.
+pub type DesiredState = Desired<DesiredSource>;
+
+impl<Source> Desired<Source> {
+    /// The same with other sources.
+    #[must_use]
+    pub fn with_sources<Other>(self, sources: Vec<Other>) -> Desired<Other> {
+        let Self { revision, organization, agent, applier, mode, resources, lockdown, .. } = self;
+        Desired { revision, organization, agent, applier, mode, resources, lockdown, sources }
+    }
 }
 
 /// The instance that applies, and its epoch.
@@ -76,27 +91,6 @@ pub struct SourceHead {
     pub service_account: Option<ServiceAccount>,
     /// Choices.
     pub policies: SyncPolicies,
-}
-
-/// Body of `PUT /v1/desired`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DesiredState {
-    /// Grows with each change; the agent ignores an older one.
-    pub revision: u64,
-    /// Whose.
-    pub organization: OrganizationId,
-    /// For whom.
-    pub agent: AgentId,
-    /// Its applier, if one was named.
-    pub applier: Option<Applier>,
-    /// How far the agent reaches.
-    pub mode: Mode,
-    /// Kinds that it may manage.
-    pub resources: ResourceRules,
-    /// Each request must impersonate a source's service account.
-    pub lockdown: bool,
-    /// The sources.
-    pub sources: Vec<DesiredSource>,
 }
 
 /// One source of [`DesiredState`].

@@ -71,14 +71,14 @@ pub struct Serving(pub Box<dyn std::any::Any + Send + Sync>);
 /// Notices as they come.
 pub struct Subscription {
     /// Queue of notices; bounded.
-    pub receiver: tokio::sync::mpsc::Receiver<Notice>,
+    pub receiver: tokio::sync::mpsc::Receiver<Heard>,
     /// Ends the subscription when dropped.
     pub guard: Box<dyn std::any::Any + Send + Sync>,
 }
 
 /// What a subscriber gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Notice {
+pub enum Heard {
     /// A message.
     Message(Bytes),
     /// The subscriber was too slow: this many were lost.

@@ -15,7 +15,7 @@ use rustls_pki_types::UnixTime;
 use world::{Clock, World};
 
 pub use authority::{Authority, Issued};
-pub use client::{ClientTlsArgs, client_config, client_config_trusting};
+pub use client::{ClientTlsArgs, client_config, client_config_trusting, client_config_trusting_also};
 pub use explain::{CertificateTrouble, explain};
 pub use server::{CertificateFiles, ServerCertificate, ServerTlsArgs};
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bus::{Bus, Notice, Serving, Subscription};
-use events::Notice as _;
+use bus::{Bus, Heard, Serving, Subscription};
+use events::Notice;
 use events::configuration::GitReference;
 use events::directory::Scope;
 use events::request::RequestContext;
@@ -135,8 +135,8 @@ impl Fetcher {
         }
     }
 
-    fn advanced(&self, schedule: &mut Schedule, notice: Notice) {
-        let Notice::Message(bytes) = notice else {
+    fn advanced(&self, schedule: &mut Schedule, heard: Heard) {
+        let Heard::Message(bytes) = heard else {
             schedule.all_due();
             return;
         };

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bus::{Bus, Notice, Subscription};
-use events::Notice as _;
+use bus::{Bus, Heard, Subscription};
+use events::Notice;
 use events::requests::repository::RepositoryPushed;
 use events::subject::Subject;
 use events::{ProjectId, Timestamp};
@@ -203,9 +203,9 @@ impl Poller {
         revision
     }
 
-    fn pushed(&self, notice: Notice) {
+    fn pushed(&self, heard: Heard) {
         let watched = self.watched.lock();
-        let Notice::Message(bytes) = notice else {
+        let Heard::Message(bytes) = heard else {
             // Nobody knows what was lost: look everywhere.
             for watched in watched.values() {
                 watched.shared.wake(None);

@@ -48,11 +48,11 @@ impl Shelf {
         }
     }
 
-    pub(crate) async fn resolve(&self, plan: DesiredPlan) -> Resolved {
+    pub(crate) async fn resolve(&self, mut plan: DesiredPlan) -> Resolved {
         let mut pages = BTreeSet::new();
         let mut broken = None;
         let mut sources = Vec::with_capacity(plan.sources.len());
-        for planned in plan.sources {
+        for planned in std::mem::take(&mut plan.sources) {
             let head = planned.head.clone();
             let source = match self.source(plan.organization, planned).await {
                 Ok(source) => source,
@@ -65,10 +65,7 @@ impl Shelf {
             pages.extend(source.pages.iter().flatten().copied());
             sources.push(source);
         }
-        let DesiredPlan { revision, organization, agent, applier, mode, resources, lockdown, .. } = plan;
-        let desired =
-            DesiredState { revision, organization, agent, applier, mode, resources, lockdown, sources };
-        Resolved { desired, pages, broken }
+        Resolved { desired: plan.with_sources(sources), pages, broken }
     }
 
     pub(crate) async fn source(

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{Bus, Notice};
+use bus::{Bus, Heard};
 use chassis::{Metrics, Readiness, Shutdown, Supervisor};
 use events::InstanceId;
-use events::Notice as _;
+use events::Notice;
 use events::requests::delivery::DesiredChanged;
 use events::subject::Subject;
 use parking_lot::Mutex;
@@ -122,11 +122,11 @@ async fn notices(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()
             biased;
             () = shutdown.requested() => return Ok(()),
             notice = subscription.receiver.recv() => match notice {
-                Some(Notice::Message(body)) => match events::decode::<DesiredChanged>(&body) {
+                Some(Heard::Message(body)) => match events::decode::<DesiredChanged>(&body) {
                     Ok(DesiredChanged { agent }) => gateway.registry.changed(Some(agent)),
                     Err(error) => tracing::warn!(%error, "notice is not readable here"),
                 },
-                Some(Notice::Lost(count)) => {
+                Some(Heard::Lost(count)) => {
                     tracing::info!(count, "notices were lost, asking for all agents");
                     gateway.registry.changed(None);
                 }

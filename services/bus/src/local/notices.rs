@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use world::Spawner;
 
-use crate::contract::{NOTICE_QUEUE, NOTICE_QUEUE_BYTES, Notice, Subscription};
+use crate::contract::{Heard, NOTICE_QUEUE, NOTICE_QUEUE_BYTES, Subscription};
 
 /// Notices handed over but not read; the rest wait in the subscriber's queue.
 const HANDED_OVER: usize = 16;
@@ -27,7 +27,7 @@ struct Queue {
 
 #[derive(Default)]
 struct Waiting {
-    notices: VecDeque<Notice>,
+    notices: VecDeque<Heard>,
     bytes: usize,
     ended: bool,
 }
@@ -63,7 +63,7 @@ impl Notices {
     }
 }
 
-async fn hand_over(queue: Arc<Queue>, sender: mpsc::Sender<Notice>) {
+async fn hand_over(queue: Arc<Queue>, sender: mpsc::Sender<Heard>) {
     while let Some(permit) = tokio::select! {
         permit = sender.reserve() => permit.ok(),
         () = sender.closed() => None,
@@ -78,19 +78,19 @@ impl Queue {
         let mut waiting = self.waiting.lock();
         if waiting.notices.len() >= NOTICE_QUEUE || waiting.bytes + body.len() > NOTICE_QUEUE_BYTES {
             match waiting.notices.back_mut() {
-                Some(Notice::Lost(count)) => *count += 1,
-                _ => waiting.notices.push_back(Notice::Lost(1)),
+                Some(Heard::Lost(count)) => *count += 1,
+                _ => waiting.notices.push_back(Heard::Lost(1)),
             }
         } else {
             waiting.bytes += body.len();
-            waiting.notices.push_back(Notice::Message(body.clone()));
+            waiting.notices.push_back(Heard::Message(body.clone()));
         }
         drop(waiting);
         self.changed.notify_one();
     }
 
     /// The next notice; `None` once the subscription ended.
-    async fn next(&self) -> Option<Notice> {
+    async fn next(&self) -> Option<Heard> {
         loop {
             {
                 let mut waiting = self.waiting.lock();
@@ -98,7 +98,7 @@ impl Queue {
                     return None;
                 }
                 if let Some(notice) = waiting.notices.pop_front() {
-                    if let Notice::Message(body) = &notice {
+                    if let Heard::Message(body) = &notice {
                         waiting.bytes -= body.len();
                     }
                     return Some(notice);

@@ -49,6 +49,22 @@ pub fn client_config_trusting(
     config(world, roots_in(pem, "the certificate authority")?, protocols)
 }
 
+/// A configuration that trusts the machine's authorities, if it has any, and those in `pem` besides.
+///
+/// # Errors
+/// When `pem` holds none.
+pub fn client_config_trusting_also(
+    world: &World,
+    pem: Option<&[u8]>,
+    protocols: &[&[u8]],
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let mut roots = roots_of_machine().unwrap_or_else(|_| RootCertStore::empty());
+    if let Some(pem) = pem {
+        roots.extend(roots_in(pem, "the file")?.roots);
+    }
+    config(world, roots, protocols)
+}
+
 fn config(world: &World, roots: RootCertStore, protocols: &[&[u8]]) -> Result<Arc<ClientConfig>, TlsError> {
     let mut config = ClientConfig::builder_with_details(provider(), time_of(world))
         .with_safe_default_protocol_versions()?

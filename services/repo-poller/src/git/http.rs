@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chassis::tls::CertificateTrouble;
+use chassis::tls::{CertificateTrouble, TlsError, client_config_trusting_also};
 use futures::future::BoxFuture;
 use http::Uri;
 use http_body_util::Full;
@@ -18,8 +18,7 @@ use hyper::rt::{Executor, Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connected, Connection as PooledConnection};
 use hyper_util::rt::TokioIo;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls_pki_types::ServerName;
 use tower_service::Service;
 use world::World;
 use world::network::Connection;
@@ -47,8 +46,9 @@ impl HttpClient {
     ///
     /// # Errors
     /// When `authorities` holds no certificates.
-    pub fn new(world: &World, private_allowed: bool, authorities: Option<&[u8]>) -> anyhow::Result<Self> {
-        let connector = Connector { world: world.clone(), private_allowed, tls: Arc::new(tls(authorities)?) };
+    pub fn new(world: &World, private_allowed: bool, authorities: Option<&[u8]>) -> Result<Self, TlsError> {
+        let tls = client_config_trusting_also(world, authorities, &[b"http/1.1"])?;
+        let connector = Connector { world: world.clone(), private_allowed, tls };
         let client = Client::builder(Tasks(world.clone())).pool_idle_timeout(IDLE_TIMEOUT).build(connector);
         Ok(Self { client, world: world.clone(), private_allowed })
     }
@@ -92,26 +92,6 @@ async fn within<F: Future>(world: &World, limit: Duration, future: F) -> Option<
         output = future => Some(output),
         () = world.clock.sleep(limit) => None,
     }
-}
-
-fn tls(authorities: Option<&[u8]>) -> anyhow::Result<rustls::ClientConfig> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Some(pem) = authorities {
-        let mut added = 0;
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            roots.add(certificate?)?;
-            added += 1;
-        }
-        anyhow::ensure!(added > 0, "the file holds no certificate in PEM form");
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
 }
 
 fn explain(host: &str, error: &hyper_util::client::legacy::Error) -> GitError {
