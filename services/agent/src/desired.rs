@@ -18,8 +18,8 @@ use tokio::sync::watch;
 
 use crate::model::target::{Entry, has_key};
 
-/// Bytes of contents that no desired state named yet.
-const LOOSE_MAXIMUM: usize = 256 << 20;
+/// Bytes of contents that no desired state named yet: half of what the agent's pod may use.
+const LOOSE_MAXIMUM: usize = 128 << 20;
 
 /// A complete desired state.
 #[derive(Debug)]
@@ -124,8 +124,8 @@ pub enum ContentError {
         /// The one that they have.
         actual: Sha256,
     },
-    /// Too much that no desired state names: all of that was dropped, and whoever sends begins anew.
-    #[error("over {} MiB that no desired state names", LOOSE_MAXIMUM >> 20)]
+    /// Too much that no desired state names.
+    #[error("a state that adds more than {} MiB of manifests at once cannot be taken", LOOSE_MAXIMUM >> 20)]
     TooMuch,
 }
 
@@ -178,7 +178,6 @@ impl Desired {
             return Ok(());
         }
         if contents.loose.saturating_add(bytes.len()) > LOOSE_MAXIMUM {
-            contents.drop_loose();
             return Err(ContentError::TooMuch);
         }
         contents.loose += bytes.len();
@@ -211,10 +210,11 @@ impl Desired {
             }));
         }
         if !missing.is_empty() {
+            contents.make_room(&state.sources, &used);
             return Ok(DesiredReply { missing: missing.into_iter().collect() });
         }
         contents.named = used;
-        contents.drop_loose();
+        contents.keep(&BTreeSet::new());
         drop(contents);
         let view = View {
             revision: state.revision,
@@ -240,8 +240,10 @@ impl Desired {
         next: DesiredSource,
     ) -> Result<Result<SourceView, DesiredReply>, PutError> {
         let (mut missing, mut used, mut files) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
-        let entries = self.contents.lock().entries(&next, &mut missing, &mut used, &mut files)?;
+        let mut contents = self.contents.lock();
+        let entries = contents.entries(&next, &mut missing, &mut used, &mut files)?;
         if !missing.is_empty() {
+            contents.make_room(std::slice::from_ref(&next), &used);
             return Ok(Err(DesiredReply { missing: missing.into_iter().collect() }));
         }
         let DesiredSource { head, prune, .. } = next;
@@ -250,11 +252,21 @@ impl Desired {
 }
 
 impl Contents {
-    fn drop_loose(&mut self) {
+    /// Before more is sent: drops what comparisons and superseded states left, once it is much and known to be of no more use.
+    fn make_room(&mut self, sources: &[DesiredSource], used: &BTreeSet<Sha256>) {
+        let mut pages = sources.iter().flat_map(|source| source.pages.iter().flatten());
+        if self.loose > LOOSE_MAXIMUM / 2 && pages.all(|page| self.bytes.contains_key(page)) {
+            self.keep(used);
+        }
+    }
+
+    /// Keeps these and those that the view names.
+    fn keep(&mut self, used: &BTreeSet<Sha256>) {
         let Self { bytes, named, loose } = self;
-        bytes.retain(|digest, _| named.contains(digest));
+        bytes.retain(|digest, _| used.contains(digest) || named.contains(digest));
         bytes.shrink_to_fit();
-        *loose = 0;
+        let of_loose = bytes.iter().filter(|(digest, _)| !named.contains(digest));
+        *loose = of_loose.map(|(_, bytes)| bytes.len()).sum();
     }
 
     /// The entries of a source; what is lacking goes into `missing`.

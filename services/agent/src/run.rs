@@ -115,8 +115,7 @@ impl Agent {
 /// When its settings cannot be used, or a part of it ends unexpectedly.
 pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
     let Deps { world, readiness, metrics } = deps;
-    let access = Access::new(&args, &world);
-    let door = access.read()?;
+    let access = Access::read(&args, &world)?;
     let options = KubeOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
     let counts = Counts::register(&metrics);
     let agent = Arc::new(Agent::new(world.clone(), &options, args.namespace.clone(), counts.clone()).await?);
@@ -132,7 +131,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     let link = LinkKeeper { world: world.clone(), access, service: agent.service(), ready, counts };
     let until = shutdown.clone();
     supervisor.spawn("tunnel", async move {
-        link.keep(door, until).await;
+        link.keep(until).await;
         Ok(())
     });
     let applying = Arc::clone(&agent);

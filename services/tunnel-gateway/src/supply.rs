@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use events::desired::DesiredReply;
-use events::{OrganizationId, Sha256};
+use events::{OrganizationId, Refusal, Sha256};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use http::{Method, StatusCode};
 use store::BlobError;
@@ -30,8 +30,8 @@ pub(crate) enum SupplyError {
     Blob(#[from] BlobError),
     #[error("the agent cannot be asked")]
     Tunnel(#[from] AskError),
-    #[error("the agent answered {0} to an object")]
-    Status(StatusCode),
+    #[error("the agent answered {status} to an object: {reason}")]
+    Refused { status: StatusCode, reason: String },
     #[error("the agent's answer is malformed: {0}")]
     Answer(#[from] events::DecodeError),
     #[error("the agent lacks what is not its own, or lacks it for ever")]
@@ -64,7 +64,9 @@ impl Supply<'_> {
         let asked =
             self.session.connection.ask(Method::PUT, &to, content, MAXIMUM_REPLY_BYTES, OBJECT_TIME).await?;
         if !asked.status.is_success() {
-            return Err(SupplyError::Status(asked.status));
+            let refusal = events::decode::<Refusal>(&asked.body);
+            let reason = refusal.map(|refusal| refusal.message).unwrap_or_default();
+            return Err(SupplyError::Refused { status: asked.status, reason });
         }
         self.gateway.counts.objects_sent.inc();
         Ok(())

@@ -71,24 +71,36 @@ fn a_state_is_taken_over_only_when_nothing_is_missing() {
 }
 
 #[test]
-fn what_no_state_names_is_dropped_when_it_is_too_much() {
+fn what_is_of_no_more_use_makes_room_and_a_state_under_way_keeps_what_it_has() {
     let desired = Desired::default();
     let (page, object) = content(b"{}");
     let (page_digest, object_digest) = (Sha256::of(&page), Sha256::of(&object));
-    desired.put_content(page_digest, page).expect("kept");
-    desired.put_content(object_digest, object).expect("kept");
-    assert!(desired.put(state(1, Some(vec![page_digest]))).expect("taken").missing.is_empty());
     let large = |number: u8| Bytes::from(vec![number; LOOSE_MAXIMUM / 4]);
-    for number in 0..4 {
+    for number in 0..3 {
         desired.put_content(Sha256::of(&large(number)), large(number)).expect("kept");
     }
+    desired.put_content(page_digest, page).expect("kept");
     desired.put_content(Sha256::of(&large(0)), large(0)).expect("it is here already");
-    let one_more = || desired.put_content(Sha256::of(&large(4)), large(4));
+    let one_more = || desired.put_content(Sha256::of(&large(3)), large(3));
     assert_eq!(one_more(), Err(ContentError::TooMuch));
-    one_more().expect("room again");
-    assert!(desired.put(state(2, Some(vec![page_digest]))).expect("taken").missing.is_empty(), "named");
-    let dropped = Sha256::of(&large(0));
-    assert_eq!(desired.put(state(3, Some(vec![dropped]))).expect("taken").missing, [dropped]);
+    assert_eq!(
+        one_more(),
+        Err(ContentError::TooMuch),
+        "nothing is dropped while it is not known of what use it is"
+    );
+    let wanted = state(1, Some(vec![page_digest]));
+    assert_eq!(
+        desired.put(wanted.clone()).expect("taken").missing,
+        [object_digest],
+        "the page is still here"
+    );
+    one_more().expect("room");
+    desired.put_content(object_digest, object).expect("kept");
+    assert!(desired.put(wanted).expect("taken").missing.is_empty());
+    let dropped = Sha256::of(&large(3));
+    assert_eq!(desired.put(state(2, Some(vec![dropped]))).expect("taken").missing, [dropped]);
+    let still = state(3, Some(vec![page_digest]));
+    assert!(desired.put(still).expect("taken").missing.is_empty(), "what the view names stays");
 }
 
 #[test]

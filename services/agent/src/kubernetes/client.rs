@@ -216,9 +216,9 @@ impl Kube {
     ) -> Result<Answer, (ApiError, Option<Duration>)> {
         let request = call.request().map_err(|error| (error, None))?;
         let answer = async {
-            let response = client.send(request).await;
-            self.connections.learn(response.as_ref().map(Response::version).ok());
-            let (parts, body) = response.map_err(|error| unreachable_by(&error))?.into_parts();
+            let response = client.send(request).await.map_err(|error| unreachable_by(&error))?;
+            self.connections.learn(response.version());
+            let (parts, body) = response.into_parts();
             Ok((parts, collect(body).await?))
         };
         let (parts, body) = self.within(answer).await.map_err(|error| (error, None))?;

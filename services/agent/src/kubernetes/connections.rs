@@ -20,6 +20,8 @@ pub(super) const REQUESTS: usize = REQUEST_LANES * REQUESTS_PER_LANE;
 const WATCH_LANES: usize = 8;
 /// Watches that share one.
 pub const WATCHES_PER_LANE: usize = 64;
+/// How long a dial may take, TLS included: others wait for it.
+const DIAL_DEADLINE: Duration = Duration::from_secs(10);
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
@@ -29,15 +31,15 @@ pub(super) struct Connections {
     /// For a start, and where HTTP/2 is not to be had: speaks what the server does, with a connection for each request that comes
     /// while none is open.
     any: Lane,
-    /// Whether the server answered in HTTP/2 last. The connections below speak nothing else, and many who wait share one dial.
+    /// Whether its last answer was in HTTP/2: then all go over connections that speak nothing else, on which many share one dial.
     http2: AtomicBool,
     lanes: Box<[Lane]>,
     watches: Box<[kube::Client]>,
-    /// For the Lease.
+    /// For the Lease; by its answers the server's protocol is known, too.
     pub(super) lease: kube::Client,
 }
 
-/// A connection and how many requests are under way on it.
+/// A client and how many requests are under way on it; one connection, if it speaks HTTP/2.
 pub(super) struct Lane {
     pub(super) client: kube::Client,
     pub(super) requests: Arc<AtomicUsize>,
@@ -85,9 +87,9 @@ impl Connections {
         watches.unwrap_or(&self.any.client)
     }
 
-    /// What a request was answered in; `None`: not at all.
-    pub(super) fn learn(&self, answered: Option<Version>) {
-        self.http2.store(answered == Some(Version::HTTP_2), Ordering::Release);
+    /// What a request was answered in.
+    pub(super) fn learn(&self, answered: Version) {
+        self.http2.store(answered == Version::HTTP_2, Ordering::Release);
     }
 
     fn speaks_http2(&self) -> bool {
@@ -107,7 +109,7 @@ fn client(config: &Config, protocols: Protocols) -> Result<kube::Client, kube::E
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_keepalive(Some(Duration::from_secs(30)));
-    connector.set_connect_timeout(Some(Duration::from_secs(10)));
+    connector.set_connect_timeout(Some(DIAL_DEADLINE));
     let builder = hyper_rustls::HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
         .https_or_http();
@@ -123,6 +125,7 @@ fn client(config: &Config, protocols: Protocols) -> Result<kube::Client, kube::E
         Protocols::Any => builder.enable_all_versions().wrap_connector(connector),
         Protocols::Http2 => builder.enable_http2().wrap_connector(connector),
     };
+    let https = tower::ServiceBuilder::new().map_future(Box::pin).timeout(DIAL_DEADLINE).service(https);
     let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())

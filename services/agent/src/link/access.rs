@@ -1,69 +1,103 @@
 //! What lets this agent in: its token, and whom it trusts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use tunnel::agent::{Target, Transport};
 use tunnel::handshake::Token;
 use world::World;
 
-use crate::args::{Args, Server};
+use crate::args::Args;
 
-/// Where token and authorities lie. Read for each dial, so that who rotates them replaces their files and starts nothing anew.
+/// Read again while the agent dials, so that who rotates them replaces their files and starts nothing anew. What was right stays
+/// in force until its file holds something else that is.
 pub struct Access {
     world: World,
-    server: Server,
     token_file: Option<PathBuf>,
-    token: Option<String>,
     ca_file: Option<PathBuf>,
-    insecure_plain_text: bool,
+    target: Target,
+    token: Token,
+    last_words: String,
 }
 
 impl Access {
     /// As the settings say.
-    #[must_use]
-    pub fn new(args: &Args, world: &World) -> Self {
-        Self {
-            world: world.clone(),
-            server: args.server.clone(),
-            token_file: args.token_file.clone(),
-            token: args.token.clone(),
-            ca_file: args.tls.ca_file.clone(),
-            insecure_plain_text: args.insecure_plain_text,
-        }
-    }
-
-    /// Reads both.
     ///
     /// # Errors
     /// When a file cannot be read, or does not hold what it should.
-    pub fn read(&self) -> anyhow::Result<(Target, Token)> {
-        let target =
-            Target { host: self.server.host.clone(), port: self.server.port, transport: self.transport()? };
-        Ok((target, self.read_token()?))
-    }
-
-    fn read_token(&self) -> anyhow::Result<Token> {
-        let text = match (&self.token_file, &self.token) {
-            (Some(path), _) => {
-                let bytes = self.world.disk.read(path);
-                let bytes =
-                    bytes.with_context(|| format!("cannot read the token from {}", path.display()))?;
-                String::from_utf8(bytes).ok().with_context(|| format!("{} holds no token", path.display()))?
-            }
-            (None, Some(token)) => token.clone(),
+    pub fn read(args: &Args, world: &World) -> anyhow::Result<Self> {
+        let ca_file = args.tls.ca_file.clone().filter(|_| !args.insecure_plain_text);
+        let token = match (&args.token_file, &args.token) {
+            (Some(path), _) => token_in(path, world)?,
+            (None, Some(token)) => token_of(token)?,
             (None, None) => anyhow::bail!("no token: give --token-file or KASBAH_AGENT_TOKEN"),
         };
-        anyhow::ensure!(!text.trim().is_empty(), "the token is empty");
-        Ok(Token::new(&text))
+        let transport =
+            if args.insecure_plain_text { Transport::PlainText } else { tls(ca_file.as_deref(), world)? };
+        Ok(Self {
+            world: world.clone(),
+            token_file: args.token_file.clone(),
+            ca_file,
+            target: Target { host: args.server.host.clone(), port: args.server.port, transport },
+            token,
+            last_words: String::new(),
+        })
     }
 
-    fn transport(&self) -> anyhow::Result<Transport> {
-        if self.insecure_plain_text {
-            return Ok(Transport::PlainText);
-        }
-        let protocols = [tunnel::settings::ALPN];
-        let config = chassis::tls::client_config(&self.world, self.ca_file.as_deref(), &protocols)?;
-        Ok(Transport::Tls(config))
+    /// Where the server is.
+    #[must_use]
+    pub const fn target(&self) -> &Target {
+        &self.target
     }
+
+    /// Who this agent is.
+    #[must_use]
+    pub const fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// Reads the files again; true when there is another token.
+    pub fn refresh(&mut self) -> bool {
+        let (mut renewed, mut words) = (false, Vec::new());
+        match self.token_file.as_ref().map(|path| token_in(path, &self.world)) {
+            Some(Ok(token)) => {
+                renewed = token.secret() != self.token.secret();
+                self.token = token;
+            }
+            Some(Err(error)) => words.push(format!("{error:#}")),
+            None => {}
+        }
+        match self.ca_file.as_ref().map(|path| tls(Some(path), &self.world)) {
+            Some(Ok(transport)) => self.target.transport = transport,
+            Some(Err(error)) => words.push(format!("{error:#}")),
+            None => {}
+        }
+        self.tell(words.join("; "));
+        renewed
+    }
+
+    /// Once, until it is something else.
+    fn tell(&mut self, words: String) {
+        if !words.is_empty() && words != self.last_words {
+            tracing::warn!(reason = %words, "the last token or authority stays in force");
+        }
+        self.last_words = words;
+    }
+}
+
+fn token_in(path: &Path, world: &World) -> anyhow::Result<Token> {
+    let bytes = world.disk.read(path);
+    let bytes = bytes.with_context(|| format!("cannot read the token from {}", path.display()))?;
+    let text = String::from_utf8(bytes).ok().with_context(|| format!("{} holds no token", path.display()))?;
+    token_of(&text)
+}
+
+fn token_of(text: &str) -> anyhow::Result<Token> {
+    anyhow::ensure!(!text.trim().is_empty(), "the token is empty");
+    Ok(Token::new(text))
+}
+
+fn tls(ca_file: Option<&Path>, world: &World) -> anyhow::Result<Transport> {
+    let protocols = [tunnel::settings::ALPN];
+    Ok(Transport::Tls(chassis::tls::client_config(world, ca_file, &protocols)?))
 }

@@ -1,14 +1,15 @@
 //! Keeps one tunnel to the server.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::{ReadyHandle, Shutdown};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use tunnel::agent::{DialError, Ended, Link, LinkEnd, Reconnect, Target};
-use tunnel::handshake::{Hello, Token};
+use tunnel::agent::{DialError, Ended, Link, LinkEnd, Reconnect};
+use tunnel::handshake::Hello;
 use world::World;
 
 use super::access::Access;
@@ -20,6 +21,9 @@ use crate::metrics::Counts;
 const CLOCK_SKEW_MILLIS: i64 = 30_000;
 /// Requests may take this long to end once this process is asked to.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// A refused agent looks this often whether its token was replaced: a Secret takes up to a minute to reach its pod.
+const LOOK_FOR_TOKEN: Duration = Duration::from_secs(5);
 
 /// What a tunnel needs.
 pub struct LinkKeeper {
@@ -36,23 +40,21 @@ pub struct LinkKeeper {
 }
 
 impl LinkKeeper {
-    /// Dials again and again until shutdown is asked for; `door` is what was read at the start.
-    pub async fn keep(self, mut door: (Target, Token), shutdown: Shutdown) {
+    /// Dials again and again until shutdown is asked for.
+    pub async fn keep(mut self, shutdown: Shutdown) {
         let mut reconnect = Reconnect::new();
         let mut last_words = String::new();
         while !shutdown.is_requested() {
-            self.read_again(&mut door);
-            let (target, token) = &door;
             let hello =
                 Hello::control(self.service.instance(), self.service.epoch(), env!("CARGO_PKG_VERSION"));
             let dialled = tokio::select! {
                 () = shutdown.requested() => return,
-                dialled = tunnel::agent::dial(&self.world, target, token, &hello) => dialled,
+                dialled = tunnel::agent::dial(&self.world, self.access.target(), self.access.token(), &hello) => dialled,
             };
             let (ended, lived) = match dialled {
                 Ok(link) => {
                     last_words.clear();
-                    self.serve_link(link, &target.host, &shutdown).await
+                    self.serve_link(link, &shutdown).await
                 }
                 Err(error) => {
                     tell_once(&error, &mut last_words);
@@ -62,26 +64,32 @@ impl LinkKeeper {
             let wait = reconnect.wait(ended, lived, self.world.random.as_ref());
             tokio::select! {
                 () = shutdown.requested() => return,
-                () = self.world.clock.sleep(wait) => {}
+                () = self.pause(ended, wait) => {}
             }
         }
     }
 
-    /// What is right stays in force until its files hold something else that is.
-    fn read_again(&self, door: &mut (Target, Token)) {
-        match self.access.read() {
-            Ok(fresh) => *door = fresh,
-            Err(error) => {
-                let reason = format!("{error:#}");
-                tracing::warn!(reason, "token or authority cannot be read, the last ones stay");
+    /// Waits; who was refused no longer than until there is another token.
+    async fn pause(&mut self, ended: Ended, mut wait: Duration) {
+        let clock = Arc::clone(&self.world.clock);
+        if ended == Ended::Refused {
+            while !wait.is_zero() {
+                if self.access.refresh() {
+                    return;
+                }
+                let step = wait.min(LOOK_FOR_TOKEN);
+                clock.sleep(step).await;
+                wait -= step;
             }
         }
+        clock.sleep(wait).await;
+        self.access.refresh();
     }
 
-    async fn serve_link(&self, link: Link, host: &str, shutdown: &Shutdown) -> (Ended, Duration) {
+    async fn serve_link(&self, link: Link, shutdown: &Shutdown) -> (Ended, Duration) {
         let begun = self.world.clock.monotonic();
         let welcome = link.welcome();
-        tracing::info!(agent = %welcome.agent, host, "tunnel open");
+        tracing::info!(agent = %welcome.agent, host = %self.access.target().host, "tunnel open");
         warn_of_skew(link.clock_skew_millis());
         self.service.is_agent(welcome.agent);
         self.ready.set(true);

@@ -17,6 +17,7 @@ use gateway::{Driver, Gateway, LIMIT, Pki, TOKEN, WrongClock};
 use serde_json::json;
 use testkit::{Cluster, Folder, Process, eventually};
 use tunnel::gateway::AgentConnection;
+use tunnel::wire::{Again, Farewell};
 use world::World;
 
 async fn cluster() -> Cluster {
@@ -203,9 +204,12 @@ async fn a_rotated_token_and_authority_are_read_from_their_files() {
     let tunnel = gateway.accept(None).await.unwrap();
     says(&process, "tunnel open").await;
 
+    let (connection, _) = tunnel;
     fs::write(folder.path().join("ca.crt"), &after.authority).unwrap();
+    let farewell = Farewell { reason: "the token was revoked".to_owned(), again: Again::Slowly };
+    connection.close(&farewell).await;
     fs::write(folder.path().join("token"), "kasbah_a_next").unwrap();
-    drop((tunnel, gateway));
+    drop(gateway);
     let gateway = Gateway::listen(World::real(), &after, &address).await;
     let tunnel = accept_sometime(&gateway, "kasbah_a_next").await;
 
@@ -214,7 +218,7 @@ async fn a_rotated_token_and_authority_are_read_from_their_files() {
     fs::write(folder.path().join("ca.crt"), "nothing").unwrap();
     drop(tunnel);
     let _tunnel = accept_sometime(&gateway, "kasbah_a_next").await;
-    says(&process, "the last ones stay").await;
+    says(&process, "stays in force").await;
     let log = process.log_tail(1000);
     assert!(!log.contains("kasbah_a_next"), "the token is not told: {log}");
 }

@@ -5,6 +5,7 @@ mod apply;
 mod connections;
 mod drift;
 mod instances;
+mod kubeconfig;
 mod outage;
 mod ownership;
 mod prune;

@@ -3,7 +3,8 @@ use std::time::Duration;
 use events::delivery::SyncOutcome;
 use testkit::{Audit, ControlPlane, ControlPlaneOptions, Proxy, eventually};
 
-use crate::rig::{DEADLINE, Rig, Source, config_map, kubeconfig_at, map_path};
+use crate::kubeconfig;
+use crate::rig::{DEADLINE, Rig, Source, config_map, map_path};
 
 #[tokio::test]
 async fn a_killed_api_server_delays_and_loses_nothing() {
@@ -44,7 +45,7 @@ async fn a_history_that_the_api_server_has_forgotten_is_read_anew() {
     let namespace = plane.namespace("forgotten", false).await.unwrap();
     let proxy = Proxy::start((std::net::Ipv4Addr::LOCALHOST, plane.port()).into()).unwrap();
     let kubeconfig = plane.folder().join("through-the-proxy.kubeconfig");
-    kubeconfig_at(&plane, &format!("https://{}", proxy.address()), &kubeconfig);
+    kubeconfig::at(&plane, &format!("https://{}", proxy.address()), &kubeconfig);
     let mut rig = Rig::start_as(&kubeconfig, &namespace).await;
     let mut source = Source::new(&rig, "shop", &namespace);
     source.with((0..3).map(|n| config_map(&format!("m{n}"), "one")));

@@ -1,7 +1,10 @@
+use agent::kubernetes::{Discovery, Kube, KubeOptions};
+use agent::metrics::Counts;
 use events::delivery::{PruneEntry, SyncOutcome};
 use events::observation::Observed;
 use serde_json::json;
 use testkit::{ControlPlane, ControlPlaneOptions, eventually};
+use world::World;
 
 use crate::rig::{DEADLINE, Rig, Source, cluster, config_map, map_path};
 
@@ -126,9 +129,13 @@ async fn a_namespace_waits_for_an_api_group_that_does_not_answer() {
         },
     });
     plane.create_object("/apis/apiregistration.k8s.io/v1/apiservices", &silent).await.unwrap();
+    // The document that the agent reads follows the object a moment later.
+    let options = KubeOptions { kubeconfig: Some(plane.kubeconfig().to_owned()), ..KubeOptions::default() };
+    let kube = Kube::connect(&options, World::real(), Counts::default()).await.unwrap();
     eventually(DEADLINE, || async {
-        let groups = plane.get("/apis").await?.to_string();
-        anyhow::ensure!(groups.contains("silent.example.com"), "{groups}");
+        let kinds = Discovery::default().refresh(&kube).await?;
+        let silent: Vec<_> = kinds.silent_groups().cloned().collect();
+        anyhow::ensure!(silent == ["silent.example.com"], "{silent:?}");
         Ok(())
     })
     .await;

@@ -489,20 +489,3 @@ pub fn map_path(namespace: &str, name: &str) -> String {
 pub async fn version(cluster: &Cluster, path: &str) -> String {
     cluster.get(path).await.unwrap()["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
 }
-
-/// A kubeconfig with another token.
-pub fn kubeconfig_with(cluster: &Cluster, token: &str, path: &Path) {
-    changed_kubeconfig(cluster, path, |config| config["users"][0]["user"] = json!({"token": token}));
-}
-
-/// A kubeconfig with another address.
-pub fn kubeconfig_at(cluster: &Cluster, server: &str, path: &Path) {
-    changed_kubeconfig(cluster, path, |config| config["clusters"][0]["cluster"]["server"] = json!(server));
-}
-
-fn changed_kubeconfig(cluster: &Cluster, path: &Path, change: impl FnOnce(&mut Value)) {
-    let text = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
-    let mut config: Value = serde_json::from_str(&text).unwrap();
-    change(&mut config);
-    std::fs::write(path, config.to_string()).unwrap();
-}

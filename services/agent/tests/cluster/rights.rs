@@ -4,7 +4,8 @@ use events::observation::Observed;
 use serde_json::json;
 use testkit::{Cluster, Folder};
 
-use crate::rig::{Rig, Source, cluster, config_map, kubeconfig_with, map_path};
+use crate::kubeconfig;
+use crate::rig::{Rig, Source, cluster, config_map, map_path};
 
 async fn service_account(cluster: &Cluster, namespace: &str, name: &str) {
     let object = json!({"metadata": {"name": name}});
@@ -39,7 +40,7 @@ async fn a_role_is_enough_in_namespaced_mode_and_a_missing_right_is_named() {
     let token = cluster.kubectl(["create", "token", "agent", "-n", &namespace]).await.unwrap();
     let folder = Folder::temporary().unwrap();
     let kubeconfig = folder.path().join("agent.kubeconfig");
-    kubeconfig_with(&cluster, token.trim(), &kubeconfig);
+    kubeconfig::with_token(&cluster, token.trim(), &kubeconfig);
     let mut rig = Rig::start_as(&kubeconfig, &namespace).await;
     rig.mode = Mode::Namespaced;
     let mut source = Source::new(&rig, "shop", &namespace);

@@ -77,7 +77,8 @@ fn config(world: &World, roots: RootCertStore, protocols: &[&[u8]]) -> Result<Ar
 pub(super) fn roots_in(pem: &[u8], what: &str) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|_| TlsError::NoCertificate { what: what.to_owned() })?;
+        let certificate = certificate
+            .map_err(|error| TlsError::BadAuthority { what: what.to_owned(), detail: error.to_string() })?;
         roots
             .add(certificate)
             .map_err(|error| TlsError::BadAuthority { what: what.to_owned(), detail: error.to_string() })?;
