@@ -192,8 +192,8 @@ impl Context {
             let kinds = self.shared.discovery.refresh(&self.shared.kube).await?;
             if let Some(silent) = kinds.silent_groups().next() {
                 let detail =
-                    format!("{silent} is not served now, so that what is in the namespace is not known");
-                return Err(ApiError::Unreachable { detail });
+                    format!("what is in it is not known while the API group {silent} does not answer");
+                return Err(ApiError::Impossible { detail });
             }
             let inside = kinds.preferred().filter(|resource| resource.namespaced && resource.listable);
             (inside.cloned().collect(), &identity.name)
