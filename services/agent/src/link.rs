@@ -3,6 +3,7 @@
 mod access;
 mod client;
 mod events_answer;
+mod last_words;
 mod service;
 
 pub use access::Access;

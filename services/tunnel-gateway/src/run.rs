@@ -121,7 +121,7 @@ async fn notices(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()
         tokio::select! {
             biased;
             () = shutdown.requested() => return Ok(()),
-            notice = subscription.receiver.recv() => match notice {
+            heard = subscription.receiver.recv() => match heard {
                 Some(Heard::Message(body)) => match events::decode::<DesiredChanged>(&body) {
                     Ok(DesiredChanged { agent }) => gateway.registry.changed(Some(agent)),
                     Err(error) => tracing::warn!(%error, "notice is not readable here"),

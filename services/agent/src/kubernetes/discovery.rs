@@ -38,13 +38,16 @@ pub struct Discovery {
 
 /// Kinds by group and kind, versions in the API server's order of preference; and groups of which it does not know now.
 #[derive(Debug, Default)]
-pub struct Kinds(BTreeMap<(String, String), Vec<Arc<Resource>>>, BTreeSet<String>);
+pub struct Kinds {
+    served: BTreeMap<(String, String), Vec<Arc<Resource>>>,
+    silent: BTreeSet<String>,
+}
 
 impl Kinds {
     /// The resource of an identity, in its version.
     #[must_use]
     pub fn find(&self, identity: &ObjectIdentity) -> Option<Arc<Resource>> {
-        let versions = self.0.get(&(identity.group.clone(), identity.kind.clone()))?;
+        let versions = self.served.get(&(identity.group.clone(), identity.kind.clone()))?;
         versions.iter().find(|resource| resource.version == identity.version).cloned()
     }
 
@@ -52,36 +55,36 @@ impl Kinds {
     #[must_use]
     pub fn find_any(&self, identity: &ObjectIdentity) -> Option<Arc<Resource>> {
         self.find(identity)
-            .or_else(|| self.0.get(&(identity.group.clone(), identity.kind.clone()))?.first().cloned())
+            .or_else(|| self.served.get(&(identity.group.clone(), identity.kind.clone()))?.first().cloned())
     }
 
     /// Versions of a kind, for messages.
     #[must_use]
     pub fn versions(&self, identity: &ObjectIdentity) -> Vec<String> {
-        let versions = self.0.get(&(identity.group.clone(), identity.kind.clone()));
+        let versions = self.served.get(&(identity.group.clone(), identity.kind.clone()));
         versions.into_iter().flatten().map(|resource| resource.version.clone()).collect()
     }
 
     /// Every kind once, in its preferred version.
     pub fn preferred(&self) -> impl Iterator<Item = &Arc<Resource>> {
-        self.0.values().filter_map(|versions| versions.first())
+        self.served.values().filter_map(|versions| versions.first())
     }
 
     /// Groups whose own API server does not answer: what they have is not known.
     pub fn silent_groups(&self) -> impl Iterator<Item = &String> {
-        self.1.iter()
+        self.silent.iter()
     }
 
     /// How many kinds there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.served.len()
     }
 
     /// Nothing was looked up yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.served.is_empty()
     }
 
     /// Reads one answer of aggregated discovery.
@@ -100,7 +103,7 @@ impl Kinds {
         for group in list.items {
             for version in group.versions {
                 if version.freshness == "Stale" {
-                    self.1.insert(group.metadata.name.clone());
+                    self.silent.insert(group.metadata.name.clone());
                     continue;
                 }
                 for found in version.resources {
@@ -115,7 +118,7 @@ impl Kinds {
                         listable: verb("list"),
                         watchable: verb("list") && verb("watch"),
                     };
-                    let versions = self.0.entry((group.metadata.name.clone(), kind)).or_default();
+                    let versions = self.served.entry((group.metadata.name.clone(), kind)).or_default();
                     if !versions.iter().any(|known| known.version == resource.version) {
                         versions.push(Arc::new(resource));
                     }

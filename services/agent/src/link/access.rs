@@ -7,6 +7,7 @@ use tunnel::agent::{Target, Transport};
 use tunnel::handshake::Token;
 use world::World;
 
+use super::last_words::LastWords;
 use crate::args::Args;
 
 /// Read again while the agent dials, so that who rotates them replaces their files and starts nothing anew. What was right stays
@@ -17,7 +18,7 @@ pub struct Access {
     ca_file: Option<PathBuf>,
     target: Target,
     token: Token,
-    last_words: String,
+    last_words: LastWords,
 }
 
 impl Access {
@@ -40,7 +41,7 @@ impl Access {
             ca_file,
             target: Target { host: args.server.host.clone(), port: args.server.port, transport },
             token,
-            last_words: String::new(),
+            last_words: LastWords::default(),
         })
     }
 
@@ -72,16 +73,11 @@ impl Access {
             Some(Err(error)) => words.push(format!("{error:#}")),
             None => {}
         }
-        self.tell(words.join("; "));
-        renewed
-    }
-
-    /// Once, until it is something else.
-    fn tell(&mut self, words: String) {
-        if !words.is_empty() && words != self.last_words {
-            tracing::warn!(reason = %words, "the last token or authority stays in force");
+        match self.last_words.news(words.join("; ")) {
+            Some("") | None => {}
+            Some(reason) => tracing::warn!(reason, "the last token or authority stays in force"),
         }
-        self.last_words = words;
+        renewed
     }
 }
 

@@ -13,6 +13,7 @@ use tunnel::handshake::Hello;
 use world::World;
 
 use super::access::Access;
+use super::last_words::LastWords;
 use super::service::AgentService;
 use crate::kubernetes::client::chain;
 use crate::metrics::Counts;
@@ -43,7 +44,7 @@ impl LinkKeeper {
     /// Dials again and again until shutdown is asked for.
     pub async fn keep(mut self, shutdown: Shutdown) {
         let mut reconnect = Reconnect::new();
-        let mut last_words = String::new();
+        let mut last_words = LastWords::default();
         while !shutdown.is_requested() {
             let hello =
                 Hello::control(self.service.instance(), self.service.epoch(), env!("CARGO_PKG_VERSION"));
@@ -53,7 +54,7 @@ impl LinkKeeper {
             };
             let (ended, lived) = match dialled {
                 Ok(link) => {
-                    last_words.clear();
+                    last_words.forget();
                     self.serve_link(link, &shutdown).await
                 }
                 Err(error) => {
@@ -105,16 +106,15 @@ impl LinkKeeper {
 }
 
 /// One line that says what is wrong, once until it is another.
-fn tell_once(error: &DialError, last_words: &mut String) {
+fn tell_once(error: &DialError, last_words: &mut LastWords) {
     let words = match error {
         DialError::Tls { host, source } => {
             chassis::tls::explain(source, host).map_or_else(|| chain(error), |trouble| trouble.to_string())
         }
         _ => chain(error),
     };
-    if words != *last_words {
-        tracing::warn!(reason = %words, "no tunnel");
-        *last_words = words;
+    if let Some(reason) = last_words.news(words) {
+        tracing::warn!(reason, "no tunnel");
     }
 }
 
