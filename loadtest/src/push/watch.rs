@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context as _, ensure};
-use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde_json::Value;
 use testkit::Cluster;
@@ -22,7 +21,7 @@ type Seen = HashMap<(String, String), SystemTime>;
 pub struct Watch {
     seen: Arc<Mutex<Seen>>,
     changed: Arc<Notify>,
-    task: JoinHandle<()>,
+    task: JoinHandle<anyhow::Result<()>>,
 }
 
 impl Drop for Watch {
@@ -38,10 +37,10 @@ impl Watch {
         let list = cluster.get(&path).await?;
         let version =
             list.pointer("/metadata/resourceVersion").and_then(Value::as_str).context("a list's version")?;
-        let answer = cluster.stream(&format!("{path}?watch=true&resourceVersion={version}")).await?;
-        ensure!(answer.status().is_success(), "watch: {}", answer.status());
+        let following = Following { cluster: cluster.clone(), path, version: version.to_owned() };
+        let answer = following.open().await?;
         let (seen, changed) = (Arc::new(Mutex::new(Seen::new())), Arc::new(Notify::new()));
-        let task = tokio::spawn(note(answer, Arc::clone(&seen), Arc::clone(&changed)));
+        let task = tokio::spawn(note(following, answer, Arc::clone(&seen), Arc::clone(&changed)));
         Ok(Self { seen, changed, task })
     }
 
@@ -71,24 +70,52 @@ impl Watch {
                 changed.await;
             }
         };
-        tokio::time::timeout(LIMIT, look).await.context("in time")
+        let found = tokio::time::timeout(LIMIT, look).await;
+        found.with_context(|| if self.task.is_finished() { "the watch ended" } else { "not in time" })
     }
 }
 
-async fn note(answer: reqwest::Response, seen: Arc<Mutex<Seen>>, changed: Arc<Notify>) {
-    let mut body = answer.bytes_stream();
-    let mut rest: Vec<u8> = Vec::new();
-    while let Some(Ok(bytes)) = body.next().await {
-        let now = SystemTime::now();
-        rest.extend_from_slice(&bytes);
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = rest.drain(..=end).collect();
-            let Ok(event) = serde_json::from_slice::<Value>(&line) else { continue };
-            let text =
-                |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let value = text("/object/metadata/annotations/loadtest~1value");
-            seen.lock().entry((text("/object/metadata/name"), value)).or_insert(now);
+/// How far a watch has come.
+struct Following {
+    cluster: Cluster,
+    path: String,
+    version: String,
+}
+
+impl Following {
+    async fn open(&self) -> anyhow::Result<reqwest::Response> {
+        let path = format!("{}?watch=true&resourceVersion={}", self.path, self.version);
+        let answer = self.cluster.stream(&path).await?;
+        ensure!(answer.status().is_success(), "watch: {}", answer.status());
+        Ok(answer)
+    }
+}
+
+/// Notes what a watch shows. An API server that has no time for a watch ends it, which is then resumed.
+async fn note(
+    mut following: Following,
+    mut answer: reqwest::Response,
+    seen: Arc<Mutex<Seen>>,
+    changed: Arc<Notify>,
+) -> anyhow::Result<()> {
+    loop {
+        let mut rest: Vec<u8> = Vec::new();
+        while let Ok(Some(bytes)) = answer.chunk().await {
+            let now = SystemTime::now();
+            rest.extend_from_slice(&bytes);
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = rest.drain(..=end).collect();
+                let event: Value = serde_json::from_slice(&line)?;
+                ensure!(event.pointer("/type").and_then(Value::as_str) != Some("ERROR"), "watch: {event}");
+                let text = |pointer: &str| {
+                    event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+                };
+                following.version = text("/object/metadata/resourceVersion");
+                let value = text("/object/metadata/annotations/loadtest~1value");
+                seen.lock().entry((text("/object/metadata/name"), value)).or_insert(now);
+            }
+            changed.notify_waiters();
         }
-        changed.notify_waiters();
+        answer = following.open().await?;
     }
 }
