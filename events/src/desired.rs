@@ -108,6 +108,6 @@ pub struct DesiredSource {
 /// Answer to `PUT /v1/desired`: pages and objects that the agent lacks. It takes the state over once nothing is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DesiredReply {
-    /// Digests to send with `PUT /v1/objects/<SHA-256>`, before the state is put again.
+    /// Digests of what to send with `PUT /v1/objects`, before the state is put again.
     pub missing: Vec<Sha256>,
 }

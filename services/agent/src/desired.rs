@@ -115,19 +115,10 @@ pub enum PutError {
     },
 }
 
-/// A content was not taken.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ContentError {
-    /// Its bytes have another digest.
-    #[error("the content's digest is {actual}")]
-    Digest {
-        /// The one that they have.
-        actual: Sha256,
-    },
-    /// Too much that no desired state names.
-    #[error("a state that adds more than {} MiB of manifests at once cannot be taken", LOOSE_MAXIMUM >> 20)]
-    TooMuch,
-}
+/// Contents were not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a state that adds more than {} MiB of manifests at once cannot be taken", LOOSE_MAXIMUM >> 20)]
+pub struct TooMuch;
 
 /// Holder of both. Shared.
 #[derive(Debug)]
@@ -164,25 +155,24 @@ impl Desired {
         self.views.borrow().clone()
     }
 
-    /// Keeps a page or an object.
+    /// Keeps pages and objects.
     ///
     /// # Errors
-    /// When the bytes are others, or too many are kept that nothing names.
-    pub fn put_content(&self, digest: Sha256, bytes: Bytes) -> Result<(), ContentError> {
-        let actual = Sha256::of(&bytes);
-        if actual != digest {
-            return Err(ContentError::Digest { actual });
-        }
+    /// When too many are kept that nothing names; those before the first one for which there is no room are kept.
+    pub fn put_contents(&self, those: impl IntoIterator<Item = Bytes>) -> Result<(), TooMuch> {
+        let digested: Vec<(Sha256, Bytes)> =
+            those.into_iter().map(|bytes| (Sha256::of(&bytes), bytes)).collect();
         let mut contents = self.contents.lock();
-        if contents.bytes.contains_key(&digest) {
-            return Ok(());
+        for (digest, bytes) in digested {
+            if contents.bytes.contains_key(&digest) {
+                continue;
+            }
+            if contents.loose.saturating_add(bytes.len()) > LOOSE_MAXIMUM {
+                return Err(TooMuch);
+            }
+            contents.loose += bytes.len();
+            contents.bytes.insert(digest, bytes);
         }
-        if contents.loose.saturating_add(bytes.len()) > LOOSE_MAXIMUM {
-            return Err(ContentError::TooMuch);
-        }
-        contents.loose += bytes.len();
-        // A body may be a slice of a larger buffer, which would live as long as it does.
-        contents.bytes.insert(digest, Bytes::copy_from_slice(&bytes));
         Ok(())
     }
 

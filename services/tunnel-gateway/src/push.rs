@@ -52,7 +52,8 @@ struct Pusher<'a> {
     session: &'a Session,
     supply: Supply<'a>,
     changes: watch::Receiver<u64>,
-    known: Known,
+    /// `None`: it has not taken a state on this connection, and may have anything.
+    known: Option<Known>,
     taken: Option<DesiredPlan>,
 }
 
@@ -65,7 +66,7 @@ enum Pushed {
 pub(crate) async fn run(gateway: &Gateway, session: &Session) {
     let changes = session.changed.subscribe();
     let supply = Supply { gateway, session };
-    let mut pusher = Pusher { gateway, session, supply, changes, known: Known::default(), taken: None };
+    let mut pusher = Pusher { gateway, session, supply, changes, known: None, taken: None };
     let mut pause = Duration::ZERO;
     let mut superseded = 0;
     loop {
@@ -124,8 +125,8 @@ impl Pusher<'_> {
         }
         let (organization, applier) = (plan.organization, plan.applier);
         let resolved = self.gateway.shelf.resolve(plan.clone()).await;
-        if !self.known.is_empty() {
-            let lacking = self.lacking(organization, &resolved).await?;
+        if let Some(known) = &self.known {
+            let lacking = self.lacking(known, organization, &resolved).await?;
             self.supply.send(lacking).await?;
         }
         if may_be_superseded && self.changes.has_changed().unwrap_or(false) {
@@ -136,7 +137,7 @@ impl Pusher<'_> {
         let revision = resolved.desired.revision;
         tracing::debug!(agent = %self.session.agent, instance = %self.session.instance, revision, epoch = epoch(applier), "desired state taken");
         let taken = self.gateway.shelf.objects_of(organization, resolved.pages.iter().copied()).await?;
-        self.known.took(taken);
+        self.known.get_or_insert_default().took(taken);
         if let Some(broken) = resolved.broken {
             return Err(broken.into());
         }
@@ -147,15 +148,16 @@ impl Pusher<'_> {
     /// Pages and objects that the agent cannot have yet, as far as is known.
     async fn lacking(
         &self,
+        known: &Known,
         organization: OrganizationId,
         resolved: &Resolved,
     ) -> Result<BTreeSet<Sha256>, PushError> {
-        let fresh = resolved.pages.iter().copied().filter(|page| !self.known.has_page(page));
+        let fresh = resolved.pages.iter().copied().filter(|page| !known.has_page(page));
         let pages = self.gateway.shelf.objects_of(organization, fresh).await?;
         let mut lacking = BTreeSet::new();
         for (page, objects) in pages {
             lacking.insert(page);
-            lacking.extend(objects.iter().copied().filter(|object| !self.known.has_object(object)));
+            lacking.extend(objects.iter().copied().filter(|object| !known.has_object(object)));
         }
         Ok(lacking)
     }

@@ -3,24 +3,29 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bytes::Bytes;
 use events::desired::DesiredReply;
 use events::{OrganizationId, Refusal, Sha256};
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use http::{Method, StatusCode};
 use store::BlobError;
 use tunnel::gateway::AskError;
-use tunnel::wire::path;
+use tunnel::wire::{Objects, path};
 
 use crate::gateway::Gateway;
 use crate::resolve::ResolveError;
 use crate::session::Session;
 
+/// Contents that are read before they are sent.
+const READ_AHEAD: usize = 32;
+/// Bytes of contents in one request, if there is more than one: so that slow links make progress that is kept.
+const BATCH_BYTES: usize = 256 * 1024;
 /// Requests to one agent at once.
-const PARALLEL: usize = 32;
+const PARALLEL: usize = 4;
 /// How often an agent may say that something is missing.
 pub(crate) const ROUNDS: u32 = 6;
 pub(crate) const MAXIMUM_REPLY_BYTES: usize = 8 * 1024 * 1024;
-const OBJECT_TIME: Duration = Duration::from_secs(30);
+const OBJECTS_TIME: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SupplyError {
@@ -30,7 +35,9 @@ pub(crate) enum SupplyError {
     Blob(#[from] BlobError),
     #[error("the agent cannot be asked")]
     Tunnel(#[from] AskError),
-    #[error("the agent answered {status} to an object: {reason}")]
+    #[error("objects cannot be encoded")]
+    Encode(#[from] events::EncodeError),
+    #[error("the agent answered {status} to objects: {reason}")]
     Refused { status: StatusCode, reason: String },
     #[error("the agent's answer is malformed: {0}")]
     Answer(#[from] events::DecodeError),
@@ -51,24 +58,27 @@ impl Supply<'_> {
     }
 
     pub(crate) async fn send(&self, digests: BTreeSet<Sha256>) -> Result<(), SupplyError> {
-        stream::iter(digests)
-            .map(|digest| self.send_one(digest))
-            .buffer_unordered(PARALLEL)
-            .try_for_each(|()| std::future::ready(Ok(())))
-            .await
+        let contents = stream::iter(digests)
+            .map(|digest| self.gateway.shelf.content(self.organization(), digest))
+            .buffered(READ_AHEAD)
+            .map_err(SupplyError::from);
+        batches(contents).try_for_each_concurrent(PARALLEL, |batch| self.send_batch(batch)).await
     }
 
-    async fn send_one(&self, digest: Sha256) -> Result<(), SupplyError> {
-        let content = self.gateway.shelf.content(self.organization(), digest).await?;
-        let to = format!("{}{digest}", path::OBJECTS);
-        let asked =
-            self.session.connection.ask(Method::PUT, &to, content, MAXIMUM_REPLY_BYTES, OBJECT_TIME).await?;
+    async fn send_batch(&self, contents: Vec<Bytes>) -> Result<(), SupplyError> {
+        let count = contents.len() as u64;
+        let body = Bytes::from(events::encode(&Objects { contents })?);
+        let asked = self
+            .session
+            .connection
+            .ask(Method::PUT, path::OBJECTS, body, MAXIMUM_REPLY_BYTES, OBJECTS_TIME)
+            .await?;
         if !asked.status.is_success() {
             let refusal = events::decode::<Refusal>(&asked.body);
             let reason = refusal.map(|refusal| refusal.message).unwrap_or_default();
             return Err(SupplyError::Refused { status: asked.status, reason });
         }
-        self.gateway.counts.objects_sent.inc();
+        self.gateway.counts.objects_sent.inc_by(count);
         Ok(())
     }
 
@@ -93,5 +103,41 @@ impl Supply<'_> {
         }
         self.send(missing).await?;
         Ok(false)
+    }
+}
+
+/// In order, as many together as one request may have.
+fn batches<E>(contents: impl Stream<Item = Result<Bytes, E>>) -> impl Stream<Item = Result<Vec<Bytes>, E>> {
+    let contents = Box::pin(contents.fuse());
+    stream::try_unfold((contents, None::<Bytes>), |(mut contents, first)| async move {
+        let mut bytes = first.as_ref().map_or(0, Bytes::len);
+        let mut batch = Vec::from_iter(first);
+        while let Some(content) = contents.try_next().await? {
+            bytes += content.len();
+            if bytes > BATCH_BYTES && !batch.is_empty() {
+                return Ok(Some((batch, (contents, Some(content)))));
+            }
+            batch.push(content);
+        }
+        Ok((!batch.is_empty()).then_some((batch, (contents, None))))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn small_ones_travel_together_and_a_large_one_alone() {
+        let content = |bytes: usize| Ok::<_, Infallible>(Bytes::from(vec![0; bytes]));
+        let sizes = [10, BATCH_BYTES - 10, 1, BATCH_BYTES * 3, 7, 8];
+        let batches = batches(stream::iter(sizes.map(content)));
+        let lengths: Vec<Vec<usize>> =
+            batches.map_ok(|batch| batch.iter().map(Bytes::len).collect()).try_collect().await.unwrap();
+        assert_eq!(lengths, [vec![10, BATCH_BYTES - 10], vec![1], vec![BATCH_BYTES * 3], vec![7, 8]]);
+        let none = super::batches(stream::iter([0; 0].map(content)));
+        assert_eq!(none.count().await, 0);
     }
 }

@@ -12,7 +12,7 @@ use events::{AgentId, InstanceId, Text};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-/// Content type of every body but the objects'.
+/// Content type of every body.
 pub const MESSAGE_PACK: &str = "application/msgpack";
 
 /// Largest content of one frame, in bytes: with its envelope it still fits one record of the log.
@@ -27,6 +27,9 @@ pub const MAXIMUM_DESIRED_BYTES: usize = 32 * 1024 * 1024;
 /// Largest page or object, in bytes.
 pub const MAXIMUM_OBJECT_BYTES: usize = 4 * 1024 * 1024;
 
+/// Largest [`Objects`], in bytes: the largest one alone in its envelope.
+pub const MAXIMUM_OBJECTS_BYTES: usize = MAXIMUM_OBJECT_BYTES + 1024;
+
 /// Shorter contents are sent as they are.
 const COMPRESS_FROM_BYTES: usize = 512;
 const COMPRESSED: u32 = 1 << 31;
@@ -36,8 +39,8 @@ pub mod path {
     /// `PUT`: a [`events::desired::DesiredState`]; answers [`events::desired::DesiredReply`], or `409` with
     /// [`super::StaleRevision`].
     pub const DESIRED: &str = "/v1/desired";
-    /// `PUT` behind this and a SHA-256 in hexadecimal: the raw bytes of a page or an object; answers `204`.
-    pub const OBJECTS: &str = "/v1/objects/";
+    /// `PUT`: [`super::Objects`]; answers `204`.
+    pub const OBJECTS: &str = "/v1/objects";
     /// `GET` with `?after=<epoch>,<sequence>`: an endless answer of [`super::EventFrame`]s.
     pub const EVENTS: &str = "/v1/events";
     /// `PUT`: [`super::Acknowledged`]; answers `204`.
@@ -51,6 +54,13 @@ pub mod path {
     pub const DEBUG_STATE: &str = "/v1/debug/state";
     /// `PUT`: [`super::Farewell`]; answered by this crate before the caller's service sees it.
     pub const FAREWELL: &str = "/v1/farewell";
+}
+
+/// Body of `PUT /v1/objects`: pages and objects, each known by the SHA-256 of its bytes. Many small ones travel together.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Objects {
+    /// The bytes of each.
+    pub contents: Vec<Bytes>,
 }
 
 /// One frame of `GET /v1/events`.

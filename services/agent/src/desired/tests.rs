@@ -55,10 +55,10 @@ fn a_state_is_taken_over_only_when_nothing_is_missing() {
     let (page_digest, object_digest) = (Sha256::of(&page), Sha256::of(&object));
     let wanted = state(1, Some(vec![page_digest]));
     assert_eq!(desired.put(wanted.clone()).expect("taken").missing, [page_digest]);
-    desired.put_content(page_digest, page).expect("kept");
+    desired.put_contents([page]).expect("kept");
     assert_eq!(desired.put(wanted.clone()).expect("taken").missing, [object_digest]);
     assert!(desired.view().is_none());
-    desired.put_content(object_digest, object).expect("kept");
+    desired.put_contents([object]).expect("kept");
     assert!(desired.put(wanted).expect("taken").missing.is_empty());
     let view = desired.view().expect("a view");
     let entries = view.sources[0].entries.as_ref().expect("entries");
@@ -77,17 +77,13 @@ fn what_is_of_no_more_use_makes_room_and_a_state_under_way_keeps_what_it_has() {
     let (page_digest, object_digest) = (Sha256::of(&page), Sha256::of(&object));
     let large = |number: u8| Bytes::from(vec![number; LOOSE_MAXIMUM / 4]);
     for number in 0..3 {
-        desired.put_content(Sha256::of(&large(number)), large(number)).expect("kept");
+        desired.put_contents([large(number)]).expect("kept");
     }
-    desired.put_content(page_digest, page).expect("kept");
-    desired.put_content(Sha256::of(&large(0)), large(0)).expect("it is here already");
-    let one_more = || desired.put_content(Sha256::of(&large(3)), large(3));
-    assert_eq!(one_more(), Err(ContentError::TooMuch));
-    assert_eq!(
-        one_more(),
-        Err(ContentError::TooMuch),
-        "nothing is dropped while it is not known of what use it is"
-    );
+    desired.put_contents([page]).expect("kept");
+    desired.put_contents([large(0)]).expect("it is here already");
+    let one_more = || desired.put_contents([large(3)]);
+    assert_eq!(one_more(), Err(TooMuch));
+    assert_eq!(one_more(), Err(TooMuch), "nothing is dropped while it is not known of what use it is");
     let wanted = state(1, Some(vec![page_digest]));
     assert_eq!(
         desired.put(wanted.clone()).expect("taken").missing,
@@ -95,7 +91,7 @@ fn what_is_of_no_more_use_makes_room_and_a_state_under_way_keeps_what_it_has() {
         "the page is still here"
     );
     one_more().expect("room");
-    desired.put_content(object_digest, object).expect("kept");
+    desired.put_contents([object]).expect("kept");
     assert!(desired.put(wanted).expect("taken").missing.is_empty());
     let dropped = Sha256::of(&large(3));
     assert_eq!(desired.put(state(2, Some(vec![dropped]))).expect("taken").missing, [dropped]);
@@ -104,15 +100,13 @@ fn what_is_of_no_more_use_makes_room_and_a_state_under_way_keeps_what_it_has() {
 }
 
 #[test]
-fn an_older_state_and_wrong_bytes_are_refused() {
+fn an_older_state_and_a_broken_page_are_refused() {
     let desired = Desired::default();
     desired.put(state(5, None)).expect("taken");
     desired.put(state(5, None)).expect("the same again");
     assert_eq!(desired.put(state(4, None)), Err(PutError::Stale { revision: 5 }));
-    let wrong = desired.put_content(Sha256::of(b"a"), Bytes::from_static(b"b"));
-    assert_eq!(wrong, Err(ContentError::Digest { actual: Sha256::of(b"b") }));
     let broken = Bytes::from_static(b"\xc1");
-    desired.put_content(Sha256::of(&broken), broken.clone()).expect("kept");
+    desired.put_contents([broken.clone()]).expect("kept");
     assert!(matches!(desired.put(state(6, Some(vec![Sha256::of(&broken)]))), Err(PutError::Page { .. })));
     assert_eq!(desired.view().expect("a view").revision, 5, "the last good one stays");
 }

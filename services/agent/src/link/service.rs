@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use events::desired::{DesiredSource, DesiredState};
-use events::digest::Sha256;
 use events::{AgentId, InstanceId, Refusal, RefusalKind, SourceId};
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use tokio::sync::watch;
-use tunnel::wire::{self, Acknowledged, AgentInfo, StaleRevision};
+use tunnel::wire::{self, Acknowledged, AgentInfo, Objects, StaleRevision};
 
 use super::events_answer;
 use crate::applier::{self, Shared};
-use crate::desired::{ContentError, PutError};
+use crate::desired::PutError;
 
 /// Body of an answer.
 pub type AnswerBody = BoxBody<Bytes, Infallible>;
@@ -72,10 +71,7 @@ impl AgentService {
         let path = request.uri().path().to_owned();
         let answer = match (request.method(), path.as_str()) {
             (&Method::PUT, wire::path::DESIRED) => self.put_desired(request.into_body()).await,
-            (&Method::PUT, path) if path.starts_with(wire::path::OBJECTS) => {
-                let digest = path.strip_prefix(wire::path::OBJECTS).unwrap_or_default().to_owned();
-                self.put_object(&digest, request.into_body()).await
-            }
+            (&Method::PUT, wire::path::OBJECTS) => self.put_objects(request.into_body()).await,
             (&Method::GET, wire::path::EVENTS) => self.events(request.uri().query().unwrap_or_default()),
             (&Method::PUT, wire::path::ACKNOWLEDGED) => self.acknowledged(request.into_body()).await,
             (&Method::GET, wire::path::INFO) => self.info(),
@@ -112,20 +108,18 @@ impl AgentService {
         }
     }
 
-    async fn put_object<B>(&self, digest: &str, body: B) -> Answered
+    async fn put_objects<B>(&self, body: B) -> Answered
     where
         B: BodyExt<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let digest: Sha256 = digest.parse().map_err(|_| not_found("no digest"))?;
-        let bytes = read(body, wire::MAXIMUM_OBJECT_BYTES).await?;
-        match self.shared.desired.put_content(digest, bytes) {
-            Ok(()) => Ok(empty(StatusCode::NO_CONTENT)),
-            Err(error @ ContentError::Digest { .. }) => Err(invalid(&error.to_string())),
-            Err(error @ ContentError::TooMuch) => {
-                Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, RefusalKind::Invalid, &error.to_string()))
-            }
-        }
+        let bytes = read(body, wire::MAXIMUM_OBJECTS_BYTES).await?;
+        let objects: Objects = events::decode(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        drop(bytes);
+        self.shared.desired.put_contents(objects.contents).map_err(|error| {
+            refusal(StatusCode::PAYLOAD_TOO_LARGE, RefusalKind::Invalid, &error.to_string())
+        })?;
+        Ok(empty(StatusCode::NO_CONTENT))
     }
 
     async fn acknowledged<B>(&self, body: B) -> Answered

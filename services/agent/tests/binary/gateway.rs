@@ -22,7 +22,7 @@ use rustls::pki_types::PrivateKeyDer;
 use serde_json::Value;
 use testkit::eventually;
 use tunnel::gateway::{AgentConnection, Door, Presented, Rejection};
-use tunnel::wire::{Acknowledged, EventFrame, FrameDecoder};
+use tunnel::wire::{Acknowledged, EventFrame, FrameDecoder, Objects};
 use world::network::Listener;
 use world::{Clock, World};
 
@@ -204,13 +204,9 @@ impl Driver {
             if reply.missing.is_empty() {
                 return sync;
             }
-            let this = &*self;
-            let sends = reply.missing.iter().map(|digest| {
-                let body = Bytes::from(contents[digest].clone());
-                let path = format!("/v1/objects/{digest}");
-                async move { this.ask(Method::PUT, &path, body).await }
-            });
-            futures::future::join_all(sends).await;
+            let contents = reply.missing.iter().map(|digest| Bytes::from(contents[digest].clone())).collect();
+            let body = events::encode(&Objects { contents }).unwrap();
+            self.ask(Method::PUT, "/v1/objects", Bytes::from(body)).await;
         }
     }
 

@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::{Cluster, eventually};
 use tokio::runtime::Runtime;
-use tunnel::wire::{Acknowledged, Batch, EventFrame, FrameDecoder};
+use tunnel::wire::{Acknowledged, Batch, EventFrame, FrameDecoder, Objects};
 use world::World;
 use world::spawn::TaskHandle;
 
@@ -426,11 +426,10 @@ pub async fn put_to(process: &Process, state: &DesiredState, contents: &BTreeMap
 /// Sends what the agent says that it lacks; gives how many that were.
 async fn put_contents(process: &Process, reply: &[u8], contents: &BTreeMap<Sha256, Vec<u8>>) -> usize {
     let DesiredReply { missing } = events::decode(reply).unwrap();
-    for digest in &missing {
-        let path = format!("/v1/objects/{digest}");
-        let (status, _) = process.ask(Method::PUT, &path, contents[digest].clone()).await;
-        assert_eq!(status, StatusCode::NO_CONTENT);
-    }
+    let contents = missing.iter().map(|digest| Bytes::from(contents[digest].clone())).collect();
+    let body = events::encode(&Objects { contents }).unwrap();
+    let (status, _) = process.ask(Method::PUT, "/v1/objects", body).await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
     missing.len()
 }
 

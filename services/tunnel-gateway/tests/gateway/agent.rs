@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use tunnel::agent::{LinkEnd, Target, dial};
 use tunnel::body::{EventSender, event_body};
 use tunnel::handshake::{Hello, Token};
-use tunnel::wire::{Acknowledged, Batch, EventFrame};
+use tunnel::wire::{Acknowledged, Batch, EventFrame, Objects};
 use world::World;
 
 use super::harness::{LIMIT, spawn};
@@ -34,7 +34,7 @@ pub struct State {
     /// Revision of the state that was taken last.
     pub taken: watch::Sender<u64>,
     pub objects: BTreeMap<Sha256, Bytes>,
-    pub object_puts: usize,
+    pub objects_put: usize,
     pub desired_puts: usize,
     pub acknowledged: Vec<Acknowledged>,
     /// The cursors of the event streams that were opened.
@@ -157,13 +157,15 @@ impl Service<Request<Incoming>> for AgentService {
 
 impl State {
     fn take(&mut self, path: &str, body: Bytes) -> Response<AgentBody> {
-        if let Some(digest) = path.strip_prefix("/v1/objects/") {
-            assert_eq!(Sha256::of(&body), digest.parse().unwrap(), "the digest is the content's");
-            self.object_puts += 1;
-            self.objects.insert(Sha256::of(&body), body);
-            return answer(StatusCode::NO_CONTENT, Vec::new());
-        }
         match path {
+            "/v1/objects" => {
+                let objects: Objects = events::decode(&body).unwrap();
+                self.objects_put += objects.contents.len();
+                for content in objects.contents {
+                    self.objects.insert(Sha256::of(&content), content);
+                }
+                answer(StatusCode::NO_CONTENT, Vec::new())
+            }
             "/v1/desired" => self.desire(&body),
             "/v1/acknowledged" => {
                 self.acknowledged.push(events::decode(&body).unwrap());

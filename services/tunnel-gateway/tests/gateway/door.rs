@@ -211,14 +211,14 @@ async fn a_stranger_sees_nothing_of_tunnels_and_their_agents() {
     gateway.next(1, &super::harness::objects(3, "held"), "held").await;
     let diff = bus::ask_under(&gateway.bus, &subject, &context(user(1)), &request).await.unwrap();
     assert_eq!(diff.pending.as_deref(), Some("held"));
-    assert_eq!(agent.state.lock().object_puts, 4, "a page and three objects, for the comparison only");
+    assert_eq!(agent.state.lock().objects_put, 4, "a page and three objects, for the comparison only");
     // Nor does a comparison give it what is not its own.
     let others = super::harness::objects(1, "a secret of agent 2");
     gateway.desire(2, 1, &others, &[]).await;
     agent.state.lock().greedy = Some(Sha256::of(&others[0]));
     let refused = bus::ask_under(&gateway.bus, &subject, &context(user(1)), &request).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Unavailable);
-    assert_eq!(agent.state.lock().object_puts, 4);
+    assert_eq!(agent.state.lock().objects_put, 4);
 
     for stranger in [context(user(7)), foreign] {
         assert_eq!(listed(&gateway, &stranger, None).await, Ok(0));

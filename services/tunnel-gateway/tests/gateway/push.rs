@@ -22,7 +22,7 @@ async fn an_agent_gets_its_objects_and_later_only_what_changed() {
     assert!(wanted.iter().all(|object| agent.state.lock().objects.contains_key(&Sha256::of(object))));
     let (puts, rounds) = {
         let state = agent.state.lock();
-        (state.object_puts, state.desired_puts)
+        (state.objects_put, state.desired_puts)
     };
     assert_eq!((puts, rounds), (300 + 16, 3), "pages, then objects, then taken");
 
@@ -31,10 +31,27 @@ async fn an_agent_gets_its_objects_and_later_only_what_changed() {
     agent.revision(2).await;
     let state = agent.state.lock();
     assert_eq!(
-        (state.object_puts - puts, state.desired_puts - rounds),
+        (state.objects_put - puts, state.desired_puts - rounds),
         (2, 1),
         "one page, one object, one round"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_took_an_empty_state_is_sent_the_first_bundle_without_being_asked() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    gateway.desire(1, 1, &[], &[]).await;
+    let agent = gateway.connect(1, 1).await;
+    agent.revision(1).await;
+    let (puts, rounds) = {
+        let state = agent.state.lock();
+        (state.objects_put, state.desired_puts)
+    };
+    gateway.desire(1, 2, &objects(300, "first"), &[]).await;
+    agent.revision(2).await;
+    let state = agent.state.lock();
+    assert_eq!((state.objects_put - puts, state.desired_puts - rounds), (300 + 16, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,7 +93,7 @@ async fn an_agent_that_has_everything_after_a_reconnect_is_sent_nothing_again() 
     let second =
         TestAgent::connect_with(&gateway.world, &gateway.target(), &secret(1), instance(1), kept).await;
     second.revision(1).await;
-    assert_eq!(second.state.lock().object_puts, 0);
+    assert_eq!(second.state.lock().objects_put, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -222,8 +222,7 @@ fn request(method: Method, to: &str, body: Bytes) -> Result<Request<RequestBody>
         .body(if bodied { full(body) } else { empty() })
         .map_err(unsendable)?;
     if bodied {
-        let kind = if to.starts_with(path::OBJECTS) { "application/octet-stream" } else { MESSAGE_PACK };
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MESSAGE_PACK));
     }
     Ok(request)
 }
