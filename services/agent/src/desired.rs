@@ -1,6 +1,6 @@
 //! What the server wants: the newest desired state that is complete, and the contents that it names.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -72,6 +72,14 @@ impl View {
         }
     }
 
+    /// How many objects of a source are in another one's bundle, too.
+    #[must_use]
+    pub fn contested(&self, source: &SourceView) -> usize {
+        let others = self.sources.iter().filter(|other| other.head.source != source.head.source);
+        let theirs: HashSet<_> = others.flat_map(|other| other.names()).collect();
+        source.names().filter(|name| theirs.contains(name)).count()
+    }
+
     /// Another source than `but`, whose id has this text, that has an object of this key in its bundle.
     #[must_use]
     pub fn has_in_source(&self, source: &str, key: &ObjectKey) -> bool {
@@ -87,6 +95,18 @@ impl SourceView {
     #[must_use]
     pub fn has(&self, key: &ObjectKey) -> bool {
         self.entries.as_deref().is_some_and(|entries| has_key(entries, &self.head.default_namespace, key))
+    }
+
+    /// Group, kind, namespace and name of each object, without asking whether its kind has namespaces.
+    fn names(&self) -> impl Iterator<Item = [&str; 4]> {
+        self.entries.iter().flatten().map(|entry| {
+            let identity = &entry.identity;
+            let namespace = match identity.namespace.as_str() {
+                "" => self.head.default_namespace.as_str(),
+                namespace => namespace,
+            };
+            [&identity.group, &identity.kind, namespace, &identity.name]
+        })
     }
 
     /// Whom its requests impersonate.

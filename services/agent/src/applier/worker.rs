@@ -31,6 +31,8 @@ pub(super) struct Worker {
     /// That run ended with objects that were not healthy.
     unhealthy: bool,
     retry_at: Option<Duration>,
+    /// Objects that another source had as well when that run failed.
+    contested: usize,
     transient: Backoff,
     lasting: Backoff,
     /// UIDs of this state's prune list that are done.
@@ -47,6 +49,7 @@ impl Worker {
             ran: None,
             unhealthy: false,
             retry_at: None,
+            contested: 0,
             transient: Backoff::new(TRANSIENT.0, TRANSIENT.1),
             lasting: Backoff::new(LASTING.0, LASTING.1),
             pruned: BTreeSet::new(),
@@ -97,7 +100,9 @@ impl Worker {
         }
         // Who became healthy too late for its sync makes it good.
         let recovered = self.unhealthy && context.is_settled();
-        if is_new || is_due || recovered {
+        // What another source gave up is this one's at once, not only when it tries again.
+        let freed = self.contested > 0 && context.view.contested(&context.source) < self.contested;
+        if is_new || is_due || recovered || freed {
             self.sync(context).await;
         }
         self.shared
@@ -129,6 +134,7 @@ impl Worker {
             self.ran = None;
         }
         let retry_at = (outcome == SyncOutcome::Failed).then(|| self.retry(&report));
+        self.contested = retry_at.map_or(0, |_| context.view.contested(&context.source));
         // An outage fails all objects alike; a few of them say it.
         let told = if report.transient { OUTAGE_FAILURES } else { usize::MAX };
         for failure in report.failures.iter().filter(|_| outcome == SyncOutcome::Failed).take(told) {

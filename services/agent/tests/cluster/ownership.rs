@@ -1,3 +1,7 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
 use events::configuration::{Adoption, Conflicts};
 use events::delivery::SyncOutcome;
 use events::object::GroupKind;
@@ -5,6 +9,8 @@ use events::observation::{Observed, Write};
 use http::Method;
 use serde_json::json;
 use testkit::{ControlPlane, ControlPlaneOptions, eventually};
+use world::World;
+use world::clock::Clock;
 
 use crate::rig::{DEADLINE, Rig, Source, cluster, config_map, map_path};
 
@@ -128,6 +134,53 @@ async fn moving_a_file_between_sources_deletes_nothing() {
     assert_eq!(live["metadata"]["uid"], before);
     assert_eq!(live["metadata"]["labels"]["kasbah.dev/source"], to.id.to_string());
     assert!(!rig.owned()["moves"].adopted);
+}
+
+#[tokio::test]
+async fn what_its_owner_gives_up_is_taken_at_once() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("give-up", false).await.unwrap();
+    let mut rig = Rig::start_in(without_long_waits(), cluster.kubeconfig(), &namespace).await;
+    let mut from = Source::new(&rig, "from", &namespace);
+    let mut to = Source::new(&rig, "to", &namespace);
+    from.with([config_map("moves", "v"), config_map("stays", "v")]);
+    assert_eq!(rig.sync(&[&from]).await.outcome, SyncOutcome::Succeeded);
+    to.with([config_map("moves", "v")]);
+    assert_eq!(rig.sync(&[&to, &from]).await.outcome, SyncOutcome::Failed);
+    let told = rig.process.observed().len();
+    let entry = rig.prune_entry("moves");
+    from.with([config_map("stays", "v")]).pruning([entry]);
+    assert_eq!(rig.sync(&[&from, &to]).await.outcome, SyncOutcome::Succeeded);
+    let finished = rig.finished(told, &to).await;
+    assert_eq!(finished.outcome, SyncOutcome::Succeeded, "{finished:?}");
+    let live = cluster.get(&map_path(&namespace, "moves")).await.unwrap();
+    assert_eq!(live["metadata"]["labels"]["kasbah.dev/source"], to.id.to_string());
+}
+
+/// A world in which no wait of more than a moment ends, so that nothing is tried again by itself.
+fn without_long_waits() -> World {
+    struct Impatient(Arc<dyn Clock>);
+
+    #[async_trait]
+    impl Clock for Impatient {
+        fn now_millis(&self) -> i64 {
+            self.0.now_millis()
+        }
+
+        fn monotonic(&self) -> Duration {
+            self.0.monotonic()
+        }
+
+        async fn sleep(&self, duration: Duration) {
+            if duration > Duration::from_secs(7) {
+                std::future::pending::<()>().await;
+            }
+            self.0.sleep(duration).await;
+        }
+    }
+
+    let world = World::real();
+    World { clock: Arc::new(Impatient(Arc::clone(&world.clock))), ..world }
 }
 
 #[tokio::test]

@@ -111,10 +111,9 @@ pub struct Process {
 }
 
 impl Process {
-    async fn start(kubeconfig: &Path, namespace: &str, agent: AgentId) -> Self {
+    async fn start(kubeconfig: &Path, namespace: &str, agent: AgentId, world: World) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let world = World::real();
         let options = KubeOptions { kubeconfig: Some(kubeconfig.to_owned()), context: None };
         let (trigger, shutdown) = ShutdownTrigger::new();
         let (service, applying) = {
@@ -295,8 +294,12 @@ impl Rig {
     }
 
     pub async fn start_as(kubeconfig: &Path, namespace: &str) -> Self {
+        Self::start_in(World::real(), kubeconfig, namespace).await
+    }
+
+    pub async fn start_in(world: World, kubeconfig: &Path, namespace: &str) -> Self {
         let agent = AgentId(uuid());
-        let process = Process::start(kubeconfig, namespace, agent).await;
+        let process = Process::start(kubeconfig, namespace, agent, world).await;
         process.holds_lease().await;
         Self {
             agent,
@@ -314,7 +317,7 @@ impl Rig {
 
     /// Another process of the same agent.
     pub async fn another(&self) -> Process {
-        Process::start(&self.kubeconfig, &self.namespace, self.agent).await
+        Process::start(&self.kubeconfig, &self.namespace, self.agent, World::real()).await
     }
 
     /// The process dies; another one takes its place, as the next epoch.
