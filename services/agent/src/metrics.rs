@@ -8,7 +8,8 @@ use chassis::metrics::prometheus_client::metrics::gauge::Gauge;
 #[derive(Debug, Clone, Default)]
 pub struct Counts {
     pub(crate) api_reads: Counter,
-    pub(crate) api_dry_runs: Counter,
+    /// Dry runs at the API server, each attempt.
+    pub api_dry_runs: Counter,
     pub(crate) api_writes: Counter,
     pub(crate) api_watches: Counter,
     pub(crate) api_lease_requests: Counter,

@@ -45,6 +45,10 @@ pub struct Cause {
     pub field: String,
 }
 
+/// How server-side apply begins when a field has a value of another type. The API server says so with 500, as if it were its own
+/// fault (`fieldmanager/structuredmerge.go`).
+const WRONG_TYPE: &str = "failed to create typed patch object";
+
 impl ApiStatus {
     /// Reads a body; what is no `Status` becomes its message.
     #[must_use]
@@ -68,7 +72,7 @@ impl ApiStatus {
     /// A later attempt may fare better without anybody changing anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self.code, 408 | 429 | 500 | 502 | 503 | 504)
+        matches!(self.code, 408 | 429 | 500 | 502 | 503 | 504) && !self.message.starts_with(WRONG_TYPE)
     }
 }
 
@@ -145,5 +149,7 @@ mod tests {
         {
             assert_eq!(ApiStatus::read(code, b"").is_transient(), transient, "{code}");
         }
+        let typed = br#"{"kind":"Status","code":500,"message":"failed to create typed patch object (n/a; apps/v1, Kind=Deployment): .spec.replicas: expected numeric (int or float), got string"}"#;
+        assert!(!ApiStatus::read(500, typed).is_transient());
     }
 }

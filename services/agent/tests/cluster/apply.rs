@@ -85,6 +85,26 @@ async fn a_refused_object_keeps_the_whole_set_back_and_names_its_place() {
 }
 
 #[tokio::test]
+async fn a_value_of_the_wrong_type_is_the_manifests_fault_and_told_at_once() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("typed", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    let labels = json!({"app": "web"});
+    source.with([json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": "many", "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}}}})]);
+    let finished = rig.sync(&[&source]).await;
+    assert_eq!(finished.outcome, SyncOutcome::Failed);
+    assert!(finished.failures[0].message.contains(".spec.replicas: expected numeric"), "{finished:?}");
+    assert_eq!(
+        rig.process.counts.api_dry_runs.get(),
+        1,
+        "it is not tried again as if the API server were ill"
+    );
+}
+
+#[tokio::test]
 async fn namespaces_definitions_and_what_needs_them_come_in_one_set() {
     let cluster = cluster().await;
     let home = cluster.namespace("found", false).await.unwrap();

@@ -102,6 +102,7 @@ pub fn config_map(name: &str, value: &str) -> Value {
 pub struct Process {
     pub service: AgentService,
     pub outbox: Arc<Outbox>,
+    pub counts: Counts,
     world: World,
     trigger: ShutdownTrigger,
     runtime: Option<Runtime>,
@@ -116,12 +117,13 @@ impl Process {
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let options = KubeOptions { kubeconfig: Some(kubeconfig.to_owned()), context: None };
         let (trigger, shutdown) = ShutdownTrigger::new();
+        let counts = Counts::default();
         let (service, applying) = {
             let _inside = runtime.enter();
             let (sender, receiver) = tokio::sync::oneshot::channel();
-            let (inner, namespace) = (world.clone(), namespace.to_owned());
+            let (inner, namespace, counts) = (world.clone(), namespace.to_owned(), counts.clone());
             let task = async move {
-                let process = Agent::new(inner, &options, Some(namespace), Counts::default()).await.unwrap();
+                let process = Agent::new(inner, &options, Some(namespace), counts).await.unwrap();
                 let started = (process.service(), process.outbox());
                 sender.send(started).unwrap_or_else(|_| panic!("the test is gone"));
                 process.apply(shutdown).await;
@@ -135,6 +137,7 @@ impl Process {
         Self {
             service,
             outbox,
+            counts,
             world,
             trigger,
             runtime: Some(runtime),
