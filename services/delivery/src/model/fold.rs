@@ -20,7 +20,7 @@ use super::{
 
 impl Projection for DeliveryState {
     const NAME: &'static str = "delivery";
-    const FOLD_VERSION: u32 = 2;
+    const FOLD_VERSION: u32 = 3;
     const SNAPSHOT_EVERY: u64 = 5_000;
 
     fn filter() -> ReadFilter {
@@ -53,16 +53,50 @@ impl Projection for DeliveryState {
 
 impl DeliveryState {
     fn apply_commit(&mut self, commit: &Commit) {
+        let mut rebundled = BTreeSet::new();
         for event in &commit.events {
             match Event::decode(&event.body) {
-                Ok(Event::Directory(decoded)) => self.apply_directory(commit.organization, &decoded),
-                Ok(Event::Configuration(decoded)) => self.apply_configuration(commit.organization, decoded),
-                Ok(Event::Repository(decoded)) => self.apply_repository(commit, event, decoded),
-                Ok(Event::Delivery(decoded)) => self.apply_delivery(commit, event, decoded),
+                Ok(decoded) => {
+                    rebundled.extend(self.agent_with_other_bundles(&decoded));
+                    match decoded {
+                        Event::Directory(decoded) => self.apply_directory(commit.organization, &decoded),
+                        Event::Configuration(decoded) => {
+                            self.apply_configuration(commit.organization, decoded);
+                        }
+                        Event::Repository(decoded) => self.apply_repository(commit, event, decoded),
+                        Event::Delivery(decoded) => self.apply_delivery(commit, event, decoded),
+                    }
+                }
                 Err(error) => {
                     tracing::error!(aggregate = %commit.aggregate, event_id = %event.id, %error, "event cannot be read");
                 }
             }
+        }
+        self.touch_owners_of(&rebundled);
+    }
+
+    /// The agent whose sources have other bundles from this event on.
+    fn agent_with_other_bundles(&self, event: &Event) -> Option<AgentId> {
+        match event {
+            Event::Configuration(ConfigurationEvent::ConfigurationChanged(changed)) => Some(changed.agent),
+            Event::Repository(RepositoryEvent::SourceAdvanced(advanced)) => Some(advanced.agent),
+            Event::Delivery(
+                event @ (DeliveryEvent::BundleDesired(_)
+                | DeliveryEvent::SourcePinned(_)
+                | DeliveryEvent::SourceUnpinned(_)
+                | DeliveryEvent::SourceRemoved(_)),
+            ) => self.sources.get(&source_of(event)?).map(|state| state.agent),
+            _ => None,
+        }
+    }
+
+    /// What a source may not delete because another one's bundle has it, it may delete once that bundle is another.
+    fn touch_owners_of(&mut self, agents: &BTreeSet<AgentId>) {
+        let owning = |state: &SourceState| agents.contains(&state.agent) && !state.inventory.is_empty();
+        let owners: Vec<SourceId> =
+            self.sources.iter().filter(|(_, state)| owning(state)).map(|(id, _)| *id).collect();
+        for source in owners {
+            self.touch(source);
         }
     }
 

@@ -246,6 +246,34 @@ fn what_is_heard_of_after_a_source_left_goes_too() {
 }
 
 #[test]
+fn what_another_bundle_kept_alive_goes_with_that_bundle() {
+    let (mut leaving, other) = (source("shop"), source("other"));
+    leaving.policies.on_removal = OnRemoval::Prune;
+    let mut given = Given::agent_with(vec![leaving, other.clone()]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.applied("shop", 10, &["shared"], false);
+    given.advanced("other", "bbb", 3, 1);
+    given.configured(vec![other]);
+    let kept = given.verdict("shop", &[(3, &["shared"])]);
+    assert_eq!(kept, Verdict::Remove { prune: Vec::new() });
+    let removed = SourceRemoved { source: id, agent: AGENT, sync: None, prune: None };
+    given.on_source(id, DeliveryEvent::SourceRemoved(removed));
+
+    let mut count = given.state.touched_since(0).count;
+    let mut is_looked_at = |given: &Given| {
+        let touched = given.state.touched_since(count);
+        count = touched.count;
+        touched.sources.contains(&id)
+    };
+    given.advanced("other", "ccc", 4, 1);
+    assert!(is_looked_at(&given), "the other one has another bundle");
+    assert_eq!(pruned(&given.verdict("shop", &[(4, &["other"])])), ["shared"]);
+    given.configured(Vec::new());
+    assert!(is_looked_at(&given), "the other one left");
+    assert_eq!(pruned(&given.verdict("shop", &[])), ["shared"]);
+}
+
+#[test]
 fn a_rejected_commit_changes_nothing_but_what_people_read() {
     let mut given = Given::agent_with(vec![source("shop")]);
     let id = SourceId::derive(AGENT, "shop");
