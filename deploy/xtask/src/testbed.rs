@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Subcommand;
-use testkit::{ETCD, KUBERNETES, KWOK};
+use testkit::{ETCD, KUBERNETES, KWOK, NATS_SERVER};
 
 pub use hold::Testbed;
 
@@ -61,7 +61,7 @@ pub fn run(command: &Command) -> Result<()> {
 /// Builds everything that is not in the cache yet.
 pub fn build() -> Result<()> {
     golang::check()?;
-    for build in [kubernetes(), etcd(), kwok()] {
+    for build in [kubernetes(), etcd(), kwok(), nats_server()] {
         build.run()?;
     }
     packages::node_parts()
@@ -107,6 +107,16 @@ fn kwok() -> Build<'static> {
         packages: &[("sigs.k8s.io/kwok/cmd/kwok", "kwok")],
         linker_flags: String::new(),
         remark: "built from source, once; about two minutes",
+    }
+}
+
+fn nats_server() -> Build<'static> {
+    Build {
+        name: format!("nats-server-{NATS_SERVER}"),
+        module: "nats-server",
+        packages: &[("github.com/nats-io/nats-server/v2", "nats-server")],
+        linker_flags: String::new(),
+        remark: "built from source, once; less than a minute",
     }
 }
 

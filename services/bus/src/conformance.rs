@@ -1,7 +1,7 @@
 //! The laws of the bus as tests. A second implementation joins by one line:
 //!
 //! ```text
-//! bus::conformance_suite!(nats, |world: &World| -> Arc<dyn Bus> { … });
+//! bus::conformance_suite!(nats, async |world: &World| { … (bus, what has to live as long) });
 //! ```
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ pub fn fresh_name(world: &World, what: &str) -> String {
     format!("conformance.{what}-{}", world.new_uuid().simple())
 }
 
-/// One test for each law, in a module of that name. `$make` gives a bus of the world that it gets.
+/// One test for each law, in a module of that name. `$make` gives a bus of the world that it gets, and what has to live as long.
 #[macro_export]
 macro_rules! conformance_suite {
     ($name:ident, $make:expr) => {
@@ -101,7 +101,8 @@ macro_rules! conformance_suite {
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $law() {
             let world = ::world::World::real();
-            let bus: ::std::sync::Arc<dyn $crate::Bus> = ($make)(&world);
+            let (bus, _kept) = ($make)(&world).await;
+            let bus: ::std::sync::Arc<dyn $crate::Bus> = bus;
             $crate::conformance::$group::$law(bus, world).await.unwrap();
         }
     };

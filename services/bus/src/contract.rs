@@ -21,6 +21,9 @@ pub const NOTICE_QUEUE: usize = 4096;
 /// Bytes of notices that wait for a subscriber that does not read; those after them are lost.
 pub const NOTICE_QUEUE_BYTES: usize = 8 * MAXIMUM_MESSAGE_BYTES;
 
+/// Requests, or streams, that one member serves at the same time; more wait within their deadlines.
+pub(crate) const MAXIMUM_CONCURRENT: usize = 1024;
+
 /// Requests, notices and byte streams.
 #[async_trait]
 pub trait Bus: Send + Sync {

@@ -19,6 +19,8 @@ pub mod conformance;
 pub mod context;
 pub mod contract;
 pub mod local;
+pub mod nats;
+mod queue;
 pub mod typed;
 
 pub use context::{DEFAULT_DEADLINE, caused_by, context_for, context_for_service, within};
@@ -28,4 +30,5 @@ pub use contract::{
     StreamReset, Subscription, WriteBytes,
 };
 pub use local::LocalBus;
+pub use nats::{NatsBus, NatsOptions};
 pub use typed::{announce, answer, answer_under, ask, ask_under};

@@ -15,14 +15,11 @@ use tokio::sync::{Semaphore, mpsc};
 use world::World;
 
 use crate::contract::{
-    Bus, BusError, ByteStream, Handler, MAXIMUM_MESSAGE_BYTES, RequestError, Serving, StreamHandler,
-    Subscription, is_valid,
+    Bus, BusError, ByteStream, Handler, MAXIMUM_CONCURRENT, MAXIMUM_MESSAGE_BYTES, RequestError, Serving,
+    StreamHandler, Subscription, is_valid,
 };
 use members::Members;
 use notices::Notices;
-
-/// Requests, or streams, that one member serves at the same time; more wait within their deadlines.
-const MAXIMUM_CONCURRENT: usize = 1024;
 
 /// The bus of one process; cheap to clone.
 #[derive(Clone)]

@@ -11,6 +11,8 @@ pub const KUBERNETES: &str = "v1.36.3";
 pub const ETCD: &str = "v3.6.8";
 /// The pinned release of kwok, which plays nodes where no real one can be had.
 pub const KWOK: &str = "v0.7.0";
+/// The pinned release of nats-server.
+pub const NATS_SERVER: &str = "v2.15.2";
 /// Environment variable that names a folder with all the programs, before the cache is looked at.
 pub const TESTBED_BIN: &str = "KASBAH_TESTBED_BIN";
 
@@ -38,9 +40,13 @@ impl Tools {
     pub fn find() -> Result<Self> {
         let cache = cache_folder()?;
         let mut folders: Vec<PathBuf> = env::var_os(TESTBED_BIN).map(PathBuf::from).into_iter().collect();
-        for tool in [format!("kubernetes-{KUBERNETES}"), format!("etcd-{ETCD}"), format!("kwok-{KWOK}")] {
-            folders.push(cache.join(tool).join("bin"));
-        }
+        let tools = [
+            format!("kubernetes-{KUBERNETES}"),
+            format!("etcd-{ETCD}"),
+            format!("kwok-{KWOK}"),
+            format!("nats-server-{NATS_SERVER}"),
+        ];
+        folders.extend(tools.iter().map(|tool| cache.join(tool).join("bin")));
         Ok(Self { folders })
     }
 

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 
 use super::*;
 
-crate::conformance_suite!(local, |world: &World| -> Arc<dyn Bus> { Arc::new(LocalBus::new(world.clone())) });
+crate::conformance_suite!(local, async |world: &World| { (Arc::new(LocalBus::new(world.clone())), ()) });
 
 #[tokio::test]
 async fn nothing_is_left_behind_when_guards_are_dropped() {

@@ -1,0 +1,231 @@
+//! The bus over NATS.
+//!
+//! A request is a NATS request whose context travels in its headers; a notice is a plain message; a byte stream is a request for
+//! an inbox, and then messages between two inboxes (see `streams`). While the connection is lost every request, notice and stream
+//! ends at once with `Away`, because whether what was under way arrived cannot be known; serving and subscribing go on by
+//! themselves when it is back.
+
+mod headers;
+mod link;
+mod serving;
+mod streams;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::RequestErrorKind;
+use async_nats::client::Request;
+use async_trait::async_trait;
+use bytes::Bytes;
+use events::request::RequestContext;
+use events::subject::Subject;
+use futures::{FutureExt, StreamExt};
+use world::World;
+
+use crate::contract::{
+    Bus, BusError, ByteStream, Handler, MAXIMUM_MESSAGE_BYTES, RequestError, Serving, StreamHandler,
+    Subscription, is_valid,
+};
+use crate::queue::{Queue, hand_over};
+use link::Link;
+pub use link::NatsOptions;
+use serving::{Answered, Server};
+
+/// The bus of one process; cheap to clone.
+#[derive(Clone)]
+pub struct NatsBus {
+    world: World,
+    link: Link,
+}
+
+impl NatsBus {
+    /// Connects to the first server that answers.
+    ///
+    /// # Errors
+    /// When none does, or it takes only smaller messages than the bus promises.
+    pub async fn connect(world: World, options: &NatsOptions) -> Result<Self, BusError> {
+        let link = Link::connect(options).await?;
+        Ok(Self { world, link })
+    }
+
+    async fn ask(
+        &self,
+        subject: &Subject,
+        context: &RequestContext,
+        headers: async_nats::HeaderMap,
+        body: Bytes,
+    ) -> Result<Bytes, RequestError> {
+        let bytes = headers::length(&headers) + body.len();
+        if bytes > MAXIMUM_MESSAGE_BYTES {
+            return Err(RequestError::TooLarge { bytes, limit: MAXIMUM_MESSAGE_BYTES });
+        }
+        let away = |detail: &str| RequestError::Away { detail: detail.to_owned() };
+        let lost = self.link.lost().map_err(|error| away(&error.to_string()))?;
+        let request = Request::new().headers(headers).payload(body).timeout(None);
+        let deadline = Duration::from_millis(u64::from(context.deadline_millis));
+        let answer = tokio::select! {
+            biased;
+            answer = self.link.client.send_request(subject.to_string(), request) => answer,
+            () = self.world.clock.sleep(deadline) => {
+                return Err(RequestError::Deadline { subject: subject.to_string(), deadline });
+            }
+            () = lost => return Err(away("the connection was lost before the answer came")),
+        };
+        match answer {
+            Ok(answer) if headers::says_nobody(answer.headers.as_ref()) => {
+                Err(RequestError::NoResponder { subject: subject.to_string() })
+            }
+            Ok(answer) => Ok(answer.payload),
+            Err(error) if error.kind() == RequestErrorKind::NoResponders => {
+                Err(RequestError::NoResponder { subject: subject.to_string() })
+            }
+            Err(error) => Err(away(&error.to_string())),
+        }
+    }
+
+    async fn join(&self, subject: &Subject, group: &str, answer: Answered) -> Result<Serving, BusError> {
+        checked(subject)?;
+        let subscriber = self
+            .link
+            .client
+            .queue_subscribe(subject.to_string(), group.to_owned())
+            .await
+            .map_err(|error| BusError::Away { detail: error.to_string() })?;
+        self.link.settled(&self.world).await?;
+        Ok(Serving(Box::new(Server::start(&self.world, self.link.client.clone(), subscriber, answer))))
+    }
+}
+
+#[async_trait]
+impl Bus for NatsBus {
+    async fn request(
+        &self,
+        subject: &Subject,
+        context: &RequestContext,
+        body: Bytes,
+    ) -> Result<Bytes, RequestError> {
+        valid(subject)?;
+        self.ask(subject, context, headers::of(context)?, body).await
+    }
+
+    async fn serve(&self, subject: &Subject, group: &str, handler: Handler) -> Result<Serving, BusError> {
+        let answer: Answered = Arc::new(move |message| {
+            let handler = Arc::clone(&handler);
+            async move {
+                let context = headers::context(message.headers.as_ref())?;
+                Some(handler(context, message.payload).await)
+            }
+            .boxed()
+        });
+        self.join(subject, group, answer).await
+    }
+
+    async fn publish(&self, subject: &Subject, body: Bytes) -> Result<(), BusError> {
+        checked(subject)?;
+        if body.len() > MAXIMUM_MESSAGE_BYTES {
+            return Err(BusError::TooLarge { bytes: body.len(), limit: MAXIMUM_MESSAGE_BYTES });
+        }
+        let lost = self.link.lost()?;
+        let away = |detail: String| BusError::Away { detail };
+        tokio::select! {
+            biased;
+            published = self.link.client.publish(subject.to_string(), body) => {
+                published.map_err(|error| away(error.to_string()))
+            }
+            () = lost => Err(away("the connection was lost".to_owned())),
+        }
+    }
+
+    async fn subscribe(&self, subject: &Subject) -> Result<Subscription, BusError> {
+        checked(subject)?;
+        let away = |error: async_nats::SubscribeError| BusError::Away { detail: error.to_string() };
+        let mut subscriber = self.link.client.subscribe(subject.to_string()).await.map_err(away)?;
+        self.link.settled(&self.world).await?;
+        let queue = Arc::new(Queue::default());
+        let receiver = hand_over(Arc::clone(&queue), &*self.world.spawner);
+        let (filling, mut interruptions) = (Arc::clone(&queue), self.link.interruptions());
+        let task = async move {
+            loop {
+                tokio::select! {
+                    biased;
+                    message = subscriber.next() => match message {
+                        Some(message) => filling.push(&message.payload),
+                        None => return,
+                    },
+                    interrupted = interruptions.changed() => match interrupted {
+                        Ok(()) => filling.missed(),
+                        Err(_) => return,
+                    },
+                }
+            }
+        };
+        let task = self.world.spawner.spawn("nats subscription", Box::pin(task));
+        Ok(Subscription { receiver, guard: Box::new(Ended { task, queue }) })
+    }
+
+    async fn open_stream(
+        &self,
+        subject: &Subject,
+        context: &RequestContext,
+        window: u32,
+    ) -> Result<ByteStream, RequestError> {
+        valid(subject)?;
+        let away = |error: async_nats::SubscribeError| RequestError::Away { detail: error.to_string() };
+        let near = streams::Inbox::open(&self.link).await.map_err(away)?;
+        let mut headers = headers::of(context)?;
+        headers::for_stream(&mut headers, &near.address, window);
+        let far = self.ask(subject, context, headers, Bytes::new()).await?;
+        let far = String::from_utf8(far.to_vec()).ok().filter(|far| !far.is_empty());
+        let far = far.ok_or_else(|| RequestError::Away {
+            detail: "no address of the stream's other side".to_owned(),
+        })?;
+        Ok(streams::start(&self.world, &self.link, near, far, window))
+    }
+
+    async fn serve_streams(
+        &self,
+        subject: &Subject,
+        group: &str,
+        handler: StreamHandler,
+    ) -> Result<Serving, BusError> {
+        let bus = self.clone();
+        let answer: Answered = Arc::new(move |message| {
+            let (bus, handler) = (bus.clone(), Arc::clone(&handler));
+            async move {
+                let context = headers::context(message.headers.as_ref())?;
+                let (far, window) = headers::stream(message.headers.as_ref())?;
+                let near = streams::Inbox::open(&bus.link).await.ok()?;
+                let address = Bytes::from(near.address.clone());
+                let stream = streams::start(&bus.world, &bus.link, near, far, window);
+                bus.world.spawner.spawn("bus stream", handler(context, stream));
+                Some(address)
+            }
+            .boxed()
+        });
+        self.join(subject, group, answer).await
+    }
+}
+
+/// Ends a subscription when dropped.
+struct Ended {
+    task: world::spawn::TaskHandle,
+    queue: Arc<Queue>,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.queue.end();
+    }
+}
+
+fn valid(subject: &Subject) -> Result<(), RequestError> {
+    if is_valid(subject) { Ok(()) } else { Err(RequestError::BadSubject { subject: subject.to_string() }) }
+}
+
+fn checked(subject: &Subject) -> Result<(), BusError> {
+    if is_valid(subject) { Ok(()) } else { Err(BusError::BadSubject { subject: subject.to_string() }) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! What travels in the headers of requests.
+
+use async_nats::HeaderMap;
+use events::request::RequestContext;
+
+use crate::contract::RequestError;
+
+/// The context as JSON, so that a person who watches the subjects can read it.
+const CONTEXT: &str = "kasbah-context";
+/// As every tool for traces knows it.
+const TRACEPARENT: &str = "traceparent";
+/// Set on the answer of one who left and found nobody else to serve.
+const NOBODY: &str = "kasbah-nobody";
+const STREAM: &str = "kasbah-stream";
+const WINDOW: &str = "kasbah-window";
+
+pub(super) fn of(context: &RequestContext) -> Result<HeaderMap, RequestError> {
+    let text = serde_json::to_string(context)
+        .map_err(|error| RequestError::Away { detail: format!("the context cannot be encoded: {error}") })?;
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTEXT, text);
+    let plain = |text: &&String| text.bytes().all(|byte| byte.is_ascii_graphic());
+    if let Some(traceparent) = context.traceparent.as_ref().filter(plain) {
+        headers.insert(TRACEPARENT, traceparent.as_str());
+    }
+    Ok(headers)
+}
+
+/// `None`, and a word in the log, where somebody sent what is none.
+pub(super) fn context(headers: Option<&HeaderMap>) -> Option<RequestContext> {
+    let text = headers.and_then(|headers| headers.get(CONTEXT)).map(|value| value.as_str())?;
+    let context = serde_json::from_str(text);
+    context.inspect_err(|error| tracing::warn!(%error, "request without a context that can be read")).ok()
+}
+
+pub(super) fn for_stream(headers: &mut HeaderMap, inbox: &str, window: u32) {
+    headers.insert(STREAM, inbox);
+    headers.insert(WINDOW, window.to_string());
+}
+
+/// The opener's inbox and the window.
+pub(super) fn stream(headers: Option<&HeaderMap>) -> Option<(String, u32)> {
+    let headers = headers?;
+    Some((headers.get(STREAM)?.as_str().to_owned(), headers.get(WINDOW)?.as_str().parse().ok()?))
+}
+
+pub(super) fn nobody() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(NOBODY, "1");
+    headers
+}
+
+pub(super) fn says_nobody(headers: Option<&HeaderMap>) -> bool {
+    headers.is_some_and(|headers| headers.get(NOBODY).is_some())
+}
+
+/// Bytes of the headers on the wire, which count towards the limit of a message.
+pub(super) fn length(headers: &HeaderMap) -> usize {
+    let lines = headers.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
+    let lines: usize =
+        lines.map(|(name, value)| AsRef::<str>::as_ref(name).len() + value.as_str().len() + 4).sum();
+    "NATS/1.0\r\n\r\n".len() + lines
+}

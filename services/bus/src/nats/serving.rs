@@ -1,0 +1,139 @@
+//! A member of a queue group.
+//!
+//! A member that leaves passes on what still reaches it. What does not: the client forgets a subscription as soon as it has
+//! written its end, so that requests which the server sends before it has read that are lost, and end by their deadlines.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_nats::client::Request;
+use async_nats::{Client, Message, RequestErrorKind, Subscriber};
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use tokio::sync::{Notify, Semaphore};
+use world::World;
+
+use super::headers;
+use crate::contract::{MAXIMUM_CONCURRENT, MAXIMUM_MESSAGE_BYTES};
+
+/// Makes the answer to a message; `None`: it deserves none.
+pub(super) type Answered = Arc<dyn Fn(Message) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
+
+/// Serves while it lives. What still comes when it is gone is passed on to those who stay.
+pub(super) struct Server {
+    membership: Arc<Membership>,
+}
+
+struct Membership {
+    world: World,
+    client: Client,
+    answer: Answered,
+    permits: Arc<Semaphore>,
+    left: AtomicBool,
+    leaving: Notify,
+}
+
+impl Server {
+    pub(super) fn start(world: &World, client: Client, subscriber: Subscriber, answer: Answered) -> Self {
+        let membership = Arc::new(Membership {
+            world: world.clone(),
+            client,
+            answer,
+            permits: Arc::new(Semaphore::new(MAXIMUM_CONCURRENT)),
+            left: AtomicBool::new(false),
+            leaving: Notify::new(),
+        });
+        world.spawner.spawn("nats server", Box::pin(Arc::clone(&membership).run(subscriber)));
+        Self { membership }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.membership.left.store(true, Ordering::Release);
+        self.membership.leaving.notify_one();
+    }
+}
+
+impl Membership {
+    async fn run(self: Arc<Self>, mut subscriber: Subscriber) {
+        let mut held = Vec::new();
+        loop {
+            let message = tokio::select! {
+                biased;
+                () = self.leaving.notified() => break,
+                message = subscriber.next() => message,
+            };
+            let Some(message) = message else { return };
+            let permit = tokio::select! {
+                biased;
+                () = self.leaving.notified() => None,
+                permit = Arc::clone(&self.permits).acquire_owned() => permit.ok(),
+            };
+            match permit.filter(|_| !self.left.load(Ordering::Acquire)) {
+                Some(permit) => self.serve(message, permit),
+                None => {
+                    held.push(message);
+                    break;
+                }
+            }
+        }
+        // Only once the server has heard that this member left does it give what is passed on to another one.
+        if subscriber.drain().await.is_err() {
+            return;
+        }
+        for message in held {
+            self.pass_on(message);
+        }
+        while let Some(message) = subscriber.next().await {
+            self.pass_on(message);
+        }
+    }
+
+    fn serve(self: &Arc<Self>, message: Message, permit: tokio::sync::OwnedSemaphorePermit) {
+        let membership = Arc::clone(self);
+        let task = async move {
+            let reply_to = message.reply.clone();
+            let answer = (membership.answer)(message).await;
+            drop(permit);
+            let (Some(reply_to), Some(answer)) = (reply_to, answer) else { return };
+            if answer.len() > MAXIMUM_MESSAGE_BYTES {
+                tracing::error!(bytes = answer.len(), "reply over the bus's limit dropped");
+            } else if let Err(error) = membership.client.publish(reply_to, answer).await {
+                tracing::warn!(%error, "reply not sent");
+            }
+        };
+        self.world.spawner.spawn("bus request", Box::pin(task));
+    }
+
+    fn pass_on(self: &Arc<Self>, message: Message) {
+        let membership = Arc::clone(self);
+        let task = async move {
+            let Some(reply_to) = message.reply else { return };
+            let Some(context) = headers::context(message.headers.as_ref()) else { return };
+            let deadline = std::time::Duration::from_millis(u64::from(context.deadline_millis));
+            let headers = message.headers.unwrap_or_default();
+            let request = Request::new().headers(headers).payload(message.payload).timeout(None);
+            let client = &membership.client;
+            let answer = tokio::select! {
+                answer = client.send_request(message.subject, request) => answer,
+                () = membership.world.clock.sleep(deadline) => return,
+            };
+            let passed = match answer {
+                Ok(answer) => {
+                    let headers = answer.headers.unwrap_or_default();
+                    client.publish_with_headers(reply_to, headers, answer.payload).await
+                }
+                Err(error) if error.kind() == RequestErrorKind::NoResponders => {
+                    client.publish_with_headers(reply_to, headers::nobody(), Bytes::new()).await
+                }
+                Err(_) => return,
+            };
+            if let Err(error) = passed {
+                tracing::warn!(%error, "reply not passed on");
+            }
+        };
+        self.world.spawner.spawn("bus request passed on", Box::pin(task));
+    }
+}

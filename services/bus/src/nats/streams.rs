@@ -1,0 +1,54 @@
+//! Byte streams between two inboxes.
+//!
+//! Each end listens on `<inbox>.>` and says by the last tokens of the subject what a message is, so that bytes travel as they are:
+//!
+//! | subject behind the inbox | payload | meaning |
+//! |---|---|---|
+//! | `data.<offset>` | bytes | the bytes from there on; anything but the next offset means that something was lost |
+//! | `credit.<total>` | | so many bytes were read; as many more may be sent |
+//! | `end.<total>` | | there are no more bytes than that |
+//! | `reset.<which>` | reason | `forward`: this direction, `back`: the other one, `both` |
+//! | `alive` | | nothing to say |
+//!
+//! Data and signs of life carry a reply subject, by which the server says when the other end is gone.
+
+mod end;
+mod pump;
+
+use std::sync::Arc;
+
+use async_nats::{SubscribeError, Subscriber};
+use world::World;
+
+use super::link::Link;
+use crate::contract::{ByteReader, ByteStream, ByteWriter};
+use end::{End, Reader, Writer};
+
+/// What the server's word about a lost other side is addressed to.
+const GONE: &str = "gone";
+
+/// One end's address, listening.
+pub(super) struct Inbox {
+    pub(super) address: String,
+    subscriber: Subscriber,
+}
+
+impl Inbox {
+    pub(super) async fn open(link: &Link) -> Result<Self, SubscribeError> {
+        let address = link.client.new_inbox();
+        let subscriber = link.client.subscribe(format!("{address}.>")).await?;
+        Ok(Self { address, subscriber })
+    }
+}
+
+/// The end of a stream that listens at `near` and speaks to `far`.
+pub(super) fn start(world: &World, link: &Link, near: Inbox, far: String, window: u32) -> ByteStream {
+    let end = Arc::new(End::new(link.client.clone(), near.address, far, window));
+    let lost = link.lost();
+    let pumping = pump::run(Arc::clone(&end), near.subscriber, lost, world.clone());
+    world.spawner.spawn("nats stream", Box::pin(pumping));
+    ByteStream {
+        reader: ByteReader(Box::new(Reader { end: Arc::clone(&end) })),
+        writer: ByteWriter(Box::new(Writer { end })),
+    }
+}

@@ -1,0 +1,88 @@
+//! Hears what the other end says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{Message, StatusCode, Subscriber};
+use bytes::Bytes;
+use futures::StreamExt;
+use world::World;
+
+use super::end::{End, Which};
+use crate::contract::BusError;
+
+/// A silent end says this often that it is there.
+const ALIVE: Duration = Duration::from_secs(5);
+/// Who was silent for so many times that long is taken for dead.
+const SILENT: u32 = 4;
+
+/// Runs until nothing can come of the stream any more.
+pub(super) async fn run<L>(end: Arc<End>, mut subscriber: Subscriber, lost: Result<L, BusError>, world: World)
+where
+    L: Future<Output = ()> + Send,
+{
+    let lost = async {
+        if let Ok(lost) = lost {
+            lost.await;
+        }
+    };
+    let mut lost = std::pin::pin!(lost);
+    let mut silent = 0;
+    let mut beat = world.clock.sleep(ALIVE);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut lost => {
+                end.was_reset(Which::Both, "the connection to the bus was lost");
+                return;
+            }
+            message = subscriber.next() => match message {
+                Some(message) => {
+                    silent = 0;
+                    hear(&end, &message);
+                }
+                None => end.was_reset(Which::Both, "the connection to the bus was closed"),
+            },
+            () = end.unsaid.notified() => {}
+            () = &mut beat => {
+                beat = world.clock.sleep(ALIVE);
+                silent += 1;
+                if silent > SILENT {
+                    end.reset("nothing was heard of the other side");
+                }
+                end.say("alive", Bytes::new()).await;
+            }
+        }
+        for (which, reason) in end.take_unsaid() {
+            end.say(&format!("reset.{}", which.as_str()), Bytes::from(reason)).await;
+        }
+        if end.is_over() {
+            return;
+        }
+    }
+}
+
+fn hear(end: &End, message: &Message) {
+    if message.status == Some(StatusCode::NO_RESPONDERS) {
+        end.was_reset(Which::Both, "the other side is gone");
+        return;
+    }
+    let mut tokens = message.subject.as_str().rsplit('.');
+    let (last, before) = (tokens.next().unwrap_or_default(), tokens.next().unwrap_or_default());
+    let number = last.parse::<u64>();
+    match (before, number) {
+        ("data", Ok(offset)) => {
+            if let Err(reason) = end.took(offset, message.payload.clone()) {
+                end.reset(reason);
+            }
+        }
+        ("credit", Ok(total)) => end.credited(total),
+        ("end", Ok(total)) => end.ended(total),
+        ("reset", _) => {
+            if let Some(which) = Which::parse(last) {
+                end.was_reset(which, &String::from_utf8_lossy(&message.payload));
+            }
+        }
+        _ => {}
+    }
+}

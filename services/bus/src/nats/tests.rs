@@ -1,0 +1,122 @@
+use std::net::SocketAddr;
+
+use events::OrganizationId;
+use testkit::{NatsServer, Proxy, eventually};
+
+use super::*;
+use crate::conformance::{fresh_name, patient_context, patiently};
+use crate::contract::Heard;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+async fn bus_at(world: &World, url: String) -> NatsBus {
+    let options = NatsOptions { servers: vec![url], name: "test".to_owned() };
+    NatsBus::connect(world.clone(), &options).await.unwrap()
+}
+
+async fn bus(world: &World, server: &NatsServer) -> NatsBus {
+    bus_at(world, server.url()).await
+}
+
+fn saying(word: &'static str) -> Handler {
+    Arc::new(move |_, _| async move { Bytes::from_static(word.as_bytes()) }.boxed())
+}
+
+crate::conformance_suite!(one_server, async |world: &World| {
+    let server = NatsServer::start().await.unwrap();
+    (Arc::new(bus(world, &server).await), server)
+});
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_server_is_away_all_end_at_once_and_then_go_on() {
+    let world = World::real();
+    let mut server = NatsServer::start().await.unwrap();
+    let (here, there) = (bus(&world, &server).await, bus(&world, &server).await);
+    let subject = Subject::request(&fresh_name(&world, "away"));
+    let _serving = there.serve(&subject, "away", saying("answered")).await.unwrap();
+    let noticed = Subject::notice(&fresh_name(&world, "away"));
+    let mut heard = there.subscribe(&noticed).await.unwrap();
+    let (streams, mut accepted) = tokio::sync::mpsc::unbounded_channel();
+    let accept: StreamHandler = Arc::new(move |_, stream| {
+        let sent = streams.send(stream);
+        async move { sent.unwrap_or_else(|_| panic!("the test is gone")) }.boxed()
+    });
+    let lines = Subject::request(&fresh_name(&world, "line"));
+    let _accepting = there.serve_streams(&lines, "away", accept).await.unwrap();
+    let context = patient_context(&world);
+    let mut near = here.open_stream(&lines, &context, 1024).await.unwrap();
+    let mut far = accepted.recv().await.unwrap();
+
+    server.kill();
+    let asked = here.request(&subject, &context, Bytes::new());
+    let refused = patiently(&world, "a refusal", asked).await.unwrap();
+    assert!(matches!(refused, Err(RequestError::Away { .. })), "{refused:?}");
+    eventually(LIMIT, || async {
+        let published = here.publish(&noticed, Bytes::new()).await;
+        published.err().ok_or("a notice was taken while nobody carries it")
+    })
+    .await;
+    assert!(patiently(&world, "a reset", near.reader.0.read()).await.unwrap().is_err());
+    assert!(patiently(&world, "a reset", far.reader.0.read()).await.unwrap().is_err());
+    let lost = patiently(&world, "a word about it", heard.receiver.recv()).await.unwrap();
+    assert!(matches!(lost, Some(Heard::Lost(_))), "{lost:?}");
+
+    server.start_again().await.unwrap();
+    let answer = eventually(LIMIT, || here.request(&subject, &context, Bytes::new())).await;
+    assert_eq!(answer, "answered");
+    here.publish(&noticed, Bytes::from_static(b"back")).await.unwrap();
+    loop {
+        match patiently(&world, "a notice", heard.receiver.recv()).await.unwrap() {
+            Some(Heard::Lost(_)) => {}
+            // Taken in the moment before the loss was noticed, and sent once there was a connection.
+            Some(Heard::Message(body)) if body.is_empty() => {}
+            other => break assert_eq!(other, Some(Heard::Message(Bytes::from_static(b"back")))),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_answer_ends_requests_by_their_deadline() {
+    let world = World::real();
+    let server = NatsServer::start().await.unwrap();
+    let proxy =
+        Proxy::start(server.url().trim_start_matches("nats://").parse::<SocketAddr>().unwrap()).unwrap();
+    let here = bus_at(&world, format!("nats://{}", proxy.address())).await;
+    let subject = Subject::request(&fresh_name(&world, "silent"));
+    let _serving = here.serve(&subject, "silent", saying("answered")).await.unwrap();
+    proxy.silence(true);
+    let context = crate::context_for_service(&world, "test", OrganizationId::SYSTEM);
+    let context = crate::within(context, Duration::from_millis(200));
+    let asked = patiently(&world, "an end", here.request(&subject, &context, Bytes::new())).await.unwrap();
+    assert!(matches!(asked, Err(RequestError::Deadline { .. } | RequestError::Away { .. })), "{asked:?}");
+    proxy.silence(false);
+    let context = patient_context(&world);
+    let answer = eventually(LIMIT, || here.request(&subject, &context, Bytes::new())).await;
+    assert_eq!(answer, "answered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_whose_other_side_died_is_reset() {
+    let world = World::real();
+    let server = NatsServer::start().await.unwrap();
+    let proxy =
+        Proxy::start(server.url().trim_start_matches("nats://").parse::<SocketAddr>().unwrap()).unwrap();
+    let (here, there) =
+        (bus(&world, &server).await, bus_at(&world, format!("nats://{}", proxy.address())).await);
+    let subject = Subject::request(&fresh_name(&world, "dies"));
+    let (streams, mut accepted) = tokio::sync::mpsc::unbounded_channel();
+    let accept: StreamHandler = Arc::new(move |_, stream| {
+        let sent = streams.send(stream);
+        async move { sent.unwrap_or_else(|_| panic!("the test is gone")) }.boxed()
+    });
+    let _accepting = there.serve_streams(&subject, "dies", accept).await.unwrap();
+    let mut near = here.open_stream(&subject, &patient_context(&world), 1024).await.unwrap();
+    let _far = accepted.recv().await.unwrap();
+    proxy.shut(true);
+    proxy.cut();
+    let read = patiently(&world, "a reset", near.reader.0.read()).await.unwrap();
+    assert!(read.is_err(), "{read:?}");
+    let written =
+        patiently(&world, "a reset", near.writer.0.write(Bytes::from(vec![0; 4096]))).await.unwrap();
+    assert!(written.is_err(), "{written:?}");
+}
