@@ -199,3 +199,27 @@ pub fn is_valid(subject: &Subject) -> bool {
     text.len() <= MAXIMUM_SUBJECT_BYTES
         && text.split('.').all(|token| !token.is_empty() && token.bytes().all(fine))
 }
+
+/// Refuses what [`is_valid`] does not take.
+pub(crate) fn checked(subject: &Subject) -> Result<(), BusError> {
+    if is_valid(subject) { Ok(()) } else { Err(BusError::BadSubject { subject: subject.to_string() }) }
+}
+
+/// Refuses a message, headers included, that is over [`MAXIMUM_MESSAGE_BYTES`].
+pub(crate) fn fits(bytes: usize) -> Result<(), BusError> {
+    if bytes <= MAXIMUM_MESSAGE_BYTES {
+        Ok(())
+    } else {
+        Err(BusError::TooLarge { bytes, limit: MAXIMUM_MESSAGE_BYTES })
+    }
+}
+
+impl From<BusError> for RequestError {
+    fn from(error: BusError) -> Self {
+        match error {
+            BusError::TooLarge { bytes, limit } => Self::TooLarge { bytes, limit },
+            BusError::BadSubject { subject } => Self::BadSubject { subject },
+            BusError::Away { detail } => Self::Away { detail },
+        }
+    }
+}

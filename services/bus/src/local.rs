@@ -16,7 +16,7 @@ use world::World;
 
 use crate::contract::{
     Bus, BusError, ByteStream, Handler, MAXIMUM_CONCURRENT, MAXIMUM_MESSAGE_BYTES, RequestError, Serving,
-    StreamHandler, Subscription, is_valid,
+    StreamHandler, Subscription, checked, fits,
 };
 use members::Members;
 use notices::Notices;
@@ -81,9 +81,7 @@ impl Bus for LocalBus {
         context: &RequestContext,
         body: Bytes,
     ) -> Result<Bytes, RequestError> {
-        if !is_valid(subject) {
-            return Err(RequestError::BadSubject { subject: subject.to_string() });
-        }
+        checked(subject)?;
         let deadline = Duration::from_millis(u64::from(context.deadline_millis));
         tokio::select! {
             biased;
@@ -101,9 +99,7 @@ impl Bus for LocalBus {
 
     async fn publish(&self, subject: &Subject, body: Bytes) -> Result<(), BusError> {
         checked(subject)?;
-        if body.len() > MAXIMUM_MESSAGE_BYTES {
-            return Err(BusError::TooLarge { bytes: body.len(), limit: MAXIMUM_MESSAGE_BYTES });
-        }
+        fits(body.len())?;
         self.notices.publish(subject.as_str(), &body);
         Ok(())
     }
@@ -119,9 +115,7 @@ impl Bus for LocalBus {
         context: &RequestContext,
         window: u32,
     ) -> Result<ByteStream, RequestError> {
-        if !is_valid(subject) {
-            return Err(RequestError::BadSubject { subject: subject.to_string() });
-        }
+        checked(subject)?;
         let header = encoded(context, 0)?;
         let chosen = self.streams.choose(subject.as_str(), &*self.world.random);
         let Some(member) = chosen.into_iter().next() else {
@@ -160,17 +154,10 @@ fn permits() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MAXIMUM_CONCURRENT))
 }
 
-fn checked(subject: &Subject) -> Result<(), BusError> {
-    if is_valid(subject) { Ok(()) } else { Err(BusError::BadSubject { subject: subject.to_string() }) }
-}
-
 /// The context as it would stand in headers, which count towards the limit.
 fn encoded(context: &RequestContext, body: usize) -> Result<Vec<u8>, RequestError> {
     let header = events::encode(context).map_err(|error| RequestError::Away { detail: error.to_string() })?;
-    let bytes = header.len() + body;
-    if bytes > MAXIMUM_MESSAGE_BYTES {
-        return Err(RequestError::TooLarge { bytes, limit: MAXIMUM_MESSAGE_BYTES });
-    }
+    fits(header.len() + body)?;
     Ok(header)
 }
 

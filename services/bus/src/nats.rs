@@ -23,8 +23,7 @@ use futures::{FutureExt, StreamExt};
 use world::World;
 
 use crate::contract::{
-    Bus, BusError, ByteStream, Handler, MAXIMUM_MESSAGE_BYTES, RequestError, Serving, StreamHandler,
-    Subscription, is_valid,
+    Bus, BusError, ByteStream, Handler, RequestError, Serving, StreamHandler, Subscription, checked, fits,
 };
 use crate::queue::{Queue, hand_over};
 use link::Link;
@@ -55,12 +54,9 @@ impl NatsBus {
         headers: async_nats::HeaderMap,
         body: Bytes,
     ) -> Result<Bytes, RequestError> {
-        let bytes = headers::length(&headers) + body.len();
-        if bytes > MAXIMUM_MESSAGE_BYTES {
-            return Err(RequestError::TooLarge { bytes, limit: MAXIMUM_MESSAGE_BYTES });
-        }
+        fits(headers::length(&headers) + body.len())?;
         let away = |detail: &str| RequestError::Away { detail: detail.to_owned() };
-        let lost = self.link.lost().map_err(|error| away(&error.to_string()))?;
+        let lost = self.link.lost()?;
         let request = Request::new().headers(headers).payload(body).timeout(None);
         let deadline = Duration::from_millis(u64::from(context.deadline_millis));
         let answer = tokio::select! {
@@ -104,7 +100,7 @@ impl Bus for NatsBus {
         context: &RequestContext,
         body: Bytes,
     ) -> Result<Bytes, RequestError> {
-        valid(subject)?;
+        checked(subject)?;
         self.ask(subject, context, headers::of(context)?, body).await
     }
 
@@ -122,9 +118,7 @@ impl Bus for NatsBus {
 
     async fn publish(&self, subject: &Subject, body: Bytes) -> Result<(), BusError> {
         checked(subject)?;
-        if body.len() > MAXIMUM_MESSAGE_BYTES {
-            return Err(BusError::TooLarge { bytes: body.len(), limit: MAXIMUM_MESSAGE_BYTES });
-        }
+        fits(body.len())?;
         let lost = self.link.lost()?;
         let away = |detail: String| BusError::Away { detail };
         tokio::select! {
@@ -169,7 +163,7 @@ impl Bus for NatsBus {
         context: &RequestContext,
         window: u32,
     ) -> Result<ByteStream, RequestError> {
-        valid(subject)?;
+        checked(subject)?;
         let away = |error: async_nats::SubscribeError| RequestError::Away { detail: error.to_string() };
         let near = streams::Inbox::open(&self.link).await.map_err(away)?;
         let mut headers = headers::of(context)?;
@@ -179,7 +173,7 @@ impl Bus for NatsBus {
         let far = far.ok_or_else(|| RequestError::Away {
             detail: "no address of the stream's other side".to_owned(),
         })?;
-        Ok(streams::start(&self.world, &self.link, near, far, window))
+        Ok(streams::start(&self.world, &self.link, near, far, window)?)
     }
 
     async fn serve_streams(
@@ -196,7 +190,7 @@ impl Bus for NatsBus {
                 let (far, window) = headers::stream(message.headers.as_ref())?;
                 let near = streams::Inbox::open(&bus.link).await.ok()?;
                 let address = Bytes::from(near.address.clone());
-                let stream = streams::start(&bus.world, &bus.link, near, far, window);
+                let stream = streams::start(&bus.world, &bus.link, near, far, window).ok()?;
                 bus.world.spawner.spawn("bus stream", handler(context, stream));
                 Some(address)
             }
@@ -217,14 +211,6 @@ impl Drop for Ended {
         self.task.abort();
         self.queue.end();
     }
-}
-
-fn valid(subject: &Subject) -> Result<(), RequestError> {
-    if is_valid(subject) { Ok(()) } else { Err(RequestError::BadSubject { subject: subject.to_string() }) }
-}
-
-fn checked(subject: &Subject) -> Result<(), BusError> {
-    if is_valid(subject) { Ok(()) } else { Err(BusError::BadSubject { subject: subject.to_string() }) }
 }
 
 #[cfg(test)]

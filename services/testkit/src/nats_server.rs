@@ -1,17 +1,14 @@
 //! A real nats-server on a port of its own.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::{Process, Tools, admin_page, eventually, free_port};
 
 const START_LIMIT: Duration = Duration::from_secs(30);
-const STOP_LIMIT: Duration = Duration::from_secs(30);
 
 /// One server with JetStream. It keeps port and data when it is started again, and ends with this handle.
 #[derive(Debug)]
@@ -51,24 +48,6 @@ impl NatsServer {
         }
     }
 
-    /// SIGTERM, and waits until it has ended.
-    ///
-    /// # Errors
-    /// When it does not end.
-    pub fn stop(&mut self) -> Result<()> {
-        match self.process.take() {
-            Some(mut process) => process.terminate(STOP_LIMIT).map(drop),
-            None => Ok(()),
-        }
-    }
-
-    /// Sends the running server a signal, such as `STOP`.
-    pub fn signal(&mut self, signal: Signal) {
-        if let Some(process) = &mut self.process {
-            process.signal(signal);
-        }
-    }
-
     /// Starts it where it ended, with the same port and data.
     ///
     /// # Errors
@@ -83,15 +62,10 @@ impl NatsServer {
         let monitoring = format!("127.0.0.1:{}", self.monitoring);
         eventually(START_LIMIT, || async {
             let health = admin_page(&monitoring, "/healthz?js-enabled-only=true")?;
-            ensure!(health.contains("\"ok\""), "{health}: {}", log_tail(&log));
+            ensure!(health.contains("\"ok\""), "{health}: {}", process.log_tail(5));
             anyhow::Ok(())
         })
         .await;
         process.must_run()
     }
-}
-
-fn log_tail(log: &Path) -> String {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    text.lines().rev().take(5).collect::<Vec<_>>().join("\n")
 }

@@ -4,6 +4,7 @@ use events::OrganizationId;
 use parking_lot::Mutex;
 
 use super::*;
+use crate::contract::is_valid;
 
 crate::conformance_suite!(local, async |world: &World| { (Arc::new(LocalBus::new(world.clone())), ()) });
 

@@ -21,7 +21,7 @@ use async_nats::{SubscribeError, Subscriber};
 use world::World;
 
 use super::link::Link;
-use crate::contract::{ByteReader, ByteStream, ByteWriter};
+use crate::contract::{BusError, ByteReader, ByteStream, ByteWriter};
 use end::{End, Reader, Writer};
 
 /// What the server's word about a lost other side is addressed to.
@@ -42,13 +42,19 @@ impl Inbox {
 }
 
 /// The end of a stream that listens at `near` and speaks to `far`.
-pub(super) fn start(world: &World, link: &Link, near: Inbox, far: String, window: u32) -> ByteStream {
+pub(super) fn start(
+    world: &World,
+    link: &Link,
+    near: Inbox,
+    far: String,
+    window: u32,
+) -> Result<ByteStream, BusError> {
     let end = Arc::new(End::new(link.client.clone(), near.address, far, window));
-    let lost = link.lost();
+    let lost = link.lost()?;
     let pumping = pump::run(Arc::clone(&end), near.subscriber, lost, world.clone());
     world.spawner.spawn("nats stream", Box::pin(pumping));
-    ByteStream {
+    Ok(ByteStream {
         reader: ByteReader(Box::new(Reader { end: Arc::clone(&end) })),
         writer: ByteWriter(Box::new(Writer { end })),
-    }
+    })
 }

@@ -2,6 +2,7 @@ use std::net::SocketAddr;
 
 use events::OrganizationId;
 use testkit::{NatsServer, Proxy, eventually};
+use tokio::sync::mpsc;
 
 use super::*;
 use crate::conformance::{fresh_name, patient_context, patiently};
@@ -16,6 +17,23 @@ async fn bus_at(world: &World, url: String) -> NatsBus {
 
 async fn bus(world: &World, server: &NatsServer) -> NatsBus {
     bus_at(world, server.url()).await
+}
+
+async fn bus_through_proxy(world: &World, server: &NatsServer) -> (Proxy, NatsBus) {
+    let upstream: SocketAddr = server.url().trim_start_matches("nats://").parse().unwrap();
+    let proxy = Proxy::start(upstream).unwrap();
+    let bus = bus_at(world, format!("nats://{}", proxy.address())).await;
+    (proxy, bus)
+}
+
+/// A handler that hands each accepted stream over.
+fn accepting() -> (StreamHandler, mpsc::UnboundedReceiver<ByteStream>) {
+    let (streams, accepted) = mpsc::unbounded_channel();
+    let accept: StreamHandler = Arc::new(move |_, stream| {
+        let sent = streams.send(stream);
+        async move { sent.unwrap_or_else(|_| panic!("the test is gone")) }.boxed()
+    });
+    (accept, accepted)
 }
 
 fn saying(word: &'static str) -> Handler {
@@ -36,11 +54,7 @@ async fn while_the_server_is_away_all_end_at_once_and_then_go_on() {
     let _serving = there.serve(&subject, "away", saying("answered")).await.unwrap();
     let noticed = Subject::notice(&fresh_name(&world, "away"));
     let mut heard = there.subscribe(&noticed).await.unwrap();
-    let (streams, mut accepted) = tokio::sync::mpsc::unbounded_channel();
-    let accept: StreamHandler = Arc::new(move |_, stream| {
-        let sent = streams.send(stream);
-        async move { sent.unwrap_or_else(|_| panic!("the test is gone")) }.boxed()
-    });
+    let (accept, mut accepted) = accepting();
     let lines = Subject::request(&fresh_name(&world, "line"));
     let _accepting = there.serve_streams(&lines, "away", accept).await.unwrap();
     let context = patient_context(&world);
@@ -79,9 +93,7 @@ async fn while_the_server_is_away_all_end_at_once_and_then_go_on() {
 async fn a_server_that_does_not_answer_ends_requests_by_their_deadline() {
     let world = World::real();
     let server = NatsServer::start().await.unwrap();
-    let proxy =
-        Proxy::start(server.url().trim_start_matches("nats://").parse::<SocketAddr>().unwrap()).unwrap();
-    let here = bus_at(&world, format!("nats://{}", proxy.address())).await;
+    let (proxy, here) = bus_through_proxy(&world, &server).await;
     let subject = Subject::request(&fresh_name(&world, "silent"));
     let _serving = here.serve(&subject, "silent", saying("answered")).await.unwrap();
     proxy.silence(true);
@@ -99,16 +111,10 @@ async fn a_server_that_does_not_answer_ends_requests_by_their_deadline() {
 async fn a_stream_whose_other_side_died_is_reset() {
     let world = World::real();
     let server = NatsServer::start().await.unwrap();
-    let proxy =
-        Proxy::start(server.url().trim_start_matches("nats://").parse::<SocketAddr>().unwrap()).unwrap();
-    let (here, there) =
-        (bus(&world, &server).await, bus_at(&world, format!("nats://{}", proxy.address())).await);
+    let (proxy, there) = bus_through_proxy(&world, &server).await;
+    let here = bus(&world, &server).await;
     let subject = Subject::request(&fresh_name(&world, "dies"));
-    let (streams, mut accepted) = tokio::sync::mpsc::unbounded_channel();
-    let accept: StreamHandler = Arc::new(move |_, stream| {
-        let sent = streams.send(stream);
-        async move { sent.unwrap_or_else(|_| panic!("the test is gone")) }.boxed()
-    });
+    let (accept, mut accepted) = accepting();
     let _accepting = there.serve_streams(&subject, "dies", accept).await.unwrap();
     let mut near = here.open_stream(&subject, &patient_context(&world), 1024).await.unwrap();
     let _far = accepted.recv().await.unwrap();

@@ -79,10 +79,18 @@ impl DeliveryState {
     fn agent_with_other_bundles(&self, event: &Event) -> Option<AgentId> {
         match event {
             Event::Configuration(ConfigurationEvent::ConfigurationChanged(changed)) => Some(changed.agent),
-            Event::Repository(RepositoryEvent::SourceAdvanced(advanced)) => Some(advanced.agent),
+            Event::Repository(RepositoryEvent::SourceAdvanced(advanced)) => {
+                let newest = self.sources.get(&advanced.source).and_then(|state| state.newest.as_ref());
+                let is_other = newest.is_none_or(|newest| newest.digest != advanced.bundle);
+                is_other.then_some(advanced.agent)
+            }
+            Event::Delivery(DeliveryEvent::BundleDesired(desired)) => {
+                let state = self.sources.get(&desired.source)?;
+                let is_other = state.desired.as_ref().is_none_or(|before| before.bundle != desired.bundle);
+                is_other.then_some(state.agent)
+            }
             Event::Delivery(
-                event @ (DeliveryEvent::BundleDesired(_)
-                | DeliveryEvent::SourcePinned(_)
+                event @ (DeliveryEvent::SourcePinned(_)
                 | DeliveryEvent::SourceUnpinned(_)
                 | DeliveryEvent::SourceRemoved(_)),
             ) => self.sources.get(&source_of(event)?).map(|state| state.agent),

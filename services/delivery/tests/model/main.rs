@@ -267,6 +267,8 @@ fn what_another_bundle_kept_alive_goes_with_that_bundle() {
     };
     given.advanced("other", "ccc", 4, 1);
     assert!(is_looked_at(&given), "the other one has another bundle");
+    given.advanced("other", "ddd", 4, 1);
+    assert!(!is_looked_at(&given), "another commit with the same bundle");
     assert_eq!(pruned(&given.verdict("shop", &[(4, &["other"])])), ["shared"]);
     given.configured(Vec::new());
     assert!(is_looked_at(&given), "the other one left");

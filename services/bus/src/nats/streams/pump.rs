@@ -9,7 +9,6 @@ use futures::StreamExt;
 use world::World;
 
 use super::end::{End, Which};
-use crate::contract::BusError;
 
 /// A silent end says this often that it is there.
 const ALIVE: Duration = Duration::from_secs(5);
@@ -17,15 +16,12 @@ const ALIVE: Duration = Duration::from_secs(5);
 const SILENT: u32 = 4;
 
 /// Runs until nothing can come of the stream any more.
-pub(super) async fn run<L>(end: Arc<End>, mut subscriber: Subscriber, lost: Result<L, BusError>, world: World)
-where
-    L: Future<Output = ()> + Send,
-{
-    let lost = async {
-        if let Ok(lost) = lost {
-            lost.await;
-        }
-    };
+pub(super) async fn run(
+    end: Arc<End>,
+    mut subscriber: Subscriber,
+    lost: impl Future<Output = ()> + Send,
+    world: World,
+) {
     let mut lost = std::pin::pin!(lost);
     let mut silent = 0;
     let mut beat = world.clock.sleep(ALIVE);
