@@ -1,8 +1,16 @@
 //! Blobs: what is too large for a commit.
 
+mod sealed;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use events::{BlobDigest, OrganizationId, Sha256};
+
+pub use self::sealed::Addresses;
+pub(crate) use self::sealed::BlobKeys;
+
+/// The largest blob, in bytes.
+pub(crate) const LARGEST_BLOB: usize = 32 * 1024 * 1024;
 
 /// Content-addressed storage, encrypted with a key per organization.
 ///
@@ -23,8 +31,13 @@ pub trait Blobs: Send + Sync {
     /// The content at an address.
     async fn get(&self, organization: OrganizationId, digest: BlobDigest) -> Result<Bytes, BlobError>;
 
+    /// Which addresses the organization's contents have.
+    async fn addresses(&self, organization: OrganizationId) -> Result<Addresses, BlobError>;
+
     /// The address that content with this plain digest has, stored or not.
-    fn address(&self, organization: OrganizationId, content: Sha256) -> Result<BlobDigest, BlobError>;
+    async fn address(&self, organization: OrganizationId, content: Sha256) -> Result<BlobDigest, BlobError> {
+        Ok(self.addresses(organization).await?.of(content))
+    }
 
     /// Whether something is stored at an address.
     async fn contains(&self, organization: OrganizationId, digest: BlobDigest) -> Result<bool, BlobError>;

@@ -17,7 +17,6 @@ mod log;
 mod snapshots;
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -31,27 +30,12 @@ use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use world::World;
 
-use crate::blobs::Blobs;
+use crate::Parts;
 use crate::decide::new_events;
-use crate::keyring::KeyRing;
 use crate::log::{EventLog, NewBatch, NewCommit, ReadFilter, Record};
-use crate::snapshots::Snapshots;
 
 /// How long anything may take before a law counts as broken.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
-
-/// What an implementation offers.
-#[derive(Clone)]
-pub struct Parts {
-    /// The log.
-    pub log: Arc<dyn EventLog>,
-    /// The blobs.
-    pub blobs: Arc<dyn Blobs>,
-    /// The key ring.
-    pub keys: Arc<dyn KeyRing>,
-    /// The snapshots.
-    pub snapshots: Arc<dyn Snapshots>,
-}
 
 /// One storage. Dropped at the end of a law, with all that it keeps.
 #[async_trait]

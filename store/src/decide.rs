@@ -201,7 +201,7 @@ where
             }
             Ok(appended) => return Ok(decided_now(events, appended)),
             Err(AppendError::Conflict { .. }) => {
-                following.wait_for(&log.position(), FOLDED_WITHIN).await?;
+                following.wait_for(&log.position().await?, FOLDED_WITHIN).await?;
                 if attempt > 0 {
                     pause(world, attempt).await;
                 }

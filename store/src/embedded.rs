@@ -45,7 +45,6 @@ use parking_lot::Mutex;
 use world::World;
 use world::disk::FolderLock;
 
-pub use self::keyring::MasterKey;
 pub use self::recovery::TornTail;
 
 use self::answers::Answers;
@@ -67,6 +66,7 @@ use crate::blobs::{BlobError, Blobs};
 use crate::keyring::{KeyName, KeyRing, KeyRingError};
 use crate::log::{EventLog, ReadError};
 use crate::root::{RootKey, RootKeyError};
+use crate::seal::MasterKey;
 use crate::snapshots::Snapshots;
 
 /// Settings of an embedded store.

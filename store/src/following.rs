@@ -181,9 +181,9 @@ impl<P: Projection> Following<P> {
 
     async fn follow(&self, shutdown: impl Future<Output = ()> + Send) -> Result<(), FollowError> {
         let mut shutdown = pin!(shutdown);
-        self.restore().await;
         let filter = P::filter();
         let failed = |source| FollowError::Read { projection: P::NAME, source };
+        self.restore().await.map_err(failed)?;
         let from = self.position();
         let mut records = self.inner.log.follow(&from, &filter).await.map_err(failed)?;
         let mut unsaved = 0;
@@ -255,29 +255,31 @@ impl<P: Projection> Following<P> {
     }
 
     /// Takes the snapshot as state, if it fits this fold and this log.
-    async fn restore(&self) {
+    async fn restore(&self) -> Result<(), ReadError> {
         let snapshot = match self.inner.snapshots.load(P::NAME).await {
             Ok(Some(snapshot)) => snapshot,
-            Ok(None) => return,
+            Ok(None) => return Ok(()),
             Err(error) => {
                 tracing::warn!(projection = P::NAME, %error, "snapshot is not readable, folding from the start");
-                return;
+                return Ok(());
             }
         };
-        if snapshot.fold_version != P::FOLD_VERSION || !self.inner.log.position().covers(&snapshot.position) {
+        let end = self.inner.log.position().await?;
+        if snapshot.fold_version != P::FOLD_VERSION || !end.covers(&snapshot.position) {
             tracing::info!(
                 projection = P::NAME,
                 "snapshot is of another fold or log, folding from the start"
             );
-            return;
+            return Ok(());
         }
         let Some(state) = P::restore(&snapshot.state) else {
             tracing::warn!(projection = P::NAME, "snapshot does not decode, folding from the start");
-            return;
+            return Ok(());
         };
         let mut folded = self.inner.folded.write();
         *folded = Folded { state, position: snapshot.position };
         self.inner.position.send_replace(folded.position.clone());
+        Ok(())
     }
 
     /// Saves today's state. A snapshot that cannot be saved costs time at the next start, nothing else.

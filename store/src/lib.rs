@@ -19,14 +19,16 @@ pub mod decide;
 pub mod embedded;
 pub mod feed;
 pub mod following;
+pub mod jetstream;
 pub mod keyring;
 pub mod log;
 pub mod projection;
 pub mod root;
+mod seal;
 pub mod snapshots;
 pub mod verify;
 
-pub use blobs::{BlobError, Blobs};
+pub use blobs::{Addresses, BlobError, Blobs};
 pub use decide::{Command, DecideError, Decided, Inputs, append_known, decide, new_events};
 pub use feed::{Feed, Feeder, Gone};
 pub use following::{FollowError, Following, WaitError, follow_projection};
@@ -37,5 +39,21 @@ pub use log::{
 };
 pub use projection::{Projection, Snapshot};
 pub use root::{RootKey, RootKeyError, root_key};
+pub use seal::MasterKey;
 pub use snapshots::{SnapshotError, Snapshots};
 pub use verify::{StreamReport, VerifyReport, verify_records};
+
+use std::sync::Arc;
+
+/// Everything that outlives a process, wherever it is kept.
+#[derive(Clone)]
+pub struct Parts {
+    /// The event log.
+    pub log: Arc<dyn EventLog>,
+    /// The blobs.
+    pub blobs: Arc<dyn Blobs>,
+    /// The key ring.
+    pub keys: Arc<dyn KeyRing>,
+    /// Snapshots of projections.
+    pub snapshots: Arc<dyn Snapshots>,
+}

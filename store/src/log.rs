@@ -3,10 +3,12 @@
 use std::sync::OnceLock;
 
 use async_trait::async_trait;
+use events::commit::MAXIMUM_COMMIT_BYTES;
 use events::position::{Shard, Stream};
+use events::subject::{partition_of_organization, partition_of_writer};
 use events::{
-    Actor, AggregateKind, AggregateRef, CommandRecord, Commit, CommitId, CorrelationId, EventId, NewEvent,
-    OrganizationId, Position, Timestamp,
+    Actor, AggregateKind, AggregateRef, ChainHash, CommandRecord, Commit, CommitId, CorrelationId, EventId,
+    NewEvent, OrganizationId, Position, Timestamp,
 };
 
 use crate::feed::Feed;
@@ -59,9 +61,9 @@ pub trait EventLog: Send + Sync {
     /// Records behind `from`, then live ones as they become durable. Between the two, one [`Followed::CaughtUp`].
     async fn follow(&self, from: &Position, filter: &ReadFilter) -> Result<FollowReader, ReadError>;
 
-    /// The log's end: it covers everything durable, and every record that a reader or follower has got; and whoever begins to read
-    /// now gets all that it covers.
-    fn position(&self) -> Position;
+    /// The log's end as of the call: it covers everything that was acknowledged to anybody before, and every record that a reader
+    /// or follower has got; and whoever begins to read now gets all that it covers.
+    async fn position(&self) -> Result<Position, ReadError>;
 
     /// Reads everything up to the end as of now and checks it, while others append: order, versions, chains, and whatever
     /// else the implementation keeps for it (checksums, checkpoints of partitions).
@@ -113,6 +115,63 @@ pub struct NewBatch {
     pub data: Vec<u8>,
 }
 
+impl NewCommit {
+    pub(crate) fn check(&self) -> Result<(), AppendError> {
+        if self.events.is_empty() {
+            return Err(AppendError::Invalid { detail: "a commit holds at least one event".to_owned() });
+        }
+        Ok(())
+    }
+
+    /// As it is stored, behind a commit of this hash.
+    pub(crate) fn encode(self, previous: ChainHash) -> Result<Vec<u8>, AppendError> {
+        let commit = Commit {
+            id: self.id,
+            organization: self.organization,
+            aggregate: self.aggregate,
+            version: self.expected + 1,
+            previous,
+            actor: self.actor,
+            correlation_id: self.correlation_id,
+            causation_id: self.causation_id,
+            traceparent: self.traceparent,
+            occurred_at: self.occurred_at,
+            command: self.command,
+            events: self.events,
+        };
+        let bytes =
+            events::encode(&commit).map_err(|error| AppendError::Invalid { detail: error.to_string() })?;
+        fits(bytes.len())?;
+        Ok(bytes)
+    }
+}
+
+impl NewBatch {
+    pub(crate) fn check(&self) -> Result<(), AppendError> {
+        if self.stream == Stream::Decisions {
+            return Err(AppendError::Invalid { detail: "decisions take commits only".to_owned() });
+        }
+        fits(self.data.len())
+    }
+
+    /// Its partition, out of so many.
+    pub(crate) fn partition(&self, partitions: u16) -> u16 {
+        match self.stream {
+            Stream::Observations => partition_of_writer(&self.writer, partitions),
+            Stream::Decisions | Stream::Audit | Stream::Refusals => {
+                partition_of_organization(self.organization, partitions)
+            }
+        }
+    }
+}
+
+fn fits(bytes: usize) -> Result<(), AppendError> {
+    if bytes > MAXIMUM_COMMIT_BYTES {
+        return Err(AppendError::TooLarge { bytes, limit: MAXIMUM_COMMIT_BYTES });
+    }
+    Ok(())
+}
+
 /// A successful append.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appended {
@@ -155,6 +214,12 @@ pub enum AppendError {
     #[error("not a valid record: {detail}")]
     Invalid {
         /// What is wrong.
+        detail: String,
+    },
+    /// The log cannot be reached, and has not got it: append the same commit again later.
+    #[error("the log is away: {detail}")]
+    Away {
+        /// What happened.
         detail: String,
     },
     /// The log takes no writes until it is started again.

@@ -18,6 +18,14 @@ pub trait Snapshots: Send + Sync {
     async fn save(&self, snapshot: Snapshot) -> Result<(), SnapshotError>;
 }
 
+/// Refuses a name that no file and no bucket takes.
+pub(crate) fn check_name(name: &str) -> Result<(), SnapshotError> {
+    let fits = !name.is_empty()
+        && name.len() <= 100
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    if fits { Ok(()) } else { Err(SnapshotError::Name { name: name.to_owned() }) }
+}
+
 /// Snapshots could not be reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {

@@ -120,6 +120,7 @@ impl Bundles {
         let address = self
             .blobs
             .address(organization, page)
+            .await
             .map_err(|source| BundleError::Blob { digest: bundle, source })?;
         let read: BundlePage = decode(bundle, &self.get(organization, address).await?)?;
         let keys: Arc<Page> = Arc::new(read.entries.into_iter().map(|entry| entry.identity.key()).collect());

@@ -49,7 +49,7 @@ pub use fake_nodes::FakeNodes;
 pub use git_server::{Fault, GitRequest, GitServer, GitServerOptions, Push, Webhook, WebhookStyle};
 pub use image::Image;
 pub use installation::{Installation, InstallationOptions};
-pub use nats_server::NatsServer;
+pub use nats_server::{NatsCluster, NatsServer};
 pub use node::Node;
 pub use pki::{Authority, Certified, write_private};
 pub use ports::free_port;

@@ -1,23 +1,34 @@
-//! A real nats-server on a port of its own.
+//! Real nats-servers on ports of their own: one, or a cluster of three.
 
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
-use crate::{Process, Tools, admin_page, eventually, free_port};
+use crate::{Process, Proxy, Tools, admin_page, eventually, free_port};
 
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// One server with JetStream. It keeps port and data when it is started again, and ends with this handle.
+/// Accounts of each server. What one keeps, the others do not see: as good as a fresh server, and sooner there.
+const ACCOUNTS: usize = 64;
+
+/// One server with JetStream that syncs before it acknowledges. It keeps port and data when it is started again, and ends
+/// with this handle.
 #[derive(Debug)]
 pub struct NatsServer {
     process: Option<Process>,
     folder: TempDir,
     port: u16,
     monitoring: u16,
+    settings: String,
 }
+
+/// Settings that differ from one test to another.
+#[derive(Debug, Clone, Copy)]
+struct Syncing(&'static str);
 
 impl NatsServer {
     /// A server that has begun to answer.
@@ -25,20 +36,64 @@ impl NatsServer {
     /// # Errors
     /// When the program is not built, or does not start.
     pub async fn start() -> Result<Self> {
-        let mut server = Self {
-            process: None,
-            folder: TempDir::new().context("no folder for nats-server")?,
-            port: free_port()?,
-            monitoring: free_port()?,
-        };
+        let mut server = Self::prepared("nats", Syncing("always"), "")?;
         server.start_again().await?;
         Ok(server)
     }
 
-    /// Where clients connect.
+    /// A server as it is without settings: it syncs every two minutes.
+    ///
+    /// # Errors
+    /// As of [`NatsServer::start`].
+    pub async fn start_that_syncs_later() -> Result<Self> {
+        let mut server = Self::prepared("nats", Syncing("\"2m\""), "")?;
+        server.start_again().await?;
+        Ok(server)
+    }
+
+    fn prepared(name: &str, syncing: Syncing, cluster: &str) -> Result<Self> {
+        let folder = TempDir::new().context("no folder for nats-server")?;
+        let (port, monitoring) = (free_port()?, free_port()?);
+        let data = folder.path().join("data");
+        let mut settings = format!(
+            "server_name: {name}\nlisten: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{monitoring}\"\n\
+             jetstream {{ store_dir: {data:?}, sync_interval: {} }}\n{cluster}\n{}",
+            syncing.0,
+            accounts()?,
+        );
+        settings.push_str("no_auth_user: \"account-0\"\n");
+        Ok(Self { process: None, folder, port, monitoring, settings })
+    }
+
+    /// Where clients connect, into the first account.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://{}", self.address())
+    }
+
+    /// Where clients connect, into one of 64 accounts that share nothing.
+    #[must_use]
+    pub fn account_url(&self, account: usize) -> String {
+        format!("nats://account-{account}:account-{account}@{}", self.address())
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// What its monitoring answers to a path.
+    fn status(&self, path: &str) -> Result<serde_json::Value> {
+        let page = admin_page(&format!("127.0.0.1:{}", self.monitoring), path)?;
+        let body = page.split_once("\r\n\r\n").map_or(page.as_str(), |(_, body)| body);
+        serde_json::from_str(body).with_context(|| format!("{path} is no JSON: {body}"))
+    }
+
+    /// The running process.
+    #[must_use]
+    pub fn process(&mut self) -> Option<&mut Process> {
+        self.process.as_mut()
     }
 
     /// `kill -9`.
@@ -53,19 +108,139 @@ impl NatsServer {
     /// # Errors
     /// When it does not start.
     pub async fn start_again(&mut self) -> Result<()> {
+        self.spawn()?;
+        self.answers().await
+    }
+
+    fn spawn(&mut self) -> Result<()> {
         ensure!(self.process.is_none(), "nats-server runs already");
+        let settings = self.folder.path().join("nats.conf");
+        std::fs::write(&settings, &self.settings)?;
         let mut command = Command::new(Tools::find()?.path("nats-server")?);
-        command.args(["-a", "127.0.0.1", "-p", &self.port.to_string()]);
-        command.args(["-m", &self.monitoring.to_string(), "-js", "-sd"]).arg(self.folder.path().join("data"));
+        command.arg("-c").arg(settings);
         let log = self.folder.path().join("nats-server.log");
-        let process = self.process.insert(Process::spawn("nats-server", command, &log)?);
+        self.process = Some(Process::spawn("nats-server", command, &log)?);
+        Ok(())
+    }
+
+    async fn answers(&mut self) -> Result<()> {
+        let process = self.process.as_mut().context("nats-server does not run")?;
         let monitoring = format!("127.0.0.1:{}", self.monitoring);
         eventually(START_LIMIT, || async {
-            let health = admin_page(&monitoring, "/healthz?js-enabled-only=true")?;
+            let health = admin_page(&monitoring, "/healthz?js-server-only=true")?;
             ensure!(health.contains("\"ok\""), "{health}: {}", process.log_tail(5));
             anyhow::Ok(())
         })
         .await;
         process.must_run()
+    }
+}
+
+/// Accounts that may ask how the servers sync.
+fn accounts() -> Result<String> {
+    let mut text = String::from(
+        "system_account: SYS\naccounts {\n  SYS {\n    users: [{ user: system, password: system }]\n    \
+         exports: [{ service: \"$SYS.REQ.SERVER.PING.JSZ\", response_type: stream }]\n  }\n",
+    );
+    for account in 0..ACCOUNTS {
+        writeln!(
+            text,
+            "  A{account} {{\n    jetstream: enabled\n    users: [{{ user: \"account-{account}\", password: \"account-{account}\" }}]\n    \
+             imports: [{{ service: {{ account: SYS, subject: \"$SYS.REQ.SERVER.PING.JSZ\" }} }}]\n  }}"
+        )?;
+    }
+    text.push_str("}\n");
+    Ok(text)
+}
+
+/// Three servers that keep everything three times. The routes between them lead through proxies.
+#[derive(Debug)]
+pub struct NatsCluster {
+    /// The servers, by number.
+    pub servers: Vec<NatsServer>,
+    /// From each server to each other one.
+    routes: Vec<((usize, usize), Proxy)>,
+}
+
+impl NatsCluster {
+    /// A cluster that has begun to answer.
+    ///
+    /// # Errors
+    /// When the program is not built, or one does not start.
+    pub async fn start() -> Result<Self> {
+        let ports = [free_port()?, free_port()?, free_port()?];
+        let mut routes = Vec::new();
+        for from in 0..ports.len() {
+            for (to, port) in ports.iter().enumerate().filter(|(to, _)| *to != from) {
+                let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, *port)))?;
+                routes.push(((from, to), proxy));
+            }
+        }
+        let mut servers = Vec::new();
+        for (number, port) in ports.iter().enumerate() {
+            let dialled = routes.iter().filter(|((from, _), _)| *from == number);
+            let dialled: Vec<String> =
+                dialled.map(|(_, proxy)| format!("\"nats-route://{}\"", proxy.address())).collect();
+            let cluster = format!(
+                "cluster {{ name: kasbah, listen: \"127.0.0.1:{port}\", no_advertise: true, pool_size: -1, routes: [{}] }}",
+                dialled.join(", ")
+            );
+            servers.push(NatsServer::prepared(&format!("nats-{number}"), Syncing("always"), &cluster)?);
+        }
+        for server in &mut servers {
+            server.spawn()?;
+        }
+        for server in &mut servers {
+            server.answers().await?;
+        }
+        let cluster = Self { servers, routes };
+        eventually(START_LIMIT, || async {
+            for server in &cluster.servers {
+                let page = server.status("/jsz")?;
+                let leader = page.pointer("/meta_cluster/leader").and_then(|leader| leader.as_str());
+                ensure!(leader.is_some_and(|leader| !leader.is_empty()), "nobody leads the cluster: {page}");
+                let size = page.pointer("/meta_cluster/cluster_size").and_then(serde_json::Value::as_u64);
+                ensure!(size == Some(3), "not all servers are in the cluster: {page}");
+            }
+            anyhow::Ok(())
+        })
+        .await;
+        Ok(cluster)
+    }
+
+    /// Where clients connect, into one of 64 accounts: all servers.
+    #[must_use]
+    pub fn account_urls(&self, account: usize) -> Vec<String> {
+        self.servers.iter().map(|server| server.account_url(account)).collect()
+    }
+
+    /// Cuts a server off from the other two, or lets it in again. Clients still reach it.
+    pub fn isolate(&self, server: usize, isolated: bool) {
+        for ((one, other), proxy) in &self.routes {
+            if *one == server || *other == server {
+                proxy.shut(isolated);
+                if isolated {
+                    proxy.cut();
+                }
+            }
+        }
+    }
+
+    /// Which server leads a stream of an account, as one of those that run says.
+    ///
+    /// # Errors
+    /// When none says.
+    pub fn leader(&self, account: usize, stream: &str) -> Result<usize> {
+        let path = format!("/jsz?acc=A{account}&streams=true");
+        for server in self.servers.iter().filter(|server| server.process.is_some()) {
+            let Ok(page) = server.status(&path) else { continue };
+            let streams = page.pointer("/account_details/0/stream_detail").and_then(|list| list.as_array());
+            let found = streams.into_iter().flatten().find(|found| found["name"] == stream);
+            let leader = found.and_then(|found| found.pointer("/cluster/leader")?.as_str());
+            if let Some(number) = leader.and_then(|name| name.strip_prefix("nats-")?.parse().ok()) {
+                return Ok(number);
+            }
+        }
+        bail!("nobody says who leads {stream}")
     }
 }

@@ -57,6 +57,8 @@ enum IntakeError {
     Refused(#[source] Fault),
     #[error("the log does not take a batch")]
     Log(#[source] AppendError),
+    #[error("the log does not say where it ends")]
+    Unread(#[source] store::ReadError),
     #[error("a record cannot be encoded: {0}")]
     Encode(events::EncodeError),
     #[error("the fold of what is durable lags")]
@@ -108,7 +110,7 @@ fn report(gateway: &Gateway, session: &Session, error: &IntakeError) {
 /// Reads one event stream.
 async fn read(gateway: &Gateway, session: &Session, names: &mut Naming) -> Result<(), IntakeError> {
     let cursor = durable(gateway, session).await?;
-    let mut body = open(gateway, session, cursor).await?;
+    let mut body = open(session, cursor).await?;
     let acknowledge = watch::Sender::new(cursor);
     let mut acknowledging = pin!(acknowledge_all(gateway, session, acknowledge.subscribe()));
     let mut dismissed = pin!(session.dismissed());
@@ -142,15 +144,12 @@ async fn read(gateway: &Gateway, session: &Session, names: &mut Naming) -> Resul
 
 /// What is durable of this agent's observations, everything that is in the log by now included.
 async fn durable(gateway: &Gateway, session: &Session) -> Result<Acknowledged, IntakeError> {
-    gateway.cursors.wait_for(&gateway.log.position(), FOLD_TIME).await.map_err(IntakeError::Lagging)?;
+    let end = gateway.log.position().await.map_err(IntakeError::Unread)?;
+    gateway.cursors.wait_for(&end, FOLD_TIME).await.map_err(IntakeError::Lagging)?;
     Ok(gateway.cursors.read(|cursors| cursors.of(session.agent)))
 }
 
-async fn open(
-    gateway: &Gateway,
-    session: &Session,
-    cursor: Acknowledged,
-) -> Result<GuardedBody, IntakeError> {
+async fn open(session: &Session, cursor: Acknowledged) -> Result<GuardedBody, IntakeError> {
     let uri = format!("http://agent{}?after={cursor}", path::EVENTS);
     let unsendable =
         |error: http::Error| IntakeError::Open(AskError::Unsendable { detail: error.to_string() });
@@ -161,7 +160,7 @@ async fn open(
     if opened.status() != StatusCode::OK {
         return Err(IntakeError::Status(opened.status()));
     }
-    tracing::debug!(agent = %session.agent, instance = %session.instance, %cursor, at = %gateway.log.position(), "event stream opened");
+    tracing::debug!(agent = %session.agent, instance = %session.instance, %cursor, "event stream opened");
     Ok(opened.into_body())
 }
 
@@ -289,7 +288,8 @@ impl<'a> Reader<'a> {
             return Ok(false);
         }
         let standing = &self.gateway.standing;
-        standing.wait_for(&self.gateway.log.position(), FOLD_TIME).await.map_err(IntakeError::Lagging)?;
+        let end = self.gateway.log.position().await.map_err(IntakeError::Unread)?;
+        standing.wait_for(&end, FOLD_TIME).await.map_err(IntakeError::Lagging)?;
         self.own = standing.read(|standing| standing.sources(self.session.agent));
         let foreign = screen(&mut batch.observations, &self.own);
         if !foreign.is_empty() {

@@ -103,7 +103,7 @@ impl JournalWriter {
         loop {
             match self.log.append_batch(record.clone()).await {
                 Ok(_) => return Ok(()),
-                Err(AppendError::Unknown { detail }) => {
+                Err(AppendError::Unknown { detail } | AppendError::Away { detail }) => {
                     tracing::warn!(%detail, "connection may not be recorded, trying again");
                     self.world.clock.sleep(PAUSE).await;
                 }

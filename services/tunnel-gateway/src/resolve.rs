@@ -122,7 +122,7 @@ impl Shelf {
         organization: OrganizationId,
         digest: Sha256,
     ) -> Result<Bytes, BlobError> {
-        let address = self.blobs.address(organization, digest)?;
+        let address = self.blobs.address(organization, digest).await?;
         self.blobs.get(organization, address).await
     }
 }

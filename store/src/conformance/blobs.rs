@@ -27,7 +27,7 @@ pub(super) async fn what_was_put_is_got(_world: World, storage: Box<dyn Storage>
     let parts = storage.open().await;
     for (digest, content) in digests.iter().zip(contents()) {
         assert_eq!(parts.blobs.get(ORGANIZATION, *digest).await.unwrap(), content);
-        assert_eq!(parts.blobs.address(ORGANIZATION, Sha256::of(&content)).unwrap(), *digest);
+        assert_eq!(parts.blobs.address(ORGANIZATION, Sha256::of(&content)).await.unwrap(), *digest);
         assert!(parts.blobs.contains(ORGANIZATION, *digest).await.unwrap());
     }
     assert_eq!(parts.blobs.put(ORGANIZATION, Vec::new()).await.unwrap(), Vec::new());
@@ -60,12 +60,12 @@ pub(super) async fn nothing_is_found_where_nothing_is(_world: World, storage: Bo
     let parts = storage.open().await;
     let digest = BlobDigest([9; 32]);
     let no_key = BlobError::NoKey { organization: ORGANIZATION };
-    assert_eq!(parts.blobs.address(ORGANIZATION, Sha256::of(b"x")), Err(no_key.clone()));
+    assert_eq!(parts.blobs.address(ORGANIZATION, Sha256::of(b"x")).await, Err(no_key.clone()));
     assert_eq!(parts.blobs.get(ORGANIZATION, digest).await, Err(no_key));
     parts.blobs.put(ORGANIZATION, contents()).await.unwrap();
     assert_eq!(parts.blobs.get(ORGANIZATION, digest).await, Err(BlobError::Missing { digest }));
     assert!(!parts.blobs.contains(ORGANIZATION, digest).await.unwrap());
-    let absent = parts.blobs.address(ORGANIZATION, Sha256::of(b"never put")).unwrap();
+    let absent = parts.blobs.address(ORGANIZATION, Sha256::of(b"never put")).await.unwrap();
     assert!(!parts.blobs.contains(ORGANIZATION, absent).await.unwrap());
 }
 

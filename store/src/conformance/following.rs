@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use world::World;
 
-use super::{DEADLINE, ORGANIZATION, OTHER, Parts, Storage, agent, commit, commit_on, event, fill, parallel};
+use super::{DEADLINE, ORGANIZATION, OTHER, Storage, agent, commit, commit_on, event, fill, parallel};
+use crate::Parts;
 use crate::decide::{Command, DecideError, Decided, Inputs, decide};
 use crate::following::{Following, WaitError, follow_projection};
 use crate::log::{ReadFilter, Record};
@@ -110,7 +111,7 @@ pub(super) async fn a_snapshot_folded_on_equals_a_fold_from_the_start(
     running.following.caught_up().await.unwrap();
     running.stop().await;
     let saved = parts.snapshots.load(Versions::NAME).await.unwrap().expect("a snapshot at shutdown");
-    assert_eq!(saved.position, parts.log.position());
+    assert_eq!(saved.position, parts.log.position().await.unwrap());
     drop(parts);
     let parts = storage.open().await;
     fill(&world, &*parts.log, "one", 70..75).await;

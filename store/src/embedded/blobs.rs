@@ -1,7 +1,4 @@
 //! Blobs in segment files, encrypted, found through the index.
-//!
-//! Address and encryption key derive from the organization's key by HKDF-SHA256: the address is HMAC-SHA256 over the content's
-//! SHA-256, the content is sealed with ChaCha20-Poly1305 under a random nonce, bound to organization and address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,25 +8,19 @@ use bytes::Bytes;
 use events::{BlobDigest, OrganizationId, Sha256};
 use parking_lot::Mutex;
 use redb::TableDefinition;
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-use ring::hmac;
 use world::Random;
 use world::disk::{DiskFile, FolderLock};
-use zeroize::Zeroizing;
 
 use super::database::{Database, IndexError, Kept, StoredCursor, cursor_bytes, read_cursor};
 use super::frame::{self, Frame, FrameKind};
-use super::keyring::{KeyFile, derive};
+use super::keyring::KeyFile;
 use super::record::take;
 use super::recovery::{TornTail, cut};
 use super::scan::{Scanner, Step};
 use super::segments::{Cursor, Segments};
-use crate::blobs::{BlobError, Blobs};
+use crate::blobs::{Addresses, BlobError, BlobKeys, Blobs, LARGEST_BLOB};
 use crate::keyring::KeyName;
 use crate::log::ReadError;
-
-/// The largest blob, in bytes.
-pub(super) const LARGEST_BLOB: usize = 32 * 1024 * 1024;
 
 /// Entries that go into the index together when it is filled from the segments.
 const BATCH: usize = 4096;
@@ -62,12 +53,6 @@ struct Writer {
     stopped: Option<String>,
     /// Blobs that the index has, but would not have after a crash.
     unsynced: usize,
-}
-
-/// An organization's keys for blobs.
-struct OrganizationKeys {
-    address: hmac::Key,
-    seal: LessSafeKey,
 }
 
 impl Drop for Inner {
@@ -235,39 +220,12 @@ impl BlobHead {
         let head = Self { organization, digest: BlobDigest(take(&mut rest)?), nonce: take(&mut rest)? };
         (rest.is_empty() && frame.kind == FrameKind::Blob).then_some(head)
     }
-
-    fn bound(&self) -> Aad<[u8; 48]> {
-        let mut bytes = [0; 48];
-        for (to, from) in bytes.iter_mut().zip(self.organization.0.as_bytes().iter().chain(&self.digest.0)) {
-            *to = *from;
-        }
-        Aad::from(bytes)
-    }
-}
-
-impl OrganizationKeys {
-    fn of(key: &[u8]) -> Result<Self, BlobError> {
-        let mut address = Zeroizing::new([0_u8; 32]);
-        derive(key, b"kasbah blob address", &mut address).map_err(failed)?;
-        let mut seal = Zeroizing::new([0_u8; 32]);
-        derive(key, b"kasbah blob encryption", &mut seal).map_err(failed)?;
-        let seal = UnboundKey::new(&CHACHA20_POLY1305, seal.as_ref()).map_err(failed)?;
-        Ok(Self {
-            address: hmac::Key::new(hmac::HMAC_SHA256, address.as_ref()),
-            seal: LessSafeKey::new(seal),
-        })
-    }
-
-    fn address(&self, content: Sha256) -> BlobDigest {
-        let tag = hmac::sign(&self.address, &content.0);
-        BlobDigest(tag.as_ref().first_chunk::<32>().copied().unwrap_or_default())
-    }
 }
 
 impl Inner {
-    fn known_keys(&self, organization: OrganizationId) -> Result<Option<OrganizationKeys>, BlobError> {
+    fn known_keys(&self, organization: OrganizationId) -> Result<Option<BlobKeys>, BlobError> {
         let key = self.keys.key(KeyName::Organization(organization));
-        key.map(|key| OrganizationKeys::of(&key)).transpose()
+        key.map(|key| BlobKeys::of(organization, &key)).transpose()
     }
 
     fn place(&self, digest: BlobDigest) -> Result<Option<Cursor>, BlobError> {
@@ -288,9 +246,9 @@ impl Inner {
             )));
         }
         let key = self.keys.key_or_new(KeyName::Organization(organization)).map_err(failed)?;
-        let keys = OrganizationKeys::of(&key)?;
+        let keys = BlobKeys::of(organization, &key)?;
         let digests: Vec<BlobDigest> =
-            contents.iter().map(|content| keys.address(Sha256::of(content))).collect();
+            contents.iter().map(|content| keys.addresses.of(Sha256::of(content))).collect();
         let mut writer = self.writer.lock();
         let mut seen = BTreeSet::new();
         let mut new = Vec::new();
@@ -309,7 +267,7 @@ impl Inner {
     fn write(
         &self,
         writer: &mut Writer,
-        keys: &OrganizationKeys,
+        keys: &BlobKeys,
         organization: OrganizationId,
         new: &[(BlobDigest, &Bytes)],
     ) -> Result<(), BlobError> {
@@ -345,7 +303,7 @@ impl Inner {
     fn write_frames(
         &self,
         writer: &mut Writer,
-        keys: &OrganizationKeys,
+        keys: &BlobKeys,
         organization: OrganizationId,
         new: &[(BlobDigest, &Bytes)],
     ) -> std::io::Result<BTreeMap<BlobDigest, Cursor>> {
@@ -355,10 +313,7 @@ impl Inner {
         for (digest, content) in new {
             let mut head = BlobHead { organization, digest: *digest, nonce: [0; 12] };
             self.random.fill(&mut head.nonce);
-            let mut sealed = content.to_vec();
-            keys.seal
-                .seal_in_place_append_tag(Nonce::assume_unique_for_key(head.nonce), head.bound(), &mut sealed)
-                .map_err(|_| std::io::Error::other("content cannot be sealed"))?;
+            let sealed = keys.seal(*digest, head.nonce, content).map_err(std::io::Error::other)?;
             let at = writer.end;
             let group = u32::try_from(at.offset - start.offset).unwrap_or(u32::MAX);
             bytes.clear();
@@ -389,22 +344,13 @@ impl Inner {
 
     fn unseal(
         &self,
-        keys: &OrganizationKeys,
+        keys: &BlobKeys,
         head: &BlobHead,
         at: Cursor,
         frame: &Frame,
     ) -> Result<Bytes, BlobError> {
-        let mut sealed = frame.payload.to_vec();
-        let opened = keys
-            .seal
-            .open_in_place(Nonce::assume_unique_for_key(head.nonce), head.bound(), &mut sealed)
-            .map_err(|_| self.damaged(head.digest, at))?;
-        let length = opened.len();
-        sealed.truncate(length);
-        if keys.address(Sha256::of(&sealed)) != head.digest {
-            return Err(self.damaged(head.digest, at));
-        }
-        Ok(Bytes::from(sealed))
+        let opened = keys.open(head.digest, head.nonce, frame.payload.to_vec());
+        opened.ok_or_else(|| self.damaged(head.digest, at))
     }
 }
 
@@ -424,9 +370,9 @@ impl Blobs for BlobFiles {
         tokio::task::spawn_blocking(move || inner.get(organization, digest)).await.map_err(failed)?
     }
 
-    fn address(&self, organization: OrganizationId, content: Sha256) -> Result<BlobDigest, BlobError> {
+    async fn addresses(&self, organization: OrganizationId) -> Result<Addresses, BlobError> {
         let keys = self.inner.known_keys(organization)?.ok_or(BlobError::NoKey { organization })?;
-        Ok(keys.address(content))
+        Ok(keys.addresses)
     }
 
     async fn contains(&self, organization: OrganizationId, digest: BlobDigest) -> Result<bool, BlobError> {

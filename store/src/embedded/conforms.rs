@@ -5,7 +5,8 @@ use tempfile::TempDir;
 use world::World;
 
 use super::{Options, open};
-use crate::conformance::{Parts, Storage, run_all};
+use crate::Parts;
+use crate::conformance::{Storage, run_all};
 
 struct Folder {
     folder: TempDir,

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use events::commit::MAXIMUM_COMMIT_BYTES;
 use events::position::Stream;
-use events::subject::{partition_of_organization, partition_of_writer};
-use events::{AggregateRef, ChainHash, Commit, CommitId, OrganizationId, Position, Timestamp};
+use events::subject::partition_of_organization;
+use events::{AggregateRef, ChainHash, CommitId, OrganizationId, Position, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use world::Spawner;
@@ -140,34 +139,6 @@ impl EmbeddedLog {
     }
 }
 
-fn too_large(bytes: usize) -> Result<(), AppendError> {
-    if bytes > MAXIMUM_COMMIT_BYTES {
-        return Err(AppendError::TooLarge { bytes, limit: MAXIMUM_COMMIT_BYTES });
-    }
-    Ok(())
-}
-
-fn encode(new: NewCommit, previous: ChainHash) -> Result<Vec<u8>, AppendError> {
-    let commit = Commit {
-        id: new.id,
-        organization: new.organization,
-        aggregate: new.aggregate,
-        version: new.expected + 1,
-        previous,
-        actor: new.actor,
-        correlation_id: new.correlation_id,
-        causation_id: new.causation_id,
-        traceparent: new.traceparent,
-        occurred_at: new.occurred_at,
-        command: new.command,
-        events: new.events,
-    };
-    let bytes =
-        events::encode(&commit).map_err(|error| AppendError::Invalid { detail: error.to_string() })?;
-    too_large(bytes.len())?;
-    Ok(bytes)
-}
-
 #[async_trait]
 impl EventLog for EmbeddedLog {
     fn partitions(&self) -> u16 {
@@ -176,9 +147,7 @@ impl EventLog for EmbeddedLog {
 
     async fn append(&self, commit: NewCommit) -> Result<Appended, AppendError> {
         self.writable()?;
-        if commit.events.is_empty() {
-            return Err(AppendError::Invalid { detail: "a commit holds at least one event".to_owned() });
-        }
+        commit.check()?;
         let key = AggregateKey::of(commit.organization, &commit.aggregate);
         let made_on = match self.admit(key, &commit) {
             Ok(head) => head,
@@ -197,7 +166,7 @@ impl EventLog for EmbeddedLog {
             }),
         };
         let aggregate = Some(commit.aggregate.clone());
-        let payload = encode(commit, made_on.hash)?;
+        let payload = commit.encode(made_on.hash)?;
         let link = ChainHash::of(&payload);
         self.submit(Stream::Decisions, |reply| Request { head, payload, link, made_on, aggregate, reply })
             .await
@@ -205,16 +174,8 @@ impl EventLog for EmbeddedLog {
 
     async fn append_batch(&self, record: NewBatch) -> Result<Position, AppendError> {
         self.writable()?;
-        if record.stream == Stream::Decisions {
-            return Err(AppendError::Invalid { detail: "decisions take commits only".to_owned() });
-        }
-        too_large(record.data.len())?;
-        let partition = match record.stream {
-            Stream::Observations => partition_of_writer(&record.writer, self.partitions),
-            Stream::Decisions | Stream::Audit | Stream::Refusals => {
-                partition_of_organization(record.organization, self.partitions)
-            }
-        };
+        record.check()?;
+        let partition = record.partition(self.partitions);
         let head = RecordHead {
             partition,
             sequence: 0,
@@ -278,8 +239,8 @@ impl EventLog for EmbeddedLog {
         Ok(followed)
     }
 
-    fn position(&self) -> Position {
-        self.ends(Stream::ALL).1
+    async fn position(&self) -> Result<Position, ReadError> {
+        Ok(self.ends(Stream::ALL).1)
     }
 
     async fn verify(&self) -> Result<VerifyReport, ReadError> {

@@ -8,7 +8,7 @@ use world::Disk;
 use world::disk::FolderLock;
 
 use crate::projection::Snapshot;
-use crate::snapshots::{SnapshotError, Snapshots};
+use crate::snapshots::{SnapshotError, Snapshots, check_name};
 
 /// Snapshots of one log in one folder.
 pub(super) struct SnapshotFiles {
@@ -24,12 +24,7 @@ const HEADER: usize = 16 + 4;
 
 impl SnapshotFiles {
     fn path(&self, name: &str) -> Result<PathBuf, SnapshotError> {
-        let fits = !name.is_empty()
-            && name.len() <= 100
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
-        if !fits {
-            return Err(SnapshotError::Name { name: name.to_owned() });
-        }
+        check_name(name)?;
         Ok(self.folder.join(name))
     }
 

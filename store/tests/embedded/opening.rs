@@ -4,7 +4,8 @@ use std::process::{Command, Stdio};
 
 use events::Position;
 use store::KeyRingError;
-use store::embedded::{MasterKey, OpenError, Options, open};
+use store::MasterKey;
+use store::embedded::{OpenError, Options, open};
 use world::World;
 
 use crate::support::{ORGANIZATION, agent, all, fill, opened, read, try_open};
@@ -15,14 +16,14 @@ async fn what_was_appended_is_there_after_a_restart() {
     let store = opened(folder.path());
     fill(&*store.log, "one", 0..3000).await;
     let before = all(&*store.log).await;
-    let position = store.log.position();
+    let position = store.log.position().await.unwrap();
     let live = store.log.verify().await.unwrap();
     let records = store::verify_records(&*store.log).await.unwrap();
     assert_eq!(records.streams[0].partitions, live.streams[0].partitions);
     drop(store);
     let store = opened(folder.path());
     assert_eq!(all(&*store.log).await, before);
-    assert_eq!(store.log.position(), position);
+    assert_eq!(store.log.position().await.unwrap(), position);
     let report = store.log.verify().await.unwrap();
     assert_eq!(report, live);
     assert_eq!((report.streams[0].records, report.streams[0].aggregates), (3000, 1));

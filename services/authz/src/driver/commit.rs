@@ -55,7 +55,11 @@ impl Driver {
 
     /// Waits until the directory has all that is in the log by now.
     pub(super) async fn catch_up(&self) -> Result<(), Refusal> {
-        let end = self.log.position();
+        let end = self
+            .log
+            .position()
+            .await
+            .map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
         self.directory.wait_for(&end, FOLDED_WITHIN).await.map_err(|error| behind(&error))
     }
 
@@ -98,9 +102,10 @@ fn not_appended(error: &AppendError) -> Refusal {
     let kind = match error {
         AppendError::TooLarge { .. } => RefusalKind::Invalid,
         AppendError::Invalid { .. } => RefusalKind::Internal,
-        AppendError::Conflict { .. } | AppendError::Unknown { .. } | AppendError::ReadOnly { .. } => {
-            RefusalKind::Unavailable
-        }
+        AppendError::Conflict { .. }
+        | AppendError::Unknown { .. }
+        | AppendError::Away { .. }
+        | AppendError::ReadOnly { .. } => RefusalKind::Unavailable,
     };
     Refusal::new(kind, error.to_string())
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::client::Request;
 use async_nats::connection::State;
-use async_nats::{Client, ConnectOptions, Event, RequestErrorKind};
+use async_nats::{Client, ConnectOptions, Event, RequestErrorKind, ServerAddr};
 use bytes::Bytes;
 use tokio::sync::watch;
 use world::World;
@@ -37,7 +37,18 @@ pub(super) struct Link {
 impl Link {
     pub(super) async fn connect(options: &NatsOptions) -> Result<Self, BusError> {
         let (sender, interruptions) = watch::channel(0);
-        let connecting = ConnectOptions::new()
+        let away = |detail: String| BusError::Away { detail };
+        let servers: Result<Vec<ServerAddr>, _> =
+            options.servers.iter().map(|server| server.parse()).collect();
+        let servers = servers.map_err(|error| away(error.to_string()))?;
+        let mut connecting = ConnectOptions::new();
+        // The client itself takes no notice of a name and a password in the address.
+        if let Some((user, password)) =
+            servers.first().and_then(|server| Some((server.username()?, server.password()?)))
+        {
+            connecting = connecting.user_and_password(user.to_owned(), password.to_owned());
+        }
+        let connecting = connecting
             .name(&options.name)
             .ping_interval(PING)
             .subscription_capacity(WAITING)
@@ -57,8 +68,7 @@ impl Link {
                 }
                 std::future::ready(())
             });
-        let away = |detail: String| BusError::Away { detail };
-        let client = connecting.connect(&options.servers).await.map_err(|error| away(error.to_string()))?;
+        let client = connecting.connect(servers).await.map_err(|error| away(error.to_string()))?;
         let limit = client.max_payload();
         if limit < MAXIMUM_MESSAGE_BYTES {
             return Err(away(format!(

@@ -34,6 +34,8 @@ enum RecordError {
     Encode(#[from] events::EncodeError),
     #[error("log did not take the decision")]
     Append(#[from] AppendError),
+    #[error("log cannot be read")]
+    Read(#[from] store::ReadError),
     #[error("a newer version of Kasbah wrote to {0}; this one leaves it alone")]
     Unreadable(String),
     #[error("another replica was faster, again and again")]
@@ -200,7 +202,7 @@ impl Fetcher {
             };
             let position = match store::append_known(&self.deps.world, &*self.deps.log, commit).await {
                 Ok(appended) => appended.position,
-                Err(AppendError::Conflict { .. }) => self.deps.log.position(),
+                Err(AppendError::Conflict { .. }) => self.deps.log.position().await?,
                 Err(error) => return Err(error.into()),
             };
             if let Err(error) = self.fold.wait_for(&position, FOLD_DEADLINE).await {

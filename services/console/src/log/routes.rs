@@ -97,7 +97,9 @@ async fn events(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     };
     let from = match request.from.as_deref() {
         Some(from) => Cursors::of(&*app.keys, context.organization).await?.open("from", from)?,
-        None if follow => Cursor { position: app.log.position(), within: None },
+        None if follow => {
+            Cursor { position: app.log.position().await.map_err(|error| unavailable(&error))?, within: None }
+        }
         None => Cursor::default(),
     };
     let aggregate = match request.aggregate.as_deref() {
@@ -114,8 +116,7 @@ async fn aggregate(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     let request: ShowAggregate = call.input.parse()?;
     let aggregate = parse_aggregate("kind", &format!("{}/{}", request.kind, request.id))?;
     let history = app.log.history(organization, &aggregate).await;
-    let history =
-        history.map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
+    let history = history.map_err(|error| unavailable(&error))?;
     let version = history.iter().filter_map(|record| record.commit()).map(|commit| commit.version).max();
     let version = version.ok_or_else(|| Refusal::not_found(&aggregate))?;
     let skipped = history.len().saturating_sub(MAXIMUM_COMMITS);
@@ -145,4 +146,8 @@ async fn may(app: &App, call: &Call, action: Action) -> Result<(), Refusal> {
 fn parse_aggregate(field: &str, text: &str) -> Result<AggregateRef, Refusal> {
     text.parse()
         .map_err(|error: events::aggregate::ParseAggregateError| Refusal::invalid(field, error.to_string()))
+}
+
+fn unavailable(error: &store::ReadError) -> Refusal {
+    Refusal::new(RefusalKind::Unavailable, format!("{error}; retry"))
 }

@@ -331,7 +331,7 @@ impl Watcher {
         match outcome {
             Outcome::Bundle { root, objects, .. } => {
                 blobs.put(organization, built.contents).await.map_err(unavailable)?;
-                let bundle = blobs.address(organization, root).map_err(unavailable)?;
+                let bundle = blobs.address(organization, root).await.map_err(unavailable)?;
                 Ok(BundleAtCommit { commit: tip.commit.to_string(), bundle, objects })
             }
             Outcome::Rejected { findings, .. } => {

@@ -100,19 +100,23 @@ impl Poller {
         built: Built,
         cause: &Cause,
     ) -> Result<(), SayError> {
-        let addressed = || -> Result<Vec<(SourceId, AgentId, Decided)>, BlobError> {
-            let address = |root| self.deps.blobs.address(organization, root);
-            let outcomes = built.outcomes.iter().cloned();
-            outcomes.map(|(source, agent, outcome)| Ok((source, agent, decided(outcome, address)?))).collect()
-        };
-        let outcomes = match addressed() {
+        let addresses = match self.deps.blobs.addresses(organization).await {
             // Storing makes the key of an organization that never stored anything.
             Err(BlobError::NoKey { .. }) if !built.contents.is_empty() => {
                 self.deps.blobs.put(organization, built.contents.clone()).await?;
-                addressed()?
+                Some(self.deps.blobs.addresses(organization).await?)
             }
-            addressed => addressed?,
+            Err(BlobError::NoKey { .. }) => None,
+            addresses => Some(addresses?),
         };
+        let address = |root| match &addresses {
+            Some(addresses) => Ok(addresses.of(root)),
+            None => Err(BlobError::NoKey { organization }),
+        };
+        let outcomes = built.outcomes.iter().cloned();
+        let outcomes =
+            outcomes.map(|(source, agent, outcome)| Ok((source, agent, decided(outcome, address)?)));
+        let outcomes: Vec<(SourceId, AgentId, Decided)> = outcomes.collect::<Result<_, BlobError>>()?;
         let commit = commit.to_string();
         let anything =
             self.fold.read(|state| !decide_built(state, project, reference, &commit, &outcomes).is_empty());
@@ -193,7 +197,10 @@ impl Poller {
     }
 
     async fn catch_up(&self) {
-        self.wait_for(&self.deps.log.position()).await;
+        match self.deps.log.position().await {
+            Ok(end) => self.wait_for(&end).await,
+            Err(error) => tracing::warn!(%error, "deciding on an older state"),
+        }
     }
 }
 

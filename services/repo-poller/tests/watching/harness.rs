@@ -290,7 +290,8 @@ impl Harness {
     pub async fn bundle(&self, bundle: BlobDigest) -> Vec<(BundleEntry, String)> {
         let blobs = &self.store.blobs;
         let get = |digest| async move { blobs.get(self.organization, digest).await.unwrap() };
-        let at = |digest| blobs.address(self.organization, digest).unwrap();
+        let addresses = blobs.addresses(self.organization).await.unwrap();
+        let at = |digest| addresses.of(digest);
         let root: BundleRoot = events::decode(&get(bundle).await).unwrap();
         let mut entries = Vec::new();
         for page in root.pages {

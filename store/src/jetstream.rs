@@ -1,0 +1,312 @@
+//! The log, the blobs, the key ring and snapshots of many nodes, on NATS JetStream.
+//!
+//! ```text
+//! kasbah-meta                       what is fixed for ever: format, partitions, pinned root
+//! kasbah-<stream>-<partition>       the truth: one message a record, one subject an aggregate
+//! kasbah-blobs                      blobs, encrypted
+//! kasbah-keys                       the key ring, wrapped under the master key
+//! kasbah-snapshots                  can be emptied
+//! ```
+//! Everything but `nats` runs over the trait [`server::Server`], which is all that it may expect of NATS.
+
+mod blobs;
+#[cfg(test)]
+mod conforms;
+mod ends;
+mod follow;
+mod heads;
+mod keyring;
+mod log;
+mod meta;
+mod nats;
+mod pages;
+mod records;
+mod server;
+mod snapshots;
+mod tail;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::position::Stream;
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde_json::{Value, json};
+use world::World;
+
+pub use self::nats::Difference;
+
+use self::blobs::BlobStream;
+use self::ends::Ends;
+use self::heads::Heads;
+use self::keyring::KeyStream;
+use self::log::JetStreamLog;
+use self::meta::Meta;
+use self::nats::{Link, Promise, Wanted, ensure};
+use self::records::{STORED, stream_name, subjects, token};
+use self::server::{Server, ServerError};
+use self::snapshots::SnapshotStream;
+use self::tail::Tail;
+use crate::Parts;
+use crate::keyring::{KeyName, KeyRing as _, KeyRingError};
+use crate::root::{RootKey, RootKeyError};
+use crate::seal::MasterKey;
+
+/// Settings of a store on JetStream.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Servers, such as `nats://nats-0:4222`; those of a cluster tell of one another.
+    pub servers: Vec<String>,
+    /// How the servers' monitoring names this process.
+    pub name: String,
+    /// The 32 bytes that wrap the key ring: the one setting that all replicas share.
+    pub master_key: MasterKey,
+    /// Partitions of each stream; fixed for ever when the log is made. `None`: 16 for a new log, whatever an old one has.
+    pub partitions: Option<u16>,
+    /// Takes servers that acknowledge before they sync, or do not say when they do.
+    pub accept_weak_durability: bool,
+    /// Who makes the log, such as `kasbah 0.1.0`; for people.
+    pub created_by: String,
+}
+
+/// Partitions of a new log.
+const PARTITIONS: u16 = 16;
+/// Replicas of each stream where there are as many servers: two would gain nothing over one.
+const REPLICAS: usize = 3;
+/// What a server must take: the largest record or part, and its headers.
+const LARGEST_MESSAGE: usize = 768 * 1024;
+/// How long servers may take to answer when they are started at the same time as we are.
+const START_TIME: Duration = Duration::from_secs(30);
+const START_PAUSE: Duration = Duration::from_secs(1);
+/// Streams that are made or looked at at once.
+const STREAMS_AT_ONCE: usize = 8;
+
+/// A store does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The servers cannot be reached, or do not answer.
+    #[error("cannot reach the log on NATS: {detail}")]
+    Away {
+        /// What happened.
+        detail: String,
+    },
+    /// The servers take smaller messages only.
+    #[error(
+        "the servers take messages of at most {limit} bytes, and {LARGEST_MESSAGE} are needed: raise max_payload"
+    )]
+    SmallMessages {
+        /// Their limit.
+        limit: usize,
+    },
+    /// What the servers acknowledge may be lost.
+    #[error(
+        "the servers promise less than the log needs: {detail}. Set `sync_interval: always` in their jetstream block (deploy/nats has a whole configuration), or accept it with --nats-accept-weak-durability"
+    )]
+    WeakDurability {
+        /// What they promise.
+        detail: String,
+    },
+    /// A stream is there that is not ours, or was changed.
+    #[error("streams differ from what they must be, and are left as they are: {}", list(.0))]
+    OtherStreams(Vec<Difference>),
+    /// The log's description cannot be read.
+    #[error("{} holds no description of a log that this version reads: {detail}", meta::STREAM)]
+    Meta {
+        /// What is wrong.
+        detail: String,
+    },
+    /// The partitions of a log are fixed.
+    #[error("the log has {fixed} partitions for ever, {wanted} are wanted")]
+    Partitions {
+        /// What it has.
+        fixed: u16,
+        /// What the settings want.
+        wanted: u16,
+    },
+    /// The key ring is not the one that the log was made with.
+    #[error("the key ring's root key is not the one that the log pins: restore both from the same backup")]
+    OtherRoot,
+    /// The key ring does not open.
+    #[error(transparent)]
+    KeyRing(#[from] KeyRingError),
+    /// The root key is malformed.
+    #[error(transparent)]
+    Root(#[from] RootKeyError),
+}
+
+fn list(differences: &[Difference]) -> String {
+    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+impl From<ServerError> for OpenError {
+    fn from(error: ServerError) -> Self {
+        Self::Away { detail: error.0 }
+    }
+}
+
+/// What many nodes keep together.
+#[derive(Clone)]
+pub struct JetStreamStore {
+    /// Log, blobs, keys and snapshots.
+    pub parts: Parts,
+    /// The Ed25519 public key that this log was made with, in standard base64.
+    pub root_public_key: String,
+    /// How often each record is kept.
+    pub replicas: usize,
+}
+
+/// Opens the store, or makes it.
+///
+/// # Errors
+/// When the servers cannot be reached or promise too little, a stream is there that is none of ours, or the key ring does not
+/// open.
+pub async fn open(world: &World, options: Options) -> Result<JetStreamStore, OpenError> {
+    let began = world.clock.monotonic();
+    loop {
+        match open_once(world, &options).await {
+            Err(OpenError::Away { detail }) if world.clock.monotonic().saturating_sub(began) < START_TIME => {
+                tracing::warn!(detail, "waiting for the log on NATS");
+                world.clock.sleep(START_PAUSE).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+async fn open_once(world: &World, options: &Options) -> Result<JetStreamStore, OpenError> {
+    let link = Link::connect(world, &options.servers, &options.name).await?;
+    let limit = link.largest_message();
+    if limit < LARGEST_MESSAGE {
+        return Err(OpenError::SmallMessages { limit });
+    }
+    let replicas = replicas(&link, options.accept_weak_durability).await?;
+    make(&link, replicas, &[meta_stream(), keys_stream()]).await?;
+    let link = Arc::new(link);
+    let server: Arc<dyn Server> = Arc::clone(&link) as Arc<dyn Server>;
+    let keys = KeyStream::open(Arc::clone(&server), world, &options.master_key).await?;
+    let meta = meta(world, &server, options, &keys).await?;
+    let shards =
+        Stream::ALL.iter().flat_map(|stream| (0..meta.partitions).map(|partition| (*stream, partition)));
+    let streams: Vec<Wanted> = shards.map(log_stream).chain([blobs_stream(), snapshots_stream()]).collect();
+    make(&link, replicas, &streams).await?;
+    let tail = Tail::new(Arc::clone(&server), world.clone(), meta.partitions);
+    let log = JetStreamLog {
+        server: Arc::clone(&server),
+        world: world.clone(),
+        partitions: meta.partitions,
+        heads: Heads::default(),
+        ends: Ends::new(meta.partitions),
+        tail,
+    };
+    let keys = Arc::new(keys);
+    let blobs =
+        BlobStream { server: Arc::clone(&server), keys: Arc::clone(&keys) as _, world: world.clone() };
+    let snapshots = SnapshotStream { server, world: world.clone(), log: meta.log };
+    let parts = Parts { log: Arc::new(log), blobs: Arc::new(blobs), keys, snapshots: Arc::new(snapshots) };
+    Ok(JetStreamStore { parts, root_public_key: meta.root_public_key, replicas })
+}
+
+/// How often each record is to be kept; an error where the servers promise too little.
+async fn replicas(link: &Link, accept_weak_durability: bool) -> Result<usize, OpenError> {
+    let promise = Promise::of(link).await?;
+    let weak = match &promise {
+        None => Some("they do not say whether they sync before they acknowledge".to_owned()),
+        Some(promise) => (!promise.late.is_empty()).then(|| promise.late.join(", ")),
+    };
+    match weak {
+        Some(detail) if !accept_weak_durability => return Err(OpenError::WeakDurability { detail }),
+        Some(detail) => tracing::warn!(detail, "what is acknowledged may be lost when a machine stops"),
+        None => {}
+    }
+    Ok(if promise.is_some_and(|promise| promise.servers >= REPLICAS) { REPLICAS } else { 1 })
+}
+
+/// Makes streams, or looks whether they are what they must be.
+async fn make(link: &Link, replicas: usize, streams: &[Wanted]) -> Result<(), OpenError> {
+    let asked: Vec<_> = streams.iter().map(|wanted| ensure(link, wanted, replicas)).collect();
+    let made: Vec<Option<Difference>> =
+        futures::stream::iter(asked).buffered(STREAMS_AT_ONCE).try_collect().await?;
+    let differences: Vec<Difference> = made.into_iter().flatten().collect();
+    if differences.is_empty() { Ok(()) } else { Err(OpenError::OtherStreams(differences)) }
+}
+
+/// Reads what is fixed for ever, or fixes it.
+async fn meta(
+    world: &World,
+    server: &Arc<dyn Server>,
+    options: &Options,
+    keys: &KeyStream,
+) -> Result<Meta, OpenError> {
+    let meta = match Meta::read(server).await? {
+        Some(meta) => meta,
+        None => {
+            let root = RootKey::from_pkcs8(&keys.get_or_create(KeyName::Root).await?)?;
+            let partitions = options.partitions.unwrap_or(PARTITIONS).max(1);
+            let new = Meta::new(world, partitions, root.public_key_base64(), options.created_by.clone());
+            new.fix(server).await?
+        }
+    };
+    if let Some(wanted) = options.partitions.filter(|wanted| *wanted != meta.partitions) {
+        return Err(OpenError::Partitions { fixed: meta.partitions, wanted });
+    }
+    let root = keys.get(KeyName::Root).await?.ok_or(OpenError::OtherRoot)?;
+    if RootKey::from_pkcs8(&root)?.public_key_base64() != meta.root_public_key {
+        return Err(OpenError::OtherRoot);
+    }
+    Ok(meta)
+}
+
+/// A stream's settings: kept for good, deleted by nobody, answered by each replica.
+fn wanted(name: &str, subject: &str, further: Value) -> Wanted {
+    let mut settings = json!({
+        "subjects": [subject],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_age": 0,
+        "max_msgs_per_subject": -1,
+        "max_consumers": -1,
+        "deny_delete": true,
+        "deny_purge": true,
+        "allow_direct": true,
+        "duplicate_window": 120_000_000_000_u64,
+    });
+    if let (Value::Object(settings), Value::Object(further)) = (&mut settings, further) {
+        settings.extend(further);
+    }
+    let settings = settings.as_object().cloned().unwrap_or_default();
+    Wanted { name: name.to_owned(), settings }
+}
+
+fn log_stream(shard: events::position::Shard) -> Wanted {
+    let subjects = subjects(shard);
+    let again = format!("{STORED}.{}.{}.>", token(shard.0), shard.1);
+    wanted(&stream_name(shard), &subjects, json!({ "republish": { "src": subjects, "dest": again } }))
+}
+
+fn meta_stream() -> Wanted {
+    wanted(meta::STREAM, meta::SUBJECT, json!({}))
+}
+
+fn keys_stream() -> Wanted {
+    let subjects = format!("kasbah.{}.>", keyring::TOKEN);
+    let again = format!("{STORED}.{}.>", keyring::TOKEN);
+    let republish = json!({ "src": subjects, "dest": again, "headers_only": true });
+    wanted(
+        keyring::STREAM,
+        &subjects,
+        json!({ "max_msgs_per_subject": 1, "discard": "old", "republish": republish }),
+    )
+}
+
+fn blobs_stream() -> Wanted {
+    wanted(blobs::STREAM, blobs::SUBJECTS, json!({ "deny_purge": false }))
+}
+
+fn snapshots_stream() -> Wanted {
+    let further = json!({ "max_msgs_per_subject": 1, "discard": "old", "deny_purge": false });
+    wanted(snapshots::STREAM, snapshots::SUBJECTS, further)
+}

@@ -1,0 +1,82 @@
+//! Where the shards end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use events::Position;
+use events::position::{Shard, Stream};
+use parking_lot::Mutex;
+
+use super::records::stream_name;
+use super::server::{Server, ServerError};
+
+/// Asks for the ends of a stream's shards, once for all who want to know at the same time.
+pub(super) struct Ends {
+    partitions: u16,
+    /// What was seen for sure: a leader that was just elected may not have said it yet.
+    seen: Mutex<Position>,
+    moments: AtomicU64,
+    /// What each stream's leaders said, and from which moment on that holds.
+    said: BTreeMap<Stream, tokio::sync::Mutex<(u64, Arc<Position>)>>,
+}
+
+impl Ends {
+    pub(super) fn new(partitions: u16) -> Self {
+        Self {
+            partitions,
+            seen: Mutex::default(),
+            moments: AtomicU64::new(1),
+            said: Stream::ALL.iter().map(|stream| (*stream, tokio::sync::Mutex::default())).collect(),
+        }
+    }
+
+    /// A record was stored, or read.
+    pub(super) fn saw(&self, shard: Shard, sequence: u64) {
+        self.seen.lock().advance(shard, sequence);
+    }
+
+    /// The ends of some streams as of now or later.
+    pub(super) async fn now(&self, server: &dyn Server, streams: &[Stream]) -> Result<Position, ServerError> {
+        let asked = self.said.iter().filter(|(stream, _)| streams.contains(stream));
+        let asked = asked.map(|(stream, said)| self.of_stream(server, *stream, said));
+        let mut position = Position::start();
+        for ends in futures::future::try_join_all(asked).await? {
+            position.merge(&ends);
+        }
+        let seen = self.seen.lock();
+        for (shard, sequence) in seen.0.iter().filter(|((stream, _), _)| streams.contains(stream)) {
+            position.advance(*shard, *sequence);
+        }
+        Ok(position)
+    }
+
+    async fn of_stream(
+        &self,
+        server: &dyn Server,
+        stream: Stream,
+        said: &tokio::sync::Mutex<(u64, Arc<Position>)>,
+    ) -> Result<Arc<Position>, ServerError> {
+        let came = self.moments.fetch_add(1, Ordering::Relaxed);
+        let mut said = said.lock().await;
+        if said.0 < came {
+            let began = self.moments.fetch_add(1, Ordering::Relaxed);
+            *said = (began, Arc::new(self.ask(server, stream).await?));
+        }
+        Ok(Arc::clone(&said.1))
+    }
+
+    async fn ask(&self, server: &dyn Server, stream: Stream) -> Result<Position, ServerError> {
+        let shards = (0..self.partitions).map(|partition| (stream, partition));
+        let asked = shards.map(|shard| async move {
+            server.extent(&stream_name(shard)).await.map(|extent| (shard, extent.last))
+        });
+        let mut position = Position::start();
+        for (shard, last) in futures::future::try_join_all(asked).await? {
+            if last > 0 {
+                position.advance(shard, last);
+            }
+        }
+        Ok(position)
+    }
+}

@@ -1,0 +1,143 @@
+//! Following: what is there, then what comes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::Position;
+use events::position::Shard;
+use tokio::sync::watch;
+use world::World;
+
+use super::pages::{LAG_TIME, Stretch};
+use super::records::{Sieve, stream_name};
+use super::server::{Server, ServerError, Stored};
+use super::tail::Tail;
+use crate::feed::{Feeder, Gone};
+use crate::log::Followed;
+
+/// After the servers did not answer.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// One follow.
+pub(super) struct Follower {
+    /// The next sequence of each shard.
+    pub(super) next: BTreeMap<Shard, u64>,
+    pub(super) grown: watch::Receiver<u64>,
+    pub(super) tail: Arc<Tail>,
+    pub(super) server: Arc<dyn Server>,
+    pub(super) world: World,
+    pub(super) sieve: Sieve,
+    pub(super) to: Feeder<Followed>,
+}
+
+impl Follower {
+    /// Catches up to `end`, says so, and goes on until the reader has gone.
+    pub(super) async fn run(mut self, end: Position, caught_up: Position) {
+        // The reader's going is the only way to end.
+        let _gone = self.go(end, caught_up).await;
+    }
+
+    async fn go(&mut self, end: Position, caught_up: Position) -> Result<(), Gone> {
+        for (shard, end) in end.0 {
+            self.read(shard, end).await?;
+        }
+        self.to.push(Ok(Followed::CaughtUp(caught_up)), 0);
+        self.to.flush().await?;
+        loop {
+            self.grown.mark_unchanged();
+            let mut passed = Position::start();
+            let shards: Vec<Shard> = self.next.keys().copied().collect();
+            for shard in shards {
+                self.take(shard, &mut passed).await?;
+            }
+            if passed != Position::start() {
+                self.to.push(Ok(Followed::Passed(passed)), 0);
+            }
+            self.to.flush().await?;
+            tokio::select! {
+                // An error means that the log is closed; what is in it was read.
+                changed = self.grown.changed() => if changed.is_err() { return Ok(()) },
+                () = self.to.gone() => return Err(Gone),
+            }
+        }
+    }
+
+    /// Takes what a shard has more than was taken.
+    async fn take(&mut self, shard: Shard, passed: &mut Position) -> Result<(), Gone> {
+        loop {
+            let next = self.next.get(&shard).copied().unwrap_or(1);
+            let end = self.tail.end(shard);
+            if next > end {
+                return Ok(());
+            }
+            let last_is_wanted = match self.tail.from(shard, next) {
+                Some(messages) => self.give(shard, messages).await?,
+                None => self.read(shard, end).await?,
+            };
+            if !last_is_wanted {
+                passed.advance(shard, self.next.get(&shard).map_or(0, |next| next - 1));
+            }
+        }
+    }
+
+    /// Reads a shard up to its end, however long the servers are away; says whether the last one was wanted.
+    async fn read(&mut self, shard: Shard, end: u64) -> Result<bool, Gone> {
+        let mut last_is_wanted = true;
+        loop {
+            let next = self.next.get(&shard).copied().unwrap_or(1);
+            if next > end {
+                return Ok(last_is_wanted);
+            }
+            let stretch = Stretch {
+                server: Arc::clone(&self.server),
+                world: self.world.clone(),
+                stream: stream_name(shard),
+                subject: None,
+                from: next,
+                to: end,
+                patience: LAG_TIME,
+            };
+            let mut pieces = stretch.pieces();
+            loop {
+                match pieces.next().await {
+                    Some(Ok(messages)) => last_is_wanted = self.give(shard, messages).await?,
+                    Some(Err(error)) => break self.wait(&error).await?,
+                    // What has left the stream by now is not missing.
+                    None => {
+                        self.next.insert(shard, end + 1);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn wait(&mut self, error: &ServerError) -> Result<(), Gone> {
+        tracing::debug!(%error, "the log cannot be followed now");
+        self.to.flush().await?;
+        tokio::select! {
+            () = self.world.clock.sleep(PAUSE) => Ok(()),
+            () = self.to.gone() => Err(Gone),
+        }
+    }
+
+    /// Gives messages to the reader; says whether the last one was wanted.
+    async fn give(&mut self, shard: Shard, messages: Vec<Stored>) -> Result<bool, Gone> {
+        let mut last_is_wanted = true;
+        for message in messages {
+            self.next.insert(shard, message.sequence + 1);
+            match self.sieve.take(message) {
+                Some(record) => {
+                    last_is_wanted = true;
+                    let bytes = record.bytes.len();
+                    if self.to.push(Ok(Followed::Record(record)), bytes) {
+                        self.to.flush().await?;
+                    }
+                }
+                None => last_is_wanted = false,
+            }
+        }
+        Ok(last_is_wanted)
+    }
+}

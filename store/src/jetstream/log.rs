@@ -1,0 +1,339 @@
+//! The log: commits with an expected sequence, batches without one, reading and following.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use events::position::{Shard, Stream};
+use events::subject::{Subject, partition_of_organization};
+use events::{AggregateRef, ChainHash, CommitId, OrganizationId, Position};
+use world::World;
+
+use super::ends::Ends;
+use super::follow::Follower;
+use super::heads::{Head, Heads, Key, Seen};
+use super::pages::{LAG_TIME, Stretch};
+use super::records::{Sieve, stream_name, subject_of_batch};
+use super::server::{Ack, Publish, PublishError, Server, ServerError, Stored};
+use super::tail::Tail;
+use crate::feed::Feed;
+use crate::log::{
+    AppendError, Appended, EventLog, FollowReader, NewBatch, NewCommit, ReadError, ReadFilter, Record,
+    RecordReader,
+};
+
+/// How long an append tries, while others are in its way or nobody leads the stream.
+const APPEND_TIME: Duration = Duration::from_secs(10);
+/// How long it waits for a connection.
+const AWAY_TIME: Duration = Duration::from_secs(2);
+const FIRST_PAUSE_MILLIS: u64 = 2;
+const LONGEST_PAUSE_MILLIS: u64 = 200;
+
+/// The log on a JetStream server.
+pub(super) struct JetStreamLog {
+    pub(super) server: Arc<dyn Server>,
+    pub(super) world: World,
+    pub(super) partitions: u16,
+    pub(super) heads: Heads,
+    pub(super) ends: Ends,
+    pub(super) tail: Arc<Tail>,
+}
+
+impl From<ServerError> for ReadError {
+    fn from(error: ServerError) -> Self {
+        Self::Failed { detail: error.0 }
+    }
+}
+
+/// One append, until its outcome is known or its time is over.
+struct Attempts<'a> {
+    world: &'a World,
+    server: &'a dyn Server,
+    began: Duration,
+    made: u32,
+    /// One was sent whose outcome is not known.
+    uncertain: bool,
+}
+
+impl Attempts<'_> {
+    /// Waits before the next attempt; what went wrong when there is to be none.
+    async fn pause(&mut self, detail: String) -> Result<(), AppendError> {
+        let patience = if self.server.is_connected() { APPEND_TIME } else { AWAY_TIME };
+        if self.world.clock.monotonic().saturating_sub(self.began) > patience {
+            return Err(if self.uncertain {
+                AppendError::Unknown { detail }
+            } else {
+                AppendError::Away { detail }
+            });
+        }
+        let most = (FIRST_PAUSE_MILLIS << self.made.min(10)).min(LONGEST_PAUSE_MILLIS);
+        let millis = 1 + self.world.random.below(most);
+        self.world.clock.sleep(Duration::from_millis(millis)).await;
+        self.made += 1;
+        Ok(())
+    }
+}
+
+impl JetStreamLog {
+    fn attempts(&self) -> Attempts<'_> {
+        let began = self.world.clock.monotonic();
+        Attempts { world: &self.world, server: &*self.server, began, made: 0, uncertain: false }
+    }
+
+    fn subject(&self, (organization, aggregate): &Key) -> (Shard, String) {
+        let partition = partition_of_organization(*organization, self.partitions);
+        ((Stream::Decisions, partition), Subject::log(partition, *organization, aggregate).to_string())
+    }
+
+    fn stretch(&self, shard: Shard, subject: Option<String>, from: u64, to: u64) -> Stretch {
+        let (server, world) = (Arc::clone(&self.server), self.world.clone());
+        Stretch { server, world, stream: stream_name(shard), subject, from, to, patience: LAG_TIME }
+    }
+
+    /// The head of an aggregate as the stream's leader has it now.
+    async fn look_up(&self, key: &Key) -> Result<Arc<Head>, ServerError> {
+        let (shard, subject) = self.subject(key);
+        let Some(newest) = self.server.newest(&stream_name(shard), &subject).await? else {
+            return Ok(Arc::default());
+        };
+        self.ends.saw(shard, newest.sequence);
+        let known = self.heads.get(key).filter(|known| known.sequence <= newest.sequence);
+        let mut head = known.unwrap_or_default();
+        if head.sequence < newest.sequence {
+            let missing = self.stretch(shard, Some(subject), head.sequence + 1, newest.sequence);
+            let grown = Arc::make_mut(&mut head);
+            for message in missing.whole().await? {
+                let hash = ChainHash::of(&message.payload);
+                grown.advance(commit_id(&message)?, message.sequence, hash);
+            }
+            self.heads.keep(key, Arc::clone(&head));
+        }
+        Ok(head)
+    }
+
+    /// What is known of an aggregate without asking, as far as that can be enough to append.
+    fn guess(&self, key: &Key, commit: &NewCommit) -> Option<Seen> {
+        match self.heads.get(key) {
+            Some(head) => Some(head.seen_by(commit.id)),
+            // Nothing has to be known of one that is to be new: if it is not, the server says so.
+            None => (commit.expected == 0).then(Seen::default),
+        }
+    }
+
+    async fn publish_commit(
+        &self,
+        shard: Shard,
+        subject: &str,
+        commit: &NewCommit,
+        seen: &Seen,
+    ) -> Result<Result<(Ack, ChainHash), PublishError>, AppendError> {
+        let types: Vec<&str> = commit.events.iter().map(|event| event.body.event_type.as_str()).collect();
+        let mut headers = vec![("Kasbah-Events", types.join(","))];
+        headers.extend(commit.traceparent.clone().map(|traceparent| ("traceparent", traceparent)));
+        let payload = commit.clone().encode(seen.hash)?;
+        let hash = ChainHash::of(&payload);
+        let message = Publish {
+            stream: stream_name(shard),
+            subject: subject.to_owned(),
+            id: Some(message_id(commit.id, subject)),
+            expected: Some(seen.sequence),
+            headers,
+            payload: payload.into(),
+        };
+        Ok(self.server.publish(&message).await.map(|ack| (ack, hash)))
+    }
+
+    async fn ends_of(&self, streams: &[Stream]) -> Result<Position, ServerError> {
+        self.ends.now(&*self.server, streams).await
+    }
+}
+
+/// The id by which the server drops a commit that it got before. A stream holds many aggregates, a commit's id is one aggregate's.
+fn message_id(commit: CommitId, subject: &str) -> String {
+    format!("{commit}.{:08x}", crc32fast::hash(subject.as_bytes()))
+}
+
+fn commit_id(message: &Stored) -> Result<CommitId, ServerError> {
+    let id = message.id.as_deref().and_then(|id| id.split('.').next()?.parse().ok());
+    id.ok_or_else(|| ServerError(format!("{} of {} names no commit", message.sequence, message.subject)))
+}
+
+#[async_trait]
+impl EventLog for JetStreamLog {
+    fn partitions(&self) -> u16 {
+        self.partitions
+    }
+
+    async fn append(&self, commit: NewCommit) -> Result<Appended, AppendError> {
+        commit.check()?;
+        let key = (commit.organization, commit.aggregate.clone());
+        let (shard, subject) = self.subject(&key);
+        let mut attempts = self.attempts();
+        let mut guess = self.guess(&key, &commit);
+        loop {
+            let (seen, guessed) = match guess.take() {
+                Some(seen) => (seen, true),
+                None => match self.look_up(&key).await {
+                    Ok(head) => (head.seen_by(commit.id), false),
+                    Err(error) => {
+                        attempts.pause(error.0).await?;
+                        continue;
+                    }
+                },
+            };
+            if let Some((version, sequence)) = seen.earlier {
+                let position = Position::of(shard.0, shard.1, sequence);
+                return Ok(Appended { version, position, duplicate: true });
+            }
+            if seen.version != commit.expected {
+                if guessed {
+                    continue;
+                }
+                let (aggregate, expected) = (commit.aggregate, commit.expected);
+                return Err(AppendError::Conflict { aggregate, expected, actual: seen.version });
+            }
+            let detail = match self.publish_commit(shard, &subject, &commit, &seen).await? {
+                Ok((Ack { sequence, duplicate: false }, hash)) => {
+                    self.ends.saw(shard, sequence);
+                    self.heads.advance(&key, seen.version, commit.id, sequence, hash);
+                    let position = Position::of(shard.0, shard.1, sequence);
+                    return Ok(Appended { version: seen.version + 1, position, duplicate: false });
+                }
+                // Which version it got stands in the aggregate's history.
+                Ok(_) => "the commit is not in its aggregate's history yet".to_owned(),
+                Err(PublishError::Refused(reason)) => return Err(AppendError::ReadOnly { reason }),
+                Err(PublishError::Unknown(detail)) => {
+                    attempts.uncertain = true;
+                    detail
+                }
+                // Only where the guess was right is somebody else's message still on its way.
+                Err(PublishError::Expectation) if guessed => continue,
+                Err(error) => error.to_string(),
+            };
+            attempts.pause(detail).await?;
+        }
+    }
+
+    async fn append_batch(&self, record: NewBatch) -> Result<Position, AppendError> {
+        record.check()?;
+        let shard = (record.stream, record.partition(self.partitions));
+        let subject = subject_of_batch(&record, shard.1).ok_or_else(|| AppendError::Invalid {
+            detail: format!("{:?} cannot name a writer: use letters, digits, - and _", record.writer),
+        })?;
+        let message = Publish {
+            stream: stream_name(shard),
+            subject,
+            id: Some(self.world.new_uuid().to_string()),
+            expected: None,
+            headers: Vec::new(),
+            payload: record.data.into(),
+        };
+        let mut attempts = self.attempts();
+        loop {
+            let detail = match self.server.publish(&message).await {
+                Ok(ack) => {
+                    self.ends.saw(shard, ack.sequence);
+                    return Ok(Position::of(shard.0, shard.1, ack.sequence));
+                }
+                Err(PublishError::Refused(reason)) => return Err(AppendError::ReadOnly { reason }),
+                Err(PublishError::Unknown(detail)) => {
+                    attempts.uncertain = true;
+                    detail
+                }
+                Err(error) => error.to_string(),
+            };
+            attempts.pause(detail).await?;
+        }
+    }
+
+    async fn history(
+        &self,
+        organization: OrganizationId,
+        aggregate: &AggregateRef,
+    ) -> Result<Vec<Record>, ReadError> {
+        let (shard, subject) = self.subject(&(organization, aggregate.clone()));
+        let Some(newest) = self.server.newest(&stream_name(shard), &subject).await? else {
+            return Ok(Vec::new());
+        };
+        let messages = self.stretch(shard, Some(subject), 1, newest.sequence).whole().await?;
+        let sieve = Sieve::new(ReadFilter::decisions(&[]));
+        Ok(messages.into_iter().filter_map(|message| sieve.take(message)).collect())
+    }
+
+    async fn find(
+        &self,
+        organization: OrganizationId,
+        aggregate: &AggregateRef,
+        commit: CommitId,
+    ) -> Result<Option<Record>, ReadError> {
+        let key = (organization, aggregate.clone());
+        let head = self.look_up(&key).await?;
+        let Some((_, sequence)) = head.commits.get(&commit) else { return Ok(None) };
+        let (shard, _) = self.subject(&key);
+        let found = self.stretch(shard, None, *sequence, *sequence).whole().await?;
+        let sieve = Sieve::new(ReadFilter::decisions(&[]));
+        Ok(found.into_iter().find_map(|message| sieve.take(message)))
+    }
+
+    async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
+        let end = self.ends_of(&filter.streams).await?;
+        let stretches: Vec<Stretch> = end
+            .0
+            .iter()
+            .map(|(shard, end)| self.stretch(*shard, None, from.sequence(*shard) + 1, *end))
+            .collect();
+        let (mut to, records) = Feed::pair();
+        let sieve = Sieve::new(filter.clone());
+        let task = async move {
+            for stretch in stretches {
+                let mut pieces = stretch.pieces();
+                while let Some(piece) = pieces.next().await {
+                    let piece = match piece {
+                        Ok(piece) => piece,
+                        Err(error) => {
+                            to.push(Err(error.into()), 0);
+                            drop(to.flush().await);
+                            return;
+                        }
+                    };
+                    for record in piece.into_iter().filter_map(|message| sieve.take(message)) {
+                        let bytes = record.bytes.len();
+                        if to.push(Ok(record), bytes) && to.flush().await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+            drop(to.flush().await);
+        };
+        self.world.spawner.spawn("log-read", Box::pin(task));
+        Ok(records)
+    }
+
+    async fn follow(&self, from: &Position, filter: &ReadFilter) -> Result<FollowReader, ReadError> {
+        for stream in &filter.streams {
+            self.tail.follow(*stream).await?;
+        }
+        let end = self.ends_of(&filter.streams).await?;
+        let shards = filter.streams.iter();
+        let shards = shards.flat_map(|stream| (0..self.partitions).map(|partition| (*stream, partition)));
+        let (to, followed) = Feed::pair();
+        let follower = Follower {
+            next: shards.map(|shard| (shard, from.sequence(shard) + 1)).collect(),
+            grown: self.tail.grown(),
+            tail: Arc::clone(&self.tail),
+            server: Arc::clone(&self.server),
+            world: self.world.clone(),
+            sieve: Sieve::new(filter.clone()),
+            to,
+        };
+        let mut caught_up = from.clone();
+        caught_up.merge(&end);
+        self.world.spawner.spawn("log-follow", Box::pin(follower.run(end, caught_up)));
+        Ok(followed)
+    }
+
+    async fn position(&self) -> Result<Position, ReadError> {
+        Ok(self.ends_of(Stream::ALL).await?)
+    }
+}

@@ -1,0 +1,79 @@
+//! What is fixed when a log is made, in a stream of its own that takes one message.
+
+use std::sync::Arc;
+
+use events::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use world::World;
+
+use super::OpenError;
+use super::server::{Publish, PublishError, Server};
+
+/// The stream's name.
+pub(super) const STREAM: &str = "kasbah-meta";
+/// Its subject.
+pub(super) const SUBJECT: &str = "kasbah.meta";
+
+/// The format of subjects, headers, blobs and snapshots that this code reads and writes.
+const FORMAT: u32 = 1;
+
+/// Written once, as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Meta {
+    pub(super) format: u32,
+    /// The log's id; snapshots name it.
+    pub(super) log: Uuid,
+    pub(super) partitions: u16,
+    /// Standard base64. The key ring must hold the private half.
+    pub(super) root_public_key: String,
+    pub(super) created_by: String,
+    /// RFC 3339.
+    pub(super) created_at: String,
+}
+
+impl Meta {
+    /// What a new log is to have.
+    pub(super) fn new(world: &World, partitions: u16, root_public_key: String, created_by: String) -> Self {
+        Self {
+            format: FORMAT,
+            log: world.new_uuid(),
+            partitions,
+            root_public_key,
+            created_by,
+            created_at: Timestamp(world.clock.now_millis()).to_string(),
+        }
+    }
+
+    /// The one that is there.
+    pub(super) async fn read(server: &Arc<dyn Server>) -> Result<Option<Self>, OpenError> {
+        let Some(message) = server.newest(STREAM, SUBJECT).await? else { return Ok(None) };
+        let meta: Self = serde_json::from_slice(&message.payload)
+            .map_err(|error| OpenError::Meta { detail: error.to_string() })?;
+        if meta.format != FORMAT {
+            let detail = format!("format {} is not {FORMAT}, the one that this version reads", meta.format);
+            return Err(OpenError::Meta { detail });
+        }
+        Ok(Some(meta))
+    }
+
+    /// Makes this the log's, unless another process was faster; the one that is the log's now.
+    pub(super) async fn fix(self, server: &Arc<dyn Server>) -> Result<Self, OpenError> {
+        let payload =
+            serde_json::to_vec(&self).map_err(|error| OpenError::Meta { detail: error.to_string() })?;
+        let message = Publish {
+            stream: STREAM.to_owned(),
+            subject: SUBJECT.to_owned(),
+            id: None,
+            expected: Some(0),
+            headers: Vec::new(),
+            payload: payload.into(),
+        };
+        match server.publish(&message).await {
+            Ok(_) | Err(PublishError::Expectation) => {}
+            Err(error) => return Err(OpenError::Away { detail: error.to_string() }),
+        }
+        let fixed = Self::read(server).await?;
+        fixed.ok_or_else(|| OpenError::Away { detail: "what was just fixed cannot be read".to_owned() })
+    }
+}

@@ -1,0 +1,109 @@
+//! Which stream and subject a record lies under, and how a stored message is a record.
+
+use std::collections::HashMap;
+
+use events::position::{Shard, Stream};
+use events::subject::Subject;
+use events::{AggregateKind, OrganizationId, Timestamp};
+use parking_lot::Mutex;
+
+use super::server::Stored;
+use crate::log::{ReadFilter, Record};
+
+/// What a message that is stored is sent again under, for those who follow.
+pub(super) const STORED: &str = "kasbah.stored";
+
+/// Name of a shard's stream.
+pub(super) fn stream_name((stream, partition): Shard) -> String {
+    format!("kasbah-{}-{partition}", stream.as_str())
+}
+
+/// The token of a stream in subjects.
+pub(super) const fn token(stream: Stream) -> &'static str {
+    match stream {
+        Stream::Decisions => "log",
+        Stream::Observations => "observed",
+        Stream::Audit => "audit",
+        Stream::Refusals => "refused",
+    }
+}
+
+/// All subjects of a shard.
+pub(super) fn subjects((stream, partition): Shard) -> String {
+    format!("kasbah.{}.{partition}.>", token(stream))
+}
+
+/// The subject of a batch; `None` when the writer's name cannot be a part of it.
+pub(super) fn subject_of_batch(record: &crate::log::NewBatch, partition: u16) -> Option<String> {
+    let fine = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if record.writer.is_empty() || record.writer.len() > 200 || !record.writer.bytes().all(fine) {
+        return None;
+    }
+    let organization = record.organization;
+    Some(match record.stream {
+        Stream::Audit => Subject::audit(partition, organization).to_string(),
+        Stream::Refusals => Subject::refused(partition, organization).to_string(),
+        Stream::Observations | Stream::Decisions => {
+            Subject::observed(partition, organization, &record.writer).to_string()
+        }
+    })
+}
+
+/// What stands in a record's subject.
+struct Address {
+    shard: Shard,
+    organization: OrganizationId,
+    kind: Option<AggregateKind>,
+}
+
+/// Reads the subject of a record.
+fn address(subject: &str) -> Option<Address> {
+    let mut tokens = subject.split('.').skip(1);
+    let kept_in = tokens.next()?;
+    let stream = *Stream::ALL.iter().find(|stream| token(**stream) == kept_in)?;
+    let partition = tokens.next()?.parse().ok()?;
+    let organization = tokens.next()?.parse().ok()?;
+    let kind = tokens.next();
+    let kind = AggregateKind::ALL.iter().copied().find(|known| kind == Some(known.as_str()));
+    Some(Address { shard: (stream, partition), organization, kind })
+}
+
+/// The shard whose record a message is.
+pub(super) fn shard_of(message: &Stored) -> Option<Shard> {
+    address(&message.subject).map(|address| address.shard)
+}
+
+/// Turns messages into records: leaves out what a filter does not want, and never lets the time of a shard run backwards.
+#[derive(Debug)]
+pub(super) struct Sieve {
+    filter: ReadFilter,
+    newest: Mutex<HashMap<Shard, Timestamp>>,
+}
+
+impl Sieve {
+    pub(super) fn new(filter: ReadFilter) -> Self {
+        Self { filter, newest: Mutex::default() }
+    }
+
+    /// The record, if it is wanted.
+    pub(super) fn take(&self, message: Stored) -> Option<Record> {
+        let Some(address) = address(&message.subject) else {
+            tracing::error!(subject = message.subject, "a message in the log is no record");
+            return None;
+        };
+        let recorded_at = {
+            let mut newest = self.newest.lock();
+            let newest = newest.entry(address.shard).or_insert(message.recorded_at);
+            *newest = (*newest).max(message.recorded_at);
+            *newest
+        };
+        // What a newer version wrote of a kind that this one does not know is for nobody who names kinds.
+        let of_kind = address.shard.0 != Stream::Decisions
+            || self.filter.kinds.is_empty()
+            || address.kind.is_some_and(|kind| self.filter.kinds.contains(&kind));
+        let of_organization = self.filter.organization.is_none_or(|wanted| wanted == address.organization);
+        (of_kind && of_organization).then(|| {
+            Record::new(address.shard, message.sequence, recorded_at, address.organization, message.payload)
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! What the parts of the store need of a JetStream server: few operations, each with what it may and may not promise.
+//!
+//! The rest of this module knows nothing of connections, so that it runs over a simulated server as well.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use events::Timestamp;
+use tokio::sync::mpsc;
+
+/// A JetStream server, or a cluster of them.
+#[async_trait]
+pub(super) trait Server: Send + Sync {
+    /// Publishes once and waits for the acknowledgement. What is asked for first is sent first.
+    async fn publish(&self, message: &Publish) -> Result<Ack, PublishError>;
+
+    /// The newest message of a subject, as the stream's leader has it.
+    async fn newest(&self, stream: &str, subject: &str) -> Result<Option<Stored>, ServerError>;
+
+    /// The newest message of a subject, as any replica has it: one that lags may know of none yet.
+    async fn nearest(&self, stream: &str, subject: &str) -> Result<Option<Stored>, ServerError>;
+
+    /// Messages of a stream in order, as any replica has them: one that lags may give fewer than there are.
+    async fn page(&self, page: &Page) -> Result<Vec<Stored>, ServerError>;
+
+    /// Where a stream begins and ends, as its leader knows.
+    async fn extent(&self, stream: &str) -> Result<Extent, ServerError>;
+
+    /// Removes the messages before a sequence whose subjects a filter names.
+    async fn purge(&self, stream: &str, filter: &str, before: u64) -> Result<(), ServerError>;
+
+    /// What is stored from now on under a filter, soon after it is stored. Nothing is promised: what was lost on the way is
+    /// said where it is known.
+    async fn stored(&self, filter: &str) -> Result<mpsc::Receiver<Live>, ServerError>;
+
+    /// Whether there is a connection. Without one everything ends at once.
+    fn is_connected(&self) -> bool;
+}
+
+/// A message on its way into a stream.
+#[derive(Debug, Clone)]
+pub(super) struct Publish {
+    /// The stream that must take it.
+    pub(super) stream: String,
+    pub(super) subject: String,
+    /// By which the server drops a second one for some minutes.
+    pub(super) id: Option<String>,
+    /// Sequence of the subject's last message, 0 for none; unchecked when absent.
+    pub(super) expected: Option<u64>,
+    /// Further headers.
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) payload: Bytes,
+}
+
+/// A message is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ack {
+    pub(super) sequence: u64,
+    /// One with the same id was stored before, under this sequence.
+    pub(super) duplicate: bool,
+}
+
+/// A message as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub(super) subject: String,
+    pub(super) sequence: u64,
+    pub(super) recorded_at: Timestamp,
+    pub(super) id: Option<String>,
+    pub(super) payload: Bytes,
+}
+
+/// Which messages are wanted.
+#[derive(Debug, Clone)]
+pub(super) struct Page {
+    pub(super) stream: String,
+    /// The first sequence.
+    pub(super) from: u64,
+    /// How many at most.
+    pub(super) most: usize,
+    /// Only subjects that this one or this filter names.
+    pub(super) subject: Option<String>,
+}
+
+/// Sequences of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Extent {
+    /// Of the first message that is still there.
+    pub(super) first: u64,
+    /// Of the last that was ever stored, 0 for none.
+    pub(super) last: u64,
+}
+
+/// What a subscriber of stored messages hears.
+#[derive(Debug, Clone)]
+pub(super) enum Live {
+    Stored(Stored),
+    /// Some may have been lost.
+    Missed,
+}
+
+/// A message was not acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PublishError {
+    /// 10071, or 10164 from a cluster in which another message of the subject is under way.
+    #[error("the subject's last sequence is not the expected one")]
+    Expectation,
+    /// 10158: a message with the same id is under way.
+    #[error("a message with the same id is under way")]
+    UnderWay,
+    /// It was not sent, or nobody leads the stream.
+    #[error("{0}")]
+    Away(String),
+    /// It was sent, and no answer came.
+    #[error("{0}")]
+    Unknown(String),
+    /// The server takes no such message; it is not stored.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The server did not answer, or not what was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct ServerError(pub(super) String);

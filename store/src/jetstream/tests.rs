@@ -1,0 +1,207 @@
+//! What a real server, or three of them, do beside keeping the laws: they die, part from each other, and are not what they should be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use events::{CommitId, Position};
+use futures::FutureExt as _;
+use serde_json::json;
+use testkit::{NatsCluster, NatsServer, eventually};
+use world::World;
+use zeroize::Zeroizing;
+
+use super::conforms::options;
+use super::nats::Link;
+use super::{OpenError, Options, open};
+use crate::conformance::{agent, commit, decisions, fill, parallel};
+use crate::log::{AppendError, EventLog, Followed, ReadFilter};
+
+const WRITERS: usize = 6;
+const SOON: Duration = Duration::from_secs(120);
+
+/// Appends to an aggregate of its own, each commit until it is acknowledged, until it is told to stop.
+async fn write(
+    world: World,
+    log: Arc<dyn EventLog>,
+    writer: usize,
+    stop: Arc<AtomicBool>,
+    count: Arc<AtomicUsize>,
+) -> Vec<CommitId> {
+    let mut acknowledged = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let commit = commit(&world, format!("writer-{writer}"), acknowledged.len() as u64);
+        loop {
+            match log.append(commit.clone()).await {
+                Ok(appended) => {
+                    assert_eq!(appended.version, acknowledged.len() as u64 + 1);
+                    break;
+                }
+                Err(AppendError::Unknown { .. } | AppendError::Away { .. }) => {}
+                Err(error) => panic!("writer {writer}: {error}"),
+            }
+        }
+        acknowledged.push(commit.id);
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+    acknowledged
+}
+
+/// Waits until more was acknowledged: the servers work again.
+async fn more(count: &AtomicUsize, commits: usize) {
+    let wanted = count.load(Ordering::Relaxed) + commits;
+    eventually(SOON, || async {
+        let now = count.load(Ordering::Relaxed);
+        anyhow::ensure!(now >= wanted, "{now} of {wanted} commits are acknowledged");
+        Ok(())
+    })
+    .await;
+}
+
+/// Writers append and a follower reads while something happens to the servers. What was acknowledged is there once, in order.
+async fn nothing_is_lost_while(servers: Vec<String>, happens: impl AsyncFnOnce(&AtomicUsize)) {
+    let world = World::real();
+    let store = open(&world, options(servers.clone())).await.unwrap();
+    let log = Arc::clone(&store.parts.log);
+    let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let writers = (0..WRITERS).map(|writer| {
+        write(world.clone(), Arc::clone(&log), writer, Arc::clone(&stop), Arc::clone(&count)).boxed()
+    });
+    let writing = parallel(&world, writers.collect::<Vec<_>>());
+    let mut follow = log.follow(&Position::start(), &ReadFilter::decisions(&[])).await.unwrap();
+    let happening = async {
+        more(&count, 50).await;
+        happens(&count).await;
+        more(&count, 50).await;
+        stop.store(true, Ordering::Relaxed);
+    };
+    let (acknowledged, ()) = tokio::join!(writing, happening);
+    let total: usize = acknowledged.iter().map(Vec::len).sum();
+    println!("{total} commits acknowledged");
+    // As another process finds it.
+    let log = open(&world, options(servers)).await.unwrap().parts.log;
+    // Streams to which nobody wrote for a while may have no leader yet.
+    eventually(SOON, || async { anyhow::Ok(log.position().await?) }).await;
+    let records = decisions(&*log).await;
+    for (writer, commits) in acknowledged.iter().enumerate() {
+        let aggregate = agent(format!("writer-{writer}"));
+        let of_writer = records.iter().filter_map(|record| record.commit());
+        let of_writer = of_writer.filter(|commit| commit.aggregate == aggregate);
+        let found: Vec<CommitId> = of_writer.map(|commit| commit.id).collect();
+        assert_eq!(found, *commits, "writer {writer}");
+    }
+    assert_eq!(log.verify().await.unwrap().streams[0].records, total as u64);
+    let mut followed = BTreeMap::new();
+    while followed.values().sum::<u64>() < total as u64 {
+        if let Followed::Record(record) = follow.recv().await.unwrap().unwrap() {
+            let commit = record.commit().unwrap();
+            let version: &mut u64 = followed.entry(commit.aggregate.clone()).or_default();
+            *version += 1;
+            assert_eq!(commit.version, *version, "followed with a gap, or twice");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_while_the_only_server_is_killed_and_started_again() {
+    let mut server = NatsServer::start().await.unwrap();
+    nothing_is_lost_while(vec![server.account_url(0)], async |count| {
+        for _ in 0..3 {
+            server.kill();
+            server.start_again().await.unwrap();
+            more(count, 50).await;
+        }
+    })
+    .await;
+}
+
+const STREAMS: [&str; 3] = ["kasbah-decisions-0", "kasbah-decisions-1", "kasbah-decisions-2"];
+
+/// Who leads the stream that the writers write to.
+async fn leader(cluster: &NatsCluster) -> usize {
+    let leader = AtomicUsize::new(0);
+    eventually(SOON, || async {
+        for stream in STREAMS {
+            leader.store(cluster.leader(0, stream)?, Ordering::Relaxed);
+        }
+        anyhow::Ok(())
+    })
+    .await;
+    leader.into_inner()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_while_leaders_are_killed_and_parted_from_the_others() {
+    let mut cluster = NatsCluster::start().await.unwrap();
+    nothing_is_lost_while(cluster.account_urls(0), async |count| {
+        for _ in 0..2 {
+            let killed = leader(&cluster).await;
+            println!("server {killed} is killed");
+            cluster.servers[killed].kill();
+            more(count, 50).await;
+            cluster.servers[killed].start_again().await.unwrap();
+            more(count, 50).await;
+        }
+        let parted = leader(&cluster).await;
+        println!("server {parted} is parted from the others");
+        cluster.isolate(parted, true);
+        more(count, 50).await;
+        cluster.isolate(parted, false);
+        more(count, 50).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_syncs_later_is_refused_unless_that_is_accepted() {
+    let world = World::real();
+    let server = NatsServer::start_that_syncs_later().await.unwrap();
+    let refused = open(&world, options(vec![server.account_url(0)])).await.err().unwrap();
+    assert!(matches!(refused, OpenError::WeakDurability { .. }), "{refused}");
+    assert!(refused.to_string().contains("nats syncs every 120 s"), "{refused}");
+    let accepting = Options { accept_weak_durability: true, ..options(vec![server.account_url(0)]) };
+    assert_eq!(open(&world, accepting).await.unwrap().replicas, 1);
+}
+
+#[tokio::test]
+async fn what_is_not_this_log_is_refused_and_left_as_it_is() {
+    let world = World::real();
+    let server = NatsServer::start().await.unwrap();
+    let wanted = options(vec![server.account_url(0)]);
+    let store = open(&world, wanted.clone()).await.unwrap();
+    fill(&world, &*store.parts.log, "one", 0..3).await;
+    let other = Options { partitions: Some(5), ..wanted.clone() };
+    let refused = open(&world, other).await.err().unwrap();
+    assert_eq!(refused.to_string(), "the log has 3 partitions for ever, 5 are wanted");
+    let other = Options { master_key: Zeroizing::new([8; 32]), ..wanted.clone() };
+    let refused = open(&world, other).await.err().unwrap();
+    assert!(refused.to_string().starts_with("the master key does not open the key ring"), "{refused}");
+    let link = Link::connect(&world, &wanted.servers, "somebody else").await.unwrap();
+    let aged =
+        json!({ "name": "kasbah-audit-1", "subjects": ["kasbah.audit.1.>"], "max_age": 600_000_000_000_u64 });
+    link.change_stream("kasbah-audit-1", &aged).await.unwrap();
+    let refused = open(&world, wanted.clone()).await.err().unwrap().to_string();
+    assert!(refused.contains("kasbah-audit-1: max_age is 600000000000, not 0"), "{refused}");
+    assert_eq!(decisions(&*store.parts.log).await.len(), 3);
+}
+
+#[tokio::test]
+async fn without_a_connection_appends_and_reads_end_soon() {
+    let world = World::real();
+    let mut server = NatsServer::start().await.unwrap();
+    let log = open(&world, options(vec![server.account_url(0)])).await.unwrap().parts.log;
+    fill(&world, &*log, "one", 0..3).await;
+    server.kill();
+    let next = commit(&world, "one", 3);
+    let mut outcome = log.append(next.clone()).await;
+    // Killed in the middle of it, what became of it is not known; then it is not sent any more.
+    if matches!(outcome, Err(AppendError::Unknown { .. })) {
+        outcome = log.append(next.clone()).await;
+    }
+    assert!(matches!(outcome, Err(AppendError::Away { .. })), "{outcome:?}");
+    log.history(crate::conformance::ORGANIZATION, &agent("one")).await.unwrap_err();
+    server.start_again().await.unwrap();
+    eventually(SOON, || async { anyhow::Ok(log.append(next.clone()).await?) }).await;
+    assert_eq!(decisions(&*log).await.len(), 4);
+}
