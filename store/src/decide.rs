@@ -9,7 +9,7 @@ use events::{
 use uuid::Uuid;
 use world::World;
 
-use crate::following::{Following, WaitError};
+use crate::following::{CatchUpError, Following};
 use crate::log::{AppendError, Appended, EventLog, NewCommit, ReadError};
 use crate::projection::Projection;
 
@@ -101,7 +101,7 @@ pub enum DecideError {
     Read(#[from] ReadError),
     /// The projection is too far behind, or ended.
     #[error(transparent)]
-    Behind(#[from] WaitError),
+    Behind(#[from] CatchUpError),
 }
 
 impl From<DecideError> for Refusal {
@@ -201,7 +201,7 @@ where
             }
             Ok(appended) => return Ok(decided_now(events, appended)),
             Err(AppendError::Conflict { .. }) => {
-                following.wait_for(&log.position().await?, FOLDED_WITHIN).await?;
+                following.catch_up(FOLDED_WITHIN).await?;
                 if attempt > 0 {
                     pause(world, attempt).await;
                 }

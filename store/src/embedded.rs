@@ -62,6 +62,7 @@ use self::segments::{Cursor, Segments};
 use self::snapshots::SnapshotFiles;
 use self::stream::{ReadOnly, StreamCore};
 use self::writer::{Shared, Writer};
+use crate::Parts;
 use crate::blobs::{BlobError, Blobs};
 use crate::keyring::{KeyName, KeyRing, KeyRingError};
 use crate::log::{EventLog, ReadError};
@@ -235,6 +236,17 @@ pub fn open(world: &World, folder: impl AsRef<Path>, options: Options) -> Result
 }
 
 impl EmbeddedStore {
+    /// Log, blobs, keys and snapshots.
+    #[must_use]
+    pub fn parts(&self) -> Parts {
+        Parts {
+            log: Arc::clone(&self.log),
+            blobs: Arc::clone(&self.blobs),
+            keys: Arc::clone(&self.keys),
+            snapshots: Arc::clone(&self.snapshots),
+        }
+    }
+
     /// Reads every blob's frame and opens those of organizations whose key is there; returns how many there are. Blocks. For
     /// the log there is [`EventLog::verify`].
     ///

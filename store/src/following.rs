@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use events::Position;
+use events::{Position, Refusal, RefusalKind};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 use world::World;
@@ -14,6 +14,9 @@ use world::spawn::TaskHandle;
 use crate::log::{EventLog, FollowReader, Followed, ReadError};
 use crate::projection::{Projection, Snapshot};
 use crate::snapshots::{SnapshotError, Snapshots};
+
+/// How long a refused request waits for the projection to catch up.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Records that are folded under one lock.
 const AT_ONCE: usize = 64;
@@ -83,6 +86,23 @@ pub enum WaitError {
         /// Which projection.
         projection: &'static str,
     },
+}
+
+/// A projection did not come as far as the log's end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CatchUpError {
+    /// The log does not say where it ends.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The end was not reached.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
+}
+
+impl From<CatchUpError> for Refusal {
+    fn from(error: CatchUpError) -> Self {
+        Self::new(RefusalKind::Unavailable, format!("{error}; retry"))
+    }
 }
 
 /// A projection over the log. It stands at its start until [`Following::drive`] runs.
@@ -167,6 +187,36 @@ impl<P: Projection> Following<P> {
                 Err(WaitError::Deadline { projection: P::NAME, reached: self.position(), wanted })
             }
         }
+    }
+
+    /// Returns once everything is folded that is in the log by now; says whether there was something to fold.
+    ///
+    /// # Errors
+    /// When the log does not say where it ends, `deadline` passes before, or the projection follows no longer.
+    pub async fn catch_up(&self, deadline: Duration) -> Result<bool, CatchUpError> {
+        let before = self.position();
+        let end = self.inner.log.position(&P::filter().streams).await?;
+        if before.covers(&end) {
+            return Ok(false);
+        }
+        self.wait_for(&end, deadline).await?;
+        Ok(true)
+    }
+
+    /// Answers a request. What is refused may be known to other replicas already, and to whoever asks: then it is looked at again on
+    /// a state that has all that was in the log by now.
+    ///
+    /// # Errors
+    /// The refusal that stays.
+    pub async fn answer<R, A>(&self, answer: impl Fn() -> A) -> Result<R, Refusal>
+    where
+        A: Future<Output = Result<R, Refusal>>,
+    {
+        let answered = answer().await;
+        let Err(refusal) = &answered else { return answered };
+        let may_be_stale =
+            !matches!(refusal.kind, RefusalKind::Invalid | RefusalKind::Internal | RefusalKind::Unavailable);
+        if may_be_stale && self.catch_up(ANSWERED_WITHIN).await? { answer().await } else { answered }
     }
 
     /// Restores the snapshot, catches up and follows, until `shutdown`; then saves a snapshot. Run it once, supervised.
@@ -264,7 +314,7 @@ impl<P: Projection> Following<P> {
                 return Ok(());
             }
         };
-        let end = self.inner.log.position().await?;
+        let end = self.inner.log.position(&P::filter().streams).await?;
         if snapshot.fold_version != P::FOLD_VERSION || !end.covers(&snapshot.position) {
             tracing::info!(
                 projection = P::NAME,

@@ -61,9 +61,9 @@ pub trait EventLog: Send + Sync {
     /// Records behind `from`, then live ones as they become durable. Between the two, one [`Followed::CaughtUp`].
     async fn follow(&self, from: &Position, filter: &ReadFilter) -> Result<FollowReader, ReadError>;
 
-    /// The log's end as of the call: it covers everything that was acknowledged to anybody before, and every record that a reader
-    /// or follower has got; and whoever begins to read now gets all that it covers.
-    async fn position(&self) -> Result<Position, ReadError>;
+    /// The end of some streams as of the call: it covers everything in them that was acknowledged to anybody before, and every
+    /// record that a reader or follower has got; and whoever begins to read now gets all that it covers.
+    async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError>;
 
     /// Reads everything up to the end as of now and checks it, while others append: order, versions, chains, and whatever
     /// else the implementation keeps for it (checksums, checkpoints of partitions).

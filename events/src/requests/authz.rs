@@ -205,6 +205,9 @@ pub struct EnsureOwner {
     pub owner: String,
     /// SHA-256 of the token that the asker has already, if it has one.
     pub token: Option<Sha256>,
+    /// Another asker may hold the owner's token: where one lives, none is issued.
+    #[serde(default)]
+    pub shared: bool,
 }
 request!(EnsureOwner => FirstStart, "authz.ensure-owner");
 
@@ -216,7 +219,7 @@ pub struct FirstStart {
     pub organization: OrganizationId,
     /// Its owner.
     pub owner: UserId,
-    /// A new token, when the asker's is missing or not live; earlier ones of this kind are revoked.
+    /// A new token, when none that the asker may know of lives; earlier ones of this kind are revoked.
     pub token: Option<SecretToken>,
 }
 

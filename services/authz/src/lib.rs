@@ -91,7 +91,8 @@ pub async fn run(_args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<
 }
 
 /// Makes sure that the organization has an owner with a live token; `token` is the one that the asker has already. Asking
-/// again changes nothing while that lives; after a crash between the log and the asker's file, another is issued.
+/// again changes nothing while that lives; after a crash between the log and the asker's file, another is issued, unless it may
+/// be `shared`: then one that lives is somebody else's to keep.
 ///
 /// # Errors
 /// When authz is away or a name is not allowed.
@@ -101,12 +102,14 @@ pub async fn ensure_owner(
     organization: &str,
     owner: &str,
     token: Option<&str>,
+    shared: bool,
 ) -> Result<FirstStart, Refusal> {
     let context = bus::context_for_service(world, "kasbah", OrganizationId::SYSTEM);
     let request = EnsureOwner {
         organization: organization.to_owned(),
         owner: owner.to_owned(),
         token: token.map(|secret| Sha256::of(secret.trim().as_bytes())),
+        shared,
     };
     bus::ask(bus, &context, &request).await
 }

@@ -158,7 +158,7 @@ impl Fetcher {
         let fetcher = Arc::clone(self);
         bus::answer::<ShowConfiguration, _>(&*self.deps.bus, move |context, request| {
             let fetcher = Arc::clone(&fetcher);
-            async move { fetcher.show(&context, request.agent).await }.boxed()
+            async move { fetcher.fold.answer(|| fetcher.show(&context, request.agent)).await }.boxed()
         })
         .await
     }

@@ -45,14 +45,21 @@ pub(crate) async fn serve(driver: &Arc<Driver>) -> anyhow::Result<Vec<Serving>> 
 
 async fn serve_one<R, F>(driver: &Arc<Driver>, method: F) -> anyhow::Result<Serving>
 where
-    R: Request,
+    R: Request + Clone,
     F: AsyncMethod<R>,
 {
     let driver = Arc::clone(driver);
     let bus = Arc::clone(&driver.deps.bus);
-    let serving =
-        answer::<R, _>(&*bus, move |context, request| method.call(Arc::clone(&driver), context, request))
-            .await?;
+    let method = Arc::new(method);
+    let serving = answer::<R, _>(&*bus, move |context, request| {
+        let (driver, method) = (Arc::clone(&driver), Arc::clone(&method));
+        let answering = async move {
+            let call = || method.call(Arc::clone(&driver), context.clone(), request.clone());
+            driver.fold.answer(call).await
+        };
+        answering.boxed()
+    })
+    .await?;
     Ok(serving)
 }
 

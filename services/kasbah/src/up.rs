@@ -1,10 +1,12 @@
-//! `kasbah up`: every server service in one process, on the in-process bus and the embedded store.
+//! `kasbah up`: every server service in one process, on the in-process bus and the embedded store, or on NATS with any number
+//! of others.
 
 mod addresses;
 mod args;
 mod authority;
 mod drain;
 mod first_start;
+mod nats;
 mod services;
 mod traced;
 
@@ -48,10 +50,16 @@ pub fn main(args: Args) -> ExitCode {
                 Err(error) => error.into(),
             }
         };
-        let bus: Arc<dyn Bus> = Arc::new(LocalBus::new(world.clone()));
+        let running = async {
+            let bus: Arc<dyn Bus> = match args.nats.is_given() {
+                true => Arc::new(args.nats.bus(&world).await?),
+                false => Arc::new(LocalBus::new(world.clone())),
+            };
+            run(args, world, bus, shutdown, |addresses| println!("{addresses}")).await
+        };
         let outcome = tokio::select! {
             biased;
-            outcome = run(args, world, bus, shutdown, |addresses| println!("{addresses}")) => outcome,
+            outcome = running => outcome,
             hurried = heard => Err(hurried),
         };
         let finishing = tokio::task::spawn_blocking(|| traces.finish());
@@ -80,10 +88,21 @@ pub async fn run(
     ready: impl FnOnce(&Addresses) + Send,
 ) -> anyhow::Result<()> {
     let args = args.resolved()?;
+    if args.nats.is_given() {
+        let folder = args.folder()?;
+        world
+            .disk
+            .create_folder(folder)
+            .with_context(|| format!("cannot make the data folder {}", folder.display()))?;
+        let store = args.nats.store(&world).await?;
+        if store.replicas == 1 {
+            tracing::warn!("everything is kept once: with three NATS servers it would be kept three times");
+        }
+        return serve(&args, &world, &store.parts, bus, shutdown, ready).await;
+    }
     let store = open_store(&args, &world)?;
-    let outcome = serve(&args, &world, &store, bus, shutdown, ready).await;
-    let closing = store.clone();
-    tokio::task::spawn_blocking(move || closing.close()).await.context("the log's threads ended badly")?;
+    let outcome = serve(&args, &world, &store.parts(), bus, shutdown, ready).await;
+    tokio::task::spawn_blocking(move || store.close()).await.context("the log's threads ended badly")?;
     outcome
 }
 
@@ -104,7 +123,7 @@ fn open_store(args: &Args, world: &World) -> anyhow::Result<EmbeddedStore> {
 async fn serve(
     args: &Args,
     world: &World,
-    store: &EmbeddedStore,
+    store: &store::Parts,
     bus: Arc<dyn Bus>,
     shutdown: Shutdown,
     ready: impl FnOnce(&Addresses) + Send,

@@ -30,17 +30,17 @@ pub(crate) async fn serve(poller: &Arc<Poller>) -> anyhow::Result<Vec<Serving>> 
     Ok(vec![
         bus::answer::<ReadFile, _>(bus, move |context, request| {
             let poller = Arc::clone(&read);
-            async move { read_file(&poller, &context, request).await }.boxed()
+            async move { poller.fold.answer(|| read_file(&poller, &context, request.clone())).await }.boxed()
         })
         .await?,
         bus::answer::<BundleAt, _>(bus, move |context, request| {
             let poller = Arc::clone(&pin);
-            async move { bundle_at(&poller, &context, request).await }.boxed()
+            async move { poller.fold.answer(|| bundle_at(&poller, &context, request.clone())).await }.boxed()
         })
         .await?,
         bus::answer::<ShowFetch, _>(bus, move |context, request| {
             let poller = Arc::clone(&show);
-            async move { show_fetch(&poller, &context, request).await }.boxed()
+            async move { poller.fold.answer(|| show_fetch(&poller, &context, request.clone())).await }.boxed()
         })
         .await?,
     ])

@@ -24,6 +24,10 @@ pub struct InstallationOptions {
     pub directory: Option<PathBuf>,
     /// A further address under which agents reach the gateway, which then listens on all of this machine's.
     pub reachable_at: Option<IpAddr>,
+    /// Where the gateway listens; a free port if not given.
+    pub tunnel_port: Option<u16>,
+    /// Where agents dial, when not at the gateway itself.
+    pub agents_dial: Option<String>,
     /// Further options of `kasbah up`.
     pub server: Vec<String>,
     /// The server's program, when it is not the one beside this program.
@@ -53,7 +57,8 @@ impl Installation {
     /// Starts the server and waits until it is ready.
     pub async fn start(options: InstallationOptions) -> Result<Self> {
         let folder = Folder::at(options.directory.as_deref())?;
-        let ports = Ports { api: free_port()?, tunnel: free_port()?, admin: free_port()? };
+        let tunnel = options.tunnel_port.map_or_else(free_port, Ok)?;
+        let ports = Ports { api: free_port()?, tunnel, admin: free_port()? };
         let mut installation = Self { agents: BTreeMap::new(), server: None, options, ports, folder };
         installation.start_server().await?;
         Ok(installation)
@@ -156,7 +161,8 @@ impl Installation {
     pub fn agent_command(&self, agent: &str, kubeconfig: &Path, namespace: &str) -> Result<Command> {
         let program = self.options.agent_program.clone().map_or_else(|| program("kasbah-agent"), Ok)?;
         let mut command = Command::new(program);
-        command.arg("--server").arg(format!("127.0.0.1:{}", self.ports.tunnel));
+        let gateway = || format!("127.0.0.1:{}", self.ports.tunnel);
+        command.arg("--server").arg(self.options.agents_dial.clone().unwrap_or_else(gateway));
         command.env("KASBAH_CA_FILE", self.authority());
         command.arg("--token-file").arg(self.token_file(agent));
         command.arg("--kubeconfig").arg(kubeconfig).arg("--namespace").arg(namespace);

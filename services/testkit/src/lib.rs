@@ -20,6 +20,7 @@
 
 mod admin;
 mod background;
+mod balancer;
 mod cluster;
 pub mod cluster_node;
 mod control_plane;
@@ -42,6 +43,7 @@ mod work_tree;
 mod workspace;
 
 pub use admin::admin_page;
+pub use balancer::Balancer;
 pub use cluster::{Answer, Cluster};
 pub use control_plane::{Audit, ControlPlane, ControlPlaneOptions, User};
 pub use eventually::eventually;

@@ -57,12 +57,10 @@ enum IntakeError {
     Refused(#[source] Fault),
     #[error("the log does not take a batch")]
     Log(#[source] AppendError),
-    #[error("the log does not say where it ends")]
-    Unread(#[source] store::ReadError),
     #[error("a record cannot be encoded: {0}")]
     Encode(events::EncodeError),
     #[error("the fold of what is durable lags")]
-    Lagging(#[source] store::WaitError),
+    Lagging(#[source] store::CatchUpError),
 }
 
 /// Reads until the tunnel is dismissed; then what is under way is brought to its end. Opens the stream again when it broke.
@@ -144,8 +142,7 @@ async fn read(gateway: &Gateway, session: &Session, names: &mut Naming) -> Resul
 
 /// What is durable of this agent's observations, everything that is in the log by now included.
 async fn durable(gateway: &Gateway, session: &Session) -> Result<Acknowledged, IntakeError> {
-    let end = gateway.log.position().await.map_err(IntakeError::Unread)?;
-    gateway.cursors.wait_for(&end, FOLD_TIME).await.map_err(IntakeError::Lagging)?;
+    gateway.cursors.catch_up(FOLD_TIME).await.map_err(IntakeError::Lagging)?;
     Ok(gateway.cursors.read(|cursors| cursors.of(session.agent)))
 }
 
@@ -288,8 +285,7 @@ impl<'a> Reader<'a> {
             return Ok(false);
         }
         let standing = &self.gateway.standing;
-        let end = self.gateway.log.position().await.map_err(IntakeError::Unread)?;
-        standing.wait_for(&end, FOLD_TIME).await.map_err(IntakeError::Lagging)?;
+        standing.catch_up(FOLD_TIME).await.map_err(IntakeError::Lagging)?;
         self.own = standing.read(|standing| standing.sources(self.session.agent));
         let foreign = screen(&mut batch.observations, &self.own);
         if !foreign.is_empty() {

@@ -84,15 +84,19 @@ pub(super) async fn caught_up_is_said_once_and_covers_what_was_there(
     let parts = storage.open().await;
     fill(&world, &*parts.log, "one", 0..10).await;
     parts.log.append_batch(batch(Stream::Observations, "w", b"seen")).await.unwrap();
-    let there = parts.log.position().await.unwrap();
+    let there = parts.log.position(Stream::ALL).await.unwrap();
     let mut follow = parts.log.follow(&Position::start(), &everything()).await.unwrap();
     let (records, early) = take(&mut follow, 11).await;
     assert_eq!((records.len(), early), (11, 0));
     assert_eq!(follow.recv().await.unwrap().unwrap(), Followed::CaughtUp(there));
     fill(&world, &*parts.log, "one", 10..20).await;
     assert_eq!(take(&mut follow, 10).await.1, 0);
-    let mut empty = parts.log.follow(&parts.log.position().await.unwrap(), &everything()).await.unwrap();
-    assert_eq!(empty.recv().await.unwrap().unwrap(), Followed::CaughtUp(parts.log.position().await.unwrap()));
+    let mut empty =
+        parts.log.follow(&parts.log.position(Stream::ALL).await.unwrap(), &everything()).await.unwrap();
+    assert_eq!(
+        empty.recv().await.unwrap().unwrap(),
+        Followed::CaughtUp(parts.log.position(Stream::ALL).await.unwrap())
+    );
 }
 
 pub(super) async fn the_position_covers_what_a_follower_has_seen(world: World, storage: Box<dyn Storage>) {
@@ -106,7 +110,10 @@ pub(super) async fn the_position_covers_what_a_follower_has_seen(world: World, s
                 let (records, _) = take(&mut follow, 1).await;
                 let mut seen = Position::start();
                 seen.advance(records[0].shard, records[0].sequence);
-                assert!(log.position().await.unwrap().covers(&seen), "{seen} was seen before it was covered");
+                assert!(
+                    log.position(Stream::ALL).await.unwrap().covers(&seen),
+                    "{seen} was seen before it was covered"
+                );
             }
         }
         .boxed()

@@ -5,6 +5,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use events::position::Stream;
 use events::{Actor, AggregateKind, CommitId, CorrelationId, OrganizationId, Position, Refusal, RefusalKind};
 use futures::FutureExt as _;
 use serde::{Deserialize, Serialize};
@@ -95,8 +96,7 @@ pub(super) async fn a_projection_reads_its_own_writes(world: World, storage: Box
     let source = events::AggregateRef::new(AggregateKind::Source, "s");
     let unseen = parts.log.append(commit_on(&world, ORGANIZATION, source, 0)).await.unwrap();
     running.following.wait_for(&unseen.position, DEADLINE).await.unwrap();
-    let audit =
-        parts.log.append_batch(super::batch(events::position::Stream::Audit, "w", b"x")).await.unwrap();
+    let audit = parts.log.append_batch(super::batch(Stream::Audit, "w", b"x")).await.unwrap();
     running.following.wait_for(&audit, DEADLINE).await.unwrap();
     running.stop().await;
 }
@@ -111,7 +111,7 @@ pub(super) async fn a_snapshot_folded_on_equals_a_fold_from_the_start(
     running.following.caught_up().await.unwrap();
     running.stop().await;
     let saved = parts.snapshots.load(Versions::NAME).await.unwrap().expect("a snapshot at shutdown");
-    assert_eq!(saved.position, parts.log.position().await.unwrap());
+    assert_eq!(saved.position, parts.log.position(Stream::ALL).await.unwrap());
     drop(parts);
     let parts = storage.open().await;
     fill(&world, &*parts.log, "one", 70..75).await;
@@ -139,7 +139,7 @@ pub(super) async fn a_snapshot_of_another_fold_is_not_used(world: World, storage
     };
     let behind_the_end = Snapshot {
         fold_version: Versions::FOLD_VERSION,
-        position: Position::of(events::position::Stream::Decisions, 0, 1000),
+        position: Position::of(Stream::Decisions, 0, 1000),
         ..other_fold.clone()
     };
     let undecodable =
@@ -160,7 +160,7 @@ pub(super) async fn waiting_ends_at_its_deadline_or_with_the_projection(
     let parts = storage.open().await;
     let running = start(&world, &parts);
     running.following.caught_up().await.unwrap();
-    let never = Position::of(events::position::Stream::Decisions, 0, 1_000_000);
+    let never = Position::of(Stream::Decisions, 0, 1_000_000);
     let late = running.following.wait_for(&never, Duration::from_millis(20)).await;
     assert!(matches!(late, Err(WaitError::Deadline { .. })), "{late:?}");
     let following = running.following.clone();

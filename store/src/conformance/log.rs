@@ -19,12 +19,12 @@ pub(super) async fn acknowledged_is_durable(world: World, storage: Box<dyn Stora
     fill(&world, &*parts.log, "one", 0..20).await;
     let observed = parts.log.append_batch(batch(Stream::Observations, "w", b"seen")).await.unwrap();
     let before = decisions(&*parts.log).await;
-    let position = parts.log.position().await.unwrap();
+    let position = parts.log.position(Stream::ALL).await.unwrap();
     assert!(position.covers(&observed));
     drop(parts);
     let parts = storage.open().await;
     assert_eq!(decisions(&*parts.log).await, before);
-    assert_eq!(parts.log.position().await.unwrap(), position);
+    assert_eq!(parts.log.position(Stream::ALL).await.unwrap(), position);
     assert_eq!(parts.log.history(ORGANIZATION, &agent("one")).await.unwrap(), before);
     fill(&world, &*parts.log, "one", 20..21).await;
 }
@@ -172,7 +172,7 @@ pub(super) async fn what_is_not_valid_is_refused_and_leaves_nothing(world: World
     let large = vec![1; MAXIMUM_COMMIT_BYTES + 1];
     let wrong = parts.log.append_batch(batch(Stream::Audit, "w", &large)).await;
     assert!(matches!(wrong, Err(AppendError::TooLarge { .. })));
-    assert_eq!(parts.log.position().await.unwrap(), Position::start());
+    assert_eq!(parts.log.position(Stream::ALL).await.unwrap(), Position::start());
     let mut largest = commit(&world, "one", 0);
     largest.events = (0..4).map(|_| padded(&world, MAXIMUM_COMMIT_BYTES / 4 - 1024)).collect();
     assert_eq!(parts.log.append(largest).await.unwrap().version, 1);

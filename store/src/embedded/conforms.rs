@@ -17,8 +17,7 @@ struct Folder {
 #[async_trait]
 impl Storage for Folder {
     async fn open(&self) -> Parts {
-        let store = open(&self.world, self.folder.path(), self.options.clone()).unwrap();
-        Parts { log: store.log, blobs: store.blobs, keys: store.keys, snapshots: store.snapshots }
+        open(&self.world, self.folder.path(), self.options.clone()).unwrap().parts()
     }
 }
 

@@ -239,8 +239,8 @@ impl EventLog for EmbeddedLog {
         Ok(followed)
     }
 
-    async fn position(&self) -> Result<Position, ReadError> {
-        Ok(self.ends(Stream::ALL).1)
+    async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
+        Ok(self.ends(streams).1)
     }
 
     async fn verify(&self) -> Result<VerifyReport, ReadError> {

@@ -142,10 +142,6 @@ impl JetStreamLog {
         };
         Ok(self.server.publish(&message).await.map(|ack| (ack, hash)))
     }
-
-    async fn ends_of(&self, streams: &[Stream]) -> Result<Position, ServerError> {
-        self.ends.now(&*self.server, streams).await
-    }
 }
 
 /// The id by which the server drops a commit that it got before. A stream holds many aggregates, a commit's id is one aggregate's.
@@ -276,7 +272,7 @@ impl EventLog for JetStreamLog {
     }
 
     async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
-        let end = self.ends_of(&filter.streams).await?;
+        let end = self.ends.now(&*self.server, &filter.streams).await?;
         let stretches: Vec<Stretch> = end
             .0
             .iter()
@@ -314,7 +310,7 @@ impl EventLog for JetStreamLog {
         for stream in &filter.streams {
             self.tail.follow(*stream).await?;
         }
-        let end = self.ends_of(&filter.streams).await?;
+        let end = self.ends.now(&*self.server, &filter.streams).await?;
         let shards = filter.streams.iter();
         let shards = shards.flat_map(|stream| (0..self.partitions).map(|partition| (*stream, partition)));
         let (to, followed) = Feed::pair();
@@ -333,7 +329,7 @@ impl EventLog for JetStreamLog {
         Ok(followed)
     }
 
-    async fn position(&self) -> Result<Position, ReadError> {
-        Ok(self.ends_of(Stream::ALL).await?)
+    async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
+        Ok(self.ends.now(&*self.server, streams).await?)
     }
 }

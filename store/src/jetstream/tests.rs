@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use events::position::Stream;
 use events::{CommitId, Position};
 use futures::FutureExt as _;
 use serde_json::json;
@@ -82,7 +83,7 @@ async fn nothing_is_lost_while(servers: Vec<String>, happens: impl AsyncFnOnce(&
     // As another process finds it.
     let log = open(&world, options(servers)).await.unwrap().parts.log;
     // Streams to which nobody wrote for a while may have no leader yet.
-    eventually(SOON, || async { anyhow::Ok(log.position().await?) }).await;
+    eventually(SOON, || async { anyhow::Ok(log.position(Stream::ALL).await?) }).await;
     let records = decisions(&*log).await;
     for (writer, commits) in acknowledged.iter().enumerate() {
         let aggregate = agent(format!("writer-{writer}"));

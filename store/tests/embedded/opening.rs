@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use events::Position;
+use events::position::Stream;
 use store::KeyRingError;
 use store::MasterKey;
 use store::embedded::{OpenError, Options, open};
@@ -16,14 +17,14 @@ async fn what_was_appended_is_there_after_a_restart() {
     let store = opened(folder.path());
     fill(&*store.log, "one", 0..3000).await;
     let before = all(&*store.log).await;
-    let position = store.log.position().await.unwrap();
+    let position = store.log.position(Stream::ALL).await.unwrap();
     let live = store.log.verify().await.unwrap();
     let records = store::verify_records(&*store.log).await.unwrap();
     assert_eq!(records.streams[0].partitions, live.streams[0].partitions);
     drop(store);
     let store = opened(folder.path());
     assert_eq!(all(&*store.log).await, before);
-    assert_eq!(store.log.position().await.unwrap(), position);
+    assert_eq!(store.log.position(Stream::ALL).await.unwrap(), position);
     let report = store.log.verify().await.unwrap();
     assert_eq!(report, live);
     assert_eq!((report.streams[0].records, report.streams[0].aggregates), (3000, 1));

@@ -55,12 +55,8 @@ impl Driver {
 
     /// Waits until the directory has all that is in the log by now.
     pub(super) async fn catch_up(&self) -> Result<(), Refusal> {
-        let end = self
-            .log
-            .position()
-            .await
-            .map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
-        self.directory.wait_for(&end, FOLDED_WITHIN).await.map_err(|error| behind(&error))
+        self.directory.catch_up(FOLDED_WITHIN).await?;
+        Ok(())
     }
 
     /// Claims a name; answers the id under which the thing is to be created by the commit `created_by`.

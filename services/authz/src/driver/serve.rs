@@ -39,8 +39,15 @@ macro_rules! served {
                     $({
                         let driver = self.clone();
                         answer::<$query, _>(bus, move |context, request| {
-                            let asker = Asker { actor: context.actor, organization: context.organization };
-                            Box::pin(driver.clone().$answered(asker, request))
+                            let driver = driver.clone();
+                            Box::pin(async move {
+                                let ask = || {
+                                    let actor = context.actor.clone();
+                                    let asker = Asker { actor, organization: context.organization };
+                                    driver.clone().$answered(asker, request.clone())
+                                };
+                                driver.directory.answer(ask).await
+                            })
                         }).await?
                     },)*
                 ])
@@ -92,12 +99,13 @@ impl Driver {
         decide: D,
     ) -> Result<R::Reply, Refusal>
     where
-        R: Command,
-        D: FnOnce(Self, Call, R) -> F + Send,
+        R: Command + Clone,
+        D: Fn(Self, Call, R) -> F + Send,
         F: Future<Output = Result<R::Reply, Refusal>> + Send,
     {
         let call = Call::new(context.clone(), &request)?;
-        let answered = decide(self.clone(), call, request).await;
+        let ask = || decide(self.clone(), call.clone(), request.clone());
+        let answered = self.directory.answer(ask).await;
         if let (Err(refusal), Actor::User(_) | Actor::Agent(_)) = (&answered, &context.actor) {
             self.keep_refusal(&context, R::NAME, refusal).await;
         }

@@ -59,7 +59,7 @@ impl Running {
     }
 
     pub async fn ensure_owner(&self, token: Option<&str>) -> FirstStart {
-        authz::ensure_owner(&*self.bus, &self.world, "default", "owner", token).await.unwrap()
+        authz::ensure_owner(&*self.bus, &self.world, "default", "owner", token, false).await.unwrap()
     }
 
     pub async fn principal(&self, secret: &str) -> Result<Principal, Refusal> {

@@ -34,8 +34,6 @@ enum RecordError {
     Encode(#[from] events::EncodeError),
     #[error("log did not take the decision")]
     Append(#[from] AppendError),
-    #[error("log cannot be read")]
-    Read(#[from] store::ReadError),
     #[error("a newer version of Kasbah wrote to {0}; this one leaves it alone")]
     Unreadable(String),
     #[error("another replica was faster, again and again")]
@@ -200,12 +198,11 @@ impl Fetcher {
                 command: None,
                 events: store::new_events(&self.deps.world, [Event::from(event)])?,
             };
-            let position = match store::append_known(&self.deps.world, &*self.deps.log, commit).await {
-                Ok(appended) => appended.position,
-                Err(AppendError::Conflict { .. }) => self.deps.log.position().await?,
+            match store::append_known(&self.deps.world, &*self.deps.log, commit).await {
+                Ok(_) | Err(AppendError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
-            };
-            if let Err(error) = self.fold.wait_for(&position, FOLD_DEADLINE).await {
+            }
+            if let Err(error) = self.fold.catch_up(FOLD_DEADLINE).await {
                 tracing::warn!(%error, "deciding on an older state");
             }
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::http::Method;
 use axum::response::Response;
+use events::position::Stream;
 use events::requests::authz::{Action, Decide};
 use events::{AggregateRef, Refusal, RefusalKind};
 use futures::future::BoxFuture;
@@ -97,9 +98,10 @@ async fn events(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     };
     let from = match request.from.as_deref() {
         Some(from) => Cursors::of(&*app.keys, context.organization).await?.open("from", from)?,
-        None if follow => {
-            Cursor { position: app.log.position().await.map_err(|error| unavailable(&error))?, within: None }
-        }
+        None if follow => Cursor {
+            position: app.log.position(Stream::ALL).await.map_err(|error| unavailable(&error))?,
+            within: None,
+        },
         None => Cursor::default(),
     };
     let aggregate = match request.aggregate.as_deref() {

@@ -11,6 +11,7 @@ use chassis::logs::LogArgs;
 use chassis::tls::ServerTlsArgs;
 use chassis::traces::TraceArgs;
 
+use super::nats::NatsArgs;
 use super::{Addresses, addresses};
 
 /// Settings of `kasbah up`. Each service's own are among them.
@@ -47,6 +48,12 @@ pub struct Args {
     /// Login name of its owner
     #[arg(long, env = "KASBAH_OWNER", value_name = "NAME", default_value = "owner")]
     pub owner: String,
+    /// Issue a new token for the owner, and revoke the one of before
+    #[arg(long)]
+    pub new_owner_token: bool,
+    /// Where everything is kept, when not in the folder.
+    #[command(flatten)]
+    pub nats: NatsArgs,
     /// Time for everything to finish when the process is asked to stop
     #[arg(long, env = "KASBAH_DRAIN", value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
     pub drain: Duration,

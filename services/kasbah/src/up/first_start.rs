@@ -8,7 +8,8 @@ use zeroize::Zeroizing;
 use super::Args;
 use crate::folder::TOKEN_FILE;
 
-/// Makes sure that the owner's token in the folder lives. A file that is missing, or whose token is dead, is written anew.
+/// Makes sure that the owner's token in the folder lives. A file that is missing, or whose token is dead, is written anew; of
+/// many replicas, the one that was there first has it.
 pub(super) async fn ensure_owner(args: &Args, world: &World, bus: &dyn Bus) -> anyhow::Result<()> {
     let path = args.folder()?.join(TOKEN_FILE);
     let old = match world.disk.read(&path) {
@@ -17,7 +18,9 @@ pub(super) async fn ensure_owner(args: &Args, world: &World, bus: &dyn Bus) -> a
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
     let token = old.as_ref().map(|token| token.as_str());
-    let first = authz::ensure_owner(bus, world, &args.organization, &args.owner, token).await;
+    let shared = args.nats.is_given() && !args.new_owner_token;
+    let token = token.filter(|_| !args.new_owner_token);
+    let first = authz::ensure_owner(bus, world, &args.organization, &args.owner, token, shared).await;
     let first = first.context("cannot make the first owner")?;
     if let Some(token) = first.token {
         let line = Zeroizing::new(format!("{}\n", token.secret));

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bus::Bus;
 use chassis::{Metrics, Readiness, Shutdown};
-use store::embedded::EmbeddedStore;
 use world::World;
 
 use super::Args;
@@ -25,7 +24,7 @@ const API_PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
 pub(super) struct Parts<'a> {
     pub(super) args: &'a Args,
     pub(super) world: &'a World,
-    pub(super) store: &'a EmbeddedStore,
+    pub(super) store: &'a store::Parts,
     pub(super) bus: &'a Arc<dyn Bus>,
     pub(super) readiness: &'a Readiness,
     pub(super) metrics: &'a Metrics,

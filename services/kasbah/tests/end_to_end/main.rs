@@ -13,5 +13,6 @@ mod commands;
 mod fixtures;
 mod pods;
 mod push;
+mod replicas;
 mod scene;
 mod trouble;

@@ -197,9 +197,8 @@ impl Poller {
     }
 
     async fn catch_up(&self) {
-        match self.deps.log.position().await {
-            Ok(end) => self.wait_for(&end).await,
-            Err(error) => tracing::warn!(%error, "deciding on an older state"),
+        if let Err(error) = self.fold.catch_up(FOLD_DEADLINE).await {
+            tracing::warn!(%error, "deciding on an older state");
         }
     }
 }

@@ -1,0 +1,83 @@
+//! Many replicas on NATS instead of one on its own folder.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bus::{NatsBus, NatsOptions};
+use store::MasterKey;
+use store::jetstream::{JetStreamStore, Options};
+use world::World;
+use zeroize::Zeroizing;
+
+/// Settings of a replica on NATS.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
+pub struct NatsArgs {
+    /// A NATS server, such as nats://nats-0:4222; may be given more than once. Everything is then kept there, and any number of these processes share it
+    #[arg(
+        long = "nats",
+        env = "KASBAH_NATS",
+        value_name = "URL",
+        value_delimiter = ',',
+        hide_env_values = true
+    )]
+    pub servers: Vec<String>,
+    /// File with the master key of the key ring, 32 bytes as they are or in base64; the same for all replicas. `head -c 32 /dev/urandom` makes one
+    #[arg(long, env = "KASBAH_MASTER_KEY_FILE", value_name = "FILE", requires = "servers")]
+    pub master_key_file: Option<PathBuf>,
+    /// Accept NATS servers that acknowledge before they sync, or do not say: what was acknowledged may be lost when a machine stops
+    #[arg(long, env = "KASBAH_NATS_ACCEPT_WEAK_DURABILITY", requires = "servers")]
+    pub nats_accept_weak_durability: bool,
+}
+
+impl NatsArgs {
+    /// Whether everything is kept on NATS.
+    #[must_use]
+    pub const fn is_given(&self) -> bool {
+        !self.servers.is_empty()
+    }
+
+    /// How the servers' monitoring names this process.
+    fn name() -> String {
+        format!("kasbah up on {}", rustix::system::uname().nodename().to_string_lossy())
+    }
+
+    pub(super) async fn bus(&self, world: &World) -> anyhow::Result<NatsBus> {
+        let options = NatsOptions { servers: self.servers.clone(), name: Self::name() };
+        NatsBus::connect(world.clone(), &options).await.context("--nats: cannot reach the bus")
+    }
+
+    pub(super) async fn store(&self, world: &World) -> anyhow::Result<JetStreamStore> {
+        let options = Options {
+            servers: self.servers.clone(),
+            name: format!("{} (log)", Self::name()),
+            master_key: self.master_key(world)?,
+            partitions: None,
+            accept_weak_durability: self.nats_accept_weak_durability,
+            created_by: concat!("kasbah ", env!("CARGO_PKG_VERSION")).to_owned(),
+        };
+        store::jetstream::open(world, options).await.context("--nats")
+    }
+
+    fn master_key(&self, world: &World) -> anyhow::Result<MasterKey> {
+        let path = self.master_key_file.as_ref().context(
+            "--master-key-file is missing: all replicas on NATS share one, which `head -c 32 /dev/urandom > FILE` makes",
+        )?;
+        let bytes = world.disk.read(path);
+        let bytes = Zeroizing::new(bytes.with_context(|| format!("--master-key-file {}", path.display()))?);
+        if let Ok(key) = <[u8; 32]>::try_from(bytes.as_slice()) {
+            return Ok(Zeroizing::new(key));
+        }
+        let decoded = Zeroizing::new(STANDARD.decode(bytes.trim_ascii()).unwrap_or_default());
+        let key = <[u8; 32]>::try_from(decoded.as_slice());
+        ensure!(
+            key.is_ok(),
+            "--master-key-file {} holds {} bytes, not 32 as they are or in base64",
+            path.display(),
+            bytes.len()
+        );
+        Ok(Zeroizing::new(key.unwrap_or_default()))
+    }
+}

@@ -1,0 +1,142 @@
+//! Two replicas of everything on NATS: whoever is asked answers, and one that goes takes nothing with it.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use testkit::{
+    Balancer, Cluster, GitServer, Installation, InstallationOptions, NatsServer, WorkTree, eventually,
+};
+
+use crate::scene::{AGENT, LIMIT, PROJECT, Scene};
+
+/// Two replicas behind a balancer, and an agent that dials it.
+struct Replicas {
+    one: Installation,
+    two: Installation,
+    tree: WorkTree,
+    cluster: Cluster,
+    namespace: String,
+    _git: GitServer,
+    _balancer: Balancer,
+    nats: NatsServer,
+    _folder: tempfile::TempDir,
+}
+
+impl Replicas {
+    async fn start() -> Self {
+        let cluster = testkit::shared_control_plane().await.unwrap();
+        let namespace = cluster.namespace("replicas", false).await.unwrap();
+        let git = GitServer::start().unwrap();
+        let url = git.create("deploy").unwrap();
+        let tree = WorkTree::clone(&url).unwrap();
+        let configuration = Scene::configuration(&namespace, "");
+        tree.write(&format!(".kasbah/agents/{AGENT}/config.yaml"), configuration).unwrap();
+        tree.commit_and_push("configure the agent").unwrap();
+        let nats = NatsServer::start().await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("master.key");
+        std::fs::write(&key, [7; 32]).unwrap();
+        let (one, two) = (testkit::free_port().unwrap(), testkit::free_port().unwrap());
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let balancer = Balancer::start(vec![at(one), at(two)]).unwrap();
+        let options = |tunnel: u16| InstallationOptions {
+            tunnel_port: Some(tunnel),
+            agents_dial: Some(balancer.address().to_string()),
+            server: ["--nats", &nats.url(), "--master-key-file", &key.display().to_string()]
+                .map(str::to_owned)
+                .to_vec(),
+            ..InstallationOptions::default()
+        };
+        let mut one = Installation::start(options(one)).await.unwrap();
+        let two = Installation::start(options(two)).await.unwrap();
+        // The owner's token is where the first replica was started.
+        assert!(!two.data().join("owner-token").exists(), "a second token was issued");
+        std::fs::copy(one.data().join("owner-token"), two.data().join("owner-token")).unwrap();
+        two.cli(["project", "create", PROJECT, "--repository", &url]).unwrap();
+        for replica in [&one, &two] {
+            git.add_webhook("deploy", replica.webhook(PROJECT).unwrap()).unwrap();
+        }
+        one.register_agent(AGENT, PROJECT).unwrap();
+        one.start_agent("agent", AGENT, cluster.kubeconfig(), &namespace).unwrap();
+        Self { one, two, tree, cluster, namespace, _git: git, _balancer: balancer, nats, _folder: folder }
+    }
+
+    /// Pushes a ConfigMap's value, and waits until the cluster has it.
+    async fn push(&self, value: &str, asked: &Installation) {
+        self.tree.write("manifests/one.yaml", Scene::config_map("one", value)).unwrap();
+        let commit = self.tree.commit_and_push(value).unwrap();
+        let path = format!("/api/v1/namespaces/{}/configmaps/one", self.namespace);
+        let why = || {
+            asked
+                .cli(["source", "show", &format!("{AGENT}/shop")])
+                .unwrap_or_else(|error| format!("{error:#}"))
+        };
+        eventually(LIMIT, || async {
+            let found = self.cluster.get(&path).await.with_context(why)?;
+            let now = found.pointer("/data/value").and_then(Value::as_str).unwrap_or_default().to_owned();
+            ensure!(now == value, "it is {now:?}, not {value:?}; {}", why());
+            Ok(())
+        })
+        .await;
+        eventually(LIMIT, || async {
+            let source = asked.json(["source", "show", &format!("{AGENT}/shop")])?;
+            ensure!(source["synced_commit"] == commit.as_str(), "not at {commit}: {source:#}");
+            Ok(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_killed_or_stopped_takes_nothing_with_it() {
+    let mut replicas = Replicas::start().await;
+    replicas.push("both run", &replicas.two).await;
+    replicas.one.kill_server();
+    replicas.push("one is killed", &replicas.two).await;
+    replicas.one.start_server().await.unwrap();
+    replicas.two.stop_server().unwrap();
+    replicas.push("one is back, and the other stopped", &replicas.one).await;
+    replicas.two.start_server().await.unwrap();
+    replicas.push("both run again", &replicas.two).await;
+    assert_eq!(replicas.one.json(["log", "verify"]).unwrap()["ok"], true);
+    // Both replicas saw each push; each is one decision.
+    let source = replicas.one.json(["source", "show", &format!("{AGENT}/shop")]).unwrap();
+    let id = source["id"].as_str().unwrap();
+    let history = replicas.two.json(["log", "show", &format!("source/{id}")]).unwrap();
+    let events = history["events"].as_array().unwrap();
+    let desired = events.iter().filter(|event| event["type"] == "kasbah.bundle.desired");
+    let commits: Vec<&str> = desired.map(|event| event["data"]["commit"].as_str().unwrap()).collect();
+    assert_eq!(commits.iter().collect::<BTreeSet<_>>().len(), commits.len(), "doubled: {commits:?}");
+    assert!(commits.len() >= 4, "{history:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nats_is_away_commands_end_soon_and_then_everything_goes_on() {
+    let mut replicas = Replicas::start().await;
+    replicas.push("before", &replicas.two).await;
+    replicas.nats.kill();
+    let began = Instant::now();
+    let refused =
+        replicas.one.cli(["project", "create", "later/project", "--repository", "https://git.test/x"]);
+    let refused = format!("{:#}", refused.unwrap_err());
+    assert!(refused.contains("retry"), "{refused}");
+    println!("a command ended after {:?}: {refused}", began.elapsed());
+    // The agent still keeps what it has.
+    let path = format!("/api/v1/namespaces/{}/configmaps/one", replicas.namespace);
+    let deleted = replicas.cluster.send(http::Method::DELETE, &path, None).await.unwrap();
+    assert!(deleted.status.is_success());
+    eventually(LIMIT, || async {
+        ensure!(replicas.cluster.exists(&path).await?, "drift is not corrected");
+        Ok(())
+    })
+    .await;
+    replicas.nats.start_again().await.unwrap();
+    replicas.push("after", &replicas.one).await;
+    replicas.push("and on the other", &replicas.two).await;
+    for replica in [&mut replicas.one, &mut replicas.two] {
+        replica.server().unwrap().must_run().unwrap();
+    }
+}
