@@ -30,6 +30,9 @@ use link::Link;
 pub use link::NatsOptions;
 use serving::{Answered, Server};
 
+/// How long nobody may say anything about a request before it is sent again; each next time twice as long.
+const FIRST_SILENCE: Duration = Duration::from_secs(1);
+
 /// The bus of one process; cheap to clone.
 #[derive(Clone)]
 pub struct NatsBus {
@@ -55,27 +58,61 @@ impl NatsBus {
         body: Bytes,
     ) -> Result<Bytes, RequestError> {
         fits(headers::length(&headers) + body.len())?;
-        let away = |detail: &str| RequestError::Away { detail: detail.to_owned() };
-        let lost = self.link.lost()?;
-        let request = Request::new().headers(headers).payload(body).timeout(None);
         let deadline = Duration::from_millis(u64::from(context.deadline_millis));
-        let answer = tokio::select! {
+        let lost = self.link.lost()?;
+        tokio::select! {
             biased;
-            answer = self.link.client.send_request(subject.to_string(), request) => answer,
+            answer = self.ask_until_answered(subject, headers, body) => answer,
             () = self.world.clock.sleep(deadline) => {
-                return Err(RequestError::Deadline { subject: subject.to_string(), deadline });
+                Err(RequestError::Deadline { subject: subject.to_string(), deadline })
             }
-            () = lost => return Err(away("the connection was lost before the answer came")),
-        };
-        match answer {
-            Ok(answer) if headers::says_nobody(answer.headers.as_ref()) => {
-                Err(RequestError::NoResponder { subject: subject.to_string() })
+            () = lost => {
+                Err(RequestError::Away { detail: "the connection was lost before the answer came".to_owned() })
             }
-            Ok(answer) => Ok(answer.payload),
-            Err(error) if error.kind() == RequestErrorKind::NoResponders => {
-                Err(RequestError::NoResponder { subject: subject.to_string() })
+        }
+    }
+
+    /// Sends a request, and again after a while without any sign of whoever got it: who died with it, or left just then, answers
+    /// nothing. It carries its idempotency key, so that one which was done already is not done twice.
+    async fn ask_until_answered(
+        &self,
+        subject: &Subject,
+        headers: async_nats::HeaderMap,
+        body: Bytes,
+    ) -> Result<Bytes, RequestError> {
+        let nobody = || RequestError::NoResponder { subject: subject.to_string() };
+        let mut silence = FIRST_SILENCE;
+        // Where the one who works on it gives the answer.
+        let mut at_work: Option<String> = None;
+        loop {
+            let (to, request) = match &at_work {
+                Some(inbox) => (inbox.clone(), Request::new()),
+                None => (subject.to_string(), Request::new().headers(headers.clone()).payload(body.clone())),
+            };
+            let answer = tokio::select! {
+                biased;
+                answer = self.link.client.send_request(to, request.timeout(None)) => answer,
+                () = self.world.clock.sleep(silence) => {
+                    tracing::debug!(%subject, "no sign of whoever got a request, it is sent again");
+                    at_work = None;
+                    silence = silence.saturating_mul(2);
+                    continue;
+                }
+            };
+            match answer {
+                Ok(answer) => match headers::says_at_work(answer.headers.as_ref()) {
+                    Some(inbox) => at_work = Some(inbox),
+                    None if headers::says_nobody(answer.headers.as_ref()) => return Err(nobody()),
+                    None => return Ok(answer.payload),
+                },
+                Err(error) if error.kind() == RequestErrorKind::NoResponders => {
+                    // Gone in the middle of it: somebody else is to do it.
+                    if at_work.take().is_none() {
+                        return Err(nobody());
+                    }
+                }
+                Err(error) => return Err(RequestError::Away { detail: error.to_string() }),
             }
-            Err(error) => Err(away(&error.to_string())),
         }
     }
 

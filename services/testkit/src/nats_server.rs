@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -49,6 +50,35 @@ impl NatsServer {
         let mut server = Self::prepared("nats", Syncing("\"2m\""), "")?;
         server.start_again().await?;
         Ok(server)
+    }
+
+    /// A server with the settings that are shipped, on ports and in a folder of its own. It knows one user, whose password is
+    /// `shipped`.
+    ///
+    /// # Errors
+    /// As of [`NatsServer::start`], or when the settings are not what this expects.
+    pub async fn start_as_shipped() -> Result<Self> {
+        let mut server = Self::prepared("nats", Syncing("always"), "")?;
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nats/nats-server.conf");
+        let mut settings = std::fs::read_to_string(&shipped)?;
+        let data = format!("{:?}", server.folder.path().join("data"));
+        for (from, to) in [
+            ("\"0.0.0.0:4222\"", format!("\"{}\"", server.address())),
+            ("\"127.0.0.1:8222\"", format!("\"127.0.0.1:{}\"", server.monitoring)),
+            ("\"/var/lib/nats\"", data),
+        ] {
+            ensure!(settings.contains(from), "{} has no {from}", shipped.display());
+            settings = settings.replace(from, &to);
+        }
+        server.settings = settings;
+        server.start_again().await?;
+        Ok(server)
+    }
+
+    /// Where clients of [`NatsServer::start_as_shipped`] connect.
+    #[must_use]
+    pub fn shipped_url(&self) -> String {
+        format!("nats://kasbah:shipped@{}", self.address())
     }
 
     fn prepared(name: &str, syncing: Syncing, cluster: &str) -> Result<Self> {
@@ -117,7 +147,7 @@ impl NatsServer {
         let settings = self.folder.path().join("nats.conf");
         std::fs::write(&settings, &self.settings)?;
         let mut command = Command::new(Tools::find()?.path("nats-server")?);
-        command.arg("-c").arg(settings);
+        command.arg("-c").arg(settings).env("KASBAH_PASSWORD", "shipped").env("SYSTEM_PASSWORD", "unused");
         let log = self.folder.path().join("nats-server.log");
         self.process = Some(Process::spawn("nats-server", command, &log)?);
         Ok(())

@@ -201,17 +201,9 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
 
 async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
     let (project_id, owner) = (home.project.id.to_string(), "owner".to_owned());
-    asking
-        .ask(
-            EnsureOwner {
-                organization: "default".to_owned(),
-                owner: owner.clone(),
-                token: None,
-                shared: false,
-            },
-            debug,
-        )
-        .await;
+    let (organization, again) = ("default".to_owned(), owner.clone());
+    let ensure = EnsureOwner { organization, owner: again, token: None, shared: false };
+    asking.ask(ensure, debug).await;
     asking.ask(CreateOrganization { name: "third".to_owned(), owner: owner.clone() }, debug).await;
     asking.ask(CreateGroup { name: "strange".to_owned() }, debug).await;
     for (path, external_id) in [("strange/new", None), ("strange/newer", Some(4711))] {

@@ -11,6 +11,8 @@ const CONTEXT: &str = "kasbah-context";
 const TRACEPARENT: &str = "traceparent";
 /// Set on the answer of one who left and found nobody else to serve.
 const NOBODY: &str = "kasbah-nobody";
+/// Set on the word of one who has not finished yet: where the answer is to be had.
+const AT_WORK: &str = "kasbah-at-work";
 const STREAM: &str = "kasbah-stream";
 const WINDOW: &str = "kasbah-window";
 
@@ -52,6 +54,17 @@ pub(super) fn nobody() -> HeaderMap {
 
 pub(super) fn says_nobody(headers: Option<&HeaderMap>) -> bool {
     headers.is_some_and(|headers| headers.get(NOBODY).is_some())
+}
+
+/// For the word that a request is being worked on; its answer is given to whoever asks under `inbox`.
+pub(super) fn at_work(inbox: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(AT_WORK, inbox);
+    headers
+}
+
+pub(super) fn says_at_work(headers: Option<&HeaderMap>) -> Option<String> {
+    headers.and_then(|headers| headers.get(AT_WORK)).map(|inbox| inbox.as_str().to_owned())
 }
 
 /// Bytes of the headers on the wire, which count towards the limit of a message.

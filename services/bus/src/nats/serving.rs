@@ -1,13 +1,15 @@
 //! A member of a queue group.
 //!
-//! A member that leaves passes on what still reaches it. What does not: the client forgets a subscription as soon as it has
-//! written its end, so that requests which the server sends before it has read that are lost, and end by their deadlines.
+//! A member that leaves passes on what still reaches it. What does not is sent again by whoever asked: the client forgets a
+//! subscription as soon as it has written its end, so that what the server sends before it has read that is lost. So that nobody
+//! sends again what is being worked on, a member that takes longer says so.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_nats::client::Request;
-use async_nats::{Client, Message, RequestErrorKind, Subscriber};
+use async_nats::{Client, HeaderMap, Message, RequestErrorKind, Subscriber};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -16,6 +18,11 @@ use world::World;
 
 use super::headers;
 use crate::contract::{MAXIMUM_CONCURRENT, MAXIMUM_MESSAGE_BYTES};
+
+/// How long an answer may take before a word about it, and between two words.
+const SAYS_AT_WORK_AFTER: Duration = Duration::from_millis(300);
+/// How long an answer that nobody waits for is kept.
+const KEEPS_ANSWERS_FOR: Duration = Duration::from_secs(10);
 
 /// Makes the answer to a message; `None`: it deserves none.
 pub(super) type Answered = Arc<dyn Fn(Message) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
@@ -95,16 +102,77 @@ impl Membership {
         let membership = Arc::clone(self);
         let task = async move {
             let reply_to = message.reply.clone();
-            let answer = (membership.answer)(message).await;
+            let mut answering = (membership.answer)(message);
+            let answer = tokio::select! {
+                biased;
+                answer = &mut answering => answer,
+                () = membership.world.clock.sleep(SAYS_AT_WORK_AFTER) => match reply_to.clone() {
+                    Some(reply_to) => {
+                        membership.answer_later(reply_to, answering, permit).await;
+                        return;
+                    }
+                    None => answering.await,
+                },
+            };
             drop(permit);
-            let (Some(reply_to), Some(answer)) = (reply_to, answer) else { return };
-            if answer.len() > MAXIMUM_MESSAGE_BYTES {
-                tracing::error!(bytes = answer.len(), "reply over the bus's limit dropped");
-            } else if let Err(error) = membership.client.publish(reply_to, answer).await {
-                tracing::warn!(%error, "reply not sent");
+            if let (Some(reply_to), Some(answer)) = (reply_to, answer) {
+                membership.reply(reply_to, HeaderMap::new(), answer).await;
             }
         };
         self.world.spawner.spawn("bus request", Box::pin(task));
+    }
+
+    async fn reply(&self, to: async_nats::Subject, headers: HeaderMap, answer: Bytes) {
+        if answer.len() > MAXIMUM_MESSAGE_BYTES {
+            tracing::error!(bytes = answer.len(), "reply over the bus's limit dropped");
+            return;
+        }
+        let sent = match headers.is_empty() {
+            true => self.client.publish(to, answer).await,
+            false => self.client.publish_with_headers(to, headers, answer).await,
+        };
+        if let Err(error) = sent {
+            tracing::warn!(%error, "reply not sent");
+        }
+    }
+
+    /// Says that the answer takes a while and where it is to be had, and again to whoever asks there before it is made.
+    async fn answer_later(
+        &self,
+        reply_to: async_nats::Subject,
+        mut answering: BoxFuture<'static, Option<Bytes>>,
+        permit: tokio::sync::OwnedSemaphorePermit,
+    ) {
+        let inbox = self.client.new_inbox();
+        let Ok(mut asked) = self.client.subscribe(inbox.clone()).await else { return };
+        self.reply(reply_to, headers::at_work(&inbox), Bytes::new()).await;
+        let mut waiting = None;
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut answering => break answer,
+                question = asked.next() => match question {
+                    Some(question) => waiting = question.reply,
+                    None => return,
+                },
+                () = self.world.clock.sleep(SAYS_AT_WORK_AFTER), if waiting.is_some() => {
+                    if let Some(waiting) = waiting.take() {
+                        self.reply(waiting, headers::at_work(&inbox), Bytes::new()).await;
+                    }
+                }
+            }
+        };
+        drop(permit);
+        let Some(answer) = answer else { return };
+        if waiting.is_none() {
+            waiting = tokio::select! {
+                question = asked.next() => question.and_then(|question| question.reply),
+                () = self.world.clock.sleep(KEEPS_ANSWERS_FOR) => None,
+            };
+        }
+        if let Some(waiting) = waiting {
+            self.reply(waiting, HeaderMap::new(), answer).await;
+        }
     }
 
     fn pass_on(self: &Arc<Self>, message: Message) {
@@ -112,7 +180,7 @@ impl Membership {
         let task = async move {
             let Some(reply_to) = message.reply else { return };
             let Some(context) = headers::context(message.headers.as_ref()) else { return };
-            let deadline = std::time::Duration::from_millis(u64::from(context.deadline_millis));
+            let deadline = Duration::from_millis(u64::from(context.deadline_millis));
             let headers = message.headers.unwrap_or_default();
             let request = Request::new().headers(headers).payload(message.payload).timeout(None);
             let client = &membership.client;

@@ -126,3 +126,89 @@ async fn a_stream_whose_other_side_died_is_reset() {
         patiently(&world, "a reset", near.writer.0.write(Bytes::from(vec![0; 4096]))).await.unwrap();
     assert!(written.is_err(), "{written:?}");
 }
+
+/// As [`saying`], but only after a while.
+fn saying_later(world: &World, after: Duration, word: &'static str) -> Handler {
+    let world = world.clone();
+    Arc::new(move |_, _| {
+        let world = world.clone();
+        async move {
+            world.clock.sleep(after).await;
+            Bytes::from_static(word.as_bytes())
+        }
+        .boxed()
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_request_is_lost_when_a_member_leaves() {
+    let world = World::real();
+    let server = NatsServer::start().await.unwrap();
+    let (asking, staying, leaving) =
+        (bus(&world, &server).await, bus(&world, &server).await, bus(&world, &server).await);
+    let subject = Subject::request(&fresh_name(&world, "leaves"));
+    let _stays = staying.serve(&subject, "leaves", saying("answered")).await.unwrap();
+    for _ in 0..20 {
+        let leaves = leaving.serve(&subject, "leaves", saying("answered")).await.unwrap();
+        let context = patient_context(&world);
+        let asked = (0..200).map(|_| asking.request(&subject, &context, Bytes::new()));
+        let all = futures::future::join_all(asked);
+        let (answers, ()) = tokio::join!(all, async { drop(leaves) });
+        assert!(answers.iter().all(|answer| answer.as_deref() == Ok(b"answered".as_slice())), "{answers:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_takes_long_is_done_once_and_answered() {
+    let world = World::real();
+    let server = NatsServer::start().await.unwrap();
+    let (here, there) = (bus(&world, &server).await, bus(&world, &server).await);
+    let subject = Subject::request(&fresh_name(&world, "long"));
+    let (done, mut seen) = mpsc::unbounded_channel();
+    let slowly = saying_later(&world, FIRST_SILENCE * 3, "answered");
+    let counting: Handler = Arc::new(move |context, body| {
+        let counted = done.send(());
+        let answer = slowly(context, body);
+        async move {
+            counted.unwrap();
+            answer.await
+        }
+        .boxed()
+    });
+    let _serving = there.serve(&subject, "long", counting).await.unwrap();
+    let answer = here.request(&subject, &patient_context(&world), Bytes::new()).await.unwrap();
+    assert_eq!(answer, "answered");
+    assert!(seen.try_recv().is_ok() && seen.try_recv().is_err(), "done more than once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_died_with_is_done_by_another() {
+    let world = World::real();
+    let server = NatsServer::start().await.unwrap();
+    let here = bus(&world, &server).await;
+    let subject = Subject::request(&fresh_name(&world, "dies"));
+    let (proxy, dying) = bus_through_proxy(&world, &server).await;
+    let (taken, mut seen) = mpsc::unbounded_channel();
+    let never: Handler = Arc::new(move |_, _| {
+        let sent = taken.send(());
+        async move {
+            sent.unwrap();
+            std::future::pending().await
+        }
+        .boxed()
+    });
+    let _dies = dying.serve(&subject, "dies", never).await.unwrap();
+    let asked = {
+        let (here, subject, context) = (here.clone(), subject.clone(), patient_context(&world));
+        async move { here.request(&subject, &context, Bytes::new()).await }
+    };
+    let dies = async {
+        seen.recv().await.unwrap();
+        let other = here.serve(&subject, "dies", saying("answered")).await.unwrap();
+        proxy.shut(true);
+        proxy.cut();
+        other
+    };
+    let (answer, _other) = patiently(&world, "an answer", async { tokio::join!(asked, dies) }).await.unwrap();
+    assert_eq!(answer.unwrap(), "answered");
+}

@@ -35,7 +35,7 @@ impl Replicas {
         let configuration = Scene::configuration(&namespace, "");
         tree.write(&format!(".kasbah/agents/{AGENT}/config.yaml"), configuration).unwrap();
         tree.commit_and_push("configure the agent").unwrap();
-        let nats = NatsServer::start().await.unwrap();
+        let nats = NatsServer::start_as_shipped().await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("master.key");
         std::fs::write(&key, [7; 32]).unwrap();
@@ -45,7 +45,7 @@ impl Replicas {
         let options = |tunnel: u16| InstallationOptions {
             tunnel_port: Some(tunnel),
             agents_dial: Some(balancer.address().to_string()),
-            server: ["--nats", &nats.url(), "--master-key-file", &key.display().to_string()]
+            server: ["--nats", &nats.shipped_url(), "--master-key-file", &key.display().to_string()]
                 .map(str::to_owned)
                 .to_vec(),
             ..InstallationOptions::default()
