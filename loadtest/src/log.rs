@@ -76,13 +76,13 @@ async fn append_until(log: Arc<dyn EventLog>, end: Instant) -> anyhow::Result<u3
 }
 
 /// An event as it is stored; made once, as it is the log that is measured.
-fn body() -> anyhow::Result<EventBody> {
+pub fn body() -> anyhow::Result<EventBody> {
     let used = TokenUsed { token: TokenId(Uuid::from_u128(7)), at: Timestamp(1_800_000_000_000) };
     Ok(Event::from(DirectoryEvent::TokenUsed(used)).encode()?)
 }
 
 /// A commit whose stored form is about 300 bytes.
-fn commit(aggregate: &AggregateRef, expected: u64, body: &EventBody) -> NewCommit {
+pub fn commit(aggregate: &AggregateRef, expected: u64, body: &EventBody) -> NewCommit {
     NewCommit {
         // No random number is needed: an aggregate's commits are told apart by their versions.
         id: CommitId(Uuid::from_u128(u128::from(expected) + 1)),

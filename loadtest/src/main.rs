@@ -7,8 +7,10 @@
     reason = "a benchmark measures real time and prints what it measured"
 )]
 
+mod bus;
 mod counting_disk;
 mod figure;
+mod jetstream;
 mod link;
 mod log;
 mod push;
@@ -28,6 +30,10 @@ const RUNS: usize = 5;
 enum Scenario {
     /// The embedded log: durable appends and replay.
     Log,
+    /// The log on one NATS server and on three: durable appends and replay.
+    Jetstream,
+    /// The bus over NATS: requests and byte streams.
+    Bus,
     /// The link between agent and gateway: observations until they are durable, and one small push.
     Link,
     /// From a push to the cluster: latency, first syncs, idle cost, memory, disk.
@@ -77,6 +83,8 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
     for scenario in scenarios {
         let measured = match scenario {
             Scenario::Log => log::run(runs).await.context("scenario log")?,
+            Scenario::Jetstream => jetstream::run(runs).await.context("scenario jetstream")?,
+            Scenario::Bus => bus::run(runs).await.context("scenario bus")?,
             Scenario::Link => link::run(runs).context("scenario link")?,
             Scenario::Push => push::run(runs, !arguments.quick).await.context("scenario push")?,
         };

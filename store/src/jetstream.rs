@@ -7,7 +7,7 @@
 //! kasbah-keys                       the key ring, wrapped under the master key
 //! kasbah-snapshots                  can be emptied
 //! ```
-//! Everything but `nats` runs over the trait [`server::Server`], which is all that it may expect of NATS.
+//! Everything but `nats` runs over the trait `Server` (in `server`), which is all that it may expect of NATS.
 
 mod blobs;
 #[cfg(test)]

@@ -32,7 +32,7 @@ const SERVICES: &[&str] = &[
 /// Crates of others that only some of ours may name.
 const RESERVED: &[(&str, &[&str])] = &[
     ("redb", &["store"]),
-    ("async-nats", &["store", "bus"]),
+    ("async-nats", &["store", "bus", "loadtest"]),
     ("kube", &["agent", "testkit", "loadtest"]),
     ("kube-client", &["agent", "testkit", "loadtest"]),
     ("kube-runtime", &["agent", "testkit", "loadtest"]),

@@ -2,6 +2,7 @@
 
 mod durability;
 mod link;
+mod replay;
 mod streams;
 
 use std::time::Duration;
@@ -166,6 +167,15 @@ impl Server for Link {
             }
         }
         Ok(messages)
+    }
+
+    async fn replay(
+        &self,
+        stream: &str,
+        from: u64,
+        to: u64,
+    ) -> Result<mpsc::Receiver<Result<Vec<Stored>, ServerError>>, ServerError> {
+        self.replay_stretch(stream, from, to).await
     }
 
     async fn extent(&self, stream: &str) -> Result<Extent, ServerError> {

@@ -6,12 +6,15 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
+use tokio::sync::mpsc;
 use world::World;
 
 use super::server::{Page, Server, ServerError, Stored};
 
 /// Messages of one request.
 const MESSAGES: usize = 512;
+/// From so many messages on a consumer is made to read them.
+const LONG: u64 = 2 * MESSAGES as u64;
 /// Requests under way at once.
 const AHEAD: usize = 4;
 /// How long a replica may lag, where nothing else explains that a message is missing.
@@ -69,7 +72,9 @@ impl Stretch {
 
     /// All of it, piece by piece.
     pub(super) fn pieces(self) -> Pieces {
-        Pieces { next: self.from, stretch: self, under_way: FuturesOrdered::new() }
+        let long = self.to.saturating_sub(self.from) >= LONG;
+        let way = if long { Way::NotBegun } else { Way::Pages(FuturesOrdered::new()) };
+        Pieces { next: self.from, stretch: self, way }
     }
 }
 
@@ -77,18 +82,39 @@ impl Stretch {
 pub(super) struct Pieces {
     stretch: Stretch,
     next: u64,
-    under_way: FuturesOrdered<BoxFuture<'static, Result<Vec<Stored>, ServerError>>>,
+    way: Way,
+}
+
+/// How a stretch is read.
+enum Way {
+    NotBegun,
+    Replay(mpsc::Receiver<Result<Vec<Stored>, ServerError>>),
+    Pages(FuturesOrdered<BoxFuture<'static, Result<Vec<Stored>, ServerError>>>),
 }
 
 impl Pieces {
     /// The next piece; `None` at the end.
     pub(super) async fn next(&mut self) -> Option<Result<Vec<Stored>, ServerError>> {
-        while self.under_way.len() < AHEAD && self.next <= self.stretch.to {
-            let to = self.stretch.to.min(self.next.saturating_add(MESSAGES as u64 - 1));
-            let piece = Stretch { from: self.next, to, ..self.stretch.clone() };
-            self.under_way.push_back(Box::pin(piece.whole()));
-            self.next = to + 1;
+        loop {
+            match &mut self.way {
+                Way::NotBegun => {
+                    let Stretch { server, stream, from, to, .. } = &self.stretch;
+                    match server.replay(stream, *from, *to).await {
+                        Ok(replay) => self.way = Way::Replay(replay),
+                        Err(error) => return Some(Err(error)),
+                    }
+                }
+                Way::Replay(replay) => return replay.recv().await,
+                Way::Pages(under_way) => {
+                    while under_way.len() < AHEAD && self.next <= self.stretch.to {
+                        let to = self.stretch.to.min(self.next.saturating_add(MESSAGES as u64 - 1));
+                        let piece = Stretch { from: self.next, to, ..self.stretch.clone() };
+                        under_way.push_back(Box::pin(piece.whole()));
+                        self.next = to + 1;
+                    }
+                    return under_way.next().await;
+                }
+            }
         }
-        self.under_way.next().await
     }
 }

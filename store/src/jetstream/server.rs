@@ -22,6 +22,14 @@ pub(super) trait Server: Send + Sync {
     /// Messages of a stream in order, as any replica has them: one that lags may give fewer than there are.
     async fn page(&self, page: &Page) -> Result<Vec<Stored>, ServerError>;
 
+    /// The messages from a sequence to another that is known to be stored, for long stretches. What is wrong comes as the last thing.
+    async fn replay(
+        &self,
+        stream: &str,
+        from: u64,
+        to: u64,
+    ) -> Result<mpsc::Receiver<Result<Vec<Stored>, ServerError>>, ServerError>;
+
     /// Where a stream begins and ends, as its leader knows.
     async fn extent(&self, stream: &str) -> Result<Extent, ServerError>;
 

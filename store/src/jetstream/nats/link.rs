@@ -1,5 +1,6 @@
 //! The connection.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -28,13 +29,14 @@ const WAITING: usize = 16 * 1024;
 const USELESS_AFTER: Duration = Duration::from_secs(6);
 const LONGEST_RECONNECT_WAIT: Duration = Duration::from_secs(2);
 
-/// A connection that comes back by itself.
+/// A connection that comes back by itself; cheap to clone.
+#[derive(Clone)]
 pub(in crate::jetstream) struct Link {
     pub(super) world: World,
     client: Client,
     interruptions: watch::Receiver<u64>,
     /// When a leader was last heard, by the monotonic clock.
-    led: Mutex<Duration>,
+    led: Arc<Mutex<Duration>>,
 }
 
 /// No answer came.
@@ -95,7 +97,7 @@ impl Link {
                 std::future::ready(())
             });
         let client = connecting.connect(addresses).await.map_err(|error| failed(&error))?;
-        let led = Mutex::new(world.clock.monotonic());
+        let led = Arc::new(Mutex::new(world.clock.monotonic()));
         Ok(Self { world: world.clone(), client, interruptions, led })
     }
 
@@ -203,6 +205,20 @@ impl Link {
         let asked = self.client.publish_with_reply(subject, inbox, question.into()).await;
         asked.map_err(|error| failed(&error))?;
         Ok(Answers { subscriber, interruptions })
+    }
+
+    pub(super) fn new_inbox(&self) -> String {
+        self.client.new_inbox()
+    }
+
+    pub(super) async fn publish_with_reply(
+        &self,
+        subject: String,
+        reply: String,
+        payload: Bytes,
+    ) -> Result<(), ServerError> {
+        let published = self.client.publish_with_reply(subject, reply, payload).await;
+        published.map_err(|error| ServerError(error.to_string()))
     }
 
     pub(super) async fn subscribe(&self, filter: &str) -> Result<Subscriber, ServerError> {
