@@ -161,7 +161,7 @@ impl Link {
             useless
         };
         if useless {
-            tracing::warn!("no leader has answered for {USELESS_AFTER:?}, another server is looked for");
+            tracing::warn!(after = ?USELESS_AFTER, "no leader has answered, another server is looked for");
             // What is under way ends with it, and is tried again.
             let _gone = self.client.force_reconnect().await;
         }
