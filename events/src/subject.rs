@@ -52,6 +52,12 @@ impl Subject {
         Self(format!("kasbah.request.{name}.{agent}"))
     }
 
+    /// A request that only one replica of a service answers.
+    #[must_use]
+    pub fn replica_request(name: &str, replica: uuid::Uuid) -> Self {
+        Self(format!("kasbah.request.{name}.{replica}"))
+    }
+
     /// A wake-up or presence message, not kept. `name` such as `repository.pushed`.
     #[must_use]
     pub fn notice(name: &str) -> Self {

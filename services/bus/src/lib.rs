@@ -20,6 +20,7 @@ pub mod context;
 pub mod contract;
 pub mod local;
 pub mod nats;
+pub mod presence;
 mod queue;
 pub mod typed;
 
@@ -31,4 +32,5 @@ pub use contract::{
 };
 pub use local::LocalBus;
 pub use nats::{NatsBus, NatsOptions};
+pub use presence::{Live, Presence};
 pub use typed::{announce, answer, answer_under, ask, ask_under};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bus::{Bus, Heard, Serving, Subscription};
+use bus::{Bus, Heard, Live, Presence, Serving, Subscription};
 use events::Notice;
 use events::configuration::GitReference;
 use events::directory::Scope;
@@ -22,6 +22,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use store::{EventLog, Following, Snapshots};
+use tokio::sync::watch;
 use world::World;
 
 use crate::args::Args;
@@ -67,12 +68,13 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
     let fetcher = Arc::new(Fetcher { args, fold, deps });
     let fetching = async {
         fetcher.fold.caught_up().await?;
+        let presence = Presence::join(&fetcher.deps.bus, &fetcher.deps.world, SERVICE).await?;
         let advanced = fetcher.deps.bus.subscribe(&Subject::notice(RepositoryAdvanced::NAME)).await?;
         let _serving = fetcher.serve().await?;
         ready.set(true);
         tokio::select! {
             () = shutdown.requested() => Ok(()),
-            result = fetcher.fetch_for_ever(advanced) => result,
+            result = fetcher.fetch_for_ever(advanced, presence.live()) => result,
         }
     };
     let folding = async { folding.await.context("config-fetcher cannot follow the log") };
@@ -102,7 +104,11 @@ impl Fetcher {
         }
     }
 
-    async fn fetch_for_ever(self: &Arc<Self>, mut advanced: Subscription) -> anyhow::Result<()> {
+    async fn fetch_for_ever(
+        self: &Arc<Self>,
+        mut advanced: Subscription,
+        mut replicas: watch::Receiver<Live>,
+    ) -> anyhow::Result<()> {
         let mut reads: FuturesUnordered<BoxFuture<'static, (AgentId, Read)>> = FuturesUnordered::new();
         let mut changes = self.fold.changes();
         let mut schedule = Schedule::new(Duration::from_secs(u64::from(self.args.configuration_interval)));
@@ -111,7 +117,9 @@ impl Fetcher {
             let live = self
                 .fold
                 .read(|state| schedule.needs(state.revision()).then(|| state.live_agents(self.now())));
-            if let Some(live) = live {
+            if let Some(mut live) = live {
+                let replicas = replicas.borrow_and_update();
+                live.retain(|agent| replicas.owns(agent.0.as_bytes()));
                 schedule.keep(&live, now);
             }
             while reads.len() < READS
@@ -129,6 +137,11 @@ impl Fetcher {
                 }
                 Some((agent, read)) = reads.next(), if !reads.is_empty() => {
                     schedule.finished(agent, read, self.deps.world.clock.monotonic(), &*self.deps.world.random);
+                }
+                // What was another replica's is read at once: that one may have died with a reason to.
+                changed = replicas.changed() => {
+                    changed.context("the replicas of config-fetcher are not known any more")?;
+                    schedule.look_again();
                 }
                 () = self.deps.world.clock.sleep(pause) => schedule.look_again(),
             }

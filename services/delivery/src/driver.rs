@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bus::Bus;
+use bus::{Bus, Live, Presence};
 use bytes::Bytes;
 use events::delivery::{BundleDesired, BundleHeld, DeliveryEvent, PruneEntry, SourceRemoved};
 use events::requests::delivery::{DesiredChanged, NextSync};
@@ -13,6 +13,7 @@ use events::{
     SourceId, SyncId, Timestamp,
 };
 use store::{AppendError, Blobs, EventLog, NewCommit, Snapshots};
+use tokio::sync::watch;
 use world::World;
 
 use crate::bundles::{BundleError, Bundles};
@@ -61,11 +62,12 @@ pub async fn run(_args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow
     });
     let serving = async {
         driver.fold.caught_up().await?;
+        let presence = Presence::join(&driver.deps.bus, &driver.deps.world, "delivery").await?;
         let _serving = crate::handlers::serve(&driver).await?;
         ready.set(true);
         tokio::select! {
             () = shutdown.requested() => Ok(()),
-            result = driver.settle_for_ever() => result,
+            result = driver.settle_for_ever(presence.live()) => result,
         }
     };
     let folding = async { folding.await.context("delivery cannot read the log") };
@@ -92,19 +94,25 @@ pub(crate) enum SettleError {
 }
 
 impl Driver {
-    async fn settle_for_ever(&self) -> anyhow::Result<()> {
+    /// Settles the sources of those agents that belong to this replica.
+    async fn settle_for_ever(&self, mut replicas: watch::Receiver<Live>) -> anyhow::Result<()> {
         let mut changes = self.fold.changes();
         let mut count = 0;
         let mut again: Vec<SourceId> = Vec::new();
         loop {
             let touched = self.fold.read(|state| state.touched_since(count));
             count = touched.count;
-            for agent in touched.agents {
+            let live = replicas.borrow_and_update().clone();
+            for agent in touched.agents.into_iter().filter(|agent| live.owns(agent.0.as_bytes())) {
                 self.announce(agent).await;
             }
             let mut sources = touched.sources;
             sources.append(&mut again);
             sources.dedup();
+            sources.retain(|source| {
+                let head = self.fold.read(|state| state.source_head(*source));
+                head.is_some_and(|(agent, ..)| live.owns(agent.0.as_bytes()))
+            });
             for source in sources {
                 if let Err(error) = self.settle(source).await {
                     if !matches!(error, SettleError::Append(AppendError::Conflict { .. })) {
@@ -117,6 +125,11 @@ impl Driver {
             let pause = if again.is_empty() { Duration::from_secs(3600) } else { Duration::from_secs(1) };
             tokio::select! {
                 changed = changes.changed() => changed.context("the fold of delivery ended")?,
+                // What was another replica's is looked at from the start: that one may have died before it settled something.
+                changed = replicas.changed() => {
+                    changed.context("the replicas of delivery are not known any more")?;
+                    count = 0;
+                }
                 () = self.deps.world.clock.sleep(pause) => {}
             }
         }

@@ -6,11 +6,11 @@ mod shared;
 mod watcher;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bus::{Bus, Heard, Subscription};
+use bus::{Bus, Heard, Live, Presence, Subscription};
 use events::Notice;
 use events::requests::repository::RepositoryPushed;
 use events::subject::Subject;
@@ -21,8 +21,10 @@ use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use store::{Blobs, EventLog, Following, KeyRing, Snapshots};
 use tokio::sync::{Semaphore, watch};
+use uuid::Uuid;
 use world::World;
 
+use crate::SERVICE;
 use crate::args::Args;
 use crate::git::http::HttpClient;
 use crate::model::{Interest, State};
@@ -73,11 +75,15 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
         http,
         fold,
         deps,
+        replicas: OnceLock::new(),
         building: Semaphore::new(BUILDS),
         watched: Mutex::default(),
     });
     let watching = async {
         poller.fold.caught_up().await?;
+        let presence = Presence::join(&poller.deps.bus, &poller.deps.world, SERVICE).await?;
+        let mut replicas = presence.live();
+        poller.replicas.get_or_init(|| replicas.clone());
         let pushes = poller.deps.bus.subscribe(&Subject::notice(RepositoryPushed::NAME)).await?;
         let mut watchers = FuturesUnordered::new();
         let revision = poller.rearrange(&mut watchers);
@@ -85,7 +91,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
         ready.set(true);
         tokio::select! {
             () = shutdown.requested() => Ok(()),
-            result = poller.watch_for_ever(pushes, watchers, revision) => result,
+            result = poller.watch_for_ever(pushes, &mut replicas, watchers, revision) => result,
         }
     };
     let folding = async { folding.await.context("repo-poller cannot follow the log") };
@@ -124,6 +130,8 @@ pub(crate) struct Poller {
     pub(crate) deps: Deps,
     pub(crate) http: HttpClient,
     pub(crate) fold: Following<State>,
+    /// Who else watches; known from when this replica joined them.
+    replicas: OnceLock<watch::Receiver<Live>>,
     /// Builds that run at once.
     building: Semaphore,
     watched: Mutex<BTreeMap<ProjectId, Watched>>,
@@ -145,10 +153,27 @@ impl Poller {
         self.watched.lock().get(&project).map(|watched| Arc::clone(&watched.shared))
     }
 
+    /// Whether a repository is this replica's to watch.
+    fn owns(&self, project: ProjectId) -> bool {
+        self.replicas.get().is_none_or(|replicas| replicas.borrow().owns(project.0.as_bytes()))
+    }
+
+    /// The other replica that watches a repository, if it is not this one.
+    pub(crate) fn watched_by(&self, project: ProjectId) -> Option<Uuid> {
+        let replicas = self.replicas.get()?.borrow();
+        Some(replicas.owner(project.0.as_bytes())).filter(|owner| *owner != replicas.me())
+    }
+
+    /// This replica's own id, under which the others ask it.
+    pub(crate) fn replica(&self) -> Option<Uuid> {
+        Some(self.replicas.get()?.borrow().me())
+    }
+
     /// `seen` is the revision of the state that `watchers` are for.
     async fn watch_for_ever(
         self: &Arc<Self>,
         mut pushes: Subscription,
+        replicas: &mut watch::Receiver<Live>,
         mut watchers: Watchers,
         seen: u64,
     ) -> anyhow::Result<()> {
@@ -167,6 +192,11 @@ impl Poller {
                 changed = changes.changed() => changed.context("the fold of repo-poller ended")?,
                 notice = pushes.receiver.recv() => self.pushed(notice.context("the bus ended the notices of pushes")?),
                 Some(_) = watchers.next(), if !watchers.is_empty() => {}
+                // What was another replica's is looked at at once: that one may have died with a push.
+                changed = replicas.changed() => {
+                    changed.context("the replicas of repo-poller are not known any more")?;
+                    seen = None;
+                }
                 () = self.deps.world.clock.sleep(until_expiry.min(LONGEST_PAUSE)) => seen = None,
             }
         }
@@ -175,7 +205,8 @@ impl Poller {
     /// Starts, changes and ends watchers, so that exactly the wanted repositories are watched. Gives the state's revision.
     fn rearrange(self: &Arc<Self>, watchers: &mut Watchers) -> u64 {
         let now = self.now();
-        let (revision, interests) = self.fold.read(|state| (state.revision(), state.interests(now)));
+        let (revision, mut interests) = self.fold.read(|state| (state.revision(), state.interests(now)));
+        interests.retain(|project, _| self.owns(*project));
         let mut watched = self.watched.lock();
         watched.retain(|project, _| interests.contains_key(project));
         for (project, interest) in interests {

@@ -23,5 +23,8 @@ pub mod git;
 pub mod model;
 mod requests;
 
+/// The name under which this service acts.
+const SERVICE: &str = "repo-poller";
+
 pub use args::Args;
 pub use driver::{Deps, check, run};

@@ -9,7 +9,8 @@ use events::directory::Scope;
 use events::request::RequestContext;
 use events::requests::authz::{Action, Decide, DecideFetch};
 use events::requests::repository::{BundleAt, BundleAtCommit, FetchView, FileAtCommit, ReadFile, ShowFetch};
-use events::{Actor, AgentId, ObjectIdentity, Refusal, RefusalKind, SourceId};
+use events::subject::Subject;
+use events::{Actor, AgentId, ObjectIdentity, ProjectId, Refusal, RefusalKind, Request, SourceId};
 use futures::FutureExt;
 use tokio::sync::oneshot;
 
@@ -23,27 +24,66 @@ use crate::model::Latest;
 /// Largest file that is answered, in bytes: what the bus carries, with room.
 const FILE_LIMIT: u32 = 768 * 1024;
 
+/// Who may answer a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// Any replica: one that does not watch the repository passes it on.
+    Any,
+    /// This one, by another.
+    This,
+}
+
 /// Serves until the returned guards are dropped.
 pub(crate) async fn serve(poller: &Arc<Poller>) -> anyhow::Result<Vec<Serving>> {
-    let bus = &*poller.deps.bus;
-    let (read, pin, show) = (Arc::clone(poller), Arc::clone(poller), Arc::clone(poller));
-    Ok(vec![
-        bus::answer::<ReadFile, _>(bus, move |context, request| {
-            let poller = Arc::clone(&read);
-            async move { poller.fold.answer(|| read_file(&poller, &context, request.clone())).await }.boxed()
-        })
-        .await?,
-        bus::answer::<BundleAt, _>(bus, move |context, request| {
-            let poller = Arc::clone(&pin);
-            async move { poller.fold.answer(|| bundle_at(&poller, &context, request.clone())).await }.boxed()
-        })
-        .await?,
-        bus::answer::<ShowFetch, _>(bus, move |context, request| {
-            let poller = Arc::clone(&show);
-            async move { poller.fold.answer(|| show_fetch(&poller, &context, request.clone())).await }.boxed()
-        })
-        .await?,
-    ])
+    let mut serving = Vec::new();
+    for asked in [Asked::Any, Asked::This] {
+        serving.extend(serve_one::<ReadFile>(poller, asked).await?);
+        serving.extend(serve_one::<BundleAt>(poller, asked).await?);
+        serving.extend(serve_one::<ShowFetch>(poller, asked).await?);
+    }
+    Ok(serving)
+}
+
+/// A request about a repository.
+trait Answered: Request + Clone {
+    fn answer(
+        self,
+        poller: Arc<Poller>,
+        context: RequestContext,
+        asked: Asked,
+    ) -> impl Future<Output = Result<Self::Reply, Refusal>> + Send;
+}
+
+async fn serve_one<R: Answered>(poller: &Arc<Poller>, asked: Asked) -> anyhow::Result<Option<Serving>> {
+    let subject = match asked {
+        Asked::Any => Subject::request(R::NAME),
+        Asked::This => match poller.replica() {
+            Some(replica) => Subject::replica_request(R::NAME, replica),
+            None => return Ok(None),
+        },
+    };
+    let answering = Arc::clone(poller);
+    let serving = bus::answer_under::<R, _>(&*poller.deps.bus, &subject, move |context, request| {
+        let poller = Arc::clone(&answering);
+        async move {
+            poller.fold.answer(|| request.clone().answer(Arc::clone(&poller), context.clone(), asked)).await
+        }
+        .boxed()
+    });
+    Ok(Some(serving.await?))
+}
+
+/// What the replica that watches the repository answers; `None` when that is this one, or has to be.
+async fn elsewhere<R: Request>(
+    poller: &Poller,
+    context: &RequestContext,
+    project: ProjectId,
+    request: &R,
+    asked: Asked,
+) -> Option<Result<R::Reply, Refusal>> {
+    let other = poller.watched_by(project).filter(|_| asked == Asked::Any)?;
+    let subject = Subject::replica_request(R::NAME, other);
+    Some(bus::ask_under(&*poller.deps.bus, &subject, context, request).await)
 }
 
 /// Services ask for what they need; what a person or agent may see is authz's to decide.
@@ -52,7 +92,7 @@ async fn permit(
     context: &RequestContext,
     source: SourceId,
     action: Action,
-) -> Result<(AgentId, events::ProjectId, events::configuration::GitReference), Refusal> {
+) -> Result<(AgentId, ProjectId, events::configuration::GitReference), Refusal> {
     let not_found = || Refusal::not_found("the source");
     let place = poller.fold.read(|state| {
         let place = state.place_of(source)?;
@@ -79,22 +119,59 @@ async fn may_fetch(
     poller: &Poller,
     context: &RequestContext,
     agent: AgentId,
-    project: events::ProjectId,
+    project: ProjectId,
 ) -> Result<(), Refusal> {
     let asked = poller.context(context.organization, context.correlation_id);
     let decision = bus::ask(&*poller.deps.bus, &asked, &DecideFetch { agent, project }).await?;
     if decision.allowed { Ok(()) } else { Err(Refusal::new(RefusalKind::Denied, decision.reason)) }
 }
 
+impl Answered for ReadFile {
+    async fn answer(
+        self,
+        poller: Arc<Poller>,
+        context: RequestContext,
+        asked: Asked,
+    ) -> Result<FileAtCommit, Refusal> {
+        read_file(&poller, &context, self, asked).await
+    }
+}
+
+impl Answered for BundleAt {
+    async fn answer(
+        self,
+        poller: Arc<Poller>,
+        context: RequestContext,
+        asked: Asked,
+    ) -> Result<BundleAtCommit, Refusal> {
+        bundle_at(&poller, &context, self, asked).await
+    }
+}
+
+impl Answered for ShowFetch {
+    async fn answer(
+        self,
+        poller: Arc<Poller>,
+        context: RequestContext,
+        asked: Asked,
+    ) -> Result<FetchView, Refusal> {
+        show_fetch(&poller, &context, self, asked).await
+    }
+}
+
 async fn read_file(
     poller: &Poller,
     context: &RequestContext,
     request: ReadFile,
+    asked: Asked,
 ) -> Result<FileAtCommit, Refusal> {
     if !matches!(context.actor, Actor::Service(_)) {
         return Err(Refusal::new(RefusalKind::Denied, "only services read files of repositories"));
     }
     may_fetch(poller, context, request.agent, request.project).await?;
+    if let Some(answer) = elsewhere(poller, context, request.project, &request, asked).await {
+        return answer;
+    }
     let deadline = Duration::from_millis(u64::from(context.deadline_millis.saturating_mul(4) / 5));
     let unwatched = || Refusal::new(RefusalKind::Unavailable, "the repository is not watched yet; retry");
     let Some(shared) = poller.watcher_of(request.project) else { return Err(unwatched()) };
@@ -154,6 +231,7 @@ async fn bundle_at(
     poller: &Poller,
     context: &RequestContext,
     request: BundleAt,
+    asked: Asked,
 ) -> Result<BundleAtCommit, Refusal> {
     let (agent, project, _) = permit(poller, context, request.source, Action::PinSource).await?;
     may_fetch(poller, context, agent, project).await?;
@@ -161,6 +239,9 @@ async fn bundle_at(
         return Err(Refusal::invalid("commit", "a commit id has 4 to 40 hexadecimal digits"));
     }
     let unwatched = || Refusal::new(RefusalKind::Unavailable, "the repository is not watched now; retry");
+    if let Some(answer) = elsewhere(poller, context, project, &request, asked).await {
+        return answer;
+    }
     let shared = poller.watcher_of(project).ok_or_else(unwatched)?;
     let (answer, answered) = oneshot::channel();
     let job = Job { source: request.source, commit: request.commit.to_ascii_lowercase(), answer };
@@ -172,8 +253,12 @@ async fn show_fetch(
     poller: &Poller,
     context: &RequestContext,
     request: ShowFetch,
+    asked: Asked,
 ) -> Result<FetchView, Refusal> {
     let (_, project, reference) = permit(poller, context, request.source, Action::ReadSource).await?;
+    if let Some(answer) = elsewhere(poller, context, project, &request, asked).await {
+        return answer;
+    }
     let mut view = FetchView::default();
     let latest = poller.fold.read(|state| state.latest(request.source).cloned());
     view.commit = latest.as_ref().map(|latest| latest.commit().to_owned());

@@ -12,12 +12,11 @@ use store::{AppendError, BlobError, NewCommit};
 use super::Poller;
 use super::fetch::decided;
 use super::shared::Cause;
+use crate::SERVICE;
 use crate::bundle::Built;
 use crate::git::{GitError, ObjectId};
 use crate::model::{Decided, decide_built, decide_failed, ref_aggregate};
 
-/// The name under which this service acts.
-const SERVICE: &str = "repo-poller";
 /// Milliseconds that another service has to answer.
 const ASK_DEADLINE: u32 = 10_000;
 /// How often a decision is made again when another replica was faster.

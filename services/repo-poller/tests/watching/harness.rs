@@ -120,6 +120,16 @@ impl Harness {
     }
 
     pub async fn start(&self) -> Running {
+        self.start_with(self.args.clone()).await
+    }
+
+    /// As another replica would, with a folder of its own.
+    pub async fn start_in(&self, folder: &str) -> Running {
+        let args = Args { repositories: self.folder().join(folder), ..self.args.clone() };
+        self.start_with(args).await
+    }
+
+    async fn start_with(&self, args: Args) -> Running {
         let (trigger, shutdown) = chassis::ShutdownTrigger::new();
         let readiness = chassis::Readiness::new();
         let deps = Deps {
@@ -131,7 +141,6 @@ impl Harness {
             bus: Arc::clone(&self.bus) as Arc<dyn Bus>,
             readiness: readiness.clone(),
         };
-        let args = self.args.clone();
         let task = self.world.spawner.spawn(
             "repo-poller",
             Box::pin(async move { repo_poller::run(args, deps, shutdown).await.unwrap() }),

@@ -6,6 +6,7 @@ mod caching;
 mod failing;
 mod harness;
 mod manifests;
+mod replicas;
 mod requests;
 mod secure;
 mod sources;

@@ -15,7 +15,7 @@ impl Harness {
         bus::ask(&*self.bus, &context, request).await
     }
 
-    async fn ask<R: Request>(&self, request: &R) -> Result<R::Reply, events::Refusal> {
+    pub async fn ask<R: Request>(&self, request: &R) -> Result<R::Reply, events::Refusal> {
         self.ask_as(Actor::service("test"), request).await
     }
 }
