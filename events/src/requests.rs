@@ -4,4 +4,5 @@ pub mod authz;
 pub mod configuration;
 pub mod delivery;
 pub mod gateway;
+pub mod presence;
 pub mod repository;

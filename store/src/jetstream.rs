@@ -49,7 +49,7 @@ use self::server::{Server, ServerError};
 use self::snapshots::SnapshotStream;
 use self::tail::Tail;
 use crate::Parts;
-use crate::keyring::{KeyName, KeyRing as _, KeyRingError};
+use crate::keyring::{KeyName, KeyRing, KeyRingError};
 use crate::root::{RootKey, RootKeyError};
 use crate::seal::MasterKey;
 
@@ -190,21 +190,24 @@ async fn open_once(world: &World, options: &Options) -> Result<JetStreamStore, O
         Stream::ALL.iter().flat_map(|stream| (0..meta.partitions).map(|partition| (*stream, partition)));
     let streams: Vec<Wanted> = shards.map(log_stream).chain([blobs_stream(), snapshots_stream()]).collect();
     make(&link, replicas, &streams).await?;
-    let tail = Tail::new(Arc::clone(&server), world.clone(), meta.partitions);
+    let parts = parts(world, &server, keys, &meta);
+    Ok(JetStreamStore { parts, root_public_key: meta.root_public_key, replicas })
+}
+
+fn parts(world: &World, server: &Arc<dyn Server>, keys: KeyStream, meta: &Meta) -> Parts {
+    let (server, world) = (Arc::clone(server), world.clone());
     let log = JetStreamLog {
         server: Arc::clone(&server),
         world: world.clone(),
         partitions: meta.partitions,
         heads: Heads::default(),
         ends: Ends::new(meta.partitions),
-        tail,
+        tail: Tail::new(Arc::clone(&server), world.clone(), meta.partitions),
     };
-    let keys = Arc::new(keys);
-    let blobs =
-        BlobStream { server: Arc::clone(&server), keys: Arc::clone(&keys) as _, world: world.clone() };
-    let snapshots = SnapshotStream { server, world: world.clone(), log: meta.log };
-    let parts = Parts { log: Arc::new(log), blobs: Arc::new(blobs), keys, snapshots: Arc::new(snapshots) };
-    Ok(JetStreamStore { parts, root_public_key: meta.root_public_key, replicas })
+    let keys: Arc<dyn KeyRing> = Arc::new(keys);
+    let blobs = BlobStream { server: Arc::clone(&server), keys: Arc::clone(&keys), world: world.clone() };
+    let snapshots = SnapshotStream { server, world, log: meta.log };
+    Parts { log: Arc::new(log), blobs: Arc::new(blobs), keys, snapshots: Arc::new(snapshots) }
 }
 
 /// How often each record is to be kept; an error where the servers promise too little.

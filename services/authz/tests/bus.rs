@@ -39,6 +39,8 @@ async fn the_first_owner_is_made_once_and_gets_a_token_whenever_none_lives() {
     running.restart().await;
     let later = running.ensure_owner(Some(&token.secret)).await;
     assert_eq!((later.owner, later.token), (first.owner, None), "a fold of the log is all that there is");
+    let shared = running.ensure_shared_owner().await;
+    assert_eq!((shared.owner, shared.token), (first.owner, None), "another replica has it");
     let lost = running.ensure_owner(None).await.token.unwrap();
     assert!(running.principal(&lost.secret).await.is_ok());
     let refusal = running.principal(&token.secret).await.unwrap_err();

@@ -7,12 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use events::OrganizationId;
 use events::id::derived_uuid;
+use events::requests::presence::ListReplicas;
 use events::subject::Subject;
+use events::{Actor, OrganizationId, Refusal, RefusalKind};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -22,7 +24,8 @@ use world::World;
 use world::spawn::TaskHandle;
 
 use crate::context::{context_for_service, within};
-use crate::contract::{Bus, BusError, Handler, Heard, RequestError, Serving, Subscription};
+use crate::contract::{Bus, BusError, Heard, Serving, Subscription};
+use crate::typed::{answer_under, ask_under};
 
 /// Between two words that a replica is there.
 const BEAT: Duration = Duration::from_secs(1);
@@ -79,6 +82,8 @@ struct Known {
     me: Uuid,
     /// When each other one was last heard, by the monotonic clock.
     heard: Mutex<BTreeMap<Uuid, Duration>>,
+    /// Its own last word came back: the others' would have come as well.
+    hears_itself: AtomicBool,
     live: watch::Sender<Live>,
 }
 
@@ -96,6 +101,7 @@ impl Known {
     /// Takes a word; says whether it is of somebody new.
     fn hear(&self, word: &Word, now: Duration) -> bool {
         if word.replica == self.me {
+            self.hears_itself.store(true, Ordering::Relaxed);
             return false;
         }
         let new = match word.leaves {
@@ -137,14 +143,21 @@ impl Presence {
         let heard =
             there.into_iter().filter(|replica| *replica != me).map(|replica| (replica, now)).collect();
         let (live, seen) = watch::channel(Live { me, replicas: BTreeSet::from([me]) });
-        let known = Arc::new(Known { me, heard: Mutex::new(heard), live });
+        let known =
+            Arc::new(Known { me, heard: Mutex::new(heard), hears_itself: AtomicBool::new(false), live });
         known.tell();
         let answering = Arc::clone(&known);
-        let answer: Handler = Arc::new(move |_, _| {
-            let replicas: Vec<Uuid> = answering.live.borrow().replicas.iter().copied().collect();
-            async move { Bytes::from(events::encode(&replicas).unwrap_or_default()) }.boxed()
-        });
-        let serving = bus.serve(&question, service, answer).await?;
+        let serving = answer_under::<ListReplicas, _>(&**bus, &question, move |context, _| {
+            let replicas = answering.live.borrow().replicas.iter().copied().collect();
+            async move {
+                match context.actor {
+                    Actor::Service(_) => Ok(replicas),
+                    _ => Err(Refusal::new(RefusalKind::Denied, "only services ask which replicas live")),
+                }
+            }
+            .boxed()
+        })
+        .await?;
         let beating = beat(Arc::clone(bus), world.clone(), words.clone(), known, subscription);
         let task = world.spawner.spawn("presence", Box::pin(beating));
         let goodbye = Some((Arc::clone(bus), world.clone(), words, me));
@@ -178,14 +191,11 @@ async fn say(bus: &dyn Bus, words: &Subject, word: &Word) -> Result<(), BusError
 /// Who is there already; nobody where nobody answers.
 async fn ask(bus: &dyn Bus, world: &World, service: &str, question: &Subject) -> Vec<Uuid> {
     let context = within(context_for_service(world, service, OrganizationId::SYSTEM), ASKED_WITHIN);
-    match bus.request(question, &context, Bytes::new()).await {
-        Ok(answer) => events::decode(&answer).unwrap_or_default(),
-        Err(RequestError::NoResponder { .. }) => Vec::new(),
-        Err(error) => {
-            tracing::debug!(service, %error, "who else is there is not known yet");
-            Vec::new()
-        }
-    }
+    ask_under(bus, question, &context, &ListReplicas {}).await.unwrap_or_else(|refusal| {
+        // Mostly there is nobody.
+        tracing::debug!(service, %refusal, "nobody says who else is there");
+        Vec::new()
+    })
 }
 
 /// Says that this replica is there, and hears who else is, for ever.
@@ -198,18 +208,21 @@ async fn beat(
 ) {
     let here = Word { replica: known.me, leaves: false };
     loop {
-        let said = say(&*bus, &words, &here).await;
         let now = world.clock.monotonic();
-        match said {
-            Ok(()) => known.forget(now),
-            Err(_) => known.excuse(now),
+        if known.hears_itself.swap(false, Ordering::Relaxed) {
+            known.forget(now);
+        } else {
+            known.excuse(now);
         }
+        // What is not said does not come back.
+        let _away = say(&*bus, &words, &here).await;
         let due = world.clock.sleep(BEAT);
         tokio::pin!(due);
         loop {
             let heard = tokio::select! {
-                () = &mut due => break,
+                biased;
                 heard = subscription.receiver.recv() => heard,
+                () = &mut due => break,
             };
             match heard {
                 Some(Heard::Message(bytes)) => {

@@ -18,8 +18,11 @@ pub(super) struct Ends {
     seen: Mutex<Position>,
     moments: AtomicU64,
     /// What each stream's leaders said, and from which moment on that holds.
-    said: BTreeMap<Stream, tokio::sync::Mutex<(u64, Arc<Position>)>>,
+    said: BTreeMap<Stream, tokio::sync::Mutex<Said>>,
 }
+
+/// From which moment on it holds, and what was said; a failure is shared as well, so that nobody waits for many of them.
+type Said = (u64, Result<Arc<Position>, ServerError>);
 
 impl Ends {
     pub(super) fn new(partitions: u16) -> Self {
@@ -27,7 +30,10 @@ impl Ends {
             partitions,
             seen: Mutex::default(),
             moments: AtomicU64::new(1),
-            said: Stream::ALL.iter().map(|stream| (*stream, tokio::sync::Mutex::default())).collect(),
+            said: Stream::ALL
+                .iter()
+                .map(|stream| (*stream, tokio::sync::Mutex::new((0, Ok(Arc::default())))))
+                .collect(),
         }
     }
 
@@ -55,15 +61,15 @@ impl Ends {
         &self,
         server: &dyn Server,
         stream: Stream,
-        said: &tokio::sync::Mutex<(u64, Arc<Position>)>,
+        said: &tokio::sync::Mutex<Said>,
     ) -> Result<Arc<Position>, ServerError> {
         let came = self.moments.fetch_add(1, Ordering::Relaxed);
         let mut said = said.lock().await;
         if said.0 < came {
             let began = self.moments.fetch_add(1, Ordering::Relaxed);
-            *said = (began, Arc::new(self.ask(server, stream).await?));
+            *said = (began, self.ask(server, stream).await.map(Arc::new));
         }
-        Ok(Arc::clone(&said.1))
+        said.1.clone()
     }
 
     async fn ask(&self, server: &dyn Server, stream: Stream) -> Result<Position, ServerError> {

@@ -5,13 +5,14 @@
 //! them, and for a minute at most, in case that nobody heard of it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use world::World;
+use world::spawn::TaskHandle;
 use zeroize::Zeroizing;
 
 use super::records::STORED;
@@ -39,7 +40,14 @@ struct Inner {
     server: Arc<dyn Server>,
     world: World,
     seal: Seal,
-    read: Mutex<Read>,
+    read: Arc<Mutex<Read>>,
+    listening: TaskHandle,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
 }
 
 /// What was read not long ago.
@@ -71,13 +79,12 @@ impl KeyStream {
         master: &MasterKey,
     ) -> Result<Self, KeyRingError> {
         let mut live = server.stored(&format!("{STORED}.{TOKEN}.>")).await.map_err(failed)?;
-        let (seal, read) = (Seal::of(master)?, Mutex::default());
-        let inner = Arc::new(Inner { server, world: world.clone(), seal, read });
-        let listening: Weak<Inner> = Arc::downgrade(&inner);
+        let seal = Seal::of(master)?;
+        let read: Arc<Mutex<Read>> = Arc::default();
+        let changed = Arc::clone(&read);
         let forget = async move {
             while let Some(heard) = live.recv().await {
-                let Some(inner) = listening.upgrade() else { return };
-                let mut read = inner.read.lock();
+                let mut read = changed.lock();
                 read.changes += 1;
                 match heard {
                     Live::Stored(message) => read.keys.retain(|name, _| subject(*name) != message.subject),
@@ -85,8 +92,9 @@ impl KeyStream {
                 }
             }
         };
-        world.spawner.spawn("key changes", Box::pin(forget));
-        Ok(Self { inner })
+        let listening = world.spawner.spawn("key changes", Box::pin(forget));
+        let inner = Inner { server, world: world.clone(), seal, read, listening };
+        Ok(Self { inner: Arc::new(inner) })
     }
 }
 

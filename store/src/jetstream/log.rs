@@ -1,5 +1,6 @@
 //! The log: commits with an expected sequence, batches without one, reading and following.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use super::pages::{LAG_TIME, Stretch};
 use super::records::{Sieve, stream_name, subject_of_batch};
 use super::server::{Ack, Publish, PublishError, Server, ServerError, Stored};
 use super::tail::Tail;
-use crate::feed::Feed;
+use crate::feed::{Feed, Feeder, Gone};
 use crate::log::{
     AppendError, Appended, EventLog, FollowReader, NewBatch, NewCommit, ReadError, ReadFilter, Record,
     RecordReader,
@@ -26,6 +27,8 @@ use crate::log::{
 const APPEND_TIME: Duration = Duration::from_secs(10);
 /// How long it waits for a connection.
 const AWAY_TIME: Duration = Duration::from_secs(2);
+/// Types of events that a commit's header names at most.
+const MOST_TYPES: usize = 16;
 const FIRST_PAUSE_MILLIS: u64 = 2;
 const LONGEST_PAUSE_MILLIS: u64 = 200;
 
@@ -74,6 +77,17 @@ impl Attempts<'_> {
     }
 }
 
+impl Attempts<'_> {
+    /// What a refused message means for the commit.
+    fn refused(&self, reason: String) -> AppendError {
+        if self.uncertain {
+            AppendError::Unknown { detail: reason }
+        } else {
+            AppendError::ReadOnly { reason }
+        }
+    }
+}
+
 impl JetStreamLog {
     fn attempts(&self) -> Attempts<'_> {
         let began = self.world.clock.monotonic();
@@ -93,12 +107,10 @@ impl JetStreamLog {
     /// The head of an aggregate as the stream's leader has it now.
     async fn look_up(&self, key: &Key) -> Result<Arc<Head>, ServerError> {
         let (shard, subject) = self.subject(key);
-        let Some(newest) = self.server.newest(&stream_name(shard), &subject).await? else {
-            return Ok(Arc::default());
-        };
+        let newest = self.newest(key, shard, &subject).await?;
+        let Some(newest) = newest else { return Ok(Arc::default()) };
         self.ends.saw(shard, newest.sequence);
-        let known = self.heads.get(key).filter(|known| known.sequence <= newest.sequence);
-        let mut head = known.unwrap_or_default();
+        let mut head = self.heads.get(key).unwrap_or_default();
         if head.sequence < newest.sequence {
             let missing = self.stretch(shard, Some(subject), head.sequence + 1, newest.sequence);
             let grown = Arc::make_mut(&mut head);
@@ -109,6 +121,17 @@ impl JetStreamLog {
             self.heads.keep(key, Arc::clone(&head));
         }
         Ok(head)
+    }
+
+    /// An aggregate's newest commit. A leader that was parted from the others goes on answering for a while: one that knows less than
+    /// was stored before is not believed.
+    async fn newest(&self, key: &Key, shard: Shard, subject: &str) -> Result<Option<Stored>, ServerError> {
+        let known = self.heads.get(key).map_or(0, |known| known.sequence);
+        let newest = self.server.newest(&stream_name(shard), subject).await?;
+        if newest.as_ref().map_or(0, |newest| newest.sequence) < known {
+            return Err(ServerError("whoever leads knows less than was stored".to_owned()));
+        }
+        Ok(newest)
     }
 
     /// What is known of an aggregate without asking, as far as that can be enough to append.
@@ -127,9 +150,14 @@ impl JetStreamLog {
         commit: &NewCommit,
         seen: &Seen,
     ) -> Result<Result<(Ack, ChainHash), PublishError>, AppendError> {
-        let types: Vec<&str> = commit.events.iter().map(|event| event.body.event_type.as_str()).collect();
+        // For people who watch the subjects; a header takes printable letters only, and not many.
+        let plain = |text: &&str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        let types: BTreeSet<&str> =
+            commit.events.iter().map(|event| event.body.event_type.as_str()).collect();
+        let types: Vec<&str> = types.into_iter().filter(plain).take(MOST_TYPES).collect();
         let mut headers = vec![("Kasbah-Events", types.join(","))];
-        headers.extend(commit.traceparent.clone().map(|traceparent| ("traceparent", traceparent)));
+        let traceparent = commit.traceparent.as_deref().filter(plain);
+        headers.extend(traceparent.map(|traceparent| ("traceparent", traceparent.to_owned())));
         let payload = commit.clone().encode(seen.hash)?;
         let hash = ChainHash::of(&payload);
         let message = Publish {
@@ -185,6 +213,11 @@ impl EventLog for JetStreamLog {
                 if guessed {
                     continue;
                 }
+                // What was sent on this version may be stored: a leader that knows less is none any more.
+                if attempts.uncertain && seen.version < commit.expected {
+                    attempts.pause("the leader knows less than was known before".to_owned()).await?;
+                    continue;
+                }
                 let (aggregate, expected) = (commit.aggregate, commit.expected);
                 return Err(AppendError::Conflict { aggregate, expected, actual: seen.version });
             }
@@ -196,11 +229,18 @@ impl EventLog for JetStreamLog {
                     return Ok(Appended { version: seen.version + 1, position, duplicate: false });
                 }
                 // Which version it got stands in the aggregate's history.
-                Ok(_) => "the commit is not in its aggregate's history yet".to_owned(),
-                Err(PublishError::Refused(reason)) => return Err(AppendError::ReadOnly { reason }),
+                Ok(_) => {
+                    attempts.uncertain = true;
+                    "the commit is not in its aggregate's history yet".to_owned()
+                }
+                Err(PublishError::Refused(reason)) => return Err(attempts.refused(reason)),
                 Err(PublishError::Unknown(detail)) => {
                     attempts.uncertain = true;
                     detail
+                }
+                Err(error @ PublishError::UnderWay) => {
+                    attempts.uncertain = true;
+                    error.to_string()
                 }
                 // Only where the guess was right is somebody else's message still on its way.
                 Err(PublishError::Expectation) if guessed => continue,
@@ -231,12 +271,11 @@ impl EventLog for JetStreamLog {
                     self.ends.saw(shard, ack.sequence);
                     return Ok(Position::of(shard.0, shard.1, ack.sequence));
                 }
-                Err(PublishError::Refused(reason)) => return Err(AppendError::ReadOnly { reason }),
-                Err(PublishError::Unknown(detail)) => {
-                    attempts.uncertain = true;
-                    detail
+                Err(PublishError::Refused(reason)) => return Err(attempts.refused(reason)),
+                Err(error) => {
+                    attempts.uncertain |= matches!(error, PublishError::Unknown(_) | PublishError::UnderWay);
+                    error.to_string()
                 }
-                Err(error) => error.to_string(),
             };
             attempts.pause(detail).await?;
         }
@@ -247,10 +286,9 @@ impl EventLog for JetStreamLog {
         organization: OrganizationId,
         aggregate: &AggregateRef,
     ) -> Result<Vec<Record>, ReadError> {
-        let (shard, subject) = self.subject(&(organization, aggregate.clone()));
-        let Some(newest) = self.server.newest(&stream_name(shard), &subject).await? else {
-            return Ok(Vec::new());
-        };
+        let key = (organization, aggregate.clone());
+        let (shard, subject) = self.subject(&key);
+        let Some(newest) = self.newest(&key, shard, &subject).await? else { return Ok(Vec::new()) };
         let messages = self.stretch(shard, Some(subject), 1, newest.sequence).whole().await?;
         let sieve = Sieve::new(ReadFilter::decisions(&[]));
         Ok(messages.into_iter().filter_map(|message| sieve.take(message)).collect())
@@ -282,22 +320,8 @@ impl EventLog for JetStreamLog {
         let sieve = Sieve::new(filter.clone());
         let task = async move {
             for stretch in stretches {
-                let mut pieces = stretch.pieces();
-                while let Some(piece) = pieces.next().await {
-                    let piece = match piece {
-                        Ok(piece) => piece,
-                        Err(error) => {
-                            to.push(Err(error.into()), 0);
-                            drop(to.flush().await);
-                            return;
-                        }
-                    };
-                    for record in piece.into_iter().filter_map(|message| sieve.take(message)) {
-                        let bytes = record.bytes.len();
-                        if to.push(Ok(record), bytes) && to.flush().await.is_err() {
-                            return;
-                        }
-                    }
+                if give_all(stretch, &sieve, &mut to).await.is_err() {
+                    return;
                 }
             }
             drop(to.flush().await);
@@ -332,4 +356,36 @@ impl EventLog for JetStreamLog {
     async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
         Ok(self.ends.now(&*self.server, streams).await?)
     }
+}
+
+/// Gives what a stretch holds to a reader. What breaks off is taken up once more where it did, as long as it gets on.
+async fn give_all(mut stretch: Stretch, sieve: &Sieve, to: &mut Feeder<Record>) -> Result<(), Gone> {
+    let mut broke_off_at = None;
+    while stretch.from <= stretch.to {
+        let mut pieces = stretch.clone().pieces();
+        loop {
+            let piece = match pieces.next().await {
+                Some(Ok(piece)) => piece,
+                Some(Err(error)) if broke_off_at == Some(stretch.from) => {
+                    to.push(Err(error.into()), 0);
+                    to.flush().await?;
+                    return Err(Gone);
+                }
+                Some(Err(_)) => {
+                    broke_off_at = Some(stretch.from);
+                    break;
+                }
+                None => return Ok(()),
+            };
+            for message in piece {
+                stretch.from = message.sequence + 1;
+                let Some(record) = sieve.take(message) else { continue };
+                let bytes = record.bytes.len();
+                if to.push(Ok(record), bytes) {
+                    to.flush().await?;
+                }
+            }
+        }
+    }
+    Ok(())
 }

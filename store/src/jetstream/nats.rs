@@ -151,8 +151,13 @@ impl Server for Link {
             question.insert("next_by_subj".to_owned(), json!(subject));
         }
         let mut answers = self.ask_for_many(&format!("DIRECT.GET.{}", page.stream), &question).await?;
-        let mut messages = Vec::new();
+        let mut messages: Vec<Stored> = Vec::new();
         while let Some(answer) = answers.next(self).await? {
+            // Each names the one before it, so that one which was lost is missed.
+            let before = number(&answer, "Nats-Last-Sequence");
+            if before.is_some_and(|before| before != messages.last().map_or(0, |last| last.sequence)) {
+                return Err(ServerError(format!("a page of {} has a gap", page.stream)));
+            }
             match answer.status {
                 None => messages.push(of_direct_get(answer)?),
                 Some(StatusCode::NO_RESPONDERS) => {
@@ -275,6 +280,10 @@ impl StoredMessage {
             subject: self.subject,
         })
     }
+}
+
+fn number(message: &Message, header: &str) -> Option<u64> {
+    message.headers.as_ref()?.get(header)?.as_str().parse().ok()
 }
 
 /// As direct gets and republished messages give it: what the server adds stands in headers.

@@ -154,7 +154,7 @@ impl Tail {
             let shard = (stream, partition);
             (shard, self.server.extent(&stream_name(shard)).await)
         });
-        let mut grown = false;
+        let (mut grown, mut failed) = (false, false);
         for (shard, extent) in futures::future::join_all(partitions).await {
             match extent {
                 Ok(extent) => {
@@ -163,13 +163,15 @@ impl Tail {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "the end of a shard is not known");
-                    self.world.clock.sleep(PAUSE).await;
-                    return;
+                    failed = true;
                 }
             }
         }
         if grown {
             self.grown.send_modify(|count| *count += 1);
+        }
+        if failed {
+            self.world.clock.sleep(PAUSE).await;
         }
     }
 }

@@ -5,17 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use events::position::Stream;
 use events::{CommitId, Position};
 use futures::FutureExt as _;
 use serde_json::json;
 use testkit::{NatsCluster, NatsServer, eventually};
+use tokio::sync::mpsc;
 use world::World;
 use zeroize::Zeroizing;
 
 use super::conforms::options;
+use super::keyring::KeyStream;
+use super::meta::Meta;
 use super::nats::Link;
-use super::{OpenError, Options, open};
+use super::server::{Ack, Extent, Live, Page, Publish, PublishError, Server, ServerError, Stored};
+use super::{OpenError, Options, open, parts};
 use crate::conformance::{agent, commit, decisions, fill, parallel};
 use crate::log::{AppendError, EventLog, Followed, ReadFilter};
 
@@ -205,4 +210,76 @@ async fn without_a_connection_appends_and_reads_end_soon() {
     server.start_again().await.unwrap();
     eventually(SOON, || async { anyhow::Ok(log.append(next.clone()).await?) }).await;
     assert_eq!(decisions(&*log).await.len(), 4);
+}
+
+/// A server whose copies of what was stored never come.
+struct Deaf {
+    link: Link,
+    silent: parking_lot::Mutex<Vec<mpsc::Sender<Live>>>,
+}
+
+#[async_trait]
+impl Server for Deaf {
+    async fn publish(&self, message: &Publish) -> Result<Ack, PublishError> {
+        self.link.publish(message).await
+    }
+
+    async fn newest(&self, stream: &str, subject: &str) -> Result<Option<Stored>, ServerError> {
+        self.link.newest(stream, subject).await
+    }
+
+    async fn nearest(&self, stream: &str, subject: &str) -> Result<Option<Stored>, ServerError> {
+        self.link.nearest(stream, subject).await
+    }
+
+    async fn page(&self, page: &Page) -> Result<Vec<Stored>, ServerError> {
+        self.link.page(page).await
+    }
+
+    async fn replay(
+        &self,
+        stream: &str,
+        from: u64,
+        to: u64,
+    ) -> Result<mpsc::Receiver<Result<Vec<Stored>, ServerError>>, ServerError> {
+        self.link.replay(stream, from, to).await
+    }
+
+    async fn extent(&self, stream: &str) -> Result<Extent, ServerError> {
+        self.link.extent(stream).await
+    }
+
+    async fn purge(&self, stream: &str, filter: &str, before: u64) -> Result<(), ServerError> {
+        self.link.purge(stream, filter, before).await
+    }
+
+    async fn stored(&self, _filter: &str) -> Result<mpsc::Receiver<Live>, ServerError> {
+        let (silent, live) = mpsc::channel(1);
+        self.silent.lock().push(silent);
+        Ok(live)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.link.is_connected()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_gets_what_no_copy_told_of() {
+    let world = World::real();
+    let server = NatsServer::start().await.unwrap();
+    let options = options(vec![server.account_url(0)]);
+    let hearing = open(&world, options.clone()).await.unwrap().parts.log;
+    let link = Link::connect(&world, &options.servers, "deaf").await.unwrap();
+    let deaf: Arc<dyn Server> = Arc::new(Deaf { link, silent: parking_lot::Mutex::default() });
+    let keys = KeyStream::open(Arc::clone(&deaf), &world, &options.master_key).await.unwrap();
+    let meta = Meta::read(&deaf).await.unwrap().unwrap();
+    let log = parts(&world, &deaf, keys, &meta).log;
+    let mut follow = log.follow(&Position::start(), &ReadFilter::decisions(&[])).await.unwrap();
+    assert!(matches!(follow.recv().await.unwrap().unwrap(), Followed::CaughtUp(_)));
+    fill(&world, &*hearing, "one", 0..3).await;
+    for version in 1..=3 {
+        let Followed::Record(record) = follow.recv().await.unwrap().unwrap() else { panic!("no record") };
+        assert_eq!(record.commit().unwrap().version, version);
+    }
 }

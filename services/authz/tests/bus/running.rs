@@ -62,6 +62,11 @@ impl Running {
         authz::ensure_owner(&*self.bus, &self.world, "default", "owner", token, false).await.unwrap()
     }
 
+    /// As a replica that is not the first one asks.
+    pub async fn ensure_shared_owner(&self) -> FirstStart {
+        authz::ensure_owner(&*self.bus, &self.world, "default", "owner", None, true).await.unwrap()
+    }
+
     pub async fn principal(&self, secret: &str) -> Result<Principal, Refusal> {
         let context = bus::context_for_service(&self.world, "test", OrganizationId::SYSTEM);
         bus::ask(&*self.bus, &context, &Authenticate { hash: Sha256::of(secret.as_bytes()) }).await

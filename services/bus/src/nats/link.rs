@@ -6,6 +6,7 @@ use async_nats::client::Request;
 use async_nats::connection::State;
 use async_nats::{Client, ConnectOptions, Event, RequestErrorKind, ServerAddr};
 use bytes::Bytes;
+use percent_encoding::percent_decode_str;
 use tokio::sync::watch;
 use world::World;
 
@@ -39,14 +40,12 @@ impl Link {
         let (sender, interruptions) = watch::channel(0);
         let away = |detail: String| BusError::Away { detail };
         let servers: Result<Vec<ServerAddr>, _> =
-            options.servers.iter().map(|server| server.parse()).collect();
+            options.servers.iter().map(|server| without_credentials(server).parse()).collect();
         let servers = servers.map_err(|error| away(error.to_string()))?;
         let mut connecting = ConnectOptions::new();
-        // The client itself takes no notice of a name and a password in the address.
-        if let Some((user, password)) =
-            servers.first().and_then(|server| Some((server.username()?, server.password()?)))
-        {
-            connecting = connecting.user_and_password(user.to_owned(), password.to_owned());
+        // The client itself takes no notice of a name and a password in an address, and shows both in its log.
+        if let Some((user, password)) = options.servers.first().and_then(|server| credentials(server)) {
+            connecting = connecting.user_and_password(user, password);
         }
         let connecting = connecting
             .name(&options.name)
@@ -112,5 +111,24 @@ impl Link {
             () = world.clock.sleep(SETTLE_TIME) => Err(away("the server does not answer")),
             () = lost => Err(away("the connection was lost")),
         }
+    }
+}
+
+/// Name and password of `nats://name:password@host`.
+fn credentials(server: &str) -> Option<(String, String)> {
+    let (_, rest) = server.split_once("://")?;
+    let (user, password) = rest.rsplit_once('@')?.0.split_once(':')?;
+    let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    Some((plain(user), plain(password)))
+}
+
+/// An address as it may be shown.
+fn without_credentials(server: &str) -> String {
+    match server.split_once("://") {
+        Some((scheme, rest)) => {
+            let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+            format!("{scheme}://{host}")
+        }
+        None => server.to_owned(),
     }
 }

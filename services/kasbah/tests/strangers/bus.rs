@@ -12,6 +12,7 @@ use events::requests::delivery::{
     SuspendSource, SyncSource, UnpinSource,
 };
 use events::requests::gateway::{DiffSource, ListTunnels};
+use events::requests::presence::ListReplicas;
 use events::requests::repository::{BundleAt, ReadFile, ShowFetch};
 use events::subject::Subject;
 use events::{Actor, AgentId, InstanceId, OrganizationId, ProjectId, RefusalKind, Request, SourceId};
@@ -43,7 +44,13 @@ impl Asking<'_> {
         R: Request<Reply: Debug>,
         T: Copy + Display,
     {
-        self.refused_under(&Subject::request(R::NAME), theirs, nobodys, naming).await;
+        let subject = Subject::request(R::NAME);
+        // One replica is asked under a subject of its own.
+        let of_replica = |served: &Subject| served.as_str().starts_with(&format!("{subject}."));
+        let replicas: Vec<Subject> = self.running.served().into_iter().filter(of_replica).collect();
+        for subject in std::iter::once(subject).chain(replicas) {
+            self.refused_under(&subject, theirs, nobodys, &naming).await;
+        }
     }
 
     async fn refused_under<R, T>(&mut self, subject: &Subject, theirs: T, nobodys: T, naming: impl Fn(T) -> R)
@@ -144,6 +151,10 @@ async fn ask_fetchers(asking: &mut Asking<'_>) {
         asking.refused(home.project, nobodys, read).await;
     }
     asking.refused(home.agent, AgentId(world.new_uuid()), |agent| ShowConfiguration { agent }).await;
+    for service in ["config-fetcher", "delivery", "repo-poller"] {
+        let subject = Subject::request(&format!("presence.{service}"));
+        asking.refused_under(&subject, 1, 2, |_| ListReplicas {}).await;
+    }
 }
 
 async fn ask_gateway(asking: &mut Asking<'_>) {

@@ -11,7 +11,7 @@ const QUESTION: &str = "$SYS.REQ.SERVER.PING.JSZ";
 /// What the servers say of themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::jetstream) struct Promise {
-    /// Servers with JetStream.
+    /// Servers of the cluster, those that are down included.
     pub(in crate::jetstream) servers: usize,
     /// Those that acknowledge before they sync, each with its interval.
     pub(in crate::jetstream) late: Vec<String>,
@@ -24,7 +24,13 @@ impl Promise {
         let mut promise = Self { servers: 0, late: Vec::new() };
         let mut expected = 1;
         while promise.servers < expected {
-            let Some(answer) = answers.next(link).await? else { break };
+            let answer = match answers.next(link).await {
+                Ok(Some(answer)) => answer,
+                // One that is down says nothing; it is as the others, or else refused when it starts something itself.
+                Ok(None) | Err(_) if promise.servers * 2 > expected => break,
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(error),
+            };
             if answer.status.is_some() {
                 return Ok(None);
             }
@@ -34,6 +40,7 @@ impl Promise {
             expected = expected.max(size.and_then(|size| usize::try_from(size).ok()).unwrap_or(1));
             promise.add(&answer);
         }
+        promise.servers = promise.servers.max(expected);
         Ok(Some(promise))
     }
 

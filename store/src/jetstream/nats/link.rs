@@ -13,6 +13,7 @@ use async_nats::{
 use bytes::Bytes;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -35,8 +36,8 @@ pub(in crate::jetstream) struct Link {
     pub(super) world: World,
     client: Client,
     interruptions: watch::Receiver<u64>,
-    /// When a leader was last heard, by the monotonic clock.
-    led: Arc<Mutex<Duration>>,
+    /// Since when no leader has answered, by the monotonic clock.
+    leaderless: Arc<Mutex<Option<Duration>>>,
 }
 
 /// No answer came.
@@ -64,14 +65,13 @@ impl Link {
     ) -> Result<Self, ServerError> {
         let (sender, interruptions) = watch::channel(0);
         let failed = |error: &dyn std::fmt::Display| ServerError(error.to_string());
-        let addresses: Result<Vec<ServerAddr>, _> = servers.iter().map(|server| server.parse()).collect();
+        let addresses: Result<Vec<ServerAddr>, _> =
+            servers.iter().map(|server| without_credentials(server).parse()).collect();
         let addresses = addresses.map_err(|error| failed(&error))?;
         let mut options = ConnectOptions::new();
-        // The client itself takes no notice of a name and a password in the address.
-        if let Some((user, password)) =
-            addresses.first().and_then(|server| Some((server.username()?, server.password()?)))
-        {
-            options = options.user_and_password(user.to_owned(), password.to_owned());
+        // The client itself takes no notice of a name and a password in an address, and shows both in its log.
+        if let Some((user, password)) = servers.first().and_then(|server| credentials(server)) {
+            options = options.user_and_password(user, password);
         }
         let connecting = options
             .name(name)
@@ -97,8 +97,7 @@ impl Link {
                 std::future::ready(())
             });
         let client = connecting.connect(addresses).await.map_err(|error| failed(&error))?;
-        let led = Arc::new(Mutex::new(world.clock.monotonic()));
-        Ok(Self { world: world.clone(), client, interruptions, led })
+        Ok(Self { world: world.clone(), client, interruptions, leaderless: Arc::default() })
     }
 
     pub(super) fn connected(&self) -> bool {
@@ -153,10 +152,15 @@ impl Link {
     pub(super) async fn heard_of_leader(&self, heard: bool) {
         let useless = {
             let now = self.world.clock.monotonic();
-            let mut led = self.led.lock();
-            let useless = !heard && self.connected() && now.saturating_sub(*led) > USELESS_AFTER;
-            if heard || useless {
-                *led = now;
+            let mut leaderless = self.leaderless.lock();
+            if heard {
+                *leaderless = None;
+                return;
+            }
+            let since = *leaderless.get_or_insert(now);
+            let useless = self.connected() && now.saturating_sub(since) > USELESS_AFTER;
+            if useless {
+                *leaderless = None;
             }
             useless
         };
@@ -227,6 +231,25 @@ impl Link {
     }
 }
 
+/// Name and password of `nats://name:password@host`.
+fn credentials(server: &str) -> Option<(String, String)> {
+    let (_, rest) = server.split_once("://")?;
+    let (user, password) = rest.rsplit_once('@')?.0.split_once(':')?;
+    let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    Some((plain(user), plain(password)))
+}
+
+/// An address as it may be shown.
+fn without_credentials(server: &str) -> String {
+    match server.split_once("://") {
+        Some((scheme, rest)) => {
+            let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+            format!("{scheme}://{host}")
+        }
+        None => server.to_owned(),
+    }
+}
+
 type Choice = std::future::Ready<Option<ReconnectToServer>>;
 
 /// Takes the servers in turn. The client by itself prefers those that it could connect to, and so the one that it just left.
@@ -255,8 +278,8 @@ impl Answers {
     pub(super) async fn next(&mut self, link: &Link) -> Result<Option<Message>, ServerError> {
         tokio::select! {
             biased;
-            answer = self.subscriber.next() => Ok(answer),
             _ = self.interruptions.changed() => Err(ServerError("the connection was lost before all answers came".to_owned())),
+            answer = self.subscriber.next() => Ok(answer),
             () = link.world.clock.sleep(ANSWER_TIME) => Err(ServerError(format!("no answer within {ANSWER_TIME:?}"))),
         }
     }

@@ -16,9 +16,10 @@ use super::{ANSWER_TIME, ApiError, refused};
 use crate::jetstream::server::{ServerError, Stored};
 
 /// Messages that one request asks for; a second one is always under way.
-const ASKED: u64 = 512;
-/// Messages that are handed on together.
+const ASKED: u64 = 256;
+/// Messages that are handed on together, and about how many bytes.
 const TOGETHER: usize = 256;
+const TOGETHER_BYTES: usize = 1024 * 1024;
 /// What is handed on and not taken yet.
 const WAITING: usize = 4;
 /// How long a server keeps a consumer that asks for nothing.
@@ -40,6 +41,8 @@ struct Replay {
     messages: Subscriber,
     /// Messages that were asked for and did not come yet.
     owed: u64,
+    /// Messages that came: what the consumer counts as well.
+    came: u64,
     next: u64,
     to: u64,
 }
@@ -66,7 +69,7 @@ impl Link {
         let inbox = self.new_inbox();
         let messages = self.subscribe(&inbox).await?;
         let stream = stream.to_owned();
-        let mut replay = Replay { stream, consumer, inbox, messages, owed: 0, next: from, to };
+        let mut replay = Replay { stream, consumer, inbox, messages, owed: 0, came: 0, next: from, to };
         let (hand_on, handed) = mpsc::channel(WAITING);
         let link = self.clone();
         let task = async move {
@@ -88,14 +91,15 @@ impl Replay {
     async fn run(&mut self, link: &Link, hand_on: &mpsc::Sender<Handed>) -> Result<(), ServerError> {
         let mut interruptions = link.interruptions();
         let mut together = Vec::new();
+        let mut bytes = 0;
         while self.next <= self.to {
             if self.owed < ASKED {
                 self.ask(link).await?;
             }
             let message = tokio::select! {
                 biased;
-                message = self.messages.next() => message,
                 _ = interruptions.changed() => None,
+                message = self.messages.next() => message,
                 () = link.world.clock.sleep(ANSWER_TIME) => None,
             };
             let message =
@@ -103,13 +107,23 @@ impl Replay {
             if let Some(status) = message.status {
                 return Err(ServerError(format!("the replay of {} ends with {status}", self.stream)));
             }
-            let stored = of_consumer(message)?;
+            let (stored, delivered) = of_consumer(message)?;
+            self.came += 1;
+            // What a server sent while nobody was connected does not come again.
+            if delivered != self.came {
+                return Err(ServerError(format!("the replay of {} has a gap", self.stream)));
+            }
             self.owed = self.owed.saturating_sub(1);
             self.next = stored.sequence + 1;
+            bytes += stored.payload.len();
             if stored.sequence <= self.to {
                 together.push(stored);
             }
-            if together.len() >= TOGETHER && hand_on.send(Ok(std::mem::take(&mut together))).await.is_err() {
+            if together.len() < TOGETHER && bytes < TOGETHER_BYTES {
+                continue;
+            }
+            bytes = 0;
+            if hand_on.send(Ok(std::mem::take(&mut together))).await.is_err() {
                 return Ok(());
             }
         }
@@ -130,21 +144,23 @@ impl Replay {
     }
 }
 
-/// A message as a consumer gives it: what the server adds stands in the subject for its acknowledgement, which has nine tokens, or
+/// A message as a consumer gives it, and how many the consumer gave with it: what the server adds stands in the subject for its acknowledgement, which has nine tokens, or
 /// two more behind the second one.
-fn of_consumer(message: Message) -> Result<Stored, ServerError> {
+fn of_consumer(message: Message) -> Result<(Stored, u64), ServerError> {
     let wrong = || ServerError(format!("a message of {} has no readable position", message.subject));
     let position = message.reply.as_ref().ok_or_else(wrong)?;
     let tokens: Vec<&str> = position.split('.').collect();
     let further = if tokens.len() > 9 { 2 } else { 0 };
     let number = |at: usize| tokens.get(at + further).and_then(|token| token.parse::<u64>().ok());
-    let (sequence, nanos) = number(5).zip(number(7)).ok_or_else(wrong)?;
+    let (sequence, delivered) = number(5).zip(number(6)).ok_or_else(wrong)?;
+    let nanos = number(7).ok_or_else(wrong)?;
     let id = message.headers.as_ref().and_then(|headers| headers.get("Nats-Msg-Id"));
-    Ok(Stored {
+    let stored = Stored {
         sequence,
         recorded_at: Timestamp(i64::try_from(nanos / 1_000_000).unwrap_or(i64::MAX)),
         id: id.map(|id| id.as_str().to_owned()),
         subject: message.subject.into_string(),
         payload: message.payload,
-    })
+    };
+    Ok((stored, delivered))
 }
