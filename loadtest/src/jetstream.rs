@@ -7,22 +7,21 @@ use anyhow::{Context as _, ensure};
 use async_nats::client::Request;
 use async_nats::{Client, HeaderMap};
 use bytes::Bytes;
-use events::{AggregateKind, AggregateRef, Event, Position};
+use events::Position;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use store::jetstream::{JetStreamStore, Options};
-use store::{EventLog, MasterKey, ReadFilter};
+use store::{MasterKey, ReadFilter};
 use testkit::{NatsCluster, NatsServer};
 use uuid::Uuid;
 use world::World;
+use world::network::Address;
 
 use crate::figure::{Figure, Target};
-use crate::log::{body, commit};
+use crate::log::{REPLAYED, append_until, decoded, events_per_second, fill};
 
 /// How long writers publish in one run.
 const APPENDING: Duration = Duration::from_secs(2);
-/// Commits behind a replay.
-const REPLAYED: u64 = 100_000;
 /// As long as a stored commit of the scenario.
 const PAYLOAD: usize = 320;
 const FURTHER_HEADER: &str = "kasbah.token.used";
@@ -87,17 +86,6 @@ where
     Ok(f64::from(done) / start.elapsed().as_secs_f64())
 }
 
-async fn append_until(log: Arc<dyn EventLog>, end: Instant) -> anyhow::Result<u32> {
-    let aggregate = AggregateRef::new(AggregateKind::Agent, Uuid::now_v7());
-    let body = body()?;
-    let mut appended = 0;
-    while Instant::now() < end {
-        log.append(commit(&aggregate, u64::from(appended), &body)).await?;
-        appended += 1;
-    }
-    Ok(appended)
-}
-
 /// The same messages as the log's, by the bare client.
 async fn publish_until(client: Client, end: Instant) -> anyhow::Result<u32> {
     let subject = format!("bare.{}.agent.{}", Uuid::now_v7(), Uuid::now_v7());
@@ -120,14 +108,14 @@ async fn publish_until(client: Client, end: Instant) -> anyhow::Result<u32> {
 }
 
 async fn connect(urls: &[String]) -> anyhow::Result<Client> {
-    let servers: Vec<async_nats::ServerAddr> =
-        urls.iter().map(|url| url.parse()).collect::<Result<_, _>>().context("an address")?;
+    let servers: Vec<Address> = urls.iter().map(|url| Address::of(url)).collect();
+    let shown: Vec<&str> = servers.iter().map(|server| server.shown.as_str()).collect();
     let first = servers.first().context("a server")?;
-    let (user, password) = (first.username().unwrap_or_default(), first.password().unwrap_or_default());
+    let (user, password) = first.credentials.clone().context("an address with an account")?;
     let options = async_nats::ConnectOptions::new()
-        .user_and_password(user.to_owned(), password.to_owned())
+        .user_and_password(user, password)
         .subscription_capacity(1024 * 1024);
-    Ok(options.connect(servers).await?)
+    Ok(options.connect(shown).await?)
 }
 
 async fn ask(client: &Client, subject: &str, question: &Value) -> anyhow::Result<Value> {
@@ -143,21 +131,7 @@ async fn replays(count: usize) -> anyhow::Result<Vec<(f64, Option<f64>)>> {
     let urls = vec![server.account_url(0)];
     let store = open(urls.clone(), true).await?;
     let log = &store.parts.log;
-    let writers = 100;
-    let tasks = (0..writers).map(|_| {
-        let log = Arc::clone(log);
-        tokio::spawn(async move {
-            let aggregate = AggregateRef::new(AggregateKind::Agent, Uuid::now_v7());
-            let body = body()?;
-            for version in 0..REPLAYED / writers {
-                log.append(commit(&aggregate, version, &body)).await?;
-            }
-            anyhow::Ok(())
-        })
-    });
-    for task in tasks.collect::<Vec<_>>() {
-        task.await??;
-    }
+    fill(log, REPLAYED).await?;
     let position = log.position(&[events::position::Stream::Decisions]).await?;
     let (shard, _) = position.0.iter().next().context("one partition")?;
     let stream = format!("kasbah-decisions-{}", shard.1);
@@ -168,16 +142,14 @@ async fn replays(count: usize) -> anyhow::Result<Vec<(f64, Option<f64>)>> {
         let mut reader = log.read(&Position::start(), &ReadFilter::decisions(&[])).await?;
         let mut commits = 0;
         while let Some(record) = reader.recv().await {
-            for event in &record?.commit().context("decisions are commits")?.events {
-                std::hint::black_box(Event::decode(&event.body)?);
-            }
+            decoded(record?.commit().context("decisions are commits")?)?;
             commits += 1;
         }
         ensure!(commits == REPLAYED, "{commits} were read");
-        let replayed = per_second(start);
+        let replayed = events_per_second(REPLAYED, start);
         let start = Instant::now();
         consume(&bare, &stream).await?;
-        runs.push((replayed, Some(per_second(start))));
+        runs.push((replayed, Some(events_per_second(REPLAYED, start))));
     }
     Ok(runs)
 }
@@ -193,9 +165,4 @@ async fn consume(client: &Client, stream: &str) -> anyhow::Result<()> {
         std::hint::black_box(messages.next().await.context("the consumer ended")?);
     }
     Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn per_second(start: Instant) -> f64 {
-    REPLAYED as f64 / start.elapsed().as_secs_f64()
 }

@@ -20,7 +20,7 @@ use crate::figure::{Figure, Target};
 /// How long writers append in one run.
 const APPENDING: Duration = Duration::from_secs(2);
 /// Events behind a replay.
-const REPLAYED: usize = 100_000;
+pub const REPLAYED: usize = 100_000;
 
 /// Measures appends with 1, 16 and 64 writers, and replay.
 pub async fn run(count: usize) -> anyhow::Result<Vec<Figure>> {
@@ -64,7 +64,8 @@ async fn append_run(writers: usize) -> anyhow::Result<(f64, Option<f64>)> {
     Ok((rate, Some(f64::from(appended) / bare)))
 }
 
-async fn append_until(log: Arc<dyn EventLog>, end: Instant) -> anyhow::Result<u32> {
+/// Appends to an aggregate of its own; how often.
+pub async fn append_until(log: Arc<dyn EventLog>, end: Instant) -> anyhow::Result<u32> {
     let aggregate = AggregateRef::new(AggregateKind::Agent, Uuid::now_v7());
     let body = body()?;
     let mut appended = 0;
@@ -76,13 +77,13 @@ async fn append_until(log: Arc<dyn EventLog>, end: Instant) -> anyhow::Result<u3
 }
 
 /// An event as it is stored; made once, as it is the log that is measured.
-pub fn body() -> anyhow::Result<EventBody> {
+fn body() -> anyhow::Result<EventBody> {
     let used = TokenUsed { token: TokenId(Uuid::from_u128(7)), at: Timestamp(1_800_000_000_000) };
     Ok(Event::from(DirectoryEvent::TokenUsed(used)).encode()?)
 }
 
 /// A commit whose stored form is about 300 bytes.
-pub fn commit(aggregate: &AggregateRef, expected: u64, body: &EventBody) -> NewCommit {
+fn commit(aggregate: &AggregateRef, expected: u64, body: &EventBody) -> NewCommit {
     NewCommit {
         // No random number is needed: an aggregate's commits are told apart by their versions.
         id: CommitId(Uuid::from_u128(u128::from(expected) + 1)),
@@ -118,22 +119,7 @@ async fn replay_runs(count: usize) -> anyhow::Result<Vec<(f64, Option<f64>)>> {
     let folder = tempfile::tempdir_in(scratch()?)?;
     let world = World::real();
     let store = store::embedded::open(&world, folder.path(), store::embedded::Options::default())?;
-    let writers = 100;
-    let mut tasks = Vec::new();
-    for _ in 0..writers {
-        let log = Arc::clone(&store.log);
-        tasks.push(tokio::spawn(async move {
-            let aggregate = AggregateRef::new(AggregateKind::Agent, Uuid::now_v7());
-            let body = body()?;
-            for version in 0..REPLAYED / writers {
-                log.append(commit(&aggregate, u64::try_from(version)?, &body)).await?;
-            }
-            anyhow::Ok(())
-        }));
-    }
-    for task in tasks {
-        task.await??;
-    }
+    fill(&store.log, REPLAYED).await?;
     let mut runs = Vec::new();
     for _ in 0..count {
         let start = Instant::now();
@@ -157,15 +143,37 @@ async fn replay_runs(count: usize) -> anyhow::Result<Vec<(f64, Option<f64>)>> {
     Ok(runs)
 }
 
-fn decoded(commit: &Commit) -> anyhow::Result<usize> {
+/// Appends so many commits to a log, to a hundred aggregates at the same time.
+pub async fn fill(log: &Arc<dyn EventLog>, commits: usize) -> anyhow::Result<()> {
+    let writers = 100;
+    let tasks = (0..writers).map(|_| {
+        let log = Arc::clone(log);
+        tokio::spawn(async move {
+            let aggregate = AggregateRef::new(AggregateKind::Agent, Uuid::now_v7());
+            let body = body()?;
+            for version in 0..commits / writers {
+                log.append(commit(&aggregate, u64::try_from(version)?, &body)).await?;
+            }
+            anyhow::Ok(())
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await??;
+    }
+    Ok(())
+}
+
+/// Decodes the events of a commit; how many there are.
+pub fn decoded(commit: &Commit) -> anyhow::Result<usize> {
     for event in &commit.events {
         std::hint::black_box(Event::decode(&event.body)?);
     }
     Ok(commit.events.len())
 }
 
+/// So many events since a moment, a second.
 #[expect(clippy::cast_precision_loss, reason = "counts of events are far below 2^52")]
-fn events_per_second(events: usize, start: Instant) -> f64 {
+pub fn events_per_second(events: usize, start: Instant) -> f64 {
     events as f64 / start.elapsed().as_secs_f64()
 }
 

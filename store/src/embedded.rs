@@ -65,7 +65,7 @@ use self::writer::{Shared, Writer};
 use crate::Parts;
 use crate::blobs::{BlobError, Blobs};
 use crate::keyring::{KeyName, KeyRing, KeyRingError};
-use crate::log::{EventLog, ReadError};
+use crate::log::{EventLog, PARTITIONS, ReadError};
 use crate::root::{RootKey, RootKeyError};
 use crate::seal::MasterKey;
 use crate::snapshots::Snapshots;
@@ -96,9 +96,6 @@ impl Default for Options {
         }
     }
 }
-
-/// Partitions of a new log.
-const PARTITIONS: u16 = 16;
 
 /// Everything that one node keeps. The folder is let go when all parts are dropped.
 #[derive(Clone)]

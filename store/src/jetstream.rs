@@ -50,6 +50,7 @@ use self::snapshots::SnapshotStream;
 use self::tail::Tail;
 use crate::Parts;
 use crate::keyring::{KeyName, KeyRing, KeyRingError};
+use crate::log::PARTITIONS;
 use crate::root::{RootKey, RootKeyError};
 use crate::seal::MasterKey;
 
@@ -70,8 +71,6 @@ pub struct Options {
     pub created_by: String,
 }
 
-/// Partitions of a new log.
-const PARTITIONS: u16 = 16;
 /// Replicas of each stream where there are as many servers: two would gain nothing over one.
 const REPLICAS: usize = 3;
 /// What a server must take: the largest record or part, and its headers.
@@ -129,7 +128,7 @@ pub enum OpenError {
     OtherRoot,
     /// The key ring does not open.
     #[error(transparent)]
-    KeyRing(#[from] KeyRingError),
+    KeyRing(KeyRingError),
     /// The root key is malformed.
     #[error(transparent)]
     Root(#[from] RootKeyError),
@@ -142,6 +141,16 @@ fn list(differences: &[Difference]) -> String {
 impl From<ServerError> for OpenError {
     fn from(error: ServerError) -> Self {
         Self::Away { detail: error.0 }
+    }
+}
+
+impl From<KeyRingError> for OpenError {
+    fn from(error: KeyRingError) -> Self {
+        match error {
+            // Its stream may have no leader yet.
+            KeyRingError::Failed { detail } => Self::Away { detail },
+            other => Self::KeyRing(other),
+        }
     }
 }
 

@@ -14,6 +14,9 @@ use events::{
 use crate::feed::Feed;
 use crate::verify::VerifyReport;
 
+/// Partitions of a new log, wherever it is kept: a copy has as many.
+pub(crate) const PARTITIONS: u16 = 16;
+
 /// An append-only log of commits and of batches.
 ///
 /// Laws, each checked by `conformance` against every implementation:

@@ -71,9 +71,11 @@ impl Live {
 
 /// Membership among the replicas of a service. Dropping it says goodbye.
 pub struct Presence {
+    bus: Arc<dyn Bus>,
+    world: World,
+    words: Subject,
     live: watch::Receiver<Live>,
     task: TaskHandle,
-    goodbye: Option<(Arc<dyn Bus>, World, Subject, Uuid)>,
     _serving: Serving,
 }
 
@@ -160,8 +162,8 @@ impl Presence {
         .await?;
         let beating = beat(Arc::clone(bus), world.clone(), words.clone(), known, subscription);
         let task = world.spawner.spawn("presence", Box::pin(beating));
-        let goodbye = Some((Arc::clone(bus), world.clone(), words, me));
-        Ok(Self { live: seen, task, goodbye, _serving: serving })
+        let (bus, world) = (Arc::clone(bus), world.clone());
+        Ok(Self { bus, world, words, live: seen, task, _serving: serving })
     }
 
     /// Who lives; changes with each that comes or goes.
@@ -174,13 +176,13 @@ impl Presence {
 impl Drop for Presence {
     fn drop(&mut self) {
         self.task.abort();
-        if let Some((bus, world, words, me)) = self.goodbye.take() {
-            let leaving = async move {
-                // Whoever does not hear it gives this replica up soon.
-                let _unheard = say(&*bus, &words, &Word { replica: me, leaves: true }).await;
-            };
-            world.spawner.spawn("goodbye", Box::pin(leaving));
-        }
+        let (bus, words) = (Arc::clone(&self.bus), self.words.clone());
+        let goodbye = Word { replica: self.live.borrow().me, leaves: true };
+        let leaving = async move {
+            // Whoever does not hear it gives this replica up soon.
+            let _unheard = say(&*bus, &words, &goodbye).await;
+        };
+        self.world.spawner.spawn("goodbye", Box::pin(leaving));
     }
 }
 

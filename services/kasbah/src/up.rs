@@ -29,6 +29,9 @@ use drain::Groups;
 use services::{Parts, start};
 use traced::TracedBus;
 
+/// Who makes a log, for people.
+const CREATED_BY: &str = concat!("kasbah ", env!("CARGO_PKG_VERSION"));
+
 /// Runs until SIGTERM or SIGINT; a second one ends the process without draining.
 #[must_use]
 pub fn main(args: Args) -> ExitCode {
@@ -108,10 +111,7 @@ pub async fn run(
 
 fn open_store(args: &Args, world: &World) -> anyhow::Result<EmbeddedStore> {
     let folder = args.folder()?;
-    let options = Options {
-        created_by: concat!("kasbah ", env!("CARGO_PKG_VERSION")).to_owned(),
-        ..Options::default()
-    };
+    let options = Options { created_by: CREATED_BY.to_owned(), ..Options::default() };
     let store = store::embedded::open(world, folder, options)
         .with_context(|| format!("cannot open the data folder {}", folder.display()))?;
     for torn in &store.torn {

@@ -6,7 +6,7 @@ mod shared;
 mod watcher;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -70,20 +70,18 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
     );
     let ended = shutdown.clone();
     let folding = fold.clone().drive(async move { ended.requested().await });
-    let poller = Arc::new(Poller {
-        args,
-        http,
-        fold,
-        deps,
-        replicas: OnceLock::new(),
-        building: Semaphore::new(BUILDS),
-        watched: Mutex::default(),
-    });
     let watching = async {
-        poller.fold.caught_up().await?;
-        let presence = Presence::join(&poller.deps.bus, &poller.deps.world, SERVICE).await?;
-        let mut replicas = presence.live();
-        poller.replicas.get_or_init(|| replicas.clone());
+        fold.caught_up().await?;
+        let presence = Presence::join(&deps.bus, &deps.world, SERVICE).await?;
+        let poller = Arc::new(Poller {
+            args,
+            http,
+            fold,
+            replicas: presence.live(),
+            deps,
+            building: Semaphore::new(BUILDS),
+            watched: Mutex::default(),
+        });
         let pushes = poller.deps.bus.subscribe(&Subject::notice(RepositoryPushed::NAME)).await?;
         let mut watchers = FuturesUnordered::new();
         let revision = poller.rearrange(&mut watchers);
@@ -91,7 +89,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
         ready.set(true);
         tokio::select! {
             () = shutdown.requested() => Ok(()),
-            result = poller.watch_for_ever(pushes, &mut replicas, watchers, revision) => result,
+            result = poller.watch_for_ever(pushes, watchers, revision) => result,
         }
     };
     let folding = async { folding.await.context("repo-poller cannot follow the log") };
@@ -130,8 +128,8 @@ pub(crate) struct Poller {
     pub(crate) deps: Deps,
     pub(crate) http: HttpClient,
     pub(crate) fold: Following<State>,
-    /// Who else watches; known from when this replica joined them.
-    replicas: OnceLock<watch::Receiver<Live>>,
+    /// Who else watches.
+    replicas: watch::Receiver<Live>,
     /// Builds that run at once.
     building: Semaphore,
     watched: Mutex<BTreeMap<ProjectId, Watched>>,
@@ -153,31 +151,25 @@ impl Poller {
         self.watched.lock().get(&project).map(|watched| Arc::clone(&watched.shared))
     }
 
-    /// Whether a repository is this replica's to watch.
-    fn owns(&self, project: ProjectId) -> bool {
-        self.replicas.get().is_none_or(|replicas| replicas.borrow().owns(project.0.as_bytes()))
-    }
-
     /// The other replica that watches a repository, if it is not this one.
     pub(crate) fn watched_by(&self, project: ProjectId) -> Option<Uuid> {
-        let replicas = self.replicas.get()?.borrow();
+        let replicas = self.replicas.borrow();
         Some(replicas.owner(project.0.as_bytes())).filter(|owner| *owner != replicas.me())
     }
 
     /// This replica's own id, under which the others ask it.
-    pub(crate) fn replica(&self) -> Option<Uuid> {
-        Some(self.replicas.get()?.borrow().me())
+    pub(crate) fn replica(&self) -> Uuid {
+        self.replicas.borrow().me()
     }
 
     /// `seen` is the revision of the state that `watchers` are for.
     async fn watch_for_ever(
         self: &Arc<Self>,
         mut pushes: Subscription,
-        replicas: &mut watch::Receiver<Live>,
         mut watchers: Watchers,
         seen: u64,
     ) -> anyhow::Result<()> {
-        let mut changes = self.fold.changes();
+        let (mut changes, mut replicas) = (self.fold.changes(), self.replicas.clone());
         let mut seen = Some(seen);
         loop {
             let now = self.now();
@@ -206,7 +198,7 @@ impl Poller {
     fn rearrange(self: &Arc<Self>, watchers: &mut Watchers) -> u64 {
         let now = self.now();
         let (revision, mut interests) = self.fold.read(|state| (state.revision(), state.interests(now)));
-        interests.retain(|project, _| self.owns(*project));
+        interests.retain(|project, _| self.watched_by(*project).is_none());
         let mut watched = self.watched.lock();
         watched.retain(|project, _| interests.contains_key(project));
         for (project, interest) in interests {

@@ -37,40 +37,33 @@ enum Asked {
 pub(crate) async fn serve(poller: &Arc<Poller>) -> anyhow::Result<Vec<Serving>> {
     let mut serving = Vec::new();
     for asked in [Asked::Any, Asked::This] {
-        serving.extend(serve_one::<ReadFile>(poller, asked).await?);
-        serving.extend(serve_one::<BundleAt>(poller, asked).await?);
-        serving.extend(serve_one::<ShowFetch>(poller, asked).await?);
+        serving.push(serve_one(poller, asked, read_file).await?);
+        serving.push(serve_one(poller, asked, bundle_at).await?);
+        serving.push(serve_one(poller, asked, show_fetch).await?);
     }
     Ok(serving)
 }
 
-/// A request about a repository.
-trait Answered: Request + Clone {
-    fn answer(
-        self,
-        poller: Arc<Poller>,
-        context: RequestContext,
-        asked: Asked,
-    ) -> impl Future<Output = Result<Self::Reply, Refusal>> + Send;
-}
-
-async fn serve_one<R: Answered>(poller: &Arc<Poller>, asked: Asked) -> anyhow::Result<Option<Serving>> {
+async fn serve_one<R, F, A>(poller: &Arc<Poller>, asked: Asked, answer: F) -> anyhow::Result<Serving>
+where
+    R: Request + Clone,
+    F: Fn(Arc<Poller>, RequestContext, R, Asked) -> A + Copy + Send + Sync + 'static,
+    A: Future<Output = Result<R::Reply, Refusal>> + Send + 'static,
+{
     let subject = match asked {
         Asked::Any => Subject::request(R::NAME),
-        Asked::This => match poller.replica() {
-            Some(replica) => Subject::replica_request(R::NAME, replica),
-            None => return Ok(None),
-        },
+        Asked::This => Subject::replica_request(R::NAME, poller.replica()),
     };
     let answering = Arc::clone(poller);
     let serving = bus::answer_under::<R, _>(&*poller.deps.bus, &subject, move |context, request| {
         let poller = Arc::clone(&answering);
         async move {
-            poller.fold.answer(|| request.clone().answer(Arc::clone(&poller), context.clone(), asked)).await
+            let ask = || answer(Arc::clone(&poller), context.clone(), request.clone(), asked);
+            poller.fold.answer(ask).await
         }
         .boxed()
     });
-    Ok(Some(serving.await?))
+    Ok(serving.await?)
 }
 
 /// What the replica that watches the repository answers; `None` when that is this one, or has to be.
@@ -126,50 +119,17 @@ async fn may_fetch(
     if decision.allowed { Ok(()) } else { Err(Refusal::new(RefusalKind::Denied, decision.reason)) }
 }
 
-impl Answered for ReadFile {
-    async fn answer(
-        self,
-        poller: Arc<Poller>,
-        context: RequestContext,
-        asked: Asked,
-    ) -> Result<FileAtCommit, Refusal> {
-        read_file(&poller, &context, self, asked).await
-    }
-}
-
-impl Answered for BundleAt {
-    async fn answer(
-        self,
-        poller: Arc<Poller>,
-        context: RequestContext,
-        asked: Asked,
-    ) -> Result<BundleAtCommit, Refusal> {
-        bundle_at(&poller, &context, self, asked).await
-    }
-}
-
-impl Answered for ShowFetch {
-    async fn answer(
-        self,
-        poller: Arc<Poller>,
-        context: RequestContext,
-        asked: Asked,
-    ) -> Result<FetchView, Refusal> {
-        show_fetch(&poller, &context, self, asked).await
-    }
-}
-
 async fn read_file(
-    poller: &Poller,
-    context: &RequestContext,
+    poller: Arc<Poller>,
+    context: RequestContext,
     request: ReadFile,
     asked: Asked,
 ) -> Result<FileAtCommit, Refusal> {
     if !matches!(context.actor, Actor::Service(_)) {
         return Err(Refusal::new(RefusalKind::Denied, "only services read files of repositories"));
     }
-    may_fetch(poller, context, request.agent, request.project).await?;
-    if let Some(answer) = elsewhere(poller, context, request.project, &request, asked).await {
+    may_fetch(&poller, &context, request.agent, request.project).await?;
+    if let Some(answer) = elsewhere(&poller, &context, request.project, &request, asked).await {
         return answer;
     }
     let deadline = Duration::from_millis(u64::from(context.deadline_millis.saturating_mul(4) / 5));
@@ -228,18 +188,18 @@ fn file_at(objects: &Objects, tip: ObjectId, path: &str, limit: u32) -> Result<F
 }
 
 async fn bundle_at(
-    poller: &Poller,
-    context: &RequestContext,
+    poller: Arc<Poller>,
+    context: RequestContext,
     request: BundleAt,
     asked: Asked,
 ) -> Result<BundleAtCommit, Refusal> {
-    let (agent, project, _) = permit(poller, context, request.source, Action::PinSource).await?;
-    may_fetch(poller, context, agent, project).await?;
+    let (agent, project, _) = permit(&poller, &context, request.source, Action::PinSource).await?;
+    may_fetch(&poller, &context, agent, project).await?;
     if request.commit.len() < 4 || !request.commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(Refusal::invalid("commit", "a commit id has 4 to 40 hexadecimal digits"));
     }
     let unwatched = || Refusal::new(RefusalKind::Unavailable, "the repository is not watched now; retry");
-    if let Some(answer) = elsewhere(poller, context, project, &request, asked).await {
+    if let Some(answer) = elsewhere(&poller, &context, project, &request, asked).await {
         return answer;
     }
     let shared = poller.watcher_of(project).ok_or_else(unwatched)?;
@@ -250,13 +210,13 @@ async fn bundle_at(
 }
 
 async fn show_fetch(
-    poller: &Poller,
-    context: &RequestContext,
+    poller: Arc<Poller>,
+    context: RequestContext,
     request: ShowFetch,
     asked: Asked,
 ) -> Result<FetchView, Refusal> {
-    let (_, project, reference) = permit(poller, context, request.source, Action::ReadSource).await?;
-    if let Some(answer) = elsewhere(poller, context, project, &request, asked).await {
+    let (_, project, reference) = permit(&poller, &context, request.source, Action::ReadSource).await?;
+    if let Some(answer) = elsewhere(&poller, &context, project, &request, asked).await {
         return answer;
     }
     let mut view = FetchView::default();

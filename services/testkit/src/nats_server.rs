@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use crate::{Process, Proxy, Tools, admin_page, eventually, free_port};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
+const LOG_LINES_SHOWN: usize = 60;
 
 /// Accounts of each server. What one keeps, the others do not see: as good as a fresh server, and sooner there.
 const ACCOUNTS: usize = 64;
@@ -27,17 +28,13 @@ pub struct NatsServer {
     settings: String,
 }
 
-/// Settings that differ from one test to another.
-#[derive(Debug, Clone, Copy)]
-struct Syncing(&'static str);
-
 impl NatsServer {
     /// A server that has begun to answer.
     ///
     /// # Errors
     /// When the program is not built, or does not start.
     pub async fn start() -> Result<Self> {
-        let mut server = Self::prepared("nats", Syncing("always"), "")?;
+        let mut server = Self::prepared("nats", "always", "")?;
         server.start_again().await?;
         Ok(server)
     }
@@ -47,7 +44,7 @@ impl NatsServer {
     /// # Errors
     /// As of [`NatsServer::start`].
     pub async fn start_that_syncs_later() -> Result<Self> {
-        let mut server = Self::prepared("nats", Syncing("\"2m\""), "")?;
+        let mut server = Self::prepared("nats", "\"2m\"", "")?;
         server.start_again().await?;
         Ok(server)
     }
@@ -58,7 +55,7 @@ impl NatsServer {
     /// # Errors
     /// As of [`NatsServer::start`], or when the settings are not what this expects.
     pub async fn start_as_shipped() -> Result<Self> {
-        let mut server = Self::prepared("nats", Syncing("always"), "")?;
+        let mut server = Self::prepared("nats", "always", "")?;
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nats/nats-server.conf");
         let mut settings = std::fs::read_to_string(&shipped)?;
         let data = format!("{:?}", server.folder.path().join("data"));
@@ -81,14 +78,13 @@ impl NatsServer {
         format!("nats://kasbah:shipped@{}", self.address())
     }
 
-    fn prepared(name: &str, syncing: Syncing, cluster: &str) -> Result<Self> {
+    fn prepared(name: &str, sync_interval: &str, cluster: &str) -> Result<Self> {
         let folder = TempDir::new().context("no folder for nats-server")?;
         let (port, monitoring) = (free_port()?, free_port()?);
         let data = folder.path().join("data");
         let mut settings = format!(
             "server_name: {name}\nlisten: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{monitoring}\"\n\
-             jetstream {{ store_dir: {data:?}, sync_interval: {} }}\n{cluster}\n{}",
-            syncing.0,
+             jetstream {{ store_dir: {data:?}, sync_interval: {sync_interval} }}\n{cluster}\n{}",
             accounts()?,
         );
         settings.push_str("no_auth_user: \"account-0\"\n");
@@ -118,12 +114,6 @@ impl NatsServer {
         let page = admin_page(&format!("127.0.0.1:{}", self.monitoring), path)?;
         let body = page.split_once("\r\n\r\n").map_or(page.as_str(), |(_, body)| body);
         serde_json::from_str(body).with_context(|| format!("{path} is no JSON: {body}"))
-    }
-
-    /// The running process.
-    #[must_use]
-    pub fn process(&mut self) -> Option<&mut Process> {
-        self.process.as_mut()
     }
 
     /// `kill -9`.
@@ -215,7 +205,7 @@ impl NatsCluster {
                 "cluster {{ name: kasbah, listen: \"127.0.0.1:{port}\", no_advertise: true, pool_size: -1, routes: [{}] }}",
                 dialled.join(", ")
             );
-            servers.push(NatsServer::prepared(&format!("nats-{number}"), Syncing("always"), &cluster)?);
+            servers.push(NatsServer::prepared(&format!("nats-{number}"), "always", &cluster)?);
         }
         for server in &mut servers {
             server.spawn()?;
@@ -272,5 +262,14 @@ impl NatsCluster {
             }
         }
         bail!("nobody says who leads {stream}")
+    }
+}
+
+impl Drop for NatsServer {
+    /// A test that fails shows what the server had to say.
+    fn drop(&mut self) {
+        if let Some(process) = self.process.as_ref().filter(|_| std::thread::panicking()) {
+            println!("{}: {}", self.address(), process.log_tail(LOG_LINES_SHOWN));
+        }
     }
 }

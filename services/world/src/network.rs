@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use async_trait::async_trait;
+use percent_encoding::percent_decode_str;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A connection.
@@ -18,6 +19,32 @@ pub trait Listener: Send + Sync {
 
     /// The address that is listened on.
     fn local_address(&self) -> io::Result<SocketAddr>;
+}
+
+/// Where a server is, and as whom to sign in: `scheme://name:password@host:port`, name and password percent-encoded as in any URL.
+pub struct Address {
+    /// Without name and password: this may be shown.
+    pub shown: String,
+    /// Name and password.
+    pub credentials: Option<(String, String)>,
+}
+
+impl Address {
+    /// Takes it apart. What is no address stays as it is, for whoever parses it.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let apart = text.split_once("://").and_then(|(scheme, rest)| {
+            let (signed_in, host) = rest.rsplit_once('@')?;
+            Some((format!("{scheme}://{host}"), signed_in.split_once(':')))
+        });
+        let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        match apart {
+            Some((shown, pair)) => {
+                Self { shown, credentials: pair.map(|(name, password)| (plain(name), plain(password))) }
+            }
+            None => Self { shown: text.to_owned(), credentials: None },
+        }
+    }
 }
 
 /// Dials and listens.
@@ -89,6 +116,19 @@ impl Network for TcpNetwork {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_of_an_address_holds_no_password() {
+        let of = |text: &str| {
+            let Address { shown, credentials } = Address::of(text);
+            (shown, credentials)
+        };
+        let signed_in = Some(("kasbah".to_owned(), "p@ss:word".to_owned()));
+        assert_eq!(of("nats://kasbah:p%40ss:word@nats-0:4222"), ("nats://nats-0:4222".to_owned(), signed_in));
+        for plain in ["nats://nats-0:4222", "nats-0"] {
+            assert_eq!(of(plain), (plain.to_owned(), None));
+        }
+    }
 
     #[tokio::test]
     async fn a_peer_that_is_gone_is_given_up_long_before_the_kernel_would() {

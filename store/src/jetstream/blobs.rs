@@ -115,14 +115,7 @@ impl BlobStream {
 
     /// Stores a message under a subject that has none.
     async fn put_message(&self, subject: String, payload: Bytes) -> Result<(), BlobError> {
-        let message = Publish {
-            stream: STREAM.to_owned(),
-            subject,
-            id: None,
-            expected: Some(0),
-            headers: Vec::new(),
-            payload,
-        };
+        let message = Publish::plain(STREAM, subject, Some(0), payload);
         let mut attempt = 0;
         loop {
             match self.server.publish(&message).await {

@@ -73,16 +73,26 @@ impl Ends {
     }
 
     async fn ask(&self, server: &dyn Server, stream: Stream) -> Result<Position, ServerError> {
-        let shards = (0..self.partitions).map(|partition| (stream, partition));
-        let asked = shards.map(|shard| async move {
-            server.extent(&stream_name(shard)).await.map(|extent| (shard, extent.last))
-        });
         let mut position = Position::start();
-        for (shard, last) in futures::future::try_join_all(asked).await? {
-            if last > 0 {
-                position.advance(shard, last);
+        for (shard, end) in ask_each(server, stream, self.partitions).await {
+            let end = end?;
+            if end > 0 {
+                position.advance(shard, end);
             }
         }
         Ok(position)
     }
+}
+
+/// Asks the leader of each shard of a stream where it ends.
+pub(super) async fn ask_each(
+    server: &dyn Server,
+    stream: Stream,
+    partitions: u16,
+) -> Vec<(Shard, Result<u64, ServerError>)> {
+    let asked = (0..partitions).map(|partition| async move {
+        let shard = (stream, partition);
+        (shard, server.end(&stream_name(shard)).await)
+    });
+    futures::future::join_all(asked).await
 }

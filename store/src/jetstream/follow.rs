@@ -9,8 +9,8 @@ use events::position::Shard;
 use tokio::sync::watch;
 use world::World;
 
-use super::pages::{LAG_TIME, Stretch};
-use super::records::{Sieve, stream_name};
+use super::pages::Stretch;
+use super::records::Sieve;
 use super::server::{Server, ServerError, Stored};
 use super::tail::Tail;
 use crate::feed::{Feeder, Gone};
@@ -89,16 +89,7 @@ impl Follower {
             if next > end {
                 return Ok(last_is_wanted);
             }
-            let stretch = Stretch {
-                server: Arc::clone(&self.server),
-                world: self.world.clone(),
-                stream: stream_name(shard),
-                subject: None,
-                from: next,
-                to: end,
-                patience: LAG_TIME,
-            };
-            let mut pieces = stretch.pieces();
+            let mut pieces = Stretch::of_shard(&self.server, &self.world, shard, next, end).pieces();
             loop {
                 match pieces.next().await {
                     Some(Ok(messages)) => last_is_wanted = self.give(shard, messages).await?,

@@ -31,12 +31,7 @@ const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The keys of one installation.
-#[derive(Clone)]
 pub(super) struct KeyStream {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
     server: Arc<dyn Server>,
     world: World,
     seal: Seal,
@@ -44,7 +39,7 @@ struct Inner {
     listening: TaskHandle,
 }
 
-impl Drop for Inner {
+impl Drop for KeyStream {
     fn drop(&mut self) {
         self.listening.abort();
     }
@@ -93,12 +88,9 @@ impl KeyStream {
             }
         };
         let listening = world.spawner.spawn("key changes", Box::pin(forget));
-        let inner = Inner { server, world: world.clone(), seal, read, listening };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { server, world: world.clone(), seal, read, listening })
     }
-}
 
-impl Inner {
     async fn newest(&self, name: KeyName) -> Result<Newest, KeyRingError> {
         let newest = self.server.newest(STREAM, &subject(name)).await.map_err(failed)?;
         let Some(message) = newest else { return Ok(Newest { sequence: 0, key: None }) };
@@ -112,7 +104,7 @@ impl Inner {
         Ok(Newest { sequence, key: Some(key) })
     }
 
-    async fn get(&self, name: KeyName) -> Result<Option<Zeroizing<Vec<u8>>>, KeyRingError> {
+    async fn known(&self, name: KeyName) -> Result<Option<Zeroizing<Vec<u8>>>, KeyRingError> {
         let now = self.world.clock.monotonic();
         let changes = {
             let mut read = self.read.lock();
@@ -133,19 +125,12 @@ impl Inner {
     }
 
     async fn replace(&self, name: KeyName, expected: u64, payload: Bytes) -> Result<(), PublishError> {
-        let message = Publish {
-            stream: STREAM.to_owned(),
-            subject: subject(name),
-            id: None,
-            expected: Some(expected),
-            headers: Vec::new(),
-            payload,
-        };
+        let message = Publish::plain(STREAM, subject(name), Some(expected), payload);
         self.server.publish(&message).await.map(|_| ())
     }
 
     /// Puts a key where there is none.
-    async fn put_new(
+    async fn store_new(
         &self,
         name: KeyName,
         key: Zeroizing<Vec<u8>>,
@@ -188,13 +173,13 @@ impl Inner {
 #[async_trait]
 impl KeyRing for KeyStream {
     async fn get(&self, name: KeyName) -> Result<Option<Zeroizing<Vec<u8>>>, KeyRingError> {
-        self.inner.get(name).await
+        self.known(name).await
     }
 
     async fn get_or_create(&self, name: KeyName) -> Result<Zeroizing<Vec<u8>>, KeyRingError> {
-        match self.inner.get(name).await? {
+        match self.known(name).await? {
             Some(key) => Ok(key),
-            None => self.inner.put_new(name, fresh_key(self.inner.world.random.as_ref(), name)).await,
+            None => self.store_new(name, fresh_key(self.world.random.as_ref(), name)).await,
         }
     }
 
@@ -203,10 +188,10 @@ impl KeyRing for KeyStream {
         name: KeyName,
         key: Zeroizing<Vec<u8>>,
     ) -> Result<Zeroizing<Vec<u8>>, KeyRingError> {
-        self.inner.put_new(name, key).await
+        self.store_new(name, key).await
     }
 
     async fn destroy(&self, name: KeyName) -> Result<(), KeyRingError> {
-        self.inner.settle(name, |newest| newest.key.as_ref().map(|_| Bytes::new())).await
+        self.settle(name, |newest| newest.key.as_ref().map(|_| Bytes::new())).await
     }
 }

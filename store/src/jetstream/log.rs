@@ -13,7 +13,7 @@ use world::World;
 use super::ends::Ends;
 use super::follow::Follower;
 use super::heads::{Head, Heads, Key, Seen};
-use super::pages::{LAG_TIME, Stretch};
+use super::pages::Stretch;
 use super::records::{Sieve, stream_name, subject_of_batch};
 use super::server::{Ack, Publish, PublishError, Server, ServerError, Stored};
 use super::tail::Tail;
@@ -75,9 +75,7 @@ impl Attempts<'_> {
         self.made += 1;
         Ok(())
     }
-}
 
-impl Attempts<'_> {
     /// What a refused message means for the commit.
     fn refused(&self, reason: String) -> AppendError {
         if self.uncertain {
@@ -99,9 +97,8 @@ impl JetStreamLog {
         ((Stream::Decisions, partition), Subject::log(partition, *organization, aggregate).to_string())
     }
 
-    fn stretch(&self, shard: Shard, subject: Option<String>, from: u64, to: u64) -> Stretch {
-        let (server, world) = (Arc::clone(&self.server), self.world.clone());
-        Stretch { server, world, stream: stream_name(shard), subject, from, to, patience: LAG_TIME }
+    fn stretch(&self, shard: Shard, from: u64, to: u64) -> Stretch {
+        Stretch::of_shard(&self.server, &self.world, shard, from, to)
     }
 
     /// The head of an aggregate as the stream's leader has it now.
@@ -112,7 +109,7 @@ impl JetStreamLog {
         self.ends.saw(shard, newest.sequence);
         let mut head = self.heads.get(key).unwrap_or_default();
         if head.sequence < newest.sequence {
-            let missing = self.stretch(shard, Some(subject), head.sequence + 1, newest.sequence);
+            let missing = self.stretch(shard, head.sequence + 1, newest.sequence).of(subject);
             let grown = Arc::make_mut(&mut head);
             for message in missing.whole().await? {
                 let hash = ChainHash::of(&message.payload);
@@ -289,7 +286,7 @@ impl EventLog for JetStreamLog {
         let key = (organization, aggregate.clone());
         let (shard, subject) = self.subject(&key);
         let Some(newest) = self.newest(&key, shard, &subject).await? else { return Ok(Vec::new()) };
-        let messages = self.stretch(shard, Some(subject), 1, newest.sequence).whole().await?;
+        let messages = self.stretch(shard, 1, newest.sequence).of(subject).whole().await?;
         let sieve = Sieve::new(ReadFilter::decisions(&[]));
         Ok(messages.into_iter().filter_map(|message| sieve.take(message)).collect())
     }
@@ -304,18 +301,15 @@ impl EventLog for JetStreamLog {
         let head = self.look_up(&key).await?;
         let Some((_, sequence)) = head.commits.get(&commit) else { return Ok(None) };
         let (shard, _) = self.subject(&key);
-        let found = self.stretch(shard, None, *sequence, *sequence).whole().await?;
+        let found = self.stretch(shard, *sequence, *sequence).whole().await?;
         let sieve = Sieve::new(ReadFilter::decisions(&[]));
         Ok(found.into_iter().find_map(|message| sieve.take(message)))
     }
 
     async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
         let end = self.ends.now(&*self.server, &filter.streams).await?;
-        let stretches: Vec<Stretch> = end
-            .0
-            .iter()
-            .map(|(shard, end)| self.stretch(*shard, None, from.sequence(*shard) + 1, *end))
-            .collect();
+        let stretches: Vec<Stretch> =
+            end.0.iter().map(|(shard, end)| self.stretch(*shard, from.sequence(*shard) + 1, *end)).collect();
         let (mut to, records) = Feed::pair();
         let sieve = Sieve::new(filter.clone());
         let task = async move {

@@ -61,14 +61,7 @@ impl Meta {
     pub(super) async fn fix(self, server: &Arc<dyn Server>) -> Result<Self, OpenError> {
         let payload =
             serde_json::to_vec(&self).map_err(|error| OpenError::Meta { detail: error.to_string() })?;
-        let message = Publish {
-            stream: STREAM.to_owned(),
-            subject: SUBJECT.to_owned(),
-            id: None,
-            expected: Some(0),
-            headers: Vec::new(),
-            payload: payload.into(),
-        };
+        let message = Publish::plain(STREAM, SUBJECT.to_owned(), Some(0), payload.into());
         match server.publish(&message).await {
             Ok(_) | Err(PublishError::Expectation) => {}
             Err(error) => return Err(OpenError::Away { detail: error.to_string() }),

@@ -18,12 +18,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::server::{Ack, Extent, Live, Page, Publish, PublishError, Server, ServerError, Stored};
+use super::server::{Ack, Live, Page, Piece, Publish, PublishError, Server, ServerError, Stored};
 pub(super) use durability::Promise;
 pub(super) use link::{AskError, Link};
 pub use streams::Difference;
 pub(super) use streams::{Wanted, ensure};
 
+/// How long a server may take for one answer.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+const DIRECT_GET: &str = "$JS.API.DIRECT.GET.";
 /// Stored messages that wait for a subscriber before some are dropped.
 const WAITING: usize = 4096;
 /// Bytes after which a server ends a page.
@@ -89,7 +92,6 @@ struct ClusterAnswer {
 
 #[derive(Deserialize)]
 struct StateAnswer {
-    first_seq: u64,
     last_seq: u64,
 }
 
@@ -137,7 +139,7 @@ impl Server for Link {
 
     async fn nearest(&self, stream: &str, subject: &str) -> Result<Option<Stored>, ServerError> {
         let question = json!({ "last_by_subj": subject }).to_string();
-        let answer = self.ask(&format!("$JS.API.DIRECT.GET.{stream}"), None, question.into()).await?;
+        let answer = self.ask(&format!("{DIRECT_GET}{stream}"), None, question.into()).await?;
         match answer.status {
             None => of_direct_get(answer).map(Some),
             Some(StatusCode::NOT_FOUND) => Ok(None),
@@ -145,12 +147,12 @@ impl Server for Link {
         }
     }
 
-    async fn page(&self, page: &Page) -> Result<Vec<Stored>, ServerError> {
+    async fn page(&self, page: &Page) -> Piece {
         let mut question = json!({ "seq": page.from, "batch": page.most, "max_bytes": PAGE_BYTES });
         if let (Some(subject), Value::Object(question)) = (&page.subject, &mut question) {
             question.insert("next_by_subj".to_owned(), json!(subject));
         }
-        let mut answers = self.ask_for_many(&format!("DIRECT.GET.{}", page.stream), &question).await?;
+        let mut answers = self.ask_all(format!("{DIRECT_GET}{}", page.stream), &question).await?;
         let mut messages: Vec<Stored> = Vec::new();
         while let Some(answer) = answers.next(self).await? {
             // Each names the one before it, so that one which was lost is missed.
@@ -174,20 +176,15 @@ impl Server for Link {
         Ok(messages)
     }
 
-    async fn replay(
-        &self,
-        stream: &str,
-        from: u64,
-        to: u64,
-    ) -> Result<mpsc::Receiver<Result<Vec<Stored>, ServerError>>, ServerError> {
+    async fn replay(&self, stream: &str, from: u64, to: u64) -> Result<mpsc::Receiver<Piece>, ServerError> {
         self.replay_stretch(stream, from, to).await
     }
 
-    async fn extent(&self, stream: &str) -> Result<Extent, ServerError> {
+    async fn end(&self, stream: &str) -> Result<u64, ServerError> {
         let answer: Result<InfoAnswer, _> = self.api(&format!("STREAM.INFO.{stream}"), &json!({})).await;
-        let extent = answer.and_then(|answer| answer.extent(stream));
-        self.heard_of_leader(extent.is_ok()).await;
-        extent
+        let end = answer.and_then(|answer| answer.end(stream));
+        self.heard_of_leader(end.is_ok()).await;
+        end
     }
 
     async fn purge(&self, stream: &str, filter: &str, before: u64) -> Result<(), ServerError> {
@@ -248,7 +245,7 @@ fn acknowledgement(answer: &[u8]) -> Result<Ack, PublishError> {
 }
 
 impl InfoAnswer {
-    fn extent(self, stream: &str) -> Result<Extent, ServerError> {
+    fn end(self, stream: &str) -> Result<u64, ServerError> {
         if let Some(error) = self.error {
             return Err(refused(stream, &error));
         }
@@ -257,7 +254,7 @@ impl InfoAnswer {
             return Err(ServerError(format!("nobody leads the stream {stream}")));
         }
         let state = self.state.ok_or_else(|| ServerError(format!("the stream {stream} has no state")))?;
-        Ok(Extent { first: state.first_seq, last: state.last_seq })
+        Ok(state.last_seq)
     }
 }
 
@@ -301,6 +298,3 @@ fn of_direct_get(message: Message) -> Result<Stored, ServerError> {
         payload: message.payload,
     })
 }
-
-/// How long a server may take for one answer.
-const ANSWER_TIME: Duration = Duration::from_secs(5);

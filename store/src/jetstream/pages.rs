@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use events::position::Shard;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 use tokio::sync::mpsc;
 use world::World;
 
-use super::server::{Page, Server, ServerError, Stored};
+use super::records::stream_name;
+use super::server::{Page, Piece, Server, ServerError, Stored};
 
 /// Messages of one request.
 const MESSAGES: usize = 512;
@@ -18,7 +20,7 @@ const LONG: u64 = 2 * MESSAGES as u64;
 /// Requests under way at once.
 const AHEAD: usize = 4;
 /// How long a replica may lag, where nothing else explains that a message is missing.
-pub(super) const LAG_TIME: Duration = Duration::from_secs(10);
+const LAG_TIME: Duration = Duration::from_secs(10);
 const LAG_PAUSE: Duration = Duration::from_millis(10);
 
 /// A stretch of a stream, and how it is read.
@@ -37,8 +39,25 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
+    /// A stretch of a shard.
+    pub(super) fn of_shard(
+        server: &Arc<dyn Server>,
+        world: &World,
+        shard: Shard,
+        from: u64,
+        to: u64,
+    ) -> Self {
+        let (server, world, stream) = (Arc::clone(server), world.clone(), stream_name(shard));
+        Self { server, world, stream, subject: None, from, to, patience: LAG_TIME }
+    }
+
+    /// Only a subject of it, whose last message is the one at its end.
+    pub(super) fn of(self, subject: String) -> Self {
+        Self { subject: Some(subject), ..self }
+    }
+
     /// All of it.
-    pub(super) async fn whole(mut self) -> Result<Vec<Stored>, ServerError> {
+    pub(super) async fn whole(mut self) -> Piece {
         let mut messages: Vec<Stored> = Vec::new();
         let mut lagging = Duration::ZERO;
         while self.from <= self.to {
@@ -88,13 +107,13 @@ pub(super) struct Pieces {
 /// How a stretch is read.
 enum Way {
     NotBegun,
-    Replay(mpsc::Receiver<Result<Vec<Stored>, ServerError>>),
-    Pages(FuturesOrdered<BoxFuture<'static, Result<Vec<Stored>, ServerError>>>),
+    Replay(mpsc::Receiver<Piece>),
+    Pages(FuturesOrdered<BoxFuture<'static, Piece>>),
 }
 
 impl Pieces {
     /// The next piece; `None` at the end.
-    pub(super) async fn next(&mut self) -> Option<Result<Vec<Stored>, ServerError>> {
+    pub(super) async fn next(&mut self) -> Option<Piece> {
         loop {
             match &mut self.way {
                 Way::NotBegun => {

@@ -20,18 +20,13 @@ pub(super) trait Server: Send + Sync {
     async fn nearest(&self, stream: &str, subject: &str) -> Result<Option<Stored>, ServerError>;
 
     /// Messages of a stream in order, as any replica has them: one that lags may give fewer than there are.
-    async fn page(&self, page: &Page) -> Result<Vec<Stored>, ServerError>;
+    async fn page(&self, page: &Page) -> Piece;
 
     /// The messages from a sequence to another that is known to be stored, for long stretches. What is wrong comes as the last thing.
-    async fn replay(
-        &self,
-        stream: &str,
-        from: u64,
-        to: u64,
-    ) -> Result<mpsc::Receiver<Result<Vec<Stored>, ServerError>>, ServerError>;
+    async fn replay(&self, stream: &str, from: u64, to: u64) -> Result<mpsc::Receiver<Piece>, ServerError>;
 
-    /// Where a stream begins and ends, as its leader knows.
-    async fn extent(&self, stream: &str) -> Result<Extent, ServerError>;
+    /// The sequence of the last message that a stream ever stored, 0 for none, as its leader knows.
+    async fn end(&self, stream: &str) -> Result<u64, ServerError>;
 
     /// Removes the messages before a sequence whose subjects a filter names.
     async fn purge(&self, stream: &str, filter: &str, before: u64) -> Result<(), ServerError>;
@@ -57,6 +52,13 @@ pub(super) struct Publish {
     /// Further headers.
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) payload: Bytes,
+}
+
+impl Publish {
+    /// A message without id and further headers.
+    pub(super) fn plain(stream: &str, subject: String, expected: Option<u64>, payload: Bytes) -> Self {
+        Self { stream: stream.to_owned(), subject, id: None, expected, headers: Vec::new(), payload }
+    }
 }
 
 /// A message is stored.
@@ -89,14 +91,8 @@ pub(super) struct Page {
     pub(super) subject: Option<String>,
 }
 
-/// Sequences of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Extent {
-    /// Of the first message that is still there.
-    pub(super) first: u64,
-    /// Of the last that was ever stored, 0 for none.
-    pub(super) last: u64,
-}
+/// Messages that are read together, in order.
+pub(super) type Piece = Result<Vec<Stored>, ServerError>;
 
 /// What a subscriber of stored messages hears.
 #[derive(Debug, Clone)]

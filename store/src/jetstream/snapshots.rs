@@ -74,8 +74,7 @@ impl SnapshotStream {
         expected: Option<u64>,
         payload: Bytes,
     ) -> Result<u64, PublishError> {
-        let message =
-            Publish { stream: STREAM.to_owned(), subject, id: None, expected, headers: Vec::new(), payload };
+        let message = Publish::plain(STREAM, subject, expected, payload);
         self.server.publish(&message).await.map(|ack| ack.sequence)
     }
 

@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use world::World;
 
-use super::records::{STORED, shard_of, stream_name, token};
+use super::ends::ask_each;
+use super::records::{STORED, shard_of, token};
 use super::server::{Live, Server, ServerError, Stored};
 
 /// Messages of a shard that are kept, and their bytes.
@@ -134,14 +135,6 @@ impl Tail {
         self.shards.lock().rings.get(&shard)?.from(sequence)
     }
 
-    /// A shard is known to end here or behind it.
-    pub(super) fn ends_at(&self, shard: Shard, end: u64) {
-        let mut shards = self.shards.lock();
-        if shards.followed.contains(&shard.0) {
-            shards.rings.entry(shard).or_default().ends_at(end);
-        }
-    }
-
     fn push(&self, message: Stored) {
         let Some(shard) = shard_of(&message) else { return };
         self.shards.lock().rings.entry(shard).or_default().push(message);
@@ -150,16 +143,12 @@ impl Tail {
 
     /// Asks where the shards end.
     async fn look(&self, stream: Stream) {
-        let partitions = (0..self.partitions).map(|partition| async move {
-            let shard = (stream, partition);
-            (shard, self.server.extent(&stream_name(shard)).await)
-        });
         let (mut grown, mut failed) = (false, false);
-        for (shard, extent) in futures::future::join_all(partitions).await {
-            match extent {
-                Ok(extent) => {
-                    grown |= extent.last > self.end(shard);
-                    self.ends_at(shard, extent.last);
+        for (shard, end) in ask_each(&*self.server, stream, self.partitions).await {
+            match end {
+                Ok(end) => {
+                    grown |= end > self.end(shard);
+                    self.shards.lock().rings.entry(shard).or_default().ends_at(end);
                 }
                 Err(error) => {
                     tracing::debug!(%error, "the end of a shard is not known");

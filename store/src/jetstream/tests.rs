@@ -19,7 +19,7 @@ use super::conforms::options;
 use super::keyring::KeyStream;
 use super::meta::Meta;
 use super::nats::Link;
-use super::server::{Ack, Extent, Live, Page, Publish, PublishError, Server, ServerError, Stored};
+use super::server::{Ack, Live, Page, Piece, Publish, PublishError, Server, ServerError, Stored};
 use super::{OpenError, Options, open, parts};
 use crate::conformance::{agent, commit, decisions, fill, parallel};
 use crate::log::{AppendError, EventLog, Followed, ReadFilter};
@@ -33,7 +33,7 @@ async fn write(
     log: Arc<dyn EventLog>,
     writer: usize,
     stop: Arc<AtomicBool>,
-    count: Arc<AtomicUsize>,
+    progress: Arc<Progress>,
 ) -> Vec<CommitId> {
     let mut acknowledged = Vec::new();
     while !stop.load(Ordering::Relaxed) {
@@ -44,42 +44,55 @@ async fn write(
                     assert_eq!(appended.version, acknowledged.len() as u64 + 1);
                     break;
                 }
-                Err(AppendError::Unknown { .. } | AppendError::Away { .. }) => {}
+                Err(error @ (AppendError::Unknown { .. } | AppendError::Away { .. })) => {
+                    *progress.hindered.lock() = error.to_string();
+                }
                 Err(error) => panic!("writer {writer}: {error}"),
             }
         }
         acknowledged.push(commit.id);
-        count.fetch_add(1, Ordering::Relaxed);
+        progress.acknowledged.fetch_add(1, Ordering::Relaxed);
     }
     acknowledged
 }
 
-/// Waits until more was acknowledged: the servers work again.
-async fn more(count: &AtomicUsize, commits: usize) {
-    let wanted = count.load(Ordering::Relaxed) + commits;
-    eventually(SOON, || async {
-        let now = count.load(Ordering::Relaxed);
-        anyhow::ensure!(now >= wanted, "{now} of {wanted} commits are acknowledged");
-        Ok(())
-    })
-    .await;
+/// How far the writers are.
+#[derive(Default)]
+struct Progress {
+    acknowledged: AtomicUsize,
+    /// What was last in the way of one.
+    hindered: parking_lot::Mutex<String>,
+}
+
+impl Progress {
+    /// Waits until more was acknowledged: the servers work again.
+    async fn more(&self, commits: usize) {
+        let wanted = self.acknowledged.load(Ordering::Relaxed) + commits;
+        eventually(SOON, || async {
+            let now = self.acknowledged.load(Ordering::Relaxed);
+            let hindered = self.hindered.lock();
+            anyhow::ensure!(now >= wanted, "{now} of {wanted} commits are acknowledged: {hindered}");
+            Ok(())
+        })
+        .await;
+    }
 }
 
 /// Writers append and a follower reads while something happens to the servers. What was acknowledged is there once, in order.
-async fn nothing_is_lost_while(servers: Vec<String>, happens: impl AsyncFnOnce(&AtomicUsize)) {
+async fn nothing_is_lost_while(servers: Vec<String>, happens: impl AsyncFnOnce(&Progress)) {
     let world = World::real();
     let store = open(&world, options(servers.clone())).await.unwrap();
     let log = Arc::clone(&store.parts.log);
-    let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (stop, progress) = (Arc::new(AtomicBool::new(false)), Arc::new(Progress::default()));
     let writers = (0..WRITERS).map(|writer| {
-        write(world.clone(), Arc::clone(&log), writer, Arc::clone(&stop), Arc::clone(&count)).boxed()
+        write(world.clone(), Arc::clone(&log), writer, Arc::clone(&stop), Arc::clone(&progress)).boxed()
     });
     let writing = parallel(&world, writers.collect::<Vec<_>>());
     let mut follow = log.follow(&Position::start(), &ReadFilter::decisions(&[])).await.unwrap();
     let happening = async {
-        more(&count, 50).await;
-        happens(&count).await;
-        more(&count, 50).await;
+        progress.more(50).await;
+        happens(&progress).await;
+        progress.more(50).await;
         stop.store(true, Ordering::Relaxed);
     };
     let (acknowledged, ()) = tokio::join!(writing, happening);
@@ -112,11 +125,11 @@ async fn nothing_is_lost_while(servers: Vec<String>, happens: impl AsyncFnOnce(&
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_while_the_only_server_is_killed_and_started_again() {
     let mut server = NatsServer::start().await.unwrap();
-    nothing_is_lost_while(vec![server.account_url(0)], async |count| {
+    nothing_is_lost_while(vec![server.account_url(0)], async |progress| {
         for _ in 0..3 {
             server.kill();
             server.start_again().await.unwrap();
-            more(count, 50).await;
+            progress.more(50).await;
         }
     })
     .await;
@@ -140,21 +153,21 @@ async fn leader(cluster: &NatsCluster) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_while_leaders_are_killed_and_parted_from_the_others() {
     let mut cluster = NatsCluster::start().await.unwrap();
-    nothing_is_lost_while(cluster.account_urls(0), async |count| {
+    nothing_is_lost_while(cluster.account_urls(0), async |progress| {
         for _ in 0..2 {
             let killed = leader(&cluster).await;
             println!("server {killed} is killed");
             cluster.servers[killed].kill();
-            more(count, 50).await;
+            progress.more(50).await;
             cluster.servers[killed].start_again().await.unwrap();
-            more(count, 50).await;
+            progress.more(50).await;
         }
         let parted = leader(&cluster).await;
         println!("server {parted} is parted from the others");
         cluster.isolate(parted, true);
-        more(count, 50).await;
+        progress.more(50).await;
         cluster.isolate(parted, false);
-        more(count, 50).await;
+        progress.more(50).await;
     })
     .await;
 }
@@ -232,21 +245,16 @@ impl Server for Deaf {
         self.link.nearest(stream, subject).await
     }
 
-    async fn page(&self, page: &Page) -> Result<Vec<Stored>, ServerError> {
+    async fn page(&self, page: &Page) -> Piece {
         self.link.page(page).await
     }
 
-    async fn replay(
-        &self,
-        stream: &str,
-        from: u64,
-        to: u64,
-    ) -> Result<mpsc::Receiver<Result<Vec<Stored>, ServerError>>, ServerError> {
+    async fn replay(&self, stream: &str, from: u64, to: u64) -> Result<mpsc::Receiver<Piece>, ServerError> {
         self.link.replay(stream, from, to).await
     }
 
-    async fn extent(&self, stream: &str) -> Result<Extent, ServerError> {
-        self.link.extent(stream).await
+    async fn end(&self, stream: &str) -> Result<u64, ServerError> {
+        self.link.end(stream).await
     }
 
     async fn purge(&self, stream: &str, filter: &str, before: u64) -> Result<(), ServerError> {

@@ -6,9 +6,9 @@ use async_nats::client::Request;
 use async_nats::connection::State;
 use async_nats::{Client, ConnectOptions, Event, RequestErrorKind, ServerAddr};
 use bytes::Bytes;
-use percent_encoding::percent_decode_str;
 use tokio::sync::watch;
 use world::World;
+use world::network::Address;
 
 use crate::contract::{BusError, MAXIMUM_MESSAGE_BYTES};
 
@@ -39,12 +39,13 @@ impl Link {
     pub(super) async fn connect(options: &NatsOptions) -> Result<Self, BusError> {
         let (sender, interruptions) = watch::channel(0);
         let away = |detail: String| BusError::Away { detail };
-        let servers: Result<Vec<ServerAddr>, _> =
-            options.servers.iter().map(|server| without_credentials(server).parse()).collect();
-        let servers = servers.map_err(|error| away(error.to_string()))?;
+        let servers: Vec<Address> = options.servers.iter().map(|server| Address::of(server)).collect();
+        let addresses: Result<Vec<ServerAddr>, _> =
+            servers.iter().map(|server| server.shown.parse()).collect();
+        let addresses = addresses.map_err(|error| away(error.to_string()))?;
         let mut connecting = ConnectOptions::new();
         // The client itself takes no notice of a name and a password in an address, and shows both in its log.
-        if let Some((user, password)) = options.servers.first().and_then(|server| credentials(server)) {
+        if let Some((user, password)) = servers.into_iter().next().and_then(|server| server.credentials) {
             connecting = connecting.user_and_password(user, password);
         }
         let connecting = connecting
@@ -67,7 +68,7 @@ impl Link {
                 }
                 std::future::ready(())
             });
-        let client = connecting.connect(servers).await.map_err(|error| away(error.to_string()))?;
+        let client = connecting.connect(addresses).await.map_err(|error| away(error.to_string()))?;
         let limit = client.max_payload();
         if limit < MAXIMUM_MESSAGE_BYTES {
             return Err(away(format!(
@@ -111,24 +112,5 @@ impl Link {
             () = world.clock.sleep(SETTLE_TIME) => Err(away("the server does not answer")),
             () = lost => Err(away("the connection was lost")),
         }
-    }
-}
-
-/// Name and password of `nats://name:password@host`.
-fn credentials(server: &str) -> Option<(String, String)> {
-    let (_, rest) = server.split_once("://")?;
-    let (user, password) = rest.rsplit_once('@')?.0.split_once(':')?;
-    let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    Some((plain(user), plain(password)))
-}
-
-/// An address as it may be shown.
-fn without_credentials(server: &str) -> String {
-    match server.split_once("://") {
-        Some((scheme, rest)) => {
-            let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-            format!("{scheme}://{host}")
-        }
-        None => server.to_owned(),
     }
 }

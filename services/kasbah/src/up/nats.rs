@@ -11,6 +11,8 @@ use store::jetstream::{JetStreamStore, Options};
 use world::World;
 use zeroize::Zeroizing;
 
+use super::CREATED_BY;
+
 /// Settings of a replica on NATS.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
@@ -56,7 +58,7 @@ impl NatsArgs {
             master_key: self.master_key(world)?,
             partitions: None,
             accept_weak_durability: self.nats_accept_weak_durability,
-            created_by: concat!("kasbah ", env!("CARGO_PKG_VERSION")).to_owned(),
+            created_by: CREATED_BY.to_owned(),
         };
         store::jetstream::open(world, options).await.context("--nats")
     }

@@ -13,11 +13,11 @@ use async_nats::{
 use bytes::Bytes;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
-use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use world::World;
+use world::network::Address;
 
 use super::ANSWER_TIME;
 use crate::jetstream::server::ServerError;
@@ -65,12 +65,13 @@ impl Link {
     ) -> Result<Self, ServerError> {
         let (sender, interruptions) = watch::channel(0);
         let failed = |error: &dyn std::fmt::Display| ServerError(error.to_string());
+        let servers: Vec<Address> = servers.iter().map(|server| Address::of(server)).collect();
         let addresses: Result<Vec<ServerAddr>, _> =
-            servers.iter().map(|server| without_credentials(server).parse()).collect();
+            servers.iter().map(|server| server.shown.parse()).collect();
         let addresses = addresses.map_err(|error| failed(&error))?;
         let mut options = ConnectOptions::new();
         // The client itself takes no notice of a name and a password in an address, and shows both in its log.
-        if let Some((user, password)) = servers.first().and_then(|server| credentials(server)) {
+        if let Some((user, password)) = servers.into_iter().next().and_then(|server| server.credentials) {
             options = options.user_and_password(user, password);
         }
         let connecting = options
@@ -183,31 +184,20 @@ impl Link {
             .map_err(|error| ServerError(format!("the answer to {name} is not readable: {error}")))
     }
 
-    /// A question to the JetStream API that has many answers.
-    pub(super) async fn ask_for_many(
-        &self,
-        name: &str,
-        question: &impl Serialize,
-    ) -> Result<Answers, ServerError> {
-        self.ask_all(format!("$JS.API.{name}"), question).await
-    }
-
     /// A question that has many answers.
     pub(super) async fn ask_all(
         &self,
         subject: String,
         question: &impl Serialize,
     ) -> Result<Answers, ServerError> {
-        let failed = |error: &dyn std::fmt::Display| ServerError(error.to_string());
         let interruptions = self.interruptions();
         if !self.connected() {
             return Err(ServerError("no server is connected".to_owned()));
         }
-        let question = serde_json::to_vec(question).map_err(|error| failed(&error))?;
-        let inbox = self.client.new_inbox();
-        let subscriber = self.client.subscribe(inbox.clone()).await.map_err(|error| failed(&error))?;
-        let asked = self.client.publish_with_reply(subject, inbox, question.into()).await;
-        asked.map_err(|error| failed(&error))?;
+        let question = serde_json::to_vec(question).map_err(|error| ServerError(error.to_string()))?;
+        let inbox = self.new_inbox();
+        let subscriber = self.subscribe(&inbox).await?;
+        self.publish_with_reply(subject, inbox, question.into()).await?;
         Ok(Answers { subscriber, interruptions })
     }
 
@@ -228,25 +218,6 @@ impl Link {
     pub(super) async fn subscribe(&self, filter: &str) -> Result<Subscriber, ServerError> {
         let subscribed = self.client.subscribe(filter.to_owned()).await;
         subscribed.map_err(|error| ServerError(error.to_string()))
-    }
-}
-
-/// Name and password of `nats://name:password@host`.
-fn credentials(server: &str) -> Option<(String, String)> {
-    let (_, rest) = server.split_once("://")?;
-    let (user, password) = rest.rsplit_once('@')?.0.split_once(':')?;
-    let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    Some((plain(user), plain(password)))
-}
-
-/// An address as it may be shown.
-fn without_credentials(server: &str) -> String {
-    match server.split_once("://") {
-        Some((scheme, rest)) => {
-            let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-            format!("{scheme}://{host}")
-        }
-        None => server.to_owned(),
     }
 }
 

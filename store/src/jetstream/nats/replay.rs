@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::link::Link;
 use super::{ANSWER_TIME, ApiError, refused};
-use crate::jetstream::server::{ServerError, Stored};
+use crate::jetstream::server::{Piece, ServerError, Stored};
 
 /// Messages that one request asks for; a second one is always under way.
 const ASKED: u64 = 256;
@@ -24,9 +24,6 @@ const TOGETHER_BYTES: usize = 1024 * 1024;
 const WAITING: usize = 4;
 /// How long a server keeps a consumer that asks for nothing.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(30);
-
-/// What a reader of a stretch gets.
-pub(in crate::jetstream) type Handed = Result<Vec<Stored>, ServerError>;
 
 #[derive(Deserialize)]
 struct Created {
@@ -54,7 +51,7 @@ impl Link {
         stream: &str,
         from: u64,
         to: u64,
-    ) -> Result<mpsc::Receiver<Handed>, ServerError> {
+    ) -> Result<mpsc::Receiver<Piece>, ServerError> {
         let consumer = format!("replay-{}", self.world.new_uuid().simple());
         let config = json!({
             "name": consumer, "deliver_policy": "by_start_sequence", "opt_start_seq": from, "ack_policy": "none",
@@ -88,7 +85,7 @@ impl Link {
 }
 
 impl Replay {
-    async fn run(&mut self, link: &Link, hand_on: &mpsc::Sender<Handed>) -> Result<(), ServerError> {
+    async fn run(&mut self, link: &Link, hand_on: &mpsc::Sender<Piece>) -> Result<(), ServerError> {
         let mut interruptions = link.interruptions();
         let mut together = Vec::new();
         let mut bytes = 0;
@@ -144,8 +141,8 @@ impl Replay {
     }
 }
 
-/// A message as a consumer gives it, and how many the consumer gave with it: what the server adds stands in the subject for its acknowledgement, which has nine tokens, or
-/// two more behind the second one.
+/// A message as a consumer gives it, and how many it gave with it. What the server adds stands in the subject for the
+/// acknowledgement, which has nine tokens, or two more behind the second one.
 fn of_consumer(message: Message) -> Result<(Stored, u64), ServerError> {
     let wrong = || ServerError(format!("a message of {} has no readable position", message.subject));
     let position = message.reply.as_ref().ok_or_else(wrong)?;
