@@ -1,4 +1,4 @@
-//! The `kasbah` binary: every server service in one process (`kasbah up`), and the command-line client.
+//! The `kasbah` binary: every server service in one process (`kasbah up`) or one by itself, and the command-line client.
 //!
 //! Purpose: wires, and shows. What a command does is decided by the services, behind the HTTP API.
 //!
@@ -14,7 +14,7 @@ pub mod cli;
 pub mod client;
 pub mod exit;
 pub mod folder;
-pub mod up;
+pub mod server;
 
 use std::process::ExitCode;
 
@@ -35,6 +35,7 @@ pub fn main() -> ExitCode {
     });
     match line.command {
         Command::Client(command) => client::run(*command),
-        Command::Up(args) => up::main(*args),
+        Command::Up(args) => server::main(args.settings()),
+        Command::Alone(alone) => server::main(alone.settings()),
     }
 }

@@ -22,7 +22,15 @@ impl Balancer {
     /// # Errors
     /// When there is no port.
     pub fn start(upstreams: Vec<SocketAddr>) -> Result<Self> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        Self::start_at(None, upstreams)
+    }
+
+    /// Starts one on a port of its own.
+    ///
+    /// # Errors
+    /// When the port is taken, or there is none.
+    pub fn start_at(port: Option<u16>, upstreams: Vec<SocketAddr>) -> Result<Self> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.map_or_else(free_port, Ok)?));
         let listener = listen(address)?;
         let mut turn = 0;
         let serve = move |client| {

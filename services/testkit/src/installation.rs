@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{Folder, Process, Webhook, WebhookStyle, free_port, program};
+use crate::{Folder, Process, Replicas, ReplicasOptions, Webhook, WebhookStyle, free_port, program};
 
 /// How long a start may take before something is wrong.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -30,17 +30,20 @@ pub struct InstallationOptions {
     pub agents_dial: Option<String>,
     /// Further options of `kasbah up`.
     pub server: Vec<String>,
+    /// Instead of `kasbah up`: so many processes of each service, on these NATS servers.
+    pub each_service: Option<(usize, Vec<String>)>,
     /// The server's program, when it is not the one beside this program.
     pub server_program: Option<PathBuf>,
     /// The agent's program, when it is not the one beside this program.
     pub agent_program: Option<PathBuf>,
 }
 
-/// `kasbah up` and the agents that were started against it. All end with this handle.
+/// `kasbah up`, or each service by itself, and the agents that were started against it. All end with this handle.
 #[derive(Debug)]
 pub struct Installation {
     agents: BTreeMap<String, Process>,
     server: Option<Process>,
+    replicas: Option<Replicas>,
     options: InstallationOptions,
     ports: Ports,
     folder: Folder,
@@ -57,11 +60,39 @@ impl Installation {
     /// Starts the server and waits until it is ready.
     pub async fn start(options: InstallationOptions) -> Result<Self> {
         let folder = Folder::at(options.directory.as_deref())?;
+        if options.each_service.is_some() {
+            return Self::start_each_service(options, folder).await;
+        }
         let tunnel = options.tunnel_port.map_or_else(free_port, Ok)?;
         let ports = Ports { api: free_port()?, tunnel, admin: free_port()? };
-        let mut installation = Self { agents: BTreeMap::new(), server: None, options, ports, folder };
+        let (server, replicas) = (None, None);
+        let mut installation = Self { agents: BTreeMap::new(), server, replicas, options, ports, folder };
         installation.start_server().await?;
         Ok(installation)
+    }
+
+    async fn start_each_service(options: InstallationOptions, folder: Folder) -> Result<Self> {
+        let (each, nats) = options.each_service.clone().context("how many of each service?")?;
+        let ports = Ports { api: free_port()?, tunnel: free_port()?, admin: 0 };
+        let replicas = Replicas::start(ReplicasOptions {
+            each,
+            nats,
+            program: options.server_program.clone().map_or_else(|| program("kasbah"), Ok)?,
+            folder: folder.path().join("data"),
+            api_port: Some(ports.api),
+            tunnel_port: Some(ports.tunnel),
+            variables: Vec::new(),
+        });
+        let replicas = Some(replicas.await?);
+        Ok(Self { agents: BTreeMap::new(), server: None, replicas, options, ports, folder })
+    }
+
+    /// The processes of each service, where they were wished for.
+    ///
+    /// # Errors
+    /// When everything runs in one process.
+    pub fn replicas(&mut self) -> Result<&mut Replicas> {
+        self.replicas.as_mut().context("everything runs in one process")
     }
 
     /// Starts the server again with other further options.
@@ -211,6 +242,9 @@ impl Installation {
     pub fn cli_command(&self) -> Result<Command> {
         let mut command = Command::new(self.server_program()?);
         command.env("KASBAH_DATA", self.data()).env_remove("KASBAH_TOKEN");
+        if let Some(replicas) = &self.replicas {
+            command.envs(replicas.client_variables()?);
+        }
         Ok(command)
     }
 
@@ -251,7 +285,7 @@ impl Installation {
     /// The certificate authority's certificate.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
-        self.data().join("ca.crt")
+        self.replicas.as_ref().map_or_else(|| self.data().join("ca.crt"), Replicas::authority)
     }
 
     fn server_program(&self) -> Result<PathBuf> {

@@ -12,7 +12,7 @@ use crate::model::claims::NameId;
 use crate::model::{Decided, Directory, Draft};
 
 /// How often a decision is made again when others change the same aggregate.
-const ATTEMPTS: u32 = 8;
+pub(super) const ATTEMPTS: u32 = 8;
 /// Longest wait until the directory has folded what the log took.
 const FOLDED_WITHIN: Duration = Duration::from_secs(5);
 /// Upper end of the first pause after a conflict; it doubles.
@@ -42,15 +42,18 @@ impl Driver {
                         .map_err(|error| behind(&error))?;
                     return Ok(outcome);
                 }
-                Err(AppendError::Conflict { .. }) => {
-                    self.catch_up().await?;
-                    let pause = self.world.random.below(PAUSE_MILLIS << attempt.min(8));
-                    self.world.clock.sleep(Duration::from_millis(pause)).await;
-                }
+                Err(AppendError::Conflict { .. }) => self.pause_after_conflict(attempt).await?,
                 Err(error) => return Err(not_appended(&error)),
             }
         }
         Err(Refusal::new(RefusalKind::Unavailable, "others change the same thing all the time; retry"))
+    }
+
+    /// Lets whoever was faster finish, and learns what that was.
+    pub(super) async fn pause_after_conflict(&self, attempt: u32) -> Result<(), Refusal> {
+        let pause = self.world.random.below(PAUSE_MILLIS << attempt.min(8));
+        self.world.clock.sleep(Duration::from_millis(pause)).await;
+        self.catch_up().await
     }
 
     /// Waits until the directory has all that is in the log by now.

@@ -7,9 +7,11 @@ use events::requests::authz::{
 };
 use events::{Actor, GroupId, OrganizationId, Refusal, RefusalKind, UserId};
 
+use super::commit::ATTEMPTS;
 use super::{Driver, gone};
 use crate::call::Call;
 use crate::checks;
+use crate::model::Directory;
 use crate::model::access::OPERATOR;
 use crate::model::claims::{NameId, Named};
 use crate::personal;
@@ -35,7 +37,7 @@ impl Driver {
         let call = call.in_organization(id);
         let owner =
             self.first_owner(&call, &request.owner, &[(Role::Owner, Scope::Organization(id))]).await?;
-        let token = self.owner_token(&call, owner).await?;
+        let token = self.owner_token(&call, owner, false).await?;
         let view = self.directory.read(|directory| directory.organization_view(id)).ok_or_else(gone)?;
         Ok(OrganizationView { owner_token: Some(token), ..view })
     }
@@ -58,8 +60,22 @@ impl Driver {
         Ok(id)
     }
 
-    /// Makes sure that the first organization has an owner with a live token. Each step is found done when it was done before.
+    /// Makes sure that the first organization has an owner with a live token. Each step is found done when it was done before, also
+    /// by another replica that is started at the same time.
     pub(super) async fn ensure_owner(self, call: Call, request: EnsureOwner) -> Result<FirstStart, Refusal> {
+        let mut attempt = 1;
+        loop {
+            match self.ensure_owner_once(&call, &request).await {
+                Err(refusal) if refusal.kind == RefusalKind::Conflict && attempt < ATTEMPTS => {
+                    self.pause_after_conflict(attempt).await?;
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn ensure_owner_once(&self, call: &Call, request: &EnsureOwner) -> Result<FirstStart, Refusal> {
         if !matches!(call.context.actor, Actor::Service(_)) {
             return Err(Refusal::new(RefusalKind::Denied, "only the server itself makes the first owner"));
         }
@@ -87,11 +103,9 @@ impl Driver {
             let principal = self.directory.read(|directory| directory.authenticate(hash, now));
             principal.is_ok_and(|principal| principal.actor == Actor::User(owner))
         });
-        let holder = TokenHolder::User(owner);
-        let tokens = self.directory.read(|directory| directory.tokens_of(holder));
-        let held = tokens.iter().any(|token| token.name == OWNER_TOKEN && token.revoked_at.is_none());
+        let held = self.directory.read(|directory| holds_owner_token(directory, owner));
         let enough = live || (request.shared && held);
-        let token = if enough { None } else { Some(self.owner_token(&call, owner).await?) };
+        let token = if enough { None } else { Some(self.owner_token(&call, owner, request.shared).await?) };
         Ok(FirstStart { organization, owner, token })
     }
 
@@ -121,14 +135,21 @@ impl Driver {
         Ok(id)
     }
 
-    /// Issues the owner's token; earlier ones of its name, which nobody may hold, are revoked.
-    async fn owner_token(&self, call: &Call, owner: UserId) -> Result<SecretToken, Refusal> {
+    /// Issues the owner's token; earlier ones of its name, which nobody may hold, are revoked. One that is `shared` is not issued
+    /// beside another.
+    async fn owner_token(&self, call: &Call, owner: UserId, shared: bool) -> Result<SecretToken, Refusal> {
         let holder = TokenHolder::User(owner);
         let earlier = self.directory.read(|directory| directory.tokens_of(holder));
         for token in earlier.iter().filter(|token| token.name == OWNER_TOKEN && token.revoked_at.is_none()) {
             let step = call.step(&format!("revoke {}", token.id));
             self.commit(call, step, |directory| directory.revoke(token.id)).await?;
         }
-        self.issue(call.clone(), holder, OWNER_TOKEN, None).await
+        let unless = |directory: &Directory| shared && holds_owner_token(directory, owner);
+        self.issue(call.clone(), holder, OWNER_TOKEN, None, unless).await
     }
+}
+
+fn holds_owner_token(directory: &Directory, owner: UserId) -> bool {
+    let tokens = directory.tokens_of(TokenHolder::User(owner));
+    tokens.iter().any(|token| token.name == OWNER_TOKEN && token.revoked_at.is_none())
 }

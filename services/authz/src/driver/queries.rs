@@ -23,7 +23,14 @@ impl Driver {
         if request.actor != asker.actor {
             services_only(&asker)?;
         }
-        Ok(self.directory.read(|directory| directory.decide_access(&request)))
+        let decide = || self.directory.read(|directory| directory.decide_access(&request));
+        let decision = decide();
+        if decision.allowed {
+            return Ok(decision);
+        }
+        // Whoever asks may have heard of a role a moment before this directory.
+        self.catch_up().await?;
+        Ok(decide())
     }
 
     pub(super) async fn decide_fetch(

@@ -10,9 +10,9 @@ use events::{AgentId, Refusal, RefusalKind, Timestamp, TokenId};
 use super::{Driver, gone};
 use crate::call::Call;
 use crate::checks;
-use crate::model::Asker;
 use crate::model::claims::{NameId, Named};
 use crate::model::tokens::TokenUse;
+use crate::model::{Asker, Decided, Directory};
 use crate::secrets::{NewToken, TokenKind, root_public_key};
 
 /// What an agent's first token is called.
@@ -51,7 +51,7 @@ impl Driver {
 
     pub(super) async fn delete_agent(self, call: Call, request: DeleteAgent) -> Result<AgentView, Refusal> {
         let asker = call.asker();
-        let decide = |directory: &crate::model::Directory| directory.delete_agent(&asker, &request.agent);
+        let decide = |directory: &Directory| directory.delete_agent(&asker, &request.agent);
         let agent = self.commit(&call, call.key(), decide).await?;
         self.directory.read(|directory| directory.agent_view(agent)).ok_or_else(gone)
     }
@@ -68,16 +68,17 @@ impl Driver {
         let asker = call.asker();
         let holder =
             self.holder(&asker, TokenUse::Issue, request.agent.as_deref(), request.user.as_deref()).await?;
-        self.issue(call, holder, &request.name, expires_at).await
+        self.issue(call, holder, &request.name, expires_at, |_| false).await
     }
 
-    /// Issues a token; that the asker may was asked before.
+    /// Issues a token, `unless` that is not needed by the time; that the asker may was asked before.
     pub(super) async fn issue(
         &self,
         mut call: Call,
         holder: TokenHolder,
         name: &str,
         expires_at: Option<Timestamp>,
+        unless: impl Fn(&Directory) -> bool + Send + Sync,
     ) -> Result<SecretToken, Refusal> {
         let kind = match holder {
             TokenHolder::Agent(_) => TokenKind::Agent,
@@ -88,7 +89,11 @@ impl Driver {
         let made = NewToken::make(&*self.world.random, kind);
         let issued = TokenIssued { token, holder, hash: made.hash, name: name.to_owned(), expires_at };
         let now = self.now();
-        self.commit(&call, call.key(), |directory| directory.issue_token(&asker, &issued, now)).await?;
+        let decide = |directory: &Directory| match unless(directory) {
+            true => Ok(Decided::already(())),
+            false => directory.issue_token(&asker, &issued, now),
+        };
+        self.commit(&call, call.key(), decide).await?;
         self.shown_once(token, made)
     }
 
@@ -113,7 +118,7 @@ impl Driver {
 
     pub(super) async fn revoke_token(self, call: Call, request: RevokeToken) -> Result<TokenView, Refusal> {
         let asker = call.asker();
-        let decide = |directory: &crate::model::Directory| directory.revoke_token(&asker, request.token);
+        let decide = |directory: &Directory| directory.revoke_token(&asker, request.token);
         self.commit(&call, call.key(), decide).await?;
         self.directory.read(|directory| directory.token_view(request.token)).ok_or_else(gone)
     }

@@ -15,4 +15,5 @@ mod pods;
 mod push;
 mod replicas;
 mod scene;
+mod services;
 mod trouble;

@@ -36,6 +36,11 @@ impl Scene {
 
     /// The same on a control plane of the test's own.
     pub async fn start_on(cluster: Cluster, more: &str) -> Self {
+        Self::start_as(InstallationOptions::default(), cluster, more).await
+    }
+
+    /// The same with a server of the test's own kind.
+    pub async fn start_as(options: InstallationOptions, cluster: Cluster, more: &str) -> Self {
         let namespace = cluster.namespace("e2e", false).await.unwrap();
         let git = GitServer::start().unwrap();
         let url = git.create("deploy").unwrap();
@@ -43,7 +48,7 @@ impl Scene {
         tree.write(&format!(".kasbah/agents/{AGENT}/config.yaml"), Self::configuration(&namespace, more))
             .unwrap();
         tree.commit_and_push("configure the agent").unwrap();
-        let mut kasbah = Installation::start(InstallationOptions::default()).await.unwrap();
+        let mut kasbah = Installation::start(options).await.unwrap();
         kasbah.cli(["project", "create", PROJECT, "--repository", &url]).unwrap();
         git.add_webhook("deploy", kasbah.webhook(PROJECT).unwrap()).unwrap();
         kasbah.register_agent(AGENT, PROJECT).unwrap();

@@ -17,7 +17,7 @@ use events::subject::Subject;
 use events::{Actor, OrganizationId, Position, Refusal, Request, Sha256};
 use kasbah::cli::{Command, CommandLine};
 use kasbah::folder::{AUTHORITY_FILE, TOKEN_FILE};
-use kasbah::up::Addresses;
+use kasbah::server::Addresses;
 use parking_lot::Mutex;
 use store::embedded::Options;
 use store::{ReadFilter, Record};
@@ -111,7 +111,9 @@ impl Running {
         let services = {
             let (world, bus): (_, Arc<dyn Bus>) = (world.clone(), Arc::clone(&bus) as _);
             let ready = move |addresses: &Addresses| said.send(addresses.clone()).unwrap();
-            async move { kasbah::up::run(*args, world, bus, shutdown, ready).await.unwrap() }
+            async move {
+                kasbah::server::run(args.settings().unwrap(), world, bus, shutdown, ready).await.unwrap()
+            }
         };
         let task = world.spawner.spawn("kasbah up", Box::pin(services));
         let addresses = ready.await.expect("everything is served");
@@ -146,7 +148,7 @@ impl Running {
     pub fn gateway(&self) -> Target {
         let authority = self.folder.path().join(AUTHORITY_FILE);
         let tls = chassis::tls::client_config(&self.world, Some(&authority), &[tunnel::settings::ALPN]);
-        let address = self.addresses.gateway;
+        let address = self.addresses.gateway.expect("agents dial it");
         let transport = Transport::Tls(tls.unwrap());
         Target { host: address.ip().to_string(), port: address.port(), transport }
     }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use chassis::Shutdown;
-use chassis::tls::{Authority, CertificateFiles, ServerCertificate, ServerTlsArgs};
+use chassis::tls::{Authority, CertificateFiles, ServerCertificate};
 use events::Timestamp;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use store::{KeyName, KeyRing};
 use world::World;
 use zeroize::Zeroizing;
+
+use super::Settings;
 
 /// What stands between certificate and key in the key ring's entry, which holds both in PEM form.
 const KEY_BEGINS: &str = "-----BEGIN PRIVATE KEY-----";
@@ -33,12 +35,13 @@ enum Kept {
 }
 
 impl Tls {
-    /// Reads the certificate that the settings name, if they do; it must be for `dialled`.
-    pub(super) fn given(world: &World, args: &ServerTlsArgs, dialled: &str) -> anyhow::Result<Option<Self>> {
-        let Some(files) = args.files()? else { return Ok(None) };
+    /// Reads the certificate that the settings name, if they do; it must be for those who dial.
+    pub(super) fn given(world: &World, settings: &Settings) -> anyhow::Result<Option<Self>> {
+        let args = &settings.certificate.tls;
+        let (Some(files), Some(dialled)) = (args.files()?, settings.dialled_host()) else { return Ok(None) };
         let certificate = ServerCertificate::from_files(world, &files)
             .context("--tls-certificate-file and --tls-key-file")?;
-        certificate.is_for(dialled).context("--tls-name has to be the name by which clients dial")?;
+        certificate.is_for(&dialled).context("--tls-name has to be the name by which clients dial")?;
         let authority = args.authority(world).context("--tls-ca-file")?;
         Ok(Some(Self { certificate, authority, kept: Kept::Read(files) }))
     }

@@ -42,19 +42,19 @@ impl NatsArgs {
     }
 
     /// How the servers' monitoring names this process.
-    fn name() -> String {
-        format!("kasbah up on {}", rustix::system::uname().nodename().to_string_lossy())
+    fn name(process: &str) -> String {
+        format!("{process} on {}", rustix::system::uname().nodename().to_string_lossy())
     }
 
-    pub(super) async fn bus(&self, world: &World) -> anyhow::Result<NatsBus> {
-        let options = NatsOptions { servers: self.servers.clone(), name: Self::name() };
+    pub(super) async fn bus(&self, world: &World, process: &str) -> anyhow::Result<NatsBus> {
+        let options = NatsOptions { servers: self.servers.clone(), name: Self::name(process) };
         NatsBus::connect(world.clone(), &options).await.context("--nats: cannot reach the bus")
     }
 
-    pub(super) async fn store(&self, world: &World) -> anyhow::Result<JetStreamStore> {
+    pub(super) async fn store(&self, world: &World, process: &str) -> anyhow::Result<JetStreamStore> {
         let options = Options {
             servers: self.servers.clone(),
-            name: format!("{} (log)", Self::name()),
+            name: format!("{} (log)", Self::name(process)),
             master_key: self.master_key(world)?,
             partitions: None,
             accept_weak_durability: self.nats_accept_weak_durability,

@@ -1,24 +1,32 @@
 //! The first organization, its owner, and the owner's token.
 
+use std::path::Path;
+
 use anyhow::Context;
 use bus::Bus;
 use world::World;
 use zeroize::Zeroizing;
 
-use super::Args;
+use super::settings::FirstStartArgs;
 use crate::folder::TOKEN_FILE;
 
 /// Makes sure that the owner's token in the folder lives. A file that is missing, or whose token is dead, is written anew; of
-/// many replicas, the one that was there first has it.
-pub(super) async fn ensure_owner(args: &Args, world: &World, bus: &dyn Bus) -> anyhow::Result<()> {
-    let path = args.folder()?.join(TOKEN_FILE);
+/// many replicas that share a log, the one that was there first has it.
+pub(super) async fn ensure_owner(
+    args: &FirstStartArgs,
+    folder: &Path,
+    shared: bool,
+    world: &World,
+    bus: &dyn Bus,
+) -> anyhow::Result<()> {
+    let path = folder.join(TOKEN_FILE);
     let old = match world.disk.read(&path) {
         Ok(bytes) => Some(Zeroizing::new(String::from_utf8_lossy(&Zeroizing::new(bytes)).trim().to_owned())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
     let token = old.as_ref().map(|token| token.as_str());
-    let shared = args.nats.is_given() && !args.new_owner_token;
+    let shared = shared && !args.new_owner_token;
     let token = token.filter(|_| !args.new_owner_token);
     let first = authz::ensure_owner(bus, world, &args.organization, &args.owner, token, shared).await;
     let first = first.context("cannot make the first owner")?;

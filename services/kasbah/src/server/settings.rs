@@ -1,0 +1,142 @@
+//! Settings that more than one of the server's commands take, and what they come to.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use chassis::args::parse_duration;
+use chassis::logs::LogArgs;
+use chassis::tls::ServerTlsArgs;
+use chassis::traces::TraceArgs;
+
+use super::Services;
+use super::addresses::{self, Addresses};
+use super::nats::NatsArgs;
+
+/// How a process runs, whatever it does.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct ProcessArgs {
+    /// Address for health probes and metrics, plain HTTP
+    #[arg(long, env = "KASBAH_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8442")]
+    pub admin_listen: SocketAddr,
+    /// Time for everything to finish when the process is asked to stop
+    #[arg(long, env = "KASBAH_DRAIN", value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
+    pub drain: Duration,
+    /// What is logged.
+    #[command(flatten)]
+    pub logs: LogArgs,
+    /// Where spans go.
+    #[command(flatten)]
+    pub traces: TraceArgs,
+}
+
+/// What a process leaves on its machine.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
+pub struct FolderArgs {
+    /// Folder for everything that is kept on this machine [default: kasbah in the user's data folder]
+    #[arg(long, env = "KASBAH_DATA", value_name = "FOLDER")]
+    pub data: Option<PathBuf>,
+}
+
+impl FolderArgs {
+    /// The folder, absolute.
+    pub(super) fn resolved(self) -> anyhow::Result<PathBuf> {
+        let data = self.data.or_else(crate::folder::default_data_folder);
+        let data = data.context("no data folder: set --data or KASBAH_DATA, as this user has no home")?;
+        std::path::absolute(data).context("the data folder has no absolute path")
+    }
+}
+
+/// What the first start makes.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct FirstStartArgs {
+    /// Name of the organization that the first start makes
+    #[arg(long, env = "KASBAH_ORGANIZATION", value_name = "NAME", default_value = "home")]
+    pub organization: String,
+    /// Login name of its owner
+    #[arg(long, env = "KASBAH_OWNER", value_name = "NAME", default_value = "owner")]
+    pub owner: String,
+    /// Issue a new token for the owner, and revoke the one of before
+    #[arg(long)]
+    pub new_owner_token: bool,
+}
+
+/// What is shown to those who dial this process.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
+pub struct CertificateArgs {
+    /// A further host name or IP address under which this server is dialled, for its certificate; may be given more than once. Beside a certificate of your own: the name in it by which clients are to dial
+    #[arg(long, env = "KASBAH_TLS_NAME", value_name = "NAME", value_delimiter = ',')]
+    pub tls_name: Vec<String>,
+    /// A certificate that comes from elsewhere.
+    #[command(flatten)]
+    pub tls: ServerTlsArgs,
+}
+
+/// The API's edge.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct ApiArgs {
+    /// Address of the API, HTTPS
+    #[arg(long, env = "KASBAH_API_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8440")]
+    pub api_listen: SocketAddr,
+    /// Where agents dial the tunnel gateways, host and port, when they do not dial this machine; for what the command line prints
+    #[arg(long, env = "KASBAH_AGENTS_DIAL", value_name = "HOST:PORT")]
+    pub agents_dial: Option<String>,
+    /// Of console.
+    #[command(flatten)]
+    pub console: console::Args,
+}
+
+/// All that a server process is started with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What it is called: `kasbah` with all services, otherwise its only service.
+    pub(super) name: &'static str,
+    pub(super) process: ProcessArgs,
+    pub(super) nats: NatsArgs,
+    /// Absolute; `None` where nothing is left on the machine.
+    pub(super) folder: Option<PathBuf>,
+    pub(super) certificate: CertificateArgs,
+    pub(super) services: Services,
+}
+
+impl Settings {
+    pub(super) fn folder(&self) -> anyhow::Result<&Path> {
+        self.folder.as_deref().context("this process has no data folder")
+    }
+
+    /// The name by which clients dial, where the certificate is not made for this machine's addresses.
+    pub(super) fn dialled_name(&self) -> Option<&str> {
+        let given = self.certificate.tls.tls_certificate_file.is_some();
+        self.certificate.tls_name.first().filter(|_| given).map(String::as_str)
+    }
+
+    /// The same, or else the address by which clients on this machine dial.
+    pub(super) fn dialled_host(&self) -> Option<String> {
+        let api = self.services.console.as_ref().map(|api| api.api_listen);
+        let gateway = self.services.tunnel_gateway.as_ref().map(|gateway| gateway.tunnel_listen);
+        let address = addresses::dialled(api.or(gateway)?).ip().to_string();
+        Some(self.dialled_name().map_or(address, str::to_owned))
+    }
+
+    /// Under which names the server's certificate is to be valid: this machine's, those listened on, those given.
+    pub(super) fn tls_names(&self, addresses: &Addresses) -> Vec<String> {
+        let machine = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+        let listened = [addresses.api, addresses.gateway].into_iter().flatten().map(|address| address.ip());
+        let listened = listened.filter(|ip| !ip.is_unspecified());
+        let mut names: BTreeSet<String> = listened.map(|ip: IpAddr| ip.to_string()).collect();
+        names.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
+        names.extend(self.certificate.tls_name.iter().cloned());
+        let plain = |name: &String| {
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.')
+        };
+        names.extend(Some(machine).filter(plain).filter(|name| !name.is_empty()));
+        names.into_iter().collect()
+    }
+}

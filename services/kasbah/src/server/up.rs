@@ -1,0 +1,74 @@
+//! Settings of `kasbah up`: all services in one process.
+
+use super::settings::{ApiArgs, CertificateArgs, FirstStartArgs, FolderArgs, ProcessArgs, Settings};
+use super::{NatsArgs, Services};
+
+/// Settings of `kasbah up`. Each service's own are among them.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+#[command(
+    mut_arg("repositories", |option| option
+        .required(false)
+        .default_value("repositories")
+        .help("Folder for what was fetched of repositories, a cache; inside the data folder if relative")),
+    mut_arg("allow_private_addresses", |option| option
+        .default_value("true")
+        .help("Lets repositories lie on this machine and its networks; allowed unless the variable or file says false")),
+)]
+pub struct UpArgs {
+    /// What is left on this machine.
+    #[command(flatten)]
+    pub folder: FolderArgs,
+    /// The API and the console.
+    #[command(flatten)]
+    pub api: ApiArgs,
+    /// What those who dial are shown.
+    #[command(flatten)]
+    pub certificate: CertificateArgs,
+    /// What the first start makes.
+    #[command(flatten)]
+    pub first_start: FirstStartArgs,
+    /// Where everything is kept, when not in the folder.
+    #[command(flatten)]
+    pub nats: NatsArgs,
+    /// How the process runs.
+    #[command(flatten)]
+    pub process: ProcessArgs,
+    /// Of authz.
+    #[command(flatten)]
+    pub authz: authz::Args,
+    /// Of config-fetcher.
+    #[command(flatten)]
+    pub config_fetcher: config_fetcher::Args,
+    /// Of repo-poller.
+    #[command(flatten)]
+    pub repo_poller: repo_poller::Args,
+    /// Of delivery.
+    #[command(flatten)]
+    pub delivery: delivery::Args,
+    /// Of tunnel-gateway.
+    #[command(flatten)]
+    pub tunnel_gateway: tunnel_gateway::Args,
+}
+
+impl UpArgs {
+    /// What they come to.
+    ///
+    /// # Errors
+    /// When there is no folder.
+    pub fn settings(self) -> anyhow::Result<Settings> {
+        let folder = self.folder.resolved()?;
+        let mut repo_poller = self.repo_poller;
+        repo_poller.repositories = folder.join(&repo_poller.repositories);
+        let services = Services {
+            authz: Some((self.authz, self.first_start)),
+            config_fetcher: Some(self.config_fetcher),
+            repo_poller: Some(repo_poller),
+            delivery: Some(self.delivery),
+            tunnel_gateway: Some(self.tunnel_gateway),
+            console: Some(self.api),
+        };
+        let (process, nats, certificate) = (self.process, self.nats, self.certificate);
+        Ok(Settings { name: "kasbah", process, nats, folder: Some(folder), certificate, services })
+    }
+}

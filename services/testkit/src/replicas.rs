@@ -1,0 +1,311 @@
+//! Several processes of each service on one NATS, behind two balancers.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::rand::SystemRandom;
+use rustix::process::Signal;
+
+use crate::{Balancer, Process, admin_page, free_port};
+
+/// How long a start may take before something is wrong.
+const START_LIMIT: Duration = Duration::from_secs(90);
+/// How long a program may take to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(25);
+const SERVICES: [&str; 6] =
+    ["authz", "config-fetcher", "repo-poller", "delivery", "tunnel-gateway", "console"];
+
+/// What [`Replicas`] are started with.
+#[derive(Debug, Clone)]
+pub struct ReplicasOptions {
+    /// How many processes of each service.
+    pub each: usize,
+    /// The NATS servers' addresses, with name and password.
+    pub nats: Vec<String>,
+    /// The `kasbah` program.
+    pub program: PathBuf,
+    /// Where the processes keep and log what they do.
+    pub folder: PathBuf,
+    /// Where the balancer of the API listens; a free port if not given.
+    pub api_port: Option<u16>,
+    /// Where the balancer of the gateways listens; a free port if not given.
+    pub tunnel_port: Option<u16>,
+    /// Further variables of all processes.
+    pub variables: Vec<(String, String)>,
+}
+
+/// The processes, each under a name such as `delivery-1`. All end with this handle.
+#[derive(Debug)]
+pub struct Replicas {
+    replicas: BTreeMap<String, Replica>,
+    api: Balancer,
+    gateway: Balancer,
+    folder: PathBuf,
+}
+
+#[derive(Debug)]
+struct Replica {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    variables: Vec<(String, String)>,
+    log: PathBuf,
+    admin: u16,
+    process: Option<Process>,
+}
+
+impl Replicas {
+    /// Starts all of them at once, and waits until each is ready.
+    ///
+    /// # Errors
+    /// When one does not start.
+    pub async fn start(options: ReplicasOptions) -> Result<Self> {
+        let mut edges = BTreeMap::new();
+        for service in ["console", "tunnel-gateway"] {
+            let ports = (0..options.each).map(|_| free_port()).collect::<Result<Vec<u16>>>()?;
+            edges.insert(service, ports);
+        }
+        let balance = |service: &str, port: Option<u16>| {
+            let ports = edges.get(service).into_iter().flatten();
+            Balancer::start_at(port, ports.map(|port| here(*port)).collect())
+        };
+        let mut all = Self {
+            api: balance("console", options.api_port)?,
+            gateway: balance("tunnel-gateway", options.tunnel_port)?,
+            replicas: BTreeMap::new(),
+            folder: options.folder.clone(),
+        };
+        std::fs::create_dir_all(&options.folder)?;
+        if !all.master_key().exists() {
+            crate::write_private(&all.master_key(), &master_key()?)?;
+        }
+        for service in SERVICES {
+            for number in 0..options.each {
+                let port = edges.get(service).and_then(|ports| ports.get(number)).copied();
+                let name = format!("{service}-{}", number + 1);
+                let replica = all.replica(&options, service, &name, port)?;
+                all.replicas.insert(name, replica);
+            }
+        }
+        for (name, replica) in &mut all.replicas {
+            replica.spawn(name)?;
+        }
+        for name in all.names() {
+            all.ready(&name).await?;
+        }
+        Ok(all)
+    }
+
+    fn replica(
+        &self,
+        options: &ReplicasOptions,
+        service: &str,
+        name: &str,
+        port: Option<u16>,
+    ) -> Result<Replica> {
+        let admin = free_port()?;
+        let mut arguments: Vec<OsString> = vec![service.into()];
+        let mut add = |option: &str, value: &dyn AsRef<OsStr>| {
+            arguments.extend([option.into(), value.as_ref().to_owned()]);
+        };
+        add("--admin-listen", &here(admin).to_string());
+        add("--master-key-file", &self.master_key());
+        let folder = options.folder.join(name);
+        match (service, port) {
+            ("console", Some(port)) => {
+                add("--data", &folder);
+                add("--api-listen", &here(port).to_string());
+                add("--api-url", &self.api_url());
+                add("--agents-dial", &self.gateway());
+            }
+            ("tunnel-gateway", Some(port)) => add("--tunnel-listen", &here(port).to_string()),
+            ("authz", _) => add("--data", &folder),
+            ("repo-poller", _) => {
+                add("--repositories", &folder);
+                arguments.push("--allow-private-addresses".into());
+            }
+            _ => {}
+        }
+        let mut variables = options.variables.clone();
+        variables.push(("KASBAH_NATS".to_owned(), options.nats.join(",")));
+        let log = options.folder.join(format!("{name}.log"));
+        Ok(Replica { program: options.program.clone(), arguments, variables, log, admin, process: None })
+    }
+
+    fn master_key(&self) -> PathBuf {
+        self.folder.join("master.key")
+    }
+
+    /// All names, whether they run or not.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.replicas.keys().cloned().collect()
+    }
+
+    /// Starts one that ended, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn start_again(&mut self, name: &str) -> Result<()> {
+        self.named(name)?.spawn(name)?;
+        self.ready(name).await
+    }
+
+    async fn ready(&mut self, name: &str) -> Result<()> {
+        let replica = self.named(name)?;
+        let end = tokio::time::Instant::now() + START_LIMIT;
+        let mut ticks = tokio::time::interval(Duration::from_millis(20));
+        loop {
+            ticks.tick().await;
+            let process = replica.process.as_mut().with_context(|| format!("{name} does not run"))?;
+            process.must_run()?;
+            let page = admin_page(&here(replica.admin).to_string(), "/readyz");
+            match page.as_deref().unwrap_or_default() {
+                page if page.starts_with("HTTP/1.0 200") || page.starts_with("HTTP/1.1 200") => return Ok(()),
+                page if tokio::time::Instant::now() > end => {
+                    bail!("{name} is not ready within {START_LIMIT:?}: {page}\n{}", process.log_tail(20))
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn named(&mut self, name: &str) -> Result<&mut Replica> {
+        self.replicas.get_mut(name).with_context(|| format!("there is no {name}"))
+    }
+
+    /// `kill -9`.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn kill(&mut self, name: &str) -> Result<()> {
+        self.named(name)?.process = None;
+        Ok(())
+    }
+
+    /// SIGTERM, and waits for its end.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn stop(&mut self, name: &str) -> Result<()> {
+        match self.named(name)?.process.take() {
+            Some(mut process) => process.terminate(GRACE).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a signal to one.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn signal(&mut self, name: &str, signal: Signal) -> Result<()> {
+        if let Some(process) = &mut self.named(name)?.process {
+            process.signal(signal);
+        }
+        Ok(())
+    }
+
+    /// Fails when one that was not killed or stopped has ended.
+    ///
+    /// # Errors
+    /// Which, and the end of its log.
+    pub fn must_run(&mut self) -> Result<()> {
+        let mut running = self.replicas.values_mut().filter_map(|replica| replica.process.as_mut());
+        running.try_for_each(Process::must_run)
+    }
+
+    /// SIGTERM to all at once, and waits for their ends.
+    ///
+    /// # Errors
+    /// When one does not end.
+    pub fn stop_all(&mut self) -> Result<()> {
+        for name in self.names() {
+            self.signal(&name, Signal::TERM)?;
+        }
+        self.names().iter().try_for_each(|name| self.stop(name))
+    }
+
+    /// A process, while it runs.
+    #[must_use]
+    pub fn process(&self, name: &str) -> Option<&Process> {
+        self.replicas.get(name)?.process.as_ref()
+    }
+
+    /// Where one tells its health and metrics.
+    #[must_use]
+    pub fn admin(&self, name: &str) -> Option<SocketAddr> {
+        self.replicas.get(name).map(|replica| here(replica.admin))
+    }
+
+    /// URL of the API, at the balancer.
+    #[must_use]
+    pub fn api_url(&self) -> String {
+        format!("https://{}", self.api.address())
+    }
+
+    /// Where agents dial: the balancer of the gateways.
+    #[must_use]
+    pub fn gateway(&self) -> String {
+        self.gateway.address().to_string()
+    }
+
+    /// The certificate authority's certificate.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        self.folder.join("console-1/ca.crt")
+    }
+
+    /// The file with the owner's token: with whichever authz was there first.
+    ///
+    /// # Errors
+    /// When none has it.
+    pub fn owner_token(&self) -> Result<PathBuf> {
+        let files = self.names().into_iter().map(|name| self.folder.join(name).join("owner-token"));
+        files.into_iter().find(|file| file.exists()).context("nobody has the owner's token")
+    }
+
+    /// What the command line needs to know: server, authority and token.
+    ///
+    /// # Errors
+    /// When nobody has the owner's token.
+    pub fn client_variables(&self) -> Result<Vec<(String, PathBuf)>> {
+        Ok(vec![
+            ("KASBAH_SERVER".to_owned(), self.api_url().into()),
+            ("KASBAH_CA_FILE".to_owned(), self.authority()),
+            ("KASBAH_TOKEN_FILE".to_owned(), self.owner_token()?),
+            ("KASBAH_DATA".to_owned(), self.folder.join("console-1")),
+        ])
+    }
+
+    /// Where everything lies.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Replica {
+    fn spawn(&mut self, name: &str) -> Result<()> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
+        self.process = Some(Process::spawn(name, command, &self.log)?);
+        Ok(())
+    }
+}
+
+/// 32 bytes that nobody guesses, in base64.
+fn master_key() -> Result<String> {
+    let key: [u8; 32] =
+        ring::rand::generate(&SystemRandom::new()).map_err(|_| anyhow!("no random numbers"))?.expose();
+    Ok(STANDARD.encode(key))
+}
+
+fn here(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
