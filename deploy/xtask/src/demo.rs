@@ -3,6 +3,7 @@
 //! A cluster (a real control plane on this machine, or one that exists), a Git server with a demo shop, `kasbah up`, an
 //! agent. Everything lies in one folder; Ctrl-C ends all of it, the next start goes on where it was.
 
+mod chaos;
 mod cluster;
 mod kasbah;
 mod narrate;
@@ -17,9 +18,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::report::{self, spent, step};
 use crate::testbed;
 use cluster::Cluster;
-use kasbah::Kasbah;
+use kasbah::{Kasbah, Shape};
 use narrate::Narrator;
 use shop::Shop;
+
+/// Of each service, where `--chaos` does not say.
+const CHAOS_REPLICAS: usize = 3;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -29,9 +33,19 @@ pub struct Arguments {
     /// The context in that kubeconfig; its current one when not given.
     #[arg(long, requires = "kubeconfig")]
     context: Option<String>,
-    /// Where everything lies.
-    #[arg(long, default_value = ".kasbah/demo")]
-    state: PathBuf,
+    /// So many processes of each service, on three NATS servers, instead of one process of all.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=9))]
+    replicas: Option<u8>,
+    /// Kill one process after another while pushes and commands go on, and say what was lost; with three of each service if not
+    /// told otherwise. Ends when it is done.
+    #[arg(long)]
+    chaos: bool,
+    /// Another build of `kasbah` for the servers.
+    #[arg(long, value_name = "PROGRAM")]
+    program: Option<PathBuf>,
+    /// Where everything lies; `.kasbah/demo`, or `.kasbah/demo-replicas`, when not given.
+    #[arg(long)]
+    state: Option<PathBuf>,
     /// Fake nodes although a real one is possible.
     #[arg(long)]
     fake_nodes: bool,
@@ -42,34 +56,51 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     let start = Instant::now();
-    let state = report::root()?.join(&arguments.state);
+    let shape = arguments.shape();
+    let kept = if shape.replicas.is_some() { ".kasbah/demo-replicas" } else { ".kasbah/demo" };
+    let state = report::root()?.join(arguments.state.as_deref().unwrap_or(Path::new(kept)));
     std::fs::create_dir_all(&state).with_context(|| format!("cannot create {}", state.display()))?;
     let lock = std::fs::File::create(state.join("lock"))?;
     lock.try_lock().with_context(|| format!("another demo runs in {}", state.display()))?;
     step("Kasbah, built (the first time takes some minutes)", kasbah::build)?;
-    if arguments.kubeconfig.is_none() {
+    if arguments.kubeconfig.is_none() || shape.replicas.is_some() {
         step("the control plane's programs (the first time takes about ten minutes)", testbed::build)?;
     }
     let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
     runtime.block_on(async {
         let mut interrupted = std::pin::pin!(asked_to_end());
         let mut running = tokio::select! {
-            started = Running::start(arguments, &state) => started?,
+            started = Running::start(arguments, &shape, &state) => started?,
             () = &mut interrupted => {
                 println!("\nended before it was up");
                 return Ok(());
             }
         };
         println!("==> up after {}", spent(start.elapsed()));
-        running.explain(&state)?;
+        if !arguments.chaos {
+            running.explain(&state)?;
+        }
+        let going_on = async {
+            match arguments.chaos {
+                true => chaos::run(&mut running, &state).await,
+                false => running.watch().await,
+            }
+        };
         let outcome = tokio::select! {
-            ended = running.watch() => ended,
+            ended = going_on => ended,
             () = &mut interrupted => Ok(()),
         };
         println!("\n==> ending; `cargo xtask demo` goes on from here");
         running.stop()?;
         outcome
     })
+}
+
+impl Arguments {
+    fn shape(&self) -> Shape {
+        let replicas = self.replicas.map(usize::from).or(self.chaos.then_some(CHAOS_REPLICAS));
+        Shape { replicas, program: self.program.clone() }
+    }
 }
 
 /// Ctrl-C, or what a service manager sends.
@@ -88,14 +119,15 @@ async fn asked_to_end() {
 
 /// Everything that runs. Fields drop in this order.
 struct Running {
-    narrator: Narrator,
+    /// Nobody narrates chaos.
+    narrator: Option<Narrator>,
     kasbah: Kasbah,
     shop: Shop,
     cluster: Cluster,
 }
 
 impl Running {
-    async fn start(arguments: &Arguments, state: &Path) -> Result<Self> {
+    async fn start(arguments: &Arguments, shape: &Shape, state: &Path) -> Result<Self> {
         let ports = kasbah::Ports::kept(state)?;
         println!("==> a cluster");
         let cluster = match &arguments.kubeconfig {
@@ -106,10 +138,18 @@ impl Running {
         println!("==> a Git server with the demo shop");
         let shop = Shop::start(state, ports.git)?;
         println!("    {}", shop.url());
-        println!("==> kasbah up, an agent, and what ties them together");
+        match shape.replicas {
+            Some(each) => println!(
+                "==> three NATS servers, {each} of each service behind a load balancer, an agent, and what ties them together"
+            ),
+            None => println!("==> kasbah up, an agent, and what ties them together"),
+        }
         let first = !state.join("kasbah").exists();
-        let mut kasbah = Kasbah::start(state, &ports).await?;
-        let narrator = Narrator::start(&kasbah, first, !arguments.no_color)?;
+        let mut kasbah = Kasbah::start(state, &ports, shape).await?;
+        let narrator = match arguments.chaos {
+            true => None,
+            false => Some(Narrator::start(&kasbah, first, !arguments.no_color)?),
+        };
         kasbah.introduce(&shop)?;
         kasbah.start_agent(state, cluster.kubeconfig())?;
         Ok(Self { narrator, kasbah, shop, cluster })
@@ -118,14 +158,16 @@ impl Running {
     /// What to try. The settings go into a file, so that the lines are ones that a person types.
     fn explain(&self, state: &Path) -> Result<()> {
         let folders = |program: &Path| program.parent().map(|folder| folder.display().to_string());
-        let path: Vec<String> = [&self.kasbah.program()?, &self.cluster.kubectl()]
+        let path: Vec<String> = [&self.kasbah.client().program, &self.cluster.kubectl()]
             .into_iter()
             .filter_map(|one| folders(one))
             .collect();
         let settings = state.join("env");
+        let client = self.kasbah.client().variables.iter();
+        let client: String =
+            client.map(|(name, value)| format!("export {name}='{}'\n", value.display())).collect();
         let text = format!(
-            "export KASBAH_DATA='{}'\nexport KUBECONFIG='{}'\nexport PATH='{}':\"$PATH\"\ncd '{}'\n",
-            self.kasbah.data().display(),
+            "{client}export KUBECONFIG='{}'\nexport PATH='{}':\"$PATH\"\ncd '{}'\n",
             self.cluster.kubeconfig().display(),
             path.join(":"),
             self.shop.clone_path().display(),
@@ -157,7 +199,9 @@ impl Running {
         loop {
             ticks.tick().await;
             self.kasbah.must_run()?;
-            self.narrator.must_run()?;
+            if let Some(narrator) = &mut self.narrator {
+                narrator.must_run()?;
+            }
         }
     }
 

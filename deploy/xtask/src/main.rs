@@ -10,9 +10,11 @@
 mod bench;
 mod cache;
 mod check;
+mod client;
 mod demo;
 mod golang;
 mod image;
+mod record;
 mod report;
 mod testbed;
 mod tools;

@@ -17,8 +17,12 @@ struct Demo<'a> {
 
 impl<'a> Demo<'a> {
     fn start(state: &'a Path, log: &str) -> Self {
+        Self::start_with(state, log, &[])
+    }
+
+    fn start_with(state: &'a Path, log: &str, options: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
-        command.arg("demo").arg("--state").arg(state);
+        command.arg("demo").arg("--state").arg(state).args(options);
         Self { state, process: Process::spawn("the demo", command, &state.join(log)).unwrap() }
     }
 
@@ -82,4 +86,35 @@ async fn the_demo_on_a_real_node_does_what_it_suggests_and_goes_on_where_it_was(
     .await;
     demo.types("kasbah log verify");
     demo.end();
+}
+
+const CHAOS: [&str; 4] = ["--chaos", "--replicas", "2", "--fake-nodes"];
+const CHAOS_LIMIT: Duration = Duration::from_secs(280);
+
+#[tokio::test]
+async fn chaos_kills_each_process_and_loses_nothing() {
+    let folder = Folder::temporary().unwrap();
+    let mut demo = Demo::start_with(folder.path(), "chaos.out", &CHAOS);
+    let ended = demo.process.wait(CHAOS_LIMIT).unwrap();
+    let said = std::fs::read_to_string(demo.process.log()).unwrap();
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}: {said}");
+    for killed in ["authz-1", "console-2", "tunnel-gateway-1", "nats-0", "nats-2"] {
+        assert!(
+            said.lines().any(|line| line.contains(killed) && line.contains("killed")),
+            "{killed}: {said}"
+        );
+    }
+    assert!(said.contains("nothing was lost"), "{said}");
+}
+
+#[tokio::test]
+async fn chaos_tells_of_a_build_that_forgets_what_it_acknowledged() {
+    let folder = Folder::temporary().unwrap();
+    let forgetful = testkit::program("examples/forgetful").unwrap();
+    let options = [&CHAOS[..], &["--program", forgetful.to_str().unwrap()]].concat();
+    let mut demo = Demo::start_with(folder.path(), "forgetful.out", &options);
+    let ended = demo.process.wait(CHAOS_LIMIT).unwrap();
+    let said = std::fs::read_to_string(demo.process.log()).unwrap();
+    assert!(ended.is_some_and(|status| !status.success()), "{ended:?}: {said}");
+    assert!(said.lines().any(|line| line.contains("LOST: group chaos-")), "{said}");
 }

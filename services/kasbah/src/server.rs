@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use bus::{Bus, LocalBus};
+use bus::Bus;
 use chassis::{Metrics, Readiness, Shutdown, ShutdownTrigger};
 use store::embedded::{EmbeddedStore, Options};
 use world::World;
@@ -77,10 +77,7 @@ async fn run_until_signals(settings: Settings) -> anyhow::Result<()> {
         }
     };
     let running = async {
-        let bus: Arc<dyn Bus> = match settings.nats.is_given() {
-            true => Arc::new(settings.nats.bus(&world, settings.name).await?),
-            false => Arc::new(LocalBus::new(world.clone())),
-        };
+        let bus = settings.bus(&world).await?;
         run(settings, world, bus, shutdown, |addresses| println!("{addresses}")).await
     };
     let outcome = tokio::select! {

@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use tempfile::TempDir;
+use serde::{Deserialize, Serialize};
 
-use crate::{Process, Proxy, Tools, admin_page, eventually, free_port};
+use crate::{Folder, Process, Proxy, Tools, admin_page, eventually, free_port};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const LOG_LINES_SHOWN: usize = 60;
@@ -22,10 +22,23 @@ const ACCOUNTS: usize = 64;
 #[derive(Debug)]
 pub struct NatsServer {
     process: Option<Process>,
-    folder: TempDir,
-    port: u16,
-    monitoring: u16,
+    folder: Folder,
+    ports: Ports,
     settings: String,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Ports {
+    clients: u16,
+    monitoring: u16,
+    routes: u16,
+}
+
+impl Ports {
+    fn free() -> Result<Self> {
+        Ok(Self { clients: free_port()?, monitoring: free_port()?, routes: free_port()? })
+    }
 }
 
 impl NatsServer {
@@ -34,7 +47,7 @@ impl NatsServer {
     /// # Errors
     /// When the program is not built, or does not start.
     pub async fn start() -> Result<Self> {
-        let mut server = Self::prepared("nats", "always", "")?;
+        let mut server = Self::prepared("nats", "always", "", Folder::temporary()?, Ports::free()?)?;
         server.start_again().await?;
         Ok(server)
     }
@@ -44,7 +57,7 @@ impl NatsServer {
     /// # Errors
     /// As of [`NatsServer::start`].
     pub async fn start_that_syncs_later() -> Result<Self> {
-        let mut server = Self::prepared("nats", "\"2m\"", "")?;
+        let mut server = Self::prepared("nats", "\"2m\"", "", Folder::temporary()?, Ports::free()?)?;
         server.start_again().await?;
         Ok(server)
     }
@@ -55,13 +68,13 @@ impl NatsServer {
     /// # Errors
     /// As of [`NatsServer::start`], or when the settings are not what this expects.
     pub async fn start_as_shipped() -> Result<Self> {
-        let mut server = Self::prepared("nats", "always", "")?;
+        let mut server = Self::prepared("nats", "always", "", Folder::temporary()?, Ports::free()?)?;
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nats/nats-server.conf");
         let mut settings = std::fs::read_to_string(&shipped)?;
         let data = format!("{:?}", server.folder.path().join("data"));
         for (from, to) in [
             ("\"0.0.0.0:4222\"", format!("\"{}\"", server.address())),
-            ("\"127.0.0.1:8222\"", format!("\"127.0.0.1:{}\"", server.monitoring)),
+            ("\"127.0.0.1:8222\"", format!("\"127.0.0.1:{}\"", server.ports.monitoring)),
             ("\"/var/lib/nats\"", data),
         ] {
             ensure!(settings.contains(from), "{} has no {from}", shipped.display());
@@ -78,9 +91,14 @@ impl NatsServer {
         format!("nats://kasbah:shipped@{}", self.address())
     }
 
-    fn prepared(name: &str, sync_interval: &str, cluster: &str) -> Result<Self> {
-        let folder = TempDir::new().context("no folder for nats-server")?;
-        let (port, monitoring) = (free_port()?, free_port()?);
+    fn prepared(
+        name: &str,
+        sync_interval: &str,
+        cluster: &str,
+        folder: Folder,
+        ports: Ports,
+    ) -> Result<Self> {
+        let Ports { clients: port, monitoring, .. } = ports;
         let data = folder.path().join("data");
         let mut settings = format!(
             "server_name: {name}\nlisten: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{monitoring}\"\n\
@@ -88,7 +106,7 @@ impl NatsServer {
             accounts()?,
         );
         settings.push_str("no_auth_user: \"account-0\"\n");
-        Ok(Self { process: None, folder, port, monitoring, settings })
+        Ok(Self { process: None, folder, ports, settings })
     }
 
     /// Where clients connect, into the first account.
@@ -106,14 +124,19 @@ impl NatsServer {
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports.clients))
     }
 
     /// What its monitoring answers to a path.
     fn status(&self, path: &str) -> Result<serde_json::Value> {
-        let page = admin_page(&format!("127.0.0.1:{}", self.monitoring), path)?;
+        let page = admin_page(&format!("127.0.0.1:{}", self.ports.monitoring), path)?;
         let body = page.split_once("\r\n\r\n").map_or(page.as_str(), |(_, body)| body);
         serde_json::from_str(body).with_context(|| format!("{path} is no JSON: {body}"))
+    }
+
+    /// Its process, while it runs.
+    pub fn process(&mut self) -> Option<&mut Process> {
+        self.process.as_mut()
     }
 
     /// `kill -9`.
@@ -145,7 +168,7 @@ impl NatsServer {
 
     async fn answers(&mut self) -> Result<()> {
         let process = self.process.as_mut().context("nats-server does not run")?;
-        let monitoring = format!("127.0.0.1:{}", self.monitoring);
+        let monitoring = format!("127.0.0.1:{}", self.ports.monitoring);
         eventually(START_LIMIT, || async {
             let health = admin_page(&monitoring, "/healthz?js-server-only=true")?;
             ensure!(health.contains("\"ok\""), "{health}: {}", process.log_tail(5));
@@ -180,6 +203,18 @@ pub struct NatsCluster {
     pub servers: Vec<NatsServer>,
     /// From each server to each other one.
     routes: Vec<((usize, usize), Proxy)>,
+    _directory: Folder,
+}
+
+/// The ports of three servers: those of before, or free ones.
+fn kept_ports(path: &Path) -> Result<[Ports; 3]> {
+    if let Ok(text) = std::fs::read(path) {
+        return serde_json::from_slice(&text)
+            .with_context(|| format!("{} is damaged; remove it", path.display()));
+    }
+    let ports = [Ports::free()?, Ports::free()?, Ports::free()?];
+    std::fs::write(path, serde_json::to_vec(&ports)?)?;
+    Ok(ports)
 }
 
 impl NatsCluster {
@@ -188,24 +223,36 @@ impl NatsCluster {
     /// # Errors
     /// When the program is not built, or one does not start.
     pub async fn start() -> Result<Self> {
-        let ports = [free_port()?, free_port()?, free_port()?];
+        Self::start_in(None).await
+    }
+
+    /// The same with everything in a folder that is kept: the next start goes on there, with the same ports.
+    ///
+    /// # Errors
+    /// As of [`NatsCluster::start`].
+    pub async fn start_in(directory: Option<&Path>) -> Result<Self> {
+        let directory = Folder::at(directory)?;
+        let ports = kept_ports(&directory.path().join("ports.json"))?;
         let mut routes = Vec::new();
         for from in 0..ports.len() {
-            for (to, port) in ports.iter().enumerate().filter(|(to, _)| *to != from) {
-                let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, *port)))?;
+            for (to, ports) in ports.iter().enumerate().filter(|(to, _)| *to != from) {
+                let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, ports.routes)))?;
                 routes.push(((from, to), proxy));
             }
         }
         let mut servers = Vec::new();
-        for (number, port) in ports.iter().enumerate() {
+        for (number, ports) in ports.iter().enumerate() {
             let dialled = routes.iter().filter(|((from, _), _)| *from == number);
             let dialled: Vec<String> =
                 dialled.map(|(_, proxy)| format!("\"nats-route://{}\"", proxy.address())).collect();
             let cluster = format!(
-                "cluster {{ name: kasbah, listen: \"127.0.0.1:{port}\", no_advertise: true, pool_size: -1, routes: [{}] }}",
+                "cluster {{ name: kasbah, listen: \"127.0.0.1:{}\", no_advertise: true, pool_size: -1, routes: [{}] }}",
+                ports.routes,
                 dialled.join(", ")
             );
-            servers.push(NatsServer::prepared(&format!("nats-{number}"), "always", &cluster)?);
+            let name = format!("nats-{number}");
+            let folder = Folder::kept(&directory.path().join(&name))?;
+            servers.push(NatsServer::prepared(&name, "always", &cluster, folder, *ports)?);
         }
         for server in &mut servers {
             server.spawn()?;
@@ -213,7 +260,7 @@ impl NatsCluster {
         for server in &mut servers {
             server.answers().await?;
         }
-        let cluster = Self { servers, routes };
+        let cluster = Self { servers, routes, _directory: directory };
         eventually(START_LIMIT, || async {
             for server in &cluster.servers {
                 let page = server.status("/jsz")?;
@@ -244,6 +291,18 @@ impl NatsCluster {
                 }
             }
         }
+    }
+
+    /// Fails while a server lacks something that the others have, or nobody leads it.
+    ///
+    /// # Errors
+    /// Which server, and what it says.
+    pub fn is_current(&self) -> Result<()> {
+        for server in &self.servers {
+            let health = admin_page(&format!("127.0.0.1:{}", server.ports.monitoring), "/healthz")?;
+            ensure!(health.contains("\"ok\""), "{}: {health}", server.address());
+        }
+        Ok(())
     }
 
     /// Which server leads a stream of an account, as one of those that run says.

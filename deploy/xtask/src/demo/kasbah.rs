@@ -1,4 +1,4 @@
-//! Kasbah as the demo drives it: two programs and a command line, nothing that a person could not type.
+//! Kasbah as the demo drives it: its programs and a command line, nothing that a person could not type.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use testkit::{Process, Webhook, WebhookStyle, free_port};
+use testkit::{NatsCluster, Process, Replicas, ReplicasOptions, Webhook, WebhookStyle, free_port};
 use tokio::time::Instant;
 
 use super::shop::Shop;
+use crate::client::Client;
 use crate::report;
 
 const ORGANIZATION: &str = "demo";
@@ -67,16 +68,50 @@ impl Ports {
 /// The server and the agent.
 pub struct Kasbah {
     agent: Option<Process>,
-    server: Process,
-    data: PathBuf,
+    server: Server,
+    client: Client,
+    authority: PathBuf,
     tunnel: u16,
+}
+
+/// What the agent dials.
+enum Server {
+    /// `kasbah up`.
+    One(Process),
+    /// Several processes of each service on three NATS servers.
+    Many(Box<Many>),
+}
+
+/// Fields drop in this order.
+pub struct Many {
+    pub replicas: Replicas,
+    pub nats: NatsCluster,
+}
+
+/// Which servers are started.
+#[derive(Debug, Clone, Default)]
+pub struct Shape {
+    /// So many processes of each service; `kasbah up` if not given.
+    pub replicas: Option<usize>,
+    /// Another build of the program.
+    pub program: Option<PathBuf>,
 }
 
 impl Kasbah {
     /// Starts the server and waits until its command line gets an answer.
-    pub async fn start(state: &Path, ports: &Ports) -> Result<Self> {
+    pub async fn start(state: &Path, ports: &Ports, shape: &Shape) -> Result<Self> {
         let data = state.join("kasbah");
-        let mut command = Command::new(testkit::program("kasbah")?);
+        let program = shape.program.clone().map_or_else(|| testkit::program("kasbah"), Ok)?;
+        let mut kasbah = match shape.replicas {
+            Some(each) => Self::start_many(program, each, data, ports).await?,
+            None => Self::start_one(program, state, data, ports)?,
+        };
+        kasbah.wait_until_it_answers().await?;
+        Ok(kasbah)
+    }
+
+    fn start_one(program: PathBuf, state: &Path, data: PathBuf, ports: &Ports) -> Result<Self> {
+        let mut command = Command::new(program);
         command.arg("up").arg("--data").arg(&data).args(["--organization", ORGANIZATION]);
         for (option, port) in
             [("--api-listen", ports.api), ("--admin-listen", ports.admin), ("--tunnel-listen", ports.tunnel)]
@@ -84,9 +119,42 @@ impl Kasbah {
             command.arg(option).arg(format!("127.0.0.1:{port}"));
         }
         let server = Process::spawn("kasbah up", command, &state.join("kasbah.log"))?;
-        let mut kasbah = Self { agent: None, server, data, tunnel: ports.tunnel };
-        kasbah.wait_until_it_answers().await?;
-        Ok(kasbah)
+        Ok(Self {
+            agent: None,
+            server: Server::One(server),
+            authority: data.join("ca.crt"),
+            client: client(vec![("KASBAH_DATA".to_owned(), data)])?,
+            tunnel: ports.tunnel,
+        })
+    }
+
+    async fn start_many(program: PathBuf, each: usize, folder: PathBuf, ports: &Ports) -> Result<Self> {
+        let nats = NatsCluster::start_in(Some(&folder.join("nats"))).await?;
+        let options = ReplicasOptions {
+            each,
+            nats: nats.account_urls(0),
+            program,
+            folder,
+            api_port: Some(ports.api),
+            tunnel_port: Some(ports.tunnel),
+            variables: vec![("KASBAH_ORGANIZATION".to_owned(), ORGANIZATION.to_owned())],
+        };
+        let replicas = Replicas::start(options).await?;
+        Ok(Self {
+            agent: None,
+            authority: replicas.authority(),
+            client: client(replicas.client_variables()?)?,
+            tunnel: ports.tunnel,
+            server: Server::Many(Box::new(Many { replicas, nats })),
+        })
+    }
+
+    /// The many processes, where there are many.
+    pub fn many(&mut self) -> Option<&mut Many> {
+        match &mut self.server {
+            Server::One(_) => None,
+            Server::Many(many) => Some(many),
+        }
     }
 
     async fn wait_until_it_answers(&mut self) -> Result<()> {
@@ -95,7 +163,7 @@ impl Kasbah {
         loop {
             ticks.tick().await;
             self.server.must_run()?;
-            match self.call(&["project", "list"]) {
+            match self.client.call(&["project", "list"]) {
                 Ok(_) => return Ok(()),
                 Err(error) if Instant::now() > end => return Err(error),
                 Err(_) => {}
@@ -105,11 +173,10 @@ impl Kasbah {
 
     /// The shop's project, made at the first start, and the webhook of its repository.
     pub fn introduce(&self, shop: &Shop) -> Result<()> {
-        if self.call(&["project", "show", PROJECT]).is_err() {
-            self.call(&["project", "create", PROJECT, "--repository", &shop.url()])?;
+        if self.client.call(&["project", "show", PROJECT]).is_err() {
+            self.client.call(&["project", "create", PROJECT, "--repository", &shop.url()])?;
         }
-        let webhook: Value =
-            serde_json::from_str(&self.call(&["project", "webhook", PROJECT, "-o", "json"])?)?;
+        let webhook = self.client.json(&["project", "webhook", PROJECT])?;
         let text = |name: &str| {
             let text = webhook.get(name).and_then(Value::as_str).map(str::to_owned);
             text.with_context(|| format!("the webhook has no {name}"))
@@ -118,7 +185,7 @@ impl Kasbah {
             url: text("url")?,
             style: WebhookStyle::Plain,
             secret: text("secret")?,
-            authority: fs::read_to_string(self.authority())
+            authority: fs::read_to_string(&self.authority)
                 .context("cannot read the certificate authority")?,
         })
     }
@@ -127,40 +194,21 @@ impl Kasbah {
     pub fn start_agent(&mut self, state: &Path, kubeconfig: &Path) -> Result<()> {
         let token = state.join("agent.token");
         if !token.exists() {
-            let secret = self.call(&["agent", "register", AGENT, "--project", PROJECT, "--token-only"])?;
+            let secret =
+                self.client.call(&["agent", "register", AGENT, "--project", PROJECT, "--token-only"])?;
             testkit::write_private(&token, secret.trim())?;
         }
         let mut command = Command::new(testkit::program("kasbah-agent")?);
         command.arg("--server").arg(format!("127.0.0.1:{}", self.tunnel));
-        command.arg("--ca-file").arg(self.authority()).arg("--token-file").arg(&token);
+        command.arg("--ca-file").arg(&self.authority).arg("--token-file").arg(&token);
         command.arg("--kubeconfig").arg(kubeconfig);
         self.agent = Some(Process::spawn("kasbah-agent", command, &state.join("agent.log"))?);
         Ok(())
     }
 
-    fn call(&self, arguments: &[&str]) -> Result<String> {
-        report::output(self.cli().args(arguments))
-    }
-
-    fn authority(&self) -> PathBuf {
-        self.data.join("ca.crt")
-    }
-
-    /// The command line, which finds server, authority and token in the data folder.
-    pub fn cli(&self) -> Command {
-        let mut command = Command::new(testkit::program("kasbah").unwrap_or_else(|_| "kasbah".into()));
-        command.env("KASBAH_DATA", &self.data);
-        command
-    }
-
-    /// The program, server and command line alike.
-    pub fn program(&self) -> Result<PathBuf> {
-        testkit::program("kasbah")
-    }
-
-    /// The server's data folder.
-    pub fn data(&self) -> &Path {
-        &self.data
+    /// The command line, which knows server, authority and token.
+    pub const fn client(&self) -> &Client {
+        &self.client
     }
 
     pub fn must_run(&mut self) -> Result<()> {
@@ -174,7 +222,27 @@ impl Kasbah {
             agent.signal(Signal::TERM);
             agent
         });
-        self.server.terminate(GRACE)?;
+        self.server.stop()?;
         agent.map_or(Ok(()), |mut agent| agent.terminate(GRACE).map(|_| ()))
+    }
+}
+
+fn client(variables: Vec<(String, PathBuf)>) -> Result<Client> {
+    Ok(Client { program: testkit::program("kasbah")?, variables })
+}
+
+impl Server {
+    fn must_run(&mut self) -> Result<()> {
+        match self {
+            Self::One(server) => server.must_run(),
+            Self::Many(many) => many.replicas.must_run(),
+        }
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        match self {
+            Self::One(server) => server.terminate(GRACE).map(|_| ()),
+            Self::Many(many) => many.replicas.stop_all(),
+        }
     }
 }

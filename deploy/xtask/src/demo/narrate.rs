@@ -32,12 +32,12 @@ pub struct Narrator {
 impl Narrator {
     /// Follows the log until it is dropped: from its beginning, or from now on.
     pub fn start(kasbah: &Kasbah, from_the_beginning: bool, color: bool) -> Result<Self> {
-        let mut command = kasbah.cli();
+        let mut command = kasbah.client().command();
         command.args(["log", "tail", "--follow", "--lines", if from_the_beginning { "1000" } else { "0" }]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start kasbah log tail")?;
         let lines = BufReader::new(child.stdout.take().context("no standard output")?).lines();
-        let mut names = Names { list: kasbah.cli(), known: HashMap::new() };
+        let mut names = Names { list: kasbah.client().command(), known: HashMap::new() };
         let color = color && std::io::stdout().is_terminal();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {

@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use bus::{Bus, LocalBus};
 use chassis::args::parse_duration;
 use chassis::logs::LogArgs;
 use chassis::tls::ServerTlsArgs;
 use chassis::traces::TraceArgs;
+use world::World;
 
 use super::Services;
 use super::addresses::{self, Addresses};
@@ -107,6 +110,17 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The bus of this process: NATS, or its own.
+    ///
+    /// # Errors
+    /// When NATS cannot be reached.
+    pub async fn bus(&self, world: &World) -> anyhow::Result<Arc<dyn Bus>> {
+        Ok(match self.nats.is_given() {
+            true => Arc::new(self.nats.bus(world, self.name).await?),
+            false => Arc::new(LocalBus::new(world.clone())),
+        })
+    }
+
     pub(super) fn folder(&self) -> anyhow::Result<&Path> {
         self.folder.as_deref().context("this process has no data folder")
     }
