@@ -15,9 +15,11 @@ use crate::log::{EventLog, FollowReader, Followed, ReadError};
 use crate::projection::{Projection, Snapshot};
 use crate::snapshots::{SnapshotError, Snapshots};
 
+/// How long the log may take to answer when this starts, as nodes may be electing who leads them.
+const START_TIME: Duration = Duration::from_secs(60);
+const START_PAUSE: Duration = Duration::from_millis(500);
 /// How long a refused request waits for the projection to catch up.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
-
 /// Records that are folded under one lock.
 const AT_ONCE: usize = 64;
 
@@ -231,11 +233,11 @@ impl<P: Projection> Following<P> {
 
     async fn follow(&self, shutdown: impl Future<Output = ()> + Send) -> Result<(), FollowError> {
         let mut shutdown = pin!(shutdown);
-        let filter = P::filter();
-        let failed = |source| FollowError::Read { projection: P::NAME, source };
-        self.restore().await.map_err(failed)?;
-        let from = self.position();
-        let mut records = self.inner.log.follow(&from, &filter).await.map_err(failed)?;
+        let mut records = tokio::select! {
+            biased;
+            () = &mut shutdown => return Ok(()),
+            begun = self.begin_patiently() => begun?,
+        };
         let mut unsaved = 0;
         let mut saving: Option<TaskHandle> = None;
         let driven = loop {
@@ -264,6 +266,27 @@ impl<P: Projection> Following<P> {
             self.save().await;
         }
         driven
+    }
+
+    /// Begins to follow. Of many nodes, some may have nobody who leads them when this starts.
+    async fn begin_patiently(&self) -> Result<FollowReader, FollowError> {
+        let clock = &self.inner.world.clock;
+        let began = clock.monotonic();
+        loop {
+            match self.begin().await {
+                Ok(records) => return Ok(records),
+                Err(error) if clock.monotonic().saturating_sub(began) < START_TIME => {
+                    tracing::warn!(projection = P::NAME, %error, "waiting for the log");
+                    clock.sleep(START_PAUSE).await;
+                }
+                Err(source) => return Err(FollowError::Read { projection: P::NAME, source }),
+            }
+        }
+    }
+
+    async fn begin(&self) -> Result<FollowReader, ReadError> {
+        self.restore().await?;
+        self.inner.log.follow(&self.position(), &P::filter()).await
     }
 
     /// Folds what is there, at least one message; returns how many records that were.

@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     std::fs::create_dir_all(&state).with_context(|| format!("cannot create {}", state.display()))?;
     let lock = std::fs::File::create(state.join("lock"))?;
     lock.try_lock().with_context(|| format!("another demo runs in {}", state.display()))?;
-    step("Kasbah, built (the first time takes some minutes)", kasbah::build)?;
+    step("Kasbah, built (the first time takes some minutes)", build)?;
     if arguments.kubeconfig.is_none() || shape.replicas.is_some() {
         step("the control plane's programs (the first time takes about ten minutes)", testbed::build)?;
     }
@@ -101,6 +101,20 @@ impl Arguments {
         let replicas = self.replicas.map(usize::from).or(self.chaos.then_some(CHAOS_REPLICAS));
         Shape { replicas, program: self.program.clone() }
     }
+}
+
+/// Builds Kasbah's programs.
+pub fn build() -> Result<()> {
+    let mut command = std::process::Command::new("cargo");
+    command.current_dir(report::root()?).args([
+        "build",
+        "--locked",
+        "--package",
+        "kasbah",
+        "--package",
+        "agent",
+    ]);
+    report::run(&mut command)
 }
 
 /// Ctrl-C, or what a service manager sends.

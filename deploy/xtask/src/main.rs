@@ -9,6 +9,7 @@
 
 mod bench;
 mod cache;
+mod chaos;
 mod check;
 mod client;
 mod demo;
@@ -35,6 +36,8 @@ struct Arguments {
 enum Command {
     /// Show the main job on this machine: server, cluster, agent and a Git repository with a demo shop.
     Demo(demo::Arguments),
+    /// Kill, stop and cut off real processes while they are worked with; then check that nothing is lost, doubled or leaked.
+    Chaos(chaos::Arguments),
     /// Get what the tests need, and run every check.
     Test(check::Arguments),
     /// Measure, and compare with a baseline of the same run.
@@ -49,6 +52,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Test(arguments) => check::run(&arguments),
         Command::Bench(arguments) => return bench::run(&arguments),
         Command::Image(arguments) => image::run(&arguments),

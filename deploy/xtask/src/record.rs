@@ -35,6 +35,13 @@ impl Record {
         }
     }
 
+    /// Takes what another noted beside this.
+    pub fn add(&mut self, other: Self) {
+        self.groups.extend(other.groups);
+        self.pushed.extend(other.pushed);
+        self.unacknowledged += other.unacknowledged;
+    }
+
     /// How much was acknowledged: pushes and commands.
     pub fn acknowledged(&self) -> (usize, usize) {
         (self.pushed.len(), self.groups.len())

@@ -186,7 +186,10 @@ fn message(body: &Value) -> String {
 }
 
 /// An HTTP client that trusts exactly these certificates (PEM) and uses no proxy.
-pub(crate) fn client_trusting(pem: &[u8]) -> Result<reqwest::Client> {
+///
+/// # Errors
+/// When they are no certificates.
+pub fn client_trusting(pem: &[u8]) -> Result<reqwest::Client> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         roots.add(certificate.context("not a PEM certificate")?)?;

@@ -24,6 +24,7 @@ mod balancer;
 mod cluster;
 pub mod cluster_node;
 mod control_plane;
+mod dice;
 mod eventually;
 mod fake_nodes;
 mod git_server;
@@ -45,8 +46,9 @@ mod workspace;
 
 pub use admin::admin_page;
 pub use balancer::Balancer;
-pub use cluster::{Answer, Cluster};
+pub use cluster::{Answer, Cluster, client_trusting};
 pub use control_plane::{Audit, ControlPlane, ControlPlaneOptions, User};
+pub use dice::Dice;
 pub use eventually::eventually;
 pub use fake_nodes::FakeNodes;
 pub use git_server::{Fault, GitRequest, GitServer, GitServerOptions, Push, Webhook, WebhookStyle};

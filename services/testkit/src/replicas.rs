@@ -153,11 +153,40 @@ impl Replicas {
     /// # Errors
     /// When it does not start.
     pub async fn start_again(&mut self, name: &str) -> Result<()> {
-        self.named(name)?.spawn(name)?;
+        self.spawn_again(name)?;
         self.ready(name).await
     }
 
-    async fn ready(&mut self, name: &str) -> Result<()> {
+    /// Starts one that ended, and does not wait for it.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn spawn_again(&mut self, name: &str) -> Result<()> {
+        self.named(name)?.spawn(name)
+    }
+
+    /// Starts those again that ended by themselves, as whoever runs them would; which, and how each ended.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn supervise(&mut self) -> Result<Vec<String>> {
+        let mut ended = Vec::new();
+        for (name, replica) in &mut self.replicas {
+            let exited = replica.process.as_mut().and_then(Process::exited);
+            if let Some(status) = exited {
+                let said = replica.process.as_ref().map(|process| process.log_tail(1)).unwrap_or_default();
+                ended.push(format!("{name}, {status}: {said}"));
+                replica.spawn(name)?;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Waits until one is ready.
+    ///
+    /// # Errors
+    /// When it is not in time.
+    pub async fn ready(&mut self, name: &str) -> Result<()> {
         let replica = self.named(name)?;
         let end = tokio::time::Instant::now() + START_LIMIT;
         let mut ticks = tokio::time::interval(Duration::from_millis(20));

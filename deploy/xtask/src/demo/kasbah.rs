@@ -13,26 +13,12 @@ use tokio::time::Instant;
 
 use super::shop::Shop;
 use crate::client::Client;
-use crate::report;
 
 const ORGANIZATION: &str = "demo";
 const PROJECT: &str = "souk/shop";
 const AGENT: &str = "demo";
 const START_LIMIT: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(20);
-
-pub fn build() -> Result<()> {
-    let mut command = Command::new("cargo");
-    command.current_dir(report::root()?).args([
-        "build",
-        "--locked",
-        "--package",
-        "kasbah",
-        "--package",
-        "agent",
-    ]);
-    report::run(&mut command)
-}
 
 /// The same ports at each start, so that URLs in the log stay true.
 pub struct Ports {

@@ -13,8 +13,6 @@ use super::{Fetcher, SERVICE};
 use crate::model::{AgentState, Outcome, aggregate, decide};
 use crate::schema::{self, Checked, MAXIMUM_BYTES, file_of};
 
-/// How often a decision is made again when another replica was faster.
-const ATTEMPTS: usize = 5;
 /// How long a commit may take to come back through the fold.
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -36,14 +34,16 @@ enum RecordError {
     Append(#[from] AppendError),
     #[error("a newer version of Kasbah wrote to {0}; this one leaves it alone")]
     Unreadable(String),
-    #[error("another replica was faster, again and again")]
+    #[error("another replica said more of the agent since this one read")]
     Overtaken,
 }
 
 impl Fetcher {
     /// Reads, checks and records.
     pub(super) async fn read(&self, agent: AgentId, cause: CorrelationId) -> Read {
-        let Some(known) = self.fold.read(|state| state.agent(agent).cloned()) else { return Read::Done };
+        // From before reading: another replica may read something newer, and say so first.
+        let (known, seen) = self.fold.read(|state| (state.agent(agent).cloned(), state.version(agent)));
+        let Some(known) = known else { return Read::Done };
         let outcome = match self.outcome(agent, &known, cause).await {
             Ok(outcome) => outcome,
             Err(refusal) => {
@@ -51,8 +51,12 @@ impl Fetcher {
                 return Read::NotNow;
             }
         };
-        match self.record(agent, &known, &outcome, cause).await {
+        match self.record(agent, &known, &outcome, seen, cause).await {
             Ok(()) => Read::Done,
+            Err(error @ RecordError::Overtaken) => {
+                tracing::info!(%agent, %error, "reading again");
+                Read::NotNow
+            }
             Err(error) => {
                 let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
                 tracing::error!(%agent, %error, source, "configuration was not recorded");
@@ -172,41 +176,43 @@ impl Fetcher {
         }
     }
 
-    /// Appends what is new, deciding again when another replica was faster.
+    /// Appends what is new, unless more was said of the agent since its file was read.
     async fn record(
         &self,
         agent: AgentId,
         known: &AgentState,
         outcome: &Outcome,
+        seen: Option<u64>,
         cause: CorrelationId,
     ) -> Result<(), RecordError> {
-        for _ in 0..ATTEMPTS {
-            let (version, event) =
-                self.fold.read(|state| (state.version(agent), decide(state, agent, outcome)));
-            let Some(event) = event else { return Ok(()) };
-            let version = version.ok_or_else(|| RecordError::Unreadable(aggregate(agent).to_string()))?;
-            let commit = NewCommit {
-                id: CommitId(self.deps.world.new_uuid()),
-                organization: known.organization,
-                aggregate: aggregate(agent),
-                expected: version,
-                actor: Actor::service(SERVICE),
-                correlation_id: cause,
-                causation_id: None,
-                traceparent: None,
-                occurred_at: self.now(),
-                command: None,
-                events: store::new_events(&self.deps.world, [Event::from(event)])?,
-            };
-            match store::append_known(&self.deps.world, &*self.deps.log, commit).await {
-                Ok(_) | Err(AppendError::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-            if let Err(error) = self.fold.catch_up(FOLD_DEADLINE).await {
-                tracing::warn!(%error, "deciding on an older state");
-            }
+        let (version, event) = self.fold.read(|state| (state.version(agent), decide(state, agent, outcome)));
+        let Some(event) = event else { return Ok(()) };
+        let version = version.ok_or_else(|| RecordError::Unreadable(aggregate(agent).to_string()))?;
+        if seen != Some(version) {
+            return Err(RecordError::Overtaken);
         }
-        Err(RecordError::Overtaken)
+        let commit = NewCommit {
+            id: CommitId(self.deps.world.new_uuid()),
+            organization: known.organization,
+            aggregate: aggregate(agent),
+            expected: version,
+            actor: Actor::service(SERVICE),
+            correlation_id: cause,
+            causation_id: None,
+            traceparent: None,
+            occurred_at: self.now(),
+            command: None,
+            events: store::new_events(&self.deps.world, [Event::from(event)])?,
+        };
+        let appended = store::append_known(&self.deps.world, &*self.deps.log, commit).await;
+        if let Err(error) = self.fold.catch_up(FOLD_DEADLINE).await {
+            tracing::warn!(%error, "deciding on an older state");
+        }
+        match appended {
+            Ok(_) => Ok(()),
+            Err(AppendError::Conflict { .. }) => Err(RecordError::Overtaken),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use events::{BlobDigest, OrganizationId, Refusal, RefusalKind, Sha256, SourceId}
 use store::{BlobError, KeyName};
 
 use super::shared::Cause;
-use super::watcher::Watcher;
+use super::watcher::{Done, Watcher};
 use crate::bundle::{Built, FileCache, Outcome, RefBuild, SourceSpec};
 use crate::git::remote::Login;
 use crate::git::repository::blocking;
@@ -163,10 +163,10 @@ impl Watcher {
 
     /// Fetches a commit unless it is here, and finds its tree.
     pub(super) async fn bring(&mut self, reference: &GitReference, id: ObjectId) -> Result<Tip, GitError> {
-        if let Some((tip, _)) = self.done.get(reference)
-            && tip.commit == id
+        if let Some(done) = self.done.get(reference)
+            && done.tip.commit == id
         {
-            return Ok(*tip);
+            return Ok(done.tip);
         }
         let tips = self.tips();
         let Some(opened) = &mut self.opened else {
@@ -205,7 +205,9 @@ impl Watcher {
         if moved {
             self.poller.announce(self.project, reference, &tip.commit, cause).await;
         }
-        if self.done.get(reference).is_some_and(|(known, by)| *known == tip && by == wanted) {
+        let look = self.look_at(organization, reference, cause);
+        let done = self.done.get(reference);
+        if done.is_some_and(|done| done.tip == tip && done.wanted == *wanted && done.said == look.seen) {
             return Ok(true);
         }
         let specs = specs(wanted)?;
@@ -215,16 +217,20 @@ impl Watcher {
             }
             built => built?,
         };
-        let said =
-            self.poller.say_built(organization, self.project, reference, &tip.commit, built, cause).await;
-        if said {
-            self.done.insert(reference.clone(), (tip, wanted.clone()));
-        } else {
+        let look = self.look_at(organization, reference, cause);
+        let said = self.poller.say_built(look, &tip.commit, built).await;
+        match said {
+            Some(said) => {
+                self.seen.insert(reference.clone(), said);
+                self.done.insert(reference.clone(), Done { tip, wanted: wanted.clone(), said });
+            }
             // Contents may not be stored: everything is parsed and stored again.
-            self.builds.clear();
-            self.files = FileCache::default();
+            None => {
+                self.builds.clear();
+                self.files = FileCache::default();
+            }
         }
-        Ok(said)
+        Ok(said.is_some())
     }
 
     /// What was fetched turned out to be damaged: fetches everything once more.

@@ -15,16 +15,28 @@ use super::shared::Cause;
 use crate::SERVICE;
 use crate::bundle::Built;
 use crate::git::{GitError, ObjectId};
-use crate::model::{Decided, decide_built, decide_failed, ref_aggregate};
+use crate::model::{Decided, State, decide_built, decide_failed, ref_aggregate};
 
 /// Milliseconds that another service has to answer.
 const ASK_DEADLINE: u32 = 10_000;
-/// How often a decision is made again when another replica was faster.
-const ATTEMPTS: usize = 5;
+/// Commits that one decision takes at most, as far as this look goes.
+const COMMITS: usize = 5;
 /// How long a commit may take to come back through the fold.
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 /// Encoded events of one commit, in bytes; well below what any log takes.
 const COMMIT_BYTES: usize = 256 * 1024;
+
+/// What a look was for.
+#[derive(Clone, Copy)]
+pub(super) struct Look<'a> {
+    pub(super) organization: OrganizationId,
+    pub(super) project: ProjectId,
+    pub(super) reference: &'a GitReference,
+    pub(super) cause: &'a Cause,
+    /// The version of what was said of the ref, from before it was looked at. Who finds more said must look again: another replica
+    /// may have seen a newer commit.
+    pub(super) seen: u64,
+}
 
 /// A decision did not get into the log.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +49,7 @@ enum SayError {
     Append(#[from] AppendError),
     #[error("a newer version of Kasbah wrote to {0}; this one leaves it alone")]
     Unreadable(String),
-    #[error("another replica was faster, again and again")]
+    #[error("another replica said more of it since this one looked")]
     Overtaken,
 }
 
@@ -76,29 +88,18 @@ impl Poller {
         }
     }
 
-    /// Stores what was built and appends what is new; false when that did not work.
-    pub(super) async fn say_built(
-        &self,
-        organization: OrganizationId,
-        project: ProjectId,
-        reference: &GitReference,
-        commit: &ObjectId,
-        built: Built,
-        cause: &Cause,
-    ) -> bool {
-        let said = self.try_say_built(organization, project, reference, commit, built, cause).await;
-        report(project, reference, said)
+    /// What is said of a ref so far, as a version.
+    pub(super) fn said_of(&self, project: ProjectId, reference: &GitReference) -> u64 {
+        self.fold.read(|state| state.ref_version(&ref_aggregate(project, reference))).unwrap_or(0)
     }
 
-    async fn try_say_built(
-        &self,
-        organization: OrganizationId,
-        project: ProjectId,
-        reference: &GitReference,
-        commit: &ObjectId,
-        built: Built,
-        cause: &Cause,
-    ) -> Result<(), SayError> {
+    /// Stores what was built and appends what is new. Gives the version after it; `None` when that did not work.
+    pub(super) async fn say_built(&self, look: Look<'_>, commit: &ObjectId, built: Built) -> Option<u64> {
+        report(look, self.try_say_built(look, commit, built).await)
+    }
+
+    async fn try_say_built(&self, look: Look<'_>, commit: &ObjectId, built: Built) -> Result<u64, SayError> {
+        let Look { organization, project, reference, .. } = look;
         let addresses = match self.deps.blobs.addresses(organization).await {
             // Storing makes the key of an organization that never stored anything.
             Err(BlobError::NoKey { .. }) if !built.contents.is_empty() => {
@@ -124,48 +125,43 @@ impl Poller {
         if (anything || rejected) && !built.contents.is_empty() {
             self.deps.blobs.put(organization, built.contents).await?;
         }
-        self.say(organization, project, reference, cause, |state| {
-            decide_built(state, project, reference, &commit, &outcomes)
-        })
-        .await
+        self.say(look, |state| decide_built(state, project, reference, &commit, &outcomes)).await
     }
 
-    /// Appends that a ref cannot be read, if that is new; false when the log did not take it.
+    /// Appends that a ref cannot be read, if that is new. Gives the version after it; `None` when the log did not take it.
     pub(super) async fn say_failed(
         &self,
-        organization: OrganizationId,
-        project: ProjectId,
-        reference: &GitReference,
+        look: Look<'_>,
         error: &GitError,
         sources: Vec<SourceId>,
-        cause: &Cause,
-    ) -> bool {
-        let said = self
-            .say(organization, project, reference, cause, |state| {
-                let failed =
-                    decide_failed(state, project, reference, error.failure, &error.message, sources.clone());
-                failed.into_iter().collect()
-            })
-            .await;
-        report(project, reference, said)
+    ) -> Option<u64> {
+        let decide = |state: &State| {
+            let (failure, message, sources) = (error.failure, &error.message, sources.clone());
+            let failed = decide_failed(state, look.project, look.reference, failure, message, sources);
+            failed.into_iter().collect()
+        };
+        report(look, self.say(look, decide).await)
     }
 
-    /// Decides on the newest state and appends, again when another replica was faster.
+    /// Decides and appends, as long as nobody else said anything of the ref since it was looked at.
     async fn say(
         &self,
-        organization: OrganizationId,
-        project: ProjectId,
-        reference: &GitReference,
-        cause: &Cause,
-        decide: impl Fn(&crate::model::State) -> Vec<RepositoryEvent>,
-    ) -> Result<(), SayError> {
+        look: Look<'_>,
+        decide: impl Fn(&State) -> Vec<RepositoryEvent>,
+    ) -> Result<u64, SayError> {
+        let Look { organization, project, reference, cause, seen } = look;
         let aggregate = ref_aggregate(project, reference);
-        for _ in 0..ATTEMPTS {
+        let mut said = seen;
+        for _ in 0..COMMITS {
             let (version, events) = self.fold.read(|state| (state.ref_version(&aggregate), decide(state)));
             if events.is_empty() {
-                return Ok(());
+                return Ok(said);
             }
             let version = version.ok_or_else(|| SayError::Unreadable(aggregate.to_string()))?;
+            if version != said {
+                self.catch_up().await;
+                return Err(SayError::Overtaken);
+            }
             let commit = NewCommit {
                 id: CommitId(self.deps.world.new_uuid()),
                 organization,
@@ -181,8 +177,14 @@ impl Poller {
             };
             match store::append_known(&self.deps.world, &*self.deps.log, commit).await {
                 // Decides once more: what did not fit into the commit comes in the next one.
-                Ok(appended) => self.wait_for(&appended.position).await,
-                Err(AppendError::Conflict { .. }) => self.catch_up().await,
+                Ok(appended) => {
+                    said = appended.version;
+                    self.wait_for(&appended.position).await;
+                }
+                Err(AppendError::Conflict { .. }) => {
+                    self.catch_up().await;
+                    return Err(SayError::Overtaken);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -202,12 +204,16 @@ impl Poller {
     }
 }
 
-fn report(project: ProjectId, reference: &GitReference, said: Result<(), SayError>) -> bool {
-    if let Err(error) = &said {
-        let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-        tracing::error!(%project, %reference, %error, source, "what is new about a ref was not recorded");
+fn report(Look { project, reference, .. }: Look<'_>, said: Result<u64, SayError>) -> Option<u64> {
+    match &said {
+        Ok(_) => {}
+        Err(error @ SayError::Overtaken) => tracing::info!(%project, %reference, %error, "looking again"),
+        Err(error) => {
+            let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            tracing::error!(%project, %reference, %error, source, "what is new about a ref was not recorded");
+        }
     }
-    said.is_ok()
+    said.ok()
 }
 
 /// As many events as fit into one commit.

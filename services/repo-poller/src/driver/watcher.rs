@@ -7,12 +7,13 @@ use std::time::Duration;
 use events::configuration::GitReference;
 use events::repository::FetchFailure;
 use events::requests::authz::{DecideFetch, FetchDecision};
-use events::{AgentId, CorrelationId, ProjectId, SourceId, Timestamp};
+use events::{AgentId, CorrelationId, OrganizationId, ProjectId, SourceId, Timestamp};
 use futures::future::join_all;
 use tokio::sync::{mpsc, watch};
 
 use super::Poller;
 use super::fetch::{Opened, Tip};
+use super::publish::Look;
 use super::shared::{Cause, Job, Shared};
 use crate::bundle::{FileCache, RefBuild};
 use crate::git::{GitError, ObjectId};
@@ -33,8 +34,10 @@ pub(super) struct Watcher {
     pub(super) shared: Arc<Shared>,
     jobs: mpsc::Receiver<Job>,
     pub(super) opened: Option<Opened>,
-    /// What was built of each ref, and for whom.
-    pub(super) done: BTreeMap<GitReference, (Tip, RefInterest)>,
+    /// What was built of each ref.
+    pub(super) done: BTreeMap<GitReference, Done>,
+    /// What was said of each ref before it was looked at in this round, or by this watcher since, as a version.
+    pub(super) seen: BTreeMap<GitReference, u64>,
     /// Commits that were fetched in this round, and are not built yet.
     pub(super) brought: Vec<ObjectId>,
     pub(super) builds: BTreeMap<GitReference, RefBuild>,
@@ -53,6 +56,13 @@ enum Round {
     Failed,
     /// The other services could not be asked or the log did not take it.
     NotNow,
+}
+
+/// What was built of a ref, for whom, and the version of what was said of it then.
+pub(super) struct Done {
+    pub(super) tip: Tip,
+    pub(super) wanted: RefInterest,
+    pub(super) said: u64,
 }
 
 /// The outcome of asking authz for each agent.
@@ -78,6 +88,7 @@ impl Watcher {
             jobs,
             opened: None,
             done: BTreeMap::new(),
+            seen: BTreeMap::new(),
             brought: Vec::new(),
             builds: BTreeMap::new(),
             files: FileCache::default(),
@@ -166,6 +177,8 @@ impl Watcher {
 
     async fn round(&mut self, interest: &Interest, cause: &Cause) -> Round {
         self.forget_unwanted(interest);
+        let refs = interest.refs.keys();
+        self.seen = refs.map(|name| (name.clone(), self.poller.said_of(self.project, name))).collect();
         let Some(permitted) = self.permitted(interest, cause).await else { return Round::NotNow };
         let mut all_said = self.say_refused(interest, &permitted, cause).await;
         if permitted.agents.is_empty() {
@@ -256,10 +269,7 @@ impl Watcher {
                     continue;
                 }
                 all_said &= if wanted.agents().any(|agent| permitted.agents.contains(&agent)) {
-                    let sources = theirs.sources.keys().copied().collect();
-                    self.poller
-                        .say_failed(interest.organization, self.project, reference, &error, sources, cause)
-                        .await
+                    self.say_failed(interest.organization, reference, &theirs, &error, cause).await
                 } else {
                     self.fail(interest, reference, &theirs, &error, cause).await
                 };
@@ -286,14 +296,38 @@ impl Watcher {
         self.shared.status.send_modify(|status| {
             status.failures.insert(reference.clone(), error.clone());
         });
+        self.say_failed(interest.organization, reference, wanted, error, cause).await
+    }
+
+    async fn say_failed(
+        &mut self,
+        organization: OrganizationId,
+        reference: &GitReference,
+        wanted: &RefInterest,
+        error: &GitError,
+        cause: &Cause,
+    ) -> bool {
         let sources: Vec<SourceId> = wanted.sources.keys().copied().collect();
-        self.poller.say_failed(interest.organization, self.project, reference, error, sources, cause).await
+        let look = self.look_at(organization, reference, cause);
+        let said = self.poller.say_failed(look, error, sources).await;
+        self.seen.extend(said.map(|said| (reference.clone(), said)));
+        said.is_some()
+    }
+
+    pub(super) fn look_at<'a>(
+        &self,
+        organization: OrganizationId,
+        reference: &'a GitReference,
+        cause: &'a Cause,
+    ) -> Look<'a> {
+        let seen = self.seen.get(reference).copied().unwrap_or(0);
+        Look { organization, project: self.project, reference, cause, seen }
     }
 
     /// Commits whose trees are in use: those that were built last, with which the next ones are compared, and those that are
     /// to be built.
     pub(super) fn tips(&self) -> Vec<ObjectId> {
-        let mut tips: Vec<ObjectId> = self.done.values().map(|(tip, _)| tip.commit).collect();
+        let mut tips: Vec<ObjectId> = self.done.values().map(|done| done.tip.commit).collect();
         tips.extend(&self.brought);
         tips.sort();
         tips.dedup();

@@ -29,7 +29,7 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 use repo_poller::{Args, Deps};
 use store::embedded::{EmbeddedStore, Options};
-use store::{EventLog, Followed, NewCommit, ReadFilter};
+use store::{Blobs, EventLog, Followed, NewCommit, ReadFilter};
 use testkit::{GitServer, WorkTree, eventually};
 use world::World;
 
@@ -71,6 +71,15 @@ impl Running {
     }
 }
 
+async fn serve_authz(bus: &Arc<LocalBus>, answers: &Arc<Mutex<Answers>>) -> bus::Serving {
+    let table = Arc::clone(answers);
+    let serving = bus::answer::<DecideFetch, _>(&**bus, move |_, request| {
+        let table = Arc::clone(&table);
+        async move { Ok(decide(&table, request.project)) }.boxed()
+    });
+    serving.await.unwrap()
+}
+
 impl Harness {
     pub async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -78,13 +87,7 @@ impl Harness {
         let store = store::embedded::open(&world, folder.path().join("store"), Options::default()).unwrap();
         let bus = Arc::new(LocalBus::new(world.clone()));
         let answers: Arc<Mutex<Answers>> = Arc::default();
-        let table = Arc::clone(&answers);
-        let serving = bus::answer::<DecideFetch, _>(&*bus, move |_, request| {
-            let table = Arc::clone(&table);
-            async move { Ok(decide(&table, request.project)) }.boxed()
-        })
-        .await
-        .unwrap();
+        let serving = serve_authz(&bus, &answers).await;
         let notices: Arc<Mutex<Vec<RepositoryAdvanced>>> = Arc::default();
         let mut subscription = bus.subscribe(&Subject::notice(RepositoryAdvanced::NAME)).await.unwrap();
         let heard = Arc::clone(&notices);
@@ -129,16 +132,27 @@ impl Harness {
         self.start_with(args).await
     }
 
+    /// As another replica would that neither sees this one nor is seen.
+    pub async fn start_unseen(&self, bus: &Arc<LocalBus>, blobs: Arc<dyn Blobs>) -> (Running, bus::Serving) {
+        let serving = serve_authz(bus, &self.answers).await;
+        let args = Args { repositories: self.folder().join("unseen"), ..self.args.clone() };
+        (self.start_on(args, bus, blobs).await, serving)
+    }
+
     async fn start_with(&self, args: Args) -> Running {
+        self.start_on(args, &self.bus, Arc::clone(&self.store.blobs)).await
+    }
+
+    async fn start_on(&self, args: Args, bus: &Arc<LocalBus>, blobs: Arc<dyn Blobs>) -> Running {
         let (trigger, shutdown) = chassis::ShutdownTrigger::new();
         let readiness = chassis::Readiness::new();
         let deps = Deps {
             world: self.world.clone(),
             log: Arc::clone(&self.store.log),
-            blobs: Arc::clone(&self.store.blobs),
+            blobs,
             keys: Arc::clone(&self.store.keys),
             snapshots: Arc::clone(&self.store.snapshots),
-            bus: Arc::clone(&self.bus) as Arc<dyn Bus>,
+            bus: Arc::clone(bus) as Arc<dyn Bus>,
             readiness: readiness.clone(),
         };
         let task = self.world.spawner.spawn(
@@ -149,7 +163,7 @@ impl Harness {
         let show = ShowFetch { source: SourceId(self.world.new_uuid()) };
         eventually(DEADLINE, || async {
             let context = bus::context_for_service(&self.world, "test", self.organization);
-            match bus::ask(&*self.bus, &context, &show).await {
+            match bus::ask(&**bus, &context, &show).await {
                 Err(refusal) if refusal.kind == RefusalKind::NotFound => Ok(()),
                 other => Err(format!("{other:?}")),
             }

@@ -1,0 +1,195 @@
+//! Afterwards, everything must be as if nothing had happened.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use reqwest::StatusCode;
+use serde_json::Value;
+use testkit::Process;
+use tokio::time::{Instant, sleep};
+
+use super::scene::{LIMIT, Scene};
+use super::work::Done;
+
+/// More than this, beside twice of what it was, is a leak: a process that has worked keeps caches and connections.
+const SPARE_MEMORY: u64 = 64 * 1024 * 1024;
+const SPARE_FILES: usize = 48;
+const SPARE_THREADS: usize = 16;
+
+pub async fn all(scene: &mut Scene, done: &Done, begin: &Usage) -> Result<()> {
+    let last = done.record.last_push().context("no push was acknowledged")?;
+    scene.all_stand_at(last).await.context("a cluster is not at the last commit")?;
+    clusters(scene, &done.wanted).await?;
+    scene.client.call(&["log", "verify"]).context("the log does not verify")?;
+    let events = doubled(scene)?;
+    dead_tokens(scene, &done.revoked).await?;
+    let lost = done.record.lost(&scene.client)?;
+    ensure!(lost.is_empty(), "acknowledged and lost: {}", lost.join("; "));
+    let logs = panics(scene)?;
+    ensure!(logs.is_empty(), "panics: {}", logs.join("; "));
+    let usage = begin.compared(scene).await?;
+    let (pushes, commands) = done.record.acknowledged();
+    println!(
+        "    {pushes} pushes, {commands} commands and {} token rotations were acknowledged, {} others were not",
+        done.rotations, done.record.unacknowledged
+    );
+    println!(
+        "    nothing lost; clusters at the last commit; {events} events, none doubled; the log verifies"
+    );
+    println!("    none of {} dead tokens lives; {usage}", done.revoked.len());
+    Ok(())
+}
+
+/// Each namespace holds what Git said last.
+async fn clusters(scene: &Scene, wanted: &BTreeMap<String, BTreeMap<String, String>>) -> Result<()> {
+    for (name, agent) in &scene.agents {
+        let path = format!("/api/v1/namespaces/{}/configmaps?labelSelector=chaos%3Dyes", agent.namespace);
+        let wanted = wanted.get(name).context("no such agent")?;
+        let end = Instant::now() + LIMIT;
+        loop {
+            let list = scene.cluster.get(&path).await?;
+            let items = list.pointer("/items").and_then(Value::as_array).context("no list")?;
+            let text = |item: &Value, pointer: &str| {
+                item.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+            };
+            let found: BTreeMap<String, String> =
+                items.iter().map(|item| (text(item, "/metadata/name"), text(item, "/data/value"))).collect();
+            if found == *wanted {
+                break;
+            }
+            ensure!(Instant::now() < end, "{name} has {found:?}, not {wanted:?}");
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+    Ok(())
+}
+
+/// No event is there twice, and no decision was made twice.
+fn doubled(scene: &Scene) -> Result<usize> {
+    let text = scene.client.call(&["log", "tail", "--from", "start", "-o", "json"])?;
+    let mut ids = BTreeSet::new();
+    let mut versions: BTreeMap<String, u64> = BTreeMap::new();
+    let mut desired: BTreeMap<String, (String, String)> = BTreeMap::new();
+    for line in text.lines() {
+        let event: Value = serde_json::from_str(line).with_context(|| format!("no event: {line}"))?;
+        let text = |name: &str| event.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        // A command that is sent again may be refused again, under its own id.
+        let refusal = text("type") == "kasbah.command.refused";
+        ensure!(refusal || ids.insert(text("id")), "twice in the log: {line}");
+        if let Some(version) = event.get("aggregateversion").and_then(Value::as_u64) {
+            let before = versions.insert(text("subject"), version).unwrap_or(0);
+            ensure!(version == before || version == before + 1, "version {before} is followed by: {line}");
+        }
+        if text("type") == "kasbah.bundle.desired" {
+            let part = |name: &str| event.pointer(name).map(Value::to_string).unwrap_or_default();
+            let bundle = ["/data/commit", "/data/bundle", "/data/prune"].map(part).join(" ");
+            let before = desired.insert(text("subject"), (bundle.clone(), line.to_owned()));
+            let twice = before.filter(|(before, _)| *before == bundle);
+            ensure!(twice.is_none(), "decided twice in a row: {line}, and before: {twice:?}");
+        }
+    }
+    Ok(ids.len())
+}
+
+/// No gateway takes a token that was revoked or whose agent is deleted.
+async fn dead_tokens(scene: &Scene, revoked: &[(String, String)]) -> Result<()> {
+    let authority = fs::read(scene.replicas.authority())?;
+    let client = testkit::client_trusting(&authority)?;
+    for (name, secret) in revoked {
+        let url = format!("https://{}/v1/tunnel", scene.replicas.gateway());
+        let asked = client
+            .get(url)
+            .bearer_auth(secret)
+            .header("connection", "Upgrade")
+            .header("upgrade", "kasbah-tunnel")
+            .header("kasbah-protocol", "1")
+            .header("kasbah-role", "control")
+            .header("kasbah-instance", "0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55")
+            .header("kasbah-epoch", "0")
+            .header("kasbah-version", "chaos")
+            .header("kasbah-capabilities", "");
+        let status = asked.send().await.context("the gateways do not answer")?.status();
+        ensure!(status == StatusCode::UNAUTHORIZED, "a dead token of {name} is answered {status}");
+    }
+    Ok(())
+}
+
+fn panics(scene: &Scene) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    let names = scene.replicas.names().into_iter();
+    let logs = names.map(|name| scene.replicas.folder().join(format!("{name}.log")));
+    let agents = scene.agents.keys().map(|name| scene.folder.path().join(format!("{name}.log")));
+    for log in logs.chain(agents) {
+        let text = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
+        found.extend(text.lines().filter(|line| line.contains("panicked at")).map(str::to_owned));
+    }
+    Ok(found)
+}
+
+/// What processes hold.
+pub struct Usage(BTreeMap<String, Held>);
+
+#[derive(Clone, Copy)]
+struct Held {
+    memory: u64,
+    files: usize,
+    threads: usize,
+}
+
+impl Held {
+    fn of(process: &Process) -> Option<Self> {
+        let count = |what: &str| Some(fs::read_dir(format!("/proc/{}/{what}", process.pid())).ok()?.count());
+        Some(Self { memory: process.resident_memory()?, files: count("fd")?, threads: count("task")? })
+    }
+
+    const fn leaks_since(self, begin: Self) -> bool {
+        self.memory > 2 * begin.memory + SPARE_MEMORY
+            || self.files > begin.files + SPARE_FILES
+            || self.threads > begin.threads + SPARE_THREADS
+    }
+}
+
+impl Usage {
+    pub fn of(scene: &Scene) -> Self {
+        let replicas = scene.replicas.names().into_iter();
+        let replicas = replicas.filter_map(|name| {
+            let held = Held::of(scene.replicas.process(&name)?)?;
+            Some((name, held))
+        });
+        let agents = scene.agents.iter();
+        let agents =
+            agents.filter_map(|(name, agent)| Some((name.clone(), Held::of(agent.process.as_ref()?)?)));
+        Self(replicas.chain(agents).collect())
+    }
+
+    /// Waits until nobody holds much more than in the beginning.
+    async fn compared(&self, scene: &Scene) -> Result<String> {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let now = Self::of(scene);
+            let leaking = now.0.iter().filter_map(|(name, held)| {
+                let begin = self.0.get(name)?;
+                held.leaks_since(*begin).then(|| {
+                    format!(
+                        "{name}: {} of {} MiB, {} of {} files, {} of {} threads",
+                        held.memory >> 20,
+                        begin.memory >> 20,
+                        held.files,
+                        begin.files,
+                        held.threads,
+                        begin.threads
+                    )
+                })
+            });
+            let leaking: Vec<String> = leaking.collect();
+            if leaking.is_empty() {
+                let memory = now.0.values().map(|held| held.memory >> 20).max().unwrap_or(0);
+                return Ok(format!("no leak, the largest process has {memory} MiB"));
+            }
+            ensure!(Instant::now() < end, "more is held than in the beginning: {}", leaking.join("; "));
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What is done to the processes, and undone after a while.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+use testkit::Dice;
+use tokio::time::{Instant, sleep};
+
+use super::scene::{LIMIT, Scene};
+
+const TICK: Duration = Duration::from_millis(50);
+/// At most so many processes end by themselves in a minute before that is an error: each has 30 s for NATS at its start.
+const ENDED_BY_THEMSELVES: usize = 20;
+
+/// What can happen.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Strike {
+    Kill(String),
+    Stop(String),
+    Freeze(String),
+    KillAgent(String),
+    CutTunnels,
+    SilenceTunnels,
+    DelayTunnels,
+    KillNats(usize),
+    FreezeNats(usize),
+    IsolateNats(usize),
+}
+
+impl Strike {
+    /// One of them.
+    fn rolled(scene: &Scene, dice: &mut Dice) -> Option<Self> {
+        let nats = usize::try_from(dice.roll(scene.nats.servers.len() as u64)).unwrap_or(0);
+        let names = scene.replicas.names();
+        let agents: Vec<String> = scene.agents.keys().cloned().collect();
+        Some(match dice.roll(16) {
+            0..=3 => Self::Kill(dice.pick(&names)?.clone()),
+            4 | 5 => Self::Stop(dice.pick(&names)?.clone()),
+            6..=8 => Self::Freeze(dice.pick(&names)?.clone()),
+            9 => Self::KillAgent(dice.pick(&agents)?.clone()),
+            10 => Self::CutTunnels,
+            11 => Self::SilenceTunnels,
+            12 => Self::DelayTunnels,
+            13 => Self::KillNats(nats),
+            14 => Self::FreezeNats(nats),
+            _ => Self::IsolateNats(nats),
+        })
+    }
+
+    /// Its name, without whom it strikes.
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Kill(_) => "services killed",
+            Self::Stop(_) => "services stopped",
+            Self::Freeze(_) => "services frozen",
+            Self::KillAgent(_) => "agents killed",
+            Self::CutTunnels => "tunnels cut",
+            Self::SilenceTunnels => "tunnels silent",
+            Self::DelayTunnels => "tunnels delayed",
+            Self::KillNats(_) => "nats-servers killed",
+            Self::FreezeNats(_) => "nats-servers frozen",
+            Self::IsolateNats(_) => "nats-servers isolated",
+        }
+    }
+
+    /// What may be struck once at a time: one replica of each service, one of the three NATS servers, the tunnels.
+    fn target(&self) -> String {
+        match self {
+            Self::Kill(name) | Self::Stop(name) | Self::Freeze(name) => {
+                name.trim_end_matches(|end: char| end.is_ascii_digit()).to_owned()
+            }
+            Self::KillAgent(name) => name.clone(),
+            Self::CutTunnels | Self::SilenceTunnels | Self::DelayTunnels => "tunnels".to_owned(),
+            Self::KillNats(_) | Self::FreezeNats(_) | Self::IsolateNats(_) => "nats".to_owned(),
+        }
+    }
+
+    /// For how long: 1 to 30 s for what is frozen, less for what takes NATS away.
+    fn lasts(&self, dice: &mut Dice) -> Duration {
+        let most = match self {
+            Self::Freeze(_) => 29_000,
+            Self::SilenceTunnels | Self::IsolateNats(_) | Self::FreezeNats(_) => 14_000,
+            _ => 4_000,
+        };
+        Duration::from_millis(1_000 + dice.roll(most))
+    }
+
+    fn strike(&self, scene: &mut Scene, dice: &mut Dice) -> Result<()> {
+        match self {
+            Self::Kill(name) => scene.replicas.kill(name),
+            Self::Stop(name) => scene.replicas.stop(name),
+            Self::Freeze(name) => scene.replicas.signal(name, Signal::STOP),
+            Self::KillAgent(name) => {
+                scene.agents.get_mut(name).context("no such agent")?.process = None;
+                Ok(())
+            }
+            Self::CutTunnels => {
+                scene.tunnels.cut();
+                Ok(())
+            }
+            Self::SilenceTunnels => {
+                scene.tunnels.silence(true);
+                Ok(())
+            }
+            Self::DelayTunnels => {
+                scene.tunnels.delay(Duration::from_millis(50 + dice.roll(450)));
+                Ok(())
+            }
+            Self::KillNats(number) => {
+                scene.nats.servers.get_mut(*number).context("no such server")?.kill();
+                Ok(())
+            }
+            Self::FreezeNats(number) => signal_nats(scene, *number, Signal::STOP),
+            Self::IsolateNats(number) => {
+                scene.nats.isolate(*number, true);
+                Ok(())
+            }
+        }
+    }
+
+    async fn undo(&self, scene: &mut Scene) -> Result<()> {
+        match self {
+            Self::Kill(name) | Self::Stop(name) => scene.replicas.spawn_again(name),
+            Self::Freeze(name) => scene.replicas.signal(name, Signal::CONT),
+            Self::KillAgent(name) => scene.start_agent(name),
+            Self::CutTunnels => Ok(()),
+            Self::SilenceTunnels => {
+                scene.tunnels.silence(false);
+                Ok(())
+            }
+            Self::DelayTunnels => {
+                scene.tunnels.delay(Duration::ZERO);
+                Ok(())
+            }
+            Self::KillNats(number) => {
+                scene.nats.servers.get_mut(*number).context("no such server")?.start_again().await
+            }
+            Self::FreezeNats(number) => signal_nats(scene, *number, Signal::CONT),
+            Self::IsolateNats(number) => {
+                scene.nats.isolate(*number, false);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn signal_nats(scene: &mut Scene, number: usize, signal: Signal) -> Result<()> {
+    let server = scene.nats.servers.get_mut(number).context("no such server")?;
+    server.process().context("the server does not run")?.signal(signal);
+    Ok(())
+}
+
+/// The strikes of a run.
+#[derive(Debug, Default)]
+pub struct Strikes {
+    lasting: Vec<(Instant, Strike)>,
+    counts: BTreeMap<&'static str, usize>,
+    ended: Vec<String>,
+}
+
+impl fmt::Display for Strikes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts: Vec<String> = self.counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        write!(f, "{}; {} processes ended by themselves", counts.join(", "), self.ended.len())?;
+        self.ended.iter().try_for_each(|ended| write!(f, "\n      {ended}"))
+    }
+}
+
+impl Strikes {
+    /// Strikes for so long.
+    pub async fn run(&mut self, scene: &mut Scene, dice: &mut Dice, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        let mut next = Instant::now();
+        while Instant::now() < end {
+            sleep(TICK).await;
+            self.undo_due(scene, Instant::now()).await?;
+            self.ended.extend(scene.replicas.supervise()?);
+            if Instant::now() >= next {
+                next = Instant::now() + Duration::from_millis(300 + dice.roll(2_200));
+                self.strike(scene, dice)?;
+            }
+        }
+        let most = ENDED_BY_THEMSELVES * (1 + usize::try_from(time.as_secs() / 60)?);
+        ensure!(self.ended.len() <= most, "processes end by themselves all the time: {self}");
+        Ok(())
+    }
+
+    fn strike(&mut self, scene: &mut Scene, dice: &mut Dice) -> Result<()> {
+        let Some(strike) = Strike::rolled(scene, dice) else { return Ok(()) };
+        let struck: BTreeSet<String> = self.lasting.iter().map(|(_, strike)| strike.target()).collect();
+        if struck.contains(&strike.target()) {
+            return Ok(());
+        }
+        strike.strike(scene, dice)?;
+        *self.counts.entry(strike.kind()).or_default() += 1;
+        self.lasting.push((Instant::now() + strike.lasts(dice), strike));
+        Ok(())
+    }
+
+    async fn undo_due(&mut self, scene: &mut Scene, now: Instant) -> Result<()> {
+        let lasting = std::mem::take(&mut self.lasting);
+        let (due, lasting) = lasting.into_iter().partition(|(until, _)| *until <= now);
+        self.lasting = lasting;
+        let due: Vec<(Instant, Strike)> = due;
+        for (_, strike) in due {
+            strike.undo(scene).await?;
+        }
+        Ok(())
+    }
+
+    /// Undoes what lasts, and waits until everything is ready.
+    pub async fn undo_all(&mut self, scene: &mut Scene) -> Result<()> {
+        for (_, strike) in std::mem::take(&mut self.lasting) {
+            strike.undo(scene).await?;
+        }
+        let end = Instant::now() + LIMIT;
+        while let Err(behind) = scene.nats.is_current() {
+            ensure!(Instant::now() < end, "nats does not come back: {behind:#}");
+            sleep(TICK).await;
+        }
+        scene.replicas.supervise()?;
+        for name in scene.replicas.names() {
+            scene.replicas.ready(&name).await?;
+        }
+        for (name, agent) in &mut scene.agents {
+            agent.process.as_mut().with_context(|| format!("{name} does not run"))?.must_run()?;
+        }
+        Ok(())
+    }
+}
