@@ -107,6 +107,27 @@ impl From<CatchUpError> for Refusal {
     }
 }
 
+/// Begins what the log has to answer, and again for a minute when it does not: of many nodes, some may have nobody who leads
+/// them when this process starts.
+///
+/// # Errors
+/// The last refusal.
+pub async fn patiently<T, F>(world: &World, who: &str, begin: impl Fn() -> F) -> Result<T, ReadError>
+where
+    F: Future<Output = Result<T, ReadError>>,
+{
+    let began = world.clock.monotonic();
+    loop {
+        match begin().await {
+            Err(error) if world.clock.monotonic().saturating_sub(began) < START_TIME => {
+                tracing::warn!(who, %error, "waiting for the log");
+                world.clock.sleep(START_PAUSE).await;
+            }
+            begun => return begun,
+        }
+    }
+}
+
 /// A projection over the log. It stands at its start until [`Following::drive`] runs.
 #[must_use]
 pub fn follow_projection<P: Projection>(
@@ -236,7 +257,9 @@ impl<P: Projection> Following<P> {
         let mut records = tokio::select! {
             biased;
             () = &mut shutdown => return Ok(()),
-            begun = self.begin_patiently() => begun?,
+            begun = patiently(&self.inner.world, P::NAME, || self.begin()) => {
+                begun.map_err(|source| FollowError::Read { projection: P::NAME, source })?
+            }
         };
         let mut unsaved = 0;
         let mut saving: Option<TaskHandle> = None;
@@ -266,22 +289,6 @@ impl<P: Projection> Following<P> {
             self.save().await;
         }
         driven
-    }
-
-    /// Begins to follow. Of many nodes, some may have nobody who leads them when this starts.
-    async fn begin_patiently(&self) -> Result<FollowReader, FollowError> {
-        let clock = &self.inner.world.clock;
-        let began = clock.monotonic();
-        loop {
-            match self.begin().await {
-                Ok(records) => return Ok(records),
-                Err(error) if clock.monotonic().saturating_sub(began) < START_TIME => {
-                    tracing::warn!(projection = P::NAME, %error, "waiting for the log");
-                    clock.sleep(START_PAUSE).await;
-                }
-                Err(source) => return Err(FollowError::Read { projection: P::NAME, source }),
-            }
-        }
     }
 
     async fn begin(&self) -> Result<FollowReader, ReadError> {

@@ -31,7 +31,7 @@ pub mod verify;
 pub use blobs::{Addresses, BlobError, Blobs};
 pub use decide::{Command, DecideError, Decided, Inputs, append_known, decide, new_events};
 pub use feed::{Feed, Feeder, Gone};
-pub use following::{CatchUpError, FollowError, Following, WaitError, follow_projection};
+pub use following::{CatchUpError, FollowError, Following, WaitError, follow_projection, patiently};
 pub use keyring::{KeyName, KeyRing, KeyRingError};
 pub use log::{
     AppendError, Appended, EventLog, FollowReader, Followed, NewBatch, NewCommit, ReadError, ReadFilter,

@@ -92,7 +92,12 @@ impl App {
     /// When the log cannot be read.
     pub async fn watch_revocations(self: Arc<Self>, shutdown: Shutdown) -> anyhow::Result<()> {
         let filter = ReadFilter::decisions(&[AggregateKind::User, AggregateKind::Agent]);
-        let mut changes = self.log.follow(&self.log.position(&filter.streams).await?, &filter).await?;
+        let begin = || async { self.log.follow(&self.log.position(&filter.streams).await?, &filter).await };
+        let mut changes = tokio::select! {
+            () = shutdown.requested() => return Ok(()),
+            begun = store::patiently(&self.world, "console", begin) => begun?,
+        };
+        self.callers.forget();
         loop {
             let change = tokio::select! {
                 () = shutdown.requested() => return Ok(()),
