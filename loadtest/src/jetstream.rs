@@ -107,7 +107,7 @@ async fn publish_until(client: Client, end: Instant) -> anyhow::Result<u32> {
     Ok(published)
 }
 
-async fn connect(urls: &[String]) -> anyhow::Result<Client> {
+pub async fn connect(urls: &[String]) -> anyhow::Result<Client> {
     let servers: Vec<Address> = urls.iter().map(|url| Address::of(url)).collect();
     let shown: Vec<&str> = servers.iter().map(|server| server.shown.as_str()).collect();
     let first = servers.first().context("a server")?;
@@ -118,7 +118,7 @@ async fn connect(urls: &[String]) -> anyhow::Result<Client> {
     Ok(options.connect(shown).await?)
 }
 
-async fn ask(client: &Client, subject: &str, question: &Value) -> anyhow::Result<Value> {
+pub async fn ask(client: &Client, subject: &str, question: &Value) -> anyhow::Result<Value> {
     let answer = client.request(subject.to_owned(), question.to_string().into()).await?;
     let answer: Value = serde_json::from_slice(&answer.payload)?;
     ensure!(answer.get("error").is_none(), "{subject}: {answer}");

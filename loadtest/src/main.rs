@@ -15,6 +15,7 @@ mod link;
 mod log;
 mod push;
 mod record;
+mod replicas;
 
 use std::path::PathBuf;
 
@@ -32,6 +33,8 @@ enum Scenario {
     Log,
     /// The log on one NATS server and on three: durable appends and replay.
     Jetstream,
+    /// Many processes on NATS: a new one is ready, others take over.
+    Replicas,
     /// The bus over NATS: requests and byte streams.
     Bus,
     /// The link between agent and gateway: observations until they are durable, and one small push.
@@ -84,6 +87,7 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
         let measured = match scenario {
             Scenario::Log => log::run(runs).await.context("scenario log")?,
             Scenario::Jetstream => jetstream::run(runs).await.context("scenario jetstream")?,
+            Scenario::Replicas => replicas::run(runs).await.context("scenario replicas")?,
             Scenario::Bus => bus::run(runs).await.context("scenario bus")?,
             Scenario::Link => link::run(runs).context("scenario link")?,
             Scenario::Push => push::run(runs, !arguments.quick).await.context("scenario push")?,

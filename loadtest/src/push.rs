@@ -12,7 +12,8 @@ use anyhow::Context as _;
 use testkit::{ControlPlane, ControlPlaneOptions};
 
 use crate::figure::{Figure, Target, percentile};
-use stage::{Kind, Stage};
+use stage::Kind;
+pub use stage::{Stage, options};
 
 /// Objects of the large source.
 pub const MANY: usize = 1_000;

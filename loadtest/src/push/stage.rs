@@ -82,6 +82,11 @@ pub struct Stage {
 impl Stage {
     /// A server, a repository and a connected agent whose source has no objects yet.
     pub async fn start(plane: &ControlPlane) -> anyhow::Result<Self> {
+        Self::start_as(options(), plane).await
+    }
+
+    /// The same with another server.
+    pub async fn start_as(options: InstallationOptions, plane: &ControlPlane) -> anyhow::Result<Self> {
         let namespace = plane.namespace("bench", false).await?;
         let git = GitServer::start()?;
         let url = git.create("deploy")?;
@@ -91,7 +96,7 @@ impl Stage {
         );
         tree.write(&format!(".kasbah/agents/{AGENT}/config.yaml"), configuration)?;
         tree.commit_and_push("configure")?;
-        let mut kasbah = Installation::start(options()).await?;
+        let mut kasbah = Installation::start(options).await?;
         kasbah.cli(["project", "create", PROJECT, "--repository", &url])?;
         git.add_webhook("deploy", kasbah.webhook(PROJECT)?)?;
         kasbah.register_agent(AGENT, PROJECT)?;
@@ -244,7 +249,7 @@ impl Counted {
 }
 
 /// The programs as they ship: the server's release build, the agent's own profile.
-fn options() -> InstallationOptions {
+pub fn options() -> InstallationOptions {
     let beside = |profile: &str, name: &str| {
         let own = std::env::current_exe().ok()?;
         Some(own.parent()?.parent()?.join(profile).join(name)).filter(|path| path.is_file())
