@@ -74,6 +74,17 @@ id! {
     CorrelationId, "a correlation id";
 }
 
+impl SyncId {
+    /// How long ago it was made, in milliseconds; `None` when its maker did not put the time into it.
+    #[must_use]
+    pub fn age_millis(&self, now: crate::time::Timestamp) -> Option<u64> {
+        let (seconds, nanoseconds) =
+            self.0.get_timestamp().filter(|_| self.0.get_version_num() == 7)?.to_unix();
+        let made = seconds.saturating_mul(1000).saturating_add(u64::from(nanoseconds / 1_000_000));
+        Some(u64::try_from(now.0).unwrap_or(0).saturating_sub(made))
+    }
+}
+
 impl OrganizationId {
     /// The reserved organization `system`, in which the platform's operators act.
     pub const SYSTEM: Self = Self(Uuid::from_u128(0));
@@ -100,4 +111,18 @@ pub fn derived_uuid(parts: &[&[u8]]) -> Uuid {
         *to = *from;
     }
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Timestamp;
+
+    #[test]
+    fn a_sync_tells_its_age_if_its_maker_put_the_time_into_it() {
+        let made = uuid::Builder::from_unix_timestamp_millis(1_700_000_000_123, &[7; 10]).into_uuid();
+        assert_eq!(SyncId(made).age_millis(Timestamp(1_700_000_001_123)), Some(1000));
+        assert_eq!(SyncId(made).age_millis(Timestamp(0)), Some(0), "a clock that runs behind");
+        assert_eq!(SyncId(Uuid::nil()).age_millis(Timestamp(7)), None);
+    }
 }

@@ -16,6 +16,19 @@ impl Subject {
         &self.0
     }
 
+    /// What a request or notice is about, such as `authz.decide`: without the ids that may stand behind it. `None` for a subject
+    /// of the log.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        let name =
+            self.0.strip_prefix("kasbah.request.").or_else(|| self.0.strip_prefix("kasbah.notice."))?;
+        Some(
+            name.rsplit_once('.')
+                .filter(|(_, last)| uuid::Uuid::try_parse(last).is_ok())
+                .map_or(name, |(name, _)| name),
+        )
+    }
+
     /// A commit of an aggregate.
     #[must_use]
     pub fn log(partition: u16, organization: OrganizationId, aggregate: &AggregateRef) -> Self {
@@ -86,4 +99,25 @@ pub fn partition_of_writer(writer: &str, partitions: u16) -> u16 {
 fn partition(parts: &[&[u8]], partitions: u16) -> u16 {
     let wide = derived_uuid(parts).as_u128() % u128::from(partitions.max(1));
     u16::try_from(wide).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_no_ids() {
+        let id = uuid::Uuid::from_u128(7);
+        assert_eq!(Subject::request("authz.decide").name(), Some("authz.decide"));
+        assert_eq!(
+            Subject::agent_request("tunnel-gateway.diff", AgentId(id)).name(),
+            Some("tunnel-gateway.diff")
+        );
+        assert_eq!(
+            Subject::replica_request("repo-poller.read-file", id).name(),
+            Some("repo-poller.read-file")
+        );
+        assert_eq!(Subject::notice("repository.pushed").name(), Some("repository.pushed"));
+        assert_eq!(Subject::audit(3, OrganizationId(id)).name(), None);
+    }
 }

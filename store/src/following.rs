@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use events::position::Stream;
 use events::{Position, Refusal, RefusalKind};
 use parking_lot::RwLock;
 use tokio::sync::watch;
@@ -261,13 +262,15 @@ impl<P: Projection> Following<P> {
                 begun.map_err(|source| FollowError::Read { projection: P::NAME, source })?
             }
         };
+        let streams = P::filter().streams;
+        self.inner.log.folded(P::NAME, &streams, &self.position());
         let mut unsaved = 0;
         let mut saving: Option<TaskHandle> = None;
         let driven = loop {
             let folded = tokio::select! {
                 biased;
                 () = &mut shutdown => break Ok(()),
-                folded = self.fold_next(&mut records) => folded,
+                folded = self.fold_next(&mut records, &streams) => folded,
             };
             match folded {
                 Ok(count) => unsaved += count,
@@ -297,7 +300,7 @@ impl<P: Projection> Following<P> {
     }
 
     /// Folds what is there, at least one message; returns how many records that were.
-    async fn fold_next(&self, records: &mut FollowReader) -> Result<u64, FollowError> {
+    async fn fold_next(&self, records: &mut FollowReader, streams: &[Stream]) -> Result<u64, FollowError> {
         let mut messages = Vec::with_capacity(AT_ONCE);
         if records.recv_many(&mut messages, AT_ONCE).await == 0 {
             return Err(FollowError::LogEnded { projection: P::NAME });
@@ -327,6 +330,7 @@ impl<P: Projection> Following<P> {
             }
             folded.position.clone()
         };
+        self.inner.log.folded(P::NAME, streams, &position);
         self.inner.position.send_replace(position);
         if caught_up {
             self.inner.caught_up.send_replace(true);

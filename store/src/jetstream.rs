@@ -163,6 +163,26 @@ pub struct JetStreamStore {
     pub root_public_key: String,
     /// How often each record is kept.
     pub replicas: usize,
+    /// How it stands with the servers.
+    pub connection: Connection,
+}
+
+/// The connection of a store, for whoever watches over it.
+#[derive(Clone)]
+pub struct Connection(Arc<Link>);
+
+impl Connection {
+    /// Whether a server is connected now.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.0.connected()
+    }
+
+    /// How often a connection was made: one more than it had to be made again.
+    #[must_use]
+    pub fn connects(&self) -> u64 {
+        self.0.connects()
+    }
 }
 
 /// Opens the store, or makes it.
@@ -200,7 +220,8 @@ async fn open_once(world: &World, options: &Options) -> Result<JetStreamStore, O
     let streams: Vec<Wanted> = shards.map(log_stream).chain([blobs_stream(), snapshots_stream()]).collect();
     make(&link, replicas, &streams).await?;
     let parts = parts(world, &server, keys, &meta);
-    Ok(JetStreamStore { parts, root_public_key: meta.root_public_key, replicas })
+    let connection = Connection(link);
+    Ok(JetStreamStore { parts, root_public_key: meta.root_public_key, replicas, connection })
 }
 
 fn parts(world: &World, server: &Arc<dyn Server>, keys: KeyStream, meta: &Meta) -> Parts {

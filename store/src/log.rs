@@ -68,6 +68,11 @@ pub trait EventLog: Send + Sync {
     /// record that a reader or follower has got; and whoever begins to read now gets all that it covers.
     async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError>;
 
+    /// A projection says how far it has folded these streams. For whoever watches over projections; a log has no use for it.
+    fn folded(&self, projection: &'static str, streams: &[Stream], position: &Position) {
+        let _ = (projection, streams, position);
+    }
+
     /// Reads everything up to the end as of now and checks it, while others append: order, versions, chains, and whatever
     /// else the implementation keeps for it (checksums, checkpoints of partitions).
     ///

@@ -86,6 +86,8 @@ pub struct RepositoryAdvanced {
     pub commit: String,
     /// The chain that led to it.
     pub correlation_id: crate::id::CorrelationId,
+    /// W3C trace context of that chain.
+    pub traceparent: Option<String>,
 }
 
 impl crate::Notice for RepositoryAdvanced {

@@ -183,12 +183,15 @@ impl Stage {
     /// Requests that the agent counted, watches and its Lease aside.
     pub fn agent_requests(&self) -> anyhow::Result<f64> {
         let text = testkit::admin_page(&self.agent_admin, "/metrics")?;
-        let value = |name: &str| -> anyhow::Result<f64> {
-            let name = format!("kasbah_agent_api_{name}_total ");
-            let line = text.lines().find_map(|line| line.strip_prefix(&name));
-            Ok(line.with_context(|| format!("the agent shows no {name}"))?.parse()?)
+        let attempts = |kind: &str| -> anyhow::Result<f64> {
+            let series = format!("kasbah_agent_api_requests_total{{kind=\"{kind}\",");
+            let lines = text.lines().filter(|line| line.starts_with(&series));
+            let values = lines.filter_map(|line| line.rsplit_once(' '));
+            values.map(|(_, value)| Ok(value.parse::<f64>()?)).sum()
         };
-        Ok(value("reads")? + value("dry_runs")? + value("writes")?)
+        let asked = attempts("read")? + attempts("dry_run")? + attempts("write")?;
+        anyhow::ensure!(asked > 0.0, "the agent shows no requests: {text}");
+        Ok(asked)
     }
 
     /// Bytes in the server's data folder.

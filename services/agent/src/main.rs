@@ -1,7 +1,9 @@
 //! The binary.
 
 use agent::{Args, Deps};
+use chassis::traces::Process;
 use chassis::{Metrics, Readiness, ShutdownTrigger};
+use events::InstanceId;
 use world::World;
 
 fn main() -> std::process::ExitCode {
@@ -18,7 +20,13 @@ fn main() -> std::process::ExitCode {
 
 async fn start(args: Args) -> std::process::ExitCode {
     let world = World::real();
-    let _traces = match chassis::logs::init(&world, &args.logs, &args.traces, "kasbah-agent") {
+    let (metrics, instance) = (Metrics::new(), InstanceId(world.new_uuid()));
+    let process = Process {
+        service: "kasbah-agent",
+        version: env!("CARGO_PKG_VERSION"),
+        instance: instance.to_string(),
+    };
+    let traces = match chassis::logs::init(&world, &args.logs, &args.traces, &process, &metrics) {
         Ok(traces) => traces,
         Err(error) => {
             eprintln!("error: {error}");
@@ -40,8 +48,11 @@ async fn start(args: Args) -> std::process::ExitCode {
             return std::process::ExitCode::FAILURE;
         }
     }
-    let deps = Deps { world, readiness: Readiness::new(), metrics: Metrics::new() };
-    match agent::run(args, deps, shutdown).await {
+    let deps = Deps { world, readiness: Readiness::new(), metrics, instance };
+    let outcome = agent::run(args, deps, shutdown).await;
+    // It blocks, and the last spans are sent meanwhile.
+    let finished = tokio::task::spawn_blocking(|| traces.finish()).await;
+    match outcome.and(finished.map_err(Into::into)) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use chassis::metrics::Counter;
 use events::Timestamp;
 use events::observation::{Observation, Observed};
 use parking_lot::Mutex;
@@ -24,6 +25,7 @@ pub struct Outbox {
     world: World,
     state: Mutex<State>,
     wake: watch::Sender<()>,
+    dropped: Counter,
 }
 
 #[derive(Debug, Default)]
@@ -38,10 +40,10 @@ struct State {
 }
 
 impl Outbox {
-    /// Empty, in epoch 0, in which nothing is told.
+    /// Empty, in epoch 0, in which nothing is told; `dropped` counts what is left out.
     #[must_use]
-    pub fn new(world: World) -> Self {
-        Self { world, state: Mutex::default(), wake: watch::Sender::new(()) }
+    pub fn new(world: World, dropped: Counter) -> Self {
+        Self { world, state: Mutex::default(), wake: watch::Sender::new(()), dropped }
     }
 
     /// Starts an epoch: what the former one had not told is for the statement of this one to show.
@@ -65,7 +67,7 @@ impl Outbox {
                 return;
             }
             state.waiting.push_back(Arc::new(observation));
-            state.shed();
+            self.dropped.inc_by(state.shed());
         }
         self.wake.send_replace(());
     }
@@ -147,9 +149,9 @@ impl State {
     }
 
     /// Over the budget the newest wins: first what only informs goes, then what a statement of the inventory can replace.
-    fn shed(&mut self) {
+    fn shed(&mut self) -> u64 {
         if self.waiting.len() <= WAITING {
-            return;
+            return 0;
         }
         let before = self.waiting.len();
         self.waiting.retain(|observation| !is_information(&observation.what));
@@ -158,13 +160,15 @@ impl State {
             self.restate = true;
         }
         self.waiting.retain(|observation| !matches!(observation.what, Observed::Gap { .. }));
-        self.dropped += u64::try_from(before - self.waiting.len()).unwrap_or(u64::MAX);
+        let dropped = u64::try_from(before - self.waiting.len()).unwrap_or(u64::MAX);
+        self.dropped += dropped;
         let gap = Observation {
             at: self.waiting.front().map_or(Timestamp(0), |observation| observation.at),
             what: Observed::Gap { dropped: self.dropped },
         };
         self.waiting.push_front(Arc::new(gap));
         self.dropped = 0;
+        dropped
     }
 }
 
@@ -208,7 +212,7 @@ mod tests {
     use super::*;
 
     fn outbox() -> Outbox {
-        let outbox = Outbox::new(World::real());
+        let outbox = Outbox::new(World::real(), Counter::default());
         outbox.begin(7);
         outbox
     }
@@ -254,7 +258,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_new_epoch_counts_anew_and_epoch_0_tells_nothing() {
-        let outbox = Outbox::new(World::real());
+        let outbox = Outbox::new(World::real(), Counter::default());
         outbox.tell(blocked(1));
         assert_eq!((outbox.pending(), outbox.next(cursor(0, 0))), (0, None));
         outbox.begin(7);

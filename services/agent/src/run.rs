@@ -29,6 +29,8 @@ pub struct Deps {
     pub readiness: Readiness,
     /// Where its metrics stand.
     pub metrics: Metrics,
+    /// Which process this is.
+    pub instance: InstanceId,
 }
 
 /// An agent without a link: its service can be driven by whoever speaks HTTP.
@@ -50,12 +52,12 @@ impl Agent {
         options: &KubeOptions,
         namespace: Option<String>,
         counts: Counts,
+        instance: InstanceId,
     ) -> anyhow::Result<Self> {
         let kube = Kube::connect(options, world.clone(), counts.clone()).await.context("no cluster")?;
         let namespace = namespace.unwrap_or_else(|| kube.namespace().to_owned());
-        let outbox = Arc::new(Outbox::new(world.clone()));
+        let outbox = Arc::new(Outbox::new(world.clone(), counts.dropped_observations.clone()));
         let holding = Holding::new(Arc::clone(&world.clock));
-        let instance = InstanceId(world.new_uuid());
         let desired = Arc::new(Desired::default());
         let shared = Shared::new(world.clone(), kube.clone(), outbox, holding, desired, instance, counts);
         Ok(Self {
@@ -109,16 +111,29 @@ impl Agent {
     }
 }
 
+/// Shows what waits.
+fn watch_queues(metrics: &Metrics, agent: &Agent, counts: Counts) {
+    let (outbox, kube) = (agent.outbox(), agent.kube.clone());
+    metrics.before_shown(move || {
+        counts.queued_observations.set(i64::try_from(outbox.pending()).unwrap_or(i64::MAX));
+        counts.api_requests_in_flight.set(i64::try_from(kube.in_flight()).unwrap_or(i64::MAX));
+    });
+}
+
 /// Runs the agent until shutdown is asked for.
 ///
 /// # Errors
 /// When its settings cannot be used, or a part of it ends unexpectedly.
 pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
-    let Deps { world, readiness, metrics } = deps;
+    let Deps { world, readiness, metrics, instance } = deps;
     let access = Access::read(&args, &world)?;
     let options = KubeOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
     let counts = Counts::register(&metrics);
-    let agent = Arc::new(Agent::new(world.clone(), &options, args.namespace.clone(), counts.clone()).await?);
+    let agent = Agent::new(world.clone(), &options, args.namespace.clone(), counts.clone(), instance).await?;
+    let agent = Arc::new(agent);
+    chassis::metrics::watch_process(&metrics, &world);
+    chassis::metrics::show_version(&metrics, env!("CARGO_PKG_VERSION"));
+    watch_queues(&metrics, &agent, counts.clone());
     let supervisor = Supervisor::new(Arc::clone(&world.spawner), shutdown.clone());
     if let Some(address) = args.admin_listen {
         let listener =

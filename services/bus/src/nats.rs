@@ -11,10 +11,12 @@ mod serving;
 mod streams;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::RequestErrorKind;
 use async_nats::client::Request;
+use async_nats::connection::State;
 use async_trait::async_trait;
 use bytes::Bytes;
 use events::request::RequestContext;
@@ -48,6 +50,18 @@ impl NatsBus {
     pub async fn connect(world: World, options: &NatsOptions) -> Result<Self, BusError> {
         let link = Link::connect(options).await?;
         Ok(Self { world, link })
+    }
+
+    /// Whether a server is connected now.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.link.client.connection_state() == State::Connected
+    }
+
+    /// How often a connection was made: one more than it had to be made again.
+    #[must_use]
+    pub fn connects(&self) -> u64 {
+        self.link.client.statistics().connects.load(Ordering::Relaxed)
     }
 
     async fn ask(

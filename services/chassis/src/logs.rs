@@ -2,13 +2,17 @@
 
 use std::io::IsTerminal;
 
+use tracing::field::{Field, Visit};
+use tracing_subscriber::field::{RecordFields, VisitOutput as _};
 use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::fmt::format::{DefaultVisitor, FormatFields, Writer};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry, fmt};
 use world::World;
 
-use crate::traces::{TraceArgs, TraceError, Traces};
+use crate::Metrics;
+use crate::traces::{Process, TraceArgs, TraceError, Traces};
 
 /// What goes into the log, and in which form.
 #[derive(Debug, Clone, clap::Args)]
@@ -59,7 +63,8 @@ pub fn init(
     world: &World,
     logs: &LogArgs,
     traces: &TraceArgs,
-    service: &'static str,
+    process: &Process,
+    metrics: &Metrics,
 ) -> Result<Traces, LogError> {
     let filter = EnvFilter::builder().parse(&logs.log_level)?;
     let human = match logs.log_format {
@@ -71,6 +76,7 @@ pub fn init(
         let colours = std::io::stderr().is_terminal();
         Box::new(
             fmt::layer()
+                .fmt_fields(ForPeople)
                 .with_writer(std::io::stderr)
                 .with_ansi(colours)
                 .with_target(false)
@@ -81,8 +87,79 @@ pub fn init(
             fmt::layer().with_writer(std::io::stderr).json().flatten_event(true).with_current_span(true);
         Box::new(layer.with_span_list(false).with_filter(filter))
     };
-    let (traces, spans) = Traces::new(world, traces, service)?;
+    let (traces, spans) = Traces::new(world, traces, process, metrics)?;
     let layers: Vec<_> = [Some(lines), spans].into_iter().flatten().collect();
     tracing_subscriber::registry().with(layers).try_init()?;
     Ok(traces)
+}
+
+/// Fields for people: without those that only tell a collector what a span is.
+struct ForPeople;
+
+impl<'writer> FormatFields<'writer> for ForPeople {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> std::fmt::Result {
+        let mut visitor = WithoutCollectors(DefaultVisitor::new(writer, true));
+        fields.record(&mut visitor);
+        visitor.0.finish()
+    }
+}
+
+struct WithoutCollectors<'writer>(DefaultVisitor<'writer>);
+
+fn is_for_collectors(field: &Field) -> bool {
+    field.name().starts_with("otel.")
+}
+
+impl Visit for WithoutCollectors<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if !is_for_collectors(field) {
+            self.0.record_str(field, value);
+        }
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.0.record_error(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if !is_for_collectors(field) {
+            self.0.record_debug(field, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_for_collectors_is_not_for_people() {
+        let lines = Lines::default();
+        let written = lines.clone();
+        let layer = fmt::layer().fmt_fields(ForPeople).with_ansi(false).with_writer(move || written.clone());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let span = tracing::info_span!("http", otel.name = "GET /a", otel.kind = "server", route = "/a");
+            span.in_scope(|| tracing::info!(answer = 7, "asked"));
+        });
+        let line = String::from_utf8(lines.0.lock().clone()).unwrap();
+        assert!(line.ends_with("http{route=\"/a\"}: chassis::logs::tests: asked answer=7\n"), "{line}");
+    }
 }

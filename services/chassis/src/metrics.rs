@@ -1,16 +1,33 @@
-//! Prometheus metrics.
+//! Prometheus metrics: declared in one place each, by [`metrics!`](crate::metrics!), and nowhere else.
+//!
+//! A declaration has name, type, labels and help; the reference in `docs/` is made of the declarations, and a metric that is
+//! not declared cannot be made. Values of labels are texts of the program itself, so that there are only so many: an agent's
+//! or a repository's name cannot become one.
+
+mod declare;
+mod kinds;
+mod process;
 
 use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-pub use prometheus_client;
 use prometheus_client::registry::{Metric, Registry};
+
+pub use declare::{Declared, Kind, Label};
+#[doc(hidden)]
+pub use kinds::Shown;
+pub use kinds::{Counter, Counters, Gauge, Gauges, Labelled, Seconds, SecondsBy, Time};
+pub use process::{BuildMetrics, ProcessMetrics, show_version, watch_process};
+
+/// Brings a gauge up to date.
+type Look = Box<dyn Fn() + Send + Sync>;
 
 /// The process's metrics. Cheap to clone; what is registered stays.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
+    looks: Arc<Mutex<Vec<Look>>>,
 }
 
 impl Default for Metrics {
@@ -26,20 +43,27 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// None yet. Names are given without `kasbah_`, which each gets in front, and counters without `_total`.
+    /// None yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { registry: Arc::new(Mutex::new(Registry::with_prefix("kasbah"))) }
+        Self { registry: Arc::new(Mutex::new(Registry::default())), looks: Arc::default() }
     }
 
-    /// Registers a metric; keep a clone of it to change it. `name` is service, noun, unit; `help` has no final dot.
-    pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
-        self.registry.lock().register(name, help, metric);
+    /// For [`metrics!`](crate::metrics!) alone.
+    #[doc(hidden)]
+    pub fn register(&self, declared: &'static Declared, metric: impl Metric) {
+        self.registry.lock().register(declared.name(), declared.help(), metric);
+    }
+
+    /// Calls `look` before metrics are shown, to bring up to date what nobody counts as it happens. It must not block.
+    pub fn before_shown(&self, look: impl Fn() + Send + Sync + 'static) {
+        self.looks.lock().push(Box::new(look));
     }
 
     /// All metrics in the text format of OpenMetrics.
     #[must_use]
     pub fn encode(&self) -> String {
+        self.looks.lock().iter().for_each(|look| look());
         let mut text = String::new();
         // Writing into a string fails only when a metric's own encoding does: what was written so far is still worth showing.
         let _written = prometheus_client::encoding::text::encode(&mut text, &self.registry.lock());
@@ -49,16 +73,67 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
-    use prometheus_client::metrics::counter::Counter;
-
     use super::*;
 
+    crate::metrics! {
+        /// What the tests count.
+        struct Counts in "kasbah_test" {
+            /// Pushes announced by webhooks
+            pushes: Counter,
+            /// Requests that were answered
+            requests: Counter { route: "the path's pattern", status: "the code of HTTP" },
+            /// Agents that wait
+            waiting: Gauge,
+            /// How long an answer takes
+            answer_seconds: Seconds { kind: "what was asked" },
+            /// Time that was slept
+            slept_seconds: Time,
+        }
+    }
+
     #[test]
-    fn a_registered_counter_is_shown_with_prefix_and_suffix() {
+    fn what_is_declared_is_shown_under_its_name_with_its_labels() {
         let metrics = Metrics::new();
-        let pushes: Counter = Counter::default();
-        metrics.register("console_pushes", "Pushes announced by webhooks", pushes.clone());
-        pushes.inc_by(3);
-        assert!(metrics.encode().contains("kasbah_console_pushes_total 3\n"), "{}", metrics.encode());
+        let counts = Counts::register(&metrics);
+        counts.pushes.inc_by(3);
+        counts.requests.with(["/api", "200"]).inc();
+        counts.answer_seconds.with(["read"]).observe(0.002);
+        counts.slept_seconds.inc_by(1.5);
+        let waiting = counts.waiting.clone();
+        metrics.before_shown(move || {
+            waiting.set(7);
+        });
+        let text = metrics.encode();
+        for line in [
+            "# HELP kasbah_test_pushes Pushes announced by webhooks.\n",
+            "# TYPE kasbah_test_pushes counter\n",
+            "\nkasbah_test_pushes_total 3\n",
+            "\nkasbah_test_requests_total{route=\"/api\",status=\"200\"} 1\n",
+            "\nkasbah_test_waiting 7\n",
+            "\nkasbah_test_answer_seconds_bucket{le=\"0.0025\",kind=\"read\"} 1\n",
+            "\nkasbah_test_slept_seconds_total 1.5\n",
+        ] {
+            assert!(text.contains(line), "no {line} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_declaration_says_all_of_it() {
+        let shown: Vec<_> = Counts::DECLARED
+            .iter()
+            .map(|declared| (declared.series(), declared.kind(), declared.labels().len()))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("kasbah_test_pushes_total".to_owned(), Kind::Counter, 0),
+                ("kasbah_test_requests_total".to_owned(), Kind::Counter, 2),
+                ("kasbah_test_waiting".to_owned(), Kind::Gauge, 0),
+                ("kasbah_test_answer_seconds".to_owned(), Kind::Histogram, 1),
+                ("kasbah_test_slept_seconds_total".to_owned(), Kind::Counter, 0),
+            ]
+        );
+        assert_eq!(Counts::DECLARED[1].help(), "Requests that were answered");
+        assert_eq!(Counts::DECLARED[1].labels()[1].values, "the code of HTTP");
     }
 }

@@ -17,7 +17,7 @@ use world::{Clock, World};
 pub use authority::{Authority, Issued};
 pub use client::{ClientTlsArgs, client_config, client_config_trusting, client_config_trusting_also};
 pub use explain::{CertificateTrouble, explain};
-pub use server::{CertificateFiles, ServerCertificate, ServerTlsArgs};
+pub use server::{CertificateFiles, CertificateMetrics, ServerCertificate, ServerTlsArgs};
 
 /// TLS could not be set up.
 #[derive(Debug, thiserror::Error)]

@@ -1,21 +1,60 @@
 //! Traces: W3C trace context through Kasbah, and spans to a collector over OTLP/HTTP where one is configured.
 //!
+//! A trace begins with a request from outside, or with something found that nobody asked for; everything that follows from it
+//! is part of it, in whichever process and however it got there. A caller's own trace is continued, and its word on whether it
+//! is sampled counts. What runs by itself all the time (looks that find nothing, presence) is part of no trace.
+//!
+//! Spans wait in a queue for the collector. When it is full, because the collector is slow or away, they are dropped and
+//! counted: nothing ever waits for a collector.
+//!
 //! Without the feature `otlp` no span is sent and no trace context begins here; one that a caller brought still travels in
 //! requests and events.
 
 #[cfg(feature = "otlp")]
+mod export;
+#[cfg(feature = "otlp")]
 mod otlp;
 
+use std::time::Duration;
+
+use tracing::Span;
 use tracing_subscriber::{Layer, Registry};
 use world::World;
 
+use crate::Metrics;
+
+/// How long after its beginning something still is part of the trace that caused it. Later it begins a trace of its own, with a
+/// link: who keeps traces has long closed the old one.
+pub const CONTINUED_FOR: Duration = Duration::from_secs(3600);
+
 /// Where spans go.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct TraceArgs {
     /// OTLP/HTTP collector for traces, such as http://localhost:4318; none are sent if not given
     #[cfg(feature = "otlp")]
     #[arg(long, env = "KASBAH_OTLP_ENDPOINT", value_name = "URL", value_parser = parse_endpoint)]
     pub otlp_endpoint: Option<String>,
+    /// Which part of the traces that begin here is sent, from 0 to 1; in a trace that comes from elsewhere its own word counts
+    #[cfg(feature = "otlp")]
+    #[arg(
+        long,
+        env = "KASBAH_TRACE_RATIO",
+        value_name = "RATIO",
+        default_value = "1",
+        value_parser = parse_ratio
+    )]
+    pub trace_ratio: f64,
+}
+
+/// Which process it is, as collectors tell processes apart.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// `service.name`.
+    pub service: &'static str,
+    /// `service.version`.
+    pub version: &'static str,
+    /// `service.instance.id`: another one with each start.
+    pub instance: String,
 }
 
 /// Traces cannot be sent.
@@ -31,10 +70,18 @@ pub enum TraceError {
     },
 }
 
+crate::metrics! {
+    /// What became of spans.
+    pub struct TraceMetrics in "kasbah_trace" {
+        /// Spans that ended, by what became of them
+        spans: Counter { outcome: "`sent`, `refused` (the collector did not take them), `dropped` (too many waited)" },
+    }
+}
+
 /// A layer over the registry.
 pub(crate) type SpanLayer = Option<Box<dyn Layer<Registry> + Send + Sync>>;
 
-/// Sends the last spans when dropped.
+/// Sends the last spans when finished.
 #[derive(Debug)]
 pub struct Traces {
     #[cfg(feature = "otlp")]
@@ -46,15 +93,22 @@ impl Traces {
     pub(crate) fn new(
         world: &World,
         args: &TraceArgs,
-        service: &'static str,
+        process: &Process,
+        metrics: &Metrics,
     ) -> Result<(Self, SpanLayer), TraceError> {
+        let counts = TraceMetrics::register(metrics);
         let Some(endpoint) = &args.otlp_endpoint else { return Ok((Self { provider: None }, None)) };
-        let (provider, layer) = otlp::Provider::new(world, endpoint, service)?;
+        let (provider, layer) = otlp::Provider::new(world, endpoint, args.trace_ratio, process, counts)?;
         Ok((Self { provider: Some(provider) }, Some(layer)))
     }
 
     #[cfg(not(feature = "otlp"))]
-    pub(crate) fn new(_: &World, _: &TraceArgs, _: &'static str) -> Result<(Self, SpanLayer), TraceError> {
+    pub(crate) fn new(
+        _: &World,
+        _: &TraceArgs,
+        _: &Process,
+        _: &Metrics,
+    ) -> Result<(Self, SpanLayer), TraceError> {
         Ok((Self {}, None))
     }
 
@@ -76,24 +130,71 @@ fn parse_endpoint(text: &str) -> Result<String, String> {
     }
 }
 
+#[cfg(feature = "otlp")]
+fn parse_ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+    ratio.ok_or_else(|| "expected a number from 0 to 1, such as 0.1".to_owned())
+}
+
 /// The trace context of the current span as a `traceparent` header's value; `None` when no trace is running.
 #[must_use]
 pub fn current_traceparent() -> Option<String> {
+    traceparent_of(&Span::current())
+}
+
+/// The trace context of a span; `None` when it is of no trace.
+#[cfg_attr(not(feature = "otlp"), allow(unused_variables, reason = "without traces there is none"))]
+#[must_use]
+pub fn traceparent_of(span: &Span) -> Option<String> {
     #[cfg(feature = "otlp")]
-    return otlp::traceparent_of(&tracing::Span::current());
+    return otlp::traceparent_of(span);
     #[cfg(not(feature = "otlp"))]
     None
 }
 
-/// Makes a span part of the trace that a `traceparent` names. Call before the span is entered. A malformed one is ignored, as
-/// W3C Trace Context asks for.
+/// Makes a span part of the trace that a `traceparent` names; without one it begins a trace. Call before the span is entered. A
+/// malformed one is ignored, as W3C Trace Context asks for.
 #[cfg_attr(
     not(feature = "otlp"),
     allow(unused_variables, reason = "without traces a span has no parent elsewhere")
 )]
-pub fn set_parent(span: &tracing::Span, traceparent: Option<&str>) {
+pub fn set_parent(span: &Span, traceparent: Option<&str>) {
     #[cfg(feature = "otlp")]
     if let Some(traceparent) = traceparent {
         otlp::set_parent(span, traceparent);
     }
+}
+
+/// As [`set_parent`], but without a `traceparent` the span, and all below it, are part of no trace.
+pub fn set_parent_or_none(span: &Span, traceparent: Option<&str>) {
+    match traceparent {
+        Some(traceparent) => set_parent(span, Some(traceparent)),
+        None => {
+            #[cfg(feature = "otlp")]
+            otlp::begin_no_trace(span);
+        }
+    }
+}
+
+/// As [`set_parent_or_none`] for what was caused so long ago: after [`CONTINUED_FOR`] it begins a trace of its own, with a link.
+pub fn set_cause(span: &Span, traceparent: Option<&str>, age: Duration) {
+    match traceparent {
+        Some(traceparent) if age > CONTINUED_FOR => add_link(span, traceparent),
+        traceparent => set_parent_or_none(span, traceparent),
+    }
+}
+
+/// Links a span with another that led to it too.
+#[cfg_attr(
+    not(feature = "otlp"),
+    allow(unused_variables, reason = "without traces there is nothing to link")
+)]
+pub fn add_link(span: &Span, traceparent: &str) {
+    #[cfg(feature = "otlp")]
+    otlp::add_link(span, traceparent);
+}
+
+/// Says on a span that what it stands for failed.
+pub fn failed(span: &Span) {
+    span.record("otel.status_code", "ERROR");
 }

@@ -81,6 +81,13 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
     tokio::try_join!(folding, fetching).map(|_| ())
 }
 
+/// Why a file is read: the chain that it belongs to.
+#[derive(Debug, Clone)]
+struct Cause {
+    correlation_id: CorrelationId,
+    traceparent: Option<String>,
+}
+
 struct Fetcher {
     args: Args,
     deps: Deps,
@@ -92,13 +99,13 @@ impl Fetcher {
         Timestamp(self.deps.world.clock.now_millis())
     }
 
-    fn context(&self, organization: OrganizationId, correlation_id: CorrelationId) -> RequestContext {
+    fn context(&self, organization: OrganizationId, cause: &Cause) -> RequestContext {
         RequestContext {
             actor: Actor::service(SERVICE),
             organization,
-            correlation_id,
+            correlation_id: cause.correlation_id,
             causation_id: None,
-            traceparent: None,
+            traceparent: cause.traceparent.clone(),
             idempotency_key: CommitId(self.deps.world.new_uuid()),
             deadline_millis: ASK_DEADLINE,
         }
@@ -126,7 +133,6 @@ impl Fetcher {
                 && let Some((agent, cause)) = schedule.take_due(now)
             {
                 let fetcher = Arc::clone(self);
-                let cause = cause.unwrap_or_else(|| CorrelationId(self.deps.world.new_uuid()));
                 reads.push(async move { (agent, fetcher.read(agent, cause).await) }.boxed());
             }
             let pause = if reads.len() < READS { schedule.until_next(now) } else { Duration::from_secs(60) };
@@ -160,7 +166,9 @@ impl Fetcher {
                         state.agent(*agent).is_some_and(|agent| agent.project == advanced.project)
                     })
                 };
-                schedule.due_if(concerned, advanced.correlation_id);
+                let RepositoryAdvanced { correlation_id, traceparent, .. } = &advanced;
+                let cause = Cause { correlation_id: *correlation_id, traceparent: traceparent.clone() };
+                schedule.due_if(concerned, &cause);
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "notice of a new commit cannot be read"),
@@ -190,7 +198,9 @@ impl Fetcher {
                 action: Action::ReadAgent,
                 scope: Scope::Agent(agent),
             };
-            let asked = self.context(context.organization, context.correlation_id);
+            let cause =
+                Cause { correlation_id: context.correlation_id, traceparent: context.traceparent.clone() };
+            let asked = self.context(context.organization, &cause);
             let decision = bus::ask(&*self.deps.bus, &asked, &decide).await?;
             if !decision.visible {
                 return Err(not_found());

@@ -137,6 +137,7 @@ impl Harness {
         self.table.lock().file = file;
         let correlation_id = CorrelationId(self.world.new_uuid());
         let notice = RepositoryAdvanced {
+            traceparent: None,
             project: self.project,
             reference: GitReference::Default,
             commit: "next".into(),

@@ -12,13 +12,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on, post};
 use bus::Bus;
 use bytes::Bytes;
-use chassis::{Metrics, Shutdown};
+use chassis::{Metrics, Shutdown, traces};
 use events::id::derived_uuid;
 use events::request::RequestContext;
 use events::requests::authz::Principal;
 use events::{AggregateKind, CommitId, Refusal, RefusalKind};
 use http_body_util::{BodyExt, Limited};
-use prometheus_client::metrics::counter::Counter;
 use store::{EventLog, Followed, KeyRing, ReadFilter};
 use tokio::sync::watch;
 use tracing::Instrument as _;
@@ -26,6 +25,7 @@ use world::World;
 
 use crate::caller::Callers;
 use crate::input::Input;
+use crate::metrics::{self, Counts};
 use crate::route::{Call, Route};
 use crate::{openapi, problem, routes, webhook};
 
@@ -35,6 +35,10 @@ pub const MAXIMUM_BODY: usize = 256 * 1024;
 const BODY_DEADLINE: Duration = Duration::from_secs(15);
 /// Where each answer says which chain it began.
 const CORRELATION: HeaderName = HeaderName::from_static("kasbah-correlation-id");
+/// Where the API's description is.
+const DOCUMENT: &str = "/api/v1/openapi.json";
+/// Where forges say that somebody pushed.
+const HOOK: &str = "/hooks/v1/{project}";
 /// A header that makes a repeated request the same request.
 const IDEMPOTENCY: &str = "idempotency-key";
 
@@ -49,8 +53,7 @@ pub struct App {
     pub(crate) shutdown: Shutdown,
     /// Moves whenever something about users, agents or their tokens changed.
     pub(crate) changes: watch::Sender<()>,
-    requests: Counter,
-    pub(crate) pushes: Counter,
+    pub(crate) counts: Counts,
     document: OnceLock<Bytes>,
 }
 
@@ -62,28 +65,14 @@ impl App {
         log: Arc<dyn EventLog>,
         keys: Arc<dyn KeyRing>,
         bus: Arc<dyn Bus>,
-        metrics: Metrics,
+        metrics: &Metrics,
         api_url: String,
         shutdown: Shutdown,
     ) -> Arc<Self> {
-        let (requests, pushes) = (Counter::default(), Counter::default());
-        metrics.register("console_requests", "Requests to the API", requests.clone());
-        metrics.register("console_pushes", "Pushes announced by webhooks", pushes.clone());
+        let counts = Counts::register(metrics);
         let (callers, document) = (Callers::default(), OnceLock::new());
         let changes = watch::Sender::new(());
-        Arc::new(Self {
-            world,
-            log,
-            keys,
-            bus,
-            api_url,
-            callers,
-            shutdown,
-            changes,
-            requests,
-            pushes,
-            document,
-        })
+        Arc::new(Self { world, log, keys, bus, api_url, callers, shutdown, changes, counts, document })
     }
 
     /// Forgets who callers are whenever something about users, agents or their tokens changes.
@@ -118,12 +107,12 @@ impl App {
 
 /// The router over all routes.
 pub fn router(app: Arc<App>) -> Router {
-    let mut router = Router::new()
-        .route("/api/v1/openapi.json", get(document))
-        .route("/hooks/v1/{project}", post(webhook::receive));
+    let mut router = Router::new().route(DOCUMENT, get(document)).route(HOOK, post(webhook::receive));
+    let mut paths = vec![DOCUMENT, HOOK];
     for route in routes::all() {
         let Ok(filter) = MethodFilter::try_from(route.method.clone()) else { continue };
         let path = route.path;
+        paths.push(path);
         let route = Arc::new(route);
         let handler = move |State(app): State<Arc<App>>, request: axum::extract::Request| {
             let route = Arc::clone(&route);
@@ -131,15 +120,47 @@ pub fn router(app: Arc<App>) -> Router {
         };
         router = router.route(path, on(filter, handler));
     }
-    let router = router.route_layer(axum::middleware::from_fn(traced));
-    router.fallback(no_route).method_not_allowed_fallback(no_method).with_state(app)
+    let (observing, paths) = (Arc::clone(&app), Arc::new(paths));
+    let router = router.fallback(no_route).method_not_allowed_fallback(no_method);
+    let router = router.layer(axum::middleware::from_fn(move |request: axum::extract::Request, next| {
+        observed(Arc::clone(&observing), Arc::clone(&paths), request, next)
+    }));
+    router.with_state(app)
 }
 
-/// Answers a request in a span of the caller's trace, or of a new one.
-async fn traced(path: MatchedPath, request: axum::extract::Request, next: Next) -> Response {
-    let span = tracing::info_span!("http", method = %request.method(), route = path.as_str());
-    chassis::traces::set_parent(&span, callers_trace(request.headers()).as_deref());
-    next.run(request).instrument(span).await
+/// Answers a request in a span of the caller's trace, or of a new one, and counts it.
+async fn observed(
+    app: Arc<App>,
+    paths: Arc<Vec<&'static str>>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
+    let matched = request.extensions().get::<MatchedPath>();
+    let matched = matched.and_then(|matched| paths.iter().find(|path| **path == matched.as_str()));
+    let (method, route) = (metrics::method(request.method()), matched.copied().unwrap_or("none"));
+    let began = app.world.clock.monotonic();
+    let span = tracing::info_span!(
+        "http",
+        otel.name = format!("{method} {route}"),
+        otel.kind = "server",
+        otel.status_code = tracing::field::Empty,
+        http.request.method = method,
+        http.route = route,
+        http.response.status_code = tracing::field::Empty,
+    );
+    // Whoever tries out paths begins no trace.
+    let caller = callers_trace(request.headers());
+    let set = if matched.is_some() { traces::set_parent } else { traces::set_parent_or_none };
+    set(&span, caller.as_deref());
+    let response = next.run(request).instrument(span.clone()).await;
+    let took = app.world.clock.monotonic().saturating_sub(began);
+    app.counts.requests.with([method, route, metrics::status(response.status())]).inc();
+    app.counts.request_seconds.with([method, route]).observe(took.as_secs_f64());
+    span.record("http.response.status_code", response.status().as_u16());
+    if response.status().is_server_error() {
+        traces::failed(&span);
+    }
+    response
 }
 
 async fn document(State(app): State<Arc<App>>) -> Response {
@@ -158,7 +179,6 @@ async fn no_method(method: Method) -> Response {
 }
 
 async fn answer(app: Arc<App>, route: Arc<Route>, request: axum::extract::Request) -> Response {
-    app.requests.inc();
     let (mut parts, body) = request.into_parts();
     let (token, principal) = match app.callers.identify(&app.world, &*app.bus, &parts.headers).await {
         Ok(known) => known,
@@ -241,7 +261,7 @@ fn context(world: &World, headers: &HeaderMap, principal: &Principal) -> Request
 
 /// The trace in which a request is answered: of its span where traces are sent, else the caller's.
 pub(crate) fn traceparent(headers: &HeaderMap) -> Option<String> {
-    chassis::traces::current_traceparent().or_else(|| callers_trace(headers))
+    traces::current_traceparent().or_else(|| callers_trace(headers))
 }
 
 /// The caller's trace context, if it has the form of one (W3C, version 00).

@@ -17,6 +17,7 @@ pub mod app;
 pub mod caller;
 pub mod input;
 pub mod log;
+pub mod metrics;
 pub mod openapi;
 pub mod problem;
 pub mod route;
@@ -89,7 +90,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         tracing::warn!(%local, "API listens without TLS: tokens can be read on the way");
     }
     let app =
-        App::new(deps.world.clone(), deps.log, deps.keys, deps.bus, deps.metrics, api_url, shutdown.clone());
+        App::new(deps.world.clone(), deps.log, deps.keys, deps.bus, &deps.metrics, api_url, shutdown.clone());
     let supervisor = Supervisor::new(Arc::clone(&deps.world.spawner), shutdown.clone());
     supervisor.spawn("console-revocations", Arc::clone(&app).watch_revocations(shutdown.clone()));
     let limits = Limits { connections: args.connections as usize, ..Limits::default() };

@@ -78,7 +78,7 @@ pub async fn receive(
     let pushed = RepositoryPushed { project, reference, correlation_id, traceparent: traceparent(&headers) };
     match bus::announce(&*app.bus, &pushed).await {
         Ok(()) => {
-            app.pushes.inc();
+            app.counts.pushes.inc();
             let answer = serde_json::json!({ "correlation_id": correlation_id });
             (StatusCode::ACCEPTED, axum::Json(answer)).into_response()
         }

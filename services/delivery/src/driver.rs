@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bus::{Bus, Live, Presence};
 use bytes::Bytes;
+use chassis::traces;
 use events::delivery::{BundleDesired, BundleHeld, DeliveryEvent, PruneEntry, SourceRemoved};
 use events::requests::delivery::{DesiredChanged, NextSync};
 use events::{
@@ -14,9 +15,11 @@ use events::{
 };
 use store::{AppendError, Blobs, EventLog, NewCommit, Snapshots};
 use tokio::sync::watch;
+use tracing::Instrument as _;
 use world::World;
 
 use crate::bundles::{BundleError, Bundles};
+use crate::metrics::Counts;
 use crate::model::{Cause, DeliveryState, Verdict, has_pending, next_sync};
 
 /// How long a settled change may take to come back through the fold before the driver looks again by itself.
@@ -42,6 +45,8 @@ pub struct Deps {
     pub bus: Arc<dyn Bus>,
     /// Says when this service is ready.
     pub readiness: chassis::Readiness,
+    /// The process's metrics.
+    pub metrics: chassis::Metrics,
 }
 
 /// Runs until shutdown.
@@ -55,7 +60,8 @@ pub async fn run(_args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow
         Arc::clone(&deps.snapshots),
         deps.world.clone(),
     );
-    let driver = Arc::new(Driver { bundles: Bundles::new(Arc::clone(&deps.blobs)), fold, deps });
+    let counts = Counts::register(&deps.metrics);
+    let driver = Arc::new(Driver { bundles: Bundles::new(Arc::clone(&deps.blobs)), fold, counts, deps });
     let folding = driver.fold.clone().drive({
         let shutdown = shutdown.clone();
         async move { shutdown.requested().await }
@@ -78,6 +84,7 @@ pub(crate) struct Driver {
     pub(crate) deps: Deps,
     pub(crate) fold: store::Following<DeliveryState>,
     bundles: Bundles,
+    counts: Counts,
 }
 
 /// A source could not be settled.
@@ -116,6 +123,7 @@ impl Driver {
             for source in sources {
                 if let Err(error) = self.settle(source).await {
                     if !matches!(error, SettleError::Append(AppendError::Conflict { .. })) {
+                        self.counts.failures.inc();
                         tracing::error!(%source, error = %chain(&error), "source cannot be settled");
                     }
                     again.push(source);
@@ -217,6 +225,15 @@ impl Driver {
                 causation_id: None,
                 traceparent: None,
             });
+        let decided = events.clone();
+        let events = store::new_events(&self.deps.world, events.into_iter().map(Event::from))?;
+        let span = tracing::info_span!(
+            "delivery.decide",
+            otel.kind = "consumer",
+            %source,
+            events = events.iter().map(|event| event.body.event_type.as_str()).collect::<Vec<_>>().join(", "),
+        );
+        traces::set_parent_or_none(&span, cause.traceparent.as_deref());
         let commit = NewCommit {
             id: CommitId(self.deps.world.new_uuid()),
             organization,
@@ -225,12 +242,14 @@ impl Driver {
             actor: Actor::service("delivery"),
             correlation_id: cause.correlation_id,
             causation_id: cause.causation_id,
-            traceparent: cause.traceparent,
+            traceparent: traces::traceparent_of(&span).or(cause.traceparent),
             occurred_at: Timestamp(self.deps.world.clock.now_millis()),
             command: None,
-            events: store::new_events(&self.deps.world, events.into_iter().map(Event::from))?,
+            events,
         };
-        let appended = store::append_known(&self.deps.world, &*self.deps.log, commit).await?;
+        let appending = store::append_known(&self.deps.world, &*self.deps.log, commit);
+        let appended = appending.instrument(span).await?;
+        decided.iter().for_each(|event| self.counts.recorded(event));
         if self.fold.wait_for(&appended.position, FOLD_DEADLINE).await.is_err() {
             tracing::warn!(%source, "fold is slow");
         }

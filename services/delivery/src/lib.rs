@@ -14,6 +14,7 @@
 #![warn(missing_docs)]
 
 pub mod driver;
+pub mod metrics;
 pub mod model;
 
 mod bundles;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use bus::{Bus, BusError, ByteStream, Handler, RequestError, Serving, StreamHandler, Subscription};
 use bytes::Bytes;
-use chassis::ShutdownTrigger;
+use chassis::{Metrics, ShutdownTrigger};
 use clap::Parser as _;
 use events::request::RequestContext;
 use events::requests::authz::{CreateGroup, GroupView};
@@ -83,13 +83,13 @@ async fn main() -> anyhow::Result<()> {
         Command::Alone(alone) => alone.settings()?,
         Command::Client(_) => anyhow::bail!("this program is a server only"),
     };
-    let world = World::real();
-    let inner = settings.bus(&world).await?;
+    let (world, metrics) = (World::real(), Metrics::new());
+    let inner = settings.bus(&world, &metrics).await?;
     let bus = Arc::new(Forgetful { inner, world: world.clone(), asked: AtomicU32::new(0) });
     let (trigger, shutdown) = ShutdownTrigger::new();
     let asked_to_end = chassis::shutdown::signals()?;
     tokio::select! {
-        outcome = kasbah::server::run(settings, world, bus, shutdown.clone(), |_| {}) => outcome,
+        outcome = kasbah::server::run(settings, world, bus, metrics, shutdown.clone(), |_| {}) => outcome,
         () = async {
             asked_to_end.await;
             trigger.request();

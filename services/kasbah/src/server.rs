@@ -6,10 +6,12 @@ mod alone;
 mod authority;
 mod drain;
 mod first_start;
+mod measured;
+pub mod metrics;
 mod nats;
+mod observed;
 mod services;
 mod settings;
-mod traced;
 mod up;
 
 use std::path::Path;
@@ -18,7 +20,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use bus::Bus;
-use chassis::{Metrics, Readiness, Shutdown, ShutdownTrigger};
+use chassis::{Metrics, Readiness, Shutdown, ShutdownTrigger, traces};
 use store::embedded::{EmbeddedStore, Options};
 use world::World;
 
@@ -33,8 +35,9 @@ use crate::exit;
 use crate::folder::{AUTHORITY_FILE, CLIENT_FILE, ClientFile};
 use authority::Tls;
 use drain::Groups;
+use measured::MeasuredLog;
+use observed::ObservedBus;
 use services::{Parts, start};
-use traced::TracedBus;
 
 /// Who makes a log, for people.
 const CREATED_BY: &str = concat!("kasbah ", env!("CARGO_PKG_VERSION"));
@@ -63,8 +66,14 @@ fn failed(error: &anyhow::Error) -> ExitCode {
 
 async fn run_until_signals(settings: Settings) -> anyhow::Result<()> {
     let world = World::real();
+    let metrics = Metrics::new();
+    let process = traces::Process {
+        service: settings.name,
+        version: env!("CARGO_PKG_VERSION"),
+        instance: world.new_uuid().to_string(),
+    };
     let (logs, traces) = (&settings.process.logs, &settings.process.traces);
-    let traces = chassis::logs::init(&world, logs, traces, settings.name)?;
+    let traces = chassis::logs::init(&world, logs, traces, &process, &metrics)?;
     let (trigger, shutdown) = ShutdownTrigger::new();
     let first = chassis::shutdown::signals()?;
     let heard = async {
@@ -77,8 +86,8 @@ async fn run_until_signals(settings: Settings) -> anyhow::Result<()> {
         }
     };
     let running = async {
-        let bus = settings.bus(&world).await?;
-        run(settings, world, bus, shutdown, |addresses| println!("{addresses}")).await
+        let bus = settings.bus(&world, &metrics).await?;
+        run(settings, world, bus, metrics, shutdown, |addresses| println!("{addresses}")).await
     };
     let outcome = tokio::select! {
         biased;
@@ -97,6 +106,7 @@ pub async fn run(
     settings: Settings,
     world: World,
     bus: Arc<dyn Bus>,
+    metrics: Metrics,
     shutdown: Shutdown,
     ready: impl FnOnce(&Addresses) + Send,
 ) -> anyhow::Result<()> {
@@ -106,13 +116,15 @@ pub async fn run(
             made.with_context(|| format!("cannot make the data folder {}", folder.display()))?;
         }
         let store = settings.nats.store(&world, settings.name).await?;
+        metrics::watch_log(&metrics, store.connection.clone());
         if store.replicas == 1 {
             tracing::warn!("everything is kept once: with three NATS servers it would be kept three times");
         }
-        return serve(settings, &world, &store.parts, bus, shutdown, ready).await;
+        return serve(settings, &world, &store.parts, bus, metrics, shutdown, ready).await;
     }
     let store = open_store(settings.folder()?, &world)?;
-    let outcome = serve(settings, &world, &store.parts(), bus, shutdown, ready).await;
+    metrics::watch_folder(&metrics, &world, settings.folder()?.to_owned());
+    let outcome = serve(settings, &world, &store.parts(), bus, metrics, shutdown, ready).await;
     tokio::task::spawn_blocking(move || store.close()).await.context("the log's threads ended badly")?;
     outcome
 }
@@ -132,6 +144,7 @@ async fn serve(
     world: &World,
     store: &store::Parts,
     bus: Arc<dyn Bus>,
+    metrics: Metrics,
     shutdown: Shutdown,
     ready: impl FnOnce(&Addresses) + Send,
 ) -> anyhow::Result<()> {
@@ -151,11 +164,19 @@ async fn serve(
         let authority = tls.as_ref().and_then(|tls| tls.authority.as_deref());
         leave_authority(world, &settings.folder()?.join(AUTHORITY_FILE), authority)?;
     }
-    let bus: Arc<dyn Bus> = Arc::new(TracedBus::new(bus));
+    let bus: Arc<dyn Bus> = Arc::new(ObservedBus::new(bus, world.clone(), &metrics));
     let readiness = Readiness::new();
     let first_start = readiness.register("first start");
     let groups = Groups::new(world);
-    let metrics = Metrics::new();
+    chassis::metrics::watch_process(&metrics, world);
+    chassis::metrics::show_version(&metrics, env!("CARGO_PKG_VERSION"));
+    if let Some(tls) = &tls {
+        tls.certificate.show_end(&metrics);
+    }
+    let log = Arc::new(MeasuredLog::new(Arc::clone(&store.log), world.clone(), &metrics));
+    let watching = Arc::clone(&log).watch_projections(groups.core.shutdown.clone());
+    groups.core.supervisor.spawn("projections' lag", watching);
+    let store = &store::Parts { log, ..store.clone() };
     let parts =
         Parts { world, store, bus: &bus, readiness: &readiness, metrics: &metrics, tls: tls.as_ref() };
     start(parts, &settings.services, &groups, listeners)?;

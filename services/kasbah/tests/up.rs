@@ -156,7 +156,7 @@ fn the_first_start_leaves_what_the_client_needs_and_the_next_keeps_it() {
     let up = Up::start(on_free_ports(folder.path()));
     assert!(up.health("/readyz").ends_with("ready\n"), "{}", up.health("/readyz"));
     assert!(up.health("/healthz").starts_with("HTTP/1.0 200"));
-    assert!(up.health("/metrics").contains("kasbah_console_requests_total"));
+    assert!(up.health("/metrics").contains("\nkasbah_console_pushes_total 0\n"));
     assert_eq!(up.said["owner's token"], data.join("owner-token").display().to_string());
     assert_eq!(std::fs::metadata(data.join("owner-token")).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(read("owner-token").starts_with("kasbah_p_"));
@@ -364,7 +364,7 @@ fn read_request(connection: &mut TcpStream) -> Vec<u8> {
 #[test]
 fn spans_reach_the_collector_that_is_named() {
     // Of the bus, and of the API.
-    const WANTED: [&[u8]; 2] = [b"kasbah.request.authz.ensure-owner", b"/api/v1/organizations"];
+    const WANTED: [&[u8]; 2] = [b"authz.authenticate", b"GET /api/v1/organizations"];
     const ENOUGH: &[u8] = b"enough";
     let folder = tempfile::tempdir().unwrap();
     let collector = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -27,6 +27,7 @@ use world::World;
 use crate::SERVICE;
 use crate::args::Args;
 use crate::git::http::HttpClient;
+use crate::metrics::Counts;
 use crate::model::{Interest, State};
 pub(crate) use shared::{Job, Shared, Status};
 use watcher::Watcher;
@@ -54,6 +55,8 @@ pub struct Deps {
     pub bus: Arc<dyn Bus>,
     /// Says when this service is ready.
     pub readiness: chassis::Readiness,
+    /// The process's metrics.
+    pub metrics: chassis::Metrics,
 }
 
 /// Runs until shutdown.
@@ -78,10 +81,12 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
             http,
             fold,
             replicas: presence.live(),
+            counts: Counts::register(&deps.metrics),
             deps,
             building: Semaphore::new(BUILDS),
             watched: Mutex::default(),
         });
+        poller.show_counts();
         let pushes = poller.deps.bus.subscribe(&Subject::notice(RepositoryPushed::NAME)).await?;
         let mut watchers = FuturesUnordered::new();
         let revision = poller.rearrange(&mut watchers);
@@ -132,6 +137,7 @@ pub(crate) struct Poller {
     replicas: watch::Receiver<Live>,
     /// Builds that run at once.
     building: Semaphore,
+    counts: Counts,
     watched: Mutex<BTreeMap<ProjectId, Watched>>,
 }
 
@@ -144,6 +150,20 @@ struct Watched {
 impl Poller {
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp(self.deps.world.clock.now_millis())
+    }
+
+    /// Shows how many repositories can be read.
+    fn show_counts(self: &Arc<Self>) {
+        let shown = Arc::downgrade(self);
+        self.deps.metrics.before_shown(move || {
+            let Some(poller) = shown.upgrade() else { return };
+            let watched = poller.watched.lock();
+            let failing =
+                watched.values().filter(|one| !one.shared.status.borrow().failures.is_empty()).count();
+            for (state, count) in [("failing", failing), ("readable", watched.len() - failing)] {
+                poller.counts.repositories.with([state]).set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+        });
     }
 
     /// The watcher of a project's repository, if somebody wants it now.

@@ -20,6 +20,7 @@ mod args;
 pub mod bundle;
 mod driver;
 pub mod git;
+pub mod metrics;
 pub mod model;
 mod requests;
 

@@ -33,6 +33,7 @@ const SERVICES: &[&str] = &[
 const RESERVED: &[(&str, &[&str])] = &[
     ("redb", &["store"]),
     ("async-nats", &["store", "bus", "loadtest"]),
+    ("prometheus-client", &["chassis"]),
     ("kube", &["agent", "testkit", "loadtest"]),
     ("kube-client", &["agent", "testkit", "loadtest"]),
     ("kube-runtime", &["agent", "testkit", "loadtest"]),

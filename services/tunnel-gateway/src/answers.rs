@@ -110,7 +110,7 @@ async fn compare(supply: Supply<'_>, next: &DesiredSource, limit: Duration) -> R
     let body = Bytes::from(events::encode(next).map_err(internal)?);
     let pages = next.pages.iter().flatten().copied().collect();
     for _ in 0..ROUNDS {
-        let connection = &supply.session.connection;
+        let connection = supply.session.connection.traced(chassis::traces::current_traceparent().as_deref());
         let asked = connection.ask(Method::POST, &to, body.clone(), MAXIMUM_REPLY_BYTES, limit).await;
         let asked = asked.map_err(not_asked)?;
         match asked.status {

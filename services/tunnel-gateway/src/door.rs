@@ -16,6 +16,7 @@ use tunnel::handshake::Role;
 use tunnel::wire::{Again, Farewell};
 use world::network::{Connection, Listener};
 
+use crate::counted::Counted;
 use crate::gateway::Gateway;
 use crate::model::Refused;
 use crate::session::{self, Identity, Session};
@@ -92,6 +93,7 @@ async fn enter(
     let whose = Arc::new(Mutex::new(None));
     let (judging, found, draining) = (Arc::clone(gateway), Arc::clone(&whose), shutdown.is_requested());
     let admit = move |presented: Presented| async move { admit(&judging, presented, &found, draining).await };
+    let socket = Box::new(Counted::new(socket, &gateway.counts));
     let accepted = match door.accept(&gateway.world, socket, admit).await {
         Ok(accepted) => accepted,
         Err(error) => {

@@ -19,11 +19,12 @@ pub mod model;
 
 mod answers;
 mod args;
+mod counted;
 mod door;
 mod gateway;
 mod intake;
 mod journal;
-mod metrics;
+pub mod metrics;
 mod push;
 mod registry;
 mod resolve;

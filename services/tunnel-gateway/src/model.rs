@@ -1,5 +1,6 @@
 //! What the gateway folds and judges. Pure.
 
+mod causes;
 mod cursors;
 mod judge;
 mod known;
@@ -8,6 +9,7 @@ mod refusals;
 mod screen;
 mod standing;
 
+pub use causes::Causes;
 pub use cursors::Cursors;
 pub use judge::{Fault, judge};
 pub use known::Known;

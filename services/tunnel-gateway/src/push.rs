@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chassis::traces;
 use events::desired::{Applier, DesiredPlan};
 use events::requests::delivery::ShowDesired;
-use events::{OrganizationId, Refusal, Sha256};
+use events::{OrganizationId, Refusal, Sha256, Timestamp};
 use http::{Method, StatusCode};
 use tokio::sync::watch;
+use tracing::{Instrument as _, Span};
 use tunnel::gateway::AskError;
 use tunnel::wire::{StaleRevision, path};
 
 use crate::gateway::Gateway;
-use crate::model::Known;
+use crate::model::{Causes, Known};
 use crate::resolve::{ResolveError, Resolved};
 use crate::session::Session;
 use crate::supply::{MAXIMUM_REPLY_BYTES, ROUNDS, Supply, SupplyError};
@@ -82,7 +84,7 @@ pub(crate) async fn run(gateway: &Gateway, session: &Session) {
                 let _held = pusher.changes.changed().await;
             }
             Err(error) => {
-                gateway.counts.push_failures.inc();
+                gateway.counts.pushes.with(["failed"]).inc();
                 report(session, &error);
                 pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
                 let jitter = u64::try_from(pause.as_millis()).unwrap_or(0) / 2;
@@ -123,6 +125,40 @@ impl Pusher<'_> {
         if self.taken.as_ref() == Some(&plan) {
             return Ok(Pushed::Done);
         }
+        let span = self.span(&plan);
+        let began = self.gateway.world.clock.monotonic();
+        let pushed = self.bring(plan, may_be_superseded).instrument(span.clone()).await;
+        match &pushed {
+            Ok(Pushed::Done) => {
+                let took = self.gateway.world.clock.monotonic().saturating_sub(began);
+                self.gateway.counts.push_seconds.observe(took.as_secs_f64());
+            }
+            Ok(Pushed::Superseded) => {}
+            Err(_) => traces::failed(&span),
+        }
+        pushed
+    }
+
+    /// A push is part of the trace of what it brings.
+    fn span(&self, plan: &DesiredPlan) -> Span {
+        let now = Timestamp(self.gateway.world.clock.now_millis());
+        let causes = Causes::of(self.taken.as_ref(), plan, now);
+        let span = tracing::info_span!(
+            "tunnel-gateway.push",
+            otel.kind = "client",
+            otel.status_code = tracing::field::Empty,
+            agent = %self.session.agent,
+            revision = plan.revision,
+        );
+        let age = Duration::from_millis(causes.age_millis);
+        traces::set_cause(&span, causes.newest.as_deref(), age);
+        for other in &causes.others {
+            traces::add_link(&span, other);
+        }
+        span
+    }
+
+    async fn bring(&mut self, plan: DesiredPlan, may_be_superseded: bool) -> Result<Pushed, PushError> {
         let (organization, applier) = (plan.organization, plan.applier);
         let resolved = self.gateway.shelf.resolve(plan.clone()).await;
         if let Some(known) = &self.known {
@@ -133,7 +169,7 @@ impl Pusher<'_> {
             return Ok(Pushed::Superseded);
         }
         self.put(&resolved).await?;
-        self.gateway.counts.pushes.inc();
+        self.gateway.counts.pushes.with(["taken"]).inc();
         let revision = resolved.desired.revision;
         tracing::debug!(agent = %self.session.agent, instance = %self.session.instance, revision, epoch = epoch(applier), "desired state taken");
         let taken = self.gateway.shelf.objects_of(organization, resolved.pages.iter().copied()).await?;
@@ -166,7 +202,8 @@ impl Pusher<'_> {
     async fn put(&self, resolved: &Resolved) -> Result<(), PushError> {
         let body = Bytes::from(events::encode(&resolved.desired)?);
         for _ in 0..ROUNDS {
-            let connection = &self.session.connection;
+            let traceparent = traces::current_traceparent();
+            let connection = self.session.connection.traced(traceparent.as_deref());
             let asked = connection
                 .ask(Method::PUT, path::DESIRED, body.clone(), MAXIMUM_REPLY_BYTES, DESIRED_TIME)
                 .await?;

@@ -64,6 +64,11 @@ impl Registry {
         self.open.send_replace(agents.values().map(BTreeMap::len).sum());
     }
 
+    /// How many agents have tunnels.
+    pub(crate) fn agents(&self) -> usize {
+        self.agents.lock().len()
+    }
+
     /// All tunnels, or those of one agent.
     pub(crate) fn list(&self, agent: Option<AgentId>) -> Vec<Arc<Session>> {
         let agents = self.agents.lock();

@@ -87,6 +87,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         counts: Counts::register(&metrics),
     });
 
+    show_agents(&gateway, &metrics);
     let supervisor = Supervisor::new(Arc::clone(&world.spawner), shutdown.clone());
     let stop = shutdown.clone();
     supervisor
@@ -112,6 +113,17 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         Ok(())
     });
     supervisor.join_within(&*world.clock, drain.saturating_add(LAST_WORDS)).await
+}
+
+/// Shows how many agents are connected.
+fn show_agents(gateway: &Arc<Gateway>, metrics: &Metrics) {
+    let shown = Arc::downgrade(gateway);
+    metrics.before_shown(move || {
+        if let Some(gateway) = shown.upgrade() {
+            let agents = gateway.registry.agents();
+            gateway.counts.agents.set(i64::try_from(agents).unwrap_or(i64::MAX));
+        }
+    });
 }
 
 /// Hears that desired states changed; also looks from time to time.

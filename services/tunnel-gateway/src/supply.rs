@@ -71,6 +71,7 @@ impl Supply<'_> {
         let asked = self
             .session
             .connection
+            .traced(chassis::traces::current_traceparent().as_deref())
             .ask(Method::PUT, path::OBJECTS, body, MAXIMUM_REPLY_BYTES, OBJECTS_TIME)
             .await?;
         if !asked.status.is_success() {

@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 /// Content type of every body.
 pub const MESSAGE_PACK: &str = "application/msgpack";
+/// Header of a request to an agent that is part of a trace (W3C Trace Context).
+pub const TRACEPARENT: &str = "traceparent";
 
 /// Largest content of one frame, in bytes: with its envelope it still fits one record of the log.
 pub const MAXIMUM_FRAME_BYTES: usize = 480 * 1024;

@@ -37,6 +37,15 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 /// Holds a folder for one process; let go when dropped.
 pub trait FolderLock: Send + Sync {}
 
+/// Room on a disk, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// What this process may still fill.
+    pub free: u64,
+    /// All of it.
+    pub size: u64,
+}
+
 /// Files and folders.
 pub trait Disk: Send + Sync {
     /// Opens for reading and writing; makes the file if `create`.
@@ -55,6 +64,11 @@ pub trait Disk: Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Deletes a file, durably.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// How much room there is where a folder lies.
+    fn space(&self, folder: &Path) -> io::Result<Space> {
+        let detail = format!("nothing is known of the room at {}", folder.display());
+        Err(io::Error::new(io::ErrorKind::Unsupported, detail))
+    }
     /// Takes a folder for this process; an error of kind `WouldBlock` when another has it.
     fn lock(&self, folder: &Path) -> io::Result<Box<dyn FolderLock>>;
 }
@@ -204,6 +218,12 @@ impl Disk for RealDisk {
         sync_folder(parent(path))
     }
 
+    fn space(&self, folder: &Path) -> io::Result<Space> {
+        let of = rustix::fs::statvfs(folder)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(of.f_frsize);
+        Ok(Space { free: bytes(of.f_bavail), size: bytes(of.f_blocks) })
+    }
+
     fn lock(&self, folder: &Path) -> io::Result<Box<dyn FolderLock>> {
         let file = OpenOptions::new()
             .read(true)
@@ -232,6 +252,14 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         drop(held);
         RealDisk.lock(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn there_is_some_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = RealDisk.space(folder.path()).unwrap();
+        assert!(space.size > 0 && space.free <= space.size, "{space:?}");
+        RealDisk.space(&folder.path().join("none")).unwrap_err();
     }
 
     #[test]

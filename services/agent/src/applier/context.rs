@@ -1,16 +1,21 @@
 //! What a worker needs to know while it works on one state of its source.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use events::SourceId;
 use events::configuration::ServiceAccount;
 use objects::ownership::OwnerMark;
 use parking_lot::Mutex;
+use tracing::Span;
 
 use super::Shared;
 use crate::desired::{SourceView, View};
 use crate::kubernetes::discovery::Kinds;
 use crate::model::target::{Resolution, Scope, resolve};
+
+/// Objects of one run that have a span each.
+const OBJECT_SPANS: usize = 200;
 
 /// One state of one source.
 pub(super) struct Context {
@@ -18,6 +23,8 @@ pub(super) struct Context {
     pub(super) view: Arc<View>,
     pub(super) source: Arc<SourceView>,
     pub(super) owner: OwnerMark,
+    /// How many objects may still have a span of their own.
+    object_spans: AtomicUsize,
     resolved: Mutex<Option<(Arc<Kinds>, Arc<Resolution>)>>,
 }
 
@@ -28,8 +35,16 @@ impl Context {
             view: Arc::clone(view),
             source: Arc::clone(source),
             owner: view.owner(source.head.source),
+            object_spans: AtomicUsize::new(OBJECT_SPANS),
             resolved: Mutex::new(None),
         }
+    }
+
+    /// A span for work on one object, while there are not too many of them; more would only push other spans out.
+    pub(super) fn object_span(&self, span: impl FnOnce() -> Span) -> Span {
+        let left =
+            self.object_spans.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        left.map_or_else(|_| Span::none(), |_| span())
     }
 
     pub(super) fn id(&self) -> SourceId {

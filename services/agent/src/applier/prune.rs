@@ -77,7 +77,15 @@ impl Context {
 
     /// Told at once: this process may be asked to end while others of the group are still at it.
     async fn prune_and_tell(&self, entry: &PruneEntry, sync: SyncId) -> Result<Pruned, ApiError> {
-        let pruned = self.prune(entry).await?;
+        let pruned = self.prune(entry).await;
+        let outcome = match &pruned {
+            Ok(Pruned::Deleted) => "deleted",
+            Ok(Pruned::Gone) => "gone",
+            Ok(Pruned::Kept(_)) => "kept",
+            Err(_) => "failed",
+        };
+        self.shared.counts.pruned_objects.with([outcome]).inc();
+        let pruned = pruned?;
         self.shared.with_book(self.id(), |book| book.forget(&entry.identity.key()));
         self.shared.outbox.tell(Observed::ObjectPruned {
             sync: Some(sync),

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use chassis::traces;
 use events::ObjectIdentity;
 use objects::order::Stage;
 use serde_json::Value;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::concurrent::concurrently;
 use super::context::Context;
@@ -35,7 +38,8 @@ pub(super) enum StageEnd {
 impl Context {
     /// Dry-runs all, and applies all if no dry run failed.
     pub(super) async fn stage(&self, targets: &[&Target], report: &mut Report) -> StageEnd {
-        let (mut passed, failed) = self.check_all(targets).await;
+        let dry_run = tracing::info_span!("agent.dry-run", objects = targets.len());
+        let (mut passed, failed) = self.check_all(targets).instrument(dry_run).await;
         if failed.iter().any(|(_, failed)| failed.is_loss_of_lease()) {
             return StageEnd::Lost;
         }
@@ -105,7 +109,17 @@ impl Context {
                     Some(checked) => checked,
                     None => self.check_again(target).await?,
                 };
-                self.apply(target, &checked, sync).await
+                let span = self.object_span(|| {
+                    tracing::info_span!("agent.apply", otel.kind = "client", otel.status_code = Empty, object = %target.identity, write = Empty)
+                });
+                let applied = self.apply(target, &checked, sync).instrument(span.clone()).await;
+                match &applied {
+                    Ok(write) => {
+                        span.record("write", tracing::field::debug(write));
+                    }
+                    Err(_) => traces::failed(&span),
+                }
+                applied
             })
             .collect();
         let mut end = StageEnd::Done;

@@ -7,6 +7,7 @@ use events::delivery::{ObjectFailure, SyncOutcome};
 use events::observation::Observed;
 use objects::order::Stage;
 use tokio::sync::Notify;
+use tracing::Instrument as _;
 
 use super::concurrent::concurrently;
 use super::context::Context;
@@ -78,7 +79,8 @@ impl Context {
                 StageEnd::Lost => return None,
             }
             self.shared.note(self.id(), "waiting for health");
-            match self.wait_for_health(report, wake).await {
+            let waiting = tracing::info_span!("agent.wait-for-health");
+            match self.wait_for_health(report, wake).instrument(waiting).await {
                 WaitEnd::Settled => {}
                 WaitEnd::Expired => outcome = SyncOutcome::Unhealthy,
                 WaitEnd::Superseded => return Some(SyncOutcome::Superseded),
@@ -86,7 +88,11 @@ impl Context {
             }
         }
         self.shared.note(self.id(), "pruning");
-        match self.prune_listed(report, pruned).await {
+        if self.source.prune.is_empty() {
+            return Some(outcome);
+        }
+        let pruning = tracing::info_span!("agent.prune", objects = self.source.prune.len());
+        match self.prune_listed(report, pruned).instrument(pruning).await {
             StageEnd::Done => Some(outcome),
             StageEnd::Failed => Some(SyncOutcome::Failed),
             StageEnd::Superseded => Some(SyncOutcome::Superseded),

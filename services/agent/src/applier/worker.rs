@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chassis::traces;
 use events::delivery::SyncOutcome;
 use events::digest::Sha256;
 use events::observation::Observed;
 use events::{SourceId, Timestamp};
 use tokio::sync::Notify;
+use tracing::{Instrument as _, Span};
 
 use super::Shared;
 use super::context::Context;
@@ -118,16 +120,20 @@ impl Worker {
     async fn sync(&mut self, context: &Context) {
         self.ran = Some(context.source.fingerprint);
         self.retry_at = None;
-        let (outcome, report) = context.run(&mut self.pruned, &self.wake).await;
+        let span = self.span(context);
+        let (outcome, report) = context.run(&mut self.pruned, &self.wake).instrument(span.clone()).await;
+        if let Some(outcome) = outcome {
+            span.record("outcome", tracing::field::debug(outcome));
+        }
+        if outcome.is_none_or(|outcome| outcome == SyncOutcome::Failed) {
+            traces::failed(&span);
+        }
         let Some(outcome) = outcome else {
             // The Lease is lost: nothing is told, and the run counts as not made.
             self.ran = None;
             return;
         };
-        self.shared.counts.syncs.inc();
-        if outcome == SyncOutcome::Failed {
-            self.shared.counts.sync_failures.inc();
-        }
+        self.shared.counts.synced(outcome);
         self.unhealthy = outcome == SyncOutcome::Unhealthy;
         if outcome == SyncOutcome::Superseded {
             // By a newer state, or by a suspension that ends with this same state.
@@ -153,6 +159,24 @@ impl Worker {
             failures: report.first_failures(),
         });
         tracing::info!(source = %self.source, outcome = ?outcome, counts = ?report.counts, "sync ended");
+    }
+
+    /// A run is part of the trace that led to its state.
+    fn span(&self, context: &Context) -> Span {
+        let head = &context.source.head;
+        let span = tracing::info_span!(
+            "agent.sync",
+            otel.kind = "consumer",
+            otel.status_code = tracing::field::Empty,
+            source = %self.source,
+            sync = %head.sync,
+            commit = head.commit,
+            outcome = tracing::field::Empty,
+        );
+        let now = Timestamp(self.shared.world.clock.now_millis());
+        let age = Duration::from_millis(head.sync.age_millis(now).unwrap_or(0));
+        traces::set_cause(&span, head.traceparent.as_deref(), age);
+        span
     }
 
     fn retry(&mut self, report: &Report) -> Timestamp {

@@ -224,6 +224,7 @@ impl Context {
     ) -> Result<Write, Failed> {
         self.shared.with_book(self.id(), |book| book.write_begins(&target.key));
         let result = self.write(target, checked).await;
+        self.shared.counts.applied(result.as_ref().ok().map(|(_, write)| *write));
         let (overheard, result) = match result {
             Ok((live, write)) => (self.applied(target, checked, sync, &live, write), Ok(write)),
             Err(failed) => {

@@ -129,8 +129,8 @@ impl Kube {
     /// # Errors
     /// As [`Kube::read`].
     pub async fn for_lease(&self, call: Call) -> Result<Answer, ApiError> {
-        self.counts.api_lease_requests.inc();
-        self.exchange(&self.connections.lease, &call).await.map_err(|(error, _)| error)
+        let client = self.connections.lease.clone();
+        self.counted("lease", self.exchange(&client, &call)).await.map_err(|(error, _)| error)
     }
 
     /// Opens a watch; the body has one JSON document a line. `lane` spreads watches over connections.
@@ -138,13 +138,15 @@ impl Kube {
     /// # Errors
     /// As [`Kube::read`], without further attempts.
     pub async fn watch(&self, call: &Call, lane: usize) -> Result<Response<Body>, ApiError> {
-        self.counts.api_watches.inc();
+        let opened = self.open_watch(call, lane);
+        self.counted("watch", async { opened.await.map_err(|error| (error, None)) })
+            .await
+            .map_err(|(error, _)| error)
+    }
+
+    async fn open_watch(&self, call: &Call, lane: usize) -> Result<Response<Body>, ApiError> {
         let client = self.connections.for_watch(lane);
-        let response = self.deadline(client.send(call.request()?)).await;
-        if !response.as_ref().is_ok_and(|response| response.status().is_success()) {
-            self.counts.api_failures.inc();
-        }
-        let response = response?;
+        let response = self.deadline(client.send(call.request()?)).await?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -186,30 +188,29 @@ impl Kube {
     async fn attempt(&self, call: &Call) -> Result<Answer, (ApiError, Option<Duration>)> {
         let closed = |_| (ApiError::Impossible { detail: "closing".to_owned() }, None);
         let _permit = self.permits.acquire().await.map_err(closed)?;
-        let counter = match (call.is_read(), call.is_write()) {
-            (true, _) => &self.counts.api_reads,
-            (false, true) => &self.counts.api_writes,
-            (false, false) => &self.counts.api_dry_runs,
+        let kind = match (call.is_read(), call.is_write()) {
+            (true, _) => "read",
+            (false, true) => "write",
+            (false, false) => "dry_run",
         };
-        counter.inc();
         let lane = self.connections.for_request();
         let _under_way = UnderWay::begin(&lane.requests);
-        self.exchange(&lane.client, call).await
+        self.counted(kind, self.exchange(&lane.client, call)).await
     }
 
-    async fn exchange(
+    async fn counted<T>(
         &self,
-        client: &kube::Client,
-        call: &Call,
-    ) -> Result<Answer, (ApiError, Option<Duration>)> {
-        let answer = self.exchange_once(client, call).await;
-        if answer.is_err() {
-            self.counts.api_failures.inc();
-        }
+        kind: &'static str,
+        answer: impl Future<Output = Result<T, (ApiError, Option<Duration>)>>,
+    ) -> Result<T, (ApiError, Option<Duration>)> {
+        let began = self.world.clock.monotonic();
+        let answer = answer.await;
+        let took = self.world.clock.monotonic().saturating_sub(began);
+        self.counts.asked(kind, took, answer.as_ref().err().map(|(error, _)| error));
         answer
     }
 
-    async fn exchange_once(
+    async fn exchange(
         &self,
         client: &kube::Client,
         call: &Call,

@@ -54,12 +54,16 @@ impl LinkKeeper {
             };
             let (ended, lived) = match dialled {
                 Ok(link) => {
+                    self.counts.dials.with(["opened"]).inc();
                     last_words.forget();
                     self.serve_link(link, &shutdown).await
                 }
                 Err(error) => {
                     tell_once(&error, &mut last_words);
-                    (Ended::from(&error), Duration::ZERO)
+                    let ended = Ended::from(&error);
+                    let outcome = if ended == Ended::Refused { "refused" } else { "failed" };
+                    self.counts.dials.with([outcome]).inc();
+                    (ended, Duration::ZERO)
                 }
             };
             let wait = reconnect.wait(ended, lived, self.world.random.as_ref());

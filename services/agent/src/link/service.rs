@@ -4,12 +4,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use chassis::traces;
 use events::desired::{DesiredSource, DesiredState};
 use events::{AgentId, InstanceId, Refusal, RefusalKind, SourceId};
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use tokio::sync::watch;
+use tracing::{Instrument as _, Span};
 use tunnel::wire::{self, Acknowledged, AgentInfo, Objects, StaleRevision};
 
 use super::events_answer;
@@ -68,8 +70,20 @@ impl AgentService {
         B: BodyExt<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let span = span_of(&request);
+        let answer = self.answer_request(request).instrument(span.clone()).await;
+        let answer = answer.unwrap_or_else(|refused| *refused);
+        span.record("http.response.status_code", answer.status().as_u16());
+        Ok(answer)
+    }
+
+    async fn answer_request<B>(self, request: Request<B>) -> Answered
+    where
+        B: BodyExt<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let path = request.uri().path().to_owned();
-        let answer = match (request.method(), path.as_str()) {
+        match (request.method(), path.as_str()) {
             (&Method::PUT, wire::path::DESIRED) => self.put_desired(request.into_body()).await,
             (&Method::PUT, wire::path::OBJECTS) => self.put_objects(request.into_body()).await,
             (&Method::GET, wire::path::EVENTS) => self.events(request.uri().query().unwrap_or_default()),
@@ -84,8 +98,7 @@ impl AgentService {
                 }
             }
             _ => Err(not_found("no such page")),
-        };
-        Ok(answer.unwrap_or_else(|refused| *refused))
+        }
     }
 
     async fn put_desired<B>(&self, body: B) -> Answered
@@ -205,6 +218,24 @@ impl AgentService {
             .insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
         Ok(response)
     }
+}
+
+/// A request that is part of a trace has a span of it; the others, which come all the time, have none.
+fn span_of<B>(request: &Request<B>) -> Span {
+    let traceparent = request.headers().get(wire::TRACEPARENT).and_then(|value| value.to_str().ok());
+    let Some(traceparent) = traceparent else { return Span::none() };
+    let (method, path) = (request.method(), request.uri().path());
+    let route = if path.starts_with(wire::path::SOURCES) { wire::path::SOURCES } else { path };
+    let span = tracing::info_span!(
+        "http",
+        otel.name = format!("{method} {route}"),
+        otel.kind = "server",
+        http.request.method = %method,
+        http.route = route,
+        http.response.status_code = tracing::field::Empty,
+    );
+    traces::set_parent_or_none(&span, Some(traceparent));
+    span
 }
 
 async fn read<B>(body: B, maximum: usize) -> Result<Bytes, Refused>

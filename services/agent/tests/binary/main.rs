@@ -83,10 +83,10 @@ async fn it_applies_over_the_tunnel_and_ends_in_order() {
     shows(
         &admin,
         &[
-            "api_writes_total 20",
-            "api_dry_runs_total 20",
-            "syncs_total 1",
-            "sync_failures_total 0",
+            "api_requests_total{kind=\"write\",outcome=\"ok\"} 20",
+            "api_requests_total{kind=\"dry_run\",outcome=\"ok\"} 20",
+            "syncs_total{outcome=\"succeeded\"} 1",
+            "applied_objects_total{outcome=\"created\"} 20",
             "objects 20",
             "lease_held 1",
             "tunnel_open 1",

@@ -98,7 +98,7 @@ async fn a_value_of_the_wrong_type_is_the_manifests_fault_and_told_at_once() {
     assert_eq!(finished.outcome, SyncOutcome::Failed);
     assert!(finished.failures[0].message.contains(".spec.replicas: expected numeric"), "{finished:?}");
     assert_eq!(
-        rig.process.counts.api_dry_runs.get(),
+        rig.process.counts.api_requests.with(["dry_run", "refused"]).get(),
         1,
         "it is not tried again as if the API server were ill"
     );

@@ -19,7 +19,7 @@ use events::desired::{Applier, DesiredReply, DesiredSource, DesiredState, Source
 use events::digest::Sha256;
 use events::observation::{Observed, OwnedObject};
 use events::requests::gateway::SourceDiff;
-use events::{AgentId, CorrelationId, ObjectIdentity, OrganizationId, SourceId, SyncId};
+use events::{AgentId, CorrelationId, InstanceId, ObjectIdentity, OrganizationId, SourceId, SyncId};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use parking_lot::Mutex;
@@ -123,7 +123,15 @@ impl Process {
             let (sender, receiver) = tokio::sync::oneshot::channel();
             let (inner, namespace, counts) = (world.clone(), namespace.to_owned(), counts.clone());
             let task = async move {
-                let process = Agent::new(inner, &options, Some(namespace), counts).await.unwrap();
+                let process = Agent::new(
+                    inner.clone(),
+                    &options,
+                    Some(namespace),
+                    counts,
+                    InstanceId(inner.new_uuid()),
+                )
+                .await
+                .unwrap();
                 let started = (process.service(), process.outbox());
                 sender.send(started).unwrap_or_else(|_| panic!("the test is gone"));
                 process.apply(shutdown).await;

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use super::client::roots_in;
 use super::{Authority, TlsError, explain, provider, time_of};
-use crate::Shutdown;
+use crate::{Metrics, Shutdown};
 
 /// How long a server's certificate is valid.
 const VALID: Duration = Duration::from_secs(90 * 24 * 3600);
@@ -40,6 +40,14 @@ pub struct ServerTlsArgs {
     /// PEM file with the authority that it comes from, for clients and agents whose machines do not trust that anyway
     #[arg(long, env = "KASBAH_TLS_CA_FILE", value_name = "FILE")]
     pub tls_ca_file: Option<PathBuf>,
+}
+
+crate::metrics! {
+    /// Of what a server shows.
+    pub struct CertificateMetrics in "kasbah_tls" {
+        /// When the server's certificate ends, in seconds since 1970
+        certificate_expiry_timestamp_seconds: Gauge,
+    }
 }
 
 /// Where a certificate that comes from elsewhere lies.
@@ -139,6 +147,24 @@ impl ServerCertificate {
     pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), TlsError> {
         *self.current.write() = Arc::new(certified(chain, key, ITS_CERTIFICATE, ITS_KEY)?);
         Ok(())
+    }
+
+    /// When the certificate ends, in seconds since 1970, if that can be read.
+    #[must_use]
+    pub fn ends_at(&self) -> Option<i64> {
+        let current = Arc::clone(&self.current.read());
+        let (_, certificate) = x509_parser::parse_x509_certificate(current.cert.first()?).ok()?;
+        Some(certificate.validity().not_after.timestamp())
+    }
+
+    /// Shows when it ends.
+    pub fn show_end(self: &Arc<Self>, metrics: &Metrics) {
+        let (counts, shown) = (CertificateMetrics::register(metrics), Arc::clone(self));
+        metrics.before_shown(move || {
+            if let Some(end) = shown.ends_at() {
+                counts.certificate_expiry_timestamp_seconds.set(end);
+            }
+        });
     }
 
     /// Whether the certificate is for a name or address, whatever the time.

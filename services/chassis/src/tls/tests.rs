@@ -296,3 +296,16 @@ fn files_that_do_not_fit_are_refused_by_name() {
     std::fs::write(&files.certificate, "nothing").unwrap();
     assert_eq!(refused(), format!("{certificate} holds no certificate in PEM form"));
 }
+
+#[test]
+fn a_certificate_says_when_it_ends() {
+    let now = World::real().clock.now_millis();
+    let authority = Authority::generate(Timestamp(now)).unwrap();
+    let certificate = issued_at(&authority, now);
+    assert_eq!(certificate.ends_at(), Some(now / 1000 + i64::try_from(NINETY_DAYS.as_secs()).unwrap()));
+    let metrics = crate::Metrics::new();
+    certificate.show_end(&metrics);
+    let shown =
+        format!("kasbah_tls_certificate_expiry_timestamp_seconds {}\n", certificate.ends_at().unwrap());
+    assert!(metrics.encode().contains(&shown), "{}", metrics.encode());
+}

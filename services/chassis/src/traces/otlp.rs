@@ -1,28 +1,35 @@
 //! Spans over OTLP/HTTP.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use opentelemetry::propagation::TextMapPropagator;
-use opentelemetry::trace::TracerProvider;
+use opentelemetry::trace::{SpanContext, TraceContextExt, TraceFlags, TraceState, TracerProvider};
+use opentelemetry::{Context, KeyValue};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::trace::SdkTracerProvider;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, IdGenerator, RandomIdGenerator, Sampler, SdkTracerProvider,
+};
 use tokio::runtime::Handle;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::{Layer, Registry};
 use world::World;
 
-use super::TraceError;
+use super::export::{Bounded, Counted, Tally};
+use super::{Process, TraceError, TraceMetrics};
 
 const TRACEPARENT: &str = "traceparent";
 const SEND_DEADLINE: Duration = Duration::from_secs(5);
+/// How long a span waits for others, at most.
+const SEND_EVERY: Duration = Duration::from_secs(1);
 const MAXIMUM_ANSWER_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -32,7 +39,9 @@ impl Provider {
     pub(super) fn new(
         world: &World,
         endpoint: &str,
-        service: &'static str,
+        ratio: f64,
+        process: &Process,
+        counts: TraceMetrics,
     ) -> Result<(Self, Box<dyn Layer<Registry> + Send + Sync>), TraceError> {
         let wrong = |detail: String| TraceError::Exporter { endpoint: endpoint.to_owned(), detail };
         let runtime = Handle::try_current().map_err(|error| wrong(error.to_string()))?;
@@ -42,11 +51,27 @@ impl Provider {
             .with_endpoint(format!("{endpoint}/v1/traces"))
             .build()
             .map_err(|error| wrong(error.to_string()))?;
-        let provider = SdkTracerProvider::builder()
-            .with_batch_exporter(exporter)
-            .with_resource(Resource::builder().with_service_name(service).build())
+        let tally = Tally::new(counts);
+        let exporter = Counted { inner: exporter, tally: Arc::clone(&tally) };
+        let batches = BatchConfigBuilder::default().with_scheduled_delay(SEND_EVERY).build();
+        let inner = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
+        let resource = Resource::builder()
+            .with_service_name(process.service)
+            .with_attributes([
+                KeyValue::new("service.version", process.version),
+                KeyValue::new("service.instance.id", process.instance.clone()),
+            ])
             .build();
-        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer(service));
+        let provider = SdkTracerProvider::builder()
+            .with_span_processor(Bounded { inner, tally })
+            .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(ratio))))
+            .with_resource(resource)
+            .build();
+        let layer = tracing_opentelemetry::layer()
+            .with_tracer(provider.tracer(process.service))
+            .with_location(false)
+            .with_threads(false)
+            .with_tracked_inactivity(false);
         Ok((Self(provider), Box::new(layer.with_filter(LevelFilter::INFO))))
     }
 
@@ -119,10 +144,33 @@ pub(super) fn traceparent_of(span: &tracing::Span) -> Option<String> {
     carrier.remove(TRACEPARENT)
 }
 
-pub(super) fn set_parent(span: &tracing::Span, traceparent: &str) {
+fn context_of(traceparent: &str) -> Context {
     let carrier = HashMap::from([(TRACEPARENT.to_owned(), traceparent.to_owned())]);
+    // Not on the current span's context, so that a malformed one names no trace.
+    TraceContextPropagator::new().extract_with_context(&Context::new(), &carrier)
+}
+
+pub(super) fn set_parent(span: &tracing::Span, traceparent: &str) {
     // A span that no layer records has no parent to set.
-    let _set = span.set_parent(TraceContextPropagator::new().extract(&carrier));
+    let _set = span.set_parent(context_of(traceparent));
+}
+
+/// Under a parent that is not sampled nothing is: such a trace is said to be running, to whoever is asked next, and never sent.
+pub(super) fn begin_no_trace(span: &tracing::Span) {
+    let ids = RandomIdGenerator::default();
+    let none = SpanContext::new(
+        ids.new_trace_id(),
+        ids.new_span_id(),
+        TraceFlags::NOT_SAMPLED,
+        true,
+        TraceState::NONE,
+    );
+    // A span that no layer records has no parent to set.
+    let _set = span.set_parent(Context::new().with_remote_span_context(none));
+}
+
+pub(super) fn add_link(span: &tracing::Span, traceparent: &str) {
+    span.add_link(context_of(traceparent).span().span_context().clone());
 }
 
 #[cfg(test)]
@@ -132,14 +180,76 @@ mod tests {
 
     use super::*;
 
+    fn process() -> Process {
+        Process { service: "test", version: "0", instance: "one".to_owned() }
+    }
+
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn traces(record: impl FnOnce()) {
+        let provider = SdkTracerProvider::builder()
+            .with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOn)))
+            .build();
+        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), record);
+    }
+
+    #[test]
+    fn the_callers_word_on_sampling_counts_and_what_nobody_asked_for_is_in_no_trace() {
+        traces(|| {
+            let unwanted = tracing::info_span!("unwanted");
+            super::super::set_parent(&unwanted, Some(&PARENT.replace("-01", "-00")));
+            let told = super::super::traceparent_of(&unwanted).unwrap();
+            assert!(told.starts_with(&PARENT[..36]) && told.ends_with("-00"), "{told}");
+
+            let aside = tracing::info_span!("aside");
+            super::super::set_parent_or_none(&aside, None);
+            let below =
+                aside.in_scope(|| tracing::info_span!("below").in_scope(super::super::current_traceparent));
+            assert!(below.unwrap().ends_with("-00"));
+
+            let begun = tracing::info_span!("begun");
+            super::super::set_parent(&begun, None);
+            assert!(super::super::traceparent_of(&begun).unwrap().ends_with("-01"));
+        });
+    }
+
+    #[test]
+    fn what_was_caused_long_ago_begins_a_trace_of_its_own() {
+        traces(|| {
+            let caused = |age| {
+                let span = tracing::info_span!("sync");
+                super::super::set_cause(&span, Some(PARENT), age);
+                super::super::traceparent_of(&span).unwrap()
+            };
+            assert!(caused(super::super::CONTINUED_FOR).starts_with(&PARENT[..36]));
+            let late = caused(super::super::CONTINUED_FOR * 2);
+            assert!(!late.starts_with(&PARENT[..36]) && late.ends_with("-01"), "{late}");
+        });
+    }
+
+    #[test]
+    fn a_malformed_context_is_ignored() {
+        traces(|| {
+            let span = tracing::info_span!("span");
+            super::super::set_parent(&span, Some("00-nothing-good-01"));
+            assert!(super::super::traceparent_of(&span).unwrap().ends_with("-01"));
+        });
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_span_continues_its_callers_trace_and_reaches_the_collector() {
         let world = World::real();
         let listener = world.network.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let port = listener.local_address().unwrap().port();
-        let (provider, layer) = Provider::new(&world, &format!("http://127.0.0.1:{port}"), "test").unwrap();
+        let (provider, layer) = Provider::new(
+            &world,
+            &format!("http://127.0.0.1:{port}"),
+            1.0,
+            &process(),
+            TraceMetrics::default(),
+        )
+        .unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             let span = tracing::info_span!("push");
             super::super::set_parent(&span, Some(PARENT));

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use chassis::traces;
 use events::configuration::{FileFinding, GitReference};
 use events::requests::authz::{DecideFetch, ShowProject};
 use events::requests::repository::ReadFile;
 use events::{Actor, AgentId, CommitId, CorrelationId, Event, ProjectId, Refusal, RefusalKind};
 use store::{AppendError, NewCommit};
+use tracing::Instrument as _;
 
-use super::{Fetcher, SERVICE};
+use super::{Cause, Fetcher, SERVICE};
 use crate::model::{AgentState, Outcome, aggregate, decide};
 use crate::schema::{self, Checked, MAXIMUM_BYTES, file_of};
 
@@ -39,8 +41,19 @@ enum RecordError {
 }
 
 impl Fetcher {
-    /// Reads, checks and records.
-    pub(super) async fn read(&self, agent: AgentId, cause: CorrelationId) -> Read {
+    /// Reads, checks and records. A look that a commit asked for is part of its trace; one that is due is of none.
+    pub(super) async fn read(&self, agent: AgentId, cause: Option<Cause>) -> Read {
+        let Some(mut cause) = cause else {
+            let correlation_id = CorrelationId(self.deps.world.new_uuid());
+            return self.read_because(agent, &Cause { correlation_id, traceparent: None }).await;
+        };
+        let span = tracing::info_span!("config-fetcher.read", otel.kind = "consumer", %agent);
+        traces::set_parent_or_none(&span, cause.traceparent.as_deref());
+        cause.traceparent = traces::traceparent_of(&span).or(cause.traceparent);
+        self.read_because(agent, &cause).instrument(span).await
+    }
+
+    async fn read_because(&self, agent: AgentId, cause: &Cause) -> Read {
         // From before reading: another replica may read something newer, and say so first.
         let (known, seen) = self.fold.read(|state| (state.agent(agent).cloned(), state.version(agent)));
         let Some(known) = known else { return Read::Done };
@@ -66,12 +79,7 @@ impl Fetcher {
     }
 
     /// What the file says now. An error is one that passes by itself.
-    async fn outcome(
-        &self,
-        agent: AgentId,
-        known: &AgentState,
-        cause: CorrelationId,
-    ) -> Result<Outcome, Refusal> {
+    async fn outcome(&self, agent: AgentId, known: &AgentState, cause: &Cause) -> Result<Outcome, Refusal> {
         let file = file_of(&known.name);
         let request = ReadFile {
             agent,
@@ -110,7 +118,7 @@ impl Fetcher {
         &self,
         agent: AgentId,
         known: &AgentState,
-        cause: CorrelationId,
+        cause: &Cause,
         file: &str,
         commit: String,
         checked: Checked,
@@ -155,7 +163,7 @@ impl Fetcher {
         &self,
         agent: AgentId,
         known: &AgentState,
-        cause: CorrelationId,
+        cause: &Cause,
         path: &str,
     ) -> Result<Result<ProjectId, String>, Refusal> {
         let context = self.context(known.organization, cause);
@@ -183,7 +191,7 @@ impl Fetcher {
         known: &AgentState,
         outcome: &Outcome,
         seen: Option<u64>,
-        cause: CorrelationId,
+        cause: &Cause,
     ) -> Result<(), RecordError> {
         let (version, event) = self.fold.read(|state| (state.version(agent), decide(state, agent, outcome)));
         let Some(event) = event else { return Ok(()) };
@@ -197,9 +205,9 @@ impl Fetcher {
             aggregate: aggregate(agent),
             expected: version,
             actor: Actor::service(SERVICE),
-            correlation_id: cause,
+            correlation_id: cause.correlation_id,
             causation_id: None,
-            traceparent: None,
+            traceparent: cause.traceparent.clone(),
             occurred_at: self.now(),
             command: None,
             events: store::new_events(&self.deps.world, [Event::from(event)])?,

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use events::{AgentId, CorrelationId};
+use events::AgentId;
 use world::Random;
 
+use super::Cause;
 use super::read::Read;
 
 /// First and longest pause when a file could not be read just now.
@@ -23,7 +24,7 @@ pub(super) struct Schedule {
 #[derive(Debug, Default)]
 struct Entry {
     due: Duration,
-    cause: Option<CorrelationId>,
+    cause: Option<Cause>,
     reading: bool,
     /// Asked for while it was being read.
     again: bool,
@@ -54,7 +55,7 @@ impl Schedule {
     }
 
     /// An agent that is due, and the chain that made it so.
-    pub(super) fn take_due(&mut self, now: Duration) -> Option<(AgentId, Option<CorrelationId>)> {
+    pub(super) fn take_due(&mut self, now: Duration) -> Option<(AgentId, Option<Cause>)> {
         let (agent, entry) = self.entries.iter_mut().find(|(_, entry)| !entry.reading && entry.due <= now)?;
         entry.reading = true;
         Some((*agent, entry.cause.take()))
@@ -66,10 +67,10 @@ impl Schedule {
     }
 
     /// These are due at once, in that chain.
-    pub(super) fn due_if(&mut self, concerned: impl Fn(&AgentId) -> bool, cause: CorrelationId) {
+    pub(super) fn due_if(&mut self, concerned: impl Fn(&AgentId) -> bool, cause: &Cause) {
         for (_, entry) in self.entries.iter_mut().filter(|(agent, _)| concerned(agent)) {
             entry.due = Duration::ZERO;
-            entry.cause = Some(cause);
+            entry.cause = Some(cause.clone());
             entry.again = entry.reading;
         }
     }

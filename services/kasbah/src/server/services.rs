@@ -168,6 +168,7 @@ fn start_core(parts: &Parts<'_>, services: &Services, groups: &Groups) -> anyhow
             snapshots: Arc::clone(&store.snapshots),
             bus: Arc::clone(parts.bus),
             readiness: parts.readiness.clone(),
+            metrics: parts.metrics.clone(),
         };
         spawn(parts, core, "delivery", delivery::run(args.clone(), deps, shutdown()));
     }
@@ -189,6 +190,7 @@ fn start_repo_poller(parts: &Parts<'_>, args: &repo_poller::Args, groups: &Group
         snapshots: Arc::clone(&parts.store.snapshots),
         bus: Arc::clone(parts.bus),
         readiness: parts.readiness.clone(),
+        metrics: parts.metrics.clone(),
     };
     let service = repo_poller::run(args.clone(), deps, groups.core.shutdown.clone());
     spawn(parts, &groups.core, "repo-poller", service);

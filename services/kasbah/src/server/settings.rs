@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bus::{Bus, LocalBus};
+use chassis::Metrics;
 use chassis::args::parse_duration;
 use chassis::logs::LogArgs;
 use chassis::tls::ServerTlsArgs;
@@ -114,11 +115,13 @@ impl Settings {
     ///
     /// # Errors
     /// When NATS cannot be reached.
-    pub async fn bus(&self, world: &World) -> anyhow::Result<Arc<dyn Bus>> {
-        Ok(match self.nats.is_given() {
-            true => Arc::new(self.nats.bus(world, self.name).await?),
-            false => Arc::new(LocalBus::new(world.clone())),
-        })
+    pub async fn bus(&self, world: &World, metrics: &Metrics) -> anyhow::Result<Arc<dyn Bus>> {
+        if !self.nats.is_given() {
+            return Ok(Arc::new(LocalBus::new(world.clone())));
+        }
+        let bus = self.nats.bus(world, self.name).await?;
+        super::metrics::watch_bus(metrics, bus.clone());
+        Ok(Arc::new(bus))
     }
 
     pub(super) fn folder(&self) -> anyhow::Result<&Path> {

@@ -16,4 +16,5 @@ mod push;
 mod replicas;
 mod scene;
 mod services;
+mod traces;
 mod trouble;

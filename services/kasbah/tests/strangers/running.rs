@@ -8,7 +8,7 @@ use ::bus::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use chassis::ShutdownTrigger;
+use chassis::{Metrics, ShutdownTrigger};
 use clap::Parser;
 use events::position::Stream;
 use events::request::RequestContext;
@@ -112,7 +112,8 @@ impl Running {
             let (world, bus): (_, Arc<dyn Bus>) = (world.clone(), Arc::clone(&bus) as _);
             let ready = move |addresses: &Addresses| said.send(addresses.clone()).unwrap();
             async move {
-                kasbah::server::run(args.settings().unwrap(), world, bus, shutdown, ready).await.unwrap()
+                let settings = args.settings().unwrap();
+                kasbah::server::run(settings, world, bus, Metrics::new(), shutdown, ready).await.unwrap()
             }
         };
         let task = world.spawner.spawn("kasbah up", Box::pin(services));

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chassis::traces;
 use events::configuration::GitReference;
 use events::directory::ProjectSettings;
 use events::repository::FetchFailure;
 use events::requests::repository::BundleAtCommit;
 use events::{BlobDigest, OrganizationId, Refusal, RefusalKind, Sha256, SourceId};
 use store::{BlobError, KeyName};
+use tracing::Instrument as _;
 
 use super::shared::Cause;
 use super::watcher::{Done, Watcher};
@@ -202,14 +204,37 @@ impl Watcher {
             status.tips.insert(reference.clone(), tip.commit);
             status.failures.remove(reference);
         });
-        if moved {
-            self.poller.announce(self.project, reference, &tip.commit, cause).await;
-        }
-        let look = self.look_at(organization, reference, cause);
+        let seen = self.look_at(organization, reference, cause).seen;
         let done = self.done.get(reference);
-        if done.is_some_and(|done| done.tip == tip && done.wanted == *wanted && done.said == look.seen) {
+        let known =
+            done.is_some_and(|done| done.tip == tip && done.wanted == *wanted && done.said == seen);
+        if known && !moved {
             return Ok(true);
         }
+        let (project, commit) = (self.project, tip.commit);
+        let span = tracing::info_span!("repo-poller.advance", %project, %reference, %commit);
+        let cause = Cause {
+            traceparent: traces::traceparent_of(&span).or_else(|| cause.traceparent.clone()),
+            ..cause.clone()
+        };
+        let advance = async {
+            if moved {
+                self.poller.announce(project, reference, &commit, &cause).await;
+            }
+            if known { Ok(true) } else { self.bundle(organization, reference, tip, wanted, &cause).await }
+        };
+        advance.instrument(span).await
+    }
+
+    /// Builds the sources of a ref at its tip, and says what is new.
+    async fn bundle(
+        &mut self,
+        organization: OrganizationId,
+        reference: &GitReference,
+        tip: Tip,
+        wanted: &RefInterest,
+        cause: &Cause,
+    ) -> Result<bool, GitError> {
         let specs = specs(wanted)?;
         let built = match self.build(reference, tip.tree, specs.clone()).await {
             Err(error) if error.failure == FetchFailure::Broken => {

@@ -82,6 +82,7 @@ impl Poller {
             reference: reference.clone(),
             commit: commit.to_string(),
             correlation_id: cause.correlation_id,
+            traceparent: cause.traceparent.clone(),
         };
         if let Err(error) = bus::announce(&*self.deps.bus, &notice).await {
             tracing::warn!(%project, %reference, %error, "notice of a new commit was not sent");

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use chassis::traces;
 use events::configuration::GitReference;
 use events::repository::FetchFailure;
 use events::requests::authz::{DecideFetch, FetchDecision};
 use events::{AgentId, CorrelationId, OrganizationId, ProjectId, SourceId, Timestamp};
 use futures::future::join_all;
 use tokio::sync::{mpsc, watch};
+use tracing::{Instrument as _, Span};
 
 use super::Poller;
 use super::fetch::{Opened, Tip};
@@ -44,6 +46,19 @@ pub(super) struct Watcher {
     pub(super) files: FileCache,
     /// Rounds that failed since one did not.
     failures: u32,
+}
+
+/// A look that somebody asked for is part of their trace. One that is due is of none: what it finds begins one.
+fn span_of(project: ProjectId, push: Option<&Cause>) -> Span {
+    let Some(push) = push else { return Span::none() };
+    let span = tracing::info_span!(
+        "repo-poller.look",
+        otel.kind = "consumer",
+        otel.status_code = tracing::field::Empty,
+        %project
+    );
+    traces::set_parent_or_none(&span, push.traceparent.as_deref());
+    span
 }
 
 /// How a round went.
@@ -98,15 +113,27 @@ impl Watcher {
 
     /// Until nobody wants the repository any more.
     pub(super) async fn run(mut self) {
+        let mut unfinished = None;
         loop {
             let interest = self.interest.borrow_and_update().clone();
-            let push = self.shared.take_push();
+            let push = self.shared.take_push().or_else(|| unfinished.take());
+            let span = span_of(self.project, push.as_ref());
             let cause = push.unwrap_or_else(|| Cause {
                 correlation_id: CorrelationId(self.poller.deps.world.new_uuid()),
                 traceparent: None,
             });
             self.shared.status.send_modify(|status| status.fetching = true);
-            let round = self.round(&interest, &cause).await;
+            let began = self.poller.deps.world.clock.monotonic();
+            let round = self.round(&interest, &cause).instrument(span.clone()).await;
+            self.count(&round, began);
+            match round {
+                Round::Done | Round::Refused => {}
+                Round::Failed => traces::failed(&span),
+                // The next round is made for the same reason.
+                Round::NotNow => unfinished = Some(cause),
+            }
+            // It ends with the round, not with the pause.
+            drop(span);
             let pause = self.pause(&interest, &round);
             let next = Timestamp(
                 self.poller.now().0.saturating_add(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX)),
@@ -119,6 +146,18 @@ impl Watcher {
                 return;
             }
         }
+    }
+
+    fn count(&self, round: &Round, began: Duration) {
+        let outcome = match round {
+            Round::Done => "read",
+            Round::Refused => "refused",
+            Round::Failed => "failed",
+            Round::NotNow => "not_now",
+        };
+        let took = self.poller.deps.world.clock.monotonic().saturating_sub(began);
+        self.poller.counts.looks.with([outcome]).inc();
+        self.poller.counts.look_seconds.observe(took.as_secs_f64());
     }
 
     /// Until the next look; false when nobody wants the repository any more. Jobs are done meanwhile.

@@ -154,6 +154,7 @@ impl Harness {
             snapshots: Arc::clone(&self.store.snapshots),
             bus: Arc::clone(bus) as Arc<dyn Bus>,
             readiness: readiness.clone(),
+            metrics: chassis::Metrics::new(),
         };
         let task = self.world.spawner.spawn(
             "repo-poller",

@@ -81,10 +81,16 @@ impl Webhook {
         }
     }
 
-    async fn call(self, push: Push, repository_url: String) -> Result<StatusCode> {
+    /// Calls it for a push, as the forge does; with further headers.
+    pub async fn call(
+        self,
+        push: Push,
+        repository_url: String,
+        further: Vec<(&'static str, String)>,
+    ) -> Result<StatusCode> {
         let body = serde_json::to_vec(&self.body(&push, &repository_url))?;
         let mut request = client_trusting(self.authority.as_bytes())?.post(&self.url);
-        for (name, value) in self.headers(&body) {
+        for (name, value) in self.headers(&body).into_iter().chain(further) {
             request = request.header(name, value);
         }
         let request = request.header(http::header::CONTENT_TYPE, "application/json").body(body);
@@ -124,7 +130,7 @@ pub(super) async fn receive(state: &Arc<State>, request: Request<Incoming>) -> R
         let push = Push { repository: repository.clone(), reference, before, after, hook_started };
         state.pushes.lock().push(push.clone());
         for webhook in &webhooks {
-            runtime().spawn(webhook.clone().call(push.clone(), url.clone()));
+            runtime().spawn(webhook.clone().call(push.clone(), url.clone(), Vec::new()));
         }
     }
     Ok(StatusCode::NO_CONTENT)

@@ -17,7 +17,7 @@ use crate::runtime::{ConnectionTasks, WorldTimer, within};
 use crate::settings::{
     CONNECTION_WINDOW_BYTES, Keepalive, MAXIMUM_HEADER_LIST_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
 };
-use crate::wire::{Farewell, MESSAGE_PACK, path};
+use crate::wire::{Farewell, MESSAGE_PACK, TRACEPARENT, path};
 
 /// How long the last word may take.
 const FAREWELL_TIME: Duration = Duration::from_millis(300);
@@ -63,6 +63,7 @@ pub struct AgentConnection {
     world: World,
     guard: Guard,
     sender: http2::SendRequest<Coalesced<RequestBody>>,
+    traceparent: Option<HeaderValue>,
     shared: Arc<Shared>,
 }
 
@@ -118,7 +119,15 @@ impl AgentConnection {
                 told.send_replace(Some(why));
             }),
         );
-        Ok(Self { world: world.clone(), guard, sender, shared: Arc::new(Shared { driver, tasks, ended }) })
+        let shared = Arc::new(Shared { driver, tasks, ended });
+        Ok(Self { world: world.clone(), guard, sender, traceparent: None, shared })
+    }
+
+    /// The same connection, whose requests by [`Self::ask`] are part of a trace (W3C Trace Context).
+    #[must_use]
+    pub fn traced(&self, traceparent: Option<&str>) -> Self {
+        let traceparent = traceparent.and_then(|text| HeaderValue::from_str(text).ok());
+        Self { traceparent, ..self.clone() }
     }
 
     /// Sends a request; gives the answer's head as soon as it is there. The body is guarded, and its time the caller's business.
@@ -167,7 +176,10 @@ impl AgentConnection {
         largest: usize,
         limit: Duration,
     ) -> Result<Asked, AskError> {
-        let request = request(method, path, body)?;
+        let mut request = request(method, path, body)?;
+        if let Some(traceparent) = &self.traceparent {
+            request.headers_mut().insert(TRACEPARENT, traceparent.clone());
+        }
         let asked = async {
             let response = self.request(request, limit).await?;
             let status = response.status();

@@ -101,8 +101,12 @@ impl Link {
         Ok(Self { world: world.clone(), client, interruptions, leaderless: Arc::default() })
     }
 
-    pub(super) fn connected(&self) -> bool {
+    pub(in crate::jetstream) fn connected(&self) -> bool {
         self.client.connection_state() == State::Connected
+    }
+
+    pub(in crate::jetstream) fn connects(&self) -> u64 {
+        self.client.statistics().connects.load(Ordering::Relaxed)
     }
 
     /// Bytes that a message may have.
