@@ -7,6 +7,8 @@
 )]
 
 mod declared;
+mod expressions;
+mod shipped;
 
 use std::path::{Path, PathBuf};
 
