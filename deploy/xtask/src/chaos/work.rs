@@ -34,9 +34,14 @@ pub struct Done {
 /// The work while it goes on.
 pub struct Work {
     stop: Arc<AtomicBool>,
-    pushes: JoinHandle<Result<Done>>,
-    tokens: JoinHandle<Result<Done>>,
-    commands: JoinHandle<Result<Done>>,
+    workers: Option<[JoinHandle<Result<Done>>; 3]>,
+}
+
+impl Drop for Work {
+    /// Nobody works on when the run fails.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 /// One who works.
@@ -69,18 +74,17 @@ impl Work {
         };
         let (pushing, rotating, commanding) = (worker(), worker(), worker());
         let (tree, fleet) = (Arc::clone(&scene.tree), agents.clone());
-        Self {
-            pushes: spawn_blocking(move || pushing.push(&tree, &fleet)),
-            tokens: spawn_blocking(move || rotating.rotate(agents)),
-            commands: spawn_blocking(move || commanding.command()),
-            stop,
-        }
+        let pushes = spawn_blocking(move || pushing.push(&tree, &fleet));
+        let tokens = spawn_blocking(move || rotating.rotate(agents));
+        let commands = spawn_blocking(move || commanding.command());
+        Self { workers: Some([pushes, tokens, commands]), stop }
     }
 
     /// Ends it, and gives what was done.
-    pub async fn stop(self) -> Result<Done> {
+    pub async fn stop(mut self) -> Result<Done> {
         self.stop.store(true, Ordering::Relaxed);
-        let (pushed, rotated, commanded) = tokio::try_join!(self.pushes, self.tokens, self.commands)?;
+        let [pushes, tokens, commands] = self.workers.take().context("stopped already")?;
+        let (pushed, rotated, commanded) = tokio::try_join!(pushes, tokens, commands)?;
         let (pushed, rotated, mut done) = (pushed?, rotated?, commanded?);
         done.record.add(pushed.record);
         done.record.add(rotated.record);

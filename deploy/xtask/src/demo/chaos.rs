@@ -168,12 +168,19 @@ impl Work {
         Ok(())
     }
 
-    async fn stop(self) -> Result<Record> {
+    async fn stop(mut self) -> Result<Record> {
         self.stop.store(true, Ordering::Relaxed);
-        for task in self.tasks {
+        for task in std::mem::take(&mut self.tasks) {
             task.await??;
         }
         Ok(std::mem::take(&mut *self.record.lock()))
+    }
+}
+
+impl Drop for Work {
+    /// Who interrupts the demo is not kept waiting by it.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 

@@ -206,8 +206,7 @@ impl Watcher {
         });
         let seen = self.look_at(organization, reference, cause).seen;
         let done = self.done.get(reference);
-        let known =
-            done.is_some_and(|done| done.tip == tip && done.wanted == *wanted && done.said == seen);
+        let known = done.is_some_and(|done| done.tip == tip && done.wanted == *wanted && done.said == seen);
         if known && !moved {
             return Ok(true);
         }
