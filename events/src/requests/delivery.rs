@@ -41,6 +41,9 @@ pub struct NextSync {
 pub struct DesiredChanged {
     /// Which agent.
     pub agent: AgentId,
+    /// The revision that its state has now: another replica of delivery may answer before it has it.
+    #[serde(default)]
+    pub revision: u64,
 }
 
 impl crate::Notice for DesiredChanged {

@@ -257,7 +257,8 @@ impl Driver {
     }
 
     async fn announce(&self, agent: AgentId) {
-        if let Err(error) = bus::announce(&*self.deps.bus, &DesiredChanged { agent }).await {
+        let revision = self.fold.read(|state| state.revision(agent));
+        if let Err(error) = bus::announce(&*self.deps.bus, &DesiredChanged { agent, revision }).await {
             tracing::warn!(%agent, %error, "gateways could not be told of a new desired state");
         }
     }

@@ -1,6 +1,7 @@
 //! Bringing an agent what it is to have.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -46,6 +47,8 @@ enum PushError {
     Answer(#[from] events::DecodeError),
     #[error("the agent has revision {0} already")]
     Stale(u64),
+    #[error("the replica of delivery that answered has only revision {0} yet")]
+    Behind(u64),
 }
 
 /// What the agent at the other end has.
@@ -102,6 +105,7 @@ fn report(session: &Session, error: &PushError) {
     let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     match error {
         PushError::Stale(_)
+        | PushError::Behind(_)
         | PushError::Tunnel(AskError::Closed { .. })
         | PushError::Supply(SupplyError::Tunnel(AskError::Closed { .. })) => {
             tracing::debug!(agent = %session.agent, instance = %session.instance, %error, source, "push given up");
@@ -120,6 +124,9 @@ impl Pusher<'_> {
         let Some(plan) = plan else { return Ok(Pushed::Done) };
         if plan.agent != self.session.agent || plan.organization != self.session.organization {
             return Err(PushError::AnotherAgent);
+        }
+        if plan.revision < self.session.announced.load(Ordering::Relaxed) {
+            return Err(PushError::Behind(plan.revision));
         }
         self.session.heard_of_applier(plan.applier);
         if self.taken.as_ref() == Some(&plan) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use events::{AgentId, InstanceId};
 use parking_lot::Mutex;
@@ -93,6 +94,14 @@ impl Registry {
     /// The desired state of one agent, or of all, may have changed.
     pub(crate) fn changed(&self, agent: Option<AgentId>) {
         for session in self.list(agent) {
+            session.may_have_changed();
+        }
+    }
+
+    /// A state of this revision is there for an agent.
+    pub(crate) fn announced(&self, agent: AgentId, revision: u64) {
+        for session in self.list(Some(agent)) {
+            session.announced.fetch_max(revision, Ordering::Relaxed);
             session.may_have_changed();
         }
     }

@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use events::desired::Applier;
@@ -32,6 +33,8 @@ pub(crate) struct Session {
     pub(crate) connection: AgentConnection,
     /// Counts the times that the desired state may have changed.
     pub(crate) changed: watch::Sender<u64>,
+    /// The newest revision of it that was heard of.
+    pub(crate) announced: AtomicU64,
     farewell: watch::Sender<Option<Farewell>>,
     applier: Mutex<Appliers>,
 }
@@ -67,6 +70,7 @@ impl Session {
             since,
             connection,
             changed: watch::Sender::new(0),
+            announced: AtomicU64::new(0),
             farewell: watch::Sender::new(None),
             applier: Mutex::default(),
         })

@@ -93,6 +93,8 @@ pub struct Delivery {
     pub next: BTreeMap<SourceId, NextSync>,
     pub appliers: BTreeMap<AgentId, Applier>,
     pub namings: usize,
+    /// How often a desired state was asked for.
+    pub asked: usize,
 }
 
 pub struct Gateway {
@@ -283,9 +285,28 @@ impl Gateway {
 
     /// Gives an agent these objects, and says that something changed.
     pub async fn desire(&self, agent: u128, revision: u64, objects: &[Bytes], prune: &[PruneEntry]) {
+        self.desire_silently(agent, revision, objects, prune).await;
+        self.announce(agent, revision).await;
+    }
+
+    /// How often a desired state was asked for so far.
+    pub fn asked_for_desired(&self) -> usize {
+        self.delivery.lock().asked
+    }
+
+    /// Waits until one was asked for once more.
+    pub async fn is_asked_for_desired_after(&self, asked: usize) {
+        eventually(LIMIT, || async {
+            let now = self.asked_for_desired();
+            if now > asked { Ok(()) } else { Err(format!("asked {now} times")) }
+        })
+        .await;
+    }
+
+    /// The same without a word to the gateways.
+    pub async fn desire_silently(&self, agent: u128, revision: u64, objects: &[Bytes], prune: &[PruneEntry]) {
         let plan = self.plan(agent, revision, objects, prune).await;
         self.delivery.lock().plans.insert(agent_id(agent), plan);
-        self.notify(agent).await;
     }
 
     /// What a source of an agent is to have next, with these objects, and why it waits.
@@ -297,7 +318,12 @@ impl Gateway {
     }
 
     pub async fn notify(&self, agent: u128) {
-        let notice = events::encode(&DesiredChanged { agent: agent_id(agent) }).unwrap();
+        self.announce(agent, 0).await;
+    }
+
+    /// As delivery does when a state of this revision is there.
+    pub async fn announce(&self, agent: u128, revision: u64) {
+        let notice = events::encode(&DesiredChanged { agent: agent_id(agent), revision }).unwrap();
         self.bus.publish(&Subject::notice(DesiredChanged::NAME), notice.into()).await.unwrap();
     }
 
@@ -415,7 +441,11 @@ async fn stand_in_delivery(bus: &LocalBus, delivery: &Arc<Mutex<Delivery>>) -> V
     let known = Arc::clone(delivery);
     let show = bus::answer::<ShowDesired, _>(bus, move |_, request| {
         let known = Arc::clone(&known);
-        Box::pin(async move { Ok(known.lock().plans.get(&request.agent).cloned()) })
+        Box::pin(async move {
+            let mut delivery = known.lock();
+            delivery.asked += 1;
+            Ok(delivery.plans.get(&request.agent).cloned())
+        })
     });
     let known = Arc::clone(delivery);
     let name = bus::answer::<NameApplier, _>(bus, move |_, request| {

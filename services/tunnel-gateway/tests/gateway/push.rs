@@ -70,6 +70,20 @@ async fn a_change_that_is_none_is_not_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_announced_arrives_although_another_replica_of_delivery_answers_first() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    gateway.desire(1, 1, &objects(3, "a"), &[]).await;
+    let agent = gateway.connect(1, 1).await;
+    agent.revision(1).await;
+    let asked = gateway.asked_for_desired();
+    gateway.announce(1, 2).await;
+    gateway.is_asked_for_desired_after(asked).await;
+    gateway.desire_silently(1, 2, &objects(3, "b"), &[]).await;
+    agent.revision(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_many_changes_the_last_arrives() {
     let gateway = Gateway::start().await;
     gateway.register(1).await;
