@@ -57,6 +57,18 @@ impl fmt::Display for AggregateKind {
     }
 }
 
+/// A text names no kind of aggregate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("must be one of {}", AggregateKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", "))]
+pub struct ParseKindError;
+
+impl FromStr for AggregateKind {
+    type Err = ParseKindError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == text).ok_or(ParseKindError)
+    }
+}
+
 /// Names one aggregate inside an organization.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -93,12 +105,12 @@ impl FromStr for AggregateRef {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || ParseAggregateError(text.to_owned());
         let (kind, id) = text.split_once('/').ok_or_else(wrong)?;
-        let kind = AggregateKind::ALL.iter().find(|known| known.as_str() == kind).ok_or_else(wrong)?;
+        let kind = kind.parse().map_err(|_: ParseKindError| wrong())?;
         if id.is_empty()
             || !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
         {
             return Err(wrong());
         }
-        Ok(Self { kind: *kind, id: id.to_owned() })
+        Ok(Self { kind, id: id.to_owned() })
     }
 }

@@ -1,5 +1,7 @@
 //! One commit: the events that one decision made for one aggregate.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
@@ -40,8 +42,28 @@ pub struct Commit {
     /// The command, with secrets removed, so that the decision can be made again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandRecord>,
+    /// What it was decided on, so that the decision can be made again. Commits from before this was recorded have none, nor has
+    /// one that would not fit into the log with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grounds: Option<Grounds>,
     /// What was decided; at least one.
     pub events: Vec<NewEvent>,
+}
+
+/// What a decision was made on, beside the code: what it was given, and how much of the log it had seen. Names no position,
+/// so that it holds in every copy of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grounds {
+    /// Command, clock, ids, and facts from elsewhere, as the service's model takes them, in MessagePack with named fields;
+    /// secrets removed.
+    #[serde(with = "serde_bytes")]
+    pub given: Vec<u8>,
+    /// Of each organization that the decision looked at, the last commit that was folded and how many were, of the kinds that the
+    /// model follows; `None` when none was.
+    pub commits: BTreeMap<OrganizationId, Option<(CommitId, u64)>>,
+    /// Epoch and sequence of the last observation that was folded of each writer that the decision looked at.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub observed: BTreeMap<String, (u64, u64)>,
 }
 
 /// The command that caused a commit, and what was passed in beside it.

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::time::Timestamp;
+
 /// A text is not an identifier of the wanted type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not {what}: expected a UUID such as 0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55")]
@@ -77,12 +79,24 @@ id! {
 impl SyncId {
     /// How long ago it was made, in milliseconds; `None` when its maker did not put the time into it.
     #[must_use]
-    pub fn age_millis(&self, now: crate::time::Timestamp) -> Option<u64> {
-        let (seconds, nanoseconds) =
-            self.0.get_timestamp().filter(|_| self.0.get_version_num() == 7)?.to_unix();
-        let made = seconds.saturating_mul(1000).saturating_add(u64::from(nanoseconds / 1_000_000));
-        Some(u64::try_from(now.0).unwrap_or(0).saturating_sub(made))
+    pub fn age_millis(&self, now: Timestamp) -> Option<u64> {
+        Some(u64::try_from(now.0.saturating_sub(made(self.0)?.0)).unwrap_or(0))
     }
+}
+
+impl CorrelationId {
+    /// When it was made; `None` when its maker did not put the time into it.
+    #[must_use]
+    pub fn made(&self) -> Option<Timestamp> {
+        made(self.0)
+    }
+}
+
+/// The time in a UUIDv7 (RFC 9562 section 5.7).
+fn made(id: Uuid) -> Option<Timestamp> {
+    let (seconds, nanoseconds) = id.get_timestamp().filter(|_| id.get_version_num() == 7)?.to_unix();
+    let millis = i64::try_from(seconds).ok()?.checked_mul(1000)?;
+    millis.checked_add(i64::from(nanoseconds / 1_000_000)).map(Timestamp)
 }
 
 impl OrganizationId {
@@ -116,7 +130,6 @@ pub fn derived_uuid(parts: &[&[u8]]) -> Uuid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Timestamp;
 
     #[test]
     fn a_sync_tells_its_age_if_its_maker_put_the_time_into_it() {

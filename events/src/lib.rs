@@ -12,6 +12,7 @@
 //! Deliberately absent: behaviour. Decisions live in the services' `model.rs`, transport in `store`, `bus` and `tunnel`.
 #![warn(missing_docs)]
 
+pub mod access;
 pub mod actor;
 pub mod aggregate;
 pub mod bundle;
@@ -38,11 +39,11 @@ pub mod upcast;
 pub use actor::Actor;
 pub use aggregate::{AggregateKind, AggregateRef};
 pub use catalogue::{DecodeError, Event, EventBody};
-pub use commit::{CommandRecord, Commit, Envelope, NewEvent};
+pub use commit::{CommandRecord, Commit, Envelope, Grounds, NewEvent};
 pub use digest::{BlobDigest, ChainHash, Sha256};
 pub use id::*;
 pub use object::{ObjectIdentity, Text};
-pub use position::Position;
+pub use position::{Position, Stream};
 pub use request::{Notice, Refusal, RefusalKind, Request};
 pub use time::Timestamp;
 

@@ -150,6 +150,9 @@ pub enum Observed<S: Text = String> {
     HealthChanged {
         /// Which source.
         source: SourceId,
+        /// The sync that the source is at; agents from before this was said leave it out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sync: Option<SyncId>,
         /// Which object.
         identity: ObjectIdentity<S>,
         /// Such as `healthy`, `degraded`.

@@ -62,6 +62,7 @@ const LAWS: &[(&str, Law)] = laws![
     log::shards_and_versions_are_in_order,
     log::commits_are_chained_over_their_stored_bytes,
     log::what_is_not_valid_is_refused_and_leaves_nothing,
+    log::a_commit_that_is_too_large_with_its_grounds_is_stored_without,
     log::organizations_do_not_touch_each_other,
     log::filters_choose_streams_organizations_and_kinds,
     log::reading_goes_on_behind_any_position,
@@ -108,6 +109,7 @@ pub async fn run_all(world: &World, make: impl AsyncFn() -> Box<dyn Storage>) {
 
 async fn within<T>(world: &World, what: &str, future: impl Future<Output = T>) -> T {
     tokio::select! {
+        biased;
         done = future => done,
         () = world.clock.sleep(DEADLINE) => panic!("{what} takes longer than {DEADLINE:?}"),
     }
@@ -163,6 +165,7 @@ pub(crate) fn commit_on(
         traceparent: None,
         occurred_at: Timestamp(world.clock.now_millis()),
         command: None,
+        grounds: None,
         events: new_events(world, [event()]).unwrap(),
     }
 }

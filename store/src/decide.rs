@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use events::{
-    Actor, AggregateRef, CommandRecord, CommitId, CorrelationId, EncodeError, Event, EventId, NewEvent,
-    OrganizationId, Position, Refusal, RefusalKind, Timestamp,
+    Actor, AggregateRef, CommandRecord, CommitId, CorrelationId, EncodeError, Event, EventId, Grounds,
+    NewEvent, OrganizationId, Position, Refusal, RefusalKind, Timestamp,
 };
 use uuid::Uuid;
 use world::World;
 
 use crate::following::{CatchUpError, Following};
 use crate::log::{AppendError, Appended, EventLog, NewCommit, ReadError};
-use crate::projection::Projection;
+use crate::model::{Decides, Draft, make};
 
 /// How often a decision is made again after somebody else was faster.
 const ATTEMPTS: u32 = 8;
@@ -46,23 +46,8 @@ pub struct Command {
     pub name: String,
     /// The command in MessagePack with named fields, secrets removed.
     pub data: Vec<u8>,
-}
-
-/// What a decision takes besides state and command, so that it is pure and can be made again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inputs {
-    /// Now.
-    pub now: Timestamp,
-    /// Fresh ids, in the order in which the decision takes them.
+    /// Fresh ids that were passed in.
     pub ids: Vec<Uuid>,
-}
-
-impl Inputs {
-    /// Now and `ids` fresh ids.
-    #[must_use]
-    pub fn fresh(world: &World, ids: usize) -> Self {
-        Self { now: Timestamp(world.clock.now_millis()), ids: (0..ids).map(|_| world.new_uuid()).collect() }
-    }
 }
 
 /// What was decided and is in the log.
@@ -158,40 +143,37 @@ pub async fn append_known(
 
 /// Decides on the projection's state and appends what was decided.
 ///
-/// `version` reads the aggregate's version from the state, `decision` decides on the same state. When somebody else was
-/// faster, the projection catches up and the decision is made again. A command whose commit is in the log already
-/// answers as it did then, whatever the state says now.
+/// What the decision is `given` is recorded with it, `now` as when it happened. When somebody else was faster, the projection
+/// catches up and the decision is made again. A command whose commit is in the log already answers as it did then, whatever
+/// the state says now.
 ///
 /// # Errors
 /// The decision's refusal; or the log, or the projection, does not do its part.
-pub async fn decide<P, V, D>(
+pub async fn decide<P: Decides>(
     world: &World,
     log: &dyn EventLog,
     following: &Following<P>,
     command: Command,
-    inputs: Inputs,
-    version: V,
-    decision: D,
-) -> Result<Decided, DecideError>
-where
-    P: Projection,
-    V: Fn(&P) -> u64,
-    D: Fn(&P, &Inputs) -> Result<Vec<Event>, Refusal>,
-{
+    now: Timestamp,
+    given: &P::Given,
+) -> Result<Decided, DecideError> {
     for attempt in 0..ATTEMPTS {
-        let (expected, decided, at) =
-            following.read_at(|state, position| (version(state), decision(state, &inputs), position.clone()));
-        let events = match decided {
-            Ok(events) if !events.is_empty() => events,
-            other => {
+        let (version, decided, position) = following.read_at(|state, heads, position| {
+            let version = state.version_of(command.organization, &command.aggregate);
+            (version, make(state, heads, given), position.clone())
+        });
+        let (draft, grounds) = match decided {
+            Ok(Some(made)) => made,
+            nothing => {
                 if let Some(earlier) = earlier(log, &command).await? {
                     return Ok(earlier);
                 }
-                let nothing = |events| Decided { events, version: expected, position: at, duplicate: false };
-                return other.map(nothing).map_err(DecideError::Refused);
+                nothing?;
+                return Ok(Decided { events: Vec::new(), version, position, duplicate: false });
             }
         };
-        let commit = commit(world, &command, &inputs, expected, &events)?;
+        let events = draft.events.clone();
+        let commit = commit(world, &command, now, draft, grounds)?;
         match append_known(world, log, commit).await {
             Ok(appended) if appended.duplicate => {
                 if let Some(earlier) = earlier(log, &command).await? {
@@ -219,26 +201,27 @@ fn decided_now(events: Vec<Event>, appended: Appended) -> Decided {
 fn commit(
     world: &World,
     command: &Command,
-    inputs: &Inputs,
-    expected: u64,
-    events: &[Event],
+    now: Timestamp,
+    draft: Draft,
+    grounds: Grounds,
 ) -> Result<NewCommit, EncodeError> {
     Ok(NewCommit {
         id: command.commit,
-        organization: command.organization,
-        aggregate: command.aggregate.clone(),
-        expected,
+        organization: draft.organization,
+        aggregate: draft.aggregate,
+        expected: draft.expected,
         actor: command.actor.clone(),
         correlation_id: command.correlation_id,
         causation_id: command.causation_id,
         traceparent: command.traceparent.clone(),
-        occurred_at: inputs.now,
+        occurred_at: now,
         command: Some(CommandRecord {
             name: command.name.clone(),
             data: command.data.clone(),
-            ids: inputs.ids.clone(),
+            ids: command.ids.clone(),
         }),
-        events: new_events(world, events.iter().cloned())?,
+        grounds: Some(grounds),
+        events: new_events(world, draft.events)?,
     })
 }
 

@@ -10,9 +10,10 @@ use events::{Position, Refusal, RefusalKind};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 use world::World;
-use world::spawn::TaskHandle;
+use world::spawn::{TaskHandle, blocking};
 
 use crate::log::{EventLog, FollowReader, Followed, ReadError};
+use crate::model::Heads;
 use crate::projection::{Projection, Snapshot};
 use crate::snapshots::{SnapshotError, Snapshots};
 
@@ -48,6 +49,7 @@ struct Inner<P> {
 struct Folded<P> {
     state: P,
     position: Position,
+    heads: Heads,
 }
 
 /// Following ended.
@@ -141,7 +143,11 @@ pub fn follow_projection<P: Projection>(
             log,
             snapshots,
             world,
-            folded: RwLock::new(Folded { state: P::start(), position: Position::start() }),
+            folded: RwLock::new(Folded {
+                state: P::start(),
+                position: Position::start(),
+                heads: Heads::default(),
+            }),
             position: watch::Sender::new(Position::start()),
             caught_up: watch::Sender::new(false),
             ended: watch::Sender::new(false),
@@ -155,10 +161,16 @@ impl<P: Projection> Following<P> {
         look(&self.inner.folded.read().state)
     }
 
-    /// Looks at the state together with the position that it is the fold of.
-    pub fn read_at<R>(&self, look: impl FnOnce(&P, &Position) -> R) -> R {
+    /// Looks at the state together with what it is the fold of.
+    pub(crate) fn read_at<R>(&self, look: impl FnOnce(&P, &Heads, &Position) -> R) -> R {
         let folded = self.inner.folded.read();
-        look(&folded.state, &folded.position)
+        look(&folded.state, &folded.heads, &folded.position)
+    }
+
+    /// Looks at the state together with the last commits that it is the fold of.
+    pub fn read_with_heads<R>(&self, look: impl FnOnce(&P, &Heads) -> R) -> R {
+        let folded = self.inner.folded.read();
+        look(&folded.state, &folded.heads)
     }
 
     /// What is folded.
@@ -314,6 +326,7 @@ impl<P: Projection> Following<P> {
                 match message {
                     Ok(Followed::Record(record)) => {
                         folded.state.apply(&record);
+                        folded.heads.note(&record);
                         folded.position.advance(record.shard, record.sequence);
                         count += 1;
                     }
@@ -356,12 +369,12 @@ impl<P: Projection> Following<P> {
             );
             return Ok(());
         }
-        let Some(state) = P::restore(&snapshot.state) else {
+        let (Some(state), Some(heads)) = (P::restore(&snapshot.state), snapshot.heads) else {
             tracing::warn!(projection = P::NAME, "snapshot does not decode, folding from the start");
             return Ok(());
         };
         let mut folded = self.inner.folded.write();
-        *folded = Folded { state, position: snapshot.position };
+        *folded = Folded { state, position: snapshot.position, heads };
         self.inner.position.send_replace(folded.position.clone());
         Ok(())
     }
@@ -375,14 +388,17 @@ impl<P: Projection> Following<P> {
 
     async fn try_save(&self) -> Result<(), SnapshotError> {
         let following = self.clone();
-        let taken = tokio::task::spawn_blocking(move || {
-            following.read_at(|state, position| Snapshot {
+        let take = move || {
+            let folded = following.inner.folded.read();
+            Snapshot {
                 name: P::NAME.to_owned(),
                 fold_version: P::FOLD_VERSION,
-                position: position.clone(),
-                state: state.snapshot(),
-            })
-        });
+                position: folded.position.clone(),
+                heads: Some(folded.heads.clone()),
+                state: folded.state.snapshot(),
+            }
+        };
+        let taken = blocking(&*self.inner.world.spawner, "projection-snapshot", take);
         let snapshot = taken.await.map_err(|error| SnapshotError::Failed { detail: error.to_string() })?;
         self.inner.snapshots.save(snapshot).await
     }

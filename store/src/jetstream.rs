@@ -20,13 +20,17 @@ mod log;
 mod meta;
 mod nats;
 mod pages;
+mod permissions;
 mod records;
 mod server;
+#[cfg(feature = "simulation")]
+pub mod simulated;
 mod snapshots;
 mod tail;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +40,7 @@ use serde_json::{Value, json};
 use world::World;
 
 pub use self::nats::Difference;
+pub use self::permissions::permissions;
 
 use self::blobs::BlobStream;
 use self::ends::Ends;
@@ -43,7 +48,7 @@ use self::heads::Heads;
 use self::keyring::KeyStream;
 use self::log::JetStreamLog;
 use self::meta::Meta;
-use self::nats::{Link, Promise, Wanted, ensure};
+use self::nats::{Link, Promise, Wanted, ensure, not_made};
 use self::records::{STORED, stream_name, subjects, token};
 use self::server::{Server, ServerError};
 use self::snapshots::SnapshotStream;
@@ -61,6 +66,12 @@ pub struct Options {
     pub servers: Vec<String>,
     /// How the servers' monitoring names this process.
     pub name: String,
+    /// What kind of process it is, such as `delivery`: it gets answers under `_INBOX.<process>.>` only.
+    pub process: String,
+    /// Certificate authorities to trust, PEM, for servers named `tls://…`; those that the machine trusts if not given.
+    pub ca_file: Option<PathBuf>,
+    /// Whether this process makes what is not there. One that does not waits for one that does.
+    pub makes_log: bool,
     /// The 32 bytes that wrap the key ring: the one setting that all replicas share.
     pub master_key: MasterKey,
     /// Partitions of each stream; fixed for ever when the log is made. `None`: 16 for a new log, whatever an old one has.
@@ -204,21 +215,19 @@ pub async fn open(world: &World, options: Options) -> Result<JetStreamStore, Ope
 }
 
 async fn open_once(world: &World, options: &Options) -> Result<JetStreamStore, OpenError> {
-    let link = Link::connect(world, &options.servers, &options.name).await?;
+    let link = Link::connect(world, options).await?;
     let limit = link.largest_message();
     if limit < LARGEST_MESSAGE {
         return Err(OpenError::SmallMessages { limit });
     }
     let replicas = replicas(&link, options.accept_weak_durability).await?;
-    make(&link, replicas, &[meta_stream(), keys_stream()]).await?;
+    let makes = options.makes_log;
+    make(&link, replicas, makes, &[meta_stream(), keys_stream()]).await?;
     let link = Arc::new(link);
     let server: Arc<dyn Server> = Arc::clone(&link) as Arc<dyn Server>;
     let keys = KeyStream::open(Arc::clone(&server), world, &options.master_key).await?;
     let meta = meta(world, &server, options, &keys).await?;
-    let shards =
-        Stream::ALL.iter().flat_map(|stream| (0..meta.partitions).map(|partition| (*stream, partition)));
-    let streams: Vec<Wanted> = shards.map(log_stream).chain([blobs_stream(), snapshots_stream()]).collect();
-    make(&link, replicas, &streams).await?;
+    make(&link, replicas, makes, &further_streams(meta.partitions)).await?;
     let parts = parts(world, &server, keys, &meta);
     let connection = Connection(link);
     Ok(JetStreamStore { parts, root_public_key: meta.root_public_key, replicas, connection })
@@ -255,9 +264,9 @@ async fn replicas(link: &Link, accept_weak_durability: bool) -> Result<usize, Op
     Ok(if promise.is_some_and(|promise| promise.servers >= REPLICAS) { REPLICAS } else { 1 })
 }
 
-/// Makes streams, or looks whether they are what they must be.
-async fn make(link: &Link, replicas: usize, streams: &[Wanted]) -> Result<(), OpenError> {
-    let asked: Vec<_> = streams.iter().map(|wanted| ensure(link, wanted, replicas)).collect();
+/// Looks whether streams are what they must be; makes those that are not there, or waits for them.
+async fn make(link: &Link, replicas: usize, makes: bool, streams: &[Wanted]) -> Result<(), OpenError> {
+    let asked: Vec<_> = streams.iter().map(|wanted| ensure(link, wanted, replicas, makes)).collect();
     let made: Vec<Option<Difference>> =
         futures::stream::iter(asked).buffered(STREAMS_AT_ONCE).try_collect().await?;
     let differences: Vec<Difference> = made.into_iter().flatten().collect();
@@ -273,6 +282,7 @@ async fn meta(
 ) -> Result<Meta, OpenError> {
     let meta = match Meta::read(server).await? {
         Some(meta) => meta,
+        None if !options.makes_log => return Err(not_made(meta::STREAM).into()),
         None => {
             let root = RootKey::from_pkcs8(&keys.get_or_create(KeyName::Root).await?)?;
             let partitions = options.partitions.unwrap_or(PARTITIONS).max(1);
@@ -312,6 +322,12 @@ fn wanted(name: &str, subject: &str, further: Value) -> Wanted {
     }
     let settings = settings.as_object().cloned().unwrap_or_default();
     Wanted { name: name.to_owned(), settings }
+}
+
+/// All streams but those that are needed to know how many there are.
+fn further_streams(partitions: u16) -> Vec<Wanted> {
+    let shards = Stream::ALL.iter().flat_map(|stream| (0..partitions).map(|partition| (*stream, partition)));
+    shards.map(log_stream).chain([blobs_stream(), snapshots_stream()]).collect()
 }
 
 fn log_stream(shard: events::position::Shard) -> Wanted {

@@ -21,15 +21,19 @@ pub mod feed;
 pub mod following;
 pub mod jetstream;
 pub mod keyring;
+pub mod listing;
 pub mod log;
+pub mod model;
 pub mod projection;
+pub mod replay;
 pub mod root;
 mod seal;
+pub mod slice;
 pub mod snapshots;
 pub mod verify;
 
 pub use blobs::{Addresses, BlobError, Blobs};
-pub use decide::{Command, DecideError, Decided, Inputs, append_known, decide, new_events};
+pub use decide::{Command, DecideError, Decided, append_known, decide, new_events};
 pub use feed::{Feed, Feeder, Gone};
 pub use following::{CatchUpError, FollowError, Following, WaitError, follow_projection, patiently};
 pub use keyring::{KeyName, KeyRing, KeyRingError};
@@ -37,6 +41,7 @@ pub use log::{
     AppendError, Appended, EventLog, FollowReader, Followed, NewBatch, NewCommit, ReadError, ReadFilter,
     Record, RecordReader,
 };
+pub use model::{Decides, Draft, Heads, LookedAt};
 pub use projection::{Projection, Snapshot};
 pub use root::{RootKey, RootKeyError, root_key};
 pub use seal::MasterKey;

@@ -8,14 +8,14 @@ use events::position::{Shard, Stream};
 use events::subject::{partition_of_organization, partition_of_writer};
 use events::{
     Actor, AggregateKind, AggregateRef, ChainHash, CommandRecord, Commit, CommitId, CorrelationId, EventId,
-    NewEvent, OrganizationId, Position, Timestamp,
+    Grounds, NewEvent, OrganizationId, Position, Timestamp,
 };
 
 use crate::feed::Feed;
 use crate::verify::VerifyReport;
 
 /// Partitions of a new log, wherever it is kept: a copy has as many.
-pub(crate) const PARTITIONS: u16 = 16;
+pub const PARTITIONS: u16 = 16;
 
 /// An append-only log of commits and of batches.
 ///
@@ -106,6 +106,8 @@ pub struct NewCommit {
     pub occurred_at: Timestamp,
     /// The command, without secrets.
     pub command: Option<CommandRecord>,
+    /// What it was decided on.
+    pub grounds: Option<Grounds>,
     /// At least one.
     pub events: Vec<NewEvent>,
 }
@@ -133,7 +135,7 @@ impl NewCommit {
 
     /// As it is stored, behind a commit of this hash.
     pub(crate) fn encode(self, previous: ChainHash) -> Result<Vec<u8>, AppendError> {
-        let commit = Commit {
+        let mut commit = Commit {
             id: self.id,
             organization: self.organization,
             aggregate: self.aggregate,
@@ -145,10 +147,18 @@ impl NewCommit {
             traceparent: self.traceparent,
             occurred_at: self.occurred_at,
             command: self.command,
+            grounds: self.grounds,
             events: self.events,
         };
-        let bytes =
-            events::encode(&commit).map_err(|error| AppendError::Invalid { detail: error.to_string() })?;
+        let encode = |commit: &Commit| {
+            events::encode(commit).map_err(|error| AppendError::Invalid { detail: error.to_string() })
+        };
+        let mut bytes = encode(&commit)?;
+        // A fact is worth more than being able to make its decision again.
+        if bytes.len() > MAXIMUM_COMMIT_BYTES && commit.grounds.take().is_some() {
+            tracing::warn!(aggregate = %commit.aggregate, bytes = bytes.len(), "commit is recorded without its grounds");
+            bytes = encode(&commit)?;
+        }
         fits(bytes.len())?;
         Ok(bytes)
     }

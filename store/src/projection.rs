@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::log::{ReadFilter, Record};
+use crate::model::Heads;
 
 /// State that is folded from the log. Pure: no clock, no I/O, no randomness, no randomly ordered map.
 ///
@@ -49,6 +50,9 @@ pub struct Snapshot {
     pub fold_version: u32,
     /// Everything up to here is in it.
     pub position: Position,
+    /// The last commit of each organization in it; a snapshot without is not used.
+    #[serde(default)]
+    pub heads: Option<Heads>,
     /// The state.
     #[serde(with = "serde_bytes")]
     pub state: Vec<u8>,

@@ -4,10 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::digest::Sha256;
-use crate::directory::{ProjectSettings, Role, Scope, TokenHolder};
+use crate::directory::{ProjectSettings, Role, Scope};
 use crate::id::{AgentId, CredentialId, GroupId, OrganizationId, ProjectId, TokenId, UserId};
-use crate::request::request;
+use crate::request::{Refusal, request};
 use crate::time::Timestamp;
+
+mod agents;
+pub use agents::*;
 
 /// What may be done. The table action × role is in authz; what it does not name is denied.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -110,6 +113,46 @@ pub struct Principal {
     pub token: TokenId,
     /// When the token ends by itself.
     pub expires_at: Option<Timestamp>,
+}
+
+/// May the holders of these tokens open tunnels? Many at once: after a gateway's end all its agents come together. Only
+/// services may ask.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admit {
+    /// SHA-256 of each secret, [`Admit::MOST`] at most.
+    pub hashes: Vec<Sha256>,
+}
+request!(Admit => Vec<Admission>, "authz.admit");
+
+impl Admit {
+    /// So many tokens at once, so that the answer fits into a message.
+    pub const MOST: usize = 128;
+}
+
+/// The answer to [`Admit`] about one token; the answers stand in the order of the hashes.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Admission {
+    /// An agent that may.
+    Admitted {
+        /// Whose token it is.
+        holder: Principal,
+        /// The agent.
+        agent: AgentId,
+    },
+    /// An agent that may not.
+    Denied {
+        /// Whose token it is.
+        holder: Principal,
+        /// The agent.
+        agent: AgentId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// No live token, or not an agent's.
+    Refused(Refusal),
 }
 
 /// May this actor do this there?
@@ -440,138 +483,4 @@ pub struct CredentialView {
     pub projects: Vec<ProjectId>,
     /// Its secret was destroyed.
     pub revoked: bool,
-}
-
-/// Registers an agent and issues its first token.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RegisterAgent {
-    /// Its name.
-    pub name: String,
-    /// `group/name` or id of its configuration project.
-    pub project: String,
-}
-request!(RegisterAgent => AgentWithToken, "authz.register-agent");
-
-/// An agent just registered.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentWithToken {
-    /// The agent.
-    pub agent: AgentView,
-    /// Its first token, shown once.
-    pub token: SecretToken,
-    /// Public root key that the agent pins (Ed25519, base64).
-    pub root_key: String,
-}
-
-/// Deletes an agent.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeleteAgent {
-    /// Name or id.
-    pub agent: String,
-}
-request!(DeleteAgent => AgentView, "authz.delete-agent");
-
-/// Lists agents.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListAgents {}
-request!(ListAgents => Vec<AgentView>, "authz.list-agents");
-
-/// Finds one agent.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ShowAgent {
-    /// Name, `group/project:name`, or id.
-    pub agent: String,
-}
-request!(ShowAgent => AgentView, "authz.show-agent");
-
-/// One agent.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentView {
-    /// Its id.
-    pub id: AgentId,
-    /// Its name.
-    pub name: String,
-    /// Its configuration project.
-    pub project: ProjectId,
-    /// `group/name` of that project.
-    pub project_path: String,
-    /// Since when.
-    pub registered_at: Timestamp,
-}
-
-/// Issues another token.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IssueToken {
-    /// For whom: an agent (name or id), or `None` for the actor's own personal token.
-    pub agent: Option<String>,
-    /// Another user (name or id), for those who may.
-    pub user: Option<String>,
-    /// What it is called.
-    pub name: String,
-    /// Seconds until it ends by itself.
-    pub lifetime_seconds: Option<u64>,
-}
-request!(IssueToken => SecretToken, "authz.issue-token");
-
-/// A token with its secret: shown once.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SecretToken {
-    /// The token.
-    pub view: TokenView,
-    /// The secret. Only its hash is stored.
-    pub secret: String,
-}
-
-impl std::fmt::Debug for SecretToken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SecretToken").field("view", &self.view).finish_non_exhaustive()
-    }
-}
-
-/// Lists the tokens of an agent, a user, or the actor.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListTokens {
-    /// An agent, by name or id.
-    pub agent: Option<String>,
-    /// A user, by name or id.
-    pub user: Option<String>,
-}
-request!(ListTokens => Vec<TokenView>, "authz.list-tokens");
-
-/// Revokes a token.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RevokeToken {
-    /// Which.
-    pub token: TokenId,
-}
-request!(RevokeToken => TokenView, "authz.revoke-token");
-
-/// One token, without its secret.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenView {
-    /// Its id.
-    pub id: TokenId,
-    /// Its name.
-    pub name: String,
-    /// Whose.
-    pub holder: TokenHolder,
-    /// Since when.
-    pub issued_at: Timestamp,
-    /// When it ends by itself.
-    pub expires_at: Option<Timestamp>,
-    /// Last use, to the hour.
-    pub last_used_at: Option<Timestamp>,
-    /// When it was revoked.
-    pub revoked_at: Option<Timestamp>,
 }

@@ -21,6 +21,9 @@ pub struct ReadFile {
     pub path: String,
     /// Largest size that is wanted, in bytes.
     pub limit: u32,
+    /// Not from what the ref named some time ago: another replica may have told of more since.
+    #[serde(default)]
+    pub fresh: bool,
 }
 request!(ReadFile => FileAtCommit, "repo-poller.read-file");
 

@@ -102,6 +102,7 @@ fn of_objects() -> Vec<Observed> {
         Observed::DriftCorrected { source, identity: identity() },
         Observed::HealthChanged {
             source,
+            sync: None,
             identity: identity(),
             status: "degraded".to_owned(),
             message: "0 of 2 pods are available".to_owned(),
@@ -140,6 +141,10 @@ fn observations_stay_as_they_are() {
     for what in samples {
         stands(&format!("observed.{}", name_of(&what)), &Observation { at, what });
     }
+    let (source, sync) = (SourceId(id(8)), Some(SyncId(id(9))));
+    let (status, message) = ("healthy".to_owned(), String::new());
+    let health: Observed = Observed::HealthChanged { source, sync, identity: identity(), status, message };
+    stands("observed.health-changed-in-a-sync", &Observation { at, what: health });
     let batch: ObservationBatch = ObservationBatch {
         organization: OrganizationId(id(1)),
         writer: ObservationBatch::agent_writer(AgentId(id(3))),
@@ -182,7 +187,15 @@ fn commits_stay_as_they_are() {
             data: vec![0x81, 0xa1, 0x61, 0x01],
             ids: vec![id(22)],
         }),
+        grounds: None,
         events: vec![NewEvent { id: EventId(id(23)), body: event.encode().expect("encodes") }],
     };
     stands("commit", &commit);
+    let grounds = Grounds {
+        given: vec![0x81, 0xa1, 0x62, 0x02],
+        commits: [(OrganizationId(id(1)), Some((CommitId(id(24)), 17))), (OrganizationId::SYSTEM, None)]
+            .into(),
+        observed: [("agent-7".to_owned(), (2, 41))].into(),
+    };
+    stands("commit-with-grounds", &Commit { grounds: Some(grounds), ..commit });
 }

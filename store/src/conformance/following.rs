@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use events::position::Stream;
-use events::{Actor, AggregateKind, CommitId, CorrelationId, OrganizationId, Position, Refusal, RefusalKind};
+use events::{
+    Actor, AggregateKind, AggregateRef, CommitId, CorrelationId, OrganizationId, Position, Refusal,
+    RefusalKind, Timestamp,
+};
 use futures::FutureExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -14,9 +17,10 @@ use world::World;
 
 use super::{DEADLINE, ORGANIZATION, OTHER, Storage, agent, commit, commit_on, event, fill, parallel};
 use crate::Parts;
-use crate::decide::{Command, DecideError, Decided, Inputs, decide};
+use crate::decide::{Command, DecideError, Decided, decide};
 use crate::following::{Following, WaitError, follow_projection};
 use crate::log::{ReadFilter, Record};
+use crate::model::{Decides, Draft, Heads, LookedAt};
 use crate::projection::{Projection, Snapshot};
 
 /// Versions of agents.
@@ -51,6 +55,44 @@ impl Projection for Versions {
 impl Versions {
     fn version(&self, id: &str) -> u64 {
         self.versions.get(&(ORGANIZATION, id.to_owned())).copied().unwrap_or(0)
+    }
+}
+
+/// One event, while the aggregate is below a version.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Touch {
+    organization: OrganizationId,
+    id: String,
+    below: u64,
+}
+
+impl Decides for Versions {
+    const DECIDES: &'static [AggregateKind] = &[AggregateKind::Agent];
+
+    type Given = Touch;
+
+    fn make(&self, given: &Touch) -> Result<Option<Draft>, Refusal> {
+        let aggregate = agent(&given.id);
+        match self.version_of(given.organization, &aggregate) {
+            expected if expected < given.below => {
+                let (organization, events) = (given.organization, vec![event()]);
+                Ok(Some(Draft { organization, aggregate, expected, events }))
+            }
+            version => Err(Refusal::new(RefusalKind::Conflict, format!("full at {version}"))),
+        }
+    }
+
+    fn looked_at(&self, given: &Touch) -> LookedAt {
+        LookedAt::decisions_of(given.organization)
+    }
+
+    fn version_of(&self, organization: OrganizationId, aggregate: &AggregateRef) -> u64 {
+        self.versions.get(&(organization, aggregate.id.clone())).copied().unwrap_or(0)
+    }
+
+    fn describe(&self, organization: OrganizationId, aggregate: &AggregateRef) -> Option<String> {
+        let version = self.version_of(organization, aggregate);
+        (version > 0).then(|| format!("at version {version}"))
     }
 }
 
@@ -93,7 +135,7 @@ pub(super) async fn a_projection_reads_its_own_writes(world: World, storage: Box
         running.following.wait_for(&appended.position, DEADLINE).await.unwrap();
         assert_eq!(running.following.read(|state| state.version("one")), expected + 1);
     }
-    let source = events::AggregateRef::new(AggregateKind::Source, "s");
+    let source = AggregateRef::new(AggregateKind::Source, "s");
     let unseen = parts.log.append(commit_on(&world, ORGANIZATION, source, 0)).await.unwrap();
     running.following.wait_for(&unseen.position, DEADLINE).await.unwrap();
     let audit = parts.log.append_batch(super::batch(Stream::Audit, "w", b"x")).await.unwrap();
@@ -135,6 +177,7 @@ pub(super) async fn a_snapshot_of_another_fold_is_not_used(world: World, storage
         name: Versions::NAME.to_owned(),
         fold_version: Versions::FOLD_VERSION + 1,
         position: Position::start(),
+        heads: Some(Heads::default()),
         state: wrong.snapshot(),
     };
     let behind_the_end = Snapshot {
@@ -144,7 +187,8 @@ pub(super) async fn a_snapshot_of_another_fold_is_not_used(world: World, storage
     };
     let undecodable =
         Snapshot { fold_version: Versions::FOLD_VERSION, state: b"no".to_vec(), ..other_fold.clone() };
-    for snapshot in [other_fold, behind_the_end, undecodable] {
+    let without_heads = Snapshot { fold_version: Versions::FOLD_VERSION, heads: None, ..other_fold.clone() };
+    for snapshot in [other_fold, behind_the_end, undecodable, without_heads] {
         parts.snapshots.save(snapshot).await.unwrap();
         let running = start(&world, &parts);
         running.following.caught_up().await.unwrap();
@@ -184,6 +228,7 @@ fn command(world: &World, id: &str, organization: OrganizationId) -> Command {
         traceparent: None,
         name: "conformance.touch".to_owned(),
         data: Vec::new(),
+        ids: vec![world.new_uuid(), world.new_uuid()],
     }
 }
 
@@ -195,16 +240,9 @@ async fn touch(
     command: Command,
     below: u64,
 ) -> Result<Decided, DecideError> {
-    let id = command.aggregate.id.clone();
-    let version = |state: &Versions| state.version(&id);
-    let decision = |state: &Versions, inputs: &Inputs| {
-        assert_eq!(inputs.ids.len(), 2);
-        match state.version(&id) {
-            version if version < below => Ok(vec![event()]),
-            version => Err(Refusal::new(RefusalKind::Conflict, format!("full at {version}"))),
-        }
-    };
-    decide(world, &*parts.log, following, command, Inputs::fresh(world, 2), version, decision).await
+    let given = Touch { organization: command.organization, id: command.aggregate.id.clone(), below };
+    let now = Timestamp(world.clock.now_millis());
+    decide(world, &*parts.log, following, command, now, &given).await
 }
 
 pub(super) async fn decisions_of_many_tasks_are_all_made_on_the_newest_state(
@@ -236,6 +274,13 @@ pub(super) async fn decisions_of_many_tasks_are_all_made_on_the_newest_state(
     assert!(made <= 25, "decided on a state that was not the newest");
     let ids = stored[0].commit().and_then(|commit| commit.command.as_ref()).map(|command| command.ids.len());
     assert_eq!(ids, Some(2), "what was passed in is recorded");
+    let mut before = None;
+    for (record, count) in stored.iter().zip(1..) {
+        let commit = record.commit().unwrap();
+        let grounds = commit.grounds.as_ref().unwrap();
+        assert_eq!(grounds.commits, [(ORGANIZATION, before)].into(), "on the commit before, whoever made it");
+        before = Some((commit.id, count));
+    }
     running.stop().await;
 }
 

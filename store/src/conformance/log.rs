@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use events::commit::MAXIMUM_COMMIT_BYTES;
 use events::position::Stream;
-use events::{AggregateKind, AggregateRef, ChainHash, Commit, CommitId, Event, NewEvent, Position};
+use events::{AggregateKind, AggregateRef, ChainHash, Commit, CommitId, Event, Grounds, NewEvent, Position};
 use futures::FutureExt as _;
 use world::World;
 
 use super::{
     ORGANIZATION, OTHER, Storage, agent, batch, commit, commit_on, decisions, event, fill, parallel, read,
 };
-use crate::log::{AppendError, Appended, EventLog, ReadFilter, Record};
+use crate::log::{AppendError, Appended, EventLog, NewCommit, ReadFilter, Record};
 
 pub(super) async fn acknowledged_is_durable(world: World, storage: Box<dyn Storage>) {
     let parts = storage.open().await;
@@ -176,6 +176,26 @@ pub(super) async fn what_is_not_valid_is_refused_and_leaves_nothing(world: World
     let mut largest = commit(&world, "one", 0);
     largest.events = (0..4).map(|_| padded(&world, MAXIMUM_COMMIT_BYTES / 4 - 1024)).collect();
     assert_eq!(parts.log.append(largest).await.unwrap().version, 1);
+}
+
+pub(super) async fn a_commit_that_is_too_large_with_its_grounds_is_stored_without(
+    world: World,
+    storage: Box<dyn Storage>,
+) {
+    let parts = storage.open().await;
+    let grounds = |bytes: usize| Grounds {
+        given: vec![7; bytes],
+        commits: [(ORGANIZATION, None)].into(),
+        observed: BTreeMap::new(),
+    };
+    for (version, bytes, kept) in [(0, 1024, true), (1, MAXIMUM_COMMIT_BYTES, false), (2, 0, true)] {
+        let given = NewCommit { grounds: Some(grounds(bytes)), ..commit(&world, "one", version) };
+        assert_eq!(parts.log.append(given).await.unwrap().version, version + 1);
+        let history = parts.log.history(ORGANIZATION, &agent("one")).await.unwrap();
+        let stored = history.last().unwrap().commit().unwrap();
+        assert_eq!(stored.grounds, kept.then(|| grounds(bytes)));
+    }
+    parts.log.verify().await.unwrap();
 }
 
 fn padded(world: &World, bytes: usize) -> NewEvent {

@@ -8,6 +8,7 @@ use futures::FutureExt as _;
 use world::World;
 
 use super::{Storage, parallel};
+use crate::model::Heads;
 use crate::projection::Snapshot;
 use crate::snapshots::SnapshotError;
 
@@ -16,6 +17,7 @@ fn snapshot(name: &str, filled_with: u8, bytes: usize) -> Snapshot {
         name: name.to_owned(),
         fold_version: u32::from(filled_with),
         position: Position::of(Stream::Decisions, 3, 8),
+        heads: Some(Heads::default()),
         state: vec![filled_with; bytes],
     }
 }

@@ -179,6 +179,7 @@ impl Follower {
                 return Ok(());
             }
             tokio::select! {
+                biased;
                 _ = select_all(changes) => {}
                 () = self.to.gone() => return Ok(()),
             }

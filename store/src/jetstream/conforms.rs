@@ -21,6 +21,9 @@ pub(super) fn options(servers: Vec<String>) -> Options {
     Options {
         servers,
         name: "conformance".to_owned(),
+        process: "conformance".to_owned(),
+        ca_file: None,
+        makes_log: true,
         master_key: Zeroizing::new([7; 32]),
         partitions: Some(3),
         accept_weak_durability: false,

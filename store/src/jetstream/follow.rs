@@ -56,6 +56,7 @@ impl Follower {
             }
             self.to.flush().await?;
             tokio::select! {
+                biased;
                 // An error means that the log is closed; what is in it was read.
                 changed = self.grown.changed() => if changed.is_err() { return Ok(()) },
                 () = self.to.gone() => return Err(Gone),
@@ -108,6 +109,7 @@ impl Follower {
         tracing::debug!(%error, "the log cannot be followed now");
         self.to.flush().await?;
         tokio::select! {
+            biased;
             () = self.world.clock.sleep(PAUSE) => Ok(()),
             () = self.to.gone() => Err(Gone),
         }

@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::server::{Ack, Live, Page, Piece, Publish, PublishError, Server, ServerError, Stored};
-pub(super) use durability::Promise;
+pub(super) use durability::{Promise, QUESTION};
 pub(super) use link::{AskError, Link};
 pub use streams::Difference;
-pub(super) use streams::{Wanted, ensure};
+pub(super) use streams::{Wanted, ensure, not_made};
 
 /// How long a server may take for one answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-const DIRECT_GET: &str = "$JS.API.DIRECT.GET.";
+pub(super) const DIRECT_GET: &str = "$JS.API.DIRECT.GET.";
 /// Stored messages that wait for a subscriber before some are dropped.
 const WAITING: usize = 4096;
 /// Bytes after which a server ends a page.

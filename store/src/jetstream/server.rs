@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 /// A JetStream server, or a cluster of them.
 #[async_trait]
-pub(super) trait Server: Send + Sync {
+pub trait Server: Send + Sync {
     /// Publishes once and waits for the acknowledgement. What is asked for first is sent first.
     async fn publish(&self, message: &Publish) -> Result<Ack, PublishError>;
 
@@ -41,62 +41,72 @@ pub(super) trait Server: Send + Sync {
 
 /// A message on its way into a stream.
 #[derive(Debug, Clone)]
-pub(super) struct Publish {
+pub struct Publish {
     /// The stream that must take it.
-    pub(super) stream: String,
-    pub(super) subject: String,
+    pub stream: String,
+    /// Under which subject.
+    pub subject: String,
     /// By which the server drops a second one for some minutes.
-    pub(super) id: Option<String>,
+    pub id: Option<String>,
     /// Sequence of the subject's last message, 0 for none; unchecked when absent.
-    pub(super) expected: Option<u64>,
+    pub expected: Option<u64>,
     /// Further headers.
-    pub(super) headers: Vec<(&'static str, String)>,
-    pub(super) payload: Bytes,
+    pub headers: Vec<(&'static str, String)>,
+    /// The content.
+    pub payload: Bytes,
 }
 
 impl Publish {
     /// A message without id and further headers.
-    pub(super) fn plain(stream: &str, subject: String, expected: Option<u64>, payload: Bytes) -> Self {
+    pub fn plain(stream: &str, subject: String, expected: Option<u64>, payload: Bytes) -> Self {
         Self { stream: stream.to_owned(), subject, id: None, expected, headers: Vec::new(), payload }
     }
 }
 
 /// A message is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ack {
-    pub(super) sequence: u64,
+pub struct Ack {
+    /// Its sequence in the stream.
+    pub sequence: u64,
     /// One with the same id was stored before, under this sequence.
-    pub(super) duplicate: bool,
+    pub duplicate: bool,
 }
 
 /// A message as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stored {
-    pub(super) subject: String,
-    pub(super) sequence: u64,
-    pub(super) recorded_at: Timestamp,
-    pub(super) id: Option<String>,
-    pub(super) payload: Bytes,
+pub struct Stored {
+    /// Its subject.
+    pub subject: String,
+    /// Its sequence in the stream.
+    pub sequence: u64,
+    /// When the server took it.
+    pub recorded_at: Timestamp,
+    /// By which the server drops a second one.
+    pub id: Option<String>,
+    /// The content.
+    pub payload: Bytes,
 }
 
 /// Which messages are wanted.
 #[derive(Debug, Clone)]
-pub(super) struct Page {
-    pub(super) stream: String,
+pub struct Page {
+    /// The stream.
+    pub stream: String,
     /// The first sequence.
-    pub(super) from: u64,
+    pub from: u64,
     /// How many at most.
-    pub(super) most: usize,
+    pub most: usize,
     /// Only subjects that this one or this filter names.
-    pub(super) subject: Option<String>,
+    pub subject: Option<String>,
 }
 
 /// Messages that are read together, in order.
-pub(super) type Piece = Result<Vec<Stored>, ServerError>;
+pub type Piece = Result<Vec<Stored>, ServerError>;
 
 /// What a subscriber of stored messages hears.
 #[derive(Debug, Clone)]
-pub(super) enum Live {
+pub enum Live {
+    /// A message was stored.
     Stored(Stored),
     /// Some may have been lost.
     Missed,
@@ -104,7 +114,7 @@ pub(super) enum Live {
 
 /// A message was not acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum PublishError {
+pub enum PublishError {
     /// 10071, or 10164 from a cluster in which another message of the subject is under way.
     #[error("the subject's last sequence is not the expected one")]
     Expectation,
@@ -125,4 +135,4 @@ pub(super) enum PublishError {
 /// The server did not answer, or not what was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct ServerError(pub(super) String);
+pub struct ServerError(pub String);

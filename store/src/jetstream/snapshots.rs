@@ -54,8 +54,13 @@ fn failed(error: impl std::fmt::Display) -> SnapshotError {
     SnapshotError::Failed { detail: error.to_string() }
 }
 
-fn head_subject(name: &str) -> String {
+pub(super) fn head_subject(name: &str) -> String {
     format!("kasbah.snapshot.head.{name}")
+}
+
+/// The subjects of all parts of a projection's snapshots.
+pub(super) fn part_subjects(name: &str) -> String {
+    format!("kasbah.snapshot.part.{name}.>")
 }
 
 /// The subjects of a generation's parts without their numbers.
@@ -106,7 +111,7 @@ impl SnapshotStream {
             Err(PublishError::Expectation) => return Ok(None),
             Err(error) => return Err(error),
         }
-        let older = format!("kasbah.snapshot.part.{name}.>");
+        let older = part_subjects(name);
         if let Err(error) = self.server.purge(STREAM, &older, first).await {
             tracing::debug!(name, %error, "older snapshots are removed with the next one");
         }

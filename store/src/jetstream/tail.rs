@@ -103,8 +103,9 @@ impl Tail {
             loop {
                 let since = world.clock.monotonic().saturating_sub(looked);
                 let heard = tokio::select! {
-                    heard = live.recv() => heard,
+                    biased;
                     () = world.clock.sleep(LOOK_EVERY.saturating_sub(since)) => Some(Live::Missed),
+                    heard = live.recv() => heard,
                 };
                 let (Some(heard), Some(tail)) = (heard, Weak::upgrade(&tail)) else { return };
                 match heard {

@@ -203,7 +203,7 @@ async fn what_is_not_this_log_is_refused_and_left_as_it_is() {
     let other = Options { master_key: Zeroizing::new([8; 32]), ..wanted.clone() };
     let refused = open(&world, other).await.err().unwrap();
     assert!(refused.to_string().starts_with("the master key does not open the key ring"), "{refused}");
-    let link = Link::connect(&world, &wanted.servers, "somebody else").await.unwrap();
+    let link = Link::connect(&world, &wanted).await.unwrap();
     let aged =
         json!({ "name": "kasbah-audit-1", "subjects": ["kasbah.audit.1.>"], "max_age": 600_000_000_000_u64 });
     link.change_stream("kasbah-audit-1", &aged).await.unwrap();
@@ -285,7 +285,7 @@ async fn a_follower_gets_what_no_copy_told_of() {
     let server = NatsServer::start().await.unwrap();
     let options = options(vec![server.account_url(0)]);
     let hearing = open(&world, options.clone()).await.unwrap().parts.log;
-    let link = Link::connect(&world, &options.servers, "deaf").await.unwrap();
+    let link = Link::connect(&world, &options).await.unwrap();
     let deaf: Arc<dyn Server> = Arc::new(Deaf { link, silent: parking_lot::Mutex::default() });
     let keys = KeyStream::open(Arc::clone(&deaf), &world, &options.master_key).await.unwrap();
     let meta = Meta::read(&deaf).await.unwrap().unwrap();

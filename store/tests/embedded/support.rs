@@ -39,6 +39,7 @@ pub(crate) fn commit(world: &World, id: &str, expected: u64) -> NewCommit {
         traceparent: None,
         occurred_at: Timestamp(5),
         command: None,
+        grounds: None,
         events: store::new_events(world, [Event::from(DirectoryEvent::TokenUsed(used))]).unwrap(),
     }
 }

@@ -6,7 +6,7 @@ use super::link::Link;
 use crate::jetstream::server::ServerError;
 
 /// The system account must let the log's account ask this.
-const QUESTION: &str = "$SYS.REQ.SERVER.PING.JSZ";
+pub(in crate::jetstream) const QUESTION: &str = "$SYS.REQ.SERVER.PING.JSZ";
 
 /// What the servers say of themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]

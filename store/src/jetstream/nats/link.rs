@@ -11,6 +11,7 @@ use async_nats::{
     ServerAddr, ServerInfo, Subscriber,
 };
 use bytes::Bytes;
+use events::access::inbox;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -20,6 +21,7 @@ use world::World;
 use world::network::Address;
 
 use super::ANSWER_TIME;
+use crate::jetstream::Options;
 use crate::jetstream::server::ServerError;
 
 /// A server that answers no ping is given up after two of them.
@@ -60,8 +62,7 @@ impl From<AskError> for ServerError {
 impl Link {
     pub(in crate::jetstream) async fn connect(
         world: &World,
-        servers: &[String],
-        name: &str,
+        Options { servers, name, process, ca_file, .. }: &Options,
     ) -> Result<Self, ServerError> {
         let (sender, interruptions) = watch::channel(0);
         let failed = |error: &dyn std::fmt::Display| ServerError(error.to_string());
@@ -74,8 +75,12 @@ impl Link {
         if let Some((user, password)) = servers.into_iter().next().and_then(|server| server.credentials) {
             options = options.user_and_password(user, password);
         }
+        if let Some(file) = ca_file {
+            options = options.add_root_certificates(file.clone());
+        }
         let connecting = options
             .name(name)
+            .custom_inbox_prefix(inbox(process))
             .ping_interval(PING)
             .subscription_capacity(WAITING)
             .request_timeout(None)

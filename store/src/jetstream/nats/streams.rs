@@ -51,12 +51,18 @@ struct Answer {
     config: Option<Map<String, Value>>,
 }
 
-/// Makes the stream, or looks whether the one that is there is the one that is wanted; gives it more replicas where it has
-/// fewer.
+/// What somebody else makes is not there yet.
+pub(in crate::jetstream) fn not_made(stream: &str) -> ServerError {
+    ServerError(format!("{stream} is not there yet: authz makes it when it starts"))
+}
+
+/// Looks whether the stream that is there is the one that is wanted. Whoever makes streams makes one that is not there, and
+/// gives it more replicas where it has fewer.
 pub(in crate::jetstream) async fn ensure(
     link: &Link,
     wanted: &Wanted,
     replicas: usize,
+    makes: bool,
 ) -> Result<Option<Difference>, ServerError> {
     let name = &wanted.name;
     let mut settings = wanted.settings.clone();
@@ -64,12 +70,13 @@ pub(in crate::jetstream) async fn ensure(
     settings.insert("num_replicas".to_owned(), json!(replicas));
     let there: Answer = link.api(&format!("STREAM.INFO.{name}"), &json!({})).await?;
     let mut config = match there.error {
+        Some(error) if error.err_code == NO_STREAM && !makes => return Err(not_made(name)),
         Some(error) if error.err_code == NO_STREAM => made(link, "CREATE", name, &settings).await?,
         Some(error) => return Err(refused(name, &error)),
         None => there.config.unwrap_or_default(),
     };
     let has = config.get("num_replicas").and_then(Value::as_u64).unwrap_or(0);
-    if has < replicas as u64 {
+    if makes && has < replicas as u64 {
         tracing::info!(stream = name, from = has, to = replicas, "stream gets more replicas");
         let mut widened = config.clone();
         widened.insert("num_replicas".to_owned(), json!(replicas));

@@ -1,0 +1,84 @@
+//! What a service may do on the servers to use the log as it says it does.
+
+use events::Stream;
+use events::access::{Access, Keys, Permissions, Use, inbox};
+
+use super::records::{STORED, stream_name, token};
+use super::{blobs, keyring, meta, nats, snapshots};
+
+/// What a service may do on the servers of a log with so many partitions.
+#[must_use]
+pub fn permissions(access: &Access, partitions: u16) -> Permissions {
+    let mut may = Permissions::default();
+    may.says(nats::QUESTION);
+    may.says("$JS.API.STREAM.INFO.*");
+    may.hears(format!("{}.>", inbox(access.service)));
+    may.hears(format!("{STORED}.{}.>", keyring::TOKEN));
+    reads(&mut may, meta::STREAM);
+    reads(&mut may, keyring::STREAM);
+    if access.makes_log {
+        may.says("$JS.API.STREAM.CREATE.*");
+        may.says("$JS.API.STREAM.UPDATE.*");
+        may.says(meta::SUBJECT);
+    }
+    for kind in access.decides {
+        may.says(format!("kasbah.{}.*.*.{kind}.*", token(Stream::Decisions)));
+    }
+    for stream in access.appends {
+        may.says(format!("kasbah.{}.>", token(*stream)));
+    }
+    for stream in Stream::ALL {
+        let follows = *stream == Stream::Decisions || access.reads.contains(stream);
+        if follows {
+            may.hears(format!("{STORED}.{}.>", token(*stream)));
+        }
+        // Whether an append that nobody answered was stored can only be read.
+        if follows || access.appends.contains(stream) {
+            (0..partitions).for_each(|partition| replays(&mut may, &stream_name((*stream, partition))));
+        }
+    }
+    keeps(&mut may, access);
+    may
+}
+
+/// Everything but the log itself.
+fn keeps(may: &mut Permissions, access: &Access) {
+    if access.blobs != Use::None {
+        reads(may, blobs::STREAM);
+    }
+    if access.blobs == Use::Writes {
+        may.says(blobs::SUBJECTS);
+    }
+    for keys in access.keys {
+        let names = match keys {
+            Keys::Organizations => "organization.*",
+            Keys::Persons => "person.*",
+            Keys::Credentials => "credential.*",
+            Keys::Root => "root",
+            Keys::CertificateAuthority => "certificate-authority",
+        };
+        may.says(format!("kasbah.{}.{names}", keyring::TOKEN));
+    }
+    if !access.projections.is_empty() {
+        replays(may, snapshots::STREAM);
+        may.says(format!("$JS.API.STREAM.PURGE.{}", snapshots::STREAM));
+    }
+    for projection in access.projections {
+        may.says(snapshots::head_subject(projection));
+        may.says(snapshots::part_subjects(projection));
+    }
+}
+
+/// Single messages of a stream.
+fn reads(may: &mut Permissions, stream: &str) {
+    may.says(format!("$JS.API.STREAM.MSG.GET.{stream}"));
+    may.says(format!("{}{stream}", nats::DIRECT_GET));
+}
+
+/// Long stretches of it, too.
+fn replays(may: &mut Permissions, stream: &str) {
+    reads(may, stream);
+    for verb in ["CREATE", "MSG.NEXT", "DELETE"] {
+        may.says(format!("$JS.API.CONSUMER.{verb}.{stream}.*"));
+    }
+}
