@@ -26,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// When `what` does not happen.
 pub async fn patiently<T>(world: &World, what: &str, future: impl Future<Output = T>) -> Result<T> {
     tokio::select! {
+        biased;
         value = future => Ok(value),
         () = world.clock.sleep(PATIENCE) => Err(anyhow!("in vain: {what}")),
     }
@@ -44,15 +45,18 @@ pub fn fresh_name(world: &World, what: &str) -> String {
     format!("conformance.{what}-{}", world.new_uuid().simple())
 }
 
-/// One test for each law, in a module of that name. `$make` gives a bus of the world that it gets, and what has to live as long.
+/// One test for each law, in a module of that name. `$make` gives a bus of the world that it gets, and what has to live as long;
+/// `in $run` instead runs a law in a world of its own.
 #[macro_export]
 macro_rules! conformance_suite {
-    ($name:ident, $make:expr) => {
+    ($name:ident, in $run:expr) => { $crate::conformance_suite!(@module $name (in $run)); };
+    ($name:ident, $make:expr) => { $crate::conformance_suite!(@module $name (on $make)); };
+    (@module $name:ident $how:tt) => {
         mod $name {
             #[allow(unused_imports, reason = "what `make` needs is the caller's")]
             use super::*;
 
-            $crate::conformance_suite!(@laws $make;
+            $crate::conformance_suite!(@laws $how;
                 requests: a_reply_comes_back,
                 requests: the_context_arrives_as_it_was_sent,
                 requests: nobody_there_is_told_at_once,
@@ -81,23 +85,29 @@ macro_rules! conformance_suite {
             );
         }
     };
-    (@laws $make:expr; $($group:ident: $law:ident,)*) => {
-        $crate::conformance_suite!(@group $make; requests; [$(($group $law))*]);
-        $crate::conformance_suite!(@group $make; notices; [$(($group $law))*]);
-        $crate::conformance_suite!(@group $make; streams; [$(($group $law))*]);
+    (@laws $how:tt; $($group:ident: $law:ident,)*) => {
+        $crate::conformance_suite!(@group $how; requests; [$(($group $law))*]);
+        $crate::conformance_suite!(@group $how; notices; [$(($group $law))*]);
+        $crate::conformance_suite!(@group $how; streams; [$(($group $law))*]);
     };
-    (@group $make:expr; $wanted:ident; [$(($group:ident $law:ident))*]) => {
+    (@group $how:tt; $wanted:ident; [$(($group:ident $law:ident))*]) => {
         mod $wanted {
             #[allow(unused_imports, reason = "what `make` needs is the caller's")]
             use super::*;
-            $($crate::conformance_suite!(@law $make; $wanted $group $law);)*
+            $($crate::conformance_suite!(@law $how; $wanted $group $law);)*
         }
     };
-    (@law $make:expr; requests requests $law:ident) => { $crate::conformance_suite!(@test $make; requests $law); };
-    (@law $make:expr; notices notices $law:ident) => { $crate::conformance_suite!(@test $make; notices $law); };
-    (@law $make:expr; streams streams $law:ident) => { $crate::conformance_suite!(@test $make; streams $law); };
-    (@law $make:expr; $wanted:ident $group:ident $law:ident) => {};
-    (@test $make:expr; $group:ident $law:ident) => {
+    (@law $how:tt; requests requests $law:ident) => { $crate::conformance_suite!(@test $how; requests $law); };
+    (@law $how:tt; notices notices $law:ident) => { $crate::conformance_suite!(@test $how; notices $law); };
+    (@law $how:tt; streams streams $law:ident) => { $crate::conformance_suite!(@test $how; streams $law); };
+    (@law $how:tt; $wanted:ident $group:ident $law:ident) => {};
+    (@test (in $run:expr); $group:ident $law:ident) => {
+        #[test]
+        fn $law() {
+            ($run)(|bus, world| ::std::boxed::Box::pin($crate::conformance::$group::$law(bus, world)));
+        }
+    };
+    (@test (on $make:expr); $group:ident $law:ident) => {
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $law() {
             let world = ::world::World::real();

@@ -31,6 +31,6 @@ pub use contract::{
     StreamReset, Subscription, WriteBytes,
 };
 pub use local::LocalBus;
-pub use nats::{NatsBus, NatsOptions};
+pub use nats::{NatsBus, NatsOptions, permissions};
 pub use presence::{Live, Presence};
 pub use typed::{announce, answer, answer_under, ask, ask_under};

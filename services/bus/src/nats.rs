@@ -5,18 +5,20 @@
 //! ends at once with `Away`, because whether what was under way arrived cannot be known; serving and subscribing go on by
 //! themselves when it is back.
 
+mod connection;
 mod headers;
 mod link;
+mod permissions;
 mod serving;
 mod streams;
+#[cfg(not(feature = "simulation"))]
+mod wire;
+#[cfg(feature = "simulation")]
+pub mod wire;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_nats::RequestErrorKind;
-use async_nats::client::Request;
-use async_nats::connection::State;
 use async_trait::async_trait;
 use bytes::Bytes;
 use events::request::RequestContext;
@@ -28,9 +30,12 @@ use crate::contract::{
     Bus, BusError, ByteStream, Handler, RequestError, Serving, StreamHandler, Subscription, checked, fits,
 };
 use crate::queue::{Queue, hand_over};
+use connection::Connection;
+pub use connection::NatsOptions;
 use link::Link;
-pub use link::NatsOptions;
+pub use permissions::permissions;
 use serving::{Answered, Server};
+use wire::{HeaderMap, WireError};
 
 /// How long nobody may say anything about a request before it is sent again; each next time twice as long.
 const FIRST_SILENCE: Duration = Duration::from_secs(1);
@@ -48,27 +53,34 @@ impl NatsBus {
     /// # Errors
     /// When none does, or it takes only smaller messages than the bus promises.
     pub async fn connect(world: World, options: &NatsOptions) -> Result<Self, BusError> {
-        let link = Link::connect(options).await?;
-        Ok(Self { world, link })
+        let connection = Connection::open(options).await?;
+        Ok(Self { world, link: Link { wire: Arc::new(connection) } })
+    }
+
+    /// The bus over a wire.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub const fn over(world: World, wire: Arc<dyn wire::Wire>) -> Self {
+        Self { world, link: Link { wire } }
     }
 
     /// Whether a server is connected now.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.link.client.connection_state() == State::Connected
+        self.link.wire.is_connected()
     }
 
     /// How often a connection was made: one more than it had to be made again.
     #[must_use]
     pub fn connects(&self) -> u64 {
-        self.link.client.statistics().connects.load(Ordering::Relaxed)
+        self.link.wire.connects()
     }
 
     async fn ask(
         &self,
         subject: &Subject,
         context: &RequestContext,
-        headers: async_nats::HeaderMap,
+        headers: HeaderMap,
         body: Bytes,
     ) -> Result<Bytes, RequestError> {
         fits(headers::length(&headers) + body.len())?;
@@ -91,7 +103,7 @@ impl NatsBus {
     async fn ask_until_answered(
         &self,
         subject: &Subject,
-        headers: async_nats::HeaderMap,
+        headers: HeaderMap,
         body: Bytes,
     ) -> Result<Bytes, RequestError> {
         let nobody = || RequestError::NoResponder { subject: subject.to_string() };
@@ -99,13 +111,13 @@ impl NatsBus {
         // Where the one who works on it gives the answer.
         let mut at_work: Option<String> = None;
         loop {
-            let (to, request) = match &at_work {
-                Some(inbox) => (inbox.clone(), Request::new()),
-                None => (subject.to_string(), Request::new().headers(headers.clone()).payload(body.clone())),
+            let (to, headers, body) = match &at_work {
+                Some(inbox) => (inbox.clone(), HeaderMap::new(), Bytes::new()),
+                None => (subject.to_string(), headers.clone(), body.clone()),
             };
             let answer = tokio::select! {
                 biased;
-                answer = self.link.client.send_request(to, request.timeout(None)) => answer,
+                answer = self.link.wire.request(to, headers, body) => answer,
                 () = self.world.clock.sleep(silence) => {
                     tracing::debug!(%subject, "no sign of whoever got a request, it is sent again");
                     at_work = None;
@@ -119,27 +131,24 @@ impl NatsBus {
                     None if headers::says_nobody(answer.headers.as_ref()) => return Err(nobody()),
                     None => return Ok(answer.payload),
                 },
-                Err(error) if error.kind() == RequestErrorKind::NoResponders => {
+                Err(WireError::Nobody) => {
                     // Gone in the middle of it: somebody else is to do it.
                     if at_work.take().is_none() {
                         return Err(nobody());
                     }
                 }
-                Err(error) => return Err(RequestError::Away { detail: error.to_string() }),
+                Err(WireError::Failed(detail)) => return Err(RequestError::Away { detail }),
             }
         }
     }
 
     async fn join(&self, subject: &Subject, group: &str, answer: Answered) -> Result<Serving, BusError> {
         checked(subject)?;
-        let subscriber = self
-            .link
-            .client
-            .queue_subscribe(subject.to_string(), group.to_owned())
-            .await
-            .map_err(|error| BusError::Away { detail: error.to_string() })?;
+        let wire = &self.link.wire;
+        let subscribed = wire.subscribe(subject.to_string(), Some(group.to_owned())).await;
+        let subscriber = subscribed.map_err(|error| BusError::Away { detail: error.to_string() })?;
         self.link.settled(&self.world).await?;
-        Ok(Serving(Box::new(Server::start(&self.world, self.link.client.clone(), subscriber, answer))))
+        Ok(Serving(Box::new(Server::start(&self.world, Arc::clone(wire), subscriber, answer))))
     }
 }
 
@@ -174,7 +183,7 @@ impl Bus for NatsBus {
         let away = |detail: String| BusError::Away { detail };
         tokio::select! {
             biased;
-            published = self.link.client.publish(subject.to_string(), body) => {
+            published = self.link.wire.publish(subject.to_string(), None, HeaderMap::new(), body) => {
                 published.map_err(|error| away(error.to_string()))
             }
             () = lost => Err(away("the connection was lost".to_owned())),
@@ -183,8 +192,8 @@ impl Bus for NatsBus {
 
     async fn subscribe(&self, subject: &Subject) -> Result<Subscription, BusError> {
         checked(subject)?;
-        let away = |error: async_nats::SubscribeError| BusError::Away { detail: error.to_string() };
-        let mut subscriber = self.link.client.subscribe(subject.to_string()).await.map_err(away)?;
+        let away = |error: WireError| BusError::Away { detail: error.to_string() };
+        let mut subscriber = self.link.wire.subscribe(subject.to_string(), None).await.map_err(away)?;
         self.link.settled(&self.world).await?;
         let queue = Arc::new(Queue::default());
         let receiver = hand_over(Arc::clone(&queue), &*self.world.spawner);
@@ -215,7 +224,7 @@ impl Bus for NatsBus {
         window: u32,
     ) -> Result<ByteStream, RequestError> {
         checked(subject)?;
-        let away = |error: async_nats::SubscribeError| RequestError::Away { detail: error.to_string() };
+        let away = |error: WireError| RequestError::Away { detail: error.to_string() };
         let near = streams::Inbox::open(&self.link).await.map_err(away)?;
         let mut headers = headers::of(context)?;
         headers::for_stream(&mut headers, &near.address, window);

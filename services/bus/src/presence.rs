@@ -34,6 +34,11 @@ const GONE_AFTER: Duration = Duration::from_millis(3_500);
 /// How long who is there already may take to say who else is.
 const ASKED_WITHIN: Duration = Duration::from_secs(2);
 
+/// Under what the replicas of a service tell each other that they live.
+pub(crate) fn name(service: &str) -> String {
+    format!("presence.{service}")
+}
+
 /// A replica's word.
 #[derive(Debug, Serialize, Deserialize)]
 struct Word {
@@ -137,8 +142,8 @@ impl Presence {
     /// When the bus is away.
     pub async fn join(bus: &Arc<dyn Bus>, world: &World, service: &str) -> Result<Self, BusError> {
         let me = world.new_uuid();
-        let words = Subject::notice(&format!("presence.{service}"));
-        let question = Subject::request(&format!("presence.{service}"));
+        let name = name(service);
+        let (words, question) = (Subject::notice(&name), Subject::request(&name));
         let subscription = bus.subscribe(&words).await?;
         let there = ask(&**bus, world, service, &question).await;
         let now = world.clock.monotonic();
@@ -300,7 +305,12 @@ mod tests {
         let server = testkit::NatsServer::start().await.unwrap();
         let proxy = testkit::Proxy::start(server.address()).unwrap();
         let connect = async |url: String| {
-            let options = NatsOptions { servers: vec![url], name: "test".to_owned() };
+            let options = NatsOptions {
+                servers: vec![url],
+                name: "test".to_owned(),
+                process: "test".to_owned(),
+                ca_file: None,
+            };
             let bus: Arc<dyn Bus> = Arc::new(NatsBus::connect(world.clone(), &options).await.unwrap());
             bus
         };

@@ -32,6 +32,7 @@ pub(crate) fn hand_over(queue: Arc<Queue>, spawner: &dyn Spawner) -> mpsc::Recei
     let (sender, receiver) = mpsc::channel(HANDED_OVER);
     let task = async move {
         while let Some(permit) = tokio::select! {
+            biased;
             permit = sender.reserve() => permit.ok(),
             () = sender.closed() => None,
         } {

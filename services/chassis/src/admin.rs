@@ -35,6 +35,7 @@ pub async fn serve(
     loop {
         let permit = Arc::clone(&permits).acquire_owned().await?;
         let connection = tokio::select! {
+            biased;
             () = shutdown.requested() => return Ok(()),
             accepted = listener.accept() => match accepted {
                 Ok((connection, _)) => connection,

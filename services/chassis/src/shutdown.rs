@@ -56,6 +56,7 @@ pub fn signals() -> io::Result<impl Future<Output = &'static str> + Send> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
         tokio::select! {
+            biased;
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
         }

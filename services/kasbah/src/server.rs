@@ -1,6 +1,7 @@
 //! The server: every service in one process (`kasbah up`), on the in-process bus and the embedded store, or on NATS with any
 //! number of others; or one service by itself on NATS (`kasbah delivery`).
 
+mod accounts;
 mod addresses;
 mod alone;
 mod authority;
@@ -24,6 +25,7 @@ use chassis::{Metrics, Readiness, Shutdown, ShutdownTrigger, traces};
 use store::embedded::{EmbeddedStore, Options};
 use world::World;
 
+pub use accounts::AccountsArgs;
 pub use addresses::Addresses;
 pub use alone::Alone;
 pub use nats::NatsArgs;
@@ -40,7 +42,7 @@ use observed::ObservedBus;
 use services::{Parts, start};
 
 /// Who makes a log, for people.
-const CREATED_BY: &str = concat!("kasbah ", env!("CARGO_PKG_VERSION"));
+pub(crate) const CREATED_BY: &str = concat!("kasbah ", env!("CARGO_PKG_VERSION"));
 
 /// Runs until SIGTERM or SIGINT; a second one ends the process without draining.
 #[must_use]
@@ -115,7 +117,8 @@ pub async fn run(
             let made = world.disk.create_folder(folder);
             made.with_context(|| format!("cannot make the data folder {}", folder.display()))?;
         }
-        let store = settings.nats.store(&world, settings.name).await?;
+        let makes_log = authz::ACCESS.makes_log && settings.services.authz.is_some();
+        let store = settings.nats.store(&world, settings.name, makes_log).await?;
         metrics::watch_log(&metrics, store.connection.clone());
         if store.replicas == 1 {
             tracing::warn!("everything is kept once: with three NATS servers it would be kept three times");

@@ -13,6 +13,7 @@ use crate::free_port;
 #[derive(Debug)]
 pub struct Balancer {
     address: SocketAddr,
+    behind: Vec<SocketAddr>,
     _server: Server,
 }
 
@@ -32,6 +33,7 @@ impl Balancer {
     pub fn start_at(port: Option<u16>, upstreams: Vec<SocketAddr>) -> Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.map_or_else(free_port, Ok)?));
         let listener = listen(address)?;
+        let behind = upstreams.clone();
         let mut turn = 0;
         let serve = move |client| {
             turn += 1;
@@ -40,13 +42,19 @@ impl Balancer {
             upstreams.rotate_left(first);
             Some(carry(client, upstreams))
         };
-        Ok(Self { address, _server: Server::start(accept(listener, serve)) })
+        Ok(Self { address, behind, _server: Server::start(accept(listener, serve)) })
     }
 
     /// Where clients connect.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where connections are taken to.
+    #[must_use]
+    pub fn behind(&self) -> &[SocketAddr] {
+        &self.behind
     }
 }
 

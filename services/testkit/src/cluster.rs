@@ -190,15 +190,22 @@ fn message(body: &Value) -> String {
 /// # Errors
 /// When they are no certificates.
 pub fn client_trusting(pem: &[u8]) -> Result<reqwest::Client> {
+    let builder = reqwest::Client::builder().no_proxy().tls_backend_preconfigured(tls_trusting(pem)?);
+    builder.connect_timeout(Duration::from_secs(10)).build().context("cannot build an HTTP client")
+}
+
+/// TLS that trusts exactly these certificates (PEM).
+///
+/// # Errors
+/// When they are no certificates.
+pub fn tls_trusting(pem: &[u8]) -> Result<rustls::ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         roots.add(certificate.context("not a PEM certificate")?)?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
+    Ok(rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
-        .with_no_client_auth();
-    let builder = reqwest::Client::builder().no_proxy().tls_backend_preconfigured(tls);
-    builder.connect_timeout(Duration::from_secs(10)).build().context("cannot build an HTTP client")
+        .with_no_client_auth())
 }

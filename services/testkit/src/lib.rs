@@ -47,7 +47,7 @@ mod workspace;
 
 pub use admin::admin_page;
 pub use balancer::Balancer;
-pub use cluster::{Answer, Cluster, client_trusting};
+pub use cluster::{Answer, Cluster, client_trusting, tls_trusting};
 pub use collector::{Collector, Span};
 pub use control_plane::{Audit, ControlPlane, ControlPlaneOptions, User};
 pub use dice::Dice;
@@ -60,7 +60,7 @@ pub use nats_server::{NatsCluster, NatsServer};
 pub use node::Node;
 pub use pki::{Authority, Certified, write_private};
 pub use ports::free_port;
-pub use process::Process;
+pub use process::{Process, memory_of};
 pub use programs::{STATIC_AGENT, build_static_agent, program, static_agent};
 pub use proxy::Proxy;
 pub use replicas::{Replicas, ReplicasOptions};

@@ -2,17 +2,19 @@
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::{Folder, Process, Proxy, Tools, admin_page, eventually, free_port};
+use crate::{Authority, Folder, Process, Proxy, Tools, admin_page, eventually, free_port};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const LOG_LINES_SHOWN: usize = 60;
+/// Of every user of a server as shipped.
+const PASSWORD: &str = "shipped";
 
 /// Accounts of each server. What one keeps, the others do not see: as good as a fresh server, and sooner there.
 const ACCOUNTS: usize = 64;
@@ -25,6 +27,8 @@ pub struct NatsServer {
     folder: Folder,
     ports: Ports,
     settings: String,
+    /// Variables that the settings take passwords from.
+    passwords: Vec<String>,
 }
 
 /// Where a server listens.
@@ -62,14 +66,42 @@ impl NatsServer {
         Ok(server)
     }
 
-    /// A server with the settings that are shipped, on ports and in a folder of its own. It knows one user, whose password is
-    /// `shipped`.
+    /// A server with the settings that are shipped, on ports and in a folder of its own. Every user's password is `shipped`.
     ///
     /// # Errors
     /// As of [`NatsServer::start`], or when the settings are not what this expects.
     pub async fn start_as_shipped() -> Result<Self> {
+        let accounts = std::fs::read_to_string(shipped("accounts.conf"))?;
+        Self::start_with_accounts(&accounts).await
+    }
+
+    /// The same over TLS, with a certificate of this authority for 127.0.0.1.
+    ///
+    /// # Errors
+    /// As of [`NatsServer::start_as_shipped`].
+    pub async fn start_with_tls(authority: &Authority) -> Result<Self> {
+        let accounts = std::fs::read_to_string(shipped("accounts.conf"))?;
+        let mut server = Self::as_shipped(&accounts)?;
+        let certified = authority.server(&["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
+        let (certificate, key) = certified.write(server.folder.path(), "nats")?;
+        write!(server.settings, "\ntls {{ cert_file: {certificate:?}, key_file: {key:?} }}\n")?;
+        server.start_again().await?;
+        Ok(server)
+    }
+
+    /// The same with other accounts than those that are shipped.
+    ///
+    /// # Errors
+    /// As of [`NatsServer::start_as_shipped`].
+    pub async fn start_with_accounts(accounts: &str) -> Result<Self> {
+        let mut server = Self::as_shipped(accounts)?;
+        server.start_again().await?;
+        Ok(server)
+    }
+
+    fn as_shipped(accounts: &str) -> Result<Self> {
         let mut server = Self::prepared("nats", "always", "", Folder::temporary()?, Ports::free()?)?;
-        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nats/nats-server.conf");
+        let shipped = shipped("nats-server.conf");
         let mut settings = std::fs::read_to_string(&shipped)?;
         let data = format!("{:?}", server.folder.path().join("data"));
         for (from, to) in [
@@ -81,14 +113,23 @@ impl NatsServer {
             settings = settings.replace(from, &to);
         }
         server.settings = settings;
-        server.start_again().await?;
+        server.passwords = passwords(accounts);
+        std::fs::write(server.folder.path().join("accounts.conf"), accounts)?;
         Ok(server)
     }
 
-    /// Where clients of [`NatsServer::start_as_shipped`] connect.
+    /// Where a user of [`NatsServer::start_as_shipped`] connects, such as `kasbah`, who may do all that the services may.
     #[must_use]
-    pub fn shipped_url(&self) -> String {
-        format!("nats://kasbah:shipped@{}", self.address())
+    pub fn shipped_url(&self, user: &str) -> String {
+        format!("nats://{user}:{PASSWORD}@{}", self.address())
+    }
+
+    /// What it has logged.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn log(&self) -> Result<String> {
+        Ok(std::fs::read_to_string(self.folder.path().join("nats-server.log"))?)
     }
 
     fn prepared(
@@ -106,7 +147,7 @@ impl NatsServer {
             accounts()?,
         );
         settings.push_str("no_auth_user: \"account-0\"\n");
-        Ok(Self { process: None, folder, ports, settings })
+        Ok(Self { process: None, folder, ports, settings, passwords: Vec::new() })
     }
 
     /// Where clients connect, into the first account.
@@ -160,7 +201,8 @@ impl NatsServer {
         let settings = self.folder.path().join("nats.conf");
         std::fs::write(&settings, &self.settings)?;
         let mut command = Command::new(Tools::find()?.path("nats-server")?);
-        command.arg("-c").arg(settings).env("KASBAH_PASSWORD", "shipped").env("SYSTEM_PASSWORD", "unused");
+        command.arg("-c").arg(settings);
+        command.envs(self.passwords.iter().map(|variable| (variable, PASSWORD)));
         let log = self.folder.path().join("nats-server.log");
         self.process = Some(Process::spawn("nats-server", command, &log)?);
         Ok(())
@@ -177,6 +219,18 @@ impl NatsServer {
         .await;
         process.must_run()
     }
+}
+
+/// A file of the configuration that is shipped.
+fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nats").join(name)
+}
+
+/// The variables that accounts take passwords from.
+fn passwords(accounts: &str) -> Vec<String> {
+    let behind = accounts.split("password: $").skip(1);
+    let is_in_name = |symbol: char| symbol.is_ascii_alphanumeric() || symbol == '_';
+    behind.filter_map(|text| text.split(|symbol| !is_in_name(symbol)).next()).map(str::to_owned).collect()
 }
 
 /// Accounts that may ask how the servers sync.

@@ -108,10 +108,7 @@ impl Process {
 
     /// Resident memory in bytes, where the kernel tells it.
     pub fn resident_memory(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-        Some(kibibytes * 1024)
+        memory_of(self.pid(), "VmRSS:")
     }
 
     fn raw_pid(&self) -> Option<Pid> {
@@ -123,6 +120,14 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A line of `/proc/<pid>/status` that counts memory (proc_pid_status(5)), in bytes.
+pub fn memory_of(pid: u32, field: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kibibytes * 1024)
 }
 
 fn open_log(path: &Path) -> Result<File> {

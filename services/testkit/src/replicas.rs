@@ -27,7 +27,7 @@ const SERVICES: [&str; 6] =
 pub struct ReplicasOptions {
     /// How many processes of each service.
     pub each: usize,
-    /// The NATS servers' addresses, with name and password.
+    /// The NATS servers' addresses, with name and password; `{service}` in one becomes the name of each process' service.
     pub nats: Vec<String>,
     /// The `kasbah` program.
     pub program: PathBuf,
@@ -133,7 +133,8 @@ impl Replicas {
             _ => {}
         }
         let mut variables = options.variables.clone();
-        variables.push(("KASBAH_NATS".to_owned(), options.nats.join(",")));
+        let nats = options.nats.iter().map(|address| address.replace("{service}", service));
+        variables.push(("KASBAH_NATS".to_owned(), nats.collect::<Vec<_>>().join(",")));
         let log = options.folder.join(format!("{name}.log"));
         Ok(Replica { program: options.program.clone(), arguments, variables, log, admin, process: None })
     }
@@ -276,6 +277,12 @@ impl Replicas {
     #[must_use]
     pub fn api_url(&self) -> String {
         format!("https://{}", self.api.address())
+    }
+
+    /// Where the gateways themselves listen, in order.
+    #[must_use]
+    pub fn gateways(&self) -> Vec<SocketAddr> {
+        self.gateway.behind().to_vec()
     }
 
     /// Where agents dial: the balancer of the gateways.

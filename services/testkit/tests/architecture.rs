@@ -61,6 +61,7 @@ fn allowed(package: &str) -> Option<BTreeSet<&'static str>> {
         "agent" => vec![FOUNDATION, &["chassis", "tunnel", "objects"]],
         "kasbah" => vec![FOUNDATION, BASE, SERVICES, &["agent"]],
         "testkit" => vec![FOUNDATION],
+        "simulation" => vec![FOUNDATION, BASE, SERVICES],
         "loadtest" | "xtask" => vec![FOUNDATION, BASE, &["testkit"]],
         _ => return None,
     };
@@ -176,6 +177,51 @@ fn files_have_a_size_that_can_be_read() {
         let text = fs::read_to_string(root().join(path)).unwrap_or_default();
         if text.lines().count() <= LONGEST_FILE {
             found.push(format!("{path} needs no reason any more"));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn only_the_simulation_opens_its_seams() {
+    for package in &metadata().packages {
+        let opens = package.dependencies.iter().any(|to| to.features.iter().any(|name| name == "simulation"));
+        assert!(!opens || package.name.as_str() == "simulation", "{} is not the simulation", package.name);
+        let used = package.dependencies.iter().any(|to| to.name == "simulation");
+        assert!(!used, "{} must not hold the simulation", package.name);
+    }
+}
+
+/// What the simulation runs: a branch that is taken by chance would make another run of the same seed.
+const SIMULATED: &[&str] = &[
+    "store",
+    "services/bus",
+    "services/chassis",
+    "services/tunnel",
+    "services/authz",
+    "services/config-fetcher",
+    "services/repo-poller",
+    "services/delivery",
+    "services/tunnel-gateway",
+    "services/simulation",
+];
+
+#[test]
+fn what_is_simulated_chooses_nothing_by_chance() {
+    let choice = concat!("sele", "ct! {");
+    let mut found = Vec::new();
+    for (path, text) in files(".rs") {
+        if !SIMULATED.iter().any(|folder| path.starts_with(&format!("{folder}/src/"))) {
+            continue;
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        for (number, pair) in lines.windows(2).enumerate() {
+            if pair[0].contains(choice) && pair[1].trim() != "biased;" {
+                found.push(format!(
+                    "{path}:{}: begin with `biased;` and put first what must not wait",
+                    number + 1
+                ));
+            }
         }
     }
     assert!(found.is_empty(), "{found:#?}");

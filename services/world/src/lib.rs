@@ -7,7 +7,7 @@
 //!   (`redb`, `gix`, TLS and the Kubernetes client are the listed exceptions).
 //! - A sleep ends by the clock of its world.
 //!
-//! Deliberately absent: the simulated world, which is test code and lives in `testkit`.
+//! Deliberately absent: the simulated world, which no shipped binary holds (crate `simulation`).
 #![warn(missing_docs)]
 
 pub mod clock;

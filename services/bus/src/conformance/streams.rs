@@ -127,6 +127,7 @@ pub async fn a_slow_reader_stops_only_its_own_stream(bus: Arc<dyn Bus>, world: W
     let stalling = write_all(&mut stalled);
     let carried = async { tokio::join!(write_all(&mut quick), read_to_end(&mut quick_far.reader)) };
     tokio::select! {
+        biased;
         ended = stalling => anyhow::bail!("the stalled stream ended: {ended:?}"),
         carried = patiently(&world, "the quick stream", carried) => {
             let (written, read) = carried?;

@@ -1,8 +1,8 @@
 //! What travels in the headers of requests.
 
-use async_nats::HeaderMap;
 use events::request::RequestContext;
 
+use super::wire::HeaderMap;
 use crate::contract::RequestError;
 
 /// The context as JSON, so that a person who watches the subjects can read it.

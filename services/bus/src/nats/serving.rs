@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_nats::client::Request;
-use async_nats::{Client, HeaderMap, Message, RequestErrorKind, Subscriber};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -17,6 +15,7 @@ use tokio::sync::{Notify, Semaphore};
 use world::World;
 
 use super::headers;
+use super::wire::{HeaderMap, Message, Subscriber, Wire, WireError};
 use crate::contract::{MAXIMUM_CONCURRENT, MAXIMUM_MESSAGE_BYTES};
 
 /// How long an answer may take before a word about it, and between two words.
@@ -34,7 +33,7 @@ pub(super) struct Server {
 
 struct Membership {
     world: World,
-    client: Client,
+    wire: Arc<dyn Wire>,
     answer: Answered,
     permits: Arc<Semaphore>,
     left: AtomicBool,
@@ -42,10 +41,15 @@ struct Membership {
 }
 
 impl Server {
-    pub(super) fn start(world: &World, client: Client, subscriber: Subscriber, answer: Answered) -> Self {
+    pub(super) fn start(
+        world: &World,
+        wire: Arc<dyn Wire>,
+        subscriber: Box<dyn Subscriber>,
+        answer: Answered,
+    ) -> Self {
         let membership = Arc::new(Membership {
             world: world.clone(),
-            client,
+            wire,
             answer,
             permits: Arc::new(Semaphore::new(MAXIMUM_CONCURRENT)),
             left: AtomicBool::new(false),
@@ -64,7 +68,7 @@ impl Drop for Server {
 }
 
 impl Membership {
-    async fn run(self: Arc<Self>, mut subscriber: Subscriber) {
+    async fn run(self: Arc<Self>, mut subscriber: Box<dyn Subscriber>) {
         let mut held = Vec::new();
         loop {
             let message = tokio::select! {
@@ -101,7 +105,7 @@ impl Membership {
     fn serve(self: &Arc<Self>, message: Message, permit: tokio::sync::OwnedSemaphorePermit) {
         let membership = Arc::clone(self);
         let task = async move {
-            let reply_to = message.reply.clone();
+            let reply_to = message.reply.as_ref().map(ToString::to_string);
             let mut answering = (membership.answer)(message);
             let answer = tokio::select! {
                 biased;
@@ -122,16 +126,12 @@ impl Membership {
         self.world.spawner.spawn("bus request", Box::pin(task));
     }
 
-    async fn reply(&self, to: async_nats::Subject, headers: HeaderMap, answer: Bytes) {
+    async fn reply(&self, to: String, headers: HeaderMap, answer: Bytes) {
         if answer.len() > MAXIMUM_MESSAGE_BYTES {
             tracing::error!(bytes = answer.len(), "reply over the bus's limit dropped");
             return;
         }
-        let sent = match headers.is_empty() {
-            true => self.client.publish(to, answer).await,
-            false => self.client.publish_with_headers(to, headers, answer).await,
-        };
-        if let Err(error) = sent {
+        if let Err(error) = self.wire.publish(to, None, headers, answer).await {
             tracing::warn!(%error, "reply not sent");
         }
     }
@@ -139,12 +139,12 @@ impl Membership {
     /// Says that the answer takes a while and where it is to be had, and again to whoever asks there before it is made.
     async fn answer_later(
         &self,
-        reply_to: async_nats::Subject,
+        reply_to: String,
         mut answering: BoxFuture<'static, Option<Bytes>>,
         permit: tokio::sync::OwnedSemaphorePermit,
     ) {
-        let inbox = self.client.new_inbox();
-        let Ok(mut asked) = self.client.subscribe(inbox.clone()).await else { return };
+        let inbox = self.wire.new_inbox();
+        let Ok(mut asked) = self.wire.subscribe(inbox.clone(), None).await else { return };
         self.reply(reply_to, headers::at_work(&inbox), Bytes::new()).await;
         let mut waiting = None;
         let answer = loop {
@@ -152,7 +152,7 @@ impl Membership {
                 biased;
                 answer = &mut answering => break answer,
                 question = asked.next() => match question {
-                    Some(question) => waiting = question.reply,
+                    Some(question) => waiting = question.reply.map(|reply| reply.to_string()),
                     None => return,
                 },
                 () = self.world.clock.sleep(SAYS_AT_WORK_AFTER), if waiting.is_some() => {
@@ -166,7 +166,8 @@ impl Membership {
         let Some(answer) = answer else { return };
         if waiting.is_none() {
             waiting = tokio::select! {
-                question = asked.next() => question.and_then(|question| question.reply),
+                biased;
+                question = asked.next() => question.and_then(|question| question.reply.map(|reply| reply.to_string())),
                 () = self.world.clock.sleep(KEEPS_ANSWERS_FOR) => None,
             };
         }
@@ -182,23 +183,18 @@ impl Membership {
             let Some(context) = headers::context(message.headers.as_ref()) else { return };
             let deadline = Duration::from_millis(u64::from(context.deadline_millis));
             let headers = message.headers.unwrap_or_default();
-            let request = Request::new().headers(headers).payload(message.payload).timeout(None);
-            let client = &membership.client;
+            let (wire, to) = (&membership.wire, message.subject.to_string());
             let answer = tokio::select! {
-                answer = client.send_request(message.subject, request) => answer,
+                biased;
+                answer = wire.request(to, headers, message.payload) => answer,
                 () = membership.world.clock.sleep(deadline) => return,
             };
-            let passed = match answer {
-                Ok(answer) => {
-                    let headers = answer.headers.unwrap_or_default();
-                    client.publish_with_headers(reply_to, headers, answer.payload).await
-                }
-                Err(error) if error.kind() == RequestErrorKind::NoResponders => {
-                    client.publish_with_headers(reply_to, headers::nobody(), Bytes::new()).await
-                }
-                Err(_) => return,
+            let (headers, answer) = match answer {
+                Ok(answer) => (answer.headers.unwrap_or_default(), answer.payload),
+                Err(WireError::Nobody) => (headers::nobody(), Bytes::new()),
+                Err(WireError::Failed(_)) => return,
             };
-            if let Err(error) = passed {
+            if let Err(error) = wire.publish(reply_to.to_string(), None, headers, answer).await {
                 tracing::warn!(%error, "reply not passed on");
             }
         };

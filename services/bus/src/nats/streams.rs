@@ -17,10 +17,10 @@ mod pump;
 
 use std::sync::Arc;
 
-use async_nats::{SubscribeError, Subscriber};
 use world::World;
 
 use super::link::Link;
+use super::wire::{Subscriber, WireError};
 use crate::contract::{BusError, ByteReader, ByteStream, ByteWriter};
 use end::{End, Reader, Writer};
 
@@ -30,13 +30,13 @@ const GONE: &str = "gone";
 /// One end's address, listening.
 pub(super) struct Inbox {
     pub(super) address: String,
-    subscriber: Subscriber,
+    subscriber: Box<dyn Subscriber>,
 }
 
 impl Inbox {
-    pub(super) async fn open(link: &Link) -> Result<Self, SubscribeError> {
-        let address = link.client.new_inbox();
-        let subscriber = link.client.subscribe(format!("{address}.>")).await?;
+    pub(super) async fn open(link: &Link) -> Result<Self, WireError> {
+        let address = link.wire.new_inbox();
+        let subscriber = link.wire.subscribe(format!("{address}.>"), None).await?;
         Ok(Self { address, subscriber })
     }
 }
@@ -49,7 +49,7 @@ pub(super) fn start(
     far: String,
     window: u32,
 ) -> Result<ByteStream, BusError> {
-    let end = Arc::new(End::new(link.client.clone(), near.address, far, window));
+    let end = Arc::new(End::new(Arc::clone(&link.wire), near.address, far, window));
     let lost = link.lost()?;
     let pumping = pump::run(Arc::clone(&end), near.subscriber, lost, world.clone());
     world.spawner.spawn("nats stream", Box::pin(pumping));

@@ -1,3 +1,5 @@
+mod cluster;
+
 use std::net::SocketAddr;
 
 use events::OrganizationId;
@@ -11,7 +13,12 @@ use crate::contract::Heard;
 const LIMIT: Duration = Duration::from_secs(60);
 
 async fn bus_at(world: &World, url: String) -> NatsBus {
-    let options = NatsOptions { servers: vec![url], name: "test".to_owned() };
+    let options = NatsOptions {
+        servers: vec![url],
+        name: "test".to_owned(),
+        process: "test".to_owned(),
+        ca_file: None,
+    };
     NatsBus::connect(world.clone(), &options).await.unwrap()
 }
 

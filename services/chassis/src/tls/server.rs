@@ -196,6 +196,7 @@ impl ServerCertificate {
         let mut said = None;
         loop {
             tokio::select! {
+                biased;
                 () = shutdown.requested() => return Ok(()),
                 () = world.clock.sleep(READ_EVERY) => {}
             }
@@ -234,6 +235,7 @@ impl ServerCertificate {
         let mut issued_at = world.clock.now_millis();
         loop {
             tokio::select! {
+                biased;
                 () = shutdown.requested() => return Ok(()),
                 () = world.clock.sleep(LOOK_EVERY) => {}
             }

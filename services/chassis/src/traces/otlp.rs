@@ -101,6 +101,7 @@ impl HttpClient for Client {
         let world = self.world.clone();
         let task = async move {
             let sent = tokio::select! {
+                biased;
                 sent = send(&world, request) => sent,
                 () = world.clock.sleep(SEND_DEADLINE) => Err(HttpError::from("the collector did not answer in time")),
             };

@@ -29,6 +29,9 @@ pub struct NatsArgs {
     /// File with the master key of the key ring, 32 bytes as they are or in base64; the same for all replicas. `head -c 32 /dev/urandom` makes one
     #[arg(long, env = "KASBAH_MASTER_KEY_FILE", value_name = "FILE", requires = "servers")]
     pub master_key_file: Option<PathBuf>,
+    /// File with the certificate authorities of NATS servers that are named tls://…, PEM [default: those that this machine trusts]
+    #[arg(long, env = "KASBAH_NATS_CA_FILE", value_name = "FILE", requires = "servers")]
+    pub nats_ca_file: Option<PathBuf>,
     /// Accept NATS servers that acknowledge before they sync, or do not say: what was acknowledged may be lost when a machine stops
     #[arg(long, env = "KASBAH_NATS_ACCEPT_WEAK_DURABILITY", requires = "servers")]
     pub nats_accept_weak_durability: bool,
@@ -47,14 +50,27 @@ impl NatsArgs {
     }
 
     pub(super) async fn bus(&self, world: &World, process: &str) -> anyhow::Result<NatsBus> {
-        let options = NatsOptions { servers: self.servers.clone(), name: Self::name(process) };
+        let options = NatsOptions {
+            servers: self.servers.clone(),
+            name: Self::name(process),
+            process: process.to_owned(),
+            ca_file: self.nats_ca_file.clone(),
+        };
         NatsBus::connect(world.clone(), &options).await.context("--nats: cannot reach the bus")
     }
 
-    pub(super) async fn store(&self, world: &World, process: &str) -> anyhow::Result<JetStreamStore> {
+    pub(crate) async fn store(
+        &self,
+        world: &World,
+        process: &str,
+        makes_log: bool,
+    ) -> anyhow::Result<JetStreamStore> {
         let options = Options {
             servers: self.servers.clone(),
             name: format!("{} (log)", Self::name(process)),
+            process: process.to_owned(),
+            ca_file: self.nats_ca_file.clone(),
+            makes_log,
             master_key: self.master_key(world)?,
             partitions: None,
             accept_weak_durability: self.nats_accept_weak_durability,

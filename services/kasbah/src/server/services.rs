@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bus::Bus;
 use chassis::{Metrics, Readiness, Shutdown};
+use repo_poller::git::RealRepositories;
 use world::World;
 use world::network::Listener;
 
@@ -176,13 +177,14 @@ fn start_core(parts: &Parts<'_>, services: &Services, groups: &Groups) -> anyhow
 }
 
 fn start_repo_poller(parts: &Parts<'_>, args: &repo_poller::Args, groups: &Groups) -> anyhow::Result<()> {
-    repo_poller::check(args, parts.world)?;
+    let repositories = RealRepositories::new(args, parts.world)?;
     if args.allow_private_addresses {
         tracing::info!(
             "repositories on this machine and private networks are allowed (KASBAH_ALLOW_PRIVATE_ADDRESSES=false forbids them)"
         );
     }
     let deps = repo_poller::Deps {
+        repositories: Arc::new(repositories),
         world: parts.world.clone(),
         log: Arc::clone(&parts.store.log),
         blobs: Arc::clone(&parts.store.blobs),

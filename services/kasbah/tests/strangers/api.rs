@@ -43,9 +43,8 @@ impl Home {
         let refused = |tries| Some((tries, Expect::Refused));
         match operation {
             "me" | "listOrganizations" | "listGroups" | "listProjects" | "listUsers" | "listCredentials"
-            | "listTokens" | "listAgents" | "listTunnels" | "listSources" | "readEvents" | "verifyLog" => {
-                own(plain(None))
-            }
+            | "listTokens" | "listAgents" | "listTunnels" | "listSources" | "readEvents" | "verifyLog"
+            | "listAggregates" => own(plain(None)),
             "createOrganization" => refused(plain(Some(json!({ "name": "third", "owner": "ada" })))),
             "createGroup" => own(plain(Some(json!({ "name": "shop" })))),
             "createProject" => refused(plain(Some(json!({
@@ -84,6 +83,7 @@ impl Home {
             }
             "suspendSource" => refused(self.each("source", Some(json!({ "reason": "spite" })))),
             "pinSource" => refused(self.each("source", Some(json!({ "commit": "abcdef0" })))),
+            "readTrace" => refused(self.each("correlation", None)),
             "showAggregate" => {
                 let kinds = [
                     ("project", "project"),
@@ -196,6 +196,8 @@ async fn home(kasbah: &Installation, owner: &Person, git: &GitServer) -> Home {
     let user = text(&me["actor"]).replace("user:", "");
     let organization = text(&me["organization"]);
     let agent_token = text(&owner.get("/api/v1/tokens?agent=acme-cluster").await[0]["id"]);
+    let (_, events) = owner.call(&Method::GET, "/api/v1/log/events", None).await;
+    let events: Value = serde_json::from_str(events.lines().next().unwrap()).unwrap();
     let things = BTreeMap::from([
         ("project", vec![text(&project["id"]), "acme-shop/acme-front".to_owned()]),
         (
@@ -206,6 +208,7 @@ async fn home(kasbah: &Installation, owner: &Person, git: &GitServer) -> Home {
         ("credential", vec!["acme-vault".to_owned(), text(&credentials[0]["id"])]),
         ("user", vec![user.clone(), "owner".to_owned()]),
         ("token", vec![text(&me["token"]), agent_token.clone()]),
+        ("correlation", vec![text(&events["correlationid"])]),
     ]);
     let mut marks =
         vec![organization, user, agent, agent_token, text(&project["id"]), text(&project["group"])];

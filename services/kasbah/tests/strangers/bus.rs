@@ -147,6 +147,7 @@ async fn ask_fetchers(asking: &mut Asking<'_>) {
             reference: GitReference::Default,
             path: "manifests/map.yaml".to_owned(),
             limit: 1024,
+            fresh: true,
         };
         asking.refused(home.project, nobodys, read).await;
     }

@@ -4,5 +4,6 @@
 mod agent;
 mod api;
 mod bus;
+mod nats;
 mod organization;
 mod running;

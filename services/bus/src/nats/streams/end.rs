@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use async_nats::Client;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -11,13 +10,14 @@ use tokio::sync::Notify;
 
 use super::GONE;
 use crate::contract::{MAXIMUM_MESSAGE_BYTES, ReadBytes, StreamReset, WriteBytes};
+use crate::nats::wire::{HeaderMap, Wire};
 
 /// The largest piece that crosses at once.
 const LARGEST_PIECE: usize = MAXIMUM_MESSAGE_BYTES / 4;
 
 /// Shared by both halves and the pump.
 pub(super) struct End {
-    client: Client,
+    wire: Arc<dyn Wire>,
     near: String,
     far: String,
     window: u64,
@@ -70,9 +70,9 @@ impl Which {
 }
 
 impl End {
-    pub(super) fn new(client: Client, near: String, far: String, window: u32) -> Self {
+    pub(super) fn new(wire: Arc<dyn Wire>, near: String, far: String, window: u32) -> Self {
         Self {
-            client,
+            wire,
             near,
             far,
             window: u64::from(window.max(1)),
@@ -86,7 +86,7 @@ impl End {
     /// Says something to the other side. Where that fails the connection is gone, which the pump hears by itself.
     pub(super) async fn say(&self, what: &str, payload: Bytes) {
         let (to, reply) = (format!("{}.{what}", self.far), format!("{}.{GONE}", self.near));
-        if let Err(error) = self.client.publish_with_reply(to, reply, payload).await {
+        if let Err(error) = self.wire.publish(to, Some(reply), HeaderMap::new(), payload).await {
             tracing::debug!(%error, "stream cannot say something");
         }
     }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::{Message, StatusCode, Subscriber};
 use bytes::Bytes;
 use futures::StreamExt;
 use world::World;
 
 use super::end::{End, Which};
+use crate::nats::wire::{Message, StatusCode, Subscriber};
 
 /// A silent end says this often that it is there.
 const ALIVE: Duration = Duration::from_secs(5);
@@ -18,7 +18,7 @@ const SILENT: u32 = 4;
 /// Runs until nothing can come of the stream any more.
 pub(super) async fn run(
     end: Arc<End>,
-    mut subscriber: Subscriber,
+    mut subscriber: Box<dyn Subscriber>,
     lost: impl Future<Output = ()> + Send,
     world: World,
 ) {

@@ -1,0 +1,29 @@
+//! What a service may do on the servers to say and hear what it says it does.
+
+use events::access::{Access, Permissions, inbox};
+use events::subject::Subject;
+
+/// What a service may do on the servers. Answers go to subjects that only their askers know.
+#[must_use]
+pub fn permissions(access: &Access) -> Permissions {
+    let mut may = Permissions::default();
+    may.says(format!("{}.>", inbox("*")));
+    may.hears(format!("{}.>", inbox(access.service)));
+    may.hears(format!("{}.>", Subject::request(access.service)));
+    for name in access.asks {
+        let subject = Subject::request(name);
+        // The second is of one replica, or of one agent's.
+        may.says(subject.to_string());
+        may.says(format!("{subject}.*"));
+    }
+    if access.shares_work {
+        let name = crate::presence::name(access.service);
+        for subject in [Subject::notice(&name), Subject::request(&name)] {
+            may.says(subject.to_string());
+            may.hears(subject.to_string());
+        }
+    }
+    access.announces.iter().for_each(|name| may.says(Subject::notice(name).to_string()));
+    access.hears.iter().for_each(|name| may.hears(Subject::notice(name).to_string()));
+    may
+}

@@ -1,0 +1,62 @@
+//! What this service may do on NATS.
+
+use events::access::{Access, Keys};
+use events::requests::authz::{
+    AssignRole, Authenticate, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser,
+    Decide, DeleteAgent, GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups,
+    ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential,
+    RevokeToken, SetProject, ShowAgent, ShowProject,
+};
+use events::requests::configuration::ShowConfiguration;
+use events::requests::delivery::{
+    ConfirmSource, ListSources, PinSource, ResumeSource, ShowSource, SuspendSource, SyncSource, UnpinSource,
+};
+use events::requests::gateway::{DiffSource, ListTunnels};
+use events::requests::repository::RepositoryPushed;
+use events::{Notice as _, Request as _, Stream};
+
+/// What it says and hears: its permissions on NATS are made of this.
+pub const ACCESS: Access = Access {
+    asks: &[
+        AssignRole::NAME,
+        Authenticate::NAME,
+        CreateCredential::NAME,
+        CreateGroup::NAME,
+        CreateOrganization::NAME,
+        CreateProject::NAME,
+        CreateUser::NAME,
+        Decide::NAME,
+        DeleteAgent::NAME,
+        GrantCredential::NAME,
+        IssueToken::NAME,
+        ListAgents::NAME,
+        ListCredentials::NAME,
+        ListGroups::NAME,
+        ListOrganizations::NAME,
+        ListProjects::NAME,
+        ListTokens::NAME,
+        ListUsers::NAME,
+        LocateProject::NAME,
+        RegisterAgent::NAME,
+        RevokeCredential::NAME,
+        RevokeToken::NAME,
+        SetProject::NAME,
+        ShowAgent::NAME,
+        ShowProject::NAME,
+        ConfirmSource::NAME,
+        ListSources::NAME,
+        PinSource::NAME,
+        ResumeSource::NAME,
+        ShowSource::NAME,
+        SuspendSource::NAME,
+        SyncSource::NAME,
+        UnpinSource::NAME,
+        DiffSource::NAME,
+        ListTunnels::NAME,
+        ShowConfiguration::NAME,
+    ],
+    announces: &[RepositoryPushed::NAME],
+    reads: &[Stream::Observations, Stream::Refusals],
+    keys: &[Keys::Organizations, Keys::CertificateAuthority],
+    ..Access::of("console")
+};

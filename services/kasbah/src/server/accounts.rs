@@ -1,0 +1,116 @@
+//! Accounts for NATS servers, made of what the services say of themselves.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use events::OrganizationId;
+use events::access::{Access, Permissions, inbox};
+
+/// Every service.
+const SERVICES: [Access; 6] = [
+    authz::ACCESS,
+    config_fetcher::ACCESS,
+    repo_poller::ACCESS,
+    delivery::ACCESS,
+    tunnel_gateway::ACCESS,
+    console::ACCESS,
+];
+/// The process that runs them all.
+const TOGETHER: &str = "kasbah";
+/// Lets processes ask whether the servers sync before they acknowledge, and how many they are.
+const DURABILITY: &str = "$SYS.REQ.SERVER.PING.JSZ";
+
+const HEAD: &str = "\
+# Accounts of a NATS server, as `kasbah nats-accounts` prints them: each service may say and hear what it needs, and no more.
+# nats-server reads the passwords from its environment; a password for a user that nobody uses may be any secret.
+";
+
+/// Settings of `kasbah nats-accounts`.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct AccountsArgs {
+    /// Give those whom this organization lets subscribe an account of their own, which hears what is exported for it and nothing else; may be given more than once
+    #[arg(long = "organization", value_name = "ID")]
+    pub organizations: Vec<OrganizationId>,
+    /// Partitions of the log, where it was not made with as many as a new one has
+    #[arg(long, value_name = "NUMBER", default_value_t = store::log::PARTITIONS,
+        value_parser = clap::value_parser!(u16).range(1..))]
+    pub partitions: u16,
+}
+
+impl AccountsArgs {
+    /// The part of a configuration, for nats-server to include.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let organizations: BTreeSet<OrganizationId> = self.organizations.iter().copied().collect();
+        let mut text = format!(
+            "{HEAD}system_account: SYS\naccounts {{\n  SYS {{\n    users: [{{ user: system, password: $SYSTEM_PASSWORD }}]\n    \
+             exports: [{{ service: {DURABILITY:?}, response_type: stream, accounts: [KASBAH] }}]\n  }}\n  KASBAH {{\n    \
+             jetstream: enabled\n    imports: [{{ service: {{ account: SYS, subject: {DURABILITY:?} }} }}]\n    exports: [\n"
+        );
+        for organization in &organizations {
+            add(
+                &mut text,
+                format_args!(
+                    "      {{ stream: \"{}\", accounts: [\"{organization}\"] }}\n",
+                    exported(*organization)
+                ),
+            );
+        }
+        text.push_str("    ]\n    users: [\n");
+        let mut together = Permissions::default();
+        together.hears(format!("{}.>", inbox(TOGETHER)));
+        for access in &SERVICES {
+            together.extend(permissions(access, self.partitions));
+        }
+        add_user(&mut text, TOGETHER, "KASBAH_PASSWORD", &together);
+        for access in &SERVICES {
+            let variable = format!("KASBAH_{}_PASSWORD", access.service.to_uppercase().replace('-', "_"));
+            add_user(&mut text, access.service, &variable, &permissions(access, self.partitions));
+        }
+        text.push_str("    ]\n  }\n");
+        organizations.iter().for_each(|organization| add_subscriber(&mut text, *organization));
+        text.push_str("}\n");
+        text
+    }
+}
+
+fn permissions(access: &Access, partitions: u16) -> Permissions {
+    let mut may = bus::permissions(access);
+    may.extend(store::jetstream::permissions(access, partitions));
+    may
+}
+
+/// What is exported for an organization.
+fn exported(organization: OrganizationId) -> String {
+    format!("kasbah.export.{organization}.>")
+}
+
+fn add_user(text: &mut String, user: &str, password: &str, may: &Permissions) {
+    add(text, format_args!("      {{ user: {user}, password: ${password}, permissions: {{\n"));
+    for (what, subjects) in [("publish", &may.publish), ("subscribe", &may.subscribe)] {
+        add(text, format_args!("        {what}: [\n"));
+        for subject in subjects {
+            add(text, format_args!("          {subject:?}\n"));
+        }
+        text.push_str("        ]\n");
+    }
+    text.push_str("      } }\n");
+}
+
+fn add_subscriber(text: &mut String, organization: OrganizationId) {
+    let (subject, variable) = (exported(organization), organization.0.simple().to_string().to_uppercase());
+    add(
+        text,
+        format_args!(
+            "  \"{organization}\" {{\n    imports: [{{ stream: {{ account: KASBAH, subject: \"{subject}\" }} }}]\n    \
+             users: [{{ user: \"{organization}\", password: $EXPORT_{variable}_PASSWORD, permissions: {{\n      \
+             publish: {{ deny: [\">\"] }}\n      subscribe: [\"{subject}\"]\n    }} }}]\n  }}\n"
+        ),
+    );
+}
+
+/// Writing into memory cannot fail.
+fn add(text: &mut String, piece: std::fmt::Arguments<'_>) {
+    let _infallible = text.write_fmt(piece);
+}

@@ -1,0 +1,21 @@
+//! What this service may do on NATS.
+
+use events::access::{Access, Keys, Use};
+use events::requests::authz::{Admit, Decide};
+use events::requests::delivery::{DesiredChanged, NameApplier, ShowDesired, ShowNext};
+use events::{Notice as _, Request as _, Stream};
+use store::Projection as _;
+
+use crate::model::{Cursors, Standing};
+
+/// What it says and hears: its permissions on NATS are made of this.
+pub const ACCESS: Access = Access {
+    asks: &[Admit::NAME, Decide::NAME, ShowDesired::NAME, ShowNext::NAME, NameApplier::NAME],
+    hears: &[DesiredChanged::NAME],
+    appends: &[Stream::Observations],
+    reads: &[Stream::Observations],
+    blobs: Use::Reads,
+    keys: &[Keys::CertificateAuthority],
+    projections: &[Cursors::NAME, Standing::NAME],
+    ..Access::of("tunnel-gateway")
+};
