@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use events::directory::PersonalData;
 use events::requests::authz::UserView;
-use events::{OrganizationId, Refusal, RefusalKind, Timestamp, TokenId, UserId};
+use events::{OrganizationId, Refusal, Timestamp, TokenId, UserId};
 use store::{EventLog, Following, KeyRing};
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -25,6 +25,7 @@ use world::World;
 use crate::checks;
 use crate::model::Directory;
 use crate::model::lookup::UserRef;
+use crate::model::steps::gone;
 use crate::personal::{self, Names};
 
 /// Uses of tokens that wait to be noted; more than that are dropped: the next use notes them.
@@ -74,9 +75,4 @@ impl Driver {
         let name = self.names.open(&*self.keys, view.id, &data).await?;
         Ok(UserView { name, ..view })
     }
-}
-
-/// What was just written must be there; if not, another request undid it.
-fn gone() -> Refusal {
-    Refusal::new(RefusalKind::Conflict, "it was changed at the same moment; look again")
 }

@@ -14,6 +14,7 @@
 //! this crate.
 #![warn(missing_docs)]
 
+mod access;
 pub mod call;
 pub mod checks;
 pub mod driver;
@@ -21,6 +22,8 @@ pub mod model;
 pub mod personal;
 pub mod secrets;
 pub mod table;
+
+pub use access::ACCESS;
 
 use std::sync::Arc;
 
@@ -72,6 +75,7 @@ pub async fn run(_args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<
     supervisor.spawn("authz-uses", driver.clone().note_uses(uses, shutdown.clone()));
     supervisor.spawn("authz-serve", async move {
         tokio::select! {
+            biased;
             () = shutdown.requested() => return Ok(()),
             caught_up = directory.caught_up() => caught_up?,
         }

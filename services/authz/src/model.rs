@@ -12,6 +12,7 @@ pub mod fetch;
 pub mod fold;
 pub mod lookup;
 pub mod projects;
+pub mod steps;
 pub mod tokens;
 pub mod users;
 pub mod views;
@@ -122,7 +123,7 @@ pub struct Claim {
 }
 
 /// Who asks, and in which organization.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asker {
     /// Who.
     pub actor: events::Actor,

@@ -18,14 +18,31 @@ use events::id::derived_uuid;
 use events::position::Stream;
 use events::request::RefusedCommand;
 use events::requests::authz::{
-    AssignRole, Authenticate, CreateCredential, CreateGroup, CreateProject, CreateUser, Decide, DecideFetch,
-    GrantCredential, IssueToken, ListTokens, ListUsers, RegisterAgent, RevokeCredential, RevokeToken,
-    SetProject, ShowProject,
+    Admission, Admit, AssignRole, Authenticate, CreateCredential, CreateGroup, CreateProject, CreateUser,
+    Decide, DecideFetch, DeleteAgent, GrantCredential, IssueToken, ListProjects, ListTokens, ListUsers,
+    RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowProject,
 };
-use events::{AggregateKind, AggregateRef, Event, Position, RefusalKind, Sha256};
+use events::{AggregateKind, AggregateRef, Event, OrganizationId, Position, RefusalKind, Sha256};
 use running::{Running, project};
 use store::{KeyName, NewCommit, ReadFilter, follow_projection};
 use testkit::eventually;
+
+#[tokio::test]
+async fn a_request_that_is_answered_twice_at_once_makes_one_thing() {
+    let running = Running::start().await;
+    let owner = running.owner().await;
+    let actor = owner.principal.actor.clone();
+    for number in 0..20 {
+        let create = project(&format!("shop/twice-{number}"), "https://git.example/shop.git");
+        let context = bus::context_for(&running.world, actor.clone(), owner.principal.organization);
+        let ask = || bus::ask(&*running.bus, &context, &create);
+        let (one, other) = futures::join!(ask(), ask());
+        assert_eq!(one.unwrap().id, other.unwrap().id);
+        let all = running.ask(&owner, &ListProjects {}).await.unwrap();
+        assert_eq!(all.iter().filter(|known| known.path == create.path).count(), 1);
+    }
+    running.stop().await;
+}
 
 #[tokio::test]
 async fn the_first_owner_is_made_once_and_gets_a_token_whenever_none_lives() {
@@ -217,6 +234,7 @@ async fn a_claim_left_by_a_crash_blocks_nobody() {
         traceparent: None,
         occurred_at: events::Timestamp(running.world.clock.now_millis()),
         command: None,
+        grounds: None,
         events: store::new_events(&running.world, [Event::from(event)]).unwrap(),
     };
     running.store.log.append(commit).await.unwrap();
@@ -263,6 +281,47 @@ async fn a_use_is_noted_and_a_revoked_token_opens_nothing() {
     let revoked = running.ask(&owner, &RevokeToken { token: token.view.id }).await.unwrap();
     assert!(revoked.revoked_at.is_some());
     assert_eq!(running.principal(&token.secret).await.unwrap_err().kind, RefusalKind::Unauthenticated);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn of_many_tokens_each_is_judged_by_itself_and_in_order() {
+    let running = Running::start().await;
+    let owner = running.owner().await;
+    let project =
+        running.ask(&owner, &project("shop/deployment", "https://git.example/shop.git")).await.unwrap();
+    let mut agents = Vec::new();
+    for name in ["one", "two", "deleted"] {
+        let register = RegisterAgent { name: name.to_owned(), project: project.path.clone() };
+        agents.push(running.ask(&owner, &register).await.unwrap());
+    }
+    running.ask(&owner, &RevokeToken { token: agents[1].token.view.id }).await.unwrap();
+    running.ask(&owner, &DeleteAgent { agent: agents[2].agent.id.to_string() }).await.unwrap();
+    let secrets = [
+        agents[1].token.secret.as_str(),
+        agents[0].token.secret.as_str(),
+        owner.secret.as_str(),
+        agents[2].token.secret.as_str(),
+        "kasbah_a_unknown",
+    ];
+    let context = bus::context_for_service(&running.world, "test", OrganizationId::SYSTEM);
+    let hashes = secrets.iter().map(|secret| Sha256::of(secret.as_bytes())).collect();
+    let admissions = bus::ask(&*running.bus, &context, &Admit { hashes }).await.unwrap();
+    let kinds: Vec<_> = admissions
+        .iter()
+        .map(|admission| match admission {
+            Admission::Admitted { holder, agent } => {
+                assert_eq!((*agent, holder.token), (agents[0].agent.id, agents[0].token.view.id));
+                None
+            }
+            Admission::Denied { refusal, .. } | Admission::Refused(refusal) => Some(refusal.kind),
+        })
+        .collect();
+    let gone = Some(RefusalKind::Unauthenticated);
+    assert_eq!(kinds, [gone, None, Some(RefusalKind::Denied), gone, gone]);
+    let hashes = vec![Sha256::of(b"x"); Admit::MOST + 1];
+    let refusal = bus::ask(&*running.bus, &context, &Admit { hashes }).await.unwrap_err();
+    assert_eq!((refusal.kind, refusal.field.as_deref()), (RefusalKind::Invalid, Some("hashes")));
     running.stop().await;
 }
 

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use store::{EventLog, Following};
 use world::World;
 
+use crate::admissions::Admissions;
 use crate::args::Args;
 use crate::journal::Journal;
 use crate::metrics::Counts;
@@ -30,6 +31,7 @@ pub(crate) struct Gateway {
     pub(crate) log: Arc<dyn EventLog>,
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) registry: Registry,
+    pub(crate) admissions: Admissions,
     pub(crate) standing: Following<Standing>,
     pub(crate) cursors: Following<Cursors>,
     pub(crate) shelf: Shelf,

@@ -107,8 +107,8 @@ fn report(gateway: &Gateway, session: &Session, error: &IntakeError) {
 
 /// Reads one event stream.
 async fn read(gateway: &Gateway, session: &Session, names: &mut Naming) -> Result<(), IntakeError> {
-    let cursor = durable(gateway, session).await?;
-    let mut body = open(session, cursor).await?;
+    let cursor = Box::pin(durable(gateway, session)).await?;
+    let mut body = Box::pin(open(session, cursor)).await?;
     let acknowledge = watch::Sender::new(cursor);
     let mut acknowledging = pin!(acknowledge_all(gateway, session, acknowledge.subscribe()));
     let mut dismissed = pin!(session.dismissed());
@@ -121,14 +121,14 @@ async fn read(gateway: &Gateway, session: &Session, names: &mut Naming) -> Resul
                 if farewell.again == Again::AtOnce {
                     reader.finish(&acknowledge).await?;
                     let newest = *acknowledge.borrow();
-                    tell(session, newest).await;
+                    Box::pin(tell(session, newest)).await;
                 }
                 return Ok(());
             }
             durable = reader.under_way.next(), if !reader.under_way.is_empty() => reader.landed(durable, &acknowledge)?,
             () = &mut acknowledging => {}
             piece = body.chunk(), if reader.has_room() => match piece {
-                Some(Ok(piece)) => reader.take(&piece).await?,
+                Some(Ok(piece)) => Box::pin(reader.take(&piece)).await?,
                 Some(Err(fault)) => return Err(IntakeError::Body(fault)),
                 None => {
                     reader.finish(&acknowledge).await?;
@@ -165,7 +165,7 @@ async fn open(session: &Session, cursor: Acknowledged) -> Result<GuardedBody, In
 async fn acknowledge_all(gateway: &Gateway, session: &Session, mut durable: watch::Receiver<Acknowledged>) {
     while durable.changed().await.is_ok() {
         let newest = *durable.borrow_and_update();
-        tell(session, newest).await;
+        Box::pin(tell(session, newest)).await;
         gateway.world.clock.sleep(ACKNOWLEDGE_EVERY).await;
     }
 }

@@ -17,6 +17,8 @@
 
 pub mod model;
 
+mod access;
+mod admissions;
 mod answers;
 mod args;
 mod counted;
@@ -32,5 +34,6 @@ mod run;
 mod session;
 mod supply;
 
+pub use access::ACCESS;
 pub use args::Args;
 pub use run::{Deps, run};

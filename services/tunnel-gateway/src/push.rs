@@ -76,7 +76,7 @@ pub(crate) async fn run(gateway: &Gateway, session: &Session) {
     let mut superseded = 0;
     loop {
         pusher.changes.mark_unchanged();
-        match pusher.push(superseded < SUPERSEDED).await {
+        match Box::pin(pusher.push(superseded < SUPERSEDED)).await {
             Ok(Pushed::Superseded) => {
                 superseded += 1;
                 continue;
@@ -93,6 +93,7 @@ pub(crate) async fn run(gateway: &Gateway, session: &Session) {
                 let jitter = u64::try_from(pause.as_millis()).unwrap_or(0) / 2;
                 let wait = pause / 2 + Duration::from_millis(gateway.world.random.below(jitter + 1));
                 tokio::select! {
+                    biased;
                     () = gateway.world.clock.sleep(wait) => {}
                     _held = pusher.changes.changed() => {}
                 }

@@ -42,7 +42,9 @@ impl Registry {
     pub(crate) fn enter(&self, session: &Arc<Session>) -> Option<Arc<Session>> {
         let mut agents = self.agents.lock();
         let former = agents.entry(session.agent).or_default().insert(session.instance, Arc::clone(session));
-        self.count(&agents);
+        if former.is_none() {
+            self.open.send_modify(|open| *open += 1);
+        }
         former
     }
 
@@ -52,17 +54,13 @@ impl Registry {
         if let Some(open) = agents.get_mut(&session.agent) {
             if open.get(&session.instance).is_some_and(|current| Arc::ptr_eq(current, session)) {
                 open.remove(&session.instance);
+                self.open.send_modify(|open| *open -= 1);
             }
             if open.is_empty() {
                 agents.remove(&session.agent);
                 self.begun.lock().remove(&session.agent);
             }
         }
-        self.count(&agents);
-    }
-
-    fn count(&self, agents: &BTreeMap<AgentId, BTreeMap<InstanceId, Arc<Session>>>) {
-        self.open.send_replace(agents.values().map(BTreeMap::len).sum());
     }
 
     /// How many agents have tunnels.

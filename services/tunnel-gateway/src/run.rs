@@ -17,6 +17,7 @@ use tunnel::wire::{Again, Farewell};
 use world::World;
 use world::network::Listener;
 
+use crate::admissions::admissions;
 use crate::answers;
 use crate::args::Args;
 use crate::door;
@@ -72,9 +73,11 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     let standing =
         store::follow_projection::<Standing>(Arc::clone(&log), Arc::clone(&snapshots), world.clone());
     let cursors = store::follow_projection::<Cursors>(Arc::clone(&log), snapshots, world.clone());
+    let (admissions, shown) = admissions();
     let drain = args.tunnel_drain;
     let gateway = Arc::new(Gateway {
         registry: Registry::new(args.tunnel_per_agent),
+        admissions,
         args,
         world: world.clone(),
         log,
@@ -97,10 +100,12 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         .spawn("cursors", async move { Ok(cursors.drive(async move { stop.requested().await }).await?) });
     supervisor.spawn("notices", notices(Arc::clone(&gateway), shutdown.clone()));
     supervisor.spawn("revocations", revocations(Arc::clone(&gateway), shutdown.clone()));
+    supervisor.spawn("admissions", shown.run(Arc::clone(&gateway), shutdown.clone()));
     let (drained, all_said) = oneshot::channel::<()>();
     supervisor.spawn("journal", journal_writer.run(async move { drop(all_said.await) }));
     supervisor.spawn("door", async move {
         tokio::select! {
+            biased;
             () = shutdown.requested() => return Ok(()),
             caught_up = async { gateway.standing.caught_up().await.and(gateway.cursors.caught_up().await) } => caught_up?,
         }

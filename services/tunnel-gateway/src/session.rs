@@ -134,7 +134,8 @@ pub(crate) async fn run(gateway: Arc<Gateway>, session: Arc<Session>) {
         Err(_panic) => {
             tracing::error!(%agent, %instance, "a fault of ours ended a tunnel");
             let reason = "a fault of the gateway".to_owned();
-            session.connection.close(&Farewell { reason: reason.clone(), again: Again::Later }).await;
+            let farewell = Farewell { reason: reason.clone(), again: Again::Later };
+            Box::pin(session.connection.close(&farewell)).await;
             reason
         }
     };
@@ -145,7 +146,7 @@ pub(crate) async fn run(gateway: Arc<Gateway>, session: Arc<Session>) {
 }
 
 async fn hold(gateway: &Arc<Gateway>, session: &Arc<Session>) -> String {
-    let _serving = match answers::serve_agent(gateway, session).await {
+    let _serving = match Box::pin(answers::serve_agent(gateway, session)).await {
         Ok(serving) => Some(serving),
         Err(error) => {
             tracing::warn!(agent = %session.agent, %error, "requests for this agent are not served");
@@ -176,7 +177,7 @@ async fn hold(gateway: &Arc<Gateway>, session: &Arc<Session>) -> String {
             () = gateway.world.clock.sleep(gateway.args.tunnel_drain / 2) => {}
         }
     }
-    session.connection.close(&farewell).await;
+    Box::pin(session.connection.close(&farewell)).await;
     farewell.reason
 }
 

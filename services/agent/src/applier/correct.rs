@@ -82,6 +82,7 @@ impl Context {
     pub(super) fn tell_health(&self, identity: &ObjectIdentity, health: Judged) {
         self.shared.outbox.tell(Observed::HealthChanged {
             source: self.id(),
+            sync: Some(self.source.head.sync),
             identity: identity.clone(),
             status: status_word(&health),
             message: health.message,

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use events::{CommitId, Event, Refusal, RefusalKind};
-use store::{AppendError, NewCommit, WaitError, append_known, new_events};
+use events::{CommitId, EncodeError, Event, Grounds, Refusal, RefusalKind, Timestamp};
+use store::{AppendError, Decides as _, NewCommit, WaitError, append_known, new_events};
 use uuid::Uuid;
 
 use super::Driver;
 use crate::call::Call;
 use crate::model::claims::NameId;
-use crate::model::{Decided, Directory, Draft};
+use crate::model::steps::{Given, Step};
+use crate::model::{Decided, Draft};
 
 /// How often a decision is made again when others change the same aggregate.
 pub(super) const ATTEMPTS: u32 = 8;
@@ -21,19 +22,17 @@ const PAUSE_MILLIS: u64 = 5;
 impl Driver {
     /// Decides on the directory as it is, appends, and waits until the directory has it; decides again when another was
     /// faster.
-    pub(super) async fn commit<T>(
-        &self,
-        call: &Call,
-        id: CommitId,
-        decide: impl Fn(&Directory) -> Result<Decided<T>, Refusal> + Send,
-    ) -> Result<T, Refusal>
-    where
-        T: Send,
-    {
+    pub(super) async fn commit(&self, call: &Call, id: CommitId, step: Step) -> Result<Uuid, Refusal> {
+        let given = Given { asker: call.asker(), now: self.now(), step };
         for attempt in 0..ATTEMPTS {
-            let Decided { draft, outcome } = self.directory.read(&decide)?;
+            let made = self.directory.read_with_heads(|directory, heads| {
+                let Decided { draft, outcome } = directory.decide(&given)?;
+                let grounds = heads.grounds(&given, directory.looked_at(&given)).map_err(not_encoded)?;
+                Ok::<_, Refusal>((draft, outcome, grounds))
+            });
+            let (draft, outcome, grounds) = made?;
             let Some(draft) = draft else { return Ok(outcome) };
-            let commit = self.new_commit(call, id, draft)?;
+            let commit = self.new_commit(call, id, given.now, draft, grounds)?;
             match append_known(&self.world, &*self.log, commit).await {
                 Ok(appended) => {
                     self.directory
@@ -70,13 +69,37 @@ impl Driver {
         fresh: Uuid,
         created_by: CommitId,
     ) -> Result<Uuid, Refusal> {
-        let step = call.step(&format!("claim {}", name.id));
-        self.commit(call, step, |directory| directory.claim(name, fresh, created_by)).await
+        // What is taken over from somebody is another step than the claim of a free name.
+        let step = match self.directory.read(|directory| directory.claimant(name)) {
+            Some(former) => call.step(&format!("claim {} of {former}", name.id)),
+            None => call.step(&format!("claim {}", name.id)),
+        };
+        let claimed = self.commit(call, step, Step::Claim { name, fresh, key: created_by }).await?;
+        // The same request may be answered twice at once: then the log has the claim of the one that was faster.
+        let settled = self.directory.read(|directory| match directory.claimant(name) {
+            Some(holder) if holder != claimed => directory.claim(name, claimed, created_by).map(Some),
+            _ => Ok(None),
+        })?;
+        match settled {
+            None => Ok(claimed),
+            Some(Decided { draft: None, outcome }) => Ok(outcome),
+            Some(_) => Err(Refusal::new(
+                RefusalKind::Unavailable,
+                "the same request is being answered at this moment; retry",
+            )),
+        }
     }
 
-    fn new_commit(&self, call: &Call, id: CommitId, draft: Draft) -> Result<NewCommit, Refusal> {
-        let events = new_events(&self.world, draft.events.into_iter().map(Event::from))
-            .map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
+    fn new_commit(
+        &self,
+        call: &Call,
+        id: CommitId,
+        now: Timestamp,
+        draft: Draft,
+        grounds: Grounds,
+    ) -> Result<NewCommit, Refusal> {
+        let events =
+            new_events(&self.world, draft.events.into_iter().map(Event::from)).map_err(not_encoded)?;
         Ok(NewCommit {
             id,
             organization: draft.organization,
@@ -86,11 +109,16 @@ impl Driver {
             correlation_id: call.context.correlation_id,
             causation_id: call.context.causation_id,
             traceparent: call.context.traceparent.clone(),
-            occurred_at: self.now(),
+            occurred_at: now,
             command: Some(call.command.clone()),
+            grounds: Some(grounds),
             events,
         })
     }
+}
+
+fn not_encoded(error: EncodeError) -> Refusal {
+    Refusal::new(RefusalKind::Internal, error.to_string())
 }
 
 fn behind(error: &WaitError) -> Refusal {

@@ -9,6 +9,7 @@ use super::{Driver, gone};
 use crate::call::Call;
 use crate::checks;
 use crate::model::claims::{NameId, Named};
+use crate::model::steps::Step;
 use crate::personal::away;
 
 /// Longest secret, in bytes.
@@ -30,13 +31,8 @@ impl Driver {
         let claim = NameId::of(Named::Credential, asker.organization, asker.organization.0, &request.name);
         let id = CredentialId(self.claim(&call, claim, fresh, key).await?);
         self.keys.put_new(KeyName::Credential(id), secret).await.map_err(|error| away(&error))?;
-        self.commit(&call, key, |directory| {
-            if !directory.is_claimed_by(claim, id.0) {
-                return Err(gone());
-            }
-            directory.create_credential(&asker, id, &request.name, &request.host, key)
-        })
-        .await?;
+        let step = Step::CreateCredential { claim, id, name: request.name, host: request.host, key };
+        self.commit(&call, key, step).await?;
         self.credential(id)
     }
 
@@ -51,7 +47,7 @@ impl Driver {
             let (project, _) = directory.visible_project(&asker, &request.project)?;
             Ok::<_, Refusal>((id, project))
         })?;
-        self.commit(&call, call.key(), |directory| directory.grant_credential(&asker, id, project)).await?;
+        self.commit(&call, call.key(), Step::GrantCredential { credential: id, project }).await?;
         self.credential(id)
     }
 
@@ -60,10 +56,8 @@ impl Driver {
         call: Call,
         request: RevokeCredential,
     ) -> Result<CredentialView, Refusal> {
-        let asker = call.asker();
-        let decide =
-            |directory: &crate::model::Directory| directory.revoke_credential(&asker, &request.credential);
-        let id = self.commit(&call, call.key(), decide).await?;
+        let step = Step::RevokeCredential { credential: request.credential };
+        let id = CredentialId(self.commit(&call, call.key(), step).await?);
         self.keys.destroy(KeyName::Credential(id)).await.map_err(|error| away(&error))?;
         self.credential(id)
     }

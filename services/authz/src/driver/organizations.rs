@@ -11,9 +11,9 @@ use super::commit::ATTEMPTS;
 use super::{Driver, gone};
 use crate::call::Call;
 use crate::checks;
-use crate::model::Directory;
 use crate::model::access::OPERATOR;
 use crate::model::claims::{NameId, Named};
+use crate::model::steps::Step;
 use crate::personal;
 
 /// What the first owner's token is called.
@@ -55,8 +55,8 @@ impl Driver {
         let created_by = call.step("group");
         let claim = NameId::of(Named::Group, asker.organization, asker.organization.0, name);
         let id = GroupId(self.claim(&call, claim, fresh, created_by).await?);
-        self.commit(&call, created_by, |directory| directory.create_group(&asker, id, name, created_by))
-            .await?;
+        let step = Step::CreateGroup { id, name: name.to_owned(), key: created_by };
+        self.commit(&call, created_by, step).await?;
         Ok(id)
     }
 
@@ -103,7 +103,8 @@ impl Driver {
             let principal = self.directory.read(|directory| directory.authenticate(hash, now));
             principal.is_ok_and(|principal| principal.actor == Actor::User(owner))
         });
-        let held = self.directory.read(|directory| holds_owner_token(directory, owner));
+        let holder = TokenHolder::User(owner);
+        let held = self.directory.read(|directory| directory.holds_token(holder, OWNER_TOKEN));
         let enough = live || (request.shared && held);
         let token = if enough { None } else { Some(self.owner_token(&call, owner, request.shared).await?) };
         Ok(FirstStart { organization, owner, token })
@@ -115,8 +116,8 @@ impl Driver {
         let created_by = call.step("organization");
         let id = OrganizationId(self.claim(&call, NameId::organization(name), fresh, created_by).await?);
         let call = call.in_organization(id);
-        self.commit(&call, created_by, |directory| directory.create_organization(id, name, created_by))
-            .await?;
+        let step = Step::CreateOrganization { id, name: name.to_owned(), key: created_by };
+        self.commit(&call, created_by, step).await?;
         Ok(id)
     }
 
@@ -128,10 +129,8 @@ impl Driver {
         let claim = personal::login_claim(&*self.keys, organization, name).await?;
         let id = UserId(self.claim(&call, claim, fresh, created_by).await?);
         let sealed = personal::seal(&*self.keys, &*self.world.random, id, name).await?;
-        self.commit(&call, created_by, |directory| {
-            directory.new_user(organization, id, sealed.clone(), roles, created_by)
-        })
-        .await?;
+        let step = Step::NewUser { id, name: sealed, roles: roles.to_vec(), key: created_by };
+        self.commit(&call, created_by, step).await?;
         Ok(id)
     }
 
@@ -142,14 +141,8 @@ impl Driver {
         let earlier = self.directory.read(|directory| directory.tokens_of(holder));
         for token in earlier.iter().filter(|token| token.name == OWNER_TOKEN && token.revoked_at.is_none()) {
             let step = call.step(&format!("revoke {}", token.id));
-            self.commit(call, step, |directory| directory.revoke(token.id)).await?;
+            self.commit(call, step, Step::Revoke { token: token.id }).await?;
         }
-        let unless = |directory: &Directory| shared && holds_owner_token(directory, owner);
-        self.issue(call.clone(), holder, OWNER_TOKEN, None, unless).await
+        self.issue(call.clone(), holder, OWNER_TOKEN, None, shared).await
     }
-}
-
-fn holds_owner_token(directory: &Directory, owner: UserId) -> bool {
-    let tokens = directory.tokens_of(TokenHolder::User(owner));
-    tokens.iter().any(|token| token.name == OWNER_TOKEN && token.revoked_at.is_none())
 }

@@ -9,6 +9,7 @@ use crate::call::Call;
 use crate::checks;
 use crate::model::claims::{NameId, Named};
 use crate::model::projects::{NewProject, external_name};
+use crate::model::steps::Step;
 
 impl Driver {
     pub(super) async fn create_project(
@@ -33,7 +34,7 @@ impl Driver {
         let settings =
             ProjectSettings { repository, default_branch, credential, external_id: request.external_id };
         let project = NewProject { group, name: name.to_owned(), settings };
-        self.commit(&call, key, |directory| directory.create_project(&asker, id, &project, key)).await?;
+        self.commit(&call, key, Step::CreateProject { id, project, key }).await?;
         self.directory.read(|directory| directory.project_view(id)).ok_or_else(gone)
     }
 
@@ -64,7 +65,7 @@ impl Driver {
             self.claim_external(&call, id, request.external_id).await?;
             settings.external_id = request.external_id;
         }
-        self.commit(&call, call.key(), |directory| directory.set_project(&asker, id, &settings)).await?;
+        self.commit(&call, call.key(), Step::SetProject { id, settings }).await?;
         self.directory.read(|directory| directory.project_view(id)).ok_or_else(gone)
     }
 
@@ -95,8 +96,7 @@ impl Driver {
             directory.credential_for(&asker, project, credential, repository)
         };
         let id = self.directory.read(find)?;
-        self.commit(call, call.step("grant"), |directory| directory.grant_credential(&asker, id, project))
-            .await?;
+        self.commit(call, call.step("grant"), Step::GrantCredential { credential: id, project }).await?;
         Ok(Some(id))
     }
 

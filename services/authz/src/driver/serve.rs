@@ -6,10 +6,10 @@ use bus::{Bus, BusError, Serving, answer};
 use events::position::Stream;
 use events::request::{RefusedCommand, RequestContext};
 use events::requests::authz::{
-    AssignRole, Authenticate, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser,
-    Decide, DecideFetch, DeleteAgent, EnsureOwner, GrantCredential, IssueToken, ListAgents, ListCredentials,
-    ListGroups, ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject, RegisterAgent,
-    RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
+    Admit, AssignRole, Authenticate, CreateCredential, CreateGroup, CreateOrganization, CreateProject,
+    CreateUser, Decide, DecideFetch, DeleteAgent, EnsureOwner, GrantCredential, IssueToken, ListAgents,
+    ListCredentials, ListGroups, ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject,
+    RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
 };
 use events::{Actor, Refusal, Request};
 use store::NewBatch;
@@ -75,6 +75,7 @@ served! {
     }
     queries {
         Authenticate => authenticate,
+        Admit => admit,
         Decide => decide,
         DecideFetch => decide_fetch,
         LocateProject => locate_project,

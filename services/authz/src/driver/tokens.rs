@@ -2,17 +2,18 @@
 
 use events::directory::{AgentRegistered, TokenHolder, TokenIssued};
 use events::requests::authz::{
-    AgentView, AgentWithToken, Authenticate, DeleteAgent, IssueToken, ListTokens, Principal, RegisterAgent,
-    RevokeToken, SecretToken, TokenView,
+    Admission, Admit, AgentView, AgentWithToken, Authenticate, DeleteAgent, IssueToken, ListTokens,
+    Principal, RegisterAgent, RevokeToken, SecretToken, TokenView,
 };
 use events::{AgentId, Refusal, RefusalKind, Timestamp, TokenId};
 
 use super::{Driver, gone};
 use crate::call::Call;
 use crate::checks;
+use crate::model::Asker;
 use crate::model::claims::{NameId, Named};
+use crate::model::steps::Step;
 use crate::model::tokens::TokenUse;
-use crate::model::{Asker, Decided, Directory};
 use crate::secrets::{NewToken, TokenKind, root_public_key};
 
 /// What an agent's first token is called.
@@ -41,18 +42,14 @@ impl Driver {
         let issued =
             TokenIssued { token, holder, hash: made.hash, name: FIRST_TOKEN.to_owned(), expires_at: None };
         let registered = AgentRegistered { agent, name: request.name, project };
-        self.commit(&call, key, |directory| {
-            directory.register_agent(&asker, registered.clone(), issued.clone(), key)
-        })
-        .await?;
+        self.commit(&call, key, Step::RegisterAgent { agent: registered, token: issued, key }).await?;
         let view = self.directory.read(|directory| directory.agent_view(agent)).ok_or_else(gone)?;
         Ok(AgentWithToken { agent: view, token: self.shown_once(token, made)?, root_key })
     }
 
     pub(super) async fn delete_agent(self, call: Call, request: DeleteAgent) -> Result<AgentView, Refusal> {
-        let asker = call.asker();
-        let decide = |directory: &Directory| directory.delete_agent(&asker, &request.agent);
-        let agent = self.commit(&call, call.key(), decide).await?;
+        let step = Step::DeleteAgent { agent: request.agent };
+        let agent = AgentId(self.commit(&call, call.key(), step).await?);
         self.directory.read(|directory| directory.agent_view(agent)).ok_or_else(gone)
     }
 
@@ -68,32 +65,26 @@ impl Driver {
         let asker = call.asker();
         let holder =
             self.holder(&asker, TokenUse::Issue, request.agent.as_deref(), request.user.as_deref()).await?;
-        self.issue(call, holder, &request.name, expires_at, |_| false).await
+        self.issue(call, holder, &request.name, expires_at, false).await
     }
 
-    /// Issues a token, `unless` that is not needed by the time; that the asker may was asked before.
+    /// Issues a token, or none when it is wanted only `unless_held`: unless the holder has one of that name; that the asker may was asked before.
     pub(super) async fn issue(
         &self,
         mut call: Call,
         holder: TokenHolder,
         name: &str,
         expires_at: Option<Timestamp>,
-        unless: impl Fn(&Directory) -> bool + Send + Sync,
+        unless_held: bool,
     ) -> Result<SecretToken, Refusal> {
         let kind = match holder {
             TokenHolder::Agent(_) => TokenKind::Agent,
             TokenHolder::User(_) => TokenKind::Personal,
         };
-        let asker = call.asker();
         let token = TokenId(call.pass(self.fresh()));
         let made = NewToken::make(&*self.world.random, kind);
         let issued = TokenIssued { token, holder, hash: made.hash, name: name.to_owned(), expires_at };
-        let now = self.now();
-        let decide = |directory: &Directory| match unless(directory) {
-            true => Ok(Decided::already(())),
-            false => directory.issue_token(&asker, &issued, now),
-        };
-        self.commit(&call, call.key(), decide).await?;
+        self.commit(&call, call.key(), Step::IssueToken { token: issued, unless_held }).await?;
         self.shown_once(token, made)
     }
 
@@ -117,9 +108,7 @@ impl Driver {
     }
 
     pub(super) async fn revoke_token(self, call: Call, request: RevokeToken) -> Result<TokenView, Refusal> {
-        let asker = call.asker();
-        let decide = |directory: &Directory| directory.revoke_token(&asker, request.token);
-        self.commit(&call, call.key(), decide).await?;
+        self.commit(&call, call.key(), Step::RevokeToken { token: request.token }).await?;
         self.directory.read(|directory| directory.token_view(request.token)).ok_or_else(gone)
     }
 
@@ -130,16 +119,42 @@ impl Driver {
     ) -> Result<Principal, Refusal> {
         super::queries::services_only(&asker)?;
         let now = self.now();
-        let (principal, news) = self.directory.read(|directory| {
-            let principal = directory.authenticate(request.hash, now)?;
-            let news = directory.use_is_news(principal.token, now);
-            Ok::<_, Refusal>((principal, news))
-        })?;
-        if news {
+        let principal = self.directory.read(|directory| directory.authenticate(request.hash, now))?;
+        self.mention_use(&principal, now);
+        Ok(principal)
+    }
+
+    pub(super) async fn admit(self, asker: Asker, request: Admit) -> Result<Vec<Admission>, Refusal> {
+        super::queries::services_only(&asker)?;
+        if request.hashes.len() > Admit::MOST {
+            let message = format!("{} tokens at once, {} at most", request.hashes.len(), Admit::MOST);
+            return Err(Refusal::invalid("hashes", message));
+        }
+        let now = self.now();
+        let admit = || {
+            self.directory.read(|directory| {
+                request.hashes.iter().map(|hash| directory.admit(*hash, now)).collect::<Vec<_>>()
+            })
+        };
+        let mut admissions = admit();
+        if admissions.iter().any(|admission| !matches!(admission, Admission::Admitted { .. })) {
+            // An agent may show a token that another replica issued a moment before.
+            self.catch_up().await?;
+            admissions = admit();
+        }
+        for admission in &admissions {
+            if let Admission::Admitted { holder, .. } | Admission::Denied { holder, .. } = admission {
+                self.mention_use(holder, now);
+            }
+        }
+        Ok(admissions)
+    }
+
+    fn mention_use(&self, principal: &Principal, now: Timestamp) {
+        if self.directory.read(|directory| directory.use_is_news(principal.token, now)) {
             // A full queue loses a note that the next use makes again.
             let _queued = self.uses.try_send(principal.token);
         }
-        Ok(principal)
     }
 
     async fn holder(

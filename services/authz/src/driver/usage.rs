@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::Driver;
 use crate::call::Call;
+use crate::model::steps::Step;
 
 impl Driver {
     /// Notes uses as they come in, until the last driver is gone or `shutdown`. A note that fails is made by the next use.
@@ -19,6 +20,7 @@ impl Driver {
     ) -> anyhow::Result<()> {
         loop {
             let token = tokio::select! {
+                biased;
                 () = shutdown.requested() => return Ok(()),
                 token = waiting.recv() => token,
             };
@@ -40,9 +42,8 @@ impl Driver {
         let command =
             CommandRecord { name: "authz.note-use".to_owned(), data: Vec::new(), ids: vec![token.0] };
         let call = Call { context, command };
-        let now = self.now();
-        match self.commit(&call, call.key(), |directory| directory.use_token(token, now)).await {
-            Ok(()) => {}
+        match self.commit(&call, call.key(), Step::UseToken { token }).await {
+            Ok(_) => {}
             Err(refusal) if refusal.kind == RefusalKind::NotFound => {}
             Err(refusal) => tracing::warn!(%token, error = %refusal, "use of token is not noted"),
         }

@@ -8,6 +8,7 @@ use super::{Driver, gone};
 use crate::call::Call;
 use crate::checks;
 use crate::model::Asker;
+use crate::model::steps::Step;
 use crate::personal;
 
 impl Driver {
@@ -21,8 +22,7 @@ impl Driver {
         let claim = personal::login_claim(&*self.keys, asker.organization, &request.name).await?;
         let id = UserId(self.claim(&call, claim, fresh, key).await?);
         let name = personal::seal(&*self.keys, &*self.world.random, id, &request.name).await?;
-        self.commit(&call, key, |directory| directory.create_user(&asker, id, name.clone(), first, key))
-            .await?;
+        self.commit(&call, key, Step::CreateUser { id, name, first, key }).await?;
         self.user_view(id).await
     }
 
@@ -33,9 +33,8 @@ impl Driver {
         let user = self.user_ref(asker.organization, &request.user).await?;
         let user = self.directory.read(|directory| directory.find_user(&asker, user))?;
         let role = (request.role, request.scope.unwrap_or(Scope::Organization(asker.organization)));
-        let decide =
-            |directory: &crate::model::Directory| directory.assign_role(&asker, user, role, request.withdraw);
-        self.commit(&call, call.key(), decide).await?;
+        let step = Step::AssignRole { user, role, withdraw: request.withdraw };
+        self.commit(&call, call.key(), step).await?;
         self.user_view(user).await
     }
 

@@ -3,12 +3,13 @@
 use events::directory::{DirectoryEvent, NameClaimed};
 use events::id::derived_uuid;
 use events::{AggregateKind, CommitId, OrganizationId, Refusal, RefusalKind};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Decided, Directory, aggregate};
 
 /// What has names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Named {
     /// Unique on the installation; claimed in the organization `system`.
     Organization,
@@ -47,7 +48,7 @@ impl Named {
 }
 
 /// A name to be claimed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameId {
     /// What it names.
     pub what: Named,
@@ -90,9 +91,7 @@ impl Directory {
     /// # Errors
     /// When it is taken.
     pub fn claim(&self, name: NameId, fresh: Uuid, key: CommitId) -> Result<Decided<Uuid>, Refusal> {
-        let holder =
-            self.names.get(&(name.organization, name.id)).and_then(|claim| claim.holder.parse::<Uuid>().ok());
-        if let Some(holder) = holder {
+        if let Some(holder) = self.claimant(name) {
             match self.holder(name, holder) {
                 _ if holder == fresh => return Ok(Decided::already(holder)),
                 Holder::Living(created_by) if created_by == key => return Ok(Decided::already(holder)),
@@ -106,18 +105,22 @@ impl Directory {
         self.draft(name.organization, aggregate, vec![DirectoryEvent::NameClaimed(event)], fresh)
     }
 
+    /// Whom a claim names, living or not.
+    #[must_use]
+    pub fn claimant(&self, name: NameId) -> Option<Uuid> {
+        self.names.get(&(name.organization, name.id))?.holder.parse().ok()
+    }
+
     /// Whether a claim names this holder, living or not.
     #[must_use]
     pub fn is_claimed_by(&self, name: NameId, holder: Uuid) -> bool {
-        let claim = self.names.get(&(name.organization, name.id));
-        claim.is_some_and(|claim| claim.holder.parse() == Ok(holder))
+        self.claimant(name) == Some(holder)
     }
 
     /// The living thing of that name.
     #[must_use]
     pub fn named(&self, name: NameId) -> Option<Uuid> {
-        let claim = self.names.get(&(name.organization, name.id))?;
-        let holder = claim.holder.parse().ok()?;
+        let holder = self.claimant(name)?;
         matches!(self.holder(name, holder), Holder::Living(_)).then_some(holder)
     }
 

@@ -59,6 +59,7 @@ impl Given {
             traceparent: None,
             occurred_at: NOW,
             command: None,
+            grounds: None,
             events: events
                 .map(|event| NewEvent { id: EventId(Uuid::nil()), body: event.encode().unwrap() })
                 .collect(),

@@ -8,6 +8,8 @@ use events::{
     AggregateKind, CommitId, CredentialId, GroupId, OrganizationId, ProjectId, Refusal, RefusalKind,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::claims::{NameId, Named};
 use super::{Asker, Decided, Directory, aggregate};
 use crate::checks::{self, Location};
@@ -19,7 +21,7 @@ pub fn external_name(organization: OrganizationId, external: u64) -> NameId {
 }
 
 /// What a project is to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewProject {
     /// Its group.
     pub group: GroupId,

@@ -1,7 +1,7 @@
 //! Tokens: only hashes are known here.
 
 use events::directory::{DirectoryEvent, Scope, TokenHolder, TokenIssued, TokenRevoked, TokenUsed};
-use events::requests::authz::{Action, Principal};
+use events::requests::authz::{Action, Admission, Decide, Principal};
 use events::{Actor, AggregateKind, AggregateRef, Refusal, RefusalKind, Sha256, Timestamp, TokenId, UserId};
 
 use super::lookup::UserRef;
@@ -54,6 +54,30 @@ impl Directory {
             TokenHolder::User(user) => Actor::User(user),
         };
         Ok(Principal { actor, organization: token.organization, token: id, expires_at: token.expires_at })
+    }
+
+    /// Whether the holder of this token may open a tunnel.
+    #[must_use]
+    pub fn admit(&self, hash: Sha256, now: Timestamp) -> Admission {
+        let holder = match self.authenticate(hash, now) {
+            Ok(holder) => holder,
+            Err(refusal) => return Admission::Refused(refusal),
+        };
+        let Actor::Agent(agent) = holder.actor else {
+            let message = "this is not an agent's token: issue one with `kasbah token issue --agent`";
+            return Admission::Refused(Refusal::new(RefusalKind::Denied, message));
+        };
+        let decision = self.decide_access(&Decide {
+            actor: holder.actor.clone(),
+            organization: holder.organization,
+            action: Action::ConnectAgent,
+            scope: Scope::Agent(agent),
+        });
+        if decision.allowed {
+            return Admission::Admitted { holder, agent };
+        }
+        let refusal = Refusal::new(RefusalKind::Denied, decision.reason);
+        Admission::Denied { holder, agent, refusal }
     }
 
     /// Whose tokens the asker means: an agent's, a user's, or their own.

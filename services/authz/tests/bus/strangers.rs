@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use authz::driver::SERVED;
 use events::directory::{Role, Scope};
 use events::requests::authz::{
-    Action, AgentView, AssignRole, Authenticate, CreateCredential, CreateGroup, CreateOrganization,
+    Action, Admit, AgentView, AssignRole, Authenticate, CreateCredential, CreateGroup, CreateOrganization,
     CreateProject, CreateUser, CredentialView, Decide, DecideFetch, DeleteAgent, EnsureOwner,
     GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups, ListOrganizations, ListProjects,
     ListTokens, ListUsers, LocateProject, ProjectView, RegisterAgent, RevokeCredential, RevokeToken,
@@ -128,6 +128,7 @@ async fn a_stranger_sees_nothing_of_another_organization() {
 /// Requests that name a thing of the other organization: they must be refused. The others list, and list nothing of it.
 const MUST_REFUSE: &[&str] = &[
     "authz.authenticate",
+    "authz.admit",
     "authz.decide-fetch",
     "authz.locate-project",
     "authz.ensure-owner",
@@ -159,7 +160,9 @@ async fn directory_size(running: &Running) -> usize {
 
 async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
     let organization = home.owner.principal.organization;
-    asking.ask(Authenticate { hash: Sha256::of(home.owner.secret.as_bytes()) }, debug).await;
+    let hash = Sha256::of(home.owner.secret.as_bytes());
+    asking.ask(Authenticate { hash }, debug).await;
+    asking.ask(Admit { hashes: vec![hash] }, debug).await;
     for action in [Action::ReadOrganization, Action::ReadProject, Action::ConnectAgent, Action::ReadSource] {
         for scope in [
             Scope::Organization(organization),

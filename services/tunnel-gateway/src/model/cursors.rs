@@ -14,7 +14,16 @@ use tunnel::wire::Acknowledged;
 /// Epoch and last sequence of each agent that ever wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Cursors {
-    agents: BTreeMap<String, Acknowledged>,
+    agents: BTreeMap<String, Cursor>,
+}
+
+/// How far one agent's observations are durable.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Cursor {
+    durable: Acknowledged,
+    /// First and last sequence of what lies behind a gap: of batches that were on their way at once, one that had to be sent
+    /// again is stored behind those after it.
+    early: BTreeMap<u64, u64>,
 }
 
 /// The head of a record; observations are counted, not read.
@@ -99,7 +108,9 @@ impl Cursors {
     /// Up to where an agent's observations are durable.
     #[must_use]
     pub fn of(&self, agent: AgentId) -> Acknowledged {
-        self.agents.get(&ObservationBatch::agent_writer(agent)).copied().unwrap_or_default()
+        self.agents
+            .get(&ObservationBatch::agent_writer(agent))
+            .map_or_else(Acknowledged::default, |cursor| cursor.durable)
     }
 
     fn fold(&mut self, head: Head) {
@@ -109,19 +120,31 @@ impl Cursors {
         }
         let last = first.saturating_add(count).saturating_sub(1);
         let cursor = self.agents.entry(writer).or_default();
-        if epoch > cursor.epoch {
-            *cursor = Acknowledged { epoch, sequence: 0 };
+        if epoch > cursor.durable.epoch {
+            *cursor = Cursor { durable: Acknowledged { epoch, sequence: 0 }, early: BTreeMap::new() };
         }
-        // What lies behind a gap is not resumed from: the agent sends it again.
-        if epoch == cursor.epoch && first <= cursor.sequence.saturating_add(1) {
-            cursor.sequence = cursor.sequence.max(last);
+        if epoch == cursor.durable.epoch {
+            let early = cursor.early.entry(first).or_default();
+            *early = last.max(*early);
+            cursor.close_gaps();
+        }
+    }
+}
+
+impl Cursor {
+    /// What is durable ends where something is missing: from there on the agent sends it again.
+    fn close_gaps(&mut self) {
+        while let Some(next) = self.early.first_entry()
+            && *next.key() <= self.durable.sequence.saturating_add(1)
+        {
+            self.durable.sequence = self.durable.sequence.max(next.remove());
         }
     }
 }
 
 impl Projection for Cursors {
     const NAME: &'static str = "tunnel-gateway-cursors";
-    const FOLD_VERSION: u32 = 1;
+    const FOLD_VERSION: u32 = 2;
     const SNAPSHOT_EVERY: u64 = 10_000;
 
     fn filter() -> ReadFilter {
@@ -185,6 +208,14 @@ mod tests {
         assert_eq!(folded(&[(1, 1, 10), (1, 12, 4)]), Acknowledged { epoch: 1, sequence: 10 });
         assert_eq!(folded(&[(1, 1, 10), (3, 1, 2), (1, 11, 2)]), Acknowledged { epoch: 3, sequence: 2 });
         assert_eq!(folded(&[(3, 2, 2)]), Acknowledged { epoch: 3, sequence: 0 });
+    }
+
+    #[test]
+    fn what_was_stored_late_closes_the_gap_before_what_was_stored_early() {
+        assert_eq!(folded(&[(1, 1, 1), (1, 9, 3), (1, 2, 7)]), Acknowledged { epoch: 1, sequence: 11 });
+        assert_eq!(folded(&[(1, 9, 3), (1, 5, 4), (1, 1, 4)]), Acknowledged { epoch: 1, sequence: 11 });
+        assert_eq!(folded(&[(1, 9, 3), (1, 9, 1), (1, 1, 8)]), Acknowledged { epoch: 1, sequence: 11 });
+        assert_eq!(folded(&[(1, 9, 3), (2, 1, 1), (1, 1, 8)]), Acknowledged { epoch: 2, sequence: 1 });
     }
 
     #[test]

@@ -20,7 +20,7 @@ use events::desired::{Applier, DesiredPlan, PlannedSource, SourceHead};
 use events::directory::{DirectoryEvent, TokenHolder, TokenRevoked};
 use events::observation::{Observation, ObservationBatch, Observed};
 use events::position::Stream;
-use events::requests::authz::{Action, Authenticate, Decide, Decision, Principal};
+use events::requests::authz::{Admission, Admit, Decide, Decision, Principal};
 use events::requests::delivery::{DesiredChanged, NameApplier, NextSync, ShowDesired, ShowNext};
 use events::subject::Subject;
 use events::{
@@ -84,6 +84,19 @@ pub struct Directory {
     /// Actors that may do nothing, and see nothing.
     pub strangers: Vec<Actor>,
     pub away: bool,
+}
+
+impl Directory {
+    fn admit(&self, hash: &Sha256) -> Admission {
+        let refused = |kind, message: &str| Admission::Refused(Refusal::new(kind, message));
+        let Some(holder) = self.principals.get(hash).cloned() else {
+            return refused(RefusalKind::Unauthenticated, "this token is not known: issue a new one");
+        };
+        match holder.actor {
+            Actor::Agent(agent) => Admission::Admitted { holder, agent },
+            _ => refused(RefusalKind::Denied, "by the test"),
+        }
+    }
 }
 
 /// What the stand-in for delivery knows and says.
@@ -256,6 +269,7 @@ impl Gateway {
             traceparent: None,
             occurred_at: Timestamp(self.world.clock.now_millis()),
             command: None,
+            grounds: None,
             events,
         };
         self.store.log.append(commit).await.unwrap();
@@ -412,16 +426,14 @@ fn ready(readiness: &Readiness) -> Result<(), &'static str> {
 
 async fn authz(bus: &LocalBus, directory: &Arc<Mutex<Directory>>) -> Vec<Serving> {
     let known = Arc::clone(directory);
-    let authenticate = bus::answer::<Authenticate, _>(bus, move |_, request| {
+    let admit = bus::answer::<Admit, _>(bus, move |_, request| {
         let known = Arc::clone(&known);
         Box::pin(async move {
             let directory = known.lock();
             if directory.away {
                 return Err(Refusal::new(RefusalKind::Unavailable, "away"));
             }
-            let unknown =
-                || Refusal::new(RefusalKind::Unauthenticated, "this token is not known: issue a new one");
-            directory.principals.get(&request.hash).cloned().ok_or_else(unknown)
+            Ok(request.hashes.iter().map(|hash| directory.admit(hash)).collect())
         })
     });
     let known = Arc::clone(directory);
@@ -429,12 +441,10 @@ async fn authz(bus: &LocalBus, directory: &Arc<Mutex<Directory>>) -> Vec<Serving
         let known = Arc::clone(&known);
         Box::pin(async move {
             let strange = known.lock().strangers.contains(&request.actor);
-            let allowed = !strange
-                && (request.action != Action::ConnectAgent || matches!(request.actor, Actor::Agent(_)));
-            Ok(Decision { allowed, visible: !strange, reason: "by the test".to_owned() })
+            Ok(Decision { allowed: !strange, visible: !strange, reason: "by the test".to_owned() })
         })
     });
-    vec![authenticate.await.unwrap(), decide.await.unwrap()]
+    vec![admit.await.unwrap(), decide.await.unwrap()]
 }
 
 async fn stand_in_delivery(bus: &LocalBus, delivery: &Arc<Mutex<Delivery>>) -> Vec<Serving> {
@@ -497,6 +507,7 @@ pub fn observation(number: u64, what: Observed) -> Observation {
 pub fn health(agent: u128, number: u64) -> Observation {
     let what = Observed::HealthChanged {
         source: source(agent),
+        sync: None,
         identity: identity(&format!("object-{number}")),
         status: "healthy".to_owned(),
         message: String::new(),

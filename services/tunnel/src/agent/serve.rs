@@ -79,6 +79,7 @@ impl Link {
         let mut draining = false;
         let result = loop {
             tokio::select! {
+                biased;
                 result = connection.as_mut() => break result,
                 () = drain.as_mut(), if !draining => {
                     draining = true;

@@ -1,5 +1,6 @@
 //! An agent that came in: its HTTP/2 server, seen from the gateway.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,7 +63,8 @@ pub struct Asked {
 pub struct AgentConnection {
     world: World,
     guard: Guard,
-    sender: http2::SendRequest<Coalesced<RequestBody>>,
+    /// hyper keeps room for 32 requests of each connection: what is boxed costs an idle one less.
+    sender: http2::SendRequest<Pin<Box<Coalesced<RequestBody>>>>,
     traceparent: Option<HeaderValue>,
     shared: Arc<Shared>,
 }
@@ -153,7 +155,7 @@ impl AgentConnection {
         guard: Guard,
     ) -> Result<Response<GuardedBody>, AskError> {
         let mut sender = self.sender.clone();
-        let request = request.map(|body| Coalesced::new(&self.world, body));
+        let request = request.map(|body| Box::pin(Coalesced::new(&self.world, body)));
         let answer = within(&self.world, limit, sender.send_request(request))
             .await
             .ok_or(AskError::TimedOut { limit })?;
