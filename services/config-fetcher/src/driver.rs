@@ -73,6 +73,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
         let _serving = fetcher.serve().await?;
         ready.set(true);
         tokio::select! {
+            biased;
             () = shutdown.requested() => Ok(()),
             result = fetcher.fetch_for_ever(advanced, presence.live()) => result,
         }
@@ -137,10 +138,7 @@ impl Fetcher {
             }
             let pause = if reads.len() < READS { schedule.until_next(now) } else { Duration::from_secs(60) };
             tokio::select! {
-                changed = changes.changed() => changed.context("the fold of config-fetcher ended")?,
-                notice = advanced.receiver.recv() => {
-                    self.advanced(&mut schedule, notice.context("the bus ended the notices of new commits")?);
-                }
+                biased;
                 Some((agent, read)) = reads.next(), if !reads.is_empty() => {
                     schedule.finished(agent, read, self.deps.world.clock.monotonic(), &*self.deps.world.random);
                 }
@@ -148,6 +146,10 @@ impl Fetcher {
                 changed = replicas.changed() => {
                     changed.context("the replicas of config-fetcher are not known any more")?;
                     schedule.look_again();
+                }
+                changed = changes.changed() => changed.context("the fold of config-fetcher ended")?,
+                notice = advanced.receiver.recv() => {
+                    self.advanced(&mut schedule, notice.context("the bus ended the notices of new commits")?);
                 }
                 () = self.deps.world.clock.sleep(pause) => schedule.look_again(),
             }

@@ -12,10 +12,12 @@
 //! Deliberately absent: Git (repo-poller reads files), what a source's objects are, what an agent is to have.
 #![warn(missing_docs)]
 
+mod access;
 mod args;
 mod driver;
 pub mod model;
 pub mod schema;
 
+pub use access::ACCESS;
 pub use args::Args;
 pub use driver::{Deps, run};

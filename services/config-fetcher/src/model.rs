@@ -8,10 +8,11 @@ use events::configuration::{
 use events::directory::{DirectoryEvent, TokenHolder};
 use events::requests::configuration::{ConfigurationView, RejectedConfiguration};
 use events::{
-    AgentId, AggregateKind, AggregateRef, Commit, Event, OrganizationId, ProjectId, Timestamp, TokenId,
+    AgentId, AggregateKind, AggregateRef, Commit, Event, OrganizationId, ProjectId, Refusal, RefusalKind,
+    Timestamp, TokenId,
 };
 use serde::{Deserialize, Serialize};
-use store::{Projection, ReadFilter, Record};
+use store::{Decides, Draft, LookedAt, Projection, ReadFilter, Record};
 
 use crate::schema::file_of;
 
@@ -48,7 +49,7 @@ struct InForce {
 }
 
 /// What came of reading an agent's file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Outcome {
     /// A good configuration.
     Good {
@@ -66,6 +67,17 @@ pub enum Outcome {
         /// Why.
         findings: Vec<FileFinding>,
     },
+}
+
+/// What a decision is given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Given {
+    /// Whose agent.
+    pub organization: OrganizationId,
+    /// Which.
+    pub agent: AgentId,
+    /// What came of reading its file.
+    pub outcome: Outcome,
 }
 
 /// Says what is new about an agent's configuration, if anything is.
@@ -228,6 +240,40 @@ impl Projection for State {
     fn apply(&mut self, record: &Record) {
         if let Some(commit) = record.commit() {
             self.apply_commit(commit);
+        }
+    }
+}
+
+impl Decides for State {
+    const DECIDES: &'static [AggregateKind] = &[AggregateKind::Configuration];
+
+    type Given = Given;
+
+    fn make(&self, given: &Given) -> Result<Option<Draft>, Refusal> {
+        let Some(event) = decide(self, given.agent, &given.outcome) else { return Ok(None) };
+        let (organization, aggregate) = (given.organization, aggregate(given.agent));
+        let expected = self.version(given.agent).ok_or_else(|| {
+            let message = format!("a newer version of Kasbah wrote to {aggregate}; this one leaves it alone");
+            Refusal::new(RefusalKind::Unavailable, message)
+        })?;
+        Ok(Some(Draft { organization, aggregate, expected, events: vec![event.into()] }))
+    }
+
+    fn looked_at(&self, given: &Given) -> LookedAt {
+        LookedAt::decisions_of(given.organization)
+    }
+
+    fn version_of(&self, _: OrganizationId, aggregate: &AggregateRef) -> u64 {
+        let agent = aggregate.id.parse().ok();
+        agent.and_then(|agent| self.configurations.get(&agent)).map_or(0, |known| known.version)
+    }
+
+    fn describe(&self, _: OrganizationId, aggregate: &AggregateRef) -> Option<String> {
+        let agent = aggregate.id.parse().ok()?;
+        match aggregate.kind {
+            AggregateKind::Configuration => Some(format!("{:#?}", self.configurations.get(&agent)?)),
+            AggregateKind::Agent => Some(format!("{:#?}", self.agents.get(&agent)?)),
+            _ => None,
         }
     }
 }

@@ -127,6 +127,7 @@ impl Harness {
             traceparent: None,
             occurred_at: Timestamp(0),
             command: None,
+            grounds: None,
             events: store::new_events(&self.world, events.map(Event::from)).unwrap(),
         };
         self.store.log.append(commit).await.unwrap();

@@ -1,5 +1,6 @@
 //! Performs what [`crate::model`] decides: reads bundles, appends, wakes the gateways, answers requests.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,23 +8,28 @@ use anyhow::Context as _;
 use bus::{Bus, Live, Presence};
 use bytes::Bytes;
 use chassis::traces;
-use events::delivery::{BundleDesired, BundleHeld, DeliveryEvent, PruneEntry, SourceRemoved};
+use events::delivery::PruneEntry;
 use events::requests::delivery::{DesiredChanged, NextSync};
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, CommitId, CorrelationId, Event, OrganizationId,
-    SourceId, SyncId, Timestamp,
+    Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, CommitId, CorrelationId, Event, Grounds,
+    OrganizationId, Refusal, SourceId, SyncId, Timestamp,
 };
-use store::{AppendError, Blobs, EventLog, NewCommit, Snapshots};
+use futures::StreamExt as _;
+use store::{AppendError, Blobs, Decides as _, Draft, EventLog, NewCommit, Snapshots};
 use tokio::sync::watch;
 use tracing::Instrument as _;
 use world::World;
 
 use crate::bundles::{BundleError, Bundles};
 use crate::metrics::Counts;
-use crate::model::{Cause, DeliveryState, Verdict, has_pending, next_sync};
+use crate::model::{
+    BundleContents, Cause, DeliveryState, Given, Surplus, Touched, Verdict, event_of, has_pending, next_sync,
+};
 
 /// How long a settled change may take to come back through the fold before the driver looks again by itself.
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
+/// Agents whose sources are settled at once: the log takes many decisions together at the price of one.
+const AGENTS_AT_ONCE: usize = 64;
 
 /// Settings of delivery.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -72,8 +78,10 @@ pub async fn run(_args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow
         let _serving = crate::handlers::serve(&driver).await?;
         ready.set(true);
         tokio::select! {
+            biased;
             () = shutdown.requested() => Ok(()),
             result = driver.settle_for_ever(presence.live()) => result,
+            result = driver.announce_for_ever(presence.live()) => result,
         }
     };
     let folding = async { folding.await.context("delivery cannot read the log") };
@@ -94,91 +102,166 @@ pub(crate) enum SettleError {
     Bundle(#[from] BundleError),
     #[error("prune list cannot be stored")]
     Blob(#[from] store::BlobError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     #[error("event cannot be encoded")]
     Encode(#[from] events::EncodeError),
     #[error("log did not take the decision")]
     Append(#[from] AppendError),
 }
 
+/// Contents of bundles by address.
+type Contents = BTreeMap<BlobDigest, Arc<dyn BundleContents>>;
+
+/// What is to be done about a source, and what that was decided on.
+struct Settling {
+    verdict: Verdict,
+    surplus: Option<Surplus>,
+    /// Without what was given: that is known once the prune list is stored.
+    grounds: Grounds,
+    expected: u64,
+}
+
+/// What was touched since somebody looked last, by whom it is looked at.
+struct Lookout<'a> {
+    fold: &'a store::Following<DeliveryState>,
+    changes: watch::Receiver<events::Position>,
+    replicas: watch::Receiver<Live>,
+    count: u64,
+}
+
+impl<'a> Lookout<'a> {
+    fn new(fold: &'a store::Following<DeliveryState>, replicas: watch::Receiver<Live>) -> Self {
+        Self { fold, changes: fold.changes(), replicas, count: 0 }
+    }
+
+    fn look(&mut self) -> (Touched, Live) {
+        let touched = self.fold.read(|state| state.touched_since(self.count));
+        self.count = touched.count;
+        (touched, self.replicas.borrow_and_update().clone())
+    }
+
+    async fn changed(&mut self) -> anyhow::Result<()> {
+        tokio::select! {
+            biased;
+            // What was another replica's is looked at from the start: that one may have died before it did something.
+            changed = self.replicas.changed() => {
+                changed.context("the replicas of delivery are not known any more")?;
+                self.count = 0;
+            }
+            changed = self.changes.changed() => changed.context("the fold of delivery ended")?,
+        }
+        Ok(())
+    }
+}
+
 impl Driver {
     /// Settles the sources of those agents that belong to this replica.
-    async fn settle_for_ever(&self, mut replicas: watch::Receiver<Live>) -> anyhow::Result<()> {
-        let mut changes = self.fold.changes();
-        let mut count = 0;
+    async fn settle_for_ever(&self, replicas: watch::Receiver<Live>) -> anyhow::Result<()> {
+        let mut lookout = Lookout::new(&self.fold, replicas);
         let mut again: Vec<SourceId> = Vec::new();
         loop {
-            let touched = self.fold.read(|state| state.touched_since(count));
-            count = touched.count;
-            let live = replicas.borrow_and_update().clone();
-            for agent in touched.agents.into_iter().filter(|agent| live.owns(agent.0.as_bytes())) {
-                self.announce(agent).await;
-            }
-            let mut sources = touched.sources;
-            sources.append(&mut again);
-            sources.dedup();
-            sources.retain(|source| {
-                let head = self.fold.read(|state| state.source_head(*source));
-                head.is_some_and(|(agent, ..)| live.owns(agent.0.as_bytes()))
-            });
-            for source in sources {
-                if let Err(error) = self.settle(source).await {
-                    if !matches!(error, SettleError::Append(AppendError::Conflict { .. })) {
-                        self.counts.failures.inc();
-                        tracing::error!(%source, error = %chain(&error), "source cannot be settled");
-                    }
-                    again.push(source);
+            let (touched, live) = lookout.look();
+            let mut of_agents: BTreeMap<AgentId, Vec<SourceId>> = BTreeMap::new();
+            for source in touched.sources.into_iter().chain(again.drain(..)) {
+                let head = self.fold.read(|state| state.source_head(source));
+                let agent = head.map(|(agent, ..)| agent).filter(|agent| live.owns(agent.0.as_bytes()));
+                let Some(agent) = agent else { continue };
+                let sources = of_agents.entry(agent).or_default();
+                if !sources.contains(&source) {
+                    sources.push(source);
                 }
+            }
+            let settling = of_agents.into_values().map(|sources| self.settle_each(sources));
+            let mut settling = futures::stream::iter(settling).buffer_unordered(AGENTS_AT_ONCE);
+            while let Some(unsettled) = settling.next().await {
+                again.extend(unsettled);
             }
             self.forget_unused_bundles();
             let pause = if again.is_empty() { Duration::from_secs(3600) } else { Duration::from_secs(1) };
             tokio::select! {
-                changed = changes.changed() => changed.context("the fold of delivery ended")?,
-                // What was another replica's is looked at from the start: that one may have died before it settled something.
-                changed = replicas.changed() => {
-                    changed.context("the replicas of delivery are not known any more")?;
-                    count = 0;
-                }
+                biased;
+                changed = lookout.changed() => changed?,
                 () = self.deps.world.clock.sleep(pause) => {}
             }
         }
     }
 
+    /// Tells the gateways whose desired state changed, of those agents that belong to this replica.
+    async fn announce_for_ever(&self, replicas: watch::Receiver<Live>) -> anyhow::Result<()> {
+        let mut lookout = Lookout::new(&self.fold, replicas);
+        loop {
+            let (touched, live) = lookout.look();
+            for agent in touched.agents.into_iter().filter(|agent| live.owns(agent.0.as_bytes())) {
+                self.announce(agent).await;
+            }
+            lookout.changed().await?;
+        }
+    }
+
+    /// Settles sources of one agent, one after the other: each is decided with the others' bundles in mind. Those that are to be
+    /// tried again.
+    async fn settle_each(&self, sources: Vec<SourceId>) -> Vec<SourceId> {
+        let mut again = Vec::new();
+        for source in sources {
+            if let Err(error) = self.settle(source).await {
+                if !matches!(error, SettleError::Append(AppendError::Conflict { .. })) {
+                    self.counts.failures.inc();
+                    tracing::error!(%source, error = %chain(&error), "source cannot be settled");
+                }
+                again.push(source);
+            }
+        }
+        again
+    }
+
     /// Does what is to be done about one source, by the state as it is now.
     async fn settle(&self, source: SourceId) -> Result<(), SettleError> {
-        let (records, head) = self.fold.read(|state| (state.sync_records(source), state.source_head(source)));
-        let Some(head) = head else { return Ok(()) };
-        if !records.is_empty() {
-            self.append(source, head, records, None).await?;
+        let Some((agent, organization, _)) = self.fold.read(|state| state.source_head(source)) else {
+            return Ok(());
+        };
+        if let Some((draft, grounds)) = self.fold.make(&Given::RecordSyncs { source })? {
+            self.append(source, draft, grounds, None).await?;
         }
-        let (agent, organization, _) = head;
         let (needed, listed) =
             self.fold.read(|state| (state.bundles_needed(source), state.prune_list_of(source)));
         let contents = self.bundles.contents(organization, &needed).await?;
         let listed = self.bundles.prune_list(organization, listed).await?;
         // Whoever suspends or pins from here on makes this decision lose.
-        let (verdict, head) = self.fold.read(|state| {
-            (state.verdict(source, &contents, &listed), state.source_head(source).unwrap_or(head))
-        });
-        let (event, cause) = match verdict {
-            Verdict::Nothing => return Ok(()),
-            Verdict::Hold { commit, bundle, objects, reason, cause } => {
-                let held = BundleHeld { source, agent, commit, bundle, objects, reason };
-                (DeliveryEvent::BundleHeld(held), Some(cause))
-            }
-            Verdict::Deliver { commit, bundle, objects, prune, cause } => {
-                let prunes = u32::try_from(prune.len()).unwrap_or(u32::MAX);
-                let prune = self.store_prune_list(organization, prune).await?;
-                let sync = SyncId(self.deps.world.new_uuid());
-                let desired = BundleDesired { source, agent, sync, commit, bundle, objects, prune, prunes };
-                (DeliveryEvent::BundleDesired(desired), Some(cause))
-            }
-            Verdict::Remove { prune } => {
-                let sync = (!prune.is_empty()).then(|| SyncId(self.deps.world.new_uuid()));
-                let prune = self.store_prune_list(organization, prune).await?;
-                (DeliveryEvent::SourceRemoved(SourceRemoved { source, agent, sync, prune }), None)
-            }
+        let Some(settling) = self.settling(source, &contents, &listed)? else { return Ok(()) };
+        let Settling { verdict, surplus, mut grounds, expected } = settling;
+        let list = match &verdict {
+            Verdict::Deliver { prune, .. } | Verdict::Remove { prune } => prune.clone(),
+            Verdict::Hold { .. } | Verdict::Nothing => Vec::new(),
         };
-        self.append(source, head, vec![event], cause).await
+        let list = self.store_prune_list(organization, list).await?;
+        let sync = SyncId(self.deps.world.new_uuid());
+        let prunes = surplus.map_or(0, |surplus| surplus.objects);
+        let Some((event, cause)) = event_of(verdict, (source, agent), (prunes, list), sync) else {
+            return Ok(());
+        };
+        grounds.given = events::encode(&Given::Settle { source, surplus, list, sync })?;
+        let aggregate = AggregateRef::new(AggregateKind::Source, source);
+        let draft = Draft { organization, aggregate, expected, events: vec![event.into()] };
+        self.append(source, draft, grounds, cause).await
+    }
+
+    /// What is to be done about a source, with the state that says so.
+    fn settling(
+        &self,
+        source: SourceId,
+        contents: &Contents,
+        listed: &[PruneEntry],
+    ) -> Result<Option<Settling>, SettleError> {
+        self.fold.read_with_heads(|state, heads| {
+            let (verdict, surplus) = state.verdict_with_surplus(source, contents, listed);
+            let Some((_, _, expected)) = state.source_head(source) else { return Ok(None) };
+            if verdict == Verdict::Nothing {
+                return Ok(None);
+            }
+            let grounds = heads.grounds(&(), state.looked_at(&Given::RecordSyncs { source }))?;
+            Ok(Some(Settling { verdict, surplus, grounds, expected }))
+        })
     }
 
     /// What a source's agent is to have next, with its prune list stored.
@@ -215,8 +298,8 @@ impl Driver {
     async fn append(
         &self,
         source: SourceId,
-        (_, organization, expected): (AgentId, OrganizationId, u64),
-        events: Vec<DeliveryEvent>,
+        draft: Draft,
+        grounds: Grounds,
         cause: Option<Cause>,
     ) -> Result<(), SettleError> {
         let cause =
@@ -225,8 +308,8 @@ impl Driver {
                 causation_id: None,
                 traceparent: None,
             });
-        let decided = events.clone();
-        let events = store::new_events(&self.deps.world, events.into_iter().map(Event::from))?;
+        let decided = draft.events.clone();
+        let events = store::new_events(&self.deps.world, draft.events)?;
         let span = tracing::info_span!(
             "delivery.decide",
             otel.kind = "consumer",
@@ -236,20 +319,25 @@ impl Driver {
         traces::set_parent_or_none(&span, cause.traceparent.as_deref());
         let commit = NewCommit {
             id: CommitId(self.deps.world.new_uuid()),
-            organization,
-            aggregate: AggregateRef::new(AggregateKind::Source, source),
-            expected,
+            organization: draft.organization,
+            aggregate: draft.aggregate,
+            expected: draft.expected,
             actor: Actor::service("delivery"),
             correlation_id: cause.correlation_id,
             causation_id: cause.causation_id,
             traceparent: traces::traceparent_of(&span).or(cause.traceparent),
             occurred_at: Timestamp(self.deps.world.clock.now_millis()),
             command: None,
+            grounds: Some(grounds),
             events,
         };
         let appending = store::append_known(&self.deps.world, &*self.deps.log, commit);
         let appended = appending.instrument(span).await?;
-        decided.iter().for_each(|event| self.counts.recorded(event));
+        for event in decided {
+            if let Event::Delivery(event) = event {
+                self.counts.recorded(&event);
+            }
+        }
         if self.fold.wait_for(&appended.position, FOLD_DEADLINE).await.is_err() {
             tracing::warn!(%source, "fold is slow");
         }

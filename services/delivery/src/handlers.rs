@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bus::{Serving, announce, answer, ask};
-use events::delivery::{ApplierNamed, DeliveryEvent};
 use events::desired::{Applier, DesiredPlan};
 use events::directory::Scope;
 use events::request::RequestContext;
@@ -14,14 +13,14 @@ use events::requests::delivery::{
 };
 use events::requests::repository::{BundleAt, RepositoryPushed, ShowFetch};
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, Event, OrganizationId, ProjectId, Refusal, RefusalKind,
-    Request, SourceId, SyncId,
+    Actor, AgentId, AggregateKind, AggregateRef, OrganizationId, ProjectId, Refusal, RefusalKind, Request,
+    SourceId, SyncId, Timestamp,
 };
 use futures::FutureExt as _;
-use store::Inputs;
+use store::DecideError;
 
 use crate::driver::{Driver, chain};
-use crate::model::{Command, desired_plan, source_view};
+use crate::model::{Command, Given, desired_plan, source_view};
 
 /// How long a command waits until its own effect can be read.
 const READ_BACK: std::time::Duration = std::time::Duration::from_secs(5);
@@ -129,19 +128,8 @@ impl Driver {
             .ok_or_else(|| Refusal::not_found(format!("agent {agent}")))?;
         let aggregate = AggregateRef::new(AggregateKind::Applier, agent);
         let command = recorded(&context, organization, aggregate, &request)?;
-        let named = store::decide(
-            &self.deps.world,
-            &*self.deps.log,
-            &self.fold,
-            command,
-            Inputs::fresh(&self.deps.world, 0),
-            |state| state.applier(agent).1,
-            |state, _| match state.applier(agent).0 {
-                Some(named) if named == instance => Ok(Vec::new()),
-                _ => Ok(vec![DeliveryEvent::ApplierNamed(ApplierNamed { agent, instance }).into()]),
-            },
-        )
-        .await?;
+        let given = Given::NameApplier { agent, instance };
+        let named = self.decide(command, &given).await?;
         self.fold.wait_for(&named.position, READ_BACK).await.map_err(|error| unavailable(&error))?;
         Ok(Applier { instance, epoch: named.version })
     }
@@ -202,9 +190,8 @@ impl Driver {
         request: SyncSource,
     ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::SyncSource).await?;
-        let sync = |inputs: &Inputs| inputs.ids.first().copied().map_or(SyncId(request.source.0), SyncId);
-        let command = |inputs: &Inputs| Command::Sync { sync: sync(inputs) };
-        let view = self.command(&context, request.source, &request, command).await?;
+        let sync = Command::Sync { sync: SyncId(self.deps.world.new_uuid()) };
+        let view = self.command(&context, request.source, &request, sync).await?;
         self.announce_wish_for_news(&context, view.configuration.project).await;
         Ok(view)
     }
@@ -231,7 +218,7 @@ impl Driver {
         if request.reason.len() > 500 {
             return Err(Refusal::invalid("reason", "longer than 500 bytes: say it shorter"));
         }
-        let suspend = |_: &Inputs| Command::Suspend { reason: request.reason.clone() };
+        let suspend = Command::Suspend { reason: request.reason.clone() };
         self.command(&context, request.source, &request, suspend).await
     }
 
@@ -241,7 +228,7 @@ impl Driver {
         request: ResumeSource,
     ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::SuspendSource).await?;
-        self.command(&context, request.source, &request, |_| Command::Resume).await
+        self.command(&context, request.source, &request, Command::Resume).await
     }
 
     async fn pin_source(
@@ -252,11 +239,7 @@ impl Driver {
         self.allowed(&context, request.source, Action::PinSource).await?;
         let wanted = BundleAt { source: request.source, commit: request.commit.clone() };
         let found = ask(&*self.deps.bus, &self.own_context(&context), &wanted).await?;
-        let pin = |_: &Inputs| Command::Pin {
-            commit: found.commit.clone(),
-            bundle: found.bundle,
-            objects: found.objects,
-        };
+        let pin = Command::Pin { commit: found.commit, bundle: found.bundle, objects: found.objects };
         self.command(&context, request.source, &request, pin).await
     }
 
@@ -266,7 +249,7 @@ impl Driver {
         request: UnpinSource,
     ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::PinSource).await?;
-        self.command(&context, request.source, &request, |_| Command::Unpin).await
+        self.command(&context, request.source, &request, Command::Unpin).await
     }
 
     async fn confirm_source(
@@ -275,7 +258,7 @@ impl Driver {
         request: ConfirmSource,
     ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::ConfirmSource).await?;
-        let confirm = |_: &Inputs| Command::Confirm { commit: request.commit.clone() };
+        let confirm = Command::Confirm { commit: request.commit.clone() };
         self.command(&context, request.source, &request, confirm).await
     }
 
@@ -285,25 +268,21 @@ impl Driver {
         context: &RequestContext,
         source: SourceId,
         request: &R,
-        to_command: impl Fn(&Inputs) -> Command + Send + Sync,
+        command: Command,
     ) -> Result<SourceView, Refusal> {
         let aggregate = AggregateRef::new(AggregateKind::Source, source);
-        let command = recorded(context, context.organization, aggregate, request)?;
-        let decided = store::decide(
-            &self.deps.world,
-            &*self.deps.log,
-            &self.fold,
-            command,
-            Inputs::fresh(&self.deps.world, 1),
-            |state| state.source_head(source).map_or(0, |(_, _, version)| version),
-            |state, inputs| {
-                let events = state.decide(source, to_command(inputs))?;
-                Ok(events.into_iter().map(Event::from).collect())
-            },
-        )
-        .await?;
+        let mut asked = recorded(context, context.organization, aggregate, request)?;
+        if let Command::Sync { sync } = &command {
+            asked.ids.push(sync.0);
+        }
+        let decided = self.decide(asked, &Given::Command { source, command }).await?;
         self.fold.wait_for(&decided.position, READ_BACK).await.map_err(|error| unavailable(&error))?;
         self.view(source)
+    }
+
+    async fn decide(&self, command: store::Command, given: &Given) -> Result<store::Decided, DecideError> {
+        let now = Timestamp(self.deps.world.clock.now_millis());
+        store::decide(&self.deps.world, &*self.deps.log, &self.fold, command, now, given).await
     }
 
     fn view(&self, source: SourceId) -> Result<SourceView, Refusal> {
@@ -380,6 +359,7 @@ fn recorded<R: Request>(
         traceparent: context.traceparent.clone(),
         name: R::NAME.to_owned(),
         data,
+        ids: Vec::new(),
     })
 }
 

@@ -13,6 +13,7 @@
 //! Deliberately absent: Git (repo-poller), the way to the agent (tunnel-gateway), environments and deployments.
 #![warn(missing_docs)]
 
+mod access;
 pub mod driver;
 pub mod metrics;
 pub mod model;
@@ -20,4 +21,5 @@ pub mod model;
 mod bundles;
 mod handlers;
 
+pub use access::ACCESS;
 pub use driver::{Args, Deps, run};

@@ -2,6 +2,7 @@
 
 mod decide;
 mod fold;
+mod given;
 mod plan;
 mod view;
 
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use events::configuration::{AgentConfiguration, SourceConfiguration};
 use events::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome};
 use events::object::ObjectKey;
+use events::observation::Observation;
 use events::requests::delivery::RejectedBundle;
 use events::{
     AgentId, BlobDigest, CorrelationId, EventId, InstanceId, ObjectIdentity, OrganizationId, SourceId,
@@ -18,6 +20,7 @@ use events::{
 use serde::{Deserialize, Serialize};
 
 pub use decide::{BundleContents, Command, Verdict};
+pub use given::{Given, Surplus, event_of};
 pub use plan::{desired_plan, has_pending, next_sync};
 pub use view::source_view;
 
@@ -29,6 +32,8 @@ pub use view::source_view;
 pub struct DeliveryState {
     pub(crate) agents: BTreeMap<AgentId, AgentState>,
     pub(crate) sources: BTreeMap<SourceId, SourceState>,
+    /// Each agent's own among them.
+    pub(crate) of_agents: BTreeMap<AgentId, BTreeSet<SourceId>>,
     /// Counts folded records that touched a source or an agent.
     pub(crate) clock: u64,
     /// Sources by the count at which they were touched last.
@@ -63,6 +68,8 @@ pub(crate) struct AgentState {
     pub(crate) changed: u64,
     /// Last observation that was folded: epoch and sequence.
     pub(crate) seen: (u64, u64),
+    /// Observations of the same epoch behind a gap, by the sequence of their first: they wait for what is missing.
+    pub(crate) early: BTreeMap<u64, Vec<Observation>>,
     /// Parts of an inventory statement that is not complete yet.
     pub(crate) statement: Vec<events::observation::OwnedObject>,
 }
@@ -93,6 +100,9 @@ pub(crate) struct SourceState {
     pub(crate) observed: Option<SyncObserved>,
     /// Runs of the desired sync that the log has `sync.started` and `sync.finished` of.
     pub(crate) recorded: Recorded,
+    /// Syncs that were decided, from the one that was recorded last on: what was observed of earlier ones is over, however late it is
+    /// read.
+    pub(crate) awaited: Vec<SyncId>,
     /// Commit that the cluster is at, and since when.
     pub(crate) synced: Option<(String, Timestamp)>,
     pub(crate) inventory: BTreeMap<ObjectKey, Owned>,
@@ -204,6 +214,12 @@ impl DeliveryState {
     #[must_use]
     pub fn organization_of(&self, agent: AgentId) -> Option<OrganizationId> {
         self.agents.get(&agent).filter(|state| !state.deleted).map(|state| state.organization)
+    }
+
+    /// An agent's sources, also those that left its configuration.
+    pub(crate) fn sources_of(&self, agent: AgentId) -> impl Iterator<Item = (SourceId, &SourceState)> {
+        let own = self.of_agents.get(&agent).into_iter().flatten();
+        own.filter_map(|id| Some((*id, self.sources.get(id)?)))
     }
 
     /// The agent of a source, its organization and the version of its aggregate.

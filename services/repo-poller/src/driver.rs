@@ -23,10 +23,11 @@ use store::{Blobs, EventLog, Following, KeyRing, Snapshots};
 use tokio::sync::{Semaphore, watch};
 use uuid::Uuid;
 use world::World;
+use world::spawn::blocking;
 
 use crate::SERVICE;
 use crate::args::Args;
-use crate::git::http::HttpClient;
+use crate::git::{GitError, Repositories};
 use crate::metrics::Counts;
 use crate::model::{Interest, State};
 pub(crate) use shared::{Job, Shared, Status};
@@ -51,6 +52,8 @@ pub struct Deps {
     pub keys: Arc<dyn KeyRing>,
     /// Snapshots of the fold.
     pub snapshots: Arc<dyn Snapshots>,
+    /// The way to Git.
+    pub repositories: Arc<dyn Repositories>,
     /// The other services.
     pub bus: Arc<dyn Bus>,
     /// Says when this service is ready.
@@ -62,10 +65,9 @@ pub struct Deps {
 /// Runs until shutdown.
 ///
 /// # Errors
-/// When the log cannot be read, the bus is away at the start, or a setting is wrong.
+/// When the log cannot be read, or the bus is away at the start.
 pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow::Result<()> {
     let ready = deps.readiness.register("repo-poller");
-    let http = http_client(&args, &deps.world)?;
     let fold = store::follow_projection::<State>(
         Arc::clone(&deps.log),
         Arc::clone(&deps.snapshots),
@@ -78,7 +80,6 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
         let presence = Presence::join(&deps.bus, &deps.world, SERVICE).await?;
         let poller = Arc::new(Poller {
             args,
-            http,
             fold,
             replicas: presence.live(),
             counts: Counts::register(&deps.metrics),
@@ -93,35 +94,13 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
         let _serving = crate::requests::serve(&poller).await?;
         ready.set(true);
         tokio::select! {
+            biased;
             () = shutdown.requested() => Ok(()),
             result = poller.watch_for_ever(pushes, watchers, revision) => result,
         }
     };
     let folding = async { folding.await.context("repo-poller cannot follow the log") };
     tokio::try_join!(folding, watching).map(|_| ())
-}
-
-/// Looks at what the settings name, as [`run`] would find it.
-///
-/// # Errors
-/// When a file cannot be read or is of no use: the message names the setting.
-pub fn check(args: &Args, world: &World) -> anyhow::Result<()> {
-    // Without a file there is nothing to look at, and the machine's authorities need not be read twice.
-    if args.git_ca_file.is_none() { Ok(()) } else { http_client(args, world).map(drop) }
-}
-
-fn http_client(args: &Args, world: &World) -> anyhow::Result<HttpClient> {
-    let authorities = match &args.git_ca_file {
-        Some(path) => Some(
-            world
-                .disk
-                .read(path)
-                .with_context(|| format!("--git-ca-file {} cannot be read", path.display()))?,
-        ),
-        None => None,
-    };
-    HttpClient::new(world, args.allow_private_addresses, authorities.as_deref())
-        .context("--git-ca-file is of no use")
 }
 
 /// Running watchers; each gives its project when it ends.
@@ -131,7 +110,6 @@ type Watchers = FuturesUnordered<BoxFuture<'static, ProjectId>>;
 pub(crate) struct Poller {
     pub(crate) args: Args,
     pub(crate) deps: Deps,
-    pub(crate) http: HttpClient,
     pub(crate) fold: Following<State>,
     /// Who else watches.
     replicas: watch::Receiver<Live>,
@@ -148,6 +126,15 @@ struct Watched {
 }
 
 impl Poller {
+    /// Does work on a thread that may block.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
+    ) -> Result<T, GitError> {
+        let done = blocking(&*self.deps.world.spawner, "repository", work).await;
+        done.unwrap_or_else(|_| Err(GitError::broken("reading the repository ended unexpectedly")))
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp(self.deps.world.clock.now_millis())
     }
@@ -201,14 +188,15 @@ impl Poller {
                 Duration::from_millis(u64::try_from(at.millis_since(now)).unwrap_or(0).saturating_add(1))
             });
             tokio::select! {
-                changed = changes.changed() => changed.context("the fold of repo-poller ended")?,
-                notice = pushes.receiver.recv() => self.pushed(notice.context("the bus ended the notices of pushes")?),
+                biased;
                 Some(_) = watchers.next(), if !watchers.is_empty() => {}
                 // What was another replica's is looked at at once: that one may have died with a push.
                 changed = replicas.changed() => {
                     changed.context("the replicas of repo-poller are not known any more")?;
                     seen = None;
                 }
+                changed = changes.changed() => changed.context("the fold of repo-poller ended")?,
+                notice = pushes.receiver.recv() => self.pushed(notice.context("the bus ended the notices of pushes")?),
                 () = self.deps.world.clock.sleep(until_expiry.min(LONGEST_PAUSE)) => seen = None,
             }
         }

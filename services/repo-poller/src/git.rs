@@ -17,7 +17,8 @@ use events::repository::FetchFailure;
 pub use gix::ObjectId;
 pub use location::Location;
 pub use objects::Objects;
-pub use repository::Repository;
+pub use remote::Login;
+pub use repository::{RealRepositories, Repositories, Repository};
 
 /// Git could not be read. The message says what was wrong and what to do, and holds no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

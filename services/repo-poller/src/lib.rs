@@ -16,6 +16,7 @@
 //! repositories.
 #![warn(missing_docs)]
 
+mod access;
 mod args;
 pub mod bundle;
 mod driver;
@@ -27,5 +28,6 @@ mod requests;
 /// The name under which this service acts.
 const SERVICE: &str = "repo-poller";
 
+pub use access::ACCESS;
 pub use args::Args;
-pub use driver::{Deps, check, run};
+pub use driver::{Deps, run};

@@ -17,7 +17,7 @@ use events::{
 use serde::{Deserialize, Serialize};
 use store::{Projection, ReadFilter, Record};
 
-pub use decide::{Decided, decide_built, decide_failed};
+pub use decide::{Decided, Found, Given, decide_built, decide_failed};
 pub use interest::{Interest, RefInterest, WantedSource};
 
 /// Everything that decides what is watched, and the last that was said about each source.

@@ -16,13 +16,16 @@ use tokio::sync::oneshot;
 
 use crate::driver::{Job, Poller, Shared, Status};
 use crate::git::objects::Content;
-use crate::git::repository::blocking;
 use crate::git::tree::{self, FileKind};
 use crate::git::{GitError, ObjectId, Objects};
 use crate::model::Latest;
 
 /// Largest file that is answered, in bytes: what the bus carries, with room.
 const FILE_LIMIT: u32 = 768 * 1024;
+
+/// For how long what a look found may be given as what is there now. No other replica takes a repository over sooner after a look:
+/// authz was asked over the bus when it began, and who is not heard there is given up only later than this.
+const FRESH: Duration = Duration::from_secs(2);
 
 /// Who may answer a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,20 +139,32 @@ async fn read_file(
     let unwatched = || Refusal::new(RefusalKind::Unavailable, "the repository is not watched yet; retry");
     let Some(shared) = poller.watcher_of(request.project) else { return Err(unwatched()) };
     let tip = tokio::select! {
-        tip = tip_of(&shared, &request) => tip?,
+        biased;
+        tip = tip_of(&shared, &request, poller.deps.world.clock.monotonic()) => tip?,
         () = poller.deps.world.clock.sleep(deadline) => return Err(unwatched()),
     };
     let objects = shared.objects.lock().clone().ok_or_else(unwatched)?;
     let _permit = shared.readers.acquire().await.map_err(|_| unwatched())?;
     let limit = request.limit.min(FILE_LIMIT);
-    blocking(move || file_at(&objects, tip, &request.path, limit)).await.map_err(|error| refused(&error))
+    let read = poller.blocking(move || file_at(&objects, tip, &request.path, limit)).await;
+    read.map_err(|error| refused(&error))
 }
 
-/// What the ref names, as soon as that is known.
-async fn tip_of(shared: &Shared, request: &ReadFile) -> Result<ObjectId, Refusal> {
+/// What the ref names, as soon as that is known. What was looked at too long ago is looked at again where that matters.
+async fn tip_of(shared: &Shared, request: &ReadFile, now: Duration) -> Result<ObjectId, Refusal> {
     let mut status = shared.status.subscribe();
+    let reference = &request.reference;
+    let stale = |status: &Status| {
+        request.fresh
+            && status.tips.contains_key(reference)
+            && !status.looked_since(reference, now.saturating_sub(FRESH))
+    };
+    if stale(&status.borrow()) {
+        shared.wake(None);
+    }
     let known = |status: &Status| {
-        !status.fetching_first(&request.reference) || status.failures.contains_key(&request.reference)
+        let is_there = !status.fetching_first(reference) && !stale(status);
+        is_there || status.failures.contains_key(reference)
     };
     let status =
         status.wait_for(|status| known(status)).await.map_err(|_| Refusal::not_found("the repository"))?;

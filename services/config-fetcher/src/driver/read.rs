@@ -7,12 +7,12 @@ use chassis::traces;
 use events::configuration::{FileFinding, GitReference};
 use events::requests::authz::{DecideFetch, ShowProject};
 use events::requests::repository::ReadFile;
-use events::{Actor, AgentId, CommitId, CorrelationId, Event, ProjectId, Refusal, RefusalKind};
+use events::{Actor, AgentId, CommitId, CorrelationId, ProjectId, Refusal, RefusalKind};
 use store::{AppendError, NewCommit};
 use tracing::Instrument as _;
 
 use super::{Cause, Fetcher, SERVICE};
-use crate::model::{AgentState, Outcome, aggregate, decide};
+use crate::model::{AgentState, Given, Outcome};
 use crate::schema::{self, Checked, MAXIMUM_BYTES, file_of};
 
 /// How long a commit may take to come back through the fold.
@@ -34,8 +34,8 @@ enum RecordError {
     Encode(#[from] events::EncodeError),
     #[error("log did not take the decision")]
     Append(#[from] AppendError),
-    #[error("a newer version of Kasbah wrote to {0}; this one leaves it alone")]
-    Unreadable(String),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     #[error("another replica said more of the agent since this one read")]
     Overtaken,
 }
@@ -57,14 +57,14 @@ impl Fetcher {
         // From before reading: another replica may read something newer, and say so first.
         let (known, seen) = self.fold.read(|state| (state.agent(agent).cloned(), state.version(agent)));
         let Some(known) = known else { return Read::Done };
-        let outcome = match self.outcome(agent, &known, cause).await {
+        let outcome = match self.outcome(agent, &known, seen, cause).await {
             Ok(outcome) => outcome,
             Err(refusal) => {
                 tracing::debug!(%agent, error = %refusal, "configuration cannot be read now");
                 return Read::NotNow;
             }
         };
-        match self.record(agent, &known, &outcome, seen, cause).await {
+        match self.record(agent, &known, outcome, seen, cause).await {
             Ok(()) => Read::Done,
             Err(error @ RecordError::Overtaken) => {
                 tracing::info!(%agent, %error, "reading again");
@@ -79,7 +79,13 @@ impl Fetcher {
     }
 
     /// What the file says now. An error is one that passes by itself.
-    async fn outcome(&self, agent: AgentId, known: &AgentState, cause: &Cause) -> Result<Outcome, Refusal> {
+    async fn outcome(
+        &self,
+        agent: AgentId,
+        known: &AgentState,
+        seen: Option<u64>,
+        cause: &Cause,
+    ) -> Result<Outcome, Refusal> {
         let file = file_of(&known.name);
         let request = ReadFile {
             agent,
@@ -87,6 +93,8 @@ impl Fetcher {
             reference: GitReference::Default,
             path: file.clone(),
             limit: MAXIMUM_BYTES,
+            // Nothing older can take the place of nothing.
+            fresh: seen != Some(0),
         };
         let context = self.context(known.organization, cause);
         let whole = |commit: Option<String>, message: String| {
@@ -189,28 +197,28 @@ impl Fetcher {
         &self,
         agent: AgentId,
         known: &AgentState,
-        outcome: &Outcome,
+        outcome: Outcome,
         seen: Option<u64>,
         cause: &Cause,
     ) -> Result<(), RecordError> {
-        let (version, event) = self.fold.read(|state| (state.version(agent), decide(state, agent, outcome)));
-        let Some(event) = event else { return Ok(()) };
-        let version = version.ok_or_else(|| RecordError::Unreadable(aggregate(agent).to_string()))?;
-        if seen != Some(version) {
+        let given = Given { organization: known.organization, agent, outcome };
+        let Some((draft, grounds)) = self.fold.make(&given)? else { return Ok(()) };
+        if seen != Some(draft.expected) {
             return Err(RecordError::Overtaken);
         }
         let commit = NewCommit {
             id: CommitId(self.deps.world.new_uuid()),
-            organization: known.organization,
-            aggregate: aggregate(agent),
-            expected: version,
+            organization: draft.organization,
+            aggregate: draft.aggregate,
+            expected: draft.expected,
             actor: Actor::service(SERVICE),
             correlation_id: cause.correlation_id,
             causation_id: None,
             traceparent: cause.traceparent.clone(),
             occurred_at: self.now(),
             command: None,
-            events: store::new_events(&self.deps.world, [Event::from(event)])?,
+            grounds: Some(grounds),
+            events: store::new_events(&self.deps.world, draft.events)?,
         };
         let appended = store::append_known(&self.deps.world, &*self.deps.log, commit).await;
         if let Err(error) = self.fold.catch_up(FOLD_DEADLINE).await {

@@ -32,6 +32,7 @@ fn apply(state: &mut State, aggregate: AggregateRef, version: u64, body: EventBo
         traceparent: None,
         occurred_at: Timestamp(i64::try_from(version).unwrap()),
         command: None,
+        grounds: None,
         events: vec![NewEvent { id: id::<EventId>(9), body }],
     });
 }

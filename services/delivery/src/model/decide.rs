@@ -11,10 +11,12 @@ use events::delivery::{
 use events::object::ObjectKey;
 use events::{BlobDigest, Refusal, RefusalKind, SourceId, SyncId};
 
-use super::{Bundle, Cause, DeliveryState, Held, Owned, SourceState};
+use serde::{Deserialize, Serialize};
+
+use super::{Bundle, Cause, DeliveryState, Held, Owned, SourceState, Surplus};
 
 /// A prune of more objects than this is looked at twice.
-const SMALL_PRUNE: usize = 10;
+const SMALL_PRUNE: u32 = 10;
 
 /// Which objects a bundle has.
 pub trait BundleContents: Send + Sync {
@@ -61,7 +63,7 @@ pub enum Verdict {
 }
 
 /// What a person asks of a source.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Check each object again.
     Sync {
@@ -122,29 +124,63 @@ impl DeliveryState {
         contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
         listed: &[PruneEntry],
     ) -> Verdict {
-        let Some(state) = self.sources.get(&source) else { return Verdict::Nothing };
+        self.verdict_with_surplus(source, contents, listed).0
+    }
+
+    /// As [`Self::verdict`], with what of the contents it depends on.
+    pub(crate) fn verdict_with_surplus(
+        &self,
+        source: SourceId,
+        contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
+        listed: &[PruneEntry],
+    ) -> (Verdict, Option<Surplus>) {
+        let gone = self.surplus(source, contents);
+        let surplus = gone.as_deref().map(|gone| Surplus::of(gone, listed));
+        let mut verdict = self.judge(source, surplus);
+        if let Verdict::Deliver { prune, .. } | Verdict::Remove { prune } = &mut verdict {
+            *prune = gone.unwrap_or_default();
+        }
+        (verdict, surplus)
+    }
+
+    /// Objects that the source owns and no bundle of its agent has. `None` when a bundle's contents are not known.
+    fn surplus(
+        &self,
+        source: SourceId,
+        contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
+    ) -> Option<Vec<PruneEntry>> {
+        let state = self.sources.get(&source)?;
+        if state.configured {
+            return self.prune_for(source, state, Some(state.candidate()?.digest), contents);
+        }
+        let prunes = state.configuration.as_ref()?.policies.on_removal == OnRemoval::Prune;
+        if prunes { self.prune_for(source, state, None, contents) } else { Some(Vec::new()) }
+    }
+
+    /// What is to be done about a source, given what its bundles leave over. The prune list is left to who has it.
+    #[must_use]
+    pub fn judge(&self, source: SourceId, surplus: Option<Surplus>) -> Verdict {
+        let (Some(state), Some(surplus)) = (self.sources.get(&source), surplus) else {
+            return Verdict::Nothing;
+        };
         if self.agents.get(&state.agent).is_none_or(|agent| agent.deleted) {
             return Verdict::Nothing;
         }
         if !state.configured {
-            return self.removal_verdict(source, state, contents, listed);
+            return state.removal_verdict(surplus);
         }
         let Some(candidate) = state.candidate() else { return Verdict::Nothing };
         if state.suspended.is_some() {
             return Verdict::Nothing;
         }
-        let Some(prune) = self.prune_for(source, state, Some(candidate.digest), contents) else {
-            return Verdict::Nothing;
-        };
         let is_desired = state.is_desired(candidate);
-        let leftovers = prune.iter().any(|entry| !listed.contains(entry));
         let ended = state.desired.as_ref().is_some_and(|desired| state.sync_ended(desired.sync));
-        if is_desired && !(leftovers && ended) {
+        if is_desired && !(surplus.unlisted && ended) {
             return Verdict::Nothing;
         }
         let (commit, bundle, objects, cause) =
             (candidate.commit.clone(), candidate.digest, candidate.objects, candidate.cause.clone());
-        match state.reason_to_hold(candidate, &prune) {
+        match state.reason_to_hold(candidate, surplus.objects) {
             Some(reason)
                 if state
                     .held
@@ -154,30 +190,8 @@ impl DeliveryState {
                 Verdict::Nothing
             }
             Some(reason) => Verdict::Hold { commit, bundle, objects, reason, cause },
-            None => Verdict::Deliver { commit, bundle, objects, prune, cause },
+            None => Verdict::Deliver { commit, bundle, objects, prune: Vec::new(), cause },
         }
-    }
-
-    fn removal_verdict(
-        &self,
-        source: SourceId,
-        state: &SourceState,
-        contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
-        listed: &[PruneEntry],
-    ) -> Verdict {
-        let Some(configuration) = &state.configuration else { return Verdict::Nothing };
-        let prunes = configuration.policies.on_removal == OnRemoval::Prune;
-        let prune = if prunes { self.prune_for(source, state, None, contents) } else { Some(Vec::new()) };
-        let Some(prune) = prune else { return Verdict::Nothing };
-        // What was under way when the source left is heard of later.
-        let is_new = match &state.removal {
-            None => true,
-            Some(removal) => {
-                prune.iter().any(|entry| !listed.contains(entry))
-                    && removal.sync.is_none_or(|sync| state.sync_ended(sync))
-            }
-        };
-        if is_new { Verdict::Remove { prune } } else { Verdict::Nothing }
     }
 
     /// Objects of the inventory that no current bundle of the agent has. `None` when a bundle's contents are not known:
@@ -216,22 +230,23 @@ impl DeliveryState {
         source: SourceId,
         state: &'a SourceState,
     ) -> impl Iterator<Item = (BlobDigest, &'a str)> {
-        self.sources
-            .iter()
-            .filter(move |(id, other)| **id != source && other.agent == state.agent && other.configured)
-            .flat_map(|(_, other)| {
+        self.sources_of(state.agent).filter(move |(id, other)| *id != source && other.configured).flat_map(
+            |(_, other)| {
                 let namespace = other.configuration.as_ref().map_or("", |c| c.default_namespace.as_str());
                 let candidate = other.candidate().map(|bundle| bundle.digest);
                 let desired = other.desired.as_ref().map(|desired| desired.bundle);
                 candidate.into_iter().chain(desired).map(move |digest| (digest, namespace))
-            })
+            },
+        )
     }
 
     /// Events that record the beginning and end of the source's sync, where the log does not have them yet.
     #[must_use]
     pub fn sync_records(&self, source: SourceId) -> Vec<DeliveryEvent> {
         let Some(state) = self.sources.get(&source) else { return Vec::new() };
-        let Some(observed) = &state.observed else { return Vec::new() };
+        // Of two streams one may be read later: a sync before the recorded one was over already.
+        let observed = state.observed.as_ref().filter(|observed| state.awaited.contains(&observed.sync));
+        let Some(observed) = observed else { return Vec::new() };
         let known = if state.recorded.sync == Some(observed.sync) {
             state.recorded
         } else {
@@ -324,18 +339,25 @@ impl SourceState {
         self.observed.as_ref().is_some_and(|observed| observed.sync == sync && observed.finished.is_some())
     }
 
-    fn reason_to_hold(&self, candidate: &Bundle, prune: &[PruneEntry]) -> Option<HoldReason> {
-        if self.confirmed.as_ref() == Some(&candidate.commit) || prune.is_empty() {
+    fn removal_verdict(&self, surplus: Surplus) -> Verdict {
+        // What was under way when the source left is heard of later.
+        let is_new = match &self.removal {
+            None => true,
+            Some(removal) => surplus.unlisted && removal.sync.is_none_or(|sync| self.sync_ended(sync)),
+        };
+        if is_new { Verdict::Remove { prune: Vec::new() } } else { Verdict::Nothing }
+    }
+
+    fn reason_to_hold(&self, candidate: &Bundle, prunes: u32) -> Option<HoldReason> {
+        if self.confirmed.as_ref() == Some(&candidate.commit) || prunes == 0 {
             return None;
         }
         if candidate.objects == 0 {
             return Some(HoldReason::Empty);
         }
-        let inventory = self.inventory.len();
-        (prune.len() > SMALL_PRUNE && prune.len() * 2 > inventory).then(|| HoldReason::LargePrune {
-            prunes: u32::try_from(prune.len()).unwrap_or(u32::MAX),
-            inventory: u32::try_from(inventory).unwrap_or(u32::MAX),
-        })
+        let inventory = u32::try_from(self.inventory.len()).unwrap_or(u32::MAX);
+        (prunes > SMALL_PRUNE && u64::from(prunes) * 2 > u64::from(inventory))
+            .then_some(HoldReason::LargePrune { prunes, inventory })
     }
 
     fn decide_sync(&self, source: SourceId, sync: SyncId) -> Result<Vec<DeliveryEvent>, Refusal> {

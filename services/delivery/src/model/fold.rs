@@ -1,6 +1,7 @@
 //! The fold: records of the log into [`DeliveryState`].
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use events::configuration::ConfigurationEvent;
 use events::delivery::{DeliveryEvent, SyncOutcome};
@@ -10,7 +11,7 @@ use events::observation::{Observation, ObservationBatch, Observed, OwnedObject};
 use events::position::Stream;
 use events::repository::RepositoryEvent;
 use events::requests::delivery::RejectedBundle;
-use events::{AgentId, AggregateKind, Commit, Event, NewEvent, OrganizationId, SourceId, Timestamp};
+use events::{AgentId, AggregateKind, Commit, Event, NewEvent, OrganizationId, SourceId, SyncId, Timestamp};
 use store::{Projection, ReadFilter, Record};
 
 use super::{
@@ -18,9 +19,12 @@ use super::{
     SyncObserved,
 };
 
+/// Syncs of a source that are remembered while none of them is recorded: an agent that is away for long runs the newest.
+const AWAITED: usize = 64;
+
 impl Projection for DeliveryState {
     const NAME: &'static str = "delivery";
-    const FOLD_VERSION: u32 = 3;
+    const FOLD_VERSION: u32 = 4;
     const SNAPSHOT_EVERY: u64 = 5_000;
 
     fn filter() -> ReadFilter {
@@ -100,9 +104,9 @@ impl DeliveryState {
 
     /// What a source may not delete because another one's bundle has it, it may delete once that bundle is another.
     fn touch_owners_of(&mut self, agents: &BTreeSet<AgentId>) {
-        let owning = |state: &SourceState| agents.contains(&state.agent) && !state.inventory.is_empty();
+        let sources = agents.iter().flat_map(|agent| self.sources_of(*agent));
         let owners: Vec<SourceId> =
-            self.sources.iter().filter(|(_, state)| owning(state)).map(|(id, _)| *id).collect();
+            sources.filter(|(_, state)| !state.inventory.is_empty()).map(|(id, _)| id).collect();
         for source in owners {
             self.touch(source);
         }
@@ -213,16 +217,41 @@ impl DeliveryState {
         else {
             return;
         };
-        for (sequence, observation) in (batch.first..).zip(&batch.observations) {
-            let state = self.agent(batch.organization, agent);
-            if state.organization != batch.organization {
-                return;
-            }
-            if (batch.epoch, sequence) <= state.seen {
+        let state = self.agent(batch.organization, agent);
+        if state.organization != batch.organization || batch.epoch < state.seen.0 {
+            return;
+        }
+        if batch.epoch > state.seen.0 {
+            state.seen = (batch.epoch, 0);
+            state.early.clear();
+        }
+        // Of batches that were on their way at once, one that had to be sent again lies behind those after it.
+        if batch.first > state.seen.1.saturating_add(1) {
+            state.early.insert(batch.first, batch.observations.clone());
+            return;
+        }
+        self.apply_run(batch.organization, agent, batch.first, &batch.observations);
+        while let Some((first, observations)) = self.agent(batch.organization, agent).next_early() {
+            self.apply_run(batch.organization, agent, first, &observations);
+        }
+    }
+
+    /// Folds observations that leave no gap; those that were folded already are doubles.
+    fn apply_run(
+        &mut self,
+        organization: OrganizationId,
+        agent: AgentId,
+        first: u64,
+        observations: &[Observation],
+    ) {
+        for (sequence, observation) in (first..).zip(observations) {
+            let state = self.agent(organization, agent);
+            if sequence <= state.seen.1 {
                 continue;
             }
-            state.seen = (batch.epoch, sequence);
-            self.apply_observation(agent, batch.epoch, observation);
+            state.seen.1 = sequence;
+            let epoch = state.seen.0;
+            self.apply_observation(agent, epoch, observation);
         }
     }
 
@@ -315,8 +344,7 @@ impl DeliveryState {
         let Some(unlisted) = unlisted else { return };
         let stated = std::mem::take(&mut state.statement);
         let organization = state.organization;
-        let sources: Vec<SourceId> =
-            self.sources.iter().filter(|(_, source)| source.agent == agent).map(|(id, _)| *id).collect();
+        let sources: Vec<SourceId> = self.sources_of(agent).map(|(id, _)| id).collect();
         for id in sources {
             let source = self.source(organization, agent, id);
             source.inventory.retain(|key, _| unlisted.iter().any(|kind| key.is_of(kind)));
@@ -340,7 +368,7 @@ impl DeliveryState {
         &mut self,
         agent: AgentId,
         source: SourceId,
-        sync: events::SyncId,
+        sync: SyncId,
         fold: impl FnOnce(&mut SyncObserved),
     ) {
         self.observed_source(agent, source, |state| {
@@ -357,7 +385,10 @@ impl DeliveryState {
     }
 
     fn source(&mut self, organization: OrganizationId, agent: AgentId, source: SourceId) -> &mut SourceState {
-        self.sources.entry(source).or_insert_with(|| SourceState::new(organization, agent));
+        if let Entry::Vacant(vacant) = self.sources.entry(source) {
+            vacant.insert(SourceState::new(organization, agent));
+            self.of_agents.entry(agent).or_default().insert(source);
+        }
         self.touch(source);
         self.sources.entry(source).or_insert_with(|| SourceState::new(organization, agent))
     }
@@ -391,12 +422,33 @@ impl DeliveryState {
             revision: 0,
             changed: 0,
             seen: (0, 0),
+            early: BTreeMap::new(),
             statement: Vec::new(),
         })
     }
 }
 
+impl AgentState {
+    /// The first of what came early, once nothing is missing before it.
+    fn next_early(&mut self) -> Option<(u64, Vec<Observation>)> {
+        let first = self.early.first_entry()?;
+        (*first.key() <= self.seen.1.saturating_add(1)).then(|| first.remove_entry())
+    }
+}
+
 impl SourceState {
+    fn awaits(&mut self, sync: SyncId) {
+        self.awaited.push(sync);
+        let surplus = self.awaited.len().saturating_sub(AWAITED);
+        self.awaited.drain(..surplus);
+    }
+
+    /// The log has something of this sync: nothing is recorded of those before it any more.
+    fn comes_to(&mut self, sync: SyncId) {
+        let place = self.awaited.iter().position(|awaited| *awaited == sync).unwrap_or(0);
+        self.awaited.drain(..place);
+    }
+
     fn new(organization: OrganizationId, agent: AgentId) -> Self {
         Self {
             organization,
@@ -415,8 +467,9 @@ impl SourceState {
             pinned: None,
             observed: None,
             recorded: Recorded::default(),
+            awaited: Vec::new(),
             synced: None,
-            inventory: std::collections::BTreeMap::new(),
+            inventory: BTreeMap::new(),
             blocked: None,
             touched: 0,
         }
@@ -426,7 +479,10 @@ impl SourceState {
 fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, at: Timestamp) {
     match event {
         DeliveryEvent::BundleDesired(desired) => {
+            // One that was decided before the configuration named the source again may lie behind that configuration.
+            state.removal = None;
             state.held = None;
+            state.awaits(desired.sync);
             state.desired = Some(Desired {
                 commit: desired.commit,
                 bundle: desired.bundle,
@@ -448,11 +504,13 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
         }
         DeliveryEvent::SourceUnpinned(_) => state.pinned = None,
         DeliveryEvent::SourceRemoved(removed) => {
+            state.awaits(removed.sync.unwrap_or(SyncId(removed.source.0)));
             state.removal = Some(Removal { sync: removed.sync, prune: removed.prune });
             state.desired = None;
             state.held = None;
         }
         DeliveryEvent::SyncRequested(requested) => {
+            state.awaits(requested.sync);
             if let Some(desired) = &mut state.desired {
                 desired.sync = requested.sync;
                 desired.check_all = true;
@@ -460,6 +518,7 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
             }
         }
         DeliveryEvent::SyncStarted(started) => {
+            state.comes_to(started.sync);
             let before = state.recorded;
             let finished = if before.sync == Some(started.sync) { before.finished } else { 0 };
             state.recorded = Recorded { sync: Some(started.sync), started: started.run, finished };
@@ -471,6 +530,7 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
 
 fn apply_end(state: &mut SourceState, finished: &events::delivery::SyncFinished, at: Timestamp) {
     use events::delivery::SyncOutcome::{Succeeded, Unhealthy};
+    state.comes_to(finished.sync);
     state.recorded.sync = Some(finished.sync);
     state.recorded.finished = finished.run;
     state.recorded.started = state.recorded.started.max(finished.run);

@@ -18,10 +18,9 @@ pub fn desired_plan(state: &DeliveryState, agent: AgentId) -> Option<DesiredPlan
     let known = state.agents.get(&agent).filter(|known| !known.deleted)?;
     let configuration = known.configuration.as_ref()?;
     let sources = state
-        .sources
-        .iter()
-        .filter(|(_, source)| source.agent == agent && (source.configured || source.removal.is_some()))
-        .filter_map(|(id, source)| planned(*id, source))
+        .sources_of(agent)
+        .filter(|(_, source)| source.configured || source.removal.is_some())
+        .filter_map(|(id, source)| planned(id, source))
         .collect();
     Some(DesiredPlan {
         revision: known.revision,

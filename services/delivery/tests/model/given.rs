@@ -29,7 +29,7 @@ pub const ORGANIZATION: OrganizationId = OrganizationId(Uuid::from_u128(1));
 pub struct Given {
     pub state: DeliveryState,
     pub versions: BTreeMap<String, u64>,
-    pub observed: u64,
+    pub observed: BTreeMap<u64, u64>,
     pub records: Vec<Record>,
 }
 
@@ -38,7 +38,7 @@ impl Given {
         let mut given = Self {
             state: DeliveryState::start(),
             versions: BTreeMap::new(),
-            observed: 0,
+            observed: BTreeMap::new(),
             records: Vec::new(),
         };
         given.decided(
@@ -88,6 +88,7 @@ impl Given {
             traceparent: None,
             occurred_at: Timestamp(1_000),
             command: None,
+            grounds: None,
             events: vec![NewEvent { id: EventId(Uuid::from_u128(55)), body: event.into().encode().unwrap() }],
         };
         self.folded(Stream::Decisions, events::encode(&commit).unwrap());
@@ -98,8 +99,9 @@ impl Given {
     }
 
     pub fn observed(&mut self, epoch: u64, what: Vec<Observed>) {
-        let first = self.observed + 1;
-        self.observed += what.len() as u64;
+        let observed = self.observed.entry(epoch).or_default();
+        let first = *observed + 1;
+        *observed += what.len() as u64;
         self.observed_at(epoch, first, what);
     }
 

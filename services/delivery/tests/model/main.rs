@@ -13,7 +13,7 @@ use delivery::model::{Command, DeliveryState, Verdict, desired_plan, next_sync, 
 use events::configuration::{FileFinding, OnRemoval};
 use events::delivery::{
     ApplierNamed, BundleHeld, DeliveryEvent, HoldReason, SourcePinned, SourceRemoved, SourceResumed,
-    SourceSuspended, SourceUnpinned, SyncOutcome,
+    SourceSuspended, SourceUnpinned, SyncCounts, SyncFinished, SyncOutcome,
 };
 use events::object::GroupKind;
 use events::observation::{Observation, ObservationBatch, Observed, Write};
@@ -330,6 +330,31 @@ fn syncs_are_recorded_once_and_a_second_run_is_another() {
 }
 
 #[test]
+fn a_sync_that_is_over_is_not_recorded_again_by_who_reads_of_it_late() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "aaa", 1, 1);
+    given.desired("shop", "aaa", 1, 10, 1);
+    given.advanced("shop", "bbb", 2, 1);
+    given.desired("shop", "bbb", 2, 11, 1);
+    // Decisions of another replica, which had read on.
+    let end = |sync| {
+        DeliveryEvent::SyncFinished(SyncFinished {
+            source: id,
+            sync: SyncId(Uuid::from_u128(sync)),
+            run: 1,
+            outcome: SyncOutcome::Succeeded,
+            counts: SyncCounts::default(),
+            failures: Vec::new(),
+        })
+    };
+    given.on_source(id, end(10));
+    given.on_source(id, end(11));
+    given.observed(1, vec![started(id, 10), finished(id, 10, SyncOutcome::Succeeded)]);
+    assert_eq!(given.state.sync_records(id), []);
+}
+
+#[test]
 fn a_failure_stays_said_while_it_is_tried_again() {
     let mut given = Given::agent_with(vec![source("shop")]);
     let id = SourceId::derive(AGENT, "shop");
@@ -431,6 +456,40 @@ fn an_object_that_was_heard_of_too_late_is_pruned_after_the_sync() {
     assert_eq!(pruned(&verdict), ["late"]);
     let Verdict::Deliver { prune, .. } = verdict else { unreachable!() };
     assert_eq!(given.verdict_listed("shop", &[(2, &["a"])], &prune), Verdict::Nothing, "no endless circle");
+}
+
+#[test]
+fn a_removal_that_came_too_late_is_over_with_the_next_bundle() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "aaa", 1, 1);
+    let removed =
+        SourceRemoved { source: id, agent: AGENT, sync: Some(SyncId(Uuid::from_u128(9))), prune: None };
+    given.on_source(id, DeliveryEvent::SourceRemoved(removed));
+    given.desired("shop", "aaa", 1, 10, 1);
+    let plan = desired_plan(&given.state, AGENT).unwrap();
+    let states: Vec<_> = plan.sources.iter().map(|one| (one.head.removed, one.bundle.is_some())).collect();
+    assert_eq!(states, [(false, true)]);
+}
+
+#[test]
+fn what_was_stored_late_is_folded_before_what_was_stored_early() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "aaa", 1, 1);
+    given.desired("shop", "aaa", 1, 10, 1);
+    let applied = |name: &str| Observed::ObjectApplied {
+        sync: None,
+        object: owned(id, name, false),
+        write: Write::Created,
+        taken_over: Vec::new(),
+    };
+    given.observed_at(1, 4, vec![finished(id, 10, SyncOutcome::Succeeded)]);
+    given.observed_at(1, 1, vec![started(id, 10)]);
+    given.observed_at(1, 2, vec![applied("a"), applied("late")]);
+    given.advanced("shop", "bbb", 2, 11);
+    given.observed_at(1, 2, vec![applied("a"), applied("late"), finished(id, 10, SyncOutcome::Succeeded)]);
+    assert_eq!(pruned(&given.verdict("shop", &[(2, &["a"])])), ["late"]);
 }
 
 #[test]

@@ -16,7 +16,6 @@ use super::shared::Cause;
 use super::watcher::{Done, Watcher};
 use crate::bundle::{Built, FileCache, Outcome, RefBuild, SourceSpec};
 use crate::git::remote::Login;
-use crate::git::repository::blocking;
 use crate::git::{GitError, Location, ObjectId, Repository, parse_id};
 use crate::model::{Decided, RefInterest};
 
@@ -24,7 +23,7 @@ use crate::model::{Decided, RefInterest};
 pub(super) struct Opened {
     settings: ProjectSettings,
     host: Option<String>,
-    repository: Repository,
+    repository: Box<dyn Repository>,
 }
 
 /// What a ref names.
@@ -106,8 +105,7 @@ impl Watcher {
             settings.repository.as_bytes(),
         ]);
         let folder = poller.args.repositories.join(key.hyphenated().to_string());
-        let (world, limits) = (&poller.deps.world, poller.args.git_limits());
-        let repository = Repository::open(world, &poller.http, &limits, location, login, folder).await?;
+        let repository = poller.deps.repositories.open(location, login, folder).await?;
         *self.shared.objects.lock() = Some(repository.objects());
         self.opened = Some(Opened { settings: settings.clone(), host: host.map(str::to_owned), repository });
         Ok(())
@@ -182,7 +180,7 @@ impl Watcher {
             ensured => ensured?,
         }
         let objects = opened.repository.objects();
-        let (commit, tree) = blocking(move || objects.reader().commit_and_tree(&id)).await?;
+        let (commit, tree) = self.poller.blocking(move || objects.reader().commit_and_tree(&id)).await?;
         Ok(Tip { commit, tree })
     }
 
@@ -202,6 +200,7 @@ impl Watcher {
         }
         self.shared.status.send_modify(|status| {
             status.tips.insert(reference.clone(), tip.commit);
+            status.looked.insert(reference.clone(), self.began);
             status.failures.remove(reference);
         });
         let seen = self.look_at(organization, reference, cause).seen;
@@ -290,11 +289,13 @@ impl Watcher {
         let _permit = self.poller.building.acquire().await;
         let mut build = self.builds.remove(reference).unwrap_or_default();
         let mut files = std::mem::take(&mut self.files);
-        let (build, files, built) = blocking(move || {
-            let built = build.build(&mut objects.reader(), &mut files, tree, &specs, &limits)?;
-            Ok((build, files, built))
-        })
-        .await?;
+        let (build, files, built) = self
+            .poller
+            .blocking(move || {
+                let built = build.build(&mut objects.reader(), &mut files, tree, &specs, &limits)?;
+                Ok((build, files, built))
+            })
+            .await?;
         self.builds.insert(reference.clone(), build);
         self.files = files;
         tracing::debug!(project = %self.project, %reference, statistics = ?built.statistics, "built");
@@ -335,7 +336,7 @@ impl Watcher {
             None => return Err(Refusal::new(RefusalKind::Unavailable, "the repository is not open")),
         };
         let limits = self.poller.args.build_limits();
-        let built = blocking(move || {
+        let built = self.poller.blocking(move || {
             RefBuild::default().build(
                 &mut objects.reader(),
                 &mut FileCache::default(),

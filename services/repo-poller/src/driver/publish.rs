@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use events::configuration::GitReference;
-use events::repository::RepositoryEvent;
 use events::request::RequestContext;
 use events::requests::repository::RepositoryAdvanced;
-use events::{Actor, AgentId, CommitId, CorrelationId, Event, OrganizationId, ProjectId, SourceId};
+use events::{Actor, AgentId, CommitId, CorrelationId, OrganizationId, ProjectId, Refusal, SourceId};
 use store::{AppendError, BlobError, NewCommit};
 
 use super::Poller;
@@ -15,16 +14,14 @@ use super::shared::Cause;
 use crate::SERVICE;
 use crate::bundle::Built;
 use crate::git::{GitError, ObjectId};
-use crate::model::{Decided, State, decide_built, decide_failed, ref_aggregate};
+use crate::model::{Decided, Found, Given, decide_built, ref_aggregate};
 
 /// Milliseconds that another service has to answer.
 const ASK_DEADLINE: u32 = 10_000;
 /// Commits that one decision takes at most, as far as this look goes.
-const COMMITS: usize = 5;
+const COMMITS: usize = 64;
 /// How long a commit may take to come back through the fold.
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
-/// Encoded events of one commit, in bytes; well below what any log takes.
-const COMMIT_BYTES: usize = 256 * 1024;
 
 /// What a look was for.
 #[derive(Clone, Copy)]
@@ -47,8 +44,8 @@ enum SayError {
     Encode(#[from] events::EncodeError),
     #[error("log did not take the decision")]
     Append(#[from] AppendError),
-    #[error("a newer version of Kasbah wrote to {0}; this one leaves it alone")]
-    Unreadable(String),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     #[error("another replica said more of it since this one looked")]
     Overtaken,
 }
@@ -126,7 +123,7 @@ impl Poller {
         if (anything || rejected) && !built.contents.is_empty() {
             self.deps.blobs.put(organization, built.contents).await?;
         }
-        self.say(look, |state| decide_built(state, project, reference, &commit, &outcomes)).await
+        self.say(look, Found::Built { commit, outcomes }).await
     }
 
     /// Appends that a ref cannot be read, if that is new. Gives the version after it; `None` when the log did not take it.
@@ -136,45 +133,34 @@ impl Poller {
         error: &GitError,
         sources: Vec<SourceId>,
     ) -> Option<u64> {
-        let decide = |state: &State| {
-            let (failure, message, sources) = (error.failure, &error.message, sources.clone());
-            let failed = decide_failed(state, look.project, look.reference, failure, message, sources);
-            failed.into_iter().collect()
-        };
-        report(look, self.say(look, decide).await)
+        let found = Found::Failed { failure: error.failure, message: error.message.clone(), sources };
+        report(look, self.say(look, found).await)
     }
 
     /// Decides and appends, as long as nobody else said anything of the ref since it was looked at.
-    async fn say(
-        &self,
-        look: Look<'_>,
-        decide: impl Fn(&State) -> Vec<RepositoryEvent>,
-    ) -> Result<u64, SayError> {
+    async fn say(&self, look: Look<'_>, found: Found) -> Result<u64, SayError> {
         let Look { organization, project, reference, cause, seen } = look;
-        let aggregate = ref_aggregate(project, reference);
+        let given = Given { organization, project, reference: reference.clone(), found };
         let mut said = seen;
         for _ in 0..COMMITS {
-            let (version, events) = self.fold.read(|state| (state.ref_version(&aggregate), decide(state)));
-            if events.is_empty() {
-                return Ok(said);
-            }
-            let version = version.ok_or_else(|| SayError::Unreadable(aggregate.to_string()))?;
-            if version != said {
+            let Some((draft, grounds)) = self.fold.make(&given)? else { return Ok(said) };
+            if draft.expected != said {
                 self.catch_up().await;
                 return Err(SayError::Overtaken);
             }
             let commit = NewCommit {
                 id: CommitId(self.deps.world.new_uuid()),
-                organization,
-                aggregate: aggregate.clone(),
-                expected: version,
+                organization: draft.organization,
+                aggregate: draft.aggregate,
+                expected: draft.expected,
                 actor: Actor::service(SERVICE),
                 correlation_id: cause.correlation_id,
                 causation_id: None,
                 traceparent: cause.traceparent.clone(),
                 occurred_at: self.now(),
                 command: None,
-                events: store::new_events(&self.deps.world, first_batch(events)?)?,
+                grounds: Some(grounds),
+                events: store::new_events(&self.deps.world, draft.events)?,
             };
             match store::append_known(&self.deps.world, &*self.deps.log, commit).await {
                 // Decides once more: what did not fit into the commit comes in the next one.
@@ -215,18 +201,4 @@ fn report(Look { project, reference, .. }: Look<'_>, said: Result<u64, SayError>
         }
     }
     said.ok()
-}
-
-/// As many events as fit into one commit.
-fn first_batch(events: Vec<RepositoryEvent>) -> Result<Vec<Event>, events::EncodeError> {
-    let mut batch = Vec::new();
-    let mut bytes = 0;
-    for event in events {
-        bytes += event.encode()?.data.len();
-        if bytes > COMMIT_BYTES && !batch.is_empty() {
-            break;
-        }
-        batch.push(Event::from(event));
-    }
-    Ok(batch)
 }

@@ -1,6 +1,7 @@
 //! What a watcher shows to those who ask, and takes from those who wake it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use events::configuration::GitReference;
 use events::requests::repository::{BundleAtCommit, RepositoryPushed};
@@ -20,6 +21,8 @@ const READERS: usize = 4;
 pub(crate) struct Status {
     /// The commits that refs name.
     pub tips: BTreeMap<GitReference, ObjectId>,
+    /// When the last look that found each of them began, by the monotonic clock.
+    pub looked: BTreeMap<GitReference, Duration>,
     /// Refs that cannot be read, and why.
     pub failures: BTreeMap<GitReference, GitError>,
     /// It is being looked at now.
@@ -29,6 +32,11 @@ pub(crate) struct Status {
 }
 
 impl Status {
+    /// Whether what a ref names was found by a look that began then or later.
+    pub(crate) fn looked_since(&self, reference: &GitReference, moment: Duration) -> bool {
+        self.looked.get(reference).is_some_and(|looked| *looked >= moment)
+    }
+
     /// Whether nothing is known of a ref, but may soon be.
     pub(crate) fn fetching_first(&self, reference: &GitReference) -> bool {
         (self.fetching || self.next_at.is_none()) && !self.tips.contains_key(reference)

@@ -40,6 +40,8 @@ pub(super) struct Watcher {
     pub(super) done: BTreeMap<GitReference, Done>,
     /// What was said of each ref before it was looked at in this round, or by this watcher since, as a version.
     pub(super) seen: BTreeMap<GitReference, u64>,
+    /// When this round began, by the monotonic clock.
+    pub(super) began: Duration,
     /// Commits that were fetched in this round, and are not built yet.
     pub(super) brought: Vec<ObjectId>,
     pub(super) builds: BTreeMap<GitReference, RefBuild>,
@@ -104,6 +106,7 @@ impl Watcher {
             opened: None,
             done: BTreeMap::new(),
             seen: BTreeMap::new(),
+            began: Duration::ZERO,
             brought: Vec::new(),
             builds: BTreeMap::new(),
             files: FileCache::default(),
@@ -123,9 +126,9 @@ impl Watcher {
                 traceparent: None,
             });
             self.shared.status.send_modify(|status| status.fetching = true);
-            let began = self.poller.deps.world.clock.monotonic();
+            self.began = self.poller.deps.world.clock.monotonic();
             let round = self.round(&interest, &cause).instrument(span.clone()).await;
-            self.count(&round, began);
+            self.count(&round);
             match round {
                 Round::Done | Round::Refused => {}
                 Round::Failed => traces::failed(&span),
@@ -148,14 +151,14 @@ impl Watcher {
         }
     }
 
-    fn count(&self, round: &Round, began: Duration) {
+    fn count(&self, round: &Round) {
         let outcome = match round {
             Round::Done => "read",
             Round::Refused => "refused",
             Round::Failed => "failed",
             Round::NotNow => "not_now",
         };
-        let took = self.poller.deps.world.clock.monotonic().saturating_sub(began);
+        let took = self.poller.deps.world.clock.monotonic().saturating_sub(self.began);
         self.poller.counts.looks.with([outcome]).inc();
         self.poller.counts.look_seconds.observe(took.as_secs_f64());
     }
@@ -261,6 +264,7 @@ impl Watcher {
         self.builds.retain(|reference, _| interest.refs.contains_key(reference));
         self.shared.status.send_modify(|status| {
             status.tips.retain(|reference, _| interest.refs.contains_key(reference));
+            status.looked.retain(|reference, _| interest.refs.contains_key(reference));
             status.failures.retain(|reference, _| interest.refs.contains_key(reference));
         });
     }

@@ -197,7 +197,7 @@ pub fn store_pack(
         Some(&folder.join("pack")),
         &mut gix::progress::Discard,
         &AtomicBool::new(false),
-        Some(objects.finder()),
+        objects.finder(),
         gix::hash::Kind::Sha1,
         options,
     )

@@ -4,17 +4,23 @@ use std::sync::Arc;
 
 use gix::objs::{CommitRefIter, Find, FindHeader, Kind, TagRefIter};
 
-use crate::git::overlay::Overlay;
+use crate::git::overlay::{Overlay, Unpacked};
 use crate::git::{GitError, ObjectId};
 
 /// Objects as they were at one moment, cheap to clone.
 #[derive(Clone)]
 pub struct Objects {
-    store: Arc<gix::odb::Store>,
+    store: Option<Arc<gix::odb::Store>>,
     overlay: Arc<Overlay>,
 }
 
 impl Objects {
+    /// Reads from memory alone.
+    #[must_use]
+    pub fn in_memory(objects: Unpacked) -> Self {
+        Self { store: None, overlay: Arc::new(Overlay::default().with(objects)) }
+    }
+
     /// Reads from an opened database.
     #[must_use]
     pub fn new(store: Arc<gix::odb::Store>) -> Self {
@@ -24,24 +30,24 @@ impl Objects {
     /// Reads from an opened database and from memory.
     #[must_use]
     pub const fn with(store: Arc<gix::odb::Store>, overlay: Arc<Overlay>) -> Self {
-        Self { store, overlay }
+        Self { store: Some(store), overlay }
     }
 
-    /// What completes the deltas of a pack on disk: the database alone.
-    pub(crate) fn finder(&self) -> gix::odb::HandleArc {
-        self.store.to_cache_arc()
+    /// What completes the deltas of a pack on disk: the database alone, if there is one.
+    pub(crate) fn finder(&self) -> Option<gix::odb::HandleArc> {
+        self.store.as_ref().map(|store| store.to_cache_arc())
     }
 
     /// Something to read with; one for each thread.
     #[must_use]
     pub fn reader(&self) -> Reader {
-        Reader { handle: self.store.to_cache_arc(), overlay: Arc::clone(&self.overlay), buffer: Vec::new() }
+        Reader { handle: self.finder(), overlay: Arc::clone(&self.overlay), buffer: Vec::new() }
     }
 }
 
 /// Reads objects on one thread. Calls block.
 pub struct Reader {
-    handle: gix::odb::HandleArc,
+    handle: Option<gix::odb::HandleArc>,
     overlay: Arc<Overlay>,
     buffer: Vec<u8>,
 }
@@ -59,7 +65,8 @@ impl Reader {
     /// Whether the object is there.
     #[must_use]
     pub fn contains(&self, id: &ObjectId) -> bool {
-        self.overlay.get(id).is_some() || gix::objs::Exists::exists(&self.handle, id)
+        let stored = |handle: &gix::odb::HandleArc| gix::objs::Exists::exists(handle, id);
+        self.overlay.get(id).is_some() || self.handle.as_ref().is_some_and(stored)
     }
 
     /// Kind and content of an object, if it is there.
@@ -67,7 +74,8 @@ impl Reader {
         if let Some(found) = self.overlay.get(id) {
             return Ok(Some(found));
         }
-        match self.handle.try_find(id, &mut self.buffer) {
+        let Some(handle) = &self.handle else { return Ok(None) };
+        match handle.try_find(id, &mut self.buffer) {
             Ok(found) => Ok(found.map(|object| (object.kind, object.data))),
             Err(_) => Err(GitError::broken(format!("object {id} cannot be read"))),
         }
@@ -115,9 +123,12 @@ impl Reader {
     /// # Errors
     /// When it is missing or damaged.
     pub fn file(&mut self, id: &ObjectId, limit: u64) -> Result<Content, GitError> {
-        let size = match self.overlay.get(id) {
-            Some((_, content)) => Ok(content.len() as u64),
-            None => self.handle.try_header(id).map(|header| header.map_or(0, |header| header.size)),
+        let size = match (self.overlay.get(id), &self.handle) {
+            (Some((_, content)), _) => Ok(content.len() as u64),
+            (None, Some(handle)) => {
+                handle.try_header(id).map(|header| header.map_or(0, |header| header.size))
+            }
+            (None, None) => Ok(0),
         };
         match size {
             Ok(size) if size > limit => Ok(Content::TooLarge(size)),
@@ -130,10 +141,12 @@ impl Reader {
     #[must_use]
     pub fn find_commit(&mut self, prefix: &str) -> Option<ObjectId> {
         let mut candidates: std::collections::HashSet<ObjectId> = self.overlay.commits(prefix).collect();
-        let prefix = gix::hash::Prefix::from_hex(prefix).ok()?;
-        let mut stored = std::collections::HashSet::new();
-        self.handle.lookup_prefix(prefix, Some(&mut stored)).ok()?;
-        candidates.extend(stored);
+        if let Some(handle) = &self.handle {
+            let prefix = gix::hash::Prefix::from_hex(prefix).ok()?;
+            let mut stored = std::collections::HashSet::new();
+            handle.lookup_prefix(prefix, Some(&mut stored)).ok()?;
+            candidates.extend(stored);
+        }
         let mut commits = candidates.into_iter().filter(|id| self.read(id, Kind::Commit).is_ok());
         match (commits.next(), commits.next()) {
             (Some(only), None) => Some(only),

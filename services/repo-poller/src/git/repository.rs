@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::Context as _;
+use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use world::World;
 
+use crate::args::Args;
 use crate::git::cache::{Cache, Plan, store_pack};
 use crate::git::http::HttpClient;
 use crate::git::local::Local;
@@ -25,15 +28,88 @@ const SMALL_PACK: usize = 256 * 1024;
 
 /// What the operator allows, and how much.
 #[derive(Debug, Clone)]
-pub struct GitLimits {
+pub(crate) struct GitLimits {
     /// Repositories in folders of this machine.
-    pub local_paths_allowed: bool,
+    pub(crate) local_paths_allowed: bool,
     /// Largest pack, in bytes.
-    pub pack_bytes: u64,
+    pub(crate) pack_bytes: u64,
+}
+
+/// Where repositories are opened: the one way to Git.
+#[async_trait]
+pub trait Repositories: Send + Sync {
+    /// Opens a repository; says nothing to its server yet. `cache_folder` is where what is fetched may be kept.
+    ///
+    /// # Errors
+    /// `Refused` for what the operator does not allow; `NotFound` for a local path without one.
+    async fn open(
+        &self,
+        location: Location,
+        login: Option<Login>,
+        cache_folder: PathBuf,
+    ) -> Result<Box<dyn Repository>, GitError>;
 }
 
 /// One repository. Not shared: whoever watches it owns it.
-pub enum Repository {
+#[async_trait]
+pub trait Repository: Send + Sync {
+    /// What full refs name now, tags peeled. Refs that do not exist are left out.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    async fn references(&mut self, names: &[String]) -> Result<BTreeMap<String, ObjectId>, GitError>;
+
+    /// Makes the trees of `wants` readable here, while those of `tips`, which are in use, stay.
+    ///
+    /// # Errors
+    /// When they cannot be fetched.
+    async fn ensure(&mut self, wants: &[ObjectId], tips: &[ObjectId]) -> Result<(), GitError>;
+
+    /// Throws away what was fetched, and fetches these commits anew.
+    ///
+    /// # Errors
+    /// When they cannot be fetched.
+    async fn fetch_anew(&mut self, wants: &[ObjectId]) -> Result<(), GitError>;
+
+    /// The one commit whose id begins with `prefix`, among those that are here and those before `tips`.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, or more than one; also when it cannot be asked.
+    async fn find_commit(&mut self, prefix: &str, tips: &[ObjectId]) -> Result<ObjectId, GitError>;
+
+    /// Reads what is here.
+    fn objects(&self) -> Objects;
+}
+
+/// Repositories behind HTTP(S), and in folders of this machine.
+pub struct RealRepositories {
+    world: World,
+    http: HttpClient,
+    limits: GitLimits,
+}
+
+impl RealRepositories {
+    /// As the settings want it.
+    ///
+    /// # Errors
+    /// When a file that the settings name cannot be read or is of no use: the message names the setting.
+    pub fn new(args: &Args, world: &World) -> anyhow::Result<Self> {
+        let authorities = match &args.git_ca_file {
+            Some(path) => Some(
+                world
+                    .disk
+                    .read(path)
+                    .with_context(|| format!("--git-ca-file {} cannot be read", path.display()))?,
+            ),
+            None => None,
+        };
+        let http = HttpClient::new(world, args.allow_private_addresses, authorities.as_deref())
+            .context("--git-ca-file is of no use")?;
+        Ok(Self { world: world.clone(), http, limits: args.git_limits() })
+    }
+}
+
+enum RealRepository {
     /// Behind HTTP(S), with a cache here.
     Remote(Box<RemoteRepository>),
     /// In a folder of this machine.
@@ -41,47 +117,44 @@ pub enum Repository {
 }
 
 /// A repository behind HTTP(S), with a cache here.
-pub struct RemoteRepository {
+struct RemoteRepository {
     remote: Remote,
     cache: Arc<Mutex<Cache>>,
     limits: GitLimits,
 }
 
-impl Repository {
-    /// Opens a repository; says nothing to its server yet.
-    ///
-    /// # Errors
-    /// `Refused` for what the operator does not allow; `NotFound` for a local path without one.
-    pub async fn open(
-        world: &World,
-        http: &HttpClient,
-        limits: &GitLimits,
+#[async_trait]
+impl Repositories for RealRepositories {
+    async fn open(
+        &self,
         location: Location,
         login: Option<Login>,
         cache_folder: PathBuf,
-    ) -> Result<Self, GitError> {
-        match location {
+    ) -> Result<Box<dyn Repository>, GitError> {
+        let Self { world, http, limits } = self;
+        let opened = match location {
             Location::Local(_) if !limits.local_paths_allowed => Err(GitError::refused(
                 "repositories in folders of the server are not allowed; the operator may allow them (--allow-local-paths)",
             )),
             Location::Local(path) => {
-                blocking(move || Local::open(&path)).await.map(|local| Self::Local(Box::new(local)))
+                blocking(move || Local::open(&path)).await.map(|local| RealRepository::Local(Box::new(local)))
             }
             Location::Remote(url) => {
                 let remote = Remote::new(http.clone(), url, login)?;
                 let world = world.clone();
                 let cache = blocking(move || Cache::open(world, cache_folder)).await?;
                 let cache = Arc::new(Mutex::new(cache));
-                Ok(Self::Remote(Box::new(RemoteRepository { remote, cache, limits: limits.clone() })))
+                let limits = limits.clone();
+                Ok(RealRepository::Remote(Box::new(RemoteRepository { remote, cache, limits })))
             }
-        }
+        };
+        opened.map(|repository| Box::new(repository) as Box<dyn Repository>)
     }
+}
 
-    /// What full refs name now, tags peeled. Refs that do not exist are left out.
-    ///
-    /// # Errors
-    /// See [`Remote::references`].
-    pub async fn references(&mut self, names: &[String]) -> Result<BTreeMap<String, ObjectId>, GitError> {
+#[async_trait]
+impl Repository for RealRepository {
+    async fn references(&mut self, names: &[String]) -> Result<BTreeMap<String, ObjectId>, GitError> {
         match self {
             Self::Remote(repository) => repository.remote.references(names).await,
             Self::Local(local) => {
@@ -91,11 +164,7 @@ impl Repository {
         }
     }
 
-    /// Makes the trees of `wants` readable here, while those of `tips`, which are in use, stay.
-    ///
-    /// # Errors
-    /// See [`Remote::fetch`].
-    pub async fn ensure(&mut self, wants: &[ObjectId], tips: &[ObjectId]) -> Result<(), GitError> {
+    async fn ensure(&mut self, wants: &[ObjectId], tips: &[ObjectId]) -> Result<(), GitError> {
         let Self::Remote(repository) = self else { return Ok(()) };
         let (asked, used) = (wants.to_vec(), tips.to_vec());
         let plan = repository.plan(move |cache| cache.plan(&asked, &used)).await?;
@@ -107,11 +176,7 @@ impl Repository {
         Ok(())
     }
 
-    /// Throws away what was fetched, and fetches these commits anew.
-    ///
-    /// # Errors
-    /// See [`Remote::fetch`].
-    pub async fn fetch_anew(&mut self, wants: &[ObjectId]) -> Result<(), GitError> {
+    async fn fetch_anew(&mut self, wants: &[ObjectId]) -> Result<(), GitError> {
         let Self::Remote(repository) = self else { return Ok(()) };
         let wants = wants.to_vec();
         let plan = repository.plan(move |cache| {
@@ -122,11 +187,7 @@ impl Repository {
         repository.fetch(&plan).await.map(|_| ())
     }
 
-    /// The one commit whose id begins with `prefix`, among those that are here and those before `tips`.
-    ///
-    /// # Errors
-    /// `NotFound` when there is none, or more than one; as [`Remote::history`].
-    pub async fn find_commit(&mut self, prefix: &str, tips: &[ObjectId]) -> Result<ObjectId, GitError> {
+    async fn find_commit(&mut self, prefix: &str, tips: &[ObjectId]) -> Result<ObjectId, GitError> {
         let (objects, text) = (self.objects(), prefix.to_owned());
         if let Some(found) = blocking(move || Ok(objects.reader().find_commit(&text))).await? {
             return Ok(found);
@@ -140,9 +201,7 @@ impl Repository {
         })
     }
 
-    /// Reads what is here.
-    #[must_use]
-    pub fn objects(&self) -> Objects {
+    fn objects(&self) -> Objects {
         match self {
             Self::Remote(repository) => repository.cache.lock().objects(),
             Self::Local(local) => local.objects(),
@@ -258,7 +317,7 @@ fn both<T>(received: Result<(), GitError>, stored: Result<T, GitError>) -> Resul
 ///
 /// # Errors
 /// What the work gives; `Broken` when it panicked.
-pub async fn blocking<T: Send + 'static>(
+async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
 ) -> Result<T, GitError> {
     spawn_blocking(work)

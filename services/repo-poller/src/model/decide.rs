@@ -4,12 +4,20 @@ use events::configuration::{FileFinding, GitReference};
 use events::repository::{
     BundleRejected, FetchFailed, FetchFailure, FetchRecovered, RepositoryEvent, SourceAdvanced,
 };
-use events::{AgentId, BlobDigest, ProjectId, SourceId};
+use events::{
+    AgentId, AggregateKind, AggregateRef, BlobDigest, Event, OrganizationId, ProjectId, Refusal, RefusalKind,
+    SourceId,
+};
+use serde::{Deserialize, Serialize};
+use store::{Decides, Draft, LookedAt};
 
-use super::{Latest, State, ref_aggregate};
+use super::{Latest, SourceState, State, ref_aggregate};
+
+/// Encoded events of one commit, in bytes; well below what any log takes, as it is recorded with what it was decided on.
+const COMMIT_BYTES: usize = 192 * 1024;
 
 /// What came of one source at a commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decided {
     /// A bundle.
     Bundle {
@@ -27,6 +35,98 @@ pub enum Decided {
         /// How many findings were left out.
         more: u32,
     },
+}
+
+/// What a decision about a ref is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// Whose.
+    pub organization: OrganizationId,
+    /// Of which project's repository.
+    pub project: ProjectId,
+    /// Which ref.
+    pub reference: GitReference,
+    /// What came of looking at it.
+    pub found: Found,
+}
+
+/// What came of looking at a ref.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Found {
+    /// It was read, and this came of its sources.
+    Built {
+        /// At this commit.
+        commit: String,
+        /// Each source.
+        outcomes: Vec<(SourceId, AgentId, Decided)>,
+    },
+    /// It could not be read.
+    Failed {
+        /// In this way.
+        failure: FetchFailure,
+        /// As people read it.
+        message: String,
+        /// For these sources.
+        sources: Vec<SourceId>,
+    },
+}
+
+impl Decides for State {
+    const DECIDES: &'static [AggregateKind] = &[AggregateKind::Ref];
+
+    type Given = Given;
+
+    /// As many events as fit into one commit; what is left is decided again on the state behind it.
+    fn make(&self, given: &Given) -> Result<Option<Draft>, Refusal> {
+        let Given { organization, project, reference, found } = given;
+        let events: Vec<RepositoryEvent> = match found {
+            Found::Built { commit, outcomes } => decide_built(self, *project, reference, commit, outcomes),
+            Found::Failed { failure, message, sources } => {
+                let failed = decide_failed(self, *project, reference, *failure, message, sources.clone());
+                failed.into_iter().collect()
+            }
+        };
+        if events.is_empty() {
+            return Ok(None);
+        }
+        let aggregate = ref_aggregate(*project, reference);
+        let expected = self.ref_version(&aggregate).ok_or_else(|| {
+            let message = format!("a newer version of Kasbah wrote to {aggregate}; this one leaves it alone");
+            Refusal::new(RefusalKind::Unavailable, message)
+        })?;
+        let events =
+            first_batch(events).map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
+        Ok(Some(Draft { organization: *organization, aggregate, expected, events }))
+    }
+
+    fn looked_at(&self, given: &Given) -> LookedAt {
+        LookedAt::decisions_of(given.organization)
+    }
+
+    fn version_of(&self, _: OrganizationId, aggregate: &AggregateRef) -> u64 {
+        self.ref_version(aggregate).unwrap_or(0)
+    }
+
+    fn describe(&self, _: OrganizationId, aggregate: &AggregateRef) -> Option<String> {
+        let known = self.refs.get(&aggregate.id).filter(|_| aggregate.kind == AggregateKind::Ref)?;
+        let on_it = |source: &SourceState| ref_aggregate(source.project, &source.reference) == *aggregate;
+        let sources: Vec<_> = self.sources.iter().filter(|(_, source)| on_it(source)).collect();
+        Some(format!("{known:#?}\n{sources:#?}"))
+    }
+}
+
+/// As many events as fit into one commit.
+fn first_batch(events: Vec<RepositoryEvent>) -> Result<Vec<Event>, events::EncodeError> {
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    for event in events {
+        bytes += event.encode()?.data.len();
+        if bytes > COMMIT_BYTES && !batch.is_empty() {
+            break;
+        }
+        batch.push(Event::from(event));
+    }
+    Ok(batch)
 }
 
 /// The ref was read, and this came of its sources: says what is new.

@@ -60,6 +60,7 @@ impl Given {
             traceparent: None,
             occurred_at: NOW,
             command: None,
+            grounds: None,
             events: vec![NewEvent { id: EventId(Uuid::nil()), body }],
         };
         self.state.apply_commit(&commit);

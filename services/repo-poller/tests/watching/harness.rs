@@ -27,6 +27,7 @@ use events::{
 };
 use futures::FutureExt;
 use parking_lot::Mutex;
+use repo_poller::git::RealRepositories;
 use repo_poller::{Args, Deps};
 use store::embedded::{EmbeddedStore, Options};
 use store::{Blobs, EventLog, Followed, NewCommit, ReadFilter};
@@ -147,6 +148,7 @@ impl Harness {
         let (trigger, shutdown) = chassis::ShutdownTrigger::new();
         let readiness = chassis::Readiness::new();
         let deps = Deps {
+            repositories: Arc::new(RealRepositories::new(&args, &self.world).unwrap()),
             world: self.world.clone(),
             log: Arc::clone(&self.store.log),
             blobs,
@@ -188,6 +190,7 @@ impl Harness {
             traceparent: None,
             occurred_at: Timestamp(self.world.clock.now_millis()),
             command: None,
+            grounds: None,
             events: store::new_events(&self.world, [event.into()]).unwrap(),
         };
         let appended = self.store.log.append(commit).await.unwrap();

@@ -33,6 +33,7 @@ async fn files_are_read_at_the_newest_commit() {
         reference: GitReference::Default,
         path: path.to_owned(),
         limit,
+        fresh: false,
     };
     let file = harness.ask(&read("a/one.yaml", 100)).await.unwrap();
     assert_eq!((file.commit.as_str(), file.content.as_deref()), (first.as_str(), Some(b"one".as_slice())));
@@ -58,6 +59,28 @@ async fn files_are_read_at_the_newest_commit() {
     assert_eq!((refusal.kind, refusal.message.as_str()), (RefusalKind::Denied, "not granted"));
     let user = Actor::User(UserId(harness.world.new_uuid()));
     assert_eq!(harness.ask_as(user, &read("a/one.yaml", 100)).await.unwrap_err().kind, RefusalKind::Denied);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_has_to_be_fresh_is_read_from_no_older_look() {
+    let harness = Harness::new().await;
+    let (url, tree, first) = harness.repository("shop", &[("a/one.yaml", "one")]);
+    let project = harness.project(&url).await;
+    let agent = harness.agent(project).await;
+    let _running = harness.start().await;
+    let read = |fresh: bool| {
+        let path = "a/one.yaml".to_owned();
+        ReadFile { agent, project, reference: GitReference::Default, path, limit: 100, fresh }
+    };
+    assert_eq!(harness.ask(&read(true)).await.unwrap().commit, first);
+    tree.write("a/one.yaml", "two").unwrap();
+    let second = tree.commit_and_push("second").unwrap();
+    // Nobody tells of the push. What was looked at a moment ago may still be answered.
+    testkit::eventually(crate::harness::DEADLINE, || async {
+        let read = harness.ask(&read(true)).await.unwrap();
+        if read.commit == second { Ok(()) } else { Err("not looked at again") }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
