@@ -17,19 +17,14 @@ pub struct Arguments {
     /// A first look: one run instead of five, and no idle minutes.
     #[arg(long)]
     quick: bool,
+    /// How many agents are simulated, for the scenario of that name; 10,000 when not given.
+    #[arg(long, value_name = "COUNT")]
+    agents: Option<usize>,
 }
 
 /// Its exit code is the scenarios' own: 1 when a figure falls short.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    match prepared(arguments).and_then(|mut command| Ok(command.status()?)) {
-        Ok(status) => {
-            status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    report::hand_over(prepared(arguments))
 }
 
 fn prepared(arguments: &Arguments) -> anyhow::Result<Command> {
@@ -52,6 +47,9 @@ fn prepared(arguments: &Arguments) -> anyhow::Result<Command> {
     command.args(&arguments.scenarios);
     command.args(arguments.list.then_some("--list")).args(arguments.record.then_some("--record"));
     command.args(arguments.quick.then_some("--quick"));
+    if let Some(agents) = arguments.agents {
+        command.args(["--agents", &agents.to_string()]);
+    }
     Ok(command)
 }
 

@@ -17,6 +17,7 @@ mod golang;
 mod image;
 mod record;
 mod report;
+mod sim;
 mod testbed;
 mod tools;
 
@@ -40,6 +41,8 @@ enum Command {
     Chaos(chaos::Arguments),
     /// Get what the tests need, and run every check.
     Test(check::Arguments),
+    /// Run the services on a simulated world by any number of seeds, and let things go wrong.
+    Sim(sim::Arguments),
     /// Measure, and compare with a baseline of the same run.
     Bench(bench::Arguments),
     /// Build the agent's container image as a tar file.
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Test(arguments) => check::run(&arguments),
+        Command::Sim(arguments) => return sim::run(&arguments),
         Command::Bench(arguments) => return bench::run(&arguments),
         Command::Image(arguments) => image::run(&arguments),
         Command::Testbed(command) => testbed::run(&command),

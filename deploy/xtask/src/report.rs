@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,19 @@ pub fn run(command: &mut Command) -> Result<()> {
         bail!("{} ended: {status}", line(command));
     }
     Ok(())
+}
+
+/// Runs a program in the place of this one: its exit code is ours.
+pub fn hand_over(prepared: Result<Command>) -> ExitCode {
+    match prepared.and_then(|mut command| Ok(command.status()?)) {
+        Ok(status) => {
+            status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Runs a program quietly and gives its output; on failure the error holds what it said.

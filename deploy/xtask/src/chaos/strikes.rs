@@ -223,7 +223,12 @@ impl Strikes {
         }
         scene.replicas.supervise()?;
         for name in scene.replicas.names() {
-            scene.replicas.ready(&name).await?;
+            // Who began to wait for NATS while it was struck may give up only now, and is started again once more.
+            if let Err(error) = scene.replicas.ready(&name).await {
+                println!("    {name} is started once more: {error:#}");
+                scene.replicas.supervise()?;
+                scene.replicas.ready(&name).await?;
+            }
         }
         for (name, agent) in &mut scene.agents {
             agent.process.as_mut().with_context(|| format!("{name} does not run"))?.must_run()?;

@@ -1,0 +1,181 @@
+//! What must hold of each record the moment it is stored.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use events::configuration::ConfigurationEvent;
+use events::delivery::DeliveryEvent;
+use events::observation::{ObservationBatch, Observed};
+use events::repository::RepositoryEvent;
+use events::{AggregateRef, ChainHash, Commit, CommitId, Event, EventId, OrganizationId, SyncId};
+use store::jetstream::simulated::Stored;
+
+use crate::forge::Forge;
+
+type Acknowledged = (String, u64, Option<String>);
+
+/// What is known of an aggregate.
+#[derive(Default)]
+struct Aggregate {
+    version: u64,
+    hash: ChainHash,
+    commits: BTreeSet<CommitId>,
+}
+
+/// Checks what is stored.
+#[derive(Default)]
+pub struct Audit {
+    forge: Option<Forge>,
+    aggregates: HashMap<(OrganizationId, AggregateRef), Aggregate>,
+    events: HashSet<EventId>,
+    /// How far each source and configuration has come, as its commit's place in the history.
+    reached: BTreeMap<String, u64>,
+    /// The newest epoch of each agent.
+    epochs: BTreeMap<String, u64>,
+    /// What each agent's observations hold of each epoch: the last sequence of each batch by its first.
+    observed: BTreeMap<(String, u64), BTreeMap<u64, u64>>,
+    finished: BTreeSet<(SyncId, u32)>,
+    acknowledged: Vec<Acknowledged>,
+    violations: Vec<String>,
+    stored: u64,
+}
+
+impl Audit {
+    /// Compares commits with a history from now on.
+    pub fn know(&mut self, forge: Forge) {
+        self.forge = Some(forge);
+    }
+
+    /// The first thing that does not hold.
+    #[must_use]
+    pub fn violation(&self) -> Option<&String> {
+        self.violations.first()
+    }
+
+    /// Records that were stored.
+    #[must_use]
+    pub const fn stored(&self) -> u64 {
+        self.stored
+    }
+
+    /// Everything that somebody was told is stored.
+    pub fn acknowledged(&self) -> impl Iterator<Item = &Acknowledged> {
+        self.acknowledged.iter()
+    }
+
+    /// An agent of whose newest epoch something is missing, once nothing is on its way any more.
+    #[must_use]
+    pub fn gap(&self) -> Option<String> {
+        self.epochs.iter().find_map(|(writer, epoch)| {
+            let batches = self.observed.get(&(writer.clone(), *epoch))?;
+            let mut next = 1;
+            for (first, last) in batches {
+                if *first > next {
+                    return Some(format!("{writer}: {next} of epoch {epoch} is missing, {first} is there"));
+                }
+                next = next.max(last + 1);
+            }
+            None
+        })
+    }
+
+    pub(crate) fn note_acknowledged(&mut self, stream: &str, sequence: u64, id: Option<String>) {
+        let kept_for_good = ["kasbah-decisions", "kasbah-observations", "kasbah-refusals", "kasbah-audit"];
+        if kept_for_good.iter().any(|name| stream.starts_with(name)) {
+            self.acknowledged.push((stream.to_owned(), sequence, id));
+        }
+    }
+
+    pub(crate) fn note_stored(&mut self, stream: &str, stored: &Stored) {
+        self.stored += 1;
+        if stream.starts_with("kasbah-decisions") {
+            match events::decode::<Commit>(&stored.payload) {
+                Ok(commit) => self.note_commit(&commit, &stored.payload),
+                Err(error) => self.violations.push(format!("a commit is not readable: {error}")),
+            }
+        } else if stream.starts_with("kasbah-observations") {
+            match events::decode::<ObservationBatch>(&stored.payload) {
+                Ok(batch) => self.note_batch(&batch),
+                Err(error) => self.violations.push(format!("observations are not readable: {error}")),
+            }
+        }
+    }
+
+    fn note_commit(&mut self, commit: &Commit, bytes: &[u8]) {
+        let aggregate = self.aggregates.entry((commit.organization, commit.aggregate.clone())).or_default();
+        let wrong = if commit.version != aggregate.version + 1 {
+            Some(format!("version {} follows {}", commit.version, aggregate.version))
+        } else if commit.previous != aggregate.hash {
+            Some(format!("version {} does not name the hash of the one before", commit.version))
+        } else if !aggregate.commits.insert(commit.id) {
+            Some(format!("commit {} is there twice", commit.id))
+        } else {
+            None
+        };
+        aggregate.version = commit.version;
+        aggregate.hash = ChainHash::of(bytes);
+        if let Some(wrong) = wrong {
+            self.violations.push(format!("{}: {wrong}", commit.aggregate));
+        }
+        for event in &commit.events {
+            if !self.events.insert(event.id) {
+                self.violations.push(format!("event {} is there twice", event.id));
+            }
+            match Event::decode(&event.body) {
+                Ok(event) => self.note_event(commit, &event),
+                Err(error) => {
+                    self.violations.push(format!("{}: an event is not readable: {error}", commit.aggregate))
+                }
+            }
+        }
+    }
+
+    fn note_event(&mut self, commit: &Commit, event: &Event) {
+        match event {
+            Event::Repository(RepositoryEvent::SourceAdvanced(advanced)) => {
+                self.comes_to(format!("source {}", advanced.source), &advanced.commit);
+            }
+            Event::Configuration(ConfigurationEvent::ConfigurationChanged(changed)) => {
+                self.comes_to(format!("configuration of {}", changed.agent), &changed.commit);
+            }
+            Event::Delivery(DeliveryEvent::ApplierNamed(named)) => {
+                self.epochs.insert(ObservationBatch::agent_writer(named.agent), commit.version);
+            }
+            Event::Delivery(DeliveryEvent::SyncFinished(finished))
+                if !self.finished.insert((finished.sync, finished.run)) =>
+            {
+                self.violations.push(format!("run {} of sync {} ends twice", finished.run, finished.sync));
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing older is said after something newer.
+    fn comes_to(&mut self, who: String, commit: &str) {
+        let Some(place) = self.forge.as_ref().and_then(|forge| forge.place_of(commit)) else { return };
+        let reached = self.reached.entry(who.clone()).or_default();
+        if place < *reached {
+            self.violations.push(format!("{who} goes back to commit {place} of the history, from {reached}"));
+        }
+        *reached = (*reached).max(place);
+    }
+
+    fn note_batch(&mut self, batch: &ObservationBatch) {
+        if !batch.writer.starts_with("agent-") {
+            return;
+        }
+        let named = self.epochs.get(&batch.writer).copied().unwrap_or(0);
+        if batch.epoch > named {
+            self.violations
+                .push(format!("{} writes in epoch {}, {named} is the newest", batch.writer, batch.epoch));
+        }
+        let batches = self.observed.entry((batch.writer.clone(), batch.epoch)).or_default();
+        let last = batches.entry(batch.first).or_default();
+        *last = (*last).max(batch.first + batch.observations.len() as u64 - 1);
+        let stated =
+            matches!(batch.observations.first().map(|o| &o.what), Some(Observed::InventoryStated { .. }));
+        if batch.first == 1 && !stated {
+            self.violations
+                .push(format!("{}: epoch {} begins without a statement", batch.writer, batch.epoch));
+        }
+    }
+}

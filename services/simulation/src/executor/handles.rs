@@ -1,0 +1,128 @@
+//! What whoever started a task, or sleeps, holds of it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::{Alarm, Due, Executor, SharedOutcome, State, TaskKey, end};
+
+/// Ends a task.
+pub(crate) struct AbortHandle {
+    executor: Executor,
+    key: Option<TaskKey>,
+}
+
+impl AbortHandle {
+    pub(super) const fn new(executor: Executor, key: Option<TaskKey>) -> Self {
+        Self { executor, key }
+    }
+
+    pub(crate) fn abort(&self) {
+        let Some(key) = self.key else { return };
+        let doomed = {
+            let mut state = self.executor.state.lock();
+            let State { slots, free, .. } = &mut *state;
+            let Some(slot) = slots.get_mut(key.slot) else { return };
+            if slot.generation != key.generation || !slot.occupied {
+                return;
+            }
+            match slot.future.take() {
+                Some(future) => {
+                    slot.occupied = false;
+                    slot.generation += 1;
+                    slot.waker = None;
+                    slot.queued = false;
+                    free.push(key.slot);
+                    Some((future, Arc::clone(&slot.outcome)))
+                }
+                // It ends itself.
+                None => {
+                    slot.aborted = true;
+                    None
+                }
+            }
+        };
+        if let Some((future, outcome)) = doomed {
+            drop(future);
+            end(&outcome, Err("it was aborted".to_owned()));
+        }
+    }
+}
+
+/// Waits for a task's end.
+pub(crate) struct Joined(pub(crate) SharedOutcome);
+
+impl Future for Joined {
+    type Output = Result<(), String>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut outcome = self.0.lock();
+        match &outcome.ended {
+            Some(ended) => Poll::Ready(ended.clone()),
+            None => {
+                outcome.waiting.push(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+pub(crate) fn is_ended(outcome: &SharedOutcome) -> bool {
+    outcome.lock().ended.is_some()
+}
+
+/// Ends when its time has passed.
+pub(super) struct Sleep {
+    executor: Executor,
+    time: Duration,
+    alarm: Option<Arc<Alarm>>,
+}
+
+impl Sleep {
+    pub(super) const fn new(executor: Executor, time: Duration) -> Self {
+        Self { executor, time, alarm: None }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match &self.alarm {
+            Some(alarm) if alarm.rung.load(Ordering::Relaxed) => return Poll::Ready(()),
+            Some(alarm) => {
+                let mut waker = alarm.waker.lock();
+                if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                    *waker = Some(context.waker().clone());
+                }
+                return Poll::Pending;
+            }
+            None if self.time.is_zero() => return Poll::Ready(()),
+            None => {}
+        }
+        let alarm = Arc::new(Alarm {
+            rung: AtomicBool::new(false),
+            waker: Mutex::new(Some(context.waker().clone())),
+        });
+        {
+            let mut state = self.executor.state.lock();
+            let at = state.now.saturating_add(self.time);
+            state.add_timer(at, Due::Wake(Arc::clone(&alarm)));
+        }
+        self.alarm = Some(alarm);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(alarm) = &self.alarm {
+            alarm.waker.lock().take();
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What goes wrong, one thing after another.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::dice::Dice;
+use crate::executor::NodeId;
+use crate::log::{Mishap, SERVERS};
+use crate::scene::Scene;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
+        /// A kind of fault.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Kind { $($(#[$doc])* $kind,)* }
+
+        impl Kind {
+            /// Every kind.
+            pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
+
+            /// Its name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A replica of a service dies.
+    Crash = "crash",
+    /// A replica dies with its disk.
+    MachineLost = "machine lost",
+    /// A replica is asked to stop.
+    Stop = "stop",
+    /// An instance of an agent dies.
+    AgentCrash = "agent crash",
+    /// Another server leads a stream of the log.
+    LeaderChange = "leader change",
+    /// The same, and the old leader does not know it yet.
+    LeaderParted = "leader parted",
+    /// A server of the log stands still.
+    ReplicaBehind = "log server stopped",
+    /// A server of the log begins anew.
+    ReplicaLost = "log server's disk lost",
+    /// The log stores nothing for a while.
+    LogStall = "log stall",
+    /// A message to the log is lost.
+    LostRequest = "lost request",
+    /// A message to the log arrives after it was sent again.
+    LateRequest = "late request",
+    /// An acknowledgement is lost.
+    LostAcknowledgement = "lost acknowledgement",
+    /// A copy for those who follow is lost.
+    LostCopy = "lost copy",
+    /// A copy for those who follow comes twice.
+    DoubledCopy = "doubled copy",
+    /// The time in which the log knows ids passes.
+    WindowPasses = "duplicate window passes",
+    /// A replica is cut off from the log.
+    LogCut = "cut off from the log",
+    /// A replica is cut off from the bus.
+    BusCut = "cut off from the bus",
+    /// What a replica says and hears on the bus is late.
+    BusHeld = "bus delayed",
+    /// A process stands still.
+    Paused = "process stands still",
+    /// A process is slow.
+    Slow = "slow peer",
+    /// A wall clock goes ahead.
+    ClockForward = "clock forward",
+    /// A wall clock goes back.
+    ClockBack = "clock back",
+    /// Repositories cannot be reached.
+    GitErrors = "git errors",
+    /// The API servers of clusters answer with errors.
+    ApiErrors = "API server errors",
+    /// Tunnels break.
+    TunnelCut = "tunnel cut",
+    /// Nothing moves in tunnels for a while.
+    TunnelStalled = "tunnel stalled",
+}
+
+/// Faults of one run.
+pub struct Faults {
+    dice: Dice,
+    fired: BTreeMap<&'static str, u64>,
+    next: Duration,
+    restarts: Vec<(Duration, NodeId)>,
+}
+
+impl Faults {
+    /// Those of a run.
+    #[must_use]
+    pub const fn new(dice: Dice) -> Self {
+        Self { dice, fired: BTreeMap::new(), next: Duration::ZERO, restarts: Vec::new() }
+    }
+
+    /// How often each kind took effect.
+    #[must_use]
+    pub fn fired(&self, scene: &Scene) -> BTreeMap<&'static str, u64> {
+        let mut fired = self.fired.clone();
+        for (name, count) in scene.log.fired() {
+            *fired.entry(name).or_default() += count;
+        }
+        for (kind, count) in [
+            (Kind::GitErrors, scene.forge.failed()),
+            (Kind::ApiErrors, scene.clusters.iter().map(crate::cluster::Cluster::failed).sum()),
+        ] {
+            if count > 0 {
+                fired.insert(kind.name(), count);
+            }
+        }
+        fired
+    }
+
+    /// How many faults there were.
+    #[must_use]
+    pub fn count(&self, scene: &Scene) -> u64 {
+        let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        self.fired(scene).iter().filter(|(name, _)| known.contains(name)).map(|(_, count)| count).sum()
+    }
+
+    /// A process is to run again soon.
+    pub fn start_later(&mut self, scene: &Scene, node: NodeId) {
+        let pause = Duration::from_millis(self.dice.between(200, 4_000));
+        self.restarts.push((scene.executor.now() + pause, node));
+    }
+
+    /// Does what is due.
+    pub fn go_on(&mut self, scene: &mut Scene) {
+        self.restart(scene);
+        let now = scene.executor.now();
+        if now < self.next {
+            return;
+        }
+        self.next = now + Duration::from_millis(self.dice.between(30, 700));
+        let kinds = Kind::ALL;
+        let Some(kind) = self.dice.one_of(kinds).copied() else { return };
+        if self.happen(kind, scene) {
+            *self.fired.entry(kind.name()).or_default() += 1;
+        }
+    }
+
+    /// Starts what is to run again.
+    pub fn restart(&mut self, scene: &mut Scene) {
+        let now = scene.executor.now();
+        let (due, later): (Vec<_>, Vec<_>) = self.restarts.drain(..).partition(|(at, _)| *at <= now);
+        self.restarts = later;
+        for (_, node) in due {
+            scene.start(node);
+        }
+    }
+
+    fn millis(&mut self, low: u64, high: u64) -> Duration {
+        Duration::from_millis(self.dice.between(low, high))
+    }
+
+    fn service(&mut self, scene: &Scene) -> Option<NodeId> {
+        let running = scene.nodes(|service, runs| service.is_some() && runs);
+        self.dice.one_of(&running).copied()
+    }
+
+    fn agent(&mut self, scene: &Scene) -> Option<NodeId> {
+        let running = scene.nodes(|service, runs| service.is_none() && runs);
+        self.dice.one_of(&running).copied()
+    }
+
+    fn anybody(&mut self, scene: &Scene) -> Option<NodeId> {
+        let running = scene.nodes(|_, runs| runs);
+        self.dice.one_of(&running).copied()
+    }
+
+    fn kill(&mut self, scene: &mut Scene, node: Option<NodeId>, with_disk: bool) -> bool {
+        let Some(node) = node else { return false };
+        if with_disk {
+            scene.lose_disk(node);
+        }
+        let killed = scene.kill(node);
+        self.start_later(scene, node);
+        killed
+    }
+
+    /// Lets it happen; true if it took effect. What is counted where it takes effect is not counted here.
+    fn happen(&mut self, kind: Kind, scene: &mut Scene) -> bool {
+        match kind {
+            Kind::Crash | Kind::MachineLost => {
+                let node = self.service(scene);
+                self.kill(scene, node, kind == Kind::MachineLost)
+            }
+            Kind::AgentCrash => {
+                let node = self.agent(scene);
+                self.kill(scene, node, false)
+            }
+            Kind::Stop => self.service(scene).is_some_and(|node| scene.stop(node)),
+            Kind::LostRequest
+            | Kind::LateRequest
+            | Kind::LostAcknowledgement
+            | Kind::LostCopy
+            | Kind::DoubledCopy => {
+                scene.log.will(mishap(kind));
+                false
+            }
+            Kind::LeaderChange
+            | Kind::LeaderParted
+            | Kind::ReplicaBehind
+            | Kind::ReplicaLost
+            | Kind::LogStall
+            | Kind::WindowPasses => self.happen_to_log(kind, scene),
+            Kind::LogCut | Kind::BusCut | Kind::BusHeld => self.happen_to_connection(kind, scene),
+            Kind::Paused | Kind::Slow | Kind::ClockForward | Kind::ClockBack => {
+                self.happen_to_process(kind, scene)
+            }
+            Kind::GitErrors => {
+                scene.forge.fail(self.millis(200, 8_000));
+                false
+            }
+            Kind::ApiErrors => {
+                let time = self.millis(100, 5_000);
+                if let Some(cluster) = self.dice.one_of(&scene.clusters) {
+                    cluster.fail(time);
+                }
+                false
+            }
+            Kind::TunnelCut => scene.internet.cut(|_, _| true) > 0,
+            Kind::TunnelStalled => scene.internet.stall(self.millis(100, 25_000)) > 0,
+        }
+    }
+
+    fn happen_to_log(&mut self, kind: Kind, scene: &Scene) -> bool {
+        let log = &scene.log;
+        match kind {
+            Kind::LeaderChange => log.change_leader(false),
+            Kind::LeaderParted => log.change_leader(true),
+            Kind::ReplicaBehind => log.replica_falls_behind(self.millis(50, 4_000), false),
+            Kind::ReplicaLost => log.replica_falls_behind(self.millis(50, 2_000), true),
+            Kind::LogStall => log.stall(self.millis(50, 7_000)),
+            _ => return log.window_passes() > 0,
+        }
+        true
+    }
+
+    fn happen_to_connection(&mut self, kind: Kind, scene: &Scene) -> bool {
+        let time = self.millis(20, 6_000);
+        let Some(life) = self.service(scene).and_then(|node| scene.life(node)) else { return false };
+        match kind {
+            Kind::LogCut => scene.log.cut(life, time),
+            Kind::BusCut => scene.nats.cut(life, time),
+            _ => scene.nats.hold(life, time),
+        }
+    }
+
+    fn happen_to_process(&mut self, kind: Kind, scene: &Scene) -> bool {
+        let executor = &scene.executor;
+        let moves = matches!(kind, Kind::ClockForward | Kind::ClockBack);
+        let servers = moves && self.dice.permille(200);
+        let Some(node) = (if servers { Some(SERVERS.node) } else { self.anybody(scene) }) else {
+            return false;
+        };
+        let millis = i64::try_from(self.dice.between(10, 120_000)).unwrap_or(0);
+        match kind {
+            Kind::Paused => executor.pause(node, self.millis(20, 15_000)),
+            Kind::Slow => executor.slow(node, self.dice.between(200, 20_000)),
+            Kind::ClockForward => executor.move_clock(node, millis),
+            _ => executor.move_clock(node, -millis),
+        }
+        true
+    }
+}
+
+const fn mishap(kind: Kind) -> Mishap {
+    match kind {
+        Kind::LateRequest => Mishap::LateRequest,
+        Kind::LostAcknowledgement => Mishap::LostAcknowledgement,
+        Kind::LostCopy => Mishap::LostCopy,
+        Kind::DoubledCopy => Mishap::DoubledCopy,
+        _ => Mishap::LostRequest,
+    }
+}

@@ -1,0 +1,35 @@
+//! The services that ship, run in one process and on one thread, on a world that a seed determines.
+//!
+//! Purpose: find what goes wrong only when things go wrong at the wrong moment, and be able to see it again.
+//!
+//! Laws:
+//! - The same seed gives the same run, step by step: chance, time and the order of tasks come from it alone.
+//! - What runs is what ships, `run(args, deps, shutdown)` of each service; simulated are disk, network, clock, randomness, the
+//!   NATS servers of bus and log, Git, and the clusters with their agents.
+//! - The simulated servers pass the conformance suites that the real ones pass.
+//! - No shipped binary holds any of it.
+//!
+//! Deliberately absent: TLS (tunnels are plain text here), the console, and the shipped agent's applier, in whose place stands one
+//! that is as thin as it can be.
+#![warn(missing_docs)]
+
+mod agent;
+mod audit;
+mod cluster;
+mod dice;
+mod disk;
+mod executor;
+mod faults;
+mod forge;
+mod log;
+mod nats;
+mod network;
+mod people;
+mod process;
+mod run;
+mod scene;
+mod series;
+
+pub use faults::Kind;
+pub use run::{Flaw, Report, Setting, run};
+pub use series::{Series, cores};

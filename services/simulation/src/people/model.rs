@@ -1,0 +1,161 @@
+//! What an agent's sources are to be, as those who push have it in mind.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::dice::Dice;
+use crate::forge::Files;
+
+/// Objects of a source: the value of each, by its number.
+type Objects = BTreeMap<u64, u64>;
+
+/// Sources that an agent may have.
+const SOURCES: u64 = 4;
+/// Objects that a source may have; few enough that no prune has to be confirmed.
+const OBJECTS: u64 = 8;
+
+/// A source as it is to be.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Source {
+    pub(crate) configured: bool,
+    pub(crate) objects: Objects,
+    /// A file that cannot be read lies beside them.
+    pub(crate) broken: bool,
+}
+
+/// All sources of an agent.
+#[derive(Debug, Clone)]
+pub(crate) struct Model {
+    agent: String,
+    pub(crate) sources: BTreeMap<u64, Source>,
+    /// Changes without a meaning, so that files differ.
+    interval: u64,
+}
+
+/// What is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Objects(u64),
+    Broken(u64),
+    Configuration,
+}
+
+impl Model {
+    pub(crate) fn first(agent: &str) -> Self {
+        let objects = |count: u64| (0..count).map(|number| (number, 0)).collect();
+        let sources = (0..SOURCES).map(|number| {
+            let source = Source { configured: number < 2, objects: objects(1 + number), broken: false };
+            (number, source)
+        });
+        Self { agent: agent.to_owned(), sources: sources.collect(), interval: 60 }
+    }
+
+    /// The repository in which a source lies: the agent's own, or the other project's.
+    pub(crate) const fn repository_of(source: u64) -> usize {
+        if source.is_multiple_of(2) { 0 } else { 1 }
+    }
+
+    fn folder(&self, source: u64) -> String {
+        format!("manifests/{}/source-{source}", self.agent)
+    }
+
+    /// Changes something by chance.
+    pub(crate) fn change(&mut self, dice: &mut Dice) -> Change {
+        let number = dice.below(SOURCES);
+        let kind = dice.below(100);
+        let Some(source) = self.sources.get_mut(&number) else { return Change::Configuration };
+        if kind < 70 {
+            let object = dice.below(OBJECTS);
+            if source.objects.len() > 1 && dice.permille(300) {
+                source.objects.remove(&object);
+            } else {
+                source.objects.insert(object, dice.below(1_000_000));
+            }
+            if source.objects.is_empty() {
+                source.objects.insert(0, 0);
+            }
+            source.broken = false;
+            Change::Objects(number)
+        } else if kind < 76 {
+            source.broken = true;
+            Change::Broken(number)
+        } else {
+            source.configured = !source.configured;
+            self.interval = dice.between(20, 90);
+            Change::Configuration
+        }
+    }
+
+    /// Nothing is broken any more.
+    pub(crate) fn tidy(&mut self) {
+        for source in self.sources.values_mut() {
+            source.broken = false;
+        }
+    }
+
+    /// Writes all files of one repository, in place of those that are there of this agent.
+    pub(crate) fn write(&self, repository: usize, files: &mut Files) {
+        let own = format!("manifests/{}/", self.agent);
+        files.retain(|path, _| !path.starts_with(&own));
+        for (number, source) in
+            self.sources.iter().filter(|(number, _)| Self::repository_of(**number) == repository)
+        {
+            let folder = self.folder(*number);
+            for (object, value) in &source.objects {
+                files.insert(format!("{folder}/object-{object}.yaml"), manifest(*number, *object, *value));
+            }
+            if source.broken {
+                files.insert(format!("{folder}/broken.yaml"), "kind: [\n".to_owned());
+            }
+        }
+        if repository == 0 {
+            files.insert(format!(".kasbah/agents/{}/config.yaml", self.agent), self.configuration());
+        }
+    }
+
+    fn configuration(&self) -> String {
+        let mut text = "sources:\n".to_owned();
+        let configured = self.sources.iter().filter(|(_, source)| source.configured);
+        let mut any = false;
+        for (number, _) in configured {
+            any = true;
+            let folder = self.folder(*number);
+            let project = if Self::repository_of(*number) == 0 { "shop/deploy" } else { "shop/extra" };
+            // Writing into a text does not fail.
+            let _written = write!(
+                text,
+                "  - name: source-{number}\n    project: {project}\n    include: [\"{folder}\"]\n    interval: {}s\n    policies: {{on_removal: prune}}\n",
+                self.interval
+            );
+        }
+        if any { text } else { "sources: []\n".to_owned() }
+    }
+
+    /// Objects that left their source, or whose source is in no configuration any more.
+    pub(crate) fn left_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = String> + 'a {
+        self.sources.iter().flat_map(|(number, source)| {
+            let former = before.sources.get(number).into_iter().flat_map(|former| former.objects.keys());
+            let gone = former.filter(|object| !source.objects.contains_key(object));
+            let unconfigured = source.objects.keys().filter(|_| !source.configured);
+            gone.chain(unconfigured).map(|object| object_name(*number, *object))
+        })
+    }
+
+    /// What is to be in the cluster: the value of each object by its name.
+    pub(crate) fn wanted(&self) -> BTreeMap<String, u64> {
+        let configured = self.sources.iter().filter(|(_, source)| source.configured);
+        let objects = configured.flat_map(|(number, source)| {
+            source.objects.iter().map(|(object, value)| (object_name(*number, *object), *value))
+        });
+        objects.collect()
+    }
+}
+
+fn object_name(source: u64, object: u64) -> String {
+    format!("source-{source}-object-{object}")
+}
+
+fn manifest(source: u64, object: u64, value: u64) -> String {
+    let name = object_name(source, object);
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  value: \"{value}\"\n")
+}

@@ -1,0 +1,336 @@
+//! One seed, from the first start to the last check.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::position::Stream;
+use parking_lot::Mutex;
+
+use crate::dice::Dice;
+use crate::executor::Step;
+use crate::faults::Faults;
+use crate::people::{Facts, Person};
+use crate::scene::{Given, Scene};
+
+/// A fault that is built in on purpose, to see that it is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    /// The log does not look at the expected version.
+    ForgetsExpectations,
+    /// The log acknowledges what is not stored yet.
+    AcknowledgesEarly,
+    /// An agent goes on in an epoch that is over.
+    IgnoresEpochs,
+}
+
+impl Flaw {
+    pub(crate) const fn of_log(self) -> Option<crate::log::Flaw> {
+        match self {
+            Self::ForgetsExpectations => Some(crate::log::Flaw::ForgetsExpectations),
+            Self::AcknowledgesEarly => Some(crate::log::Flaw::AcknowledgesEarly),
+            Self::IgnoresEpochs => None,
+        }
+    }
+}
+
+/// What is run.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// Decides everything.
+    pub seed: u64,
+    /// Steps while things go wrong, at least.
+    pub steps: u64,
+    /// Faults, at least.
+    pub faults: u64,
+    /// Built in on purpose.
+    pub flaw: Option<Flaw>,
+    /// Keeps what happens in words.
+    pub words: bool,
+}
+
+impl Setting {
+    /// What the tests run.
+    #[must_use]
+    pub const fn of(seed: u64) -> Self {
+        Self { seed, steps: 5_000, faults: 20, flaw: None, words: false }
+    }
+}
+
+/// How a run went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// Steps in all.
+    pub steps: u64,
+    /// Simulated time.
+    pub time: Duration,
+    /// How often each fault took effect.
+    pub fired: BTreeMap<&'static str, u64>,
+    /// Faults in all.
+    pub faults: u64,
+    /// Records in the log.
+    pub stored: u64,
+    /// What people did.
+    pub done: u64,
+    /// Everything that happened, in one number.
+    pub trace: u64,
+    /// The first thing that did not hold.
+    pub failure: Option<String>,
+    /// What happened, if words were wanted.
+    pub words: Vec<String>,
+}
+
+/// Replicas of each service.
+const REPLICAS: usize = 2;
+/// Instances of each agent.
+const INSTANCES: [usize; 2] = [2, 1];
+/// How long it may take until everything is set up, and until everything is as it is to be.
+const SET_UP: Duration = Duration::from_secs(600);
+const SETTLED: Duration = Duration::from_secs(1_200);
+/// Steps between two looks.
+const LOOK_EVERY: u64 = 64;
+
+/// Runs a seed.
+#[must_use]
+pub fn run(setting: Setting) -> Report {
+    let mut run = Run::new(setting);
+    let failure = run.all().err();
+    let (executor, facts) = (&run.scene.executor, run.facts.lock());
+    Report {
+        seed: setting.seed,
+        steps: executor.steps(),
+        time: executor.now(),
+        fired: run.faults.fired(&run.scene),
+        faults: run.faults.count(&run.scene),
+        stored: run.scene.log.audit(|audit| audit.stored()),
+        done: facts.done,
+        trace: executor.trace(),
+        failure,
+        words: executor.take_words(),
+    }
+}
+
+struct Run {
+    setting: Setting,
+    scene: Scene,
+    faults: Faults,
+    given: Given,
+    person: Person,
+    facts: Arc<Mutex<Facts>>,
+}
+
+impl Run {
+    fn new(setting: Setting) -> Self {
+        let mut scene = Scene::new(&setting);
+        if setting.words {
+            scene.executor.keep_words();
+        }
+        let faults = Faults::new(Dice::new(setting.seed ^ 0x5EED));
+        scene.add_services(REPLICAS);
+        let given = scene.add_people();
+        let person = Person::new(
+            given.world.clone(),
+            Arc::clone(&given.bus),
+            scene.forge.clone(),
+            scene.executor.clone(),
+        );
+        let facts = person.facts();
+        Self { setting, scene, faults, given, person, facts }
+    }
+
+    fn all(&mut self) -> Result<(), String> {
+        self.set_up()?;
+        self.trouble()?;
+        self.settle()?;
+        self.check()
+    }
+
+    /// What holds at any moment.
+    fn look(&mut self) -> Result<(), String> {
+        if let Some(panic) = self.scene.executor.panics().first() {
+            return Err(format!("a task panicked: {panic}"));
+        }
+        if let Some(violation) = self.scene.log.audit(|audit| audit.violation().cloned()) {
+            return Err(violation);
+        }
+        if let Some(violation) = self.scene.clusters.iter().find_map(crate::cluster::Cluster::violation) {
+            return Err(violation);
+        }
+        if let Some(violation) = self.facts.lock().violations.first() {
+            return Err(violation.clone());
+        }
+        for (node, _how) in self.scene.take_ended() {
+            self.faults.start_later(&self.scene, node);
+        }
+        Ok(())
+    }
+
+    /// Some steps, until a look says that it is enough.
+    fn until(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        mut enough: impl FnMut(&mut Self) -> Result<bool, String>,
+    ) -> Result<(), String> {
+        let end = self.scene.executor.now() + limit;
+        loop {
+            for _ in 0..LOOK_EVERY {
+                if self.scene.executor.step() == Step::Idle {
+                    return Err(format!("nothing happens any more, before {what}"));
+                }
+            }
+            self.look()?;
+            if enough(self)? {
+                return Ok(());
+            }
+            if self.scene.executor.now() > end {
+                return Err(format!("not within {limit:?}: {what}"));
+            }
+        }
+    }
+
+    fn set_up(&mut self) -> Result<(), String> {
+        self.person.start(INSTANCES.len());
+        self.until("everything is set up", SET_UP, |run| {
+            let secrets: Vec<_> = run
+                .facts
+                .lock()
+                .agents
+                .iter()
+                .skip(run.scene.clusters.len())
+                .map(|a| Arc::clone(&a.secret))
+                .collect();
+            for secret in secrets {
+                let instances = INSTANCES.get(run.scene.clusters.len()).copied().unwrap_or(1);
+                let number = run.scene.clusters.len();
+                let cluster = run.scene.add_agent(&secret, instances);
+                if let Some(agent) = run.facts.lock().agents.get_mut(number) {
+                    agent.cluster = Some(cluster);
+                }
+            }
+            run.faults.restart(&mut run.scene);
+            let working = run.facts.lock().working;
+            Ok(run.scene.clusters.len() == INSTANCES.len() && working > 0)
+        })
+    }
+
+    fn trouble(&mut self) -> Result<(), String> {
+        let began = self.scene.executor.steps();
+        self.until("trouble is over", SETTLED, |run| {
+            run.faults.go_on(&mut run.scene);
+            let steps = run.scene.executor.steps() - began;
+            Ok(steps >= run.setting.steps && run.faults.count(&run.scene) >= run.setting.faults)
+        })
+    }
+
+    /// Nothing goes wrong any more: everything is to be as it is wanted.
+    fn settle(&mut self) -> Result<(), String> {
+        self.scene.log.heal();
+        for node in self.scene.nodes(|_, _| true) {
+            self.scene.executor.slow(node, 0);
+        }
+        self.facts.lock().tidy = true;
+        self.until("people have finished", SETTLED, |run| {
+            run.faults.restart(&mut run.scene);
+            Ok(run.facts.lock().working == 0)
+        })?;
+        let person = self.person.clone();
+        self.until_done("everything is pushed once more", async move { person.tidy().await })?;
+        let settled = self.until("every cluster is as it is wanted", SETTLED, |run| {
+            run.faults.restart(&mut run.scene);
+            Ok(run.scene.is_ready() && run.difference().is_none())
+        });
+        settled.map_err(|error| format!("{error}: {}", self.difference().unwrap_or_default()))
+    }
+
+    /// How a cluster differs from what is wanted of it.
+    fn difference(&self) -> Option<String> {
+        let facts = self.facts.lock();
+        facts.agents.iter().zip(&self.scene.clusters).find_map(|(agent, cluster)| {
+            let objects = cluster.objects();
+            let foreign = objects.iter().filter(|object| object.owner.is_none()).count();
+            if foreign != 1 {
+                return Some(format!("{}: what is somebody else's was touched", agent.name));
+            }
+            let owned = objects.iter().filter(|object| object.owner.is_some());
+            let there: BTreeMap<String, u64> =
+                owned.map(|object| (object.identity.name.clone(), value_of(&object.content))).collect();
+            let wanted = agent.model.wanted();
+            (there != wanted).then(|| format!("{} has {there:?}, not {wanted:?}", agent.name))
+        })
+    }
+
+    /// Runs something of the people's to its end.
+    fn until_done(
+        &mut self,
+        what: &str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), String> {
+        let working = self.given.world.spawner.spawn("people", Box::pin(work));
+        self.until(what, SETTLED, |run| {
+            run.faults.restart(&mut run.scene);
+            Ok(working.is_finished())
+        })
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        let person = self.person.clone();
+        self.until_done("tokens are asked for", async move { person.check_tokens().await })?;
+        self.verify()?;
+        if let Some(lost) = self.scene.log.lost() {
+            return Err(lost);
+        }
+        let gap = |run: &mut Self| run.scene.log.audit(|audit| audit.gap());
+        let whole = self.until("all that was observed is in the log", SETTLED, |run| Ok(gap(run).is_none()));
+        whole.map_err(|error| format!("{error}: {}", gap(self).unwrap_or_default()))?;
+        self.look()?;
+        let facts = self.facts.lock();
+        if facts.secrets.iter().any(|secret| self.scene.log.holds(secret.as_bytes())) {
+            return Err("the secret of a token is in the log".to_owned());
+        }
+        let mut holders = BTreeMap::new();
+        for (name, ids) in &facts.names {
+            for id in ids {
+                if *holders.entry(name).or_insert(*id) != *id {
+                    return Err(format!("two projects have the name {name}"));
+                }
+            }
+        }
+        drop(facts);
+        match self.difference() {
+            Some(difference) => Err(format!("it does not stay as it was wanted: {difference}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The whole log, read by somebody who has just come.
+    fn verify(&mut self) -> Result<(), String> {
+        let outcome: Arc<Mutex<Option<String>>> = Arc::default();
+        let (told, log) = (Arc::clone(&outcome), self.scene.newcomer(&self.given));
+        let reading = async move {
+            let Ok(parts) = log.await else {
+                *told.lock() = Some("the store does not open".to_owned());
+                return;
+            };
+            let verified = parts.log.verify().await;
+            *told.lock() = match verified {
+                Ok(report) => {
+                    let decisions = report.streams.iter().find(|stream| stream.stream == Stream::Decisions);
+                    decisions.is_none_or(|d| d.records == 0).then(|| "no decisions were read".to_owned())
+                }
+                Err(error) => Some(error.to_string()),
+            };
+        };
+        self.until_done("the log is read once more", reading)?;
+        let wrong = outcome.lock().take();
+        wrong.map_or(Ok(()), |wrong| Err(format!("the log does not verify: {wrong}")))
+    }
+}
+
+/// The value that a manifest has.
+fn value_of(content: &str) -> u64 {
+    let manifest: serde_json::Value = serde_json::from_str(content).unwrap_or_default();
+    manifest.pointer("/data/value").and_then(|value| value.as_str()?.parse().ok()).unwrap_or(u64::MAX)
+}
