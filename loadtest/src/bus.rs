@@ -28,7 +28,12 @@ pub async fn run(count: usize) -> anyhow::Result<Vec<Figure>> {
     let server = NatsServer::start().await?;
     let world = World::real();
     let connect = async |name: &str| {
-        let options = NatsOptions { servers: vec![server.url()], name: name.to_owned() };
+        let options = NatsOptions {
+            servers: vec![server.url()],
+            name: name.to_owned(),
+            process: name.to_owned(),
+            ca_file: None,
+        };
         NatsBus::connect(world.clone(), &options).await
     };
     let (here, there) = (connect("here").await?, connect("there").await?);

@@ -16,6 +16,8 @@ pub enum Target {
     AddsAtMost(f64),
     /// value is at most this.
     AtMost(f64),
+    /// value is at least this.
+    AtLeast(f64),
 }
 
 impl fmt::Display for Target {
@@ -25,6 +27,7 @@ impl fmt::Display for Target {
             Self::RatioAtLeast(limit) => write!(f, ">={limit}x"),
             Self::AddsAtMost(limit) => write!(f, "<=+{limit}"),
             Self::AtMost(limit) => write!(f, "<={limit}"),
+            Self::AtLeast(limit) => write!(f, ">={limit}"),
         }
     }
 }
@@ -70,6 +73,7 @@ impl Figure {
             Target::RatioAtLeast(limit) => self.ratio().is_some_and(|ratio| ratio >= limit),
             Target::AddsAtMost(limit) => self.value - self.baseline.unwrap_or(0.0) <= limit,
             Target::AtMost(limit) => self.value <= limit,
+            Target::AtLeast(limit) => self.value >= limit,
         }
     }
 }
@@ -142,6 +146,7 @@ mod tests {
         assert!(short(Target::RatioAtLeast(0.7), 6.9));
         assert!(short(Target::AddsAtMost(5.0), 15.1));
         assert!(short(Target::AtMost(5.0), 5.1));
+        assert!(short(Target::AtLeast(5.0), 4.9));
         assert!(!short(Target::AddsAtMost(5.0), 15.0));
     }
 

@@ -44,6 +44,9 @@ async fn open(servers: Vec<String>, accept_weak_durability: bool) -> anyhow::Res
     let options = Options {
         servers,
         name: "loadtest".to_owned(),
+        process: "kasbah".to_owned(),
+        ca_file: None,
+        makes_log: true,
         master_key: MasterKey::new([7; 32]),
         partitions: None,
         accept_weak_durability,
@@ -114,6 +117,7 @@ pub async fn connect(urls: &[String]) -> anyhow::Result<Client> {
     let (user, password) = first.credentials.clone().context("an address with an account")?;
     let options = async_nats::ConnectOptions::new()
         .user_and_password(user, password)
+        .custom_inbox_prefix(events::access::inbox("kasbah"))
         .subscription_capacity(1024 * 1024);
     Ok(options.connect(shown).await?)
 }

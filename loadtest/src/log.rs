@@ -96,6 +96,7 @@ fn commit(aggregate: &AggregateRef, expected: u64, body: &EventBody) -> NewCommi
         traceparent: None,
         occurred_at: Timestamp(1_800_000_000_000),
         command: None,
+        grounds: None,
         events: vec![NewEvent { id: EventId(Uuid::from_u128(3)), body: body.clone() }],
     }
 }

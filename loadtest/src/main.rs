@@ -7,6 +7,7 @@
     reason = "a benchmark measures real time and prints what it measured"
 )]
 
+mod agents;
 mod bus;
 mod counting_disk;
 mod figure;
@@ -16,6 +17,7 @@ mod log;
 mod push;
 mod record;
 mod replicas;
+mod simulation;
 
 use std::path::PathBuf;
 
@@ -35,10 +37,14 @@ enum Scenario {
     Jetstream,
     /// Many processes on NATS: a new one is ready, others take over.
     Replicas,
+    /// Two gateways under thousands of simulated agents: memory, processor time, storms, one push for all.
+    Agents,
     /// The bus over NATS: requests and byte streams.
     Bus,
     /// The link between agent and gateway: observations until they are durable, and one small push.
     Link,
+    /// The simulation: steps a second on one core.
+    Simulation,
     /// From a push to the cluster: latency, first syncs, idle cost, memory, disk.
     Push,
 }
@@ -59,6 +65,9 @@ struct Arguments {
     /// A first look: one run instead of five, and no idle minutes.
     #[arg(long)]
     quick: bool,
+    /// How many agents are simulated.
+    #[arg(long, default_value_t = 10_000)]
+    agents: usize,
     /// Write the figures as JSON there.
     #[arg(long, default_value = "target/bench.json")]
     output: PathBuf,
@@ -66,6 +75,10 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<std::process::ExitCode> {
+    if std::env::args().nth(1).as_deref() == Some(agents::bare::ARGUMENT) {
+        agents::bare::hold().await?;
+        return Ok(std::process::ExitCode::SUCCESS);
+    }
     let arguments = Arguments::parse();
     if arguments.list {
         for scenario in Scenario::value_variants() {
@@ -88,8 +101,10 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
             Scenario::Log => log::run(runs).await.context("scenario log")?,
             Scenario::Jetstream => jetstream::run(runs).await.context("scenario jetstream")?,
             Scenario::Replicas => replicas::run(runs).await.context("scenario replicas")?,
+            Scenario::Agents => agents::run(runs, arguments.agents).await.context("scenario agents")?,
             Scenario::Bus => bus::run(runs).await.context("scenario bus")?,
             Scenario::Link => link::run(runs).context("scenario link")?,
+            Scenario::Simulation => simulation::run(runs).context("scenario simulation")?,
             Scenario::Push => push::run(runs, !arguments.quick).await.context("scenario push")?,
         };
         for figure in &measured {

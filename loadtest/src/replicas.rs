@@ -42,8 +42,11 @@ async fn new_replicas(count: usize) -> anyhow::Result<(Runs, Runs)> {
     std::fs::write(&key, MASTER_KEY)?;
     let world = World::real();
     let store = Options {
-        servers: vec![server.shipped_url()],
+        servers: vec![server.shipped_url("kasbah")],
         name: "loadtest".to_owned(),
+        process: "kasbah".to_owned(),
+        ca_file: None,
+        makes_log: true,
         master_key: Zeroizing::new(MASTER_KEY),
         partitions: None,
         accept_weak_durability: false,
@@ -51,7 +54,7 @@ async fn new_replicas(count: usize) -> anyhow::Result<(Runs, Runs)> {
     };
     let log = store::jetstream::open(&world, store).await?.parts.log;
     fill(&log, EVENTS).await?;
-    let bare = crate::jetstream::connect(&[server.shipped_url()]).await?;
+    let bare = crate::jetstream::connect(&[server.shipped_url("kasbah")]).await?;
     let (mut from_zero, mut from_snapshot) = (Runs::new(), Runs::new());
     for _ in 0..count {
         let purged =
@@ -66,7 +69,7 @@ async fn new_replicas(count: usize) -> anyhow::Result<(Runs, Runs)> {
 
 /// It is stopped afterwards, and leaves snapshots.
 async fn seconds_until_ready(server: &NatsServer, key: &Path) -> anyhow::Result<f64> {
-    let nats = ["--nats", &server.shipped_url(), "--master-key-file", &key.display().to_string()];
+    let nats = ["--nats", &server.shipped_url("kasbah"), "--master-key-file", &key.display().to_string()];
     let options = InstallationOptions { server: nats.map(str::to_owned).to_vec(), ..options() };
     let start = Instant::now();
     let mut replica = Installation::start(options).await?;
@@ -81,7 +84,7 @@ async fn owners_killed(count: usize) -> anyhow::Result<Runs> {
     let plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let server = NatsServer::start_as_shipped().await?;
     let replicated =
-        InstallationOptions { each_service: Some((EACH, vec![server.shipped_url()])), ..options() };
+        InstallationOptions { each_service: Some((EACH, vec![server.shipped_url("kasbah")])), ..options() };
     let mut stage = Stage::start_as(replicated, &plane).await?;
     stage.changes(1).await?;
     let mut runs = Runs::new();

@@ -78,10 +78,10 @@ impl Runs {
 
 /// A line of `/proc/<pid>/status` in megabytes.
 fn status_megabytes(pid: u32, field: &str) -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).context("no such field")?;
-    let kilobytes: f64 = line.split_whitespace().next().context("no number")?.parse()?;
-    Ok(kilobytes * 1.024 / 1_000.0)
+    let bytes = testkit::memory_of(pid, field).context("the process tells no memory")?;
+    #[expect(clippy::cast_precision_loss, reason = "memory is far below 2^52 bytes")]
+    let megabytes = bytes as f64 / 1e6;
+    Ok(megabytes)
 }
 
 /// Appends syncs of a source that nobody has, which every fold of sources reads.
@@ -109,6 +109,7 @@ async fn append_events(data: &Path) -> anyhow::Result<()> {
                     traceparent: None,
                     occurred_at: Timestamp(1_800_000_000_000),
                     command: None,
+                    grounds: None,
                     events: vec![NewEvent { id: EventId(Uuid::now_v7()), body }],
                 })
                 .await?;

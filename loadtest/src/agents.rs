@@ -1,0 +1,134 @@
+//! Scenario `agents`: two gateways under many simulated agents with real handshakes.
+
+pub mod bare;
+mod fleet;
+mod simulated;
+mod stage;
+mod usage;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use crate::figure::{Figure, Target, percentile};
+use fleet::Fleet;
+use simulated::Manner;
+use stage::Stage;
+
+/// How long anything may take before something is wrong.
+const LIMIT: Duration = Duration::from_secs(300);
+/// How long agents are left alone before and while it is measured what they cost.
+const SETTLE: Duration = Duration::from_secs(30);
+const IDLE: Duration = Duration::from_secs(60);
+/// Of a hundred agents, so many are slow and so many stall, while others are told of a push.
+const SLOW: usize = 1;
+const STALLED: usize = 1;
+
+type Runs = Vec<(f64, Option<f64>)>;
+
+/// Measures with so many agents.
+pub async fn run(count: usize, agents: usize) -> anyhow::Result<Vec<Figure>> {
+    let mut stage = Stage::start(agents).await?;
+    let [mut storms, mut told, mut killed, mut dials] = [Runs::new(), Runs::new(), Runs::new(), Runs::new()];
+    let (idle_bytes, idle_time) = idle(&mut stage).await.context("idle agents")?;
+    for _ in 0..count {
+        storms.push(storm(&mut stage).await.context("a storm")?);
+        told.push((pushed(&mut stage).await.context("a push")?, None));
+        let (moved, dialled) = gateway_killed(&mut stage).await.context("a gateway is killed")?;
+        killed.push((moved, None));
+        dials.push((dialled, None));
+    }
+    Ok(vec![
+        Figure::of("agents.resident-per-agent", "KB", Target::AtMost(60.0), vec![idle_bytes]),
+        Figure::of("agents.idle-processor", "cores", Target::AtMost(0.15), vec![(idle_time, None)]),
+        Figure::of("agents.storm", "s", Target::RatioAtMost(1.5), storms),
+        Figure::of("agents.push-told-p99", "s", Target::AtMost(3.0), told),
+        Figure::of("agents.gateway-killed", "s", Target::AtMost(15.0), killed),
+        Figure::of("agents.dials-after-kill", "a moved agent", Target::AtMost(2.0), dials),
+    ])
+}
+
+/// Kilobytes for each agent beside those for each bare connection, and cores for all of them.
+async fn idle(stage: &mut Stage) -> anyhow::Result<((f64, Option<f64>), f64)> {
+    let count = stage.tokens().len();
+    let bare = {
+        let holders = [bare::Holder::start()?, bare::Holder::start()?];
+        let pids = holders.each_ref().map(bare::Holder::pid);
+        let before = usage::resident(&pids)?;
+        let (_, _open) = bare::storm(&holders, count).await?;
+        per_agent(usage::resident(&pids)?.saturating_sub(before), count)
+    };
+    let before = stage.resident()?;
+    let fleet = Fleet::start(stage.targets()?, stage.tokens(), |_| Manner::Good);
+    fleet.ready(count, LIMIT).await?;
+    let begun = Instant::now();
+    let commit = stage.commit()?;
+    fleet.told(&commit, count, LIMIT).await?;
+    println!("    all agents told what they are to have {:.1?} after they were ready", begun.elapsed());
+    tokio::time::sleep(SETTLE).await;
+    let time_before = stage.processor_time()?;
+    tokio::time::sleep(IDLE).await;
+    let time = stage.processor_time()?.saturating_sub(time_before);
+    let resident = per_agent(stage.resident()?.saturating_sub(before), count);
+    Ok(((resident, Some(bare)), time.as_secs_f64() / IDLE.as_secs_f64()))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn per_agent(bytes: u64, count: usize) -> f64 {
+    bytes as f64 / 1000.0 / count as f64
+}
+
+/// Seconds until all have a tunnel, beside the seconds until as many bare connections are open.
+async fn storm(stage: &mut Stage) -> anyhow::Result<(f64, Option<f64>)> {
+    let count = stage.tokens().len();
+    let bare = {
+        let holders = [bare::Holder::start()?, bare::Holder::start()?];
+        bare::storm(&holders, count).await?.0
+    };
+    stage.restart_gateways().await?;
+    let begun = Instant::now();
+    let fleet = Fleet::start(stage.targets()?, stage.tokens(), |_| Manner::Good);
+    let last = fleet.ready(count, LIMIT).await?.last().copied().unwrap_or(begun);
+    Ok((last.duration_since(begun).as_secs_f64(), Some(bare.as_secs_f64())))
+}
+
+/// Seconds from the end of a push until of a hundred agents ninety-nine were told, while some are slow and some never answer.
+async fn pushed(stage: &mut Stage) -> anyhow::Result<f64> {
+    let count = stage.tokens().len();
+    let manner = |number: usize| match number % 100 {
+        place if place < SLOW => Manner::Slow,
+        place if place < SLOW + STALLED => Manner::Stalled,
+        _ => Manner::Good,
+    };
+    let good = (0..count).filter(|number| manner(*number) == Manner::Good).count();
+    let fleet = Fleet::start(stage.targets()?, stage.tokens(), manner);
+    fleet.ready(count, LIMIT).await?;
+    let before = stage.commit()?;
+    fleet.told(&before, good, LIMIT).await?;
+    let (commit, pushed) = stage.push()?;
+    let told = fleet.told(&commit, good, LIMIT).await?;
+    let times = told.into_iter().take(good).map(|at| at.saturating_duration_since(pushed).as_secs_f64());
+    Ok(percentile(times.collect(), 99.0))
+}
+
+/// Seconds from the end of the first gateway until half of the agents, all of which it had, are with the second; and how often
+/// each of them dialled for that.
+async fn gateway_killed(stage: &mut Stage) -> anyhow::Result<(f64, f64)> {
+    stage.restart_gateways().await?;
+    let moved = stage.tokens().len() / 2;
+    let tokens: Vec<_> = stage.tokens().iter().take(moved).cloned().collect();
+    let targets = stage.targets()?;
+    // Each dials the first one first: the second turn is the other gateway's.
+    let fleet = Fleet::start_at_first(targets, &tokens);
+    fleet.ready(moved, LIMIT).await?;
+    tokio::time::sleep(SETTLE).await;
+    let before = fleet.dials();
+    let killed = Instant::now();
+    stage.kill_gateway()?;
+    let last = fleet.back(killed, moved, LIMIT).await?;
+    let dials = fleet.dials() - before;
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let dials = dials as f64 / moved as f64;
+    stage.restart_gateways().await?;
+    Ok((last.duration_since(killed).as_secs_f64(), dials))
+}

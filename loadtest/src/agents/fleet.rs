@@ -1,0 +1,168 @@
+//! Many simulated agents in this process, and what is seen of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use events::desired::DesiredState;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tunnel::agent::{DialError, Target};
+use tunnel::handshake::Token;
+use world::World;
+
+use super::simulated::{Manner, Simulated};
+
+/// What is known of one agent.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    dials: usize,
+    ready: Option<Instant>,
+    /// The commit that it was told last, and when.
+    told: Option<(String, Instant)>,
+}
+
+/// What the agents share.
+pub struct Shared {
+    pub world: World,
+    targets: Vec<Target>,
+    seen: Mutex<Vec<Seen>>,
+    /// Why dials failed, and how often.
+    failures: Mutex<BTreeMap<String, usize>>,
+    changes: watch::Sender<()>,
+}
+
+impl Shared {
+    fn change(&self, number: usize, change: impl FnOnce(&mut Seen)) {
+        if let Some(seen) = self.seen.lock().get_mut(number) {
+            change(seen);
+        }
+        self.changes.send_replace(());
+    }
+
+    pub fn target(&self, turn: usize) -> &Target {
+        #[expect(clippy::indexing_slicing, reason = "the remainder is within the list, which is not empty")]
+        &self.targets[turn % self.targets.len()]
+    }
+
+    pub fn dialled(&self, number: usize) {
+        self.change(number, |seen| seen.dials += 1);
+    }
+
+    /// Its gateway listens to it.
+    pub fn ready(&self, number: usize) {
+        self.change(number, |seen| seen.ready = Some(Instant::now()));
+    }
+
+    pub fn lost(&self, number: usize) {
+        self.change(number, |seen| seen.ready = None);
+    }
+
+    pub fn failed(&self, error: &DialError) {
+        *self.failures.lock().entry(error.to_string()).or_default() += 1;
+    }
+
+    pub fn told(&self, number: usize, state: &DesiredState) {
+        let commit = state.sources.first().map(|source| source.head.commit.clone()).unwrap_or_default();
+        self.change(number, |seen| {
+            if seen.told.as_ref().is_none_or(|(told, _)| *told != commit) {
+                seen.told = Some((commit, Instant::now()));
+            }
+        });
+    }
+}
+
+/// Agents that live until this is dropped.
+pub struct Fleet {
+    shared: Arc<Shared>,
+    agents: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.agents.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Fleet {
+    /// All of them dial at once, spread over the gateways.
+    pub fn start(targets: Vec<Target>, tokens: &[Token], manner: impl Fn(usize) -> Manner) -> Self {
+        Self::start_with(targets, tokens, |number| (number, manner(number)))
+    }
+
+    /// All of them dial the first gateway at once.
+    pub fn start_at_first(targets: Vec<Target>, tokens: &[Token]) -> Self {
+        Self::start_with(targets, tokens, |_| (0, Manner::Good))
+    }
+
+    fn start_with(targets: Vec<Target>, tokens: &[Token], of: impl Fn(usize) -> (usize, Manner)) -> Self {
+        let shared = Arc::new(Shared {
+            world: World::real(),
+            targets,
+            seen: Mutex::new(vec![Seen::default(); tokens.len()]),
+            failures: Mutex::default(),
+            changes: watch::Sender::new(()),
+        });
+        let agents = tokens.iter().enumerate().map(|(number, token)| {
+            let (first, manner) = of(number);
+            let agent = Simulated { number, first, token: token.clone(), manner };
+            tokio::spawn(Arc::new(agent).live(Arc::clone(&shared)))
+        });
+        let agents = agents.collect();
+        Self { shared, agents }
+    }
+
+    /// Waits until something holds of so many agents; the moments at which it came to hold of each, in order.
+    async fn until(
+        &self,
+        what: &str,
+        count: usize,
+        limit: Duration,
+        moment: impl Fn(&Seen) -> Option<Instant>,
+    ) -> anyhow::Result<Vec<Instant>> {
+        let end = tokio::time::Instant::now() + limit;
+        let mut changes = self.shared.changes.subscribe();
+        loop {
+            changes.mark_unchanged();
+            let mut moments: Vec<Instant> = self.shared.seen.lock().iter().filter_map(&moment).collect();
+            if moments.len() >= count {
+                moments.sort();
+                return Ok(moments);
+            }
+            let waited = tokio::time::timeout_at(end, changes.changed()).await;
+            ensure!(
+                waited.is_ok(),
+                "{} of {count} agents {what} within {limit:?}; dials failed by: {:?}",
+                moments.len(),
+                self.shared.failures.lock()
+            );
+            // Looking at all of them for each change would be most of the work.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Waits until so many have a tunnel; when each had it.
+    pub async fn ready(&self, count: usize, limit: Duration) -> anyhow::Result<Vec<Instant>> {
+        self.until("were ready", count, limit, |seen| seen.ready).await
+    }
+
+    /// Waits until so many were told a commit; when each was.
+    pub async fn told(&self, commit: &str, count: usize, limit: Duration) -> anyhow::Result<Vec<Instant>> {
+        let moment = |seen: &Seen| seen.told.as_ref().filter(|(told, _)| told == commit).map(|(_, at)| *at);
+        self.until(&format!("were told of {commit}"), count, limit, moment).await
+    }
+
+    /// Dials of all of them so far.
+    pub fn dials(&self) -> usize {
+        self.shared.seen.lock().iter().map(|seen| seen.dials).sum()
+    }
+
+    /// Waits until so many have a tunnel that is younger than a moment; when the last one had it.
+    pub async fn back(&self, since: Instant, count: usize, limit: Duration) -> anyhow::Result<Instant> {
+        let younger = |seen: &Seen| seen.ready.filter(|ready| *ready > since);
+        let moments = self.until("were back", count, limit, younger).await?;
+        Ok(moments.last().copied().unwrap_or(since))
+    }
+}

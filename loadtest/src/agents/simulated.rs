@@ -1,0 +1,135 @@
+//! One simulated agent: it dials as the shipped one does, takes what it is told, and applies nothing.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use events::InstanceId;
+use events::desired::{DesiredReply, DesiredState};
+use events::id::derived_uuid;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use tunnel::agent::{Ended, Reconnect, dial};
+use tunnel::body::{EventSender, event_body};
+use tunnel::handshake::{Hello, Token};
+use tunnel::wire::{EventFrame, MAXIMUM_DESIRED_BYTES, path};
+
+use super::fleet::Shared;
+
+/// As the shipped agent says that it lives.
+const IDLE: Duration = Duration::from_secs(12);
+/// Frames that the gateway has not taken yet.
+const CAPACITY: usize = 8;
+/// How long a slow agent thinks about each request.
+const THINKS: Duration = Duration::from_secs(5);
+
+/// How an agent behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// As it should.
+    Good,
+    /// It answers each request late.
+    Slow,
+    /// It answers nothing, for as long as it lives.
+    Stalled,
+}
+
+/// What one agent is.
+pub struct Simulated {
+    /// Its number in the fleet.
+    pub number: usize,
+    /// The gateway that it dials first.
+    pub first: usize,
+    /// Its token.
+    pub token: Token,
+    /// How it behaves.
+    pub manner: Manner,
+}
+
+impl Simulated {
+    /// Dials and serves, again and again; after each failure at the next gateway, as a load balancer would have it.
+    pub async fn live(self: Arc<Self>, fleet: Arc<Shared>) {
+        // A process keeps its instance for as long as it lives, through each of its connections.
+        let instance = InstanceId(derived_uuid(&[b"simulated", &self.number.to_be_bytes()]));
+        let hello = Hello::control(instance, 0, env!("CARGO_PKG_VERSION"));
+        let mut reconnect = Reconnect::new();
+        let mut turn = self.first;
+        loop {
+            let begun = Instant::now();
+            fleet.dialled(self.number);
+            let target = fleet.target(turn);
+            let (ended, lived) = match dial(&fleet.world, target, &self.token, &hello).await {
+                Ok(link) => {
+                    let service =
+                        service_fn(|request| answer(Arc::clone(&self), Arc::clone(&fleet), request));
+                    let end = link.serve(service, std::future::pending()).await;
+                    fleet.lost(self.number);
+                    (Ended::from(&end), begun.elapsed())
+                }
+                Err(error) => {
+                    fleet.failed(&error);
+                    (Ended::from(&error), Duration::ZERO)
+                }
+            };
+            turn += 1;
+            tokio::time::sleep(reconnect.wait(ended, lived, fleet.world.random.as_ref())).await;
+        }
+    }
+}
+
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+fn packed(status: StatusCode, body: Vec<u8>) -> Answer {
+    let mut response = Response::new(Full::new(Bytes::from(body)).boxed());
+    *response.status_mut() = status;
+    response
+}
+
+async fn answer(
+    agent: Arc<Simulated>,
+    fleet: Arc<Shared>,
+    request: Request<Incoming>,
+) -> Result<Answer, Infallible> {
+    let (parts, body) = request.into_parts();
+    if (parts.method, parts.uri.path()) == (Method::GET, path::EVENTS) {
+        let (sender, body) = event_body(CAPACITY);
+        fleet.ready(agent.number);
+        tokio::spawn(say_idle(sender));
+        return Ok(Response::new(body.boxed()));
+    }
+    match agent.manner {
+        Manner::Good => {}
+        Manner::Slow => tokio::time::sleep(THINKS).await,
+        Manner::Stalled => std::future::pending().await,
+    }
+    let Ok(body) = Limited::new(body, MAXIMUM_DESIRED_BYTES).collect().await else {
+        return Ok(packed(StatusCode::BAD_REQUEST, Vec::new()));
+    };
+    if parts.uri.path() != path::DESIRED {
+        return Ok(packed(StatusCode::NO_CONTENT, Vec::new()));
+    }
+    match events::decode::<DesiredState>(&body.to_bytes()) {
+        Ok(state) => {
+            fleet.told(agent.number, &state);
+            let nothing_is_missing = events::encode(&DesiredReply::default()).unwrap_or_default();
+            Ok(packed(StatusCode::OK, nothing_is_missing))
+        }
+        Err(_) => Ok(packed(StatusCode::BAD_REQUEST, Vec::new())),
+    }
+}
+
+/// Holds the Lease, and has nothing to say.
+async fn say_idle(sender: EventSender) {
+    let mut frame = EventFrame::Lease { held: true };
+    while sender.send(&frame).await.is_ok() {
+        frame = EventFrame::Idle;
+        tokio::select! {
+            () = sender.ended() => return,
+            () = tokio::time::sleep(IDLE) => {}
+        }
+    }
+}

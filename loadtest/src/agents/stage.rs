@@ -1,0 +1,148 @@
+//! Two processes of each service on one NATS server, a repository, and as many registered agents as are wanted.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde_json::{Value, json};
+use testkit::{GitServer, Installation, InstallationOptions, NatsServer, WorkTree};
+use tunnel::agent::{Target, Transport};
+use tunnel::handshake::Token;
+
+use super::{bare, usage};
+
+const PROJECT: &str = "bench/fleet";
+/// Processes of each service.
+const EACH: usize = 2;
+const GATEWAYS: [&str; EACH] = ["tunnel-gateway-1", "tunnel-gateway-2"];
+/// Requests of the API under way while agents are registered.
+const REGISTERED_AT_ONCE: usize = 32;
+
+pub struct Stage {
+    kasbah: Installation,
+    tree: WorkTree,
+    tokens: Vec<Token>,
+    pushes: usize,
+    _git: GitServer,
+    _nats: NatsServer,
+}
+
+fn name(number: usize) -> String {
+    format!("agent-{number:05}")
+}
+
+impl Stage {
+    pub async fn start(agents: usize) -> anyhow::Result<Self> {
+        let nats = NatsServer::start_as_shipped().await?;
+        let git = GitServer::start()?;
+        let url = git.create("fleet")?;
+        let tree = WorkTree::clone(&url)?;
+        let configuration = "sources:\n  - name: shop\n    include: [\"objects/**\"]\n    namespace: shop\n    interval: 10m\n";
+        for number in 0..agents {
+            tree.write(&format!(".kasbah/agents/{}/config.yaml", name(number)), configuration)?;
+        }
+        write_object(&tree, 0)?;
+        tree.commit_and_push("configure all agents")?;
+        let kasbah = Installation::start(InstallationOptions {
+            each_service: Some((EACH, vec![nats.shipped_url("{service}")])),
+            ..crate::push::options()
+        });
+        let kasbah = kasbah.await?;
+        kasbah.cli(["project", "create", PROJECT, "--repository", &url])?;
+        git.add_webhook("fleet", kasbah.webhook(PROJECT)?)?;
+        let begun = Instant::now();
+        let mut stage = Self { kasbah, tree, tokens: Vec::new(), pushes: 0, _git: git, _nats: nats };
+        stage.tokens = stage.register(agents).await.context("agents are registered")?;
+        println!("    {agents} agents registered in {:.1?}", begun.elapsed());
+        Ok(stage)
+    }
+
+    async fn register(&mut self, agents: usize) -> anyhow::Result<Vec<Token>> {
+        let token = std::fs::read_to_string(self.kasbah.replicas()?.owner_token()?)?;
+        let client = testkit::client_trusting(&std::fs::read(self.kasbah.authority())?)?;
+        let url = format!("{}/api/v1/agents", self.kasbah.api());
+        let register = |number| {
+            let body = json!({ "name": name(number), "project": PROJECT });
+            let request = client.post(&url).bearer_auth(token.trim()).json(&body);
+            async move {
+                let answer = request.send().await?;
+                let status = answer.status();
+                let registered: Value = answer.json().await?;
+                let secret = registered.pointer("/token/secret").and_then(Value::as_str);
+                Ok(Token::new(secret.with_context(|| format!("{status}: {registered}"))?))
+            }
+        };
+        futures::stream::iter(0..agents).map(register).buffered(REGISTERED_AT_ONCE).try_collect().await
+    }
+
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+
+    /// The gateways themselves: a balancer would need three more descriptors for each agent.
+    pub fn targets(&mut self) -> anyhow::Result<Vec<Target>> {
+        let authority = std::fs::read_to_string(self.kasbah.authority())?;
+        let tls = bare::client(&authority, &[tunnel::settings::ALPN])?;
+        let gateways = self.kasbah.replicas()?.gateways();
+        let target = |gateway: std::net::SocketAddr| Target {
+            host: gateway.ip().to_string(),
+            port: gateway.port(),
+            transport: Transport::Tls(Arc::clone(&tls)),
+        };
+        Ok(gateways.into_iter().map(target).collect())
+    }
+
+    fn gateways(&mut self) -> anyhow::Result<Vec<u32>> {
+        let replicas = self.kasbah.replicas()?;
+        let pids: Vec<u32> =
+            GATEWAYS.iter().filter_map(|name| replicas.process(name)).map(testkit::Process::pid).collect();
+        ensure!(pids.len() == GATEWAYS.len(), "a gateway has ended");
+        Ok(pids)
+    }
+
+    pub fn resident(&mut self) -> anyhow::Result<u64> {
+        usage::resident(&self.gateways()?)
+    }
+
+    pub fn processor_time(&mut self) -> anyhow::Result<Duration> {
+        usage::processor_time(&self.gateways()?)
+    }
+
+    /// Changes the one object that all agents want; the commit, and when the push had ended.
+    pub fn push(&mut self) -> anyhow::Result<(String, Instant)> {
+        self.pushes += 1;
+        write_object(&self.tree, self.pushes)?;
+        let commit = self.tree.commit_and_push("change")?;
+        Ok((commit, Instant::now()))
+    }
+
+    /// The commit that is there.
+    pub fn commit(&self) -> anyhow::Result<String> {
+        Ok(self.tree.git(&["rev-parse", "HEAD"])?.trim().to_owned())
+    }
+
+    /// `kill -9` on the first gateway.
+    pub fn kill_gateway(&mut self) -> anyhow::Result<()> {
+        self.kasbah.replicas()?.kill(GATEWAYS[0])
+    }
+
+    /// Both gateways anew.
+    pub async fn restart_gateways(&mut self) -> anyhow::Result<()> {
+        let replicas = self.kasbah.replicas()?;
+        for name in GATEWAYS {
+            replicas.stop(name)?;
+        }
+        for name in GATEWAYS {
+            replicas.start_again(name).await?;
+        }
+        Ok(())
+    }
+}
+
+fn write_object(tree: &WorkTree, value: usize) -> anyhow::Result<()> {
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shop"}, "data": {"value": value.to_string()},
+    });
+    tree.write("objects/shop.yaml", object.to_string())
+}

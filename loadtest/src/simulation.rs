@@ -1,0 +1,23 @@
+//! Scenario `simulation`: steps that the simulation makes on one core.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+
+use crate::figure::{Figure, Target};
+
+/// Steps a second; each run is ten seeds.
+pub fn run(count: usize) -> anyhow::Result<Vec<Figure>> {
+    let mut command = Command::new("cargo");
+    command.args(["run", "--quiet", "--locked", "--release", "--package", "simulation", "--", "--figures"]);
+    let output = command
+        .args(["--seeds", &count.to_string()])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
+    ensure!(output.status.success(), "the simulation ended: {}", output.status);
+    let measured: Vec<f64> = serde_json::from_slice(&output.stdout).context("the simulation's figures")?;
+    // No other program makes the same steps: the target stands alone.
+    let runs = measured.into_iter().map(|steps| (steps, None)).collect();
+    Ok(vec![Figure::of("simulation.steps", "steps/s", Target::AtLeast(20_000.0), runs)])
+}
