@@ -13,6 +13,7 @@
 //! Deliberately absent: sessions, cookies, cross-origin rules (the web page comes later), and any state.
 #![warn(missing_docs)]
 
+mod access;
 pub mod app;
 pub mod caller;
 pub mod input;
@@ -24,6 +25,8 @@ pub mod route;
 pub mod routes;
 pub mod server;
 pub mod webhook;
+
+pub use access::ACCESS;
 
 use std::sync::Arc;
 

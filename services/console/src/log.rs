@@ -2,6 +2,8 @@
 
 pub mod cloud_event;
 pub mod cursor;
+pub mod once;
 pub mod routes;
 pub mod tail;
+pub mod trace;
 pub mod verify;

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand as _};
 
 use crate::client::ClientCommand;
 use crate::exit;
-use crate::server::{Alone, UpArgs};
+use crate::server::{AccountsArgs, Alone, UpArgs};
 
 /// Event-sourced control plane for fleets of Kubernetes clusters
 #[derive(Debug, Parser)]
@@ -32,6 +32,8 @@ pub enum Command {
     /// Runs one service.
     #[command(flatten)]
     Alone(Box<Alone>),
+    /// Prints the accounts for NATS servers: what each service may say and hear there, and what subscribers from outside may hear
+    NatsAccounts(AccountsArgs),
 }
 
 /// Whether these words start a server process, whose mistakes are mistakes of settings.

@@ -90,7 +90,7 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Agent(of) => agent::run(of.command, &open(&of.common)?).await,
         ClientCommand::Token(of) => token::run(of.command, &open(&of.common)?).await,
         ClientCommand::Source(of) => source::run(of.command, &open(&of.common)?).await,
-        ClientCommand::Log(of) => log::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Log(of) => log::run_with(of.command, &of.common, open, &world).await,
     }
 }
 

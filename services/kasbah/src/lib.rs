@@ -7,7 +7,8 @@
 //! - A client command that failed says why in one line on standard error and ends with the code that `--help` documents.
 //! - A secret is printed only by the command that made it, once, and never comes from the command line of another process.
 //!
-//! Deliberately absent: a second way to reach state than the HTTP API.
+//! Deliberately absent: a second way to reach state than the HTTP API. The commands of `kasbah log` that take a file, or a log that no
+//! server has open, read records and fold them; they change nothing.
 #![warn(missing_docs)]
 
 pub mod cli;
@@ -37,5 +38,9 @@ pub fn main() -> ExitCode {
         Command::Client(command) => client::run(*command),
         Command::Up(args) => server::main(args.settings()),
         Command::Alone(alone) => server::main(alone.settings()),
+        Command::NatsAccounts(args) => {
+            print!("{}", args.text());
+            ExitCode::SUCCESS
+        }
     }
 }

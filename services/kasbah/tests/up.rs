@@ -323,6 +323,27 @@ fn a_certificate_of_no_use_is_refused_with_its_setting() {
     assert!(errors.contains("--git-ca-file") && errors.contains("holds no certificate"), "{errors}");
 }
 
+#[tokio::test]
+async fn nats_servers_are_trusted_by_the_authority_that_is_given_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (authority, key) = (folder.path().join("nats-ca.crt"), folder.path().join("master.key"));
+    let made = testkit::Authority::new("nats").unwrap();
+    std::fs::write(&authority, made.certificate()).unwrap();
+    std::fs::write(&key, [7; 32]).unwrap();
+    let server = testkit::NatsServer::start_with_tls(&made).await.unwrap();
+    let up = || {
+        let mut command = on_free_ports(folder.path());
+        command.arg("--nats").arg(server.shipped_url("kasbah").replace("nats://", "tls://"));
+        command.arg("--master-key-file").arg(&key);
+        command
+    };
+    let (_, said) = refused(up());
+    assert!(said.contains("--nats: cannot reach the bus") && said.contains("UnknownIssuer"), "{said}");
+    let mut trusting = up();
+    trusting.arg("--nats-ca-file").arg(&authority);
+    Up::start(trusting).stop();
+}
+
 #[test]
 fn help_shows_defaults_and_exit_codes() {
     let run = |words: &[&str]| {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::http::Method;
 use axum::response::Response;
+use events::aggregate::ParseKindError;
 use events::position::Stream;
 use events::requests::authz::{Action, Decide};
-use events::{AggregateRef, Refusal, RefusalKind};
+use events::{AggregateRef, CorrelationId, Refusal, RefusalKind, Timestamp};
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,12 +15,15 @@ use serde::{Deserialize, Serialize};
 use super::cloud_event::{CloudEvent, of_record};
 use super::cursor::{Cursor, Cursors};
 use super::tail::{self, Reader, Wanted};
+use super::trace::{Trace, trace};
 use super::verify::{Verified, verify};
 use crate::app::App;
 use crate::route::{Call, Route, json};
 
 /// Most commits of an aggregate that one answer holds: the newest.
 const MAXIMUM_COMMITS: usize = 1000;
+/// Most aggregates that one answer holds.
+const MAXIMUM_AGGREGATES: usize = 10_000;
 
 /// Which events.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -54,6 +58,50 @@ struct AggregateView {
     events: Vec<CloudEvent>,
 }
 
+/// Which aggregates.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ListAggregates {
+    /// Only of this kind, such as `source`.
+    kind: Option<String>,
+    /// Only those whose id begins so.
+    prefix: Option<String>,
+    /// Only those with a commit that was recorded at this time (RFC 3339) or later.
+    since: Option<String>,
+    /// Only those with a commit that was recorded before this time (RFC 3339).
+    until: Option<String>,
+}
+
+/// Aggregates.
+#[derive(Debug, Serialize, JsonSchema)]
+struct AggregateList {
+    /// More were left out: ask for fewer.
+    more: bool,
+    /// By kind and id.
+    aggregates: Vec<AggregateHead>,
+}
+
+/// An aggregate, as its wanted commits leave it.
+#[derive(Debug, Serialize, JsonSchema)]
+struct AggregateHead {
+    /// `<kind>/<id>`.
+    aggregate: String,
+    /// Its version.
+    version: u64,
+    /// When the first commit was recorded.
+    first: Timestamp,
+    /// When the last commit was recorded.
+    last: Timestamp,
+    /// Type of the last event.
+    event: String,
+}
+
+/// Which chain.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ReadTrace {
+    /// Its id, as events carry it: `correlationid`.
+    correlation: String,
+}
+
 /// Nothing is asked.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Nothing {}
@@ -70,6 +118,20 @@ pub fn all() -> Vec<Route> {
             |app, call| Box::pin(events(app, call)),
         )
         .answering("application/x-ndjson"),
+        Route::of::<ListAggregates, AggregateList>(
+            Method::GET,
+            "/api/v1/log/aggregates",
+            "listAggregates",
+            "Lists the aggregates of your organization",
+            |app, call| Box::pin(aggregates(app, call)),
+        ),
+        Route::of::<ReadTrace, Trace>(
+            Method::GET,
+            "/api/v1/log/traces/{correlation}",
+            "readTrace",
+            "Reads everything that a cause led to",
+            |app, call| Box::pin(traced(app, call)),
+        ),
         Route::of::<ShowAggregate, AggregateView>(
             Method::GET,
             "/api/v1/log/aggregates/{kind}/{id}",
@@ -125,6 +187,58 @@ async fn aggregate(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     let own = history.iter().skip(skipped).filter(|record| record.organization == organization);
     let events = own.flat_map(of_record).collect();
     json(&AggregateView { aggregate: aggregate.to_string(), version, more: skipped > 0, events })
+}
+
+async fn aggregates(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
+    may(&app, &call, Action::ReadLog).await?;
+    let organization = call.context.organization;
+    let request: ListAggregates = call.input.parse()?;
+    let time = |field: &str, text: Option<String>| match text {
+        None => Ok(None),
+        Some(text) => Timestamp::parse(&text).map(Some).map_err(|error| {
+            Refusal::invalid(field, format!("must be a time such as 2026-01-31T12:00:00Z: {error}"))
+        }),
+    };
+    let kinds = match request.kind {
+        None => Vec::new(),
+        Some(text) => {
+            vec![text.parse().map_err(|error: ParseKindError| Refusal::invalid("kind", error.to_string()))?]
+        }
+    };
+    let wanted = store::listing::Wanted {
+        organization: Some(organization),
+        kinds,
+        prefix: request.prefix.unwrap_or_default(),
+        since: time("since", request.since)?,
+        until: time("until", request.until)?,
+    };
+    let found = store::listing::list_aggregates(&*app.log, &wanted).await;
+    let mut found = found.map_err(|error| unavailable(&error))?;
+    found.retain(|listed| listed.organization == organization);
+    let more = found.len() > MAXIMUM_AGGREGATES;
+    let heads = found.into_iter().take(MAXIMUM_AGGREGATES).map(|listed| AggregateHead {
+        aggregate: listed.aggregate.to_string(),
+        version: listed.version,
+        first: listed.first,
+        last: listed.last,
+        event: listed.event,
+    });
+    json(&AggregateList { more, aggregates: heads.collect() })
+}
+
+async fn traced(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
+    may(&app, &call, Action::ReadLog).await?;
+    let organization = call.context.organization;
+    let request: ReadTrace = call.input.parse()?;
+    let correlation = request.correlation.parse();
+    let correlation: CorrelationId = correlation
+        .map_err(|error: events::id::ParseIdError| Refusal::invalid("correlation", error.to_string()))?;
+    let traced = trace(&*app.log, organization, correlation).await;
+    let traced = traced.map_err(|error| unavailable(&error))?;
+    if traced.events.is_empty() {
+        return Err(Refusal::not_found(format!("chain {correlation}")));
+    }
+    json(&traced)
 }
 
 async fn verified(app: Arc<App>, call: Call) -> Result<Response, Refusal> {

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use super::cloud_event::{CloudEvent, of_record};
 use super::cursor::{Cursor, Cursors};
+use super::once::Once;
 use crate::app::App;
 
 /// How often a quiet answer shows that it lives, and the caller's token and role are looked at again.
@@ -114,6 +115,7 @@ pub async fn answer(app: Arc<App>, wanted: Wanted, reader: Reader) -> Result<Res
         server_sent: wanted.server_sent,
         position: wanted.from.position,
         within: wanted.from.within,
+        once: Once::default(),
         sender,
     };
     spawner.spawn("console-tail", Box::pin(tail.run(source, reader)));
@@ -145,6 +147,7 @@ struct Tail {
     server_sent: bool,
     position: Position,
     within: Option<(Shard, u64, usize)>,
+    once: Once,
     sender: mpsc::Sender<Bytes>,
 }
 
@@ -203,6 +206,9 @@ impl Tail {
                 }
             };
             for (index, event) in events.into_iter().enumerate().skip(given) {
+                if !self.once.is_new(&event) {
+                    continue;
+                }
                 let cursor = self.cursor_behind(record, index + 1, count);
                 let piece = self.piece(event, &cursor);
                 if !self.say(piece).await {

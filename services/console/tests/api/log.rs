@@ -35,6 +35,7 @@ impl Console {
             traceparent: None,
             occurred_at: Timestamp(self.world.clock.now_millis()),
             command: None,
+            grounds: None,
             events: new_events(&self.world, [Event::from(event)]).unwrap(),
         };
         self.store.log.append(commit).await.unwrap();
@@ -194,5 +195,65 @@ async fn observations_read_like_events() {
     assert_eq!(events[0]["id"], format!("{writer}/1/4"));
     assert_eq!(events[0]["data"], json!({ "dropped": 9 }));
     assert_eq!((&events[0]["specversion"], &events[0]["subject"]), (&json!("1.0"), &json!(writer)));
+    console.stop().await;
+}
+
+#[tokio::test]
+async fn an_observation_that_two_gateways_stored_is_said_once() {
+    let console = Console::start().await;
+    let home = console.home.organization;
+    for (first, dropped) in [(1, &[1, 2][..]), (4, &[4]), (2, &[2, 3]), (1, &[1, 2, 3, 4, 5])] {
+        console.observe(home, first, dropped).await;
+    }
+    let events = console.events(HOME, "").await;
+    let said: Vec<&Value> = events.iter().map(|event| &event["data"]["dropped"]).collect();
+    assert_eq!(said, [1, 2, 4, 3, 5]);
+    console.stop().await;
+}
+
+#[tokio::test]
+async fn aggregates_are_listed_by_kind_beginning_and_time_and_only_ones_own() {
+    let console = Console::start().await;
+    two_organizations(&console).await;
+    let agent = AggregateRef::new(AggregateKind::Agent, "edge");
+    let event = DirectoryEvent::AgentDeleted(AgentDeleted { agent: AgentId(console.world.new_uuid()) });
+    console.append(console.home.organization, agent.clone(), 0, event.clone()).await;
+    console.append(console.home.organization, agent, 1, event).await;
+    let list = async |token: &str, query: &str| {
+        let (status, listed) = console.get(token, &format!("/api/v1/log/aggregates{query}")).await;
+        assert_eq!(status, StatusCode::OK, "{listed}");
+        listed["aggregates"].as_array().unwrap().clone()
+    };
+    assert_eq!(list(HOME, "").await.len(), 6);
+    assert_eq!(list(STRANGER, "").await.len(), 5);
+    assert_eq!(list(HOME, "?kind=group").await.len(), 5);
+    let found = list(HOME, "?prefix=ed").await;
+    assert_eq!(found.len(), 1);
+    assert_eq!((&found[0]["aggregate"], &found[0]["version"]), (&json!("agent/edge"), &json!(2)));
+    assert_eq!(found[0]["event"], "kasbah.agent.deleted");
+    assert!(list(HOME, "?until=2001-01-01T00:00:00Z").await.is_empty());
+    assert!(list(HOME, "?since=2999-01-01T00:00:00Z").await.is_empty());
+    for (query, field) in [("?kind=nonsense", "kind"), ("?since=yesterday", "since")] {
+        let (status, refusal) = console.get(HOME, &format!("/api/v1/log/aggregates{query}")).await;
+        assert_eq!((status, refusal["field"].as_str()), (StatusCode::BAD_REQUEST, Some(field)));
+    }
+    console.stop().await;
+}
+
+#[tokio::test]
+async fn a_chain_of_another_organization_is_not_found() {
+    let console = Console::start().await;
+    let group = console.group(console.home.organization, "shop").await;
+    console.group(console.home.organization, "of another chain").await;
+    let (_, view) = console.get(HOME, &format!("/api/v1/log/aggregates/group/{group}")).await;
+    let chain = view["events"][0]["correlationid"].as_str().unwrap();
+    let path = format!("/api/v1/log/traces/{chain}");
+    let (status, traced) = console.get(HOME, &path).await;
+    assert_eq!(status, StatusCode::OK, "{traced}");
+    assert_eq!(traced["events"], json!([view["events"][0]]), "all of the chain and nothing else");
+    assert!(traced["begun"].is_string(), "{traced}");
+    assert_eq!(console.get(STRANGER, &path).await.0, StatusCode::NOT_FOUND);
+    let (status, refusal) = console.get(HOME, "/api/v1/log/traces/nonsense").await;
+    assert_eq!((status, refusal["field"].as_str()), (StatusCode::BAD_REQUEST, Some("correlation")));
     console.stop().await;
 }

@@ -51,6 +51,8 @@ fn bodies() -> Vec<(&'static str, Option<Value>)> {
         ("diffSource", None),
         ("readEvents", None),
         ("showAggregate", None),
+        ("listAggregates", None),
+        ("readTrace", None),
         ("verifyLog", None),
     ]
 }

@@ -11,6 +11,7 @@
 mod chaos;
 mod commands;
 mod fixtures;
+mod log;
 mod pods;
 mod push;
 mod replicas;

@@ -45,7 +45,7 @@ impl Replicas {
         let options = |tunnel: u16| InstallationOptions {
             tunnel_port: Some(tunnel),
             agents_dial: Some(balancer.address().to_string()),
-            server: ["--nats", &nats.shipped_url(), "--master-key-file", &key.display().to_string()]
+            server: ["--nats", &nats.shipped_url("kasbah"), "--master-key-file", &key.display().to_string()]
                 .map(str::to_owned)
                 .to_vec(),
             ..InstallationOptions::default()

@@ -9,7 +9,7 @@ async fn of_two_processes_of_each_service_any_may_stop_or_be_killed() {
     let cluster = testkit::shared_control_plane().await.unwrap();
     let nats = NatsServer::start_as_shipped().await.unwrap();
     let options = InstallationOptions {
-        each_service: Some((2, vec![nats.shipped_url()])),
+        each_service: Some((2, vec![nats.shipped_url("{service}")])),
         ..InstallationOptions::default()
     };
     let mut scene = Scene::start_as(options, cluster, "").await;
@@ -33,6 +33,9 @@ async fn of_two_processes_of_each_service_any_may_stop_or_be_killed() {
     let agents = scene.kasbah.json(["agent", "list"]).unwrap();
     assert_eq!(agents[0]["name"], AGENT, "{agents:#}");
     scene.kasbah.replicas().unwrap().stop_all().unwrap();
+    let log = nats.log().unwrap();
+    let refused: Vec<&str> = log.lines().filter(|line| line.contains("Violation")).collect();
+    assert!(refused.is_empty(), "each service has its own account, which lacks: {refused:#?}");
 }
 
 impl Scene {

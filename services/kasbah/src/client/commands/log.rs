@@ -1,15 +1,23 @@
 //! `kasbah log …`.
 
+mod export;
 mod line;
+mod list;
+mod place;
+mod replay;
 mod tail;
+mod trace;
+mod verify;
 
-use events::AggregateRef;
+use events::{AggregateRef, Timestamp};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::client::failure::Failure;
-use crate::client::print::{Cell, Fields, Paint, Style};
+use crate::client::print::{Cell, Fields, Paint, Printer, Style};
 use crate::client::session::Session;
+use crate::client::settings::Common;
+use world::World;
 
 /// What to do with the event log.
 #[derive(Debug, clap::Subcommand)]
@@ -22,23 +30,54 @@ pub enum Command {
         #[arg(value_name = "KIND/ID")]
         aggregate: AggregateRef,
     },
-    /// Checks the chains of your organization's decisions; fails when one is broken
-    Verify,
+    /// Lists the aggregates of your organization
+    #[command(visible_alias = "list")]
+    Ls(list::List),
+    /// Shows everything that a cause led to, from a push to the health of the last object, as a tree
+    Trace(trace::Trace),
+    /// Checks the chains of your organization's decisions; with --from everything that a log holds. Fails when something is broken
+    Verify(verify::Verify),
+    /// Writes a slice of a log into one compressed file
+    Export(export::Export),
+    /// Folds a slice with the services' models and shows what each commit changed; asks no server
+    Replay(replay::Replay),
 }
 
-/// Runs it.
+/// Runs it. Commands that name a log, or a file, ask no server.
 ///
 /// # Errors
-/// When the server refuses or cannot be asked, or a chain is broken.
-pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
+/// When the server refuses or cannot be asked, a file or log cannot be read, or what was checked does not fit.
+pub async fn run_with(
+    command: Command,
+    common: &Common,
+    open: impl FnOnce(&Common) -> Result<Session, Failure>,
+    world: &World,
+) -> Result<(), Failure> {
+    let style = Style::of_process(Timestamp(world.clock.now_millis()));
+    let printer = Printer { format: common.output, style };
+    match command {
+        Command::Export(export) => export.run(printer, world).await,
+        Command::Replay(replay) => replay.run(printer),
+        Command::Verify(verify) if verify.from.from.is_some() => {
+            verify::everything(&verify.from, printer, world).await
+        }
+        Command::Ls(list) if list.from.from.is_some() => list.run_on_place(printer, world).await,
+        command => run(command, &open(common)?).await,
+    }
+}
+
+async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     match command {
         Command::Tail(tail) => tail.run(session).await,
+        Command::Ls(list) => list.run(session).await,
+        Command::Trace(trace) => trace.run(session).await,
         Command::Show { aggregate } => {
             let path = ["log", "aggregates", aggregate.kind.as_str(), &aggregate.id];
             let history: Value = session.api.get(&path, &[]).await?;
             session.printer.show(&history, history_text)
         }
-        Command::Verify => {
+        Command::Export(_) | Command::Replay(_) => Ok(()),
+        Command::Verify(_) => {
             let verified: Value = session.api.send(Method::POST, &["log", "verify"], &json!({})).await?;
             session.printer.show(&verified, verified_text)?;
             match verified.get("ok").and_then(Value::as_bool) {
@@ -87,8 +126,6 @@ fn verified_text(verified: &Value, style: Style) -> String {
 
 #[cfg(test)]
 mod tests {
-    use events::Timestamp;
-
     use super::*;
 
     const STYLE: Style = Style { colour: false, now: Timestamp(0) };

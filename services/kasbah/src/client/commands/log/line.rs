@@ -14,21 +14,35 @@ pub(super) fn of_event(event: &Value, style: Style) -> String {
     with_summary(head, event)
 }
 
+/// Type without what all have in common, and how it is painted.
+pub(super) fn short_type(event: &Value) -> (String, Paint) {
+    let full = text(event, "type");
+    let short = one_line(full.strip_prefix("kasbah.").unwrap_or(full));
+    let painted = paint(&short);
+    (short, painted)
+}
+
+/// What people want to know of an event's data, in a line; empty where there is nothing.
+pub(super) fn summary_of(event: &Value) -> String {
+    summary(event.get("data").unwrap_or(&Value::Null))
+}
+
 /// The same without the subject, which is known.
 pub(super) fn of_aggregate(event: &Value, style: Style) -> String {
     with_summary(head(event, style), event)
 }
 
 fn head(event: &Value, style: Style) -> String {
-    let full = text(event, "type");
-    let event_type = one_line(full.strip_prefix("kasbah.").unwrap_or(full));
-    let padded = format!("{event_type:<23}");
-    format!("{}  {}", one_line(text(event, "time")), paint(&event_type).on(&padded, style.colour))
+    format!("{}  {}", one_line(text(event, "time")), event_type(event, style))
+}
+
+fn event_type(event: &Value, style: Style) -> String {
+    let (short, paint) = short_type(event);
+    paint.on(&format!("{short:<23}"), style.colour)
 }
 
 fn with_summary(head: String, event: &Value) -> String {
-    let summary = summary(event.get("data").unwrap_or(&Value::Null));
-    format!("{head}  {summary}").trim_end().to_owned()
+    format!("{head}  {}", summary_of(event)).trim_end().to_owned()
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {

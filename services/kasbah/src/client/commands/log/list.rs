@@ -1,0 +1,96 @@
+//! `kasbah log ls`.
+
+use events::{AggregateKind, OrganizationId, Timestamp};
+use serde_json::{Value, json};
+use store::listing::{Wanted, list_aggregates};
+use world::World;
+
+use super::place::{FromArgs, organization};
+use crate::client::failure::Failure;
+use crate::client::print::{Cell, Printer, Style, Table, age};
+use crate::client::session::Session;
+
+/// Lists aggregates.
+#[derive(Debug, clap::Args)]
+pub struct List {
+    /// Only of this kind, such as source
+    #[arg(long)]
+    kind: Option<AggregateKind>,
+    /// Only those whose id begins so
+    #[arg(value_name = "ID-PREFIX")]
+    prefix: Option<String>,
+    /// Only those with a commit that was recorded at this time, such as 2026-01-31T12:00:00Z, or later
+    #[arg(long, value_name = "TIME", value_parser = Timestamp::parse)]
+    since: Option<Timestamp>,
+    /// Only those with a commit that was recorded before this time
+    #[arg(long, value_name = "TIME", value_parser = Timestamp::parse)]
+    until: Option<Timestamp>,
+    /// With --from: only those of this organization, by id, or `system`
+    #[arg(long, value_name = "ID", value_parser = organization, requires = "from")]
+    organization: Option<OrganizationId>,
+    /// Instead of asking a server
+    #[command(flatten)]
+    pub from: FromArgs,
+}
+
+impl List {
+    /// Prints them.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be asked.
+    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+        let mut query = Vec::new();
+        query.extend(self.kind.map(|kind| ("kind", kind.to_string())));
+        query.extend(self.prefix.map(|prefix| ("prefix", prefix)));
+        query.extend(self.since.map(|since| ("since", since.to_string())));
+        query.extend(self.until.map(|until| ("until", until.to_string())));
+        let listed: Value = session.api.get(&["log", "aggregates"], &query).await?;
+        session.printer.show(&listed, text)
+    }
+
+    /// Prints those of a log that no server is asked for.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn run_on_place(self, printer: Printer, world: &World) -> Result<(), Failure> {
+        let opened = self.from.open(world).await?;
+        let wanted = Wanted {
+            organization: self.organization,
+            kinds: self.kind.into_iter().collect(),
+            prefix: self.prefix.unwrap_or_default(),
+            since: self.since,
+            until: self.until,
+        };
+        let found = list_aggregates(&*opened.parts.log, &wanted).await;
+        opened.close().await;
+        let found = found.map_err(|error| Failure::Unsuccessful(error.to_string()))?;
+        let heads = found.iter().map(|listed| {
+            json!({
+                "organization": listed.organization, "aggregate": listed.aggregate.to_string(),
+                "version": listed.version, "first": listed.first, "last": listed.last, "event": listed.event,
+            })
+        });
+        printer.show(&json!({ "more": false, "aggregates": heads.collect::<Vec<_>>() }), text)
+    }
+}
+
+fn text(listed: &Value, style: Style) -> String {
+    let mut table = Table::new(&["AGGREGATE", "VERSION", "CHANGED", "LAST EVENT"]);
+    for head in listed.get("aggregates").and_then(Value::as_array).into_iter().flatten() {
+        let said = |name: &str| head.get(name).and_then(Value::as_str).unwrap_or_default();
+        let version = head.get("version").and_then(Value::as_u64).unwrap_or_default();
+        let changed = Timestamp::parse(said("last")).map(|last| age(last, style.now));
+        let event = said("event");
+        table.row([
+            Cell::from(said("aggregate")),
+            version.to_string().into(),
+            changed.unwrap_or_default().into(),
+            event.strip_prefix("kasbah.").unwrap_or(event).into(),
+        ]);
+    }
+    let mut text = table.render(style, "no such aggregates");
+    if listed.get("more").and_then(Value::as_bool) == Some(true) {
+        text.push_str("More are left out: say which with --kind, --since or the beginning of an id.\n");
+    }
+    text
+}

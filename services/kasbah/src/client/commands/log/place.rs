@@ -1,0 +1,102 @@
+//! Logs that no server is asked for: the folder of one that is stopped, or NATS.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ValueHint;
+use events::OrganizationId;
+use store::Parts;
+use store::embedded::EmbeddedStore;
+use world::World;
+
+use crate::client::failure::Failure;
+use crate::server::{CREATED_BY, NatsArgs};
+
+/// As which process of NATS' users a log is read: the one of `kasbah up`.
+const PROCESS: &str = "kasbah";
+
+/// Where a log is that is read.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct FromArgs {
+    /// The log: the data folder of a server that is stopped, or nats://host:port
+    #[arg(long, env = "KASBAH_LOG_FROM", value_name = "PLACE", value_hint = ValueHint::AnyPath)]
+    pub from: Option<String>,
+    /// With nats://: file with the master key of the key ring
+    #[arg(long, env = "KASBAH_MASTER_KEY_FILE", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub master_key_file: Option<PathBuf>,
+    /// With tls://: file with the certificate authorities of the servers
+    #[arg(long, env = "KASBAH_NATS_CA_FILE", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub nats_ca_file: Option<PathBuf>,
+    /// With nats://: accept servers that acknowledge before they sync
+    #[arg(long, env = "KASBAH_NATS_ACCEPT_WEAK_DURABILITY")]
+    pub nats_accept_weak_durability: bool,
+}
+
+/// A log that is open.
+pub struct Opened {
+    /// The log and what belongs to it.
+    pub parts: Parts,
+    /// Where it is kept in a folder.
+    pub embedded: Option<EmbeddedStore>,
+}
+
+impl FromArgs {
+    /// Opens the log; makes none.
+    ///
+    /// # Errors
+    /// When there is none, or another process has it.
+    pub async fn open(&self, world: &World) -> Result<Opened, Failure> {
+        let from = self.from.as_deref().ok_or_else(|| {
+            let message = "say which log: the data folder of a server that is stopped, or nats://host:port";
+            Failure::usage("--from", message)
+        })?;
+        let failed = |error: &anyhow::Error| Failure::Unsuccessful(format!("--from {from}: {error:#}"));
+        if from.starts_with("nats://") || from.starts_with("tls://") {
+            let nats = NatsArgs {
+                servers: vec![from.to_owned()],
+                master_key_file: self.master_key_file.clone(),
+                nats_ca_file: self.nats_ca_file.clone(),
+                nats_accept_weak_durability: self.nats_accept_weak_durability,
+            };
+            let store = nats.store(world, PROCESS, false).await.map_err(|error| failed(&error))?;
+            return Ok(Opened { parts: store.parts, embedded: None });
+        }
+        let folder = Path::new(from);
+        if world.disk.read(&folder.join("log/meta")).is_err() {
+            let message = format!(
+                "{} holds no log: expected the data folder of `kasbah up`, or nats://host:port",
+                folder.display()
+            );
+            return Err(Failure::usage("--from", message));
+        }
+        let options = store::embedded::Options { created_by: CREATED_BY.to_owned(), ..Default::default() };
+        let store = store::embedded::open(world, folder, options).map_err(|error| failed(&error.into()))?;
+        Ok(Opened { parts: store.parts(), embedded: Some(store) })
+    }
+}
+
+/// The id of an organization, as people give it to commands that ask no server.
+///
+/// # Errors
+/// When it is none.
+pub fn organization(text: &str) -> Result<OrganizationId, String> {
+    match text {
+        "system" => Ok(OrganizationId::SYSTEM),
+        text => text.parse().map_err(|error: events::id::ParseIdError| {
+            format!("{error}; `kasbah organization list -o json` shows ids")
+        }),
+    }
+}
+
+impl Opened {
+    /// Lets the log go.
+    pub async fn close(self) {
+        if let Some(store) = self.embedded {
+            let store = Arc::new(store);
+            if let Err(error) = tokio::task::spawn_blocking(move || store.close()).await {
+                tracing::warn!(%error, "log is not closed cleanly");
+            }
+        }
+    }
+}
