@@ -30,6 +30,10 @@ pub struct Access {
     pub keys: &'static [Keys],
     /// Its projections, which it keeps snapshots of.
     pub projections: &'static [&'static str],
+    /// Streams that it lets old records leave.
+    pub lets_go: &'static [Stream],
+    /// Projections, of whichever service, for which it keeps the snapshots that stand for what has left.
+    pub anchors: &'static [&'static str],
     /// It makes the log's streams, and widens them when there are more servers. All others wait for it.
     pub makes_log: bool,
 }
@@ -76,6 +80,8 @@ impl Access {
             blobs: Use::None,
             keys: &[],
             projections: &[],
+            lets_go: &[],
+            anchors: &[],
             makes_log: false,
         }
     }

@@ -85,6 +85,13 @@ impl Position {
         }
     }
 
+    /// Only what it says of some streams.
+    #[must_use]
+    pub fn in_streams(&self, streams: &[Stream]) -> Self {
+        let named = self.0.iter().filter(|((stream, _), _)| streams.contains(stream));
+        Self(named.map(|(shard, sequence)| (*shard, *sequence)).collect())
+    }
+
     /// Whether everything that `other` has seen was seen here.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {

@@ -14,6 +14,7 @@ mod follow;
 mod following;
 mod keys;
 mod log;
+mod retention;
 mod snapshots;
 
 use std::future::Future;
@@ -93,6 +94,12 @@ const LAWS: &[(&str, Law)] = laws![
     following::waiting_ends_at_its_deadline_or_with_the_projection,
     following::decisions_of_many_tasks_are_all_made_on_the_newest_state,
     following::a_command_tried_again_answers_as_before,
+    retention::behind_the_horizon_nothing_is_missing,
+    retention::a_horizon_stays_and_sequences_go_on,
+    retention::decisions_never_leave,
+    retention::a_fold_begins_with_an_anchor,
+    retention::what_is_young_and_little_stays,
+    retention::nothing_leaves_while_a_snapshot_is_wrong,
 ];
 
 /// Checks every law, each on a fresh storage that `make` gives.

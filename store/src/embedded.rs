@@ -5,6 +5,7 @@
 //! log/meta                      what is fixed for ever: format, partitions, salt, pinned root
 //! log/<stream>/0000000001.seg   the truth
 //! log/<stream>/checkpoints      counts and running hashes of partitions
+//! log/<stream>/horizon          the first segment that is kept, once some have left
 //! log/<stream>/torn-*           tails that were cut
 //! blobs/0000000001.seg          blobs, encrypted
 //! index/                        redb; can be deleted
@@ -19,6 +20,7 @@ mod conforms;
 mod database;
 mod frame;
 mod heads;
+mod horizon;
 mod index;
 mod keyring;
 mod log;

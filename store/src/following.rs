@@ -12,9 +12,10 @@ use tokio::sync::watch;
 use world::World;
 use world::spawn::{TaskHandle, blocking};
 
+use crate::folded::{Folded, anchor_name, begin_with};
 use crate::log::{EventLog, FollowReader, Followed, ReadError};
 use crate::model::Heads;
-use crate::projection::{Projection, Snapshot};
+use crate::projection::Projection;
 use crate::snapshots::{SnapshotError, Snapshots};
 
 /// How long the log may take to answer when this starts, as nodes may be electing who leads them.
@@ -44,12 +45,6 @@ struct Inner<P> {
     position: watch::Sender<Position>,
     caught_up: watch::Sender<bool>,
     ended: watch::Sender<bool>,
-}
-
-struct Folded<P> {
-    state: P,
-    position: Position,
-    heads: Heads,
 }
 
 /// Following ended.
@@ -122,6 +117,8 @@ where
     let began = world.clock.monotonic();
     loop {
         match begin().await {
+            // What has left does not come back.
+            Err(error @ ReadError::Left { .. }) => return Err(error),
             Err(error) if world.clock.monotonic().saturating_sub(began) < START_TIME => {
                 tracing::warn!(who, %error, "waiting for the log");
                 world.clock.sleep(START_PAUSE).await;
@@ -143,11 +140,7 @@ pub fn follow_projection<P: Projection>(
             log,
             snapshots,
             world,
-            folded: RwLock::new(Folded {
-                state: P::start(),
-                position: Position::start(),
-                heads: Heads::default(),
-            }),
+            folded: RwLock::new(Folded::start()),
             position: watch::Sender::new(Position::start()),
             caught_up: watch::Sender::new(false),
             ended: watch::Sender::new(false),
@@ -211,8 +204,7 @@ impl<P: Projection> Following<P> {
     /// When `deadline` passes before, or the projection follows no longer.
     pub async fn wait_for(&self, position: &Position, deadline: Duration) -> Result<(), WaitError> {
         let streams = P::filter().streams;
-        let followed = position.0.iter().filter(|((stream, _), _)| streams.contains(stream));
-        let wanted = Position(followed.map(|(shard, sequence)| (*shard, *sequence)).collect());
+        let wanted = position.in_streams(&streams);
         let mut positions = self.inner.position.subscribe();
         let mut ended = self.inner.ended.subscribe();
         tokio::select! {
@@ -325,9 +317,7 @@ impl<P: Projection> Following<P> {
             for message in messages {
                 match message {
                     Ok(Followed::Record(record)) => {
-                        folded.state.apply(&record);
-                        folded.heads.note(&record);
-                        folded.position.advance(record.shard, record.sequence);
+                        folded.fold(&record);
                         count += 1;
                     }
                     Ok(Followed::Passed(position)) => folded.position.merge(&position),
@@ -351,31 +341,12 @@ impl<P: Projection> Following<P> {
         failure.map_or(Ok(count), Err)
     }
 
-    /// Takes the snapshot as state, if it fits this fold and this log.
+    /// Takes the snapshot as state, or the anchor where there is none.
     async fn restore(&self) -> Result<(), ReadError> {
-        let snapshot = match self.inner.snapshots.load(P::NAME).await {
-            Ok(Some(snapshot)) => snapshot,
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                tracing::warn!(projection = P::NAME, %error, "snapshot is not readable, folding from the start");
-                return Ok(());
-            }
-        };
-        let end = self.inner.log.position(&P::filter().streams).await?;
-        if snapshot.fold_version != P::FOLD_VERSION || !end.covers(&snapshot.position) {
-            tracing::info!(
-                projection = P::NAME,
-                "snapshot is of another fold or log, folding from the start"
-            );
-            return Ok(());
-        }
-        let (Some(state), Some(heads)) = (P::restore(&snapshot.state), snapshot.heads) else {
-            tracing::warn!(projection = P::NAME, "snapshot does not decode, folding from the start");
-            return Ok(());
-        };
-        let mut folded = self.inner.folded.write();
-        *folded = Folded { state, position: snapshot.position, heads };
-        self.inner.position.send_replace(folded.position.clone());
+        let names = [P::NAME.to_owned(), anchor_name(P::NAME)];
+        let begun = begin_with::<P>(&*self.inner.log, &*self.inner.snapshots, &names).await?;
+        self.inner.position.send_replace(begun.position.clone());
+        *self.inner.folded.write() = begun;
         Ok(())
     }
 
@@ -390,13 +361,7 @@ impl<P: Projection> Following<P> {
         let following = self.clone();
         let take = move || {
             let folded = following.inner.folded.read();
-            Snapshot {
-                name: P::NAME.to_owned(),
-                fold_version: P::FOLD_VERSION,
-                position: folded.position.clone(),
-                heads: Some(folded.heads.clone()),
-                state: folded.state.snapshot(),
-            }
+            folded.snapshot(P::NAME.to_owned())
         };
         let taken = blocking(&*self.inner.world.spawner, "projection-snapshot", take);
         let snapshot = taken.await.map_err(|error| SnapshotError::Failed { detail: error.to_string() })?;

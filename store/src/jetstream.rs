@@ -55,7 +55,7 @@ use self::snapshots::SnapshotStream;
 use self::tail::Tail;
 use crate::Parts;
 use crate::keyring::{KeyName, KeyRing, KeyRingError};
-use crate::log::PARTITIONS;
+use crate::log::{PARTITIONS, leaves};
 use crate::root::{RootKey, RootKeyError};
 use crate::seal::MasterKey;
 
@@ -333,7 +333,9 @@ fn further_streams(partitions: u16) -> Vec<Wanted> {
 fn log_stream(shard: events::position::Shard) -> Wanted {
     let subjects = subjects(shard);
     let again = format!("{STORED}.{}.{}.>", token(shard.0), shard.1);
-    wanted(&stream_name(shard), &subjects, json!({ "republish": { "src": subjects, "dest": again } }))
+    let stays = leaves(shard.0).is_err();
+    let further = json!({ "republish": { "src": subjects, "dest": again }, "deny_purge": stays });
+    wanted(&stream_name(shard), &subjects, further)
 }
 
 fn meta_stream() -> Wanted {

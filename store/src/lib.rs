@@ -18,6 +18,7 @@ pub mod conformance;
 pub mod decide;
 pub mod embedded;
 pub mod feed;
+mod folded;
 pub mod following;
 pub mod jetstream;
 pub mod keyring;
@@ -26,6 +27,7 @@ pub mod log;
 pub mod model;
 pub mod projection;
 pub mod replay;
+pub mod retention;
 pub mod root;
 mod seal;
 pub mod slice;
@@ -38,8 +40,8 @@ pub use feed::{Feed, Feeder, Gone};
 pub use following::{CatchUpError, FollowError, Following, WaitError, follow_projection, patiently};
 pub use keyring::{KeyName, KeyRing, KeyRingError};
 pub use log::{
-    AppendError, Appended, EventLog, FollowReader, Followed, NewBatch, NewCommit, ReadError, ReadFilter,
-    Record, RecordReader,
+    AppendError, Appended, EventLog, FollowReader, Followed, ForgetError, Kept, NewBatch, NewCommit,
+    ReadError, ReadFilter, Record, RecordReader,
 };
 pub use model::{Decides, Draft, Heads, LookedAt};
 pub use projection::{Projection, Snapshot};

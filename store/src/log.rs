@@ -29,6 +29,8 @@ pub const PARTITIONS: u16 = 16;
 /// 5. **No gap, no double** in `follow`, across the change from catching up to live.
 /// 6. **Chained**: each commit carries the hash of its aggregate's previous commit over the stored bytes.
 /// 7. **Unknown is not failure**: after [`AppendError::Unknown`] the same commit may be appended again; it is never doubled.
+/// 8. **What has left is said**: behind the horizon of [`Kept`] nothing is missing, before it nothing is given out; who begins to read
+///    before it gets what is behind it. Positions keep their meaning, sequences go on.
 #[async_trait]
 pub trait EventLog: Send + Sync {
     /// How many partitions each stream has. Fixed for ever when the log is made.
@@ -68,6 +70,15 @@ pub trait EventLog: Send + Sync {
     /// record that a reader or follower has got; and whoever begins to read now gets all that it covers.
     async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError>;
 
+    /// What is kept of a stream.
+    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError>;
+
+    /// Lets records up to a position leave for good, as far as the implementation can cut there; never more, and never decisions.
+    ///
+    /// # Errors
+    /// When the position names decisions, or what is stored cannot be reached.
+    async fn forget(&self, until: &Position) -> Result<(), ForgetError>;
+
     /// A projection says how far it has folded these streams. For whoever watches over projections; a log has no use for it.
     fn folded(&self, projection: &'static str, streams: &[Stream], position: &Position) {
         let _ = (projection, streams, position);
@@ -81,6 +92,31 @@ pub trait EventLog: Send + Sync {
     async fn verify(&self) -> Result<VerifyReport, ReadError> {
         crate::verify::verify_records(self).await
     }
+}
+
+/// What is kept of a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Kept {
+    /// Everything up to here has left.
+    pub horizon: Position,
+    /// How many bytes are stored.
+    pub bytes: u64,
+}
+
+/// Records do not leave.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ForgetError {
+    /// What is chained is kept for good.
+    #[error("decisions never leave a log")]
+    Decisions,
+    /// What is stored cannot be reached.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// Refuses a stream that is kept for good.
+pub(crate) fn leaves(stream: Stream) -> Result<(), ForgetError> {
+    if stream == Stream::Decisions { Err(ForgetError::Decisions) } else { Ok(()) }
 }
 
 /// A commit to be appended. The log adds version, previous hash and position.
@@ -260,6 +296,12 @@ pub enum ReadError {
         offset: u64,
         /// What does not fit.
         detail: String,
+    },
+    /// It was to be read from before the horizon on.
+    #[error("{what} has left the log: begin at its horizon")]
+    Left {
+        /// The segment or shard.
+        what: String,
     },
     /// Input or output failed.
     #[error("cannot read the log: {detail}")]

@@ -34,10 +34,11 @@ pub trait Projection: Serialize + DeserializeOwned + Send + Sync + 'static {
         events::encode(self).unwrap_or_default()
     }
 
-    /// The state from bytes; `None` when they are not this fold version's.
+    /// The state from what [`Projection::snapshot`] of a fold version gave; `None` when it cannot be read. Who follows a stream
+    /// that records leave reads older versions, too: what has left cannot be folded again.
     #[must_use]
-    fn restore(bytes: &[u8]) -> Option<Self> {
-        events::decode(bytes).ok()
+    fn restore(fold_version: u32, bytes: &[u8]) -> Option<Self> {
+        if fold_version == Self::FOLD_VERSION { events::decode(bytes).ok() } else { None }
     }
 }
 

@@ -11,6 +11,7 @@ mod measured;
 pub mod metrics;
 mod nats;
 mod observed;
+mod retention;
 mod services;
 mod settings;
 mod up;

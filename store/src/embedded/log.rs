@@ -17,13 +17,14 @@ use super::heads::{Heads, LookUpError};
 use super::index::{Head, Index};
 use super::reader::{Follower, StreamReader, read_all};
 use super::record::{AggregateKey, ChainedHead, RecordHead, kind_tag};
+use super::recovery::failed;
 use super::stream::{ReadOnly, StreamCore};
 use super::verify::verify;
 use super::writer::Request;
 use crate::feed::Feed;
 use crate::log::{
-    AppendError, Appended, EventLog, FollowReader, NewBatch, NewCommit, ReadError, ReadFilter, Record,
-    RecordReader,
+    AppendError, Appended, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit, ReadError,
+    ReadFilter, Record, RecordReader, leaves,
 };
 use crate::verify::VerifyReport;
 
@@ -241,6 +242,29 @@ impl EventLog for EmbeddedLog {
 
     async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
         Ok(self.ends(streams).1)
+    }
+
+    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError> {
+        let Some(core) = self.core(stream).map(Arc::clone) else { return Ok(Kept::default()) };
+        let look = move || core.segments.bytes().map(|bytes| Kept { horizon: core.horizon(), bytes });
+        tokio::task::spawn_blocking(look)
+            .await
+            .map_err(|error| ReadError::Failed { detail: error.to_string() })?
+            .map_err(failed)
+    }
+
+    async fn forget(&self, until: &Position) -> Result<(), ForgetError> {
+        for (stream, _) in until.0.keys() {
+            leaves(*stream)?;
+        }
+        let (streams, until) = (self.streams.clone(), until.clone());
+        let forget = move || {
+            let mut unchained = streams.iter().filter(|core| leaves(core.stream).is_ok());
+            unchained.try_for_each(|core| core.forget(&until))
+        };
+        let forgotten = tokio::task::spawn_blocking(forget).await;
+        let forgotten = forgotten.map_err(|error| ReadError::Failed { detail: error.to_string() })?;
+        Ok(forgotten.map_err(failed)?)
     }
 
     async fn verify(&self) -> Result<VerifyReport, ReadError> {

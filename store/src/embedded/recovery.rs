@@ -10,6 +10,7 @@ use bytes::Bytes;
 use events::ChainHash;
 
 use super::frame::{self, FrameKind, Parsed};
+use super::horizon;
 use super::record::RecordHead;
 use super::scan::{Broken, Scanner, Step};
 use super::segments::{Cursor, FIRST, Segments, read_full};
@@ -43,19 +44,25 @@ pub(super) struct Recovered {
 /// Finds the end of a stream, cuts a torn tail, makes the first segment of a new one.
 pub(super) fn recover(segments: &Arc<Segments>, partitions: u16) -> Result<Recovered, ReadError> {
     let opened = CheckpointFile::open(segments.disk.as_ref(), &segments.folder, segments.salt, partitions);
-    let (checkpoints, known) = opened.map_err(failed)?;
+    let (checkpoints, mut known) = opened.map_err(failed)?;
+    let first = horizon::read(segments).map_err(failed)?;
+    segments.remove_before(first).map_err(failed)?;
+    known.retain(|(at, _)| at.segment >= first);
+    let begin = segments.begin();
     let numbers = segments.numbers().map_err(failed)?;
-    let last = match contiguous(&numbers) {
+    let last = match contiguous(&numbers, first) {
         Ok(Some(last)) => last,
-        Ok(None) if known.is_empty() => return fresh(segments, partitions, checkpoints),
-        Ok(None) => return Err(Broken::new(Cursor::START, "the segment is missing").error(segments)),
+        Ok(None) if known.is_empty() && begin == Cursor::START => {
+            return fresh(segments, partitions, checkpoints);
+        }
+        Ok(None) => return Err(Broken::new(begin, "the segment is missing").error(segments)),
         Err(number) => {
             let at = Cursor { segment: number, offset: 0 };
             return Err(Broken::new(at, "the segment is missing").error(segments));
         }
     };
     let mut walk = Walk { tally: Tally::new(partitions), marks: Vec::new(), uncounted: 0, partitions };
-    let begin = walk.start_at(&known);
+    let begin = walk.start_at(&known, begin);
     let mut recovered = Recovered {
         end: begin,
         tally: Tally::new(partitions),
@@ -95,8 +102,8 @@ pub(super) fn anchor(segments: &Segments, number: u32, tally: &Tally) -> Vec<u8>
 }
 
 /// The last number, or the first one that is missing.
-fn contiguous(numbers: &[u32]) -> Result<Option<u32>, u32> {
-    for (number, expected) in numbers.iter().zip(1_u32..) {
+fn contiguous(numbers: &[u32], first: u32) -> Result<Option<u32>, u32> {
+    for (number, expected) in numbers.iter().zip(first..) {
         if *number != expected {
             return Err(expected);
         }
@@ -132,8 +139,8 @@ struct Walk {
 }
 
 impl Walk {
-    fn start_at(&mut self, known: &[(Cursor, Tally)]) -> Cursor {
-        let Some(((at, tally), before)) = known.split_last() else { return Cursor::START };
+    fn start_at(&mut self, known: &[(Cursor, Tally)], begin: Cursor) -> Cursor {
+        let Some(((at, tally), before)) = known.split_last() else { return begin };
         self.marks = before.to_vec();
         self.tally = tally.clone();
         *at
@@ -167,9 +174,10 @@ impl Walk {
     fn take(&mut self, at: Cursor, frame: &frame::Frame) -> Result<(), &'static str> {
         if frame.kind == FrameKind::Checkpoint {
             let tally = Tally::decode(&frame.payload, self.partitions).ok_or("malformed checkpoint")?;
-            if tally != self.tally {
+            if tally != self.tally && !begins_behind_a_horizon(at, &self.marks) {
                 return Err("the checkpoint does not fit the records before it");
             }
+            self.tally.clone_from(&tally);
             self.marks.push((at, tally));
             self.uncounted = 0;
             return Ok(());
@@ -179,6 +187,11 @@ impl Walk {
         self.uncounted += 1;
         Ok(())
     }
+}
+
+/// Whether a checkpoint is the first thing of a stream whose older segments have left: there is nothing that it could not fit.
+fn begins_behind_a_horizon(at: Cursor, before: &[(Cursor, Tally)]) -> bool {
+    before.is_empty() && at.offset == FIRST && at.segment > Cursor::START.segment
 }
 
 /// The file beside the stream had lost its end, or all of itself.

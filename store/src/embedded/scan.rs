@@ -42,6 +42,9 @@ impl Broken {
 
     /// As readers see it.
     pub(super) fn error(self, segments: &Segments) -> ReadError {
+        if self.at.segment < segments.first() {
+            return ReadError::Left { what: segments.display_name(self.at.segment) };
+        }
         ReadError::Damaged {
             segment: segments.display_name(self.at.segment),
             offset: self.at.offset,

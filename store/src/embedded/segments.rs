@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use world::Disk;
@@ -41,12 +42,39 @@ pub(super) struct Segments {
     pub(super) folder: PathBuf,
     pub(super) salt: u64,
     open: Mutex<BTreeMap<u32, Arc<dyn DiskFile>>>,
+    /// The first that is kept; those before it have left.
+    first: AtomicU32,
 }
 
 impl Segments {
     pub(super) fn new(disk: Arc<dyn Disk>, folder: PathBuf, salt: u64) -> io::Result<Self> {
         disk.create_folder(&folder)?;
-        Ok(Self { disk, folder, salt, open: Mutex::new(BTreeMap::new()) })
+        Ok(Self { disk, folder, salt, open: Mutex::new(BTreeMap::new()), first: AtomicU32::new(1) })
+    }
+
+    /// The first that is kept.
+    pub(super) fn first(&self) -> u32 {
+        self.first.load(Ordering::Acquire)
+    }
+
+    /// Where the chain begins.
+    pub(super) fn begin(&self) -> Cursor {
+        Cursor { segment: self.first(), ..Cursor::START }
+    }
+
+    /// Removes the segments before `first`, of which whoever follows the chain was told before.
+    pub(super) fn remove_before(&self, first: u32) -> io::Result<()> {
+        self.first.store(first, Ordering::Release);
+        for number in self.numbers()?.into_iter().take_while(|number| *number < first) {
+            self.open.lock().remove(&number);
+            self.disk.remove(&self.folder.join(Self::name(number)))?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of all files.
+    pub(super) fn bytes(&self) -> io::Result<u64> {
+        self.numbers()?.into_iter().map(|number| self.file(number)?.length()).sum()
     }
 
     /// The file's name, for people.

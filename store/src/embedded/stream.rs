@@ -1,6 +1,7 @@
 //! One stream of the log: what its writer publishes, and how readers get at it.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -9,7 +10,8 @@ use events::position::Stream;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
-use super::segments::{Cursor, Segments};
+use super::horizon;
+use super::segments::{Cursor, FIRST, Segments};
 use super::tally::Mark;
 use super::writer::Request;
 
@@ -68,6 +70,7 @@ pub(super) struct StreamCore {
     pub(super) stream: Stream,
     pub(super) segments: Arc<Segments>,
     published: Mutex<Published>,
+    forgetting: Mutex<()>,
     progress: watch::Sender<Progress>,
     queue: Mutex<Queue>,
     wake: Condvar,
@@ -95,6 +98,7 @@ impl StreamCore {
             stream,
             segments,
             published: Mutex::new(Published { end, sequences, marks, tail: VecDeque::new(), tail_bytes: 0 }),
+            forgetting: Mutex::new(()),
             progress: watch::Sender::new(Progress::default()),
             queue: Mutex::default(),
             wake: Condvar::new(),
@@ -125,10 +129,42 @@ impl StreamCore {
             return (published.end, published.sequences.clone());
         }
         let after = published.marks.partition_point(|mark| seen(&mark.sequences));
-        match after.checked_sub(1).and_then(|last| published.marks.get(last)) {
+        // What lies before the first mark has left.
+        match published.marks.get(after.saturating_sub(1)) {
             Some(mark) => (mark.at, mark.sequences.to_vec()),
-            None => (Cursor::START, vec![0; published.sequences.len()]),
+            None => (self.segments.begin(), vec![0; published.sequences.len()]),
         }
+    }
+
+    /// What has left the stream.
+    pub(super) fn horizon(&self) -> Position {
+        let published = self.published.lock();
+        let mut horizon = Position::start();
+        let left = published.marks.first().into_iter().flat_map(|mark| (0_u16..).zip(mark.sequences.iter()));
+        for (partition, sequence) in left.filter(|(_, sequence)| **sequence > 0) {
+            horizon.advance((self.stream, partition), *sequence);
+        }
+        horizon
+    }
+
+    /// Lets the segments leave in which nothing lies behind `until`; blocks.
+    pub(super) fn forget(&self, until: &Position) -> io::Result<()> {
+        let _one_at_a_time = self.forgetting.lock();
+        let first = {
+            let published = self.published.lock();
+            let leaves = |mark: &Mark| {
+                let sequences = mark.sequences.iter().zip(0_u16..);
+                mark.at.offset == FIRST
+                    && sequences
+                        .into_iter()
+                        .all(|(sequence, partition)| *sequence <= until.sequence((self.stream, partition)))
+            };
+            published.marks.iter().rev().find(|mark| leaves(mark)).map(|mark| mark.at.segment)
+        };
+        let Some(first) = first.filter(|first| *first > self.segments.first()) else { return Ok(()) };
+        horizon::write(&self.segments, first)?;
+        self.published.lock().marks.retain(|mark| mark.at.segment >= first);
+        self.segments.remove_before(first)
     }
 
     /// What lies between a place and the durable end.

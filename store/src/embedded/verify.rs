@@ -53,8 +53,17 @@ impl<'a> Check<'a> {
 
     fn run(mut self) -> Result<StreamReport, ReadError> {
         let segments = &self.core.segments;
-        let end = self.core.end();
-        let mut scanner = Scanner::until(Arc::clone(segments), Cursor::START, end);
+        let (begin, end) = (segments.begin(), self.core.end());
+        self.beside = self.beside.split_off(&begin);
+        self.tally = if begin == Cursor::START {
+            self.tally
+        } else {
+            self.beside.get(&begin).cloned().ok_or_else(|| {
+                Broken::new(begin, "what lies before the horizon is not counted beside the stream")
+                    .error(segments)
+            })?
+        };
+        let mut scanner = Scanner::until(Arc::clone(segments), begin, end);
         loop {
             match scanner.next().map_err(failed)? {
                 Step::End => break,
@@ -67,7 +76,7 @@ impl<'a> Check<'a> {
         if let Some((at, _)) = self.beside.range(..end).next() {
             return Err(Broken::new(*at, "a checkpoint beside the stream is missing in it").error(segments));
         }
-        self.report.segments = end.segment;
+        self.report.segments = end.segment + 1 - begin.segment;
         self.report.aggregates = self.heads.len() as u64;
         self.report.partitions = self.tally.sequences();
         Ok(self.report)

@@ -19,8 +19,8 @@ use super::server::{Ack, Publish, PublishError, Server, ServerError, Stored};
 use super::tail::Tail;
 use crate::feed::{Feed, Feeder, Gone};
 use crate::log::{
-    AppendError, Appended, EventLog, FollowReader, NewBatch, NewCommit, ReadError, ReadFilter, Record,
-    RecordReader,
+    AppendError, Appended, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit, ReadError,
+    ReadFilter, Record, RecordReader, leaves,
 };
 
 /// How long an append tries, while others are in its way or nobody leads the stream.
@@ -45,6 +45,12 @@ pub(super) struct JetStreamLog {
 impl From<ServerError> for ReadError {
     fn from(error: ServerError) -> Self {
         Self::Failed { detail: error.0 }
+    }
+}
+
+impl From<ServerError> for ForgetError {
+    fn from(error: ServerError) -> Self {
+        Self::Read(error.into())
     }
 }
 
@@ -349,6 +355,35 @@ impl EventLog for JetStreamLog {
 
     async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
         Ok(self.ends.now(&*self.server, streams).await?)
+    }
+
+    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError> {
+        let names: Vec<String> =
+            (0..self.partitions).map(|partition| stream_name((stream, partition))).collect();
+        let extents = names.iter().map(|name| self.server.extent(name));
+        let mut kept = Kept::default();
+        for (partition, extent) in (0..).zip(futures::future::try_join_all(extents).await?) {
+            let shard = (stream, partition);
+            kept.bytes += extent.bytes;
+            if extent.first > 1 {
+                kept.horizon.advance(shard, extent.first - 1);
+            }
+        }
+        Ok(kept)
+    }
+
+    async fn forget(&self, until: &Position) -> Result<(), ForgetError> {
+        for (shard, sequence) in until.0.iter().map(|(shard, sequence)| (*shard, *sequence)) {
+            leaves(shard.0)?;
+            let stream = stream_name(shard);
+            // The last one stays: who reads up to a stream's end waits for it.
+            let extent = self.server.extent(&stream).await?;
+            let first = extent.last.min(sequence.saturating_add(1));
+            if first > extent.first.max(1) {
+                self.server.purge(&stream, ">", first).await?;
+            }
+        }
+        Ok(())
     }
 }
 

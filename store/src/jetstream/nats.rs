@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::server::{Ack, Live, Page, Piece, Publish, PublishError, Server, ServerError, Stored};
+use super::server::{Ack, Extent, Live, Page, Piece, Publish, PublishError, Server, ServerError, Stored};
 pub(super) use durability::{Promise, QUESTION};
 pub(super) use link::{AskError, Link};
 pub use streams::Difference;
@@ -92,7 +92,9 @@ struct ClusterAnswer {
 
 #[derive(Deserialize)]
 struct StateAnswer {
+    first_seq: u64,
     last_seq: u64,
+    bytes: u64,
 }
 
 #[async_trait]
@@ -180,11 +182,11 @@ impl Server for Link {
         self.replay_stretch(stream, from, to).await
     }
 
-    async fn end(&self, stream: &str) -> Result<u64, ServerError> {
+    async fn extent(&self, stream: &str) -> Result<Extent, ServerError> {
         let answer: Result<InfoAnswer, _> = self.api(&format!("STREAM.INFO.{stream}"), &json!({})).await;
-        let end = answer.and_then(|answer| answer.end(stream));
-        self.heard_of_leader(end.is_ok()).await;
-        end
+        let extent = answer.and_then(|answer| answer.extent(stream));
+        self.heard_of_leader(extent.is_ok()).await;
+        extent
     }
 
     async fn purge(&self, stream: &str, filter: &str, before: u64) -> Result<(), ServerError> {
@@ -245,7 +247,7 @@ fn acknowledgement(answer: &[u8]) -> Result<Ack, PublishError> {
 }
 
 impl InfoAnswer {
-    fn end(self, stream: &str) -> Result<u64, ServerError> {
+    fn extent(self, stream: &str) -> Result<Extent, ServerError> {
         if let Some(error) = self.error {
             return Err(refused(stream, &error));
         }
@@ -254,7 +256,7 @@ impl InfoAnswer {
             return Err(ServerError(format!("nobody leads the stream {stream}")));
         }
         let state = self.state.ok_or_else(|| ServerError(format!("the stream {stream} has no state")))?;
-        Ok(state.last_seq)
+        Ok(Extent { first: state.first_seq, last: state.last_seq, bytes: state.bytes })
     }
 }
 

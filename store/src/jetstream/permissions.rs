@@ -5,6 +5,8 @@ use events::access::{Access, Keys, Permissions, Use, inbox};
 
 use super::records::{STORED, stream_name, token};
 use super::{blobs, keyring, meta, nats, snapshots};
+use crate::folded::anchor_name;
+use crate::retention::{GENERATION, next_name};
 
 /// What a service may do on the servers of a log with so many partitions.
 #[must_use]
@@ -20,6 +22,11 @@ pub fn permissions(access: &Access, partitions: u16) -> Permissions {
         may.says("$JS.API.STREAM.CREATE.*");
         may.says("$JS.API.STREAM.UPDATE.*");
         may.says(meta::SUBJECT);
+    }
+    for stream in access.lets_go {
+        for partition in 0..partitions {
+            may.says(format!("$JS.API.STREAM.PURGE.{}", stream_name((*stream, partition))));
+        }
     }
     for kind in access.decides {
         may.says(format!("kasbah.{}.*.*.{kind}.*", token(Stream::Decisions)));
@@ -59,13 +66,17 @@ fn keeps(may: &mut Permissions, access: &Access) {
         };
         may.says(format!("kasbah.{}.{names}", keyring::TOKEN));
     }
-    if !access.projections.is_empty() {
+    let mut kept: Vec<String> = access.projections.iter().map(|name| (*name).to_owned()).collect();
+    for projection in access.anchors {
+        kept.extend([anchor_name(projection), next_name(projection), GENERATION.to_owned()]);
+    }
+    if !kept.is_empty() {
         replays(may, snapshots::STREAM);
         may.says(format!("$JS.API.STREAM.PURGE.{}", snapshots::STREAM));
     }
-    for projection in access.projections {
-        may.says(snapshots::head_subject(projection));
-        may.says(snapshots::part_subjects(projection));
+    for name in &kept {
+        may.says(snapshots::head_subject(name));
+        may.says(snapshots::part_subjects(name));
     }
 }
 

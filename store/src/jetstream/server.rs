@@ -25,8 +25,13 @@ pub trait Server: Send + Sync {
     /// The messages from a sequence to another that is known to be stored, for long stretches. What is wrong comes as the last thing.
     async fn replay(&self, stream: &str, from: u64, to: u64) -> Result<mpsc::Receiver<Piece>, ServerError>;
 
+    /// What a stream holds, as its leader knows.
+    async fn extent(&self, stream: &str) -> Result<Extent, ServerError>;
+
     /// The sequence of the last message that a stream ever stored, 0 for none, as its leader knows.
-    async fn end(&self, stream: &str) -> Result<u64, ServerError>;
+    async fn end(&self, stream: &str) -> Result<u64, ServerError> {
+        Ok(self.extent(stream).await?.last)
+    }
 
     /// Removes the messages before a sequence whose subjects a filter names.
     async fn purge(&self, stream: &str, filter: &str, before: u64) -> Result<(), ServerError>;
@@ -37,6 +42,17 @@ pub trait Server: Send + Sync {
 
     /// Whether there is a connection. Without one everything ends at once.
     fn is_connected(&self) -> bool;
+}
+
+/// What a stream holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// The sequence of the oldest message that is kept; at most 1 as long as none has left.
+    pub first: u64,
+    /// The sequence of the last message that it ever stored, 0 for none.
+    pub last: u64,
+    /// Bytes of what is kept.
+    pub bytes: u64,
 }
 
 /// A message on its way into a stream.

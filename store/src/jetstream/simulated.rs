@@ -9,7 +9,7 @@ use super::keyring::KeyStream;
 use super::{OpenError, Options, further_streams, keys_stream, meta, meta_stream, parts};
 use crate::Parts;
 
-pub use super::server::{Ack, Live, Page, Piece, Publish, PublishError, Server};
+pub use super::server::{Ack, Extent, Live, Page, Piece, Publish, PublishError, Server};
 pub use super::server::{ServerError, Stored};
 
 /// A stream that the store makes on a real server: its name, and its settings as the JetStream API names them.

@@ -18,7 +18,7 @@ use super::conforms::options;
 use super::keyring::KeyStream;
 use super::meta::Meta;
 use super::nats::Link;
-use super::server::{Ack, Live, Page, Piece, Publish, PublishError, Server, ServerError, Stored};
+use super::server::{Ack, Extent, Live, Page, Piece, Publish, PublishError, Server, ServerError, Stored};
 use super::{OpenError, Options, open, parts};
 use crate::conformance::{agent, commit, decisions, fill, parallel};
 use crate::log::{AppendError, EventLog, Followed, ReadFilter};
@@ -260,8 +260,8 @@ impl Server for Deaf {
         self.link.replay(stream, from, to).await
     }
 
-    async fn end(&self, stream: &str) -> Result<u64, ServerError> {
-        self.link.end(stream).await
+    async fn extent(&self, stream: &str) -> Result<Extent, ServerError> {
+        self.link.extent(stream).await
     }
 
     async fn purge(&self, stream: &str, filter: &str, before: u64) -> Result<(), ServerError> {

@@ -525,7 +525,7 @@ fn a_snapshot_folds_on_as_the_whole_log_would_and_streams_may_come_in_any_order(
     given.desired("shop", "aaa", 1, 10, 1);
     given.applied("shop", 10, &["a"], false);
     given.observed(1, vec![started(id, 10), finished(id, 10, SyncOutcome::Succeeded)]);
-    let mut restored = DeliveryState::restore(&given.state.snapshot()).expect("restores");
+    let mut restored = DeliveryState::restore(DeliveryState::FOLD_VERSION, &given.state.snapshot()).expect("restores");
     assert_eq!(restored, given.state);
     given.advanced("shop", "bbb", 2, 1);
     restored.apply(given.records.last().unwrap());

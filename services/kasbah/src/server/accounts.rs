@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use events::OrganizationId;
 use events::access::{Access, Permissions, inbox};
 
+use super::retention;
+
 /// Every service.
 const SERVICES: [Access; 6] = [
     authz::ACCESS,
@@ -78,6 +80,9 @@ impl AccountsArgs {
 fn permissions(access: &Access, partitions: u16) -> Permissions {
     let mut may = bus::permissions(access);
     may.extend(store::jetstream::permissions(access, partitions));
+    if access.service == retention::ACCESS.service {
+        may.extend(store::jetstream::permissions(&retention::ACCESS, partitions));
+    }
     may
 }
 

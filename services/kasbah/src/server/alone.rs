@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::retention::RetentionArgs;
 use super::settings::{ApiArgs, CertificateArgs, FirstStartArgs, FolderArgs, ProcessArgs, Settings};
 use super::{NatsArgs, Services};
 
@@ -47,6 +48,8 @@ pub struct AuthzArgs {
     folder: FolderArgs,
     #[command(flatten)]
     first_start: FirstStartArgs,
+    #[command(flatten)]
+    retention: RetentionArgs,
     #[command(flatten)]
     authz: authz::Args,
 }
@@ -116,7 +119,11 @@ impl Alone {
         let none = Services::default();
         match self {
             Self::Authz(args) => {
-                let services = Services { authz: Some((args.authz, args.first_start)), ..none };
+                let services = Services {
+                    authz: Some((args.authz, args.first_start)),
+                    retention: Some(args.retention),
+                    ..none
+                };
                 let settings = args.replica.settings("authz", services);
                 Ok(Settings { folder: Some(args.folder.resolved()?), ..settings })
             }

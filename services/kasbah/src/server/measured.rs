@@ -10,8 +10,8 @@ use events::position::Stream;
 use events::{AggregateRef, CommitId, OrganizationId, Position};
 use parking_lot::Mutex;
 use store::{
-    AppendError, Appended, EventLog, FollowReader, NewBatch, NewCommit, ReadError, ReadFilter, Record,
-    RecordReader, VerifyReport,
+    AppendError, Appended, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit, ReadError,
+    ReadFilter, Record, RecordReader, VerifyReport,
 };
 use world::World;
 
@@ -127,6 +127,14 @@ impl EventLog for MeasuredLog {
 
     async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
         self.inner.position(streams).await
+    }
+
+    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError> {
+        self.inner.kept(stream).await
+    }
+
+    async fn forget(&self, until: &Position) -> Result<(), ForgetError> {
+        self.inner.forget(until).await
     }
 
     fn folded(&self, projection: &'static str, streams: &[Stream], position: &Position) {

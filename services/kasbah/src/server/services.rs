@@ -11,6 +11,7 @@ use world::network::Listener;
 use super::addresses::Listeners;
 use super::authority::Tls;
 use super::drain::{Group, Groups};
+use super::retention::RetentionArgs;
 use super::settings::{ApiArgs, FirstStartArgs};
 
 /// Protocols that agents speak to the gateway before the roles turn round.
@@ -22,6 +23,7 @@ const API_PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
 #[derive(Debug, Clone, Default)]
 pub struct Services {
     pub(super) authz: Option<(authz::Args, FirstStartArgs)>,
+    pub(super) retention: Option<RetentionArgs>,
     pub(super) config_fetcher: Option<config_fetcher::Args>,
     pub(super) repo_poller: Option<repo_poller::Args>,
     pub(super) delivery: Option<delivery::Args>,
@@ -147,6 +149,9 @@ fn start_core(parts: &Parts<'_>, services: &Services, groups: &Groups) -> anyhow
             readiness: parts.readiness.clone(),
         };
         spawn(parts, core, "authz", authz::run(args.clone(), deps, shutdown()));
+    }
+    if let Some(args) = &services.retention {
+        core.supervisor.spawn("retention", args.clone().run(store.clone(), world.clone(), shutdown()));
     }
     if let Some(args) = &services.config_fetcher {
         let deps = config_fetcher::Deps {

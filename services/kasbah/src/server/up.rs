@@ -1,5 +1,6 @@
 //! Settings of `kasbah up`: all services in one process.
 
+use super::retention::RetentionArgs;
 use super::settings::{ApiArgs, CertificateArgs, FirstStartArgs, FolderArgs, ProcessArgs, Settings};
 use super::{NatsArgs, Services};
 
@@ -28,6 +29,9 @@ pub struct UpArgs {
     /// What the first start makes.
     #[command(flatten)]
     pub first_start: FirstStartArgs,
+    /// How long what need not be kept for good is kept.
+    #[command(flatten)]
+    pub retention: RetentionArgs,
     /// Where everything is kept, when not in the folder.
     #[command(flatten)]
     pub nats: NatsArgs,
@@ -62,6 +66,7 @@ impl UpArgs {
         repo_poller.repositories = folder.join(&repo_poller.repositories);
         let services = Services {
             authz: Some((self.authz, self.first_start)),
+            retention: Some(self.retention),
             config_fetcher: Some(self.config_fetcher),
             repo_poller: Some(repo_poller),
             delivery: Some(self.delivery),

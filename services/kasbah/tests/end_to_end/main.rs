@@ -15,6 +15,7 @@ mod log;
 mod pods;
 mod push;
 mod replicas;
+mod retention;
 mod scene;
 mod services;
 mod traces;

@@ -370,6 +370,6 @@ fn a_snapshot_is_the_state() {
     let said = failed(&given, FetchFailure::Unreachable, "503");
     given.said(said.into_iter().collect());
     let bytes = given.state.snapshot();
-    assert_eq!(State::restore(&bytes), Some(given.state));
-    assert_eq!(State::restore(b"nonsense"), None);
+    assert_eq!(State::restore(State::FOLD_VERSION, &bytes), Some(given.state));
+    assert_eq!(State::restore(State::FOLD_VERSION, b"nonsense"), None);
 }

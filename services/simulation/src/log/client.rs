@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use store::jetstream::simulated::{
-    Ack, Live, Page, Piece, Publish, PublishError, Server, ServerError, Stored,
+    Ack, Extent, Live, Page, Piece, Publish, PublishError, Server, ServerError, Stored,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -169,8 +169,8 @@ impl Server for Client {
         Ok(taken)
     }
 
-    async fn end(&self, stream: &str) -> Result<u64, ServerError> {
-        self.ask(stream, Asked::Leader, |_, up_to| up_to).await
+    async fn extent(&self, stream: &str) -> Result<Extent, ServerError> {
+        self.ask(stream, Asked::Leader, |stream, up_to| stream.extent(up_to)).await
     }
 
     async fn purge(&self, stream: &str, filter: &str, before: u64) -> Result<(), ServerError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use events::Timestamp;
 use serde_json::{Map, Value};
-use store::jetstream::simulated::{Ack, Publish, PublishError, Stored};
+use store::jetstream::simulated::{Ack, Extent, Publish, PublishError, Stored};
 use tokio::sync::oneshot;
 
 /// Replicas of a stream; the first leads, or whoever is said to.
@@ -216,6 +216,12 @@ impl Stream {
         if let Some(lag) = self.lags.get_mut(replica) {
             *lag = Lag { until, sequence };
         }
+    }
+
+    pub(super) fn extent(&self, last: u64) -> Extent {
+        let bytes = self.messages.values().map(|kept| kept.stored.payload.len() as u64).sum();
+        let first = self.messages.keys().next().copied();
+        Extent { first: first.unwrap_or(if self.last > 0 { self.last + 1 } else { 0 }), last, bytes }
     }
 
     pub(super) fn purge(&mut self, filter: &str, before: u64) {

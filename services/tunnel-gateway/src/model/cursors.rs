@@ -195,7 +195,7 @@ mod tests {
         for (epoch, first, count) in batches {
             cursors.apply(&record(&ObservationBatch::agent_writer(agent()), *epoch, *first, *count));
         }
-        assert_eq!(Cursors::restore(&cursors.snapshot()), Some(cursors.clone()));
+        assert_eq!(Cursors::restore(Cursors::FOLD_VERSION, &cursors.snapshot()), Some(cursors.clone()));
         cursors.of(agent())
     }
 

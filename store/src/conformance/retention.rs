@@ -1,0 +1,250 @@
+//! Laws of records that leave.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::position::{Shard, Stream};
+use events::{Position, Timestamp};
+use serde::{Deserialize, Serialize};
+use world::World;
+
+use super::{DEADLINE, Storage, agent, batch, commit, fill};
+use crate::Parts;
+use crate::following::{FollowError, Following, follow_projection};
+use crate::log::{Followed, ForgetError, Kept, ReadError, ReadFilter, Record};
+use crate::projection::{Projection, Snapshot};
+use crate::retention::{Anchored, Limits, RetentionError, turn};
+
+const BATCHES: usize = 60;
+/// Large enough that many of them fill small segments.
+const BYTES: usize = 4096;
+const STREAM: Stream = Stream::Observations;
+
+/// How often each writer was seen, and each agent decided.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Counts {
+    seen: BTreeMap<u8, u64>,
+    decided: u64,
+}
+
+impl Projection for Counts {
+    const NAME: &'static str = "counts";
+    const FOLD_VERSION: u32 = 1;
+    // Only who is stopped leaves a snapshot.
+    const SNAPSHOT_EVERY: u64 = u64::MAX;
+
+    fn filter() -> ReadFilter {
+        ReadFilter::decisions(&[]).and(STREAM)
+    }
+
+    fn start() -> Self {
+        Self::default()
+    }
+
+    fn apply(&mut self, record: &Record) {
+        match record.shard.0 {
+            STREAM => *self.seen.entry(record.bytes[0]).or_default() += 1,
+            _ => self.decided += 1,
+        }
+    }
+}
+
+async fn observe(parts: &Parts, count: usize) {
+    let append = |number: usize| {
+        let writer = u8::try_from(number % 5).unwrap();
+        parts.log.append_batch(batch(STREAM, &format!("w{writer}"), &[writer; BYTES]))
+    };
+    futures::future::try_join_all((0..count).map(append)).await.unwrap();
+}
+
+fn observations() -> ReadFilter {
+    ReadFilter { streams: vec![STREAM], organization: None, kinds: Vec::new() }
+}
+
+/// The sequences of each shard, as a reader from a position on gets them.
+async fn sequences(parts: &Parts, from: &Position) -> BTreeMap<Shard, Vec<u64>> {
+    let mut records = parts.log.read(from, &observations()).await.unwrap();
+    let mut found: BTreeMap<Shard, Vec<u64>> = BTreeMap::new();
+    while let Some(record) = records.recv().await {
+        let record = record.unwrap();
+        found.entry(record.shard).or_default().push(record.sequence);
+    }
+    found
+}
+
+fn behind(all: &BTreeMap<Shard, Vec<u64>>, horizon: &Position) -> BTreeMap<Shard, Vec<u64>> {
+    let mut left = all.clone();
+    for (shard, sequences) in &mut left {
+        sequences.retain(|sequence| *sequence > horizon.sequence(*shard));
+    }
+    left.retain(|_, sequences| !sequences.is_empty());
+    left
+}
+
+/// How many records a follower gets that begins before everything.
+async fn followed_up_to(parts: &Parts, end: &Position) -> usize {
+    let mut followed = parts.log.follow(&Position::start(), &observations()).await.unwrap();
+    let mut got = 0;
+    loop {
+        match followed.recv().await.unwrap().unwrap() {
+            Followed::Record(_) => got += 1,
+            Followed::Passed(_) => {}
+            Followed::CaughtUp(position) => {
+                assert!(position.covers(end));
+                return got;
+            }
+        }
+    }
+}
+
+pub(super) async fn behind_the_horizon_nothing_is_missing(_: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    observe(&parts, BATCHES).await;
+    let until = parts.log.position(&[STREAM]).await.unwrap();
+    observe(&parts, BATCHES).await;
+    let all = sequences(&parts, &Position::start()).await;
+    parts.log.forget(&until).await.unwrap();
+    let horizon = parts.log.kept(STREAM).await.unwrap().horizon;
+    assert!(until.covers(&horizon), "{horizon} is behind {until}");
+    let left = behind(&all, &horizon);
+    assert_eq!(sequences(&parts, &Position::start()).await, left);
+    assert_eq!(sequences(&parts, &until).await, behind(&all, &until));
+    parts.log.verify().await.unwrap();
+}
+
+pub(super) async fn a_horizon_stays_and_sequences_go_on(_: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    observe(&parts, 2 * BATCHES).await;
+    let end = parts.log.position(&[STREAM]).await.unwrap();
+    parts.log.forget(&end).await.unwrap();
+    let horizon = parts.log.kept(STREAM).await.unwrap().horizon;
+    let left = sequences(&parts, &Position::start()).await;
+    drop(parts);
+    let parts = storage.open().await;
+    assert_eq!(parts.log.kept(STREAM).await.unwrap().horizon, horizon);
+    assert_eq!(sequences(&parts, &Position::start()).await, left);
+    sequences_go_on(&parts, &end).await;
+    assert_eq!(followed_up_to(&parts, &end).await, left.values().map(Vec::len).sum::<usize>() + 1);
+    parts.log.forget(&Position::start()).await.unwrap();
+    assert_eq!(parts.log.kept(STREAM).await.unwrap().horizon, horizon);
+    parts.log.verify().await.unwrap();
+}
+
+async fn sequences_go_on(parts: &Parts, end: &Position) {
+    assert_eq!(parts.log.position(&[STREAM]).await.unwrap(), *end);
+    let next = parts.log.append_batch(batch(STREAM, "w0", b"next")).await.unwrap();
+    let (shard, sequence) = next.0.iter().next().unwrap();
+    assert_eq!(*sequence, end.sequence(*shard) + 1);
+}
+
+pub(super) async fn decisions_never_leave(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    fill(&world, &*parts.log, "one", 0..3).await;
+    let end = parts.log.position(&[Stream::Decisions]).await.unwrap();
+    assert_eq!(parts.log.forget(&end).await, Err(ForgetError::Decisions));
+    assert_eq!(parts.log.history(super::ORGANIZATION, &agent("one")).await.unwrap().len(), 3);
+}
+
+/// A projection that follows, and has caught up.
+async fn caught_up(world: &World, parts: &Parts) -> Following<Counts> {
+    let following =
+        follow_projection::<Counts>(Arc::clone(&parts.log), Arc::clone(&parts.snapshots), world.clone());
+    let driven = following.clone();
+    world.spawner.spawn("conformance", Box::pin(async move { driven.drive(pending()).await.unwrap() }));
+    following.caught_up().await.unwrap();
+    following
+}
+
+/// Folds everything, and leaves a snapshot.
+async fn fold_and_save(world: &World, parts: &Parts) -> Counts {
+    let following =
+        follow_projection::<Counts>(Arc::clone(&parts.log), Arc::clone(&parts.snapshots), world.clone());
+    let caught_up = following.clone();
+    let stop = async move { caught_up.caught_up().await.unwrap() };
+    following.clone().drive(stop).await.unwrap();
+    following.read(Clone::clone)
+}
+
+const EVERYTHING: Duration = Duration::ZERO;
+
+fn limits(age: Duration, bytes: u64) -> Limits {
+    Limits { streams: vec![STREAM, Stream::Refusals], age, bytes }
+}
+
+const ANCHORED: [Anchored; 1] = [Anchored::of::<Counts>()];
+
+pub(super) async fn a_fold_begins_with_an_anchor(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    let limits = limits(EVERYTHING, u64::MAX);
+    assert_eq!(turn(&parts, &limits, &ANCHORED, Timestamp(1)).await.unwrap(), None);
+    for round in 0..3_u64 {
+        observe(&parts, BATCHES).await;
+        fill(&world, &*parts.log, "one", round * 2..round * 2 + 2).await;
+        fold_and_save(&world, &parts).await;
+        turn(&parts, &limits, &ANCHORED, Timestamp(10)).await.unwrap();
+    }
+    let Kept { horizon, .. } = parts.log.kept(STREAM).await.unwrap();
+    observe(&parts, 7).await;
+    let whole = Counts {
+        seen: (0..5).map(|writer| (writer, 3 * BATCHES as u64 / 5 + u64::from(writer < 2) + 1)).collect(),
+        decided: 6,
+    };
+    assert_eq!(fold_and_save(&world, &parts).await, whole);
+    let lost = Snapshot {
+        name: Counts::NAME.to_owned(),
+        fold_version: 99,
+        position: Position::start(),
+        heads: None,
+        state: Vec::new(),
+    };
+    parts.snapshots.save(lost.clone()).await.unwrap();
+    assert_eq!(caught_up(&world, &parts).await.read(Clone::clone), whole);
+
+    parts.snapshots.save(Snapshot { name: "counts-anchor".to_owned(), ..lost }).await.unwrap();
+    let following =
+        follow_projection::<Counts>(Arc::clone(&parts.log), Arc::clone(&parts.snapshots), world.clone());
+    if horizon != Position::start() {
+        let without = following.drive(world.clock.sleep(3 * DEADLINE)).await;
+        let left =
+            |error: &FollowError| matches!(error, FollowError::Read { source: ReadError::Left { .. }, .. });
+        assert!(without.as_ref().is_err_and(left), "{without:?}");
+    }
+}
+
+pub(super) async fn what_is_young_and_little_stays(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    let (hour, much) = (Duration::from_secs(3600), u64::MAX);
+    observe(&parts, BATCHES).await;
+    fold_and_save(&world, &parts).await;
+    let begun = Timestamp(1_000_000);
+    for (now, bytes) in [(begun, much), (begun, much), (Timestamp(begun.0 + 3_599_999), much)] {
+        assert_eq!(turn(&parts, &limits(hour, bytes), &ANCHORED, now).await.unwrap(), None);
+    }
+    let before = parts.log.kept(STREAM).await.unwrap();
+    assert_eq!(before.horizon, Position::start());
+    assert!(before.bytes >= (BATCHES * BYTES) as u64);
+    let horizon = turn(&parts, &limits(hour, 1), &ANCHORED, begun).await.unwrap();
+    let after = parts.log.kept(STREAM).await.unwrap();
+    assert_eq!(horizon.unwrap_or_default(), after.horizon);
+    assert_eq!(after.bytes < before.bytes, after.horizon != Position::start());
+}
+
+pub(super) async fn nothing_leaves_while_a_snapshot_is_wrong(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    let limits = limits(EVERYTHING, u64::MAX);
+    observe(&parts, BATCHES).await;
+    parts.log.append(commit(&world, "one", 0)).await.unwrap();
+    fold_and_save(&world, &parts).await;
+    let right = parts.snapshots.load(Counts::NAME).await.unwrap().unwrap();
+    let wrong = Counts { decided: 7, ..Counts::default() }.snapshot();
+    parts.snapshots.save(Snapshot { state: wrong, ..right.clone() }).await.unwrap();
+    for _ in 0..2 {
+        let error = turn(&parts, &limits, &ANCHORED, Timestamp(1)).await.unwrap_err();
+        assert!(matches!(error, RetentionError::Differs { projection: "counts", .. }), "{error:?}");
+    }
+    assert_eq!(parts.log.kept(STREAM).await.unwrap().horizon, Position::start());
+    parts.snapshots.save(right).await.unwrap();
+    turn(&parts, &limits, &ANCHORED, Timestamp(1)).await.unwrap();
+}

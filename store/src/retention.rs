@@ -1,0 +1,241 @@
+//! Records leave the streams that are kept by time and size, and only those.
+//!
+//! What has left cannot be folded again, so before anything does, each projection that is folded from it has an anchor: a
+//! snapshot that was compared with a fold of the log, and from which a fold can begin for as long as the log lives. Anchors are
+//! taken in generations. The next generation is taken when the one before is put to use, and is put to use when all that lies
+//! before it is old enough, or too much: so what is kept is between one and two times as old as was asked for.
+//!
+//! Any number of replicas may do this at once: each step leaves what is true, and one that comes too late finds nothing to do.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use events::position::Stream;
+use events::{Position, Timestamp};
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use world::World;
+
+use crate::Parts;
+use crate::folded::{Folded, anchor_name, begin_with};
+use crate::log::{ForgetError, Kept, ReadError, leaves};
+use crate::projection::{Projection, Snapshot};
+use crate::snapshots::SnapshotError;
+
+/// The name under which the next generation lies among the snapshots.
+pub(crate) const GENERATION: &str = "retention";
+/// The shape of a generation's record.
+const VERSION: u32 = 1;
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_secs(10 * 60);
+
+/// How long records are kept, and how many.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The streams; never decisions.
+    pub streams: Vec<Stream>,
+    /// What is younger stays, unless it is too much.
+    pub age: Duration,
+    /// Bytes of all these streams together.
+    pub bytes: u64,
+}
+
+/// Takes an anchor; its position, or nothing while there is no snapshot that could be one.
+type Take = for<'a> fn(&'a Parts) -> BoxFuture<'a, Result<Option<Position>, RetentionError>>;
+
+/// A projection that is folded from what leaves.
+#[derive(Clone, Copy)]
+pub struct Anchored {
+    name: &'static str,
+    streams: fn() -> Vec<Stream>,
+    take: Take,
+}
+
+impl Anchored {
+    /// This projection.
+    #[must_use]
+    pub const fn of<P: Projection>() -> Self {
+        Self { name: P::NAME, streams: || P::filter().streams, take: |parts| Box::pin(take::<P>(parts)) }
+    }
+
+    /// The projection's name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// Nothing leaves, and why.
+#[derive(Debug, thiserror::Error)]
+pub enum RetentionError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The log does not let go.
+    #[error(transparent)]
+    Forget(#[from] ForgetError),
+    /// Snapshots cannot be reached.
+    #[error(transparent)]
+    Snapshots(#[from] SnapshotError),
+    /// A projection is not what the log says.
+    #[error("the snapshot of {projection} differs from a fold of the log up to {position}")]
+    Differs {
+        /// Which.
+        projection: &'static str,
+        /// Where.
+        position: Position,
+    },
+}
+
+/// Anchors that were taken, to be put to use later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Generation {
+    taken_at: Timestamp,
+}
+
+/// The name under which an anchor lies until it is put to use.
+pub(crate) fn next_name(projection: &str) -> String {
+    format!("{projection}-next")
+}
+
+/// Looks again and again, until `shutdown`.
+pub async fn keep(
+    parts: &Parts,
+    world: &World,
+    limits: &Limits,
+    anchored: &[Anchored],
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let now = Timestamp(world.clock.now_millis());
+        tokio::select! {
+            biased;
+            () = &mut shutdown => return,
+            turn = turn(parts, limits, anchored, now) => match turn {
+                Ok(Some(horizon)) => tracing::info!(%horizon, "old records have left the log"),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "no records leave the log"),
+            },
+        }
+        tokio::select! {
+            biased;
+            () = &mut shutdown => return,
+            () = world.clock.sleep(LOOK_EVERY) => {}
+        }
+    }
+}
+
+/// Looks once: lets go what is old enough or too much, and takes the next generation where there is none. Returns the horizon if
+/// it moved.
+///
+/// # Errors
+/// When the log or snapshots cannot be reached, or a snapshot is not what the log says: then nothing left.
+pub async fn turn(
+    parts: &Parts,
+    limits: &Limits,
+    anchored: &[Anchored],
+    now: Timestamp,
+) -> Result<Option<Position>, RetentionError> {
+    let next = next_generation(parts).await?;
+    let before = kept(parts, limits).await?;
+    let Some((generation, until)) = next else {
+        take_generation(parts, limits, anchored, now).await?;
+        return Ok(None);
+    };
+    let age =
+        u64::try_from(now.millis_since(generation.taken_at)).map_or(Duration::ZERO, Duration::from_millis);
+    if age < limits.age && before.bytes <= limits.bytes {
+        return Ok(None);
+    }
+    if put_to_use(parts, anchored, &until).await? {
+        parts.log.forget(&until).await?;
+    }
+    take_generation(parts, limits, anchored, now).await?;
+    let after = kept(parts, limits).await?;
+    Ok((after.horizon != before.horizon).then_some(after.horizon))
+}
+
+async fn kept(parts: &Parts, limits: &Limits) -> Result<Kept, ReadError> {
+    let mut all = Kept::default();
+    for stream in &limits.streams {
+        let kept = parts.log.kept(*stream).await?;
+        all.horizon.merge(&kept.horizon);
+        all.bytes += kept.bytes;
+    }
+    Ok(all)
+}
+
+async fn next_generation(parts: &Parts) -> Result<Option<(Generation, Position)>, SnapshotError> {
+    let Some(stored) = parts.snapshots.load(GENERATION).await? else { return Ok(None) };
+    if stored.fold_version != VERSION {
+        return Ok(None);
+    }
+    Ok(events::decode(&stored.state).ok().map(|generation| (generation, stored.position)))
+}
+
+/// Takes an anchor of each projection; the generation's record comes last, so that it is whole or not there.
+async fn take_generation(
+    parts: &Parts,
+    limits: &Limits,
+    anchored: &[Anchored],
+    now: Timestamp,
+) -> Result<(), RetentionError> {
+    let mut until = parts.log.position(&limits.streams).await?;
+    for projection in anchored {
+        let Some(folded) = (projection.take)(parts).await? else {
+            tracing::debug!(projection = projection.name, "no snapshot yet that could be an anchor");
+            return Ok(());
+        };
+        let streams = (projection.streams)();
+        for (shard, sequence) in until.0.iter_mut().filter(|(shard, _)| streams.contains(&shard.0)) {
+            *sequence = folded.sequence(*shard).min(*sequence);
+        }
+    }
+    until.0.retain(|(stream, _), sequence| *sequence > 0 && leaves(*stream).is_ok());
+    let state = events::encode(&Generation { taken_at: now }).unwrap_or_default();
+    let record =
+        Snapshot { name: GENERATION.to_owned(), fold_version: VERSION, position: until, heads: None, state };
+    Ok(parts.snapshots.save(record).await?)
+}
+
+/// Folds the log up to where the running snapshot is, from the anchor on, and keeps the snapshot if it is the same.
+async fn take<P: Projection>(parts: &Parts) -> Result<Option<Position>, RetentionError> {
+    let Some(running) = parts.snapshots.load(P::NAME).await? else { return Ok(None) };
+    let mut folded: Folded<P> = begin_with(&*parts.log, &*parts.snapshots, &[anchor_name(P::NAME)]).await?;
+    if running.fold_version != P::FOLD_VERSION || !running.position.covers(&folded.position) {
+        return Ok(None);
+    }
+    let mut records = parts.log.read(&folded.position, &P::filter()).await?;
+    while let Some(record) = records.recv().await {
+        let record = record?;
+        if record.sequence <= running.position.sequence(record.shard) {
+            folded.fold(&record);
+        }
+    }
+    folded.position = running.position.clone();
+    let again = folded.snapshot(next_name(P::NAME));
+    if (&again.state, &again.heads) != (&running.state, &running.heads) {
+        return Err(RetentionError::Differs { projection: P::NAME, position: running.position });
+    }
+    parts.snapshots.save(again).await?;
+    Ok(Some(running.position))
+}
+
+/// Makes the next generation's anchors the ones that folds begin with; says whether they stand for all that is to leave.
+async fn put_to_use(parts: &Parts, anchored: &[Anchored], until: &Position) -> Result<bool, RetentionError> {
+    let mut all = Vec::new();
+    for projection in anchored {
+        match parts.snapshots.load(&next_name(projection.name)).await? {
+            Some(next) if next.position.covers(&until.in_streams(&(projection.streams)())) => {
+                all.push((projection, next));
+            }
+            _ => return Ok(false),
+        }
+    }
+    for (projection, next) in all {
+        parts.snapshots.save(Snapshot { name: anchor_name(projection.name), ..next }).await?;
+    }
+    Ok(true)
+}
