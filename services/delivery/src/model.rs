@@ -3,6 +3,7 @@
 mod decide;
 mod fold;
 mod given;
+mod news;
 mod plan;
 mod view;
 
@@ -21,6 +22,8 @@ use serde::{Deserialize, Serialize};
 
 pub use decide::{BundleContents, Command, Verdict};
 pub use given::{Given, Surplus, event_of};
+use news::News;
+pub use news::Touched;
 pub use plan::{desired_plan, has_pending, next_sync};
 pub use view::source_view;
 
@@ -34,23 +37,9 @@ pub struct DeliveryState {
     pub(crate) sources: BTreeMap<SourceId, SourceState>,
     /// Each agent's own among them.
     pub(crate) of_agents: BTreeMap<AgentId, BTreeSet<SourceId>>,
-    /// Counts folded records that touched a source or an agent.
-    pub(crate) clock: u64,
-    /// Sources by the count at which they were touched last.
-    pub(crate) touched: BTreeSet<(u64, SourceId)>,
-    /// Agents by the count at which their desired state changed last.
-    pub(crate) changed: BTreeSet<(u64, AgentId)>,
-}
-
-/// What was touched since a count.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Touched {
-    /// The count up to which this is true.
-    pub count: u64,
-    /// Sources about which something may have to be done.
-    pub sources: Vec<SourceId>,
-    /// Agents whose desired state changed.
-    pub agents: Vec<AgentId>,
+    /// In which order things came is this process's own: another one reads the streams in another order.
+    #[serde(skip)]
+    pub(crate) news: News,
 }
 
 /// One agent.
@@ -64,8 +53,6 @@ pub(crate) struct AgentState {
     pub(crate) deleted: bool,
     /// Counts everything that changes what the agent is to have.
     pub(crate) revision: u64,
-    /// Count at which that changed last.
-    pub(crate) changed: u64,
     /// Last observation that was folded: epoch and sequence.
     pub(crate) seen: (u64, u64),
     /// Observations of the same epoch behind a gap, by the sequence of their first: they wait for what is missing.
@@ -107,8 +94,6 @@ pub(crate) struct SourceState {
     pub(crate) synced: Option<(String, Timestamp)>,
     pub(crate) inventory: BTreeMap<ObjectKey, Owned>,
     pub(crate) blocked: Option<String>,
-    /// Count at which it was touched last.
-    pub(crate) touched: u64,
 }
 
 /// A good bundle and the chain that led to it.
@@ -195,9 +180,7 @@ impl DeliveryState {
     /// What was touched after `count`.
     #[must_use]
     pub fn touched_since(&self, count: u64) -> Touched {
-        let sources = self.touched.iter().rev().take_while(|(at, _)| *at > count).map(|(_, source)| *source);
-        let agents = self.changed.iter().rev().take_while(|(at, _)| *at > count).map(|(_, agent)| *agent);
-        Touched { count: self.clock, sources: sources.collect(), agents: agents.collect() }
+        self.news.since(count)
     }
 
     /// Every bundle that some source of a living agent has or is about to have.

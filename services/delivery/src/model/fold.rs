@@ -24,7 +24,7 @@ const AWAITED: usize = 64;
 
 impl Projection for DeliveryState {
     const NAME: &'static str = "delivery";
-    const FOLD_VERSION: u32 = 4;
+    const FOLD_VERSION: u32 = 5;
     const SNAPSHOT_EVERY: u64 = 5_000;
 
     fn filter() -> ReadFilter {
@@ -40,6 +40,16 @@ impl Projection for DeliveryState {
 
     fn start() -> Self {
         Self::default()
+    }
+
+    /// To whoever begins, all is new.
+    fn restore(fold_version: u32, bytes: &[u8]) -> Option<Self> {
+        let readable = fold_version == Self::FOLD_VERSION;
+        let mut state: Self = readable.then(|| events::decode(bytes).ok()).flatten()?;
+        let Self { agents, sources, news, .. } = &mut state;
+        sources.keys().for_each(|source| news.touch(*source));
+        agents.keys().for_each(|agent| news.desired_changed(*agent));
+        Some(state)
     }
 
     fn apply(&mut self, record: &Record) {
@@ -133,7 +143,7 @@ impl DeliveryState {
         for source in &changed.configuration.sources {
             let state = self.source(organization, agent_id, source.id);
             if (state.organization, state.agent) != (organization, agent_id) {
-                *state = SourceState { touched: state.touched, ..SourceState::new(organization, agent_id) };
+                *state = SourceState::new(organization, agent_id);
             }
             state.configuration = Some(source.clone());
             state.configured = true;
@@ -394,21 +404,15 @@ impl DeliveryState {
     }
 
     fn touch(&mut self, source: SourceId) {
-        self.clock += 1;
-        if let Some(state) = self.sources.get_mut(&source) {
-            self.touched.remove(&(state.touched, source));
-            state.touched = self.clock;
-            self.touched.insert((self.clock, source));
+        if self.sources.contains_key(&source) {
+            self.news.touch(source);
         }
     }
 
     fn desired_changed(&mut self, agent: AgentId) {
-        self.clock += 1;
         if let Some(state) = self.agents.get_mut(&agent) {
-            self.changed.remove(&(state.changed, agent));
             state.revision += 1;
-            state.changed = self.clock;
-            self.changed.insert((self.clock, agent));
+            self.news.desired_changed(agent);
         }
     }
 
@@ -420,7 +424,6 @@ impl DeliveryState {
             epoch: 0,
             deleted: false,
             revision: 0,
-            changed: 0,
             seen: (0, 0),
             early: BTreeMap::new(),
             statement: Vec::new(),
@@ -471,7 +474,6 @@ impl SourceState {
             synced: None,
             inventory: BTreeMap::new(),
             blocked: None,
-            touched: 0,
         }
     }
 }

@@ -18,7 +18,7 @@ async fn a_server_goes_on_from_anchors_when_observations_have_left() {
     let cluster = testkit::shared_control_plane().await.unwrap();
     let mut scene = Scene::start_as(options, cluster, "").await;
     let log = scene.kasbah.server().unwrap().log().to_owned();
-    let says = |text: &str| std::fs::read_to_string(&log).unwrap().matches(text).count();
+    let said = || std::fs::read_to_string(&log).unwrap();
     // Who stops leaves a snapshot. Who starts makes an anchor of it, or puts the one to use that was made before.
     for value in ["1", "2", "3"] {
         scene.write_config_map("one", value);
@@ -29,11 +29,11 @@ async fn a_server_goes_on_from_anchors_when_observations_have_left() {
         scene.synced(&commit).await;
     }
     eventually(LIMIT, || async {
-        ensure!(says("old records have left the log") > 0, "none has left: {}", log.display());
+        ensure!(said().contains("old records have left the log"), "none has left: {}", said());
         Ok(())
     })
     .await;
-    assert_eq!(says("no records leave the log"), 0, "{}", std::fs::read_to_string(&log).unwrap());
+    assert!(!said().contains("no records leave the log"), "{}", said());
     scene.write_config_map("one", "4");
     let commit = scene.tree.commit_and_push("4").unwrap();
     scene.synced(&commit).await;
