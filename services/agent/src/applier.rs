@@ -188,6 +188,7 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
         // Also looks at the clock: a Lease that cannot be renewed ends without anybody saying so.
         let tick = again.unwrap_or(Duration::from_secs(5));
         tokio::select! {
+            biased;
             () = shutdown.requested() => break,
             changed = views.changed() => if changed.is_err() { break },
             changed = held.changed() => if changed.is_err() { break },
@@ -270,6 +271,7 @@ impl Running {
             }
         };
         tokio::select! {
+            biased;
             () = quiet => {}
             () = shared.world.clock.sleep(limit) => tracing::warn!("writes did not end in time"),
         }

@@ -75,12 +75,12 @@ impl Holding {
         self.shared.held.subscribe()
     }
 
-    fn hold(&self, until: Duration) {
+    pub(crate) fn hold(&self, until: Duration) {
         self.shared.until.store(u64::try_from(until.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
         self.shared.held.send_if_modified(|held| !std::mem::replace(held, true));
     }
 
-    fn lose(&self) {
+    pub(crate) fn lose(&self) {
         self.shared.until.store(0, Ordering::Release);
         self.shared.held.send_if_modified(|held| std::mem::replace(held, false));
     }
@@ -143,6 +143,7 @@ impl LeaseKeeper {
         loop {
             let clock = Arc::clone(&self.world.clock);
             let step = tokio::select! {
+                biased;
                 step = self.step() => step,
                 () = clock.sleep(RENEW) => Err(ApiError::Unreachable { detail: format!("no answer within {RENEW:?}") }),
             };
@@ -167,6 +168,7 @@ impl LeaseKeeper {
                 self.holding.lose();
             }
             tokio::select! {
+                biased;
                 () = shutdown.requested() => break,
                 () = self.wait(wait) => {}
             }
@@ -179,6 +181,7 @@ impl LeaseKeeper {
             Wait::For(time) => self.world.clock.sleep(time).await,
             Wait::Change(limit) => {
                 tokio::select! {
+                    biased;
                     () = self.world.clock.sleep(limit) => {}
                     () = self.changed() => {}
                 }
