@@ -181,6 +181,10 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
             }
             None => {
                 shared.holding.set_named(false);
+                if shared.kube.writes() > 0 {
+                    // How they end is not heard: what they leave has to be looked for.
+                    running.stated = 0;
+                }
                 running.stop();
             }
         }
@@ -234,13 +238,8 @@ impl Running {
             self.stated = epoch;
             tracing::info!(epoch, sources = view.sources.len(), "this instance applies");
         }
-        self.workers.retain(|source, worker| {
-            let wanted = view.source(*source).is_some() && !worker.is_finished();
-            if !wanted {
-                worker.abort();
-            }
-            wanted
-        });
+        // One whose source is gone ends by itself, once it has told how its last writes ended: nobody would prune what nobody heard of.
+        self.workers.retain(|_, worker| !worker.is_finished());
         shared.books.lock().retain(|source, _| view.source(*source).is_some());
         for source in &view.sources {
             let id = source.head.source;

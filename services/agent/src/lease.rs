@@ -198,12 +198,14 @@ impl LeaseKeeper {
             "/apis/coordination.k8s.io/v1/namespaces/{}/leases{query}{version}",
             path::escape(&self.namespace)
         );
-        match self.kube.watch(&Call::get(collection), 0).await {
-            Ok(response) => {
-                let mut body = response.into_body();
-                let _event = body.frame().await;
-            }
-            Err(_) => self.world.clock.sleep(RETRY).await,
+        let event = match self.kube.watch(&Call::get(collection), 0).await {
+            Ok(response) => response.into_body().frame().await,
+            Err(_) => None,
+        };
+        let data = event.and_then(|frame| frame.ok()?.into_data().ok());
+        if data.is_none_or(|data| is_error(&data)) {
+            // Such as a version that is too old: whoever holds the Lease renews it soon.
+            self.world.clock.sleep(RETRY).await;
         }
     }
 
@@ -301,6 +303,12 @@ impl LeaseKeeper {
             tracing::warn!(lease = %self.name, error = %error, "cannot give up the lease; another instance has to wait for its end");
         }
     }
+}
+
+/// Whether an event of a watch says that there will be no more.
+fn is_error(event: &[u8]) -> bool {
+    let event = serde_json::from_slice::<Value>(event).unwrap_or_default();
+    event.get("type").and_then(Value::as_str) == Some("ERROR")
 }
 
 enum Wait {

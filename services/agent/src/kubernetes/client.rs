@@ -282,17 +282,18 @@ mod tests {
         holding.set_named(true);
         holding.hold(Duration::from_secs(3_600));
         let kube = Kube::new(Connections::over(&channel, "shop"), world, Counts::default());
-        let reads = join_all((0..CONCURRENCY).map(|_| kube.read(Call::get("/api".to_owned()))));
+        let mut reads =
+            std::pin::pin!(join_all((0..CONCURRENCY).map(|_| kube.read(Call::get("/api".to_owned())))));
+        while slow.asked.lock().len() < CONCURRENCY {
+            assert!(futures::poll!(&mut reads).is_pending());
+            tokio::task::yield_now().await;
+        }
         let apply = || Call::apply("/x", bytes::Bytes::new(), ApplyMode { dry_run: false, force: false });
-        let late = async {
-            let late = kube.write(apply(), &holding);
-            let lost = async {
-                assert_eq!((slow.asked.lock().len(), kube.writes()), (CONCURRENCY, 1));
-                holding.lose();
-                answer.send_replace(true);
-            };
-            tokio::join!(late, lost).0
-        };
+        let mut late = std::pin::pin!(kube.write(apply(), &holding));
+        assert!(futures::poll!(&mut late).is_pending());
+        assert_eq!((slow.asked.lock().len(), kube.writes()), (CONCURRENCY, 1));
+        holding.lose();
+        answer.send_replace(true);
         let (_, late) = tokio::join!(reads, late);
         assert_eq!(late.err(), Some(ApiError::NotHolding));
         assert!(!slow.asked.lock().contains(&Method::PATCH));
