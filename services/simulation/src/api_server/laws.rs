@@ -410,7 +410,7 @@ fn simulated<W: Future<Output = ()> + Send + 'static>(work: impl Fn(Kube, ApiSer
 
 #[test]
 fn the_simulated_api_server_keeps_every_law() {
-    simulated(|kube, ..| every_law(kube, "laws".to_owned()));
+    simulated(|kube, _, _| every_law(kube, "laws".to_owned()));
 }
 
 #[tokio::test]
