@@ -79,6 +79,8 @@ const INSTANCES: [usize; 2] = [2, 1];
 /// How long it may take until everything is set up, and until everything is as it is to be.
 const SET_UP: Duration = Duration::from_secs(600);
 const SETTLED: Duration = Duration::from_secs(1_200);
+/// So long nothing changes any more: on the way to what is wanted, a cluster may be so by chance.
+const STAYS: Duration = Duration::from_secs(10);
 /// Steps between two looks.
 const LOOK_EVERY: u64 = 64;
 
@@ -217,9 +219,15 @@ impl Run {
         })?;
         let person = self.person.clone();
         self.until_done("everything is pushed once more", async move { person.tidy().await })?;
+        let mut same_since = None;
         let settled = self.until("every cluster is as it is wanted", SETTLED, |run| {
             run.faults.restart(&mut run.scene);
-            Ok(run.scene.is_ready() && run.difference().is_none())
+            let now = run.scene.executor.now();
+            if !run.scene.is_ready() || run.difference().is_some() {
+                same_since = None;
+                return Ok(false);
+            }
+            Ok(now >= *same_since.get_or_insert(now) + STAYS)
         });
         settled.map_err(|error| format!("{error}: {}", self.difference().unwrap_or_default()))
     }

@@ -465,6 +465,8 @@ fn who_waits_for_a_lease_asks_seldom_while_versions_are_too_old() {
             stops.push(trigger);
             world.clock.sleep(std::time::Duration::from_secs(1)).await;
         }
+        // Something else happens, so that the Lease's version is older than what is forgotten.
+        Asking::begin(kube, "later").await;
         server.forget_versions();
         world.clock.sleep(std::time::Duration::from_secs(60)).await;
         let told = server.fired().get(&crate::faults::Kind::VersionsForgotten).copied().unwrap_or(0);
