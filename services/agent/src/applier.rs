@@ -181,6 +181,10 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
             }
             None => {
                 shared.holding.set_named(false);
+                if shared.kube.writes() > 0 {
+                    // How they end is not heard: what they leave has to be looked for.
+                    running.stated = 0;
+                }
                 running.stop();
             }
         }
@@ -188,6 +192,7 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
         // Also looks at the clock: a Lease that cannot be renewed ends without anybody saying so.
         let tick = again.unwrap_or(Duration::from_secs(5));
         tokio::select! {
+            biased;
             () = shutdown.requested() => break,
             changed = views.changed() => if changed.is_err() { break },
             changed = held.changed() => if changed.is_err() { break },
@@ -233,13 +238,8 @@ impl Running {
             self.stated = epoch;
             tracing::info!(epoch, sources = view.sources.len(), "this instance applies");
         }
-        self.workers.retain(|source, worker| {
-            let wanted = view.source(*source).is_some() && !worker.is_finished();
-            if !wanted {
-                worker.abort();
-            }
-            wanted
-        });
+        // One whose source is gone ends by itself, once it has told how its last writes ended: nobody would prune what nobody heard of.
+        self.workers.retain(|_, worker| !worker.is_finished());
         shared.books.lock().retain(|source, _| view.source(*source).is_some());
         for source in &view.sources {
             let id = source.head.source;
@@ -270,6 +270,7 @@ impl Running {
             }
         };
         tokio::select! {
+            biased;
             () = quiet => {}
             () = shared.world.clock.sleep(limit) => tracing::warn!("writes did not end in time"),
         }

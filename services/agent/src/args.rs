@@ -47,6 +47,30 @@ pub struct Args {
     pub file: chassis::args::ConfigArgs,
 }
 
+impl Args {
+    /// Those of an agent that speaks to its server without TLS.
+    #[must_use]
+    pub fn plain_text(server: Server, token_file: PathBuf) -> Self {
+        Self {
+            server,
+            token_file: Some(token_file),
+            token: None,
+            tls: chassis::tls::ClientTlsArgs::default(),
+            kubeconfig: None,
+            context: None,
+            namespace: None,
+            insecure_plain_text: true,
+            admin_listen: None,
+            logs: chassis::logs::LogArgs {
+                log_level: "info".to_owned(),
+                log_format: chassis::logs::LogFormat::Auto,
+            },
+            traces: chassis::traces::TraceArgs { otlp_endpoint: None, trace_ratio: 1.0 },
+            file: chassis::args::ConfigArgs::default(),
+        }
+    }
+}
+
 /// Where the server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {

@@ -8,6 +8,7 @@ pub mod path;
 pub mod status;
 
 pub use call::{Accept, Answer, Call};
-pub use client::{Kube, KubeOptions};
+pub use client::Kube;
+pub use connections::{AnswerBody, Answering, Channel, ChannelError, ConnectError, Connections, KubeOptions};
 pub use discovery::{Discovery, Resource};
 pub use status::{ApiError, ApiStatus};

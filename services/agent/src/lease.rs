@@ -75,12 +75,12 @@ impl Holding {
         self.shared.held.subscribe()
     }
 
-    fn hold(&self, until: Duration) {
+    pub(crate) fn hold(&self, until: Duration) {
         self.shared.until.store(u64::try_from(until.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
         self.shared.held.send_if_modified(|held| !std::mem::replace(held, true));
     }
 
-    fn lose(&self) {
+    pub(crate) fn lose(&self) {
         self.shared.until.store(0, Ordering::Release);
         self.shared.held.send_if_modified(|held| std::mem::replace(held, false));
     }
@@ -143,6 +143,7 @@ impl LeaseKeeper {
         loop {
             let clock = Arc::clone(&self.world.clock);
             let step = tokio::select! {
+                biased;
                 step = self.step() => step,
                 () = clock.sleep(RENEW) => Err(ApiError::Unreachable { detail: format!("no answer within {RENEW:?}") }),
             };
@@ -167,6 +168,7 @@ impl LeaseKeeper {
                 self.holding.lose();
             }
             tokio::select! {
+                biased;
                 () = shutdown.requested() => break,
                 () = self.wait(wait) => {}
             }
@@ -179,6 +181,7 @@ impl LeaseKeeper {
             Wait::For(time) => self.world.clock.sleep(time).await,
             Wait::Change(limit) => {
                 tokio::select! {
+                    biased;
                     () = self.world.clock.sleep(limit) => {}
                     () = self.changed() => {}
                 }
@@ -195,12 +198,14 @@ impl LeaseKeeper {
             "/apis/coordination.k8s.io/v1/namespaces/{}/leases{query}{version}",
             path::escape(&self.namespace)
         );
-        match self.kube.watch(&Call::get(collection), 0).await {
-            Ok(response) => {
-                let mut body = response.into_body();
-                let _event = body.frame().await;
-            }
-            Err(_) => self.world.clock.sleep(RETRY).await,
+        let event = match self.kube.watch(&Call::get(collection), 0).await {
+            Ok(response) => response.into_body().frame().await,
+            Err(_) => None,
+        };
+        let data = event.and_then(|frame| frame.ok()?.into_data().ok());
+        if data.is_none_or(|data| is_error(&data)) {
+            // Such as a version that is too old: whoever holds the Lease renews it soon.
+            self.world.clock.sleep(RETRY).await;
         }
     }
 
@@ -298,6 +303,12 @@ impl LeaseKeeper {
             tracing::warn!(lease = %self.name, error = %error, "cannot give up the lease; another instance has to wait for its end");
         }
     }
+}
+
+/// Whether an event of a watch says that there will be no more.
+fn is_error(event: &[u8]) -> bool {
+    let event = serde_json::from_slice::<Value>(event).unwrap_or_default();
+    event.get("type").and_then(Value::as_str) == Some("ERROR")
 }
 
 enum Wait {

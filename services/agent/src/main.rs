@@ -1,6 +1,8 @@
 //! The binary.
 
+use agent::kubernetes::{Connections, KubeOptions};
 use agent::{Args, Deps};
+use anyhow::Context as _;
 use chassis::traces::Process;
 use chassis::{Metrics, Readiness, ShutdownTrigger};
 use events::InstanceId;
@@ -48,8 +50,14 @@ async fn start(args: Args) -> std::process::ExitCode {
             return std::process::ExitCode::FAILURE;
         }
     }
-    let deps = Deps { world, readiness: Readiness::new(), metrics, instance };
-    let outcome = agent::run(args, deps, shutdown).await;
+    let options = KubeOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
+    let outcome = match Connections::open(&options).await.context("no cluster") {
+        Ok(connections) => {
+            let deps = Deps { world, connections, readiness: Readiness::new(), metrics, instance };
+            agent::run(args, deps, shutdown).await
+        }
+        Err(error) => Err(error),
+    };
     // It blocks, and the last spans are sent meanwhile.
     let finished = tokio::task::spawn_blocking(|| traces.finish()).await;
     match outcome.and(finished.map_err(Into::into)) {

@@ -12,7 +12,7 @@ use world::World;
 use crate::applier::{self, Shared};
 use crate::args::Args;
 use crate::desired::Desired;
-use crate::kubernetes::{Kube, KubeOptions};
+use crate::kubernetes::{Connections, Kube};
 use crate::lease::{Holding, LeaseKeeper};
 use crate::link::{Access, AgentService, LinkKeeper};
 use crate::metrics::Counts;
@@ -23,8 +23,10 @@ const DRAIN: Duration = Duration::from_secs(20);
 
 /// What the agent needs besides its settings.
 pub struct Deps {
-    /// Clock, randomness, tasks, network.
+    /// Clock, randomness, tasks, network, files.
     pub world: World,
+    /// Leads to the cluster's API server.
+    pub connections: Connections,
     /// Whether it is ready.
     pub readiness: Readiness,
     /// Where its metrics stand.
@@ -44,29 +46,21 @@ pub struct Agent {
 
 impl Agent {
     /// An agent of one cluster.
-    ///
-    /// # Errors
-    /// When there is no usable configuration for the cluster.
-    pub async fn new(
+    #[must_use]
+    pub fn new(
         world: World,
-        options: &KubeOptions,
+        connections: Connections,
         namespace: Option<String>,
         counts: Counts,
         instance: InstanceId,
-    ) -> anyhow::Result<Self> {
-        let kube = Kube::connect(options, world.clone(), counts.clone()).await.context("no cluster")?;
+    ) -> Self {
+        let kube = Kube::new(connections, world.clone(), counts.clone());
         let namespace = namespace.unwrap_or_else(|| kube.namespace().to_owned());
         let outbox = Arc::new(Outbox::new(world.clone(), counts.dropped_observations.clone()));
         let holding = Holding::new(Arc::clone(&world.clock));
         let desired = Arc::new(Desired::default());
         let shared = Shared::new(world.clone(), kube.clone(), outbox, holding, desired, instance, counts);
-        Ok(Self {
-            world,
-            shared: Arc::new(shared),
-            kube,
-            namespace,
-            agent: Arc::new(watch::Sender::new(None)),
-        })
+        Self { world, shared: Arc::new(shared), kube, namespace, agent: Arc::new(watch::Sender::new(None)) }
     }
 
     /// What answers the server.
@@ -95,6 +89,7 @@ impl Agent {
     async fn keep_lease(&self, shutdown: Shutdown) {
         let mut agent = self.agent.subscribe();
         let agent = tokio::select! {
+            biased;
             () = shutdown.requested() => return,
             known = agent.wait_for(Option::is_some) => known.ok().and_then(|known| *known),
         };
@@ -125,11 +120,10 @@ fn watch_queues(metrics: &Metrics, agent: &Agent, counts: Counts) {
 /// # Errors
 /// When its settings cannot be used, or a part of it ends unexpectedly.
 pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
-    let Deps { world, readiness, metrics, instance } = deps;
+    let Deps { world, connections, readiness, metrics, instance } = deps;
     let access = Access::read(&args, &world)?;
-    let options = KubeOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
     let counts = Counts::register(&metrics);
-    let agent = Agent::new(world.clone(), &options, args.namespace.clone(), counts.clone(), instance).await?;
+    let agent = Agent::new(world.clone(), connections, args.namespace.clone(), counts.clone(), instance);
     let agent = Arc::new(agent);
     chassis::metrics::watch_process(&metrics, &world);
     chassis::metrics::show_version(&metrics, env!("CARGO_PKG_VERSION"));

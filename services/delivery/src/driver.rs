@@ -100,6 +100,8 @@ pub(crate) struct Driver {
 pub(crate) enum SettleError {
     #[error("bundle cannot be read")]
     Bundle(#[from] BundleError),
+    #[error("other bundles are needed by now than were read")]
+    Outdated,
     #[error("prune list cannot be stored")]
     Blob(#[from] store::BlobError),
     #[error(transparent)]
@@ -205,7 +207,11 @@ impl Driver {
         let mut again = Vec::new();
         for source in sources {
             if let Err(error) = self.settle(source).await {
-                if !matches!(error, SettleError::Append(AppendError::Conflict { .. })) {
+                let is_overtaken = matches!(
+                    error,
+                    SettleError::Outdated | SettleError::Append(AppendError::Conflict { .. })
+                );
+                if !is_overtaken {
                     self.counts.failures.inc();
                     tracing::error!(%source, error = %chain(&error), "source cannot be settled");
                 }
@@ -254,6 +260,10 @@ impl Driver {
         listed: &[PruneEntry],
     ) -> Result<Option<Settling>, SettleError> {
         self.fold.read_with_heads(|state, heads| {
+            // Nothing can be said without them, and nobody says so again: what came to another source touches that one alone.
+            if state.bundles_needed(source).iter().any(|digest| !contents.contains_key(digest)) {
+                return Err(SettleError::Outdated);
+            }
             let (verdict, surplus) = state.verdict_with_surplus(source, contents, listed);
             let Some((_, _, expected)) = state.source_head(source) else { return Ok(None) };
             if verdict == Verdict::Nothing {

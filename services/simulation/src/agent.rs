@@ -1,77 +1,74 @@
-//! An agent as thin as it can be: the shipped end of the link, a Lease, an outbox, and a loop that makes the cluster match what
-//! it was told.
+//! The agent that ships, as a process of the simulation.
 
-mod lease;
-mod link;
-mod outbox;
-mod work;
+use std::path::{Path, PathBuf};
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use bytes::Bytes;
-use events::desired::DesiredState;
-use events::{InstanceId, Sha256};
-use parking_lot::Mutex;
-use tokio::sync::watch;
-use world::World;
+use agent::args::{Args, Server};
+use agent::kubernetes::Connections;
+use agent::{Deps, run};
+use chassis::{Metrics, Readiness, Shutdown};
+use events::InstanceId;
+use world::{Disk, World};
 
 use crate::cluster::Cluster;
-use crate::forge::Forge;
-use outbox::Outbox;
+use crate::disk::MemoryDisk;
+use crate::executor::Life;
 
 /// The port of the gateways.
 pub const PORT: u16 = 8441;
 
-/// A token that somebody may replace.
-pub type SharedSecret = Arc<Mutex<String>>;
+const TOKEN_FILE: &str = "/token";
+/// Where an agent's Lease is.
+const NAMESPACE: &str = "kube-system";
 
-/// One instance of an agent.
+/// A token in a file that all instances of an agent see, and that somebody may replace.
 #[derive(Clone)]
-pub struct Instance {
-    world: World,
-    cluster: Cluster,
-    forge: Forge,
-    secret: SharedSecret,
-    id: InstanceId,
-    ignores_epochs: bool,
-    state: Arc<State>,
-}
+pub struct SharedSecret(MemoryDisk);
 
-struct State {
-    desired: watch::Sender<Option<Arc<DesiredState>>>,
-    objects: Mutex<BTreeMap<Sha256, Bytes>>,
-    outbox: Outbox,
-    /// Until when this instance may write, by the monotonic clock; zero: it does not hold the Lease.
-    holding: watch::Sender<bool>,
-}
-
-impl Instance {
-    /// An instance; `ignores_epochs`: it goes on although another one was named.
+impl SharedSecret {
+    /// A file with this token.
     #[must_use]
-    pub fn new(
-        world: World,
-        cluster: Cluster,
-        forge: Forge,
-        secret: SharedSecret,
-        ignores_epochs: bool,
-    ) -> Self {
-        let id = InstanceId(world.new_uuid());
-        let state = State {
-            desired: watch::Sender::new(None),
-            objects: Mutex::default(),
-            outbox: Outbox::default(),
-            holding: watch::Sender::new(false),
-        };
-        Self { world, cluster, forge, secret, id, ignores_epochs, state: Arc::new(state) }
+    pub fn new(secret: &str) -> Self {
+        let shared = Self(MemoryDisk::default());
+        shared.replace(secret);
+        shared
     }
 
-    /// Runs until its process ends.
-    pub fn start(&self) {
-        let (leasing, linking, working) = (self.clone(), self.clone(), self.clone());
-        let spawner = &self.world.spawner;
-        spawner.spawn("agent-lease", Box::pin(async move { leasing.lease().await }));
-        spawner.spawn("agent-link", Box::pin(async move { linking.link().await }));
-        spawner.spawn("agent-work", Box::pin(async move { working.work().await }));
+    /// Puts another token there; gives the one before.
+    pub fn replace(&self, secret: &str) -> String {
+        let before = self.read();
+        // A disk in memory takes everything.
+        let _written = self.0.replace(Path::new(TOKEN_FILE), secret.as_bytes(), true);
+        before
     }
+
+    /// The token.
+    #[must_use]
+    pub fn read(&self) -> String {
+        let bytes = self.0.read(Path::new(TOKEN_FILE)).unwrap_or_default();
+        String::from_utf8(bytes).unwrap_or_default()
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn disk(&self) -> MemoryDisk {
+        self.0.clone()
+    }
+}
+
+/// Runs one instance. `always_holds`: it is told that it has the Lease, whatever becomes of it.
+pub fn start(
+    world: World,
+    life: Life,
+    cluster: &Cluster,
+    always_holds: bool,
+    readiness: Readiness,
+    shutdown: Shutdown,
+) -> impl Future<Output = anyhow::Result<()>> + Send + 'static {
+    let instance = InstanceId(world.new_uuid());
+    cluster.knows(life, instance);
+    let door = cluster.server.door(life, always_holds);
+    let connections = Connections::over(&door, NAMESPACE);
+    let server = Server { host: "gateways".to_owned(), port: PORT };
+    let args = Args::plain_text(server, PathBuf::from(TOKEN_FILE));
+    run(args, Deps { world, connections, readiness, metrics: Metrics::new(), instance }, shutdown)
 }

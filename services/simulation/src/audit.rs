@@ -6,7 +6,7 @@ use events::configuration::ConfigurationEvent;
 use events::delivery::DeliveryEvent;
 use events::observation::{ObservationBatch, Observed};
 use events::repository::RepositoryEvent;
-use events::{AggregateRef, ChainHash, Commit, CommitId, Event, EventId, OrganizationId, SyncId};
+use events::{AggregateRef, ChainHash, Commit, CommitId, Event, EventId, InstanceId, OrganizationId, SyncId};
 use store::jetstream::simulated::Stored;
 
 use crate::forge::Forge;
@@ -31,6 +31,8 @@ pub struct Audit {
     reached: BTreeMap<String, u64>,
     /// The newest epoch of each agent.
     epochs: BTreeMap<String, u64>,
+    /// The newest epoch that each instance was named for.
+    named: BTreeMap<InstanceId, u64>,
     /// What each agent's observations hold of each epoch: the last sequence of each batch by its first.
     observed: BTreeMap<(String, u64), BTreeMap<u64, u64>>,
     finished: BTreeSet<(SyncId, u32)>,
@@ -55,6 +57,12 @@ impl Audit {
     #[must_use]
     pub const fn stored(&self) -> u64 {
         self.stored
+    }
+
+    /// The newest epoch that an instance was named for.
+    #[must_use]
+    pub fn epoch_of(&self, instance: InstanceId) -> Option<u64> {
+        self.named.get(&instance).copied()
     }
 
     /// Everything that somebody was told is stored.
@@ -139,6 +147,7 @@ impl Audit {
             }
             Event::Delivery(DeliveryEvent::ApplierNamed(named)) => {
                 self.epochs.insert(ObservationBatch::agent_writer(named.agent), commit.version);
+                self.named.insert(named.instance, commit.version);
             }
             Event::Delivery(DeliveryEvent::SyncFinished(finished))
                 if !self.finished.insert((finished.sync, finished.run)) =>

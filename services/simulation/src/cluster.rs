@@ -1,246 +1,141 @@
-//! A cluster's API server, as far as an agent needs it: objects with UID and owner, and a Lease.
+//! A cluster: its API server, and what must hold of each write to it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use events::object::ObjectKey;
-use events::observation::{OwnedObject, Write};
-use events::{InstanceId, ObjectIdentity, Sha256, SourceId};
+use events::InstanceId;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use serde_json::Value;
 
-use crate::executor::Executor;
+use crate::api_server::{ApiServer, Written};
+use crate::executor::{Executor, Life};
+use crate::log::LogServers;
+use crate::people::{SharedPushes, source_of};
 
-/// An object in the cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object {
-    /// Its identity.
-    pub identity: ObjectIdentity,
-    /// Given when it was created.
-    pub uid: String,
-    /// The mark of its owner; none for what is not ours.
-    pub owner: Option<SourceId>,
-    /// Of what was applied last.
-    pub digest: Sha256,
-    /// What was applied last.
-    pub content: Arc<str>,
-}
+/// Where everything is.
+const NAMESPACE: &str = "default";
+/// What nobody here made.
+const FOREIGN: &str = "somebody-elses";
+/// What an object of an agent's source carries.
+const OWNER_MARKS: [&str; 2] =
+    ["/metadata/labels/kasbah.dev~1source", "/metadata/annotations/kasbah.dev~1owner"];
 
-/// A Lease: whoever holds it renews it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Lease {
-    /// Who holds it.
-    pub holder: Option<InstanceId>,
-    /// Grows with each renewal.
-    pub renewals: u64,
-}
-
-/// The API server answered with an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ApiError;
-
-#[derive(Default)]
-struct State {
-    objects: BTreeMap<ObjectKey, Object>,
-    lease: Lease,
-    uids: u64,
+/// What was written so far.
+struct Ledger {
+    log: LogServers,
+    pushes: SharedPushes,
+    instances: BTreeMap<Life, InstanceId>,
     newest_epoch: u64,
     /// How far each source has come, as its commit's place in the history.
-    reached: BTreeMap<SourceId, u64>,
-    /// Names of objects that left their source once.
-    left: BTreeSet<String>,
-    failing_until: Duration,
-    failed: u64,
+    reached: BTreeMap<u64, u64>,
     violations: Vec<String>,
+}
+
+impl Ledger {
+    fn note(&mut self, written: &Written<'_>) {
+        if let Err(violation) = self.judge(written) {
+            self.violations.push(violation);
+        }
+    }
+
+    fn judge(&mut self, written: &Written<'_>) -> Result<(), String> {
+        let name = written.name;
+        let instance = self.instances.get(&written.life).ok_or("somebody who is no agent writes")?;
+        let epoch = self.log.audit(|audit| audit.epoch_of(*instance));
+        let epoch = epoch.ok_or_else(|| format!("{name} is written by an instance that was never named"))?;
+        let newest = self.newest_epoch;
+        if epoch < newest {
+            return Err(format!("{name} is written in epoch {epoch}, after one of {newest}"));
+        }
+        self.newest_epoch = epoch;
+        if written.before.is_some_and(|before| !is_owned(before)) {
+            return Err(format!("{name} is somebody else's and is written"));
+        }
+        match written.after {
+            Some(after) => self.comes_to(name, value_of(after)),
+            None if self.pushes.lock().may_go(name) => Ok(()),
+            None => Err(format!("{name} is deleted and never left its source")),
+        }
+    }
+
+    /// Nothing older is applied after something newer.
+    fn comes_to(&mut self, name: &str, value: Option<u64>) -> Result<(), String> {
+        let source = source_of(name).ok_or_else(|| format!("{name} is in no source"))?;
+        let span = value.and_then(|value| self.pushes.lock().span(name, value));
+        let span = span.ok_or_else(|| format!("{name} never was to be {value:?}"))?;
+        let reached = self.reached.entry(source).or_default();
+        if span.end <= *reached {
+            let end = span.end;
+            return Err(format!("source {source} goes back before commit {end}, from {reached}"));
+        }
+        *reached = (*reached).max(span.start);
+        Ok(())
+    }
 }
 
 /// A cluster; cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
-    executor: Executor,
-    state: Arc<Mutex<State>>,
+    pub(crate) server: ApiServer,
+    ledger: Arc<Mutex<Ledger>>,
+    untouched: Vec<Value>,
 }
 
 impl Cluster {
     /// A cluster in which somebody else has an object already.
     #[must_use]
-    pub fn new(executor: &Executor, foreign: ObjectIdentity) -> Self {
-        let mut state = State::default();
-        let object = Object {
-            identity: foreign,
-            uid: "foreign".to_owned(),
-            owner: None,
-            digest: Sha256::of(b""),
-            content: Arc::from(""),
-        };
-        state.objects.insert(object.identity.key(), object);
-        Self { executor: executor.clone(), state: Arc::new(Mutex::new(state)) }
+    pub fn new(executor: &Executor, log: &LogServers, pushes: &SharedPushes) -> Self {
+        let ledger = Arc::new(Mutex::new(Ledger {
+            log: log.clone(),
+            pushes: Arc::clone(pushes),
+            instances: BTreeMap::new(),
+            newest_epoch: 0,
+            reached: BTreeMap::new(),
+            violations: Vec::new(),
+        }));
+        let noting = Arc::clone(&ledger);
+        let server = ApiServer::new(executor, Box::new(move |written| noting.lock().note(written)));
+        server.add_config_map(NAMESPACE, FOREIGN);
+        let untouched = server.config_maps();
+        Self { server, ledger, untouched }
     }
 
-    /// All objects.
-    #[must_use]
-    pub fn objects(&self) -> Vec<Object> {
-        self.state.lock().objects.values().cloned().collect()
+    /// A process is this instance of the cluster's agent.
+    pub fn knows(&self, life: Life, instance: InstanceId) {
+        self.ledger.lock().instances.insert(life, instance);
     }
 
     /// The first thing that should not have happened.
     #[must_use]
     pub fn violation(&self) -> Option<String> {
-        self.state.lock().violations.first().cloned()
+        let lacking = self.server.lacking();
+        self.ledger.lock().violations.first().cloned().or(lacking)
     }
 
-    /// Every request fails for a while.
-    pub fn fail(&self, time: Duration) {
-        self.state.lock().failing_until = self.executor.now() + time;
-    }
-
-    /// How many requests failed.
+    /// How it differs from what is wanted: the value of each object by its name.
     #[must_use]
-    pub fn failed(&self) -> u64 {
-        self.state.lock().failed
-    }
-
-    /// A request on its way there and back, which goes on although whoever asked stands still.
-    fn request<T: Send + 'static>(
-        &self,
-        serve: impl FnOnce(&mut State) -> T + Send + 'static,
-    ) -> impl Future<Output = Result<T, ApiError>> + Send + 'static {
-        let (give, answer) = oneshot::channel();
-        let (there, back) = self.executor.roll(|dice| (dice.between(200, 3_000), dice.between(200, 3_000)));
-        let cluster = self.clone();
-        self.executor.after(Duration::from_micros(there), move || {
-            let served = {
-                let mut state = cluster.state.lock();
-                if state.failing_until > cluster.executor.now() {
-                    state.failed += 1;
-                    Err(ApiError)
-                } else {
-                    Ok(serve(&mut state))
-                }
-            };
-            cluster.executor.after(Duration::from_micros(back), move || {
-                let _unheard = give.send(served);
-            });
-        });
-        async move { answer.await.unwrap_or(Err(ApiError)) }
-    }
-
-    /// These objects may be deleted from now on: they left their source.
-    pub fn may_go(&self, names: impl Iterator<Item = String>) {
-        self.state.lock().left.extend(names);
-    }
-
-    /// Applies an object of a commit as the applier of an epoch; its UID, and what was done.
-    pub fn apply(
-        &self,
-        epoch: u64,
-        source: SourceId,
-        place: Option<u64>,
-        identity: ObjectIdentity,
-        digest: Sha256,
-        content: Arc<str>,
-    ) -> impl Future<Output = Result<(String, Write), ApiError>> + Send + 'static {
-        self.request(move |state| {
-            state.written(epoch, &identity);
-            state.comes_to(source, place);
-            let key = identity.key();
-            if let Some(object) = state.objects.get_mut(&key) {
-                let same = object.digest == digest && object.owner == Some(source);
-                object.digest = digest;
-                object.content = content;
-                object.owner = Some(source);
-                return (object.uid.clone(), if same { Write::Unchanged } else { Write::Changed });
-            }
-            state.uids += 1;
-            let uid = format!("uid-{}", state.uids);
-            let object = Object { identity, uid: uid.clone(), owner: Some(source), digest, content };
-            state.objects.insert(key, object);
-            (uid, Write::Created)
-        })
-    }
-
-    /// Deletes an object, if it is that one.
-    pub fn delete(
-        &self,
-        epoch: u64,
-        source: SourceId,
-        identity: ObjectIdentity,
-        uid: String,
-    ) -> impl Future<Output = Result<(), ApiError>> + Send + 'static {
-        self.request(move |state| {
-            state.written(epoch, &identity);
-            let key = identity.key();
-            let found = state.objects.get(&key).map(|object| (object.uid == uid, object.owner));
-            match found {
-                Some((true, Some(owner))) if owner == source => {
-                    state.objects.remove(&key);
-                    if !state.left.contains(&identity.name) {
-                        state.violations.push(format!("{identity} is deleted and never left its source"));
-                    }
-                }
-                Some((true, None)) => {
-                    state.violations.push(format!("{identity} is on a prune list, and none of ours"));
-                }
-                _ => {}
-            }
-        })
-    }
-
-    /// What these agents own.
-    pub fn owned(&self) -> impl Future<Output = Result<Vec<OwnedObject>, ApiError>> + Send + 'static {
-        self.request(|state| {
-            let owned = state.objects.values().filter_map(|object| {
-                Some(OwnedObject {
-                    source: object.owner?,
-                    identity: object.identity.clone(),
-                    uid: object.uid.clone(),
-                    digest: Some(object.digest),
-                    adopted: false,
-                })
-            });
-            owned.collect()
-        })
-    }
-
-    /// The Lease as it is.
-    pub fn lease(&self) -> impl Future<Output = Result<Lease, ApiError>> + Send + 'static {
-        self.request(|state| state.lease)
-    }
-
-    /// Takes or renews the Lease, if it is still as it was seen.
-    pub fn hold(
-        &self,
-        instance: InstanceId,
-        seen: Lease,
-    ) -> impl Future<Output = Result<bool, ApiError>> + Send + 'static {
-        self.request(move |state| {
-            let same = state.lease == seen;
-            if same {
-                state.lease = Lease { holder: Some(instance), renewals: seen.renewals + 1 };
-            }
-            same
-        })
+    pub fn difference(&self, wanted: &BTreeMap<String, u64>) -> Option<String> {
+        let (owned, others): (Vec<Value>, Vec<Value>) =
+            self.server.config_maps().into_iter().partition(is_owned);
+        if others != self.untouched {
+            return Some("what is somebody else's was touched".to_owned());
+        }
+        let there: BTreeMap<String, u64> = owned
+            .iter()
+            .map(|object| {
+                let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+                (name.to_owned(), value_of(object).unwrap_or(u64::MAX))
+            })
+            .collect();
+        (there != *wanted).then(|| format!("{there:?} is there, not {wanted:?}"))
     }
 }
 
-impl State {
-    /// Nothing older is applied after something newer.
-    fn comes_to(&mut self, source: SourceId, place: Option<u64>) {
-        let Some(place) = place else { return };
-        let reached = self.reached.entry(source).or_default();
-        if place < *reached {
-            self.violations.push(format!("source {source} goes back to commit {place}, from {reached}"));
-        }
-        *reached = (*reached).max(place);
-    }
+fn is_owned(object: &Value) -> bool {
+    OWNER_MARKS.iter().all(|mark| object.pointer(mark).is_some())
+}
 
-    fn written(&mut self, epoch: u64, identity: &ObjectIdentity) {
-        if epoch < self.newest_epoch {
-            let newest = self.newest_epoch;
-            self.violations.push(format!("{identity} is written in epoch {epoch}, after one of {newest}"));
-        }
-        self.newest_epoch = self.newest_epoch.max(epoch);
-    }
+/// The value that an object has.
+fn value_of(object: &Value) -> Option<u64> {
+    object.pointer("/data/value")?.as_str()?.parse().ok()
 }

@@ -173,6 +173,17 @@ impl State {
         self.timers.push(Timer { at, number: self.timer_number, what });
     }
 
+    /// Frees the slot of a task that is over; gives what is left of it.
+    fn release(&mut self, index: usize) -> Option<(BoxFuture<'static, ()>, SharedOutcome)> {
+        let slot = self.slots.get_mut(index)?;
+        slot.occupied = false;
+        slot.generation += 1;
+        slot.waker = None;
+        slot.queued = false;
+        self.free.push(index);
+        Some((slot.future.take()?, Arc::clone(&slot.outcome)))
+    }
+
     fn is_current(&self, life: Life) -> bool {
         self.nodes.get(&life.node).is_some_and(|node| node.alive && node.incarnation == life.incarnation)
     }
@@ -305,19 +316,10 @@ impl Executor {
             if let Some(node) = state.nodes.get_mut(&node) {
                 node.alive = false;
             }
-            let mut doomed = Vec::new();
-            let State { slots, free, .. } = &mut *state;
-            for (index, slot) in slots.iter_mut().enumerate() {
-                if slot.occupied && slot.life.node == node {
-                    slot.occupied = false;
-                    slot.generation += 1;
-                    slot.waker = None;
-                    slot.queued = false;
-                    free.push(index);
-                    doomed.extend(slot.future.take().map(|future| (future, Arc::clone(&slot.outcome))));
-                }
-            }
-            doomed
+            let of_it =
+                state.slots.iter().enumerate().filter(|(_, slot)| slot.occupied && slot.life.node == node);
+            let indexes: Vec<usize> = of_it.map(|(index, _)| index).collect();
+            indexes.into_iter().filter_map(|index| state.release(index)).collect()
         };
         for (future, outcome) in doomed {
             drop(future);
@@ -476,7 +478,7 @@ impl Executor {
             Err(panic) => Some(Err(text(panic.as_ref()))),
         };
         let mut state = self.state.lock();
-        let State { slots, free, panics, .. } = &mut *state;
+        let State { slots, panics, .. } = &mut *state;
         let Some(slot) = slots.get_mut(key.slot) else { return };
         let same = slot.occupied && slot.generation == key.generation;
         let gone = same && slot.aborted;
@@ -489,10 +491,8 @@ impl Executor {
             panics.push(format!("{} of node {}: {panic}", slot.label, slot.life.node.0));
         }
         if same {
-            slot.occupied = false;
-            slot.generation += 1;
-            slot.waker = None;
-            free.push(key.slot);
+            // It is being polled: what is left of it is here.
+            let _nothing = state.release(key.slot);
         }
         drop(state);
         drop(future);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::dice::Dice;
 use crate::executor::NodeId;
-use crate::log::{Mishap, SERVERS};
+use crate::log::SERVERS;
 use crate::scene::Scene;
 
 macro_rules! kinds {
@@ -76,6 +76,14 @@ kinds! {
     GitErrors = "git errors",
     /// The API servers of clusters answer with errors.
     ApiErrors = "API server errors",
+    /// What was written is there, and whoever wrote it is not told.
+    ApiAnswerLost = "API server's answer lost",
+    /// Answers of API servers take long.
+    ApiSlow = "API server slow",
+    /// Watches end.
+    WatchesCut = "watches cut",
+    /// A resource version is too old.
+    VersionsForgotten = "resource versions forgotten",
     /// Tunnels break.
     TunnelCut = "tunnel cut",
     /// Nothing moves in tunnels for a while.
@@ -104,13 +112,11 @@ impl Faults {
         for (name, count) in scene.log.fired() {
             *fired.entry(name).or_default() += count;
         }
-        for (kind, count) in [
-            (Kind::GitErrors, scene.forge.failed()),
-            (Kind::ApiErrors, scene.clusters.iter().map(crate::cluster::Cluster::failed).sum()),
-        ] {
-            if count > 0 {
-                fired.insert(kind.name(), count);
-            }
+        if scene.forge.failed() > 0 {
+            fired.insert(Kind::GitErrors.name(), scene.forge.failed());
+        }
+        for (kind, count) in scene.clusters.iter().flat_map(|cluster| cluster.server.fired()) {
+            *fired.entry(kind.name()).or_default() += count;
         }
         fired
     }
@@ -199,7 +205,7 @@ impl Faults {
             | Kind::LostAcknowledgement
             | Kind::LostCopy
             | Kind::DoubledCopy => {
-                scene.log.will(mishap(kind));
+                scene.log.will(kind);
                 false
             }
             Kind::LeaderChange
@@ -216,11 +222,12 @@ impl Faults {
                 scene.forge.fail(self.millis(200, 8_000));
                 false
             }
-            Kind::ApiErrors => {
-                let time = self.millis(100, 5_000);
-                if let Some(cluster) = self.dice.one_of(&scene.clusters) {
-                    cluster.fail(time);
-                }
+            Kind::ApiErrors
+            | Kind::ApiAnswerLost
+            | Kind::ApiSlow
+            | Kind::WatchesCut
+            | Kind::VersionsForgotten => {
+                self.happen_to_cluster(kind, scene);
                 false
             }
             Kind::TunnelCut => scene.internet.cut(|_, _| true) > 0,
@@ -239,6 +246,18 @@ impl Faults {
             _ => return log.window_passes() > 0,
         }
         true
+    }
+
+    fn happen_to_cluster(&mut self, kind: Kind, scene: &Scene) {
+        let time = self.millis(100, 5_000);
+        let Some(cluster) = self.dice.one_of(&scene.clusters) else { return };
+        match kind {
+            Kind::ApiErrors => cluster.server.fail(time),
+            Kind::ApiAnswerLost => cluster.server.lose_answers(self.dice.between(1, 3)),
+            Kind::ApiSlow => cluster.server.slow_down(time),
+            Kind::WatchesCut => cluster.server.cut_watches(),
+            _ => cluster.server.forget_versions(),
+        }
     }
 
     fn happen_to_connection(&mut self, kind: Kind, scene: &Scene) -> bool {
@@ -266,15 +285,5 @@ impl Faults {
             _ => executor.move_clock(node, -millis),
         }
         true
-    }
-}
-
-const fn mishap(kind: Kind) -> Mishap {
-    match kind {
-        Kind::LateRequest => Mishap::LateRequest,
-        Kind::LostAcknowledgement => Mishap::LostAcknowledgement,
-        Kind::LostCopy => Mishap::LostCopy,
-        Kind::DoubledCopy => Mishap::DoubledCopy,
-        _ => Mishap::LostRequest,
     }
 }

@@ -4,16 +4,16 @@
 //!
 //! Laws:
 //! - The same seed gives the same run, step by step: chance, time and the order of tasks come from it alone.
-//! - What runs is what ships, `run(args, deps, shutdown)` of each service; simulated are disk, network, clock, randomness, the
-//!   NATS servers of bus and log, Git, and the clusters with their agents.
-//! - The simulated servers pass the conformance suites that the real ones pass.
+//! - What runs is what ships, `run(args, deps, shutdown)` of each service and of the agent; simulated are disk, network, clock,
+//!   randomness, the NATS servers of bus and log, Git, and the API servers of clusters.
+//! - The simulated servers pass the suites that the real ones pass.
 //! - No shipped binary holds any of it.
 //!
-//! Deliberately absent: TLS (tunnels are plain text here), the console, and the shipped agent's applier, in whose place stands one
-//! that is as thin as it can be.
+//! Deliberately absent: TLS (tunnels and API servers are plain text here), the console, and every kind but a few of a cluster's.
 #![warn(missing_docs)]
 
 mod agent;
+mod api_server;
 mod audit;
 mod cluster;
 mod dice;

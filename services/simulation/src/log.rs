@@ -14,36 +14,14 @@ use tokio::sync::{mpsc, watch};
 
 use crate::audit::Audit;
 use crate::executor::{Executor, Life, NodeId};
+use crate::faults::Kind;
 use crate::process::wall_millis;
+use crate::run::Flaw;
 use client::Client;
 use stream::{Answer, Parted, Proposal, REPLICAS, Stream, names};
 
 /// The process whose clock the servers have.
 pub const SERVERS: Life = Life { node: NodeId(usize::MAX), incarnation: 0 };
-
-/// How the servers may be wrong, to see that it is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flaw {
-    /// The expected version is not looked at.
-    ForgetsExpectations,
-    /// What is acknowledged may not be stored.
-    AcknowledgesEarly,
-}
-
-/// What happens to one of the next messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mishap {
-    /// It does not arrive.
-    LostRequest,
-    /// It arrives after whoever sent it has given up and sent it again.
-    LateRequest,
-    /// Its acknowledgement does not arrive.
-    LostAcknowledgement,
-    /// The copy for those who follow does not arrive.
-    LostCopy,
-    /// That copy arrives twice.
-    DoubledCopy,
-}
 
 struct Conn {
     life: Life,
@@ -65,7 +43,8 @@ struct State {
     conns: BTreeMap<u64, Conn>,
     listeners: BTreeMap<u64, Listener>,
     next: u64,
-    mishaps: BTreeMap<Mishap, u32>,
+    /// What will happen to messages, and to how many.
+    due: BTreeMap<Kind, u32>,
     fired: BTreeMap<&'static str, u64>,
     audit: Audit,
 }
@@ -83,11 +62,11 @@ impl State {
         *self.fired.entry(what).or_default() += 1;
     }
 
-    /// Whether a mishap is due now.
-    fn befalls(&mut self, mishap: Mishap, what: &'static str) -> bool {
-        let Some(due) = self.mishaps.get_mut(&mishap).filter(|due| **due > 0) else { return false };
+    /// Whether it happens to this message.
+    fn befalls(&mut self, kind: Kind) -> bool {
+        let Some(due) = self.due.get_mut(&kind).filter(|due| **due > 0) else { return false };
         *due -= 1;
-        self.count(what);
+        self.count(kind.name());
         true
     }
 }
@@ -102,7 +81,7 @@ impl LogServers {
             conns: BTreeMap::new(),
             listeners: BTreeMap::new(),
             next: 0,
-            mishaps: BTreeMap::new(),
+            due: BTreeMap::new(),
             fired: BTreeMap::new(),
             audit: Audit::default(),
         };
@@ -163,15 +142,15 @@ impl LogServers {
     }
 
     /// Lets something happen to one of the next messages.
-    pub fn will(&self, mishap: Mishap) {
-        *self.state.lock().mishaps.entry(mishap).or_default() += 1;
+    pub fn will(&self, kind: Kind) {
+        *self.state.lock().due.entry(kind).or_default() += 1;
     }
 
     /// Nothing bad is due any more.
     pub fn heal(&self) {
         let now = self.executor.now();
         let mut state = self.state.lock();
-        state.mishaps.clear();
+        state.due.clear();
         for stream in state.streams.values_mut() {
             stream.leaderless_until = stream.leaderless_until.min(now);
             stream.stalled_until = stream.stalled_until.min(now);
@@ -278,10 +257,10 @@ impl LogServers {
     fn hear(&self, conn: u64, epoch: u64, message: Publish, answer: Answer) {
         let now = self.executor.now();
         let mut state = self.state.lock();
-        if state.befalls(Mishap::LostRequest, "lost request") {
+        if state.befalls(Kind::LostRequest) {
             return;
         }
-        if state.befalls(Mishap::LateRequest, "late request") {
+        if state.befalls(Kind::LateRequest) {
             drop(state);
             let time = self.executor.roll(|dice| Duration::from_millis(dice.between(5_100, 20_000)));
             let servers = self.clone();
@@ -373,7 +352,7 @@ impl LogServers {
             state.audit.note_stored(name, &stored);
             if let Some((conn, epoch, answer)) = proposal.asked {
                 state.audit.note_acknowledged(name, stored.sequence, stored.id.clone());
-                let lost = state.befalls(Mishap::LostAcknowledgement, "lost acknowledgement");
+                let lost = state.befalls(Kind::LostAcknowledgement);
                 if !lost {
                     let ack = Ack { sequence: stored.sequence, duplicate: false };
                     self.tell_locked(&mut state, conn, epoch, answer, Ok(ack));
@@ -432,10 +411,10 @@ impl LogServers {
             .map(|listener| (listener.conn, listener.to.clone()))
             .collect();
         for (conn, to) in hearing {
-            if state.befalls(Mishap::LostCopy, "lost copy") {
+            if state.befalls(Kind::LostCopy) {
                 continue;
             }
-            let times = if state.befalls(Mishap::DoubledCopy, "doubled copy") { 2 } else { 1 };
+            let times = if state.befalls(Kind::DoubledCopy) { 2 } else { 1 };
             for _ in 0..times {
                 let (to, stored) = (to.clone(), stored.clone());
                 self.send(state, conn, None, move || {

@@ -1,6 +1,7 @@
 //! Those who work with it: they set everything up, push, change configurations, rotate tokens, and remember what they were told.
 
 mod model;
+mod pushes;
 mod tasks;
 
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use parking_lot::Mutex;
 use world::World;
 
 use crate::agent::SharedSecret;
-use crate::cluster::Cluster;
 use crate::executor::Executor;
 use crate::forge::Forge;
 use model::Model;
+pub(crate) use model::source_of;
+pub(crate) use pushes::SharedPushes;
 
 /// How long between two attempts of the same request.
 const AGAIN: Duration = Duration::from_millis(700);
@@ -36,8 +38,8 @@ pub struct KnownAgent {
     pub secret: SharedSecret,
     token: events::TokenId,
     pub(crate) model: Model,
-    /// Its cluster, once there is one.
-    pub(crate) cluster: Option<Cluster>,
+    /// What was pushed for it.
+    pub(crate) pushes: SharedPushes,
 }
 
 /// What people did and were told.
@@ -157,10 +159,10 @@ impl Person {
             let known = KnownAgent {
                 id: agent.id,
                 name: name.clone(),
-                secret: Arc::new(Mutex::new(secret)),
+                secret: SharedSecret::new(&secret),
                 token: view.id,
                 model: Model::first(&name),
-                cluster: None,
+                pushes: SharedPushes::default(),
             };
             self.facts.lock().agents.push(known);
             self.push_all(number).await;

@@ -15,7 +15,7 @@ use crate::executor::{AbortHandle, Executor, Joined, Life, SharedOutcome, is_end
 use crate::network::{Endpoint, Internet};
 
 /// When runs begin, in milliseconds since the Unix epoch.
-const BEGIN_MILLIS: i64 = 1_900_000_000_000;
+pub(crate) const BEGIN_MILLIS: i64 = 1_900_000_000_000;
 
 /// The world of one start of a process.
 #[must_use]

@@ -20,18 +20,8 @@ pub enum Flaw {
     ForgetsExpectations,
     /// The log acknowledges what is not stored yet.
     AcknowledgesEarly,
-    /// An agent goes on in an epoch that is over.
+    /// An agent goes on in an epoch that is over: whatever becomes of its Lease, each instance is told that it has it.
     IgnoresEpochs,
-}
-
-impl Flaw {
-    pub(crate) const fn of_log(self) -> Option<crate::log::Flaw> {
-        match self {
-            Self::ForgetsExpectations => Some(crate::log::Flaw::ForgetsExpectations),
-            Self::AcknowledgesEarly => Some(crate::log::Flaw::AcknowledgesEarly),
-            Self::IgnoresEpochs => None,
-        }
-    }
 }
 
 /// What is run.
@@ -89,6 +79,8 @@ const INSTANCES: [usize; 2] = [2, 1];
 /// How long it may take until everything is set up, and until everything is as it is to be.
 const SET_UP: Duration = Duration::from_secs(600);
 const SETTLED: Duration = Duration::from_secs(1_200);
+/// So long nothing changes any more: on the way to what is wanted, a cluster may be so by chance.
+const STAYS: Duration = Duration::from_secs(10);
 /// Steps between two looks.
 const LOOK_EVERY: u64 = 64;
 
@@ -161,7 +153,7 @@ impl Run {
         if let Some(violation) = self.facts.lock().violations.first() {
             return Err(violation.clone());
         }
-        for (node, _how) in self.scene.take_ended() {
+        for node in self.scene.take_ended() {
             self.faults.start_later(&self.scene, node);
         }
         Ok(())
@@ -194,21 +186,9 @@ impl Run {
     fn set_up(&mut self) -> Result<(), String> {
         self.person.start(INSTANCES.len());
         self.until("everything is set up", SET_UP, |run| {
-            let secrets: Vec<_> = run
-                .facts
-                .lock()
-                .agents
-                .iter()
-                .skip(run.scene.clusters.len())
-                .map(|a| Arc::clone(&a.secret))
-                .collect();
-            for secret in secrets {
+            for agent in run.facts.lock().agents.iter().skip(run.scene.clusters.len()) {
                 let instances = INSTANCES.get(run.scene.clusters.len()).copied().unwrap_or(1);
-                let number = run.scene.clusters.len();
-                let cluster = run.scene.add_agent(&secret, instances);
-                if let Some(agent) = run.facts.lock().agents.get_mut(number) {
-                    agent.cluster = Some(cluster);
-                }
+                run.scene.add_agent(&agent.secret, &agent.pushes, instances);
             }
             run.faults.restart(&mut run.scene);
             let working = run.facts.lock().working;
@@ -228,6 +208,7 @@ impl Run {
     /// Nothing goes wrong any more: everything is to be as it is wanted.
     fn settle(&mut self) -> Result<(), String> {
         self.scene.log.heal();
+        self.scene.clusters.iter().for_each(|cluster| cluster.server.heal());
         for node in self.scene.nodes(|_, _| true) {
             self.scene.executor.slow(node, 0);
         }
@@ -238,9 +219,15 @@ impl Run {
         })?;
         let person = self.person.clone();
         self.until_done("everything is pushed once more", async move { person.tidy().await })?;
+        let mut same_since = None;
         let settled = self.until("every cluster is as it is wanted", SETTLED, |run| {
             run.faults.restart(&mut run.scene);
-            Ok(run.scene.is_ready() && run.difference().is_none())
+            let now = run.scene.executor.now();
+            if !run.scene.is_ready() || run.difference().is_some() {
+                same_since = None;
+                return Ok(false);
+            }
+            Ok(now >= *same_since.get_or_insert(now) + STAYS)
         });
         settled.map_err(|error| format!("{error}: {}", self.difference().unwrap_or_default()))
     }
@@ -249,16 +236,8 @@ impl Run {
     fn difference(&self) -> Option<String> {
         let facts = self.facts.lock();
         facts.agents.iter().zip(&self.scene.clusters).find_map(|(agent, cluster)| {
-            let objects = cluster.objects();
-            let foreign = objects.iter().filter(|object| object.owner.is_none()).count();
-            if foreign != 1 {
-                return Some(format!("{}: what is somebody else's was touched", agent.name));
-            }
-            let owned = objects.iter().filter(|object| object.owner.is_some());
-            let there: BTreeMap<String, u64> =
-                owned.map(|object| (object.identity.name.clone(), value_of(&object.content))).collect();
-            let wanted = agent.model.wanted();
-            (there != wanted).then(|| format!("{} has {there:?}, not {wanted:?}", agent.name))
+            let difference = cluster.difference(&agent.model.wanted())?;
+            Some(format!("{}: {difference}", agent.name))
         })
     }
 
@@ -327,10 +306,4 @@ impl Run {
         let wrong = outcome.lock().take();
         wrong.map_or(Ok(()), |wrong| Err(format!("the log does not verify: {wrong}")))
     }
-}
-
-/// The value that a manifest has.
-fn value_of(content: &str) -> u64 {
-    let manifest: serde_json::Value = serde_json::from_str(content).unwrap_or_default();
-    manifest.pointer("/data/value").and_then(|value| value.as_str()?.parse().ok()).unwrap_or(u64::MAX)
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bus::{Bus, NatsBus};
 use chassis::{Metrics, Readiness, Shutdown, ShutdownTrigger};
-use events::ObjectIdentity;
 use parking_lot::Mutex;
 use store::Parts;
 use store::jetstream::Options;
@@ -17,7 +16,7 @@ use store::jetstream::simulated::open;
 use world::World;
 use zeroize::Zeroizing;
 
-use crate::agent::{Instance, PORT, SharedSecret};
+use crate::agent::{PORT, SharedSecret};
 use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::disk::MemoryDisk;
@@ -26,8 +25,9 @@ use crate::forge::Forge;
 use crate::log::LogServers;
 use crate::nats::Nats;
 use crate::network::Internet;
+use crate::people::SharedPushes;
 use crate::process::world_of;
-use crate::run::Setting;
+use crate::run::{Flaw, Setting};
 
 /// Partitions of each stream.
 const PARTITIONS: u16 = 2;
@@ -100,7 +100,7 @@ pub struct Scene {
     pub clusters: Vec<Cluster>,
     processes: BTreeMap<NodeId, Process>,
     ends: Ends,
-    ignores_epochs: bool,
+    flaw: Option<Flaw>,
 }
 
 /// What a process is given.
@@ -118,7 +118,7 @@ impl Scene {
     pub fn new(setting: &Setting) -> Self {
         let mut dice = Dice::new(setting.seed);
         let executor = Executor::new(dice.split());
-        let log = LogServers::new(&executor, PARTITIONS, setting.flaw.and_then(crate::run::Flaw::of_log));
+        let log = LogServers::new(&executor, PARTITIONS, setting.flaw);
         let forge = Forge::new(&executor);
         log.audit(|audit| audit.know(forge.clone()));
         Self {
@@ -129,7 +129,7 @@ impl Scene {
             clusters: Vec::new(),
             processes: BTreeMap::new(),
             ends: Ends::default(),
-            ignores_epochs: setting.flaw == Some(crate::run::Flaw::IgnoresEpochs),
+            flaw: setting.flaw,
             executor,
         }
     }
@@ -137,7 +137,11 @@ impl Scene {
     fn add(&mut self, program: Program) -> NodeId {
         let node = NodeId(self.processes.len());
         let readiness = Readiness::new();
-        let process = Process { program, life: None, readiness, stop: None, disk: MemoryDisk::default() };
+        let disk = match &program {
+            Program::Agent(_, secret) => secret.disk(),
+            Program::Service(_) | Program::People => MemoryDisk::default(),
+        };
+        let process = Process { program, life: None, readiness, stop: None, disk };
         self.processes.insert(node, process);
         node
     }
@@ -163,21 +167,13 @@ impl Scene {
     }
 
     /// Adds a cluster, and instances of its agent.
-    pub fn add_agent(&mut self, secret: &SharedSecret, instances: usize) -> Cluster {
-        let foreign = ObjectIdentity {
-            group: String::new(),
-            version: "v1".to_owned(),
-            kind: "ConfigMap".to_owned(),
-            namespace: "default".to_owned(),
-            name: "somebody-elses".to_owned(),
-        };
-        let cluster = Cluster::new(&self.executor, foreign);
+    pub fn add_agent(&mut self, secret: &SharedSecret, pushes: &SharedPushes, instances: usize) {
+        let cluster = Cluster::new(&self.executor, &self.log, pushes);
         self.clusters.push(cluster.clone());
         for _ in 0..instances {
-            let node = self.add(Program::Agent(cluster.clone(), Arc::clone(secret)));
+            let node = self.add(Program::Agent(cluster.clone(), secret.clone()));
             self.start(node);
         }
-        cluster
     }
 
     fn give(&self, life: Life, disk: &MemoryDisk) -> Given {
@@ -199,10 +195,7 @@ impl Scene {
         let (trigger, shutdown) = ShutdownTrigger::new();
         match program {
             Program::Service(service) => self.start_service(service, given, readiness.clone(), shutdown),
-            Program::Agent(cluster, secret) => {
-                let forge = self.forge.clone();
-                Instance::new(given.world, cluster, forge, secret, self.ignores_epochs).start();
-            }
+            Program::Agent(cluster, _) => self.start_agent(&cluster, given, readiness.clone(), shutdown),
             Program::People => {}
         }
         if let Some(process) = self.processes.get_mut(&node) {
@@ -226,6 +219,18 @@ impl Scene {
             ends.lock().push((life, ran.map_err(|error| format!("{}: {error:#}", service.name()))));
         };
         world.spawner.spawn(service.name(), Box::pin(running));
+    }
+
+    fn start_agent(&self, cluster: &Cluster, given: Given, readiness: Readiness, shutdown: Shutdown) {
+        let Given { world, life, .. } = given;
+        let (ends, spawner) = (Arc::clone(&self.ends), Arc::clone(&world.spawner));
+        let always_holds = self.flaw == Some(Flaw::IgnoresEpochs);
+        let running = crate::agent::start(world, life, cluster, always_holds, readiness, shutdown);
+        let ended = async move {
+            let ran = running.await;
+            ends.lock().push((life, ran.map_err(|error| format!("agent: {error:#}"))));
+        };
+        spawner.spawn("agent", Box::pin(ended));
     }
 
     /// The store, opened by a process that has nothing.
@@ -279,19 +284,22 @@ impl Scene {
         trigger.map(ShutdownTrigger::request).is_some()
     }
 
-    /// Processes whose service ended by itself since the last look.
+    /// Processes that ended by themselves since the last look.
     #[must_use]
-    pub fn take_ended(&mut self) -> Vec<(NodeId, Result<(), String>)> {
+    pub fn take_ended(&mut self) -> Vec<NodeId> {
         let ended = std::mem::take(&mut *self.ends.lock());
-        let current: Vec<(NodeId, Result<(), String>)> = ended
-            .into_iter()
-            .filter(|(life, _)| self.life(life.node) == Some(*life))
-            .map(|(life, how)| (life.node, how))
-            .collect();
-        for (node, _) in &current {
-            self.kill(*node);
+        let mut nodes = Vec::new();
+        for (life, how) in ended {
+            if self.life(life.node) != Some(life) {
+                continue;
+            }
+            if let Err(error) = how {
+                tracing::warn!(node = life.node.0, error, "process ended");
+            }
+            self.kill(life.node);
+            nodes.push(life.node);
         }
-        current
+        nodes
     }
 
     /// Whether every service runs and is ready.

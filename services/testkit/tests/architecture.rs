@@ -61,7 +61,7 @@ fn allowed(package: &str) -> Option<BTreeSet<&'static str>> {
         "agent" => vec![FOUNDATION, &["chassis", "tunnel", "objects"]],
         "kasbah" => vec![FOUNDATION, BASE, SERVICES, &["agent"]],
         "testkit" => vec![FOUNDATION],
-        "simulation" => vec![FOUNDATION, BASE, SERVICES],
+        "simulation" => vec![FOUNDATION, BASE, SERVICES, &["agent"]],
         "loadtest" | "xtask" => vec![FOUNDATION, BASE, &["testkit"]],
         _ => return None,
     };
@@ -203,6 +203,7 @@ const SIMULATED: &[&str] = &[
     "services/repo-poller",
     "services/delivery",
     "services/tunnel-gateway",
+    "services/agent",
     "services/simulation",
 ];
 

@@ -218,8 +218,9 @@ impl Context {
                 return StageEnd::Done;
             }
             tokio::select! {
-                () = self.shared.world.clock.sleep(wait) => {}
+                biased;
                 _ = views.changed() => {}
+                () = self.shared.world.clock.sleep(wait) => {}
             }
             wait = (wait * 2).min(Duration::from_secs(1));
         }

@@ -216,6 +216,7 @@ impl Context {
             let next =
                 self.correct_due().await.unwrap_or(end).min(look_at).min(tell_at.unwrap_or(end)).min(end);
             tokio::select! {
+                biased;
                 () = wake.notified() => {}
                 _ = views.changed() => {}
                 () = clock.sleep(next.saturating_sub(self.shared.now())) => {}

@@ -69,6 +69,7 @@ impl Worker {
             let clock = Arc::clone(&self.shared.world.clock);
             let wait = next.map(|at| at.saturating_sub(self.shared.now()));
             tokio::select! {
+                biased;
                 changed = views.changed() => if changed.is_err() { return },
                 () = self.wake.notified() => {}
                 () = async { match wait { Some(wait) => clock.sleep(wait).await, None => std::future::pending().await } } => {}

@@ -147,7 +147,7 @@ impl Call {
         &self.path
     }
 
-    pub(super) fn request<B: From<Bytes>>(&self) -> Result<Request<B>, ApiError> {
+    pub(super) fn request(&self) -> Result<Request<Bytes>, ApiError> {
         let impossible = |error: http::Error| ApiError::Impossible { detail: error.to_string() };
         let mut request = Request::builder()
             .method(self.method.clone())
@@ -165,6 +165,6 @@ impl Call {
             }
             None => Bytes::new(),
         };
-        request.body(B::from(body)).map_err(impossible)
+        request.body(body).map_err(impossible)
     }
 }

@@ -1,6 +1,5 @@
 //! The connection to the API server: HTTP/2, no client-side rate limit, bounded concurrency, bounded retries.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,15 +7,11 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use http::{Response, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use kube::Config;
-use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use thiserror::Error;
 use tokio::sync::Semaphore;
 use world::World;
 
 use super::call::{Answer, Call};
-use super::connections::{Connections, REQUESTS, UnderWay};
+use super::connections::{AnswerBody, Channel, ChannelError, Connections, REQUESTS, UnderWay};
 use super::status::{ApiError, ApiStatus};
 use crate::lease::Holding;
 use crate::metrics::Counts;
@@ -31,29 +26,6 @@ pub const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 const RETRY_AFTER_MAXIMUM: Duration = Duration::from_secs(30);
 const MAXIMUM_BODY: usize = 64 << 20;
 
-/// Where the API server is.
-#[derive(Debug, Clone, Default)]
-pub struct KubeOptions {
-    /// A kubeconfig; the pod's service account where there is none.
-    pub kubeconfig: Option<PathBuf>,
-    /// A context of it.
-    pub context: Option<String>,
-}
-
-/// The API server cannot be used.
-#[derive(Debug, Error)]
-pub enum ConnectError {
-    /// The kubeconfig is no good.
-    #[error("cannot use the kubeconfig")]
-    Kubeconfig(#[from] kube::config::KubeconfigError),
-    /// Not in a pod.
-    #[error("neither --kubeconfig was given nor is this a pod with a service account")]
-    InCluster(#[from] kube::config::InClusterError),
-    /// The client cannot be made.
-    #[error("cannot make a client for the API server")]
-    Client(#[from] kube::Error),
-}
-
 /// The API server. Cheap to clone.
 #[derive(Clone)]
 pub struct Kube {
@@ -61,39 +33,26 @@ pub struct Kube {
     world: World,
     permits: Arc<Semaphore>,
     writes: Arc<AtomicUsize>,
-    namespace: String,
     counts: Counts,
 }
 
 impl Kube {
-    /// Reads the configuration and prepares the connections; dials nothing yet.
-    ///
-    /// # Errors
-    /// When there is no usable configuration.
-    pub async fn connect(options: &KubeOptions, world: World, counts: Counts) -> Result<Self, ConnectError> {
-        let config = match &options.kubeconfig {
-            Some(path) => {
-                let context =
-                    KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
-                Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &context).await?
-            }
-            None => Config::incluster()?,
-        };
-        let namespace = config.default_namespace.clone();
-        Ok(Self {
-            connections: Arc::new(Connections::new(&config)?),
+    /// Over these connections.
+    #[must_use]
+    pub fn new(connections: Connections, world: World, counts: Counts) -> Self {
+        Self {
+            connections: Arc::new(connections),
             world,
             permits: Arc::new(Semaphore::new(CONCURRENCY)),
             writes: Arc::default(),
-            namespace,
             counts,
-        })
+        }
     }
 
     /// The namespace of the configuration: the pod's own in a cluster.
     #[must_use]
     pub fn namespace(&self) -> &str {
-        &self.namespace
+        &self.connections.namespace
     }
 
     /// Requests that are under way, watches aside.
@@ -129,24 +88,24 @@ impl Kube {
     /// # Errors
     /// As [`Kube::read`].
     pub async fn for_lease(&self, call: Call) -> Result<Answer, ApiError> {
-        let client = self.connections.lease.clone();
-        self.counted("lease", self.exchange(&client, &call)).await.map_err(|(error, _)| error)
+        let answer = self.exchange(&self.connections.lease, &call);
+        self.counted("lease", answer).await.map_err(|(error, _)| error)
     }
 
     /// Opens a watch; the body has one JSON document a line. `lane` spreads watches over connections.
     ///
     /// # Errors
     /// As [`Kube::read`], without further attempts.
-    pub async fn watch(&self, call: &Call, lane: usize) -> Result<Response<Body>, ApiError> {
+    pub async fn watch(&self, call: &Call, lane: usize) -> Result<Response<AnswerBody>, ApiError> {
         let opened = self.open_watch(call, lane);
         self.counted("watch", async { opened.await.map_err(|error| (error, None)) })
             .await
             .map_err(|(error, _)| error)
     }
 
-    async fn open_watch(&self, call: &Call, lane: usize) -> Result<Response<Body>, ApiError> {
-        let client = self.connections.for_watch(lane);
-        let response = self.deadline(client.send(call.request()?)).await?;
+    async fn open_watch(&self, call: &Call, lane: usize) -> Result<Response<AnswerBody>, ApiError> {
+        let opened = self.connections.for_watch(lane).send(call.request()?);
+        let response = self.within(async { opened.await.map_err(unreachable_by) }).await?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -160,10 +119,7 @@ impl Kube {
         let mut attempt = 1;
         loop {
             let writing = call.is_write().then(|| UnderWay::begin(&self.writes));
-            if writing.is_some() && !holding.is_some_and(Holding::may_write) {
-                return Err(ApiError::NotHolding);
-            }
-            let (error, wait) = match self.attempt(call).await {
+            let (error, wait) = match self.attempt(call, holding).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
@@ -185,9 +141,17 @@ impl Kube {
         told + Duration::from_millis(self.world.random.below(millis.saturating_add(1)))
     }
 
-    async fn attempt(&self, call: &Call) -> Result<Answer, (ApiError, Option<Duration>)> {
+    async fn attempt(
+        &self,
+        call: &Call,
+        holding: Option<&Holding>,
+    ) -> Result<Answer, (ApiError, Option<Duration>)> {
         let closed = |_| (ApiError::Impossible { detail: "closing".to_owned() }, None);
         let _permit = self.permits.acquire().await.map_err(closed)?;
+        // Not before: the Lease may have been lost while others were in front.
+        if call.is_write() && !holding.is_some_and(Holding::may_write) {
+            return Err((ApiError::NotHolding, None));
+        }
         let kind = match (call.is_read(), call.is_write()) {
             (true, _) => "read",
             (false, true) => "write",
@@ -195,7 +159,7 @@ impl Kube {
         };
         let lane = self.connections.for_request();
         let _under_way = UnderWay::begin(&lane.requests);
-        self.counted(kind, self.exchange(&lane.client, call)).await
+        self.counted(kind, self.exchange(&lane.channel, call)).await
     }
 
     async fn counted<T>(
@@ -212,12 +176,12 @@ impl Kube {
 
     async fn exchange(
         &self,
-        client: &kube::Client,
+        channel: &Arc<dyn Channel>,
         call: &Call,
     ) -> Result<Answer, (ApiError, Option<Duration>)> {
         let request = call.request().map_err(|error| (error, None))?;
         let answer = async {
-            let response = client.send(request).await.map_err(|error| unreachable_by(&error))?;
+            let response = channel.send(request).await.map_err(unreachable_by)?;
             self.connections.learn(response.version());
             let (parts, body) = response.into_parts();
             Ok((parts, collect(body).await?))
@@ -238,10 +202,6 @@ impl Kube {
         Err((ApiError::Refused(Box::new(status)), wait))
     }
 
-    async fn deadline<T>(&self, answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {
-        self.within(async { answer.await.map_err(|error| unreachable_by(&error)) }).await
-    }
-
     async fn within<T>(&self, answer: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
         let late = self.world.clock.sleep(ANSWER_DEADLINE);
         match select(std::pin::pin!(answer), late).await {
@@ -253,7 +213,7 @@ impl Kube {
     }
 }
 
-async fn collect(body: Body) -> Result<bytes::Bytes, ApiError> {
+async fn collect(body: AnswerBody) -> Result<bytes::Bytes, ApiError> {
     match Limited::new(body, MAXIMUM_BODY).collect().await {
         Ok(whole) => Ok(whole.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
@@ -263,8 +223,8 @@ async fn collect(body: Body) -> Result<bytes::Bytes, ApiError> {
     }
 }
 
-fn unreachable_by(error: &kube::Error) -> ApiError {
-    ApiError::Unreachable { detail: chain(error) }
+fn unreachable_by(error: ChannelError) -> ApiError {
+    ApiError::Unreachable { detail: chain(&error) }
 }
 
 /// An error with its causes, each once.
@@ -280,4 +240,65 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::join_all;
+    use http::{Method, Request};
+    use http_body_util::Empty;
+    use parking_lot::Mutex;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::kubernetes::Answering;
+    use crate::kubernetes::call::ApplyMode;
+
+    /// Answers nothing before it is told to.
+    struct Slow {
+        asked: Mutex<Vec<Method>>,
+        answers: watch::Receiver<bool>,
+    }
+
+    impl Channel for Slow {
+        fn send(&self, request: Request<bytes::Bytes>) -> Answering {
+            self.asked.lock().push(request.method().clone());
+            let mut answers = self.answers.clone();
+            Box::pin(async move {
+                answers.wait_for(|answers| *answers).await.expect("the test goes on");
+                let body = Empty::new().map_err(|never| match never {});
+                Ok(Response::new(body.boxed_unsync()))
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_write_that_waited_behind_others_is_not_sent_once_the_lease_is_lost() {
+        let (answer, answers) = watch::channel(false);
+        let slow = Arc::new(Slow { asked: Mutex::default(), answers });
+        let channel: Arc<dyn Channel> = slow.clone();
+        let world = World::real();
+        let holding = Holding::new(Arc::clone(&world.clock));
+        holding.set_named(true);
+        holding.hold(Duration::from_secs(3_600));
+        let kube = Kube::new(Connections::over(&channel, "shop"), world, Counts::default());
+        let mut reads =
+            std::pin::pin!(join_all((0..CONCURRENCY).map(|_| kube.read(Call::get("/api".to_owned())))));
+        while slow.asked.lock().len() < CONCURRENCY {
+            assert!(futures::poll!(&mut reads).is_pending());
+            tokio::task::yield_now().await;
+        }
+        let apply = || Call::apply("/x", bytes::Bytes::new(), ApplyMode { dry_run: false, force: false });
+        let mut late = std::pin::pin!(kube.write(apply(), &holding));
+        assert!(futures::poll!(&mut late).is_pending());
+        assert_eq!((slow.asked.lock().len(), kube.writes()), (CONCURRENCY, 1));
+        holding.lose();
+        answer.send_replace(true);
+        let (_, late) = tokio::join!(reads, late);
+        assert_eq!(late.err(), Some(ApiError::NotHolding));
+        assert!(!slow.asked.lock().contains(&Method::PATCH));
+        holding.hold(Duration::from_secs(3_600));
+        kube.write(apply(), &holding).await.expect("the Lease is back");
+        assert!(slow.asked.lock().contains(&Method::PATCH));
+    }
 }

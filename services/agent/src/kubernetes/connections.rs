@@ -1,14 +1,22 @@
 //! The connections to the API server, over HTTP/2 where it can be had.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::Version;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response, Version};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
 use kube::client::{Body, ConfigExt};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use thiserror::Error;
+use tower::BoxError;
 
 /// Connections for requests, at most.
 const REQUEST_LANES: usize = 2;
@@ -25,23 +33,76 @@ const DIAL_DEADLINE: Duration = Duration::from_secs(10);
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
+/// A request, or an answer's body, did not come through.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct ChannelError(#[from] BoxError);
+
+/// Body of an answer, while it comes.
+pub type AnswerBody = UnsyncBoxBody<Bytes, ChannelError>;
+
+/// An answer, as soon as its head is there.
+pub type Answering = BoxFuture<'static, Result<Response<AnswerBody>, ChannelError>>;
+
+/// What carries requests to an API server: a connection, or several.
+pub trait Channel: Send + Sync {
+    /// Sends a request.
+    fn send(&self, request: Request<Bytes>) -> Answering;
+}
+
+impl Channel for kube::Client {
+    fn send(&self, request: Request<Bytes>) -> Answering {
+        let client = self.clone();
+        let lost = |error: kube::Error| ChannelError(error.into());
+        Box::pin(async move {
+            let answer = Self::send(&client, request.map(Body::from)).await.map_err(lost)?;
+            Ok(answer.map(|body| body.map_err(lost).boxed_unsync()))
+        })
+    }
+}
+
+/// Where the API server is.
+#[derive(Debug, Clone, Default)]
+pub struct KubeOptions {
+    /// A kubeconfig; the pod's service account where there is none.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of it.
+    pub context: Option<String>,
+}
+
+/// The API server cannot be used.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The kubeconfig is no good.
+    #[error("cannot use the kubeconfig")]
+    Kubeconfig(#[from] kube::config::KubeconfigError),
+    /// Not in a pod.
+    #[error("neither --kubeconfig was given nor is this a pod with a service account")]
+    InCluster(#[from] kube::config::InClusterError),
+    /// The client cannot be made.
+    #[error("cannot make a client for the API server")]
+    Client(#[from] kube::Error),
+}
+
 /// Watches and the Lease have connections of their own, so that they never wait behind a thousand writes; and an API server allows
 /// about a hundred streams on one. A connection that nobody uses is never made.
-pub(super) struct Connections {
+pub struct Connections {
+    /// The namespace of the configuration.
+    pub(super) namespace: String,
     /// For a start, and where HTTP/2 is not to be had: speaks what the server does, with a connection for each request that comes
     /// while none is open.
     any: Lane,
     /// Whether its last answer was in HTTP/2: then all go over connections that speak nothing else, on which many share one dial.
     http2: AtomicBool,
     lanes: Box<[Lane]>,
-    watches: Box<[kube::Client]>,
+    watches: Box<[Arc<dyn Channel>]>,
     /// For the Lease; by its answers the server's protocol is known, too.
-    pub(super) lease: kube::Client,
+    pub(super) lease: Arc<dyn Channel>,
 }
 
-/// A client and how many requests are under way on it; one connection, if it speaks HTTP/2.
+/// A channel and how many requests are under way on it; one connection, if it speaks HTTP/2.
 pub(super) struct Lane {
-    pub(super) client: kube::Client,
+    pub(super) channel: Arc<dyn Channel>,
     pub(super) requests: Arc<AtomicUsize>,
 }
 
@@ -62,16 +123,44 @@ impl Drop for UnderWay {
 }
 
 impl Connections {
-    pub(super) fn new(config: &Config) -> Result<Self, kube::Error> {
-        let lane = |protocols| Ok(Lane { client: client(config, protocols)?, requests: Arc::default() });
-        let lanes = (0..REQUEST_LANES).map(|_| lane(Protocols::Http2)).collect::<Result<_, kube::Error>>()?;
-        let watches = (0..WATCH_LANES).map(|_| client(config, Protocols::Http2));
+    /// Reads the configuration and prepares the connections; dials nothing yet. Call inside a tokio runtime.
+    ///
+    /// # Errors
+    /// When there is no usable configuration.
+    pub async fn open(options: &KubeOptions) -> Result<Self, ConnectError> {
+        let config = match &options.kubeconfig {
+            Some(path) => {
+                let context =
+                    KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+                Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &context).await?
+            }
+            None => Config::incluster()?,
+        };
+        let made = |protocols| -> Result<Arc<dyn Channel>, kube::Error> {
+            Ok(Arc::new(client(&config, protocols)?))
+        };
+        Ok(Self::of(config.default_namespace.clone(), made)?)
+    }
+
+    /// Everything over one channel, as in `namespace`.
+    #[must_use]
+    pub fn over(channel: &Arc<dyn Channel>, namespace: &str) -> Self {
+        let Ok(connections) =
+            Self::of(namespace.to_owned(), |_| Ok::<_, std::convert::Infallible>(Arc::clone(channel)));
+        connections
+    }
+
+    fn of<E>(namespace: String, make: impl Fn(Protocols) -> Result<Arc<dyn Channel>, E>) -> Result<Self, E> {
+        let lane = |protocols| Ok(Lane { channel: make(protocols)?, requests: Arc::default() });
+        let lanes = (0..REQUEST_LANES).map(|_| lane(Protocols::Http2)).collect::<Result<_, E>>()?;
+        let watches = (0..WATCH_LANES).map(|_| make(Protocols::Http2));
         Ok(Self {
+            namespace,
             any: lane(Protocols::Any)?,
             http2: AtomicBool::new(false),
             lanes,
-            watches: watches.collect::<Result<_, _>>()?,
-            lease: client(config, Protocols::Any)?,
+            watches: watches.collect::<Result<_, E>>()?,
+            lease: make(Protocols::Any)?,
         })
     }
 
@@ -82,9 +171,9 @@ impl Connections {
         lane.unwrap_or(&self.any)
     }
 
-    pub(super) fn for_watch(&self, lane: usize) -> &kube::Client {
+    pub(super) fn for_watch(&self, lane: usize) -> &Arc<dyn Channel> {
         let watches = if self.speaks_http2() { self.watches.get(lane % WATCH_LANES) } else { None };
-        watches.unwrap_or(&self.any.client)
+        watches.unwrap_or(&self.any.channel)
     }
 
     /// What a request was answered in.
@@ -140,7 +229,7 @@ fn client(config: &Config, protocols: Protocols) -> Result<kube::Client, kube::E
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .map_err(tower::BoxError::from)
+        .map_err(BoxError::from)
         .service(http);
     Ok(kube::Client::new(service, config.default_namespace.clone()))
 }

@@ -49,6 +49,7 @@ impl LinkKeeper {
             let hello =
                 Hello::control(self.service.instance(), self.service.epoch(), env!("CARGO_PKG_VERSION"));
             let dialled = tokio::select! {
+                biased;
                 () = shutdown.requested() => return,
                 dialled = tunnel::agent::dial(&self.world, self.access.target(), self.access.token(), &hello) => dialled,
             };
@@ -68,6 +69,7 @@ impl LinkKeeper {
             };
             let wait = reconnect.wait(ended, lived, self.world.random.as_ref());
             tokio::select! {
+                biased;
                 () = shutdown.requested() => return,
                 () = self.pause(ended, wait) => {}
             }
@@ -136,6 +138,7 @@ where
         world.clock.sleep(DRAIN).await;
     };
     tokio::select! {
+        biased;
         end = link.serve(service, shutdown.requested()) => end,
         () = late => LinkEnd::Drained,
     }

@@ -71,6 +71,7 @@ async fn write(shared: Arc<Shared>, sender: EventSender, mut after: Acknowledged
             continue;
         }
         tokio::select! {
+            biased;
             () = sender.ended() => return,
             changed = changes.changed() => if changed.is_err() { return },
             changed = held.changed() => if changed.is_err() { return },

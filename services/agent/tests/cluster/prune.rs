@@ -1,4 +1,4 @@
-use agent::kubernetes::{Discovery, Kube, KubeOptions};
+use agent::kubernetes::{Connections, Discovery, Kube, KubeOptions};
 use agent::metrics::Counts;
 use events::delivery::{PruneEntry, SyncOutcome};
 use events::observation::Observed;
@@ -131,7 +131,8 @@ async fn a_namespace_waits_for_an_api_group_that_does_not_answer() {
     plane.create_object("/apis/apiregistration.k8s.io/v1/apiservices", &silent).await.unwrap();
     // The document that the agent reads follows the object a moment later.
     let options = KubeOptions { kubeconfig: Some(plane.kubeconfig().to_owned()), ..KubeOptions::default() };
-    let kube = Kube::connect(&options, World::real(), Counts::default()).await.unwrap();
+    let connections = Connections::open(&options).await.unwrap();
+    let kube = Kube::new(connections, World::real(), Counts::default());
     eventually(DEADLINE, || async {
         let kinds = Discovery::default().refresh(&kube).await?;
         let silent: Vec<_> = kinds.silent_groups().cloned().collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::Agent;
-use agent::kubernetes::KubeOptions;
+use agent::kubernetes::{Connections, KubeOptions};
 use agent::link::AgentService;
 use agent::metrics::Counts;
 use agent::outbox::Outbox;
@@ -123,15 +123,9 @@ impl Process {
             let (sender, receiver) = tokio::sync::oneshot::channel();
             let (inner, namespace, counts) = (world.clone(), namespace.to_owned(), counts.clone());
             let task = async move {
-                let process = Agent::new(
-                    inner.clone(),
-                    &options,
-                    Some(namespace),
-                    counts,
-                    InstanceId(inner.new_uuid()),
-                )
-                .await
-                .unwrap();
+                let connections = Connections::open(&options).await.unwrap();
+                let instance = InstanceId(inner.new_uuid());
+                let process = Agent::new(inner, connections, Some(namespace), counts, instance);
                 let started = (process.service(), process.outbox());
                 sender.send(started).unwrap_or_else(|_| panic!("the test is gone"));
                 process.apply(shutdown).await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Alarm, Due, Executor, SharedOutcome, State, TaskKey, end};
+use super::{Alarm, Due, Executor, SharedOutcome, TaskKey, end};
 
 /// Ends a task.
 pub(crate) struct AbortHandle {
@@ -26,26 +26,13 @@ impl AbortHandle {
         let Some(key) = self.key else { return };
         let doomed = {
             let mut state = self.executor.state.lock();
-            let State { slots, free, .. } = &mut *state;
-            let Some(slot) = slots.get_mut(key.slot) else { return };
+            let Some(slot) = state.slots.get_mut(key.slot) else { return };
             if slot.generation != key.generation || !slot.occupied {
                 return;
             }
-            match slot.future.take() {
-                Some(future) => {
-                    slot.occupied = false;
-                    slot.generation += 1;
-                    slot.waker = None;
-                    slot.queued = false;
-                    free.push(key.slot);
-                    Some((future, Arc::clone(&slot.outcome)))
-                }
-                // It ends itself.
-                None => {
-                    slot.aborted = true;
-                    None
-                }
-            }
+            // One that is being polled ends itself.
+            slot.aborted = slot.future.is_none();
+            if slot.aborted { None } else { state.release(key.slot) }
         };
         if let Some((future, outcome)) = doomed {
             drop(future);

@@ -96,18 +96,15 @@ impl Stream {
         }
     }
 
-    /// Forgets ids that are older than the window; says how many.
-    pub(super) fn forget_ids(&mut self, now: Duration) -> usize {
-        let mut forgotten = 0;
+    /// Forgets ids that are older than the window.
+    pub(super) fn forget_ids(&mut self, now: Duration) {
         while let Some((at, _)) = self.ids_by_age.front()
             && *at + self.window <= now
         {
             if let Some((_, id)) = self.ids_by_age.pop_front() {
                 self.ids.remove(&id);
-                forgotten += 1;
             }
         }
-        forgotten
     }
 
     /// As if the window were over for all that is stored.

@@ -11,10 +11,11 @@ use store::jetstream::simulated::open;
 use world::World;
 use zeroize::Zeroizing;
 
-use super::{LogServers, Mishap};
+use super::LogServers;
 use crate::dice::Dice;
 use crate::disk::MemoryDisk;
 use crate::executor::{Executor, Life, NodeId, Step, is_ended};
+use crate::faults::Kind;
 use crate::network::Internet;
 use crate::process::world_of;
 
@@ -77,8 +78,8 @@ fn every_law_holds() {
 #[test]
 fn every_law_holds_while_copies_are_lost_and_doubled_and_servers_lag() {
     laws_hold(2, |servers, dice| match dice.below(3) {
-        0 => servers.will(Mishap::LostCopy),
-        1 => servers.will(Mishap::DoubledCopy),
+        0 => servers.will(Kind::LostCopy),
+        1 => servers.will(Kind::DoubledCopy),
         _ => servers.replica_falls_behind(Duration::from_millis(dice.below(100)), false),
     });
 }

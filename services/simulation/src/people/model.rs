@@ -141,6 +141,15 @@ impl Model {
         })
     }
 
+    /// What each object of a repository that there may be is to be.
+    pub(crate) fn objects_in(&self, repository: usize) -> impl Iterator<Item = (String, Option<u64>)> {
+        let there =
+            self.sources.iter().filter(move |(number, _)| Self::repository_of(**number) == repository);
+        there.flat_map(|(number, source)| {
+            (0..OBJECTS).map(|object| (object_name(*number, object), source.objects.get(&object).copied()))
+        })
+    }
+
     /// What is to be in the cluster: the value of each object by its name.
     pub(crate) fn wanted(&self) -> BTreeMap<String, u64> {
         let configured = self.sources.iter().filter(|(_, source)| source.configured);
@@ -149,6 +158,11 @@ impl Model {
         });
         objects.collect()
     }
+}
+
+/// The number of the source that an object belongs to, by its name.
+pub(crate) fn source_of(object: &str) -> Option<u64> {
+    object.strip_prefix("source-")?.split_once("-object-")?.0.parse().ok()
 }
 
 fn object_name(source: u64, object: u64) -> String {

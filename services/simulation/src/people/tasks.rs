@@ -48,9 +48,7 @@ impl Person {
             let Some(agent) = facts.agents.get_mut(index) else { return };
             let before = agent.model.clone();
             let change = self.executor.roll(|dice| agent.model.change(dice));
-            if let Some(cluster) = &agent.cluster {
-                cluster.may_go(agent.model.left_since(&before));
-            }
+            agent.pushes.lock().leave(agent.model.left_since(&before));
             change
         };
         let repository = match change {
@@ -74,7 +72,10 @@ impl Person {
             let Some(agent) = facts.agents.get(agent) else { return };
             let mut files = self.forge.files(url);
             agent.model.write(repository, &mut files);
-            (self.forge.push(url, files), facts.projects.get(repository).copied())
+            let pushed = self.forge.push(url, files);
+            let place = pushed.as_ref().ok().and_then(|commit| self.forge.place_of(commit));
+            agent.pushes.lock().note(place.unwrap_or_default(), repository, &agent.model);
+            (pushed, facts.projects.get(repository).copied())
         };
         if let Err(error) = pushed {
             self.facts.lock().violations.push(format!("a commit cannot be made: {error}"));
@@ -120,7 +121,7 @@ impl Person {
             agent.token = issued.view.id;
             let fresh = issued.secret.clone();
             facts.secrets.push(fresh);
-            std::mem::replace(&mut *secret.lock(), issued.secret)
+            secret.replace(&issued.secret)
         };
         if self.ask(&RevokeToken { token: old }).await.is_ok() {
             self.facts.lock().revoked.push(Sha256::of(former.as_bytes()));
@@ -173,7 +174,7 @@ impl Person {
         let (revoked, live) = {
             let facts = self.facts.lock();
             let live: Vec<Sha256> =
-                facts.agents.iter().map(|agent| Sha256::of(agent.secret.lock().as_bytes())).collect();
+                facts.agents.iter().map(|agent| Sha256::of(agent.secret.read().as_bytes())).collect();
             (facts.revoked.clone(), live)
         };
         for hash in revoked {
