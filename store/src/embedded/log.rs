@@ -1,5 +1,6 @@
 //! The embedded log: segments, writers and index behind the trait.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -17,9 +18,12 @@ use super::heads::{Heads, LookUpError};
 use super::index::{Head, Index};
 use super::reader::{Follower, StreamReader, read_all};
 use super::record::{AggregateKey, ChainedHead, RecordHead, kind_tag};
+use super::recovery::failed;
 use super::stream::{ReadOnly, StreamCore};
+use super::tally::CheckpointFile;
 use super::verify::verify;
 use super::writer::Request;
+use crate::checkpoint::{Checkpoint, Tally};
 use crate::feed::Feed;
 use crate::log::{
     AppendError, Appended, EventLog, FollowReader, NewBatch, NewCommit, ReadError, ReadFilter, Record,
@@ -29,6 +33,7 @@ use crate::verify::VerifyReport;
 
 /// The log in one folder.
 pub(super) struct EmbeddedLog {
+    pub(super) id: uuid::Uuid,
     pub(super) partitions: u16,
     pub(super) spawner: Arc<dyn Spawner>,
     pub(super) streams: Vec<Arc<StreamCore>>,
@@ -141,6 +146,10 @@ impl EmbeddedLog {
 
 #[async_trait]
 impl EventLog for EmbeddedLog {
+    fn id(&self) -> uuid::Uuid {
+        self.id
+    }
+
     fn partitions(&self) -> u16 {
         self.partitions
     }
@@ -241,6 +250,21 @@ impl EventLog for EmbeddedLog {
 
     async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
         Ok(self.ends(streams).1)
+    }
+
+    async fn checkpoints(&self, stream: Stream) -> Result<BTreeMap<u16, Checkpoint>, ReadError> {
+        let Some(segments) = self.core(stream).map(|core| Arc::clone(&core.segments)) else {
+            return Ok(BTreeMap::new());
+        };
+        let partitions = self.partitions;
+        let read =
+            move || CheckpointFile::open(segments.disk.as_ref(), &segments.folder, segments.salt, partitions);
+        let read = tokio::task::spawn_blocking(read).await;
+        let (_, known) =
+            read.map_err(|error| ReadError::Failed { detail: error.to_string() })?.map_err(failed)?;
+        let newest = known.last().map(|(_, tally)| tally.shards.as_slice()).unwrap_or_default();
+        let checkpoint = |tally: &Tally| Checkpoint { sequence: tally.count, tally: *tally };
+        Ok((0..).zip(newest.iter().map(checkpoint)).collect())
     }
 
     async fn verify(&self) -> Result<VerifyReport, ReadError> {

@@ -13,7 +13,7 @@ use super::frame::{self, FrameKind, Parsed};
 use super::record::RecordHead;
 use super::scan::{Broken, Scanner, Step};
 use super::segments::{Cursor, FIRST, Segments, read_full};
-use super::tally::{CheckpointFile, Mark, Tally};
+use super::tally::{CheckpointFile, EndFile, Mark, Tally};
 use crate::log::ReadError;
 
 /// A tail that was cut off.
@@ -66,6 +66,16 @@ pub(super) fn recover(segments: &Arc<Segments>, partitions: u16) -> Result<Recov
     };
     let (end, broken) = walk.go(segments, begin, last)?;
     recovered.end = end;
+    let closed = EndFile::read(segments.disk.as_ref(), &segments.folder, segments.salt, partitions);
+    if let Some((closed_at, held)) = closed.map_err(failed)? {
+        let lost = "the end is lost: the stream was closed behind it";
+        let other = "the stream does not hold what it held when it was closed";
+        let detail = if end < closed_at { Some(lost) } else { None };
+        let detail = detail.or((end == closed_at && held != walk.tally).then_some(other));
+        if let Some(detail) = detail {
+            return Err(Broken::new(end, detail).error(segments));
+        }
+    }
     if let Some(broken) = broken {
         recovered.torn = Some(cut(segments, broken, last, known.last().map(|(at, _)| *at))?);
     }

@@ -1,18 +1,21 @@
-//! Checks the chains of one organization's decisions.
+//! Checks the chains of one organization's decisions, and the partition that they are in.
 
 use std::collections::BTreeMap;
 
 use events::position::Stream;
-use events::{AggregateRef, ChainHash, Commit, Event, OrganizationId, Position};
+use events::subject::partition_of_organization;
+use events::{AggregateRef, ChainHash, Commit, Event, OrganizationId};
 use schemars::JsonSchema;
 use serde::Serialize;
-use store::{EventLog, ReadError, ReadFilter, Record};
+use store::{EventLog, PartitionCheck, ReadError, ReadFilter, Record};
 
 /// What was checked, and what does not fit first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Verified {
     /// Everything fits.
     pub ok: bool,
+    /// The partition of the organization's decisions has a checkpoint, which fits as well: its end is not lost.
+    pub checkpoint: bool,
     /// Aggregates whose chains were checked.
     pub aggregates: u64,
     /// Commits that were checked.
@@ -29,32 +32,46 @@ pub struct Verified {
 /// Where a chain is broken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Broken {
-    /// Which aggregate.
+    /// Which aggregate; `partition` where it is not one aggregate's chain.
     pub aggregate: String,
-    /// Its version there.
+    /// Its version there; 0 of a partition.
     pub version: u64,
     /// What does not fit.
     pub detail: String,
 }
 
-/// Reads all decisions of an organization and checks that versions are dense and each commit names the hash of the one before.
+/// Reads the partition of an organization's decisions; checks that it holds what its checkpoint counts, and of the organization that
+/// versions are dense and each commit names the hash of the one before.
 ///
 /// # Errors
 /// When the log cannot be read at all.
 pub async fn verify(log: &dyn EventLog, organization: OrganizationId) -> Result<Verified, ReadError> {
-    let filter = ReadFilter { organization: Some(organization), ..ReadFilter::decisions(&[]) };
-    let mut records = log.read(&Position::start(), &filter).await?;
+    let shard = (Stream::Decisions, partition_of_organization(organization, log.partitions()));
+    let checkpoints = log.checkpoints(Stream::Decisions).await?;
+    let mut partition = PartitionCheck::new(checkpoints.get(&shard.1).copied());
+    // Nothing of the other partitions is read.
+    let mut from = log.position(&[Stream::Decisions]).await?;
+    from.0.remove(&shard);
+    let mut records = log.read(&from, &ReadFilter::decisions(&[])).await?;
     let mut check = Check::default();
+    check.verified.checkpoint = partition.has_checkpoint();
     while let Some(record) = records.recv().await {
         let record = record?;
-        if record.organization != organization || record.shard.0 != Stream::Decisions {
+        if record.shard != shard {
             continue;
         }
-        if let Err(broken) = check.add(&record) {
+        let added = partition.add(&record).map_err(|detail| broken("partition", 0, detail));
+        let of_organization = record.organization == organization;
+        if let Err(broken) = added.and_then(|()| if of_organization { check.add(&record) } else { Ok(()) }) {
             return Ok(Verified { ok: false, broken: Some(broken), ..check.done() });
         }
     }
-    Ok(check.done())
+    Ok(match partition.end() {
+        Ok(_) => check.done(),
+        Err((_, detail)) => {
+            Verified { ok: false, broken: Some(broken("partition", 0, detail)), ..check.done() }
+        }
+    })
 }
 
 #[derive(Default)]
