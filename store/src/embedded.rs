@@ -436,6 +436,7 @@ fn start_writer(
         tally: recovered.tally,
         uncounted: recovered.uncounted,
         checkpoints: recovered.checkpoints,
+        grown: false,
     };
     start("log-writer", move || writer.run())
 }

@@ -62,6 +62,8 @@ pub(super) struct Writer {
     pub(super) tally: Tally,
     pub(super) uncounted: u64,
     pub(super) checkpoints: CheckpointFile,
+    /// Something was appended since the stream was opened.
+    pub(super) grown: bool,
 }
 
 /// A group while it is put together.
@@ -101,6 +103,9 @@ impl Writer {
         self.file.set_length(self.end.offset)?;
         self.file.sync_data()?;
         self.checkpoints.sync()?;
+        if !self.grown {
+            return Ok(());
+        }
         let segments = &self.core.segments;
         EndFile::write(segments.disk.as_ref(), &segments.folder, segments.salt, self.end, &self.tally)
     }
@@ -228,6 +233,7 @@ impl Writer {
         }
         self.tally = draft.tally;
         self.uncounted += count;
+        self.grown = true;
         if let Some(at) = draft.checkpoint {
             marks.push(mark(at, &self.tally));
             self.keep_checkpoint(at);

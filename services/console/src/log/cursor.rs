@@ -11,7 +11,6 @@ use events::{OrganizationId, Position, Refusal, RefusalKind};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf;
 use store::{EventLog, KeyName, KeyRing};
-use uuid::Uuid;
 use world::Random;
 use zeroize::Zeroizing;
 
@@ -48,12 +47,12 @@ impl Cursors {
         let secret = keys.get_or_create(KeyName::Organization(organization)).await;
         let secret =
             secret.map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
-        Self::under(&secret, log.id(), organization)
+        Self::under(&secret, log.id().into_bytes(), organization)
     }
 
-    fn under(secret: &[u8], log: Uuid, organization: OrganizationId) -> Result<Self, Refusal> {
+    fn under(secret: &[u8], log: [u8; 16], organization: OrganizationId) -> Result<Self, Refusal> {
         let mut bound = [0; 32];
-        let ids = log.as_bytes().iter().chain(organization.0.as_bytes());
+        let ids = log.iter().chain(organization.0.as_bytes());
         bound.iter_mut().zip(ids).for_each(|(to, from)| *to = *from);
         let mut key = Zeroizing::new([0_u8; 32]);
         hkdf::Salt::new(hkdf::HKDF_SHA256, &[])
@@ -129,7 +128,7 @@ mod tests {
     }
 
     fn in_log(log: u128, organization_number: u128) -> Cursors {
-        Cursors::under(&[7; 32], Uuid::from_u128(log), organization(organization_number)).unwrap()
+        Cursors::under(&[7; 32], log.to_be_bytes(), organization(organization_number)).unwrap()
     }
 
     fn organization(number: u128) -> OrganizationId {

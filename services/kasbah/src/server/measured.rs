@@ -10,8 +10,8 @@ use events::position::Stream;
 use events::{AggregateRef, CommitId, OrganizationId, Position};
 use parking_lot::Mutex;
 use store::{
-    AppendError, Appended, Checkpoint, EventLog, FollowReader, NewBatch, NewCommit, ReadError, ReadFilter, Record,
-    RecordReader, VerifyReport,
+    AppendError, Appended, Checkpoint, EventLog, FollowReader, NewBatch, NewCommit, ReadError, ReadFilter,
+    Record, RecordReader, VerifyReport,
 };
 use world::World;
 

@@ -160,7 +160,9 @@ async fn a_chain_goes_from_the_push_to_the_health_of_the_object() {
     .await;
     let depth = |event: &str| {
         let line = traced.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("{traced}"));
-        line.chars().position(|letter| letter == '─')
+        line.chars()
+            .take_while(|letter| !letter.is_alphanumeric() && *letter != '+' && *letter != '-')
+            .count()
     };
     let chain = ["source.advanced", "bundle.desired", "observed.sync-started", "observed.object-applied"];
     let depths: Vec<usize> = chain.into_iter().map(depth).collect();

@@ -182,9 +182,14 @@ async fn nobody_takes_anything_away_and_one_makes_the_log() {
         .iter()
         .map(|name| User::connect(&server, name))
         .collect::<Vec<_>>();
-    for stream in
-        ["kasbah-decisions-0", "kasbah-observations-0", "kasbah-keys", "kasbah-meta", "kasbah-blobs"]
-    {
+    for stream in [
+        "kasbah-decisions-0",
+        "kasbah-observations-0",
+        "kasbah-keys",
+        "kasbah-meta",
+        "kasbah-blobs",
+        "kasbah-checkpoints",
+    ] {
         for verb in ["DELETE", "PURGE", "MSG.DELETE", "RESTORE", "SNAPSHOT", "LEADER.STEPDOWN"] {
             assert_eq!(
                 speakers(&mut users, &format!("$JS.API.STREAM.{verb}.{stream}")),
@@ -197,9 +202,13 @@ async fn nobody_takes_anything_away_and_one_makes_the_log() {
         }
     }
     assert_eq!(speakers(&mut users, "kasbah.meta"), ["authz", "kasbah"]);
+    assert_eq!(speakers(&mut users, "kasbah.checkpoint.log.3"), ["authz", "kasbah"]);
+    let everybody = speakers(&mut users, "$JS.API.DIRECT.GET.kasbah-checkpoints");
+    assert_eq!(everybody.len(), SERVICES.len() + 1, "{everybody:?}");
+    assert_eq!(speakers(&mut users, "kasbah.audit.3.acme"), ["kasbah"], "whoever copies a log");
     let readers = speakers(&mut users, "$JS.API.DIRECT.GET.kasbah-observations-15");
-    assert_eq!(readers, ["delivery", "tunnel-gateway", "console", "kasbah"]);
-    assert_eq!(listeners(&mut users, "kasbah.stored.observed.>"), readers);
+    assert_eq!(readers, ["authz", "delivery", "tunnel-gateway", "console", "kasbah"], "authz counts them");
+    assert_eq!(listeners(&mut users, "kasbah.stored.observed.>"), readers[1..]);
     assert_eq!(speakers(&mut users, "$JS.API.DIRECT.GET.kasbah-refusals-15"), ["authz", "console", "kasbah"]);
     assert_eq!(
         speakers(&mut users, "$JS.API.DIRECT.GET.kasbah-blobs"),

@@ -40,7 +40,8 @@ impl Copy {
     async fn copy(&self, original: &Opened, world: &World) -> Result<Copied, Failure> {
         let of = CopyOf::log(&original.parts).await.map_err(|error| failed(&error.into()))?;
         let partitions = original.parts.log.partitions();
-        let master_key_file = self.to_master_key_file.clone().or_else(|| self.from.reach.master_key_file.clone());
+        let master_key_file =
+            self.to_master_key_file.clone().or_else(|| self.from.reach.master_key_file.clone());
         let reach = ReachArgs { master_key_file, ..self.from.reach.clone() };
         let made = reach.make(&self.to, &of, partitions, world).await?;
         let copied = copy(original.copies(), made.copies()).await;
