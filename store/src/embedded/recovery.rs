@@ -44,10 +44,12 @@ pub(super) struct Recovered {
 pub(super) fn recover(segments: &Arc<Segments>, partitions: u16) -> Result<Recovered, ReadError> {
     let opened = CheckpointFile::open(segments.disk.as_ref(), &segments.folder, segments.salt, partitions);
     let (checkpoints, known) = opened.map_err(failed)?;
+    let closed = EndFile::read(segments.disk.as_ref(), &segments.folder, segments.salt, partitions);
+    let closed = closed.map_err(failed)?;
     let numbers = segments.numbers().map_err(failed)?;
     let last = match contiguous(&numbers) {
         Ok(Some(last)) => last,
-        Ok(None) if known.is_empty() => return fresh(segments, partitions, checkpoints),
+        Ok(None) if known.is_empty() && closed.is_none() => return fresh(segments, partitions, checkpoints),
         Ok(None) => return Err(Broken::new(Cursor::START, "the segment is missing").error(segments)),
         Err(number) => {
             let at = Cursor { segment: number, offset: 0 };
@@ -66,8 +68,7 @@ pub(super) fn recover(segments: &Arc<Segments>, partitions: u16) -> Result<Recov
     };
     let (end, broken) = walk.go(segments, begin, last)?;
     recovered.end = end;
-    let closed = EndFile::read(segments.disk.as_ref(), &segments.folder, segments.salt, partitions);
-    if let Some((closed_at, held)) = closed.map_err(failed)? {
+    if let Some((closed_at, held)) = closed {
         let lost = "the end is lost: the stream was closed behind it";
         let other = "the stream does not hold what it held when it was closed";
         let detail = if end < closed_at { Some(lost) } else { None };

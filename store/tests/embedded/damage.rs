@@ -154,6 +154,13 @@ async fn an_end_that_was_lost_after_the_log_was_closed_is_found_at_any_record() 
         assert_eq!(std::fs::read(first_segment(folder.path())).unwrap(), &whole[..length], "nothing is cut");
         assert!(torn_files(&folder.path().join("log/decisions")).is_empty());
     }
+    let checkpoints = folder.path().join("log/decisions/checkpoints");
+    std::fs::remove_file(first_segment(folder.path())).unwrap();
+    let known = std::fs::read(&checkpoints).unwrap();
+    std::fs::remove_file(&checkpoints).unwrap();
+    let error = try_open(folder.path()).err().unwrap().to_string();
+    assert!(error.contains("the segment is missing"), "{error}");
+    std::fs::write(&checkpoints, known).unwrap();
     std::fs::write(first_segment(folder.path()), &whole).unwrap();
     fill(&*opened(folder.path()).log, "one", 4..6).await;
     assert_eq!(all(&*opened(folder.path()).log).await.len(), 6);

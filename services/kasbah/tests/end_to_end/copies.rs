@@ -66,13 +66,23 @@ async fn an_installation_moves_to_nats_and_back_and_goes_on() {
     let again = json(log(&key, &["copy", "--from", &url, "--to", text(&back)]));
     assert_eq!(again["partitions"], there["partitions"], "hashes of the first log");
     assert_eq!(json(log(&key, &["verify", "--from", text(&back)]))["ok"], true);
+
+    // The installation works on NATS for a while, and the copy takes what is new.
+    let on_nats = ["--nats", &url, "--master-key-file", text(&key)].map(str::to_owned).to_vec();
+    scene.kasbah.start_server_with(on_nats).await.unwrap();
+    scene.write_config_map("two", "1");
+    let on_nats = scene.tree.commit_and_push("on NATS").unwrap();
+    scene.synced(&on_nats).await;
+    scene.kasbah.stop_server().unwrap();
+    let new = json(log(&key, &["copy", "--from", &url, "--to", text(&back)]));
+    assert!(new["written"].as_u64() > Some(0), "{new:#}");
     let other = refused(log(&key, &["copy", "--from", text(&back), "--to", text(&data)]));
     assert!(other.contains("it holds a log, and no copy of log "), "{other}");
 
-    // The copy takes the place of the first one, and the same agent goes on with it.
+    // It takes the place of the first one, and the same agent goes on with it.
     std::fs::rename(&data, work.path().join("first")).unwrap();
     std::fs::rename(&back, &data).unwrap();
-    scene.kasbah.start_server().await.unwrap();
+    scene.kasbah.start_server_with(Vec::new()).await.unwrap();
     scene.write_config_map("one", "2");
     let second = scene.tree.commit_and_push("two").unwrap();
     scene.synced(&second).await;
