@@ -1,9 +1,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use events::observation::ObservationBatch;
 use events::{AggregateKind, AggregateRef, Sha256, Timestamp, UserId};
-use testkit::NatsServer;
+use testkit::{NatsCluster, NatsServer, eventually};
 use uuid::Uuid;
 use world::World;
 
@@ -194,6 +195,58 @@ async fn a_copy_that_broke_off_is_opened_by_nobody_and_gone_on_with() {
     let rest = copy(&first, &third).await.unwrap();
     assert!(rest.written > 0 && rest.written < whole.len() as u64, "{rest:?}");
     assert_eq!(all(&*third.log).await, whole);
+}
+
+/// A store on servers of which one is killed after the first write and comes back before the third.
+struct Killed {
+    store: JetStreamStore,
+    cluster: tokio::sync::Mutex<NatsCluster>,
+    writes: AtomicUsize,
+}
+
+#[async_trait]
+impl Copies for Killed {
+    fn parts(&self) -> Parts {
+        self.store.parts.clone()
+    }
+
+    async fn key_names(&self) -> Result<Vec<KeyName>, CopyError> {
+        self.store.key_names().await
+    }
+
+    async fn blob_names(&self) -> Result<Vec<(OrganizationId, BlobDigest)>, CopyError> {
+        self.store.blob_names().await
+    }
+
+    async fn take(&self, records: Vec<Record>) -> Result<(), CopyError> {
+        match self.writes.fetch_add(1, Ordering::Relaxed) {
+            1 => self.cluster.lock().await.servers[0].kill(),
+            3 => self.cluster.lock().await.servers[0].start_again().await.unwrap(),
+            _ => {}
+        }
+        self.store.take(records).await
+    }
+
+    async fn finish(&self) -> Result<(), CopyError> {
+        self.store.finish().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_meanwhile_costs_another_run_at_most() {
+    let (world, cluster) = (World::real(), NatsCluster::start().await.unwrap());
+    let path = tempfile::tempdir().unwrap();
+    let first = folder(&world, path.path());
+    fill(&world, &first.parts()).await;
+    let options = jetstream::options_of_tests(cluster.account_urls(0));
+    let of = CopyOf::log(&first.parts()).await.unwrap();
+    let store = jetstream::open_copy(&world, options, &of).await.unwrap();
+    let cluster = tokio::sync::Mutex::new(cluster);
+    let second = Killed { store, cluster, writes: AtomicUsize::new(0) };
+    // Writing outlasts an election; reading while nobody leads fails, and is gone on with.
+    eventually(Duration::from_secs(120), || copy(&first, &second)).await;
+    assert!(second.writes.load(Ordering::Relaxed) > 3, "the server came back");
+    is_the_same(&first.parts(), &second.parts()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -69,12 +69,13 @@ pub(super) fn recover(segments: &Arc<Segments>, partitions: u16) -> Result<Recov
     let (end, broken) = walk.go(segments, begin, last)?;
     recovered.end = end;
     if let Some((closed_at, held)) = closed {
-        let lost = "the end is lost: the stream was closed behind it";
-        let other = "the stream does not hold what it held when it was closed";
-        let detail = if end < closed_at { Some(lost) } else { None };
-        let detail = detail.or((end == closed_at && held != walk.tally).then_some(other));
-        if let Some(detail) = detail {
-            return Err(Broken::new(end, detail).error(segments));
+        if end < closed_at {
+            let what = broken.map_or("the end is lost".to_owned(), |broken| broken.detail);
+            return Err(Broken::new(end, format!("{what}: the stream was closed behind it")).error(segments));
+        }
+        if end == closed_at && held != walk.tally {
+            let other = "the stream does not hold what it held when it was closed";
+            return Err(Broken::new(end, other).error(segments));
         }
     }
     if let Some(broken) = broken {
