@@ -14,7 +14,7 @@ mod follow;
 mod following;
 mod keys;
 mod log;
-mod retention;
+pub(crate) mod retention;
 mod snapshots;
 
 use std::future::Future;

@@ -6,6 +6,7 @@
 //! log/<stream>/0000000001.seg   the truth
 //! log/<stream>/checkpoints      counts and running hashes of partitions
 //! log/<stream>/horizon          the first segment that is kept, once some have left
+//! log/<stream>/end              the same where the stream ended when it was last closed
 //! log/<stream>/torn-*           tails that were cut
 //! blobs/0000000001.seg          blobs, encrypted
 //! index/                        redb; can be deleted
@@ -17,6 +18,7 @@ mod answers;
 mod blobs;
 #[cfg(test)]
 mod conforms;
+mod copy;
 mod database;
 mod frame;
 mod heads;
@@ -44,8 +46,8 @@ use std::time::Duration;
 
 use events::position::Stream;
 use parking_lot::Mutex;
-use world::World;
 use world::disk::FolderLock;
+use world::{Disk, World};
 
 pub use self::recovery::TornTail;
 
@@ -66,6 +68,7 @@ use self::stream::{ReadOnly, StreamCore};
 use self::writer::{Shared, Writer};
 use crate::Parts;
 use crate::blobs::{BlobError, Blobs};
+use crate::copy::{CopyMark, CopyMarkError, CopyOf};
 use crate::keyring::{KeyName, KeyRing, KeyRingError};
 use crate::log::{EventLog, PARTITIONS, ReadError};
 use crate::root::{RootKey, RootKeyError};
@@ -116,6 +119,10 @@ pub struct EmbeddedStore {
     pub root_public_key: String,
     log_files: Arc<EmbeddedLog>,
     blob_files: Arc<BlobFiles>,
+    key_file: Arc<KeyFile>,
+    disk: Arc<dyn Disk>,
+    log_folder: PathBuf,
+    meta: Meta,
 }
 
 /// A store does not open.
@@ -148,6 +155,9 @@ pub enum OpenError {
         "the key ring's root key is not the one that the log pins: restore `keys` and `log` from the same backup"
     )]
     OtherRoot,
+    /// A copy that was not finished is no log yet, and one that is another's is not gone on with.
+    #[error(transparent)]
+    Copy(#[from] CopyMarkError),
     /// The key ring does not open.
     #[error(transparent)]
     KeyRing(#[from] KeyRingError),
@@ -187,7 +197,28 @@ impl From<OpenBlobsError> for OpenError {
 /// When another process has the folder, the key ring does not open, or something recorded is damaged: then with segment and
 /// offset. A torn tail is no error: it is cut, kept aside and reported.
 pub fn open(world: &World, folder: impl AsRef<Path>, options: Options) -> Result<EmbeddedStore, OpenError> {
-    let folder = folder.as_ref();
+    open_as(world, folder.as_ref(), &options, None)
+}
+
+/// Makes a copy in a folder that has no log, or opens one to go on with it.
+///
+/// # Errors
+/// As [`open`], and when the folder holds anything but a copy of the same.
+pub fn open_copy(
+    world: &World,
+    folder: impl AsRef<Path>,
+    options: Options,
+    copy: &CopyOf,
+) -> Result<EmbeddedStore, OpenError> {
+    open_as(world, folder.as_ref(), &options, Some(copy))
+}
+
+fn open_as(
+    world: &World,
+    folder: &Path,
+    options: &Options,
+    copy: Option<&CopyOf>,
+) -> Result<EmbeddedStore, OpenError> {
     let lock = take_folder(world, folder)?;
     let keys_folder = folder.join("keys");
     world.disk.create_folder(&keys_folder).map_err(OpenError::Disk)?;
@@ -197,13 +228,13 @@ pub fn open(world: &World, folder: impl AsRef<Path>, options: Options) -> Result
     };
     let (disk, random) = (Arc::clone(&world.disk), Arc::clone(&world.random));
     let keys = KeyFile::open(disk, random, &keys_folder, &master, Arc::clone(&lock))?;
-    let meta = meta(world, folder, &options, &keys)?;
+    let meta = meta(world, folder, options, &keys, copy)?;
     let index = |name: &str| {
         let path = folder.join("index").join(name);
         Database::open(&path, &meta.log.to_string(), options.index_cache_bytes)
     };
     world.disk.create_folder(&folder.join("index")).map_err(OpenError::Disk)?;
-    let (log, mut torn) = open_log(world, folder, &options, &meta, index("decisions")?, &lock)?;
+    let (log, mut torn) = open_log(world, folder, options, &meta, index("decisions")?, &lock)?;
     let segments = segments(world, folder.join("blobs"), meta.salt)?;
     let (blobs, torn_blobs) = BlobFiles::open(BlobParts {
         segments,
@@ -221,16 +252,20 @@ pub fn open(world: &World, folder: impl AsRef<Path>, options: Options) -> Result
         _lock: lock,
     };
     world.disk.create_folder(&snapshots.folder).map_err(OpenError::Disk)?;
-    let (log_files, blob_files) = (Arc::new(log), Arc::new(blobs));
+    let (log_files, blob_files, key_file) = (Arc::new(log), Arc::new(blobs), Arc::new(keys));
     Ok(EmbeddedStore {
         log: Arc::clone(&log_files) as Arc<dyn EventLog>,
         blobs: Arc::clone(&blob_files) as Arc<dyn Blobs>,
-        keys: Arc::new(keys),
+        keys: Arc::clone(&key_file) as Arc<dyn KeyRing>,
         snapshots: Arc::new(snapshots),
         torn,
-        root_public_key: meta.root_public_key,
+        root_public_key: meta.root_public_key.clone(),
         log_files,
         blob_files,
+        key_file,
+        disk: Arc::clone(&world.disk),
+        log_folder: folder.join("log"),
+        meta,
     })
 }
 
@@ -287,16 +322,31 @@ fn segments(world: &World, folder: PathBuf, salt: u64) -> Result<Arc<Segments>, 
 }
 
 /// Reads what is fixed for ever, or fixes it.
-fn meta(world: &World, folder: &Path, options: &Options, keys: &KeyFile) -> Result<Meta, OpenError> {
+fn meta(
+    world: &World,
+    folder: &Path,
+    options: &Options,
+    keys: &KeyFile,
+    copy: Option<&CopyOf>,
+) -> Result<Meta, OpenError> {
     let folder = folder.join("log");
     world.disk.create_folder(&folder).map_err(OpenError::Disk)?;
     match Meta::read(world.disk.as_ref(), &folder)? {
         None => {
-            let root = RootKey::from_pkcs8(&keys.key_or_new(KeyName::Root)?)?;
+            let root = match copy.and_then(|copy| copy.root.clone()) {
+                Some(root) => keys.key_or_put(KeyName::Root, root)?,
+                None => keys.key_or_new(KeyName::Root)?,
+            };
+            let root = RootKey::from_pkcs8(&root)?;
+            if copy.is_some_and(|copy| !copy.has_root(&root)) {
+                return Err(OpenError::OtherRoot);
+            }
             let partitions = options.partitions.unwrap_or(PARTITIONS).max(1);
-            Meta::create(world, &folder, partitions, &root.public_key_base64(), &options.created_by)
+            let (root, mark) = (root.public_key_base64(), copy.map(CopyOf::mark));
+            Meta::create(world, &folder, partitions, &root, &options.created_by, mark)
         }
         Some(meta) => {
+            CopyMark::check(meta.copy.as_ref(), copy)?;
             if let Some(wanted) = options.partitions.filter(|wanted| *wanted != meta.partitions) {
                 return Err(OpenError::Partitions { fixed: meta.partitions, wanted });
             }
@@ -358,6 +408,7 @@ fn open_log(
         threads.writers.push(start_writer(core, recovered, heads, shared.clone())?);
     }
     let log = EmbeddedLog {
+        id: meta.log,
         partitions: meta.partitions,
         spawner: Arc::clone(&world.spawner),
         streams,
@@ -387,6 +438,7 @@ fn start_writer(
         tally: recovered.tally,
         uncounted: recovered.uncounted,
         checkpoints: recovered.checkpoints,
+        grown: false,
     };
     start("log-writer", move || writer.run())
 }

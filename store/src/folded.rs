@@ -47,8 +47,15 @@ impl<P: Projection> Folded<P> {
 
 /// The name under which the snapshot lies that stands for what has left the log.
 pub(crate) fn anchor_name(projection: &str) -> String {
-    format!("{projection}-anchor")
+    format!("{projection}{ANCHOR}")
 }
+
+/// The projection whose anchor has this name.
+pub(crate) fn projection_of(anchor: &str) -> Option<&str> {
+    anchor.strip_suffix(ANCHOR)
+}
+
+const ANCHOR: &str = "-anchor";
 
 /// A projection as the first of these snapshots has it that is of use, or before everything.
 ///

@@ -3,6 +3,7 @@
 //! ```text
 //! kasbah-meta                       what is fixed for ever: format, partitions, pinned root
 //! kasbah-<stream>-<partition>       the truth: one message a record, one subject an aggregate
+//! kasbah-checkpoints                count and running hash of each partition
 //! kasbah-blobs                      blobs, encrypted
 //! kasbah-keys                       the key ring, wrapped under the master key
 //! kasbah-snapshots                  can be emptied
@@ -10,8 +11,10 @@
 //! Everything but `nats` runs over the trait `Server` (in `server`), which is all that it may expect of NATS.
 
 mod blobs;
+mod checkpoints;
 #[cfg(test)]
 mod conforms;
+mod copy;
 mod ends;
 mod follow;
 mod heads;
@@ -39,10 +42,13 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use world::World;
 
+#[cfg(test)]
+pub(crate) use self::conforms::options as options_of_tests;
 pub use self::nats::Difference;
-pub use self::permissions::permissions;
+pub use self::permissions::{copier, permissions};
 
 use self::blobs::BlobStream;
+use self::checkpoints::Checkpoints;
 use self::ends::Ends;
 use self::heads::Heads;
 use self::keyring::KeyStream;
@@ -54,6 +60,7 @@ use self::server::{Server, ServerError};
 use self::snapshots::SnapshotStream;
 use self::tail::Tail;
 use crate::Parts;
+use crate::copy::{CopyMark, CopyMarkError, CopyOf};
 use crate::keyring::{KeyName, KeyRing, KeyRingError};
 use crate::log::{PARTITIONS, leaves};
 use crate::root::{RootKey, RootKeyError};
@@ -137,6 +144,9 @@ pub enum OpenError {
     /// The key ring is not the one that the log was made with.
     #[error("the key ring's root key is not the one that the log pins: restore both from the same backup")]
     OtherRoot,
+    /// A copy that was not finished is no log yet, and one that is another's is not gone on with.
+    #[error(transparent)]
+    Copy(#[from] CopyMarkError),
     /// The key ring does not open.
     #[error(transparent)]
     KeyRing(KeyRingError),
@@ -176,6 +186,9 @@ pub struct JetStreamStore {
     pub replicas: usize,
     /// How it stands with the servers.
     pub connection: Connection,
+    server: Arc<dyn Server>,
+    checkpoints: Arc<Checkpoints>,
+    world: World,
 }
 
 /// The connection of a store, for whoever watches over it.
@@ -202,9 +215,25 @@ impl Connection {
 /// When the servers cannot be reached or promise too little, a stream is there that is none of ours, or the key ring does not
 /// open.
 pub async fn open(world: &World, options: Options) -> Result<JetStreamStore, OpenError> {
+    open_as(world, &options, None).await
+}
+
+/// Makes a copy where there is no log, or opens one to go on with it.
+///
+/// # Errors
+/// As [`open`], and when there is anything but a copy of the same.
+pub async fn open_copy(world: &World, options: Options, copy: &CopyOf) -> Result<JetStreamStore, OpenError> {
+    open_as(world, &options, Some(copy)).await
+}
+
+async fn open_as(
+    world: &World,
+    options: &Options,
+    copy: Option<&CopyOf>,
+) -> Result<JetStreamStore, OpenError> {
     let began = world.clock.monotonic();
     loop {
-        match open_once(world, &options).await {
+        match open_once(world, options, copy).await {
             Err(OpenError::Away { detail }) if world.clock.monotonic().saturating_sub(began) < START_TIME => {
                 tracing::warn!(detail, "waiting for the log on NATS");
                 world.clock.sleep(START_PAUSE).await;
@@ -214,7 +243,11 @@ pub async fn open(world: &World, options: Options) -> Result<JetStreamStore, Ope
     }
 }
 
-async fn open_once(world: &World, options: &Options) -> Result<JetStreamStore, OpenError> {
+async fn open_once(
+    world: &World,
+    options: &Options,
+    copy: Option<&CopyOf>,
+) -> Result<JetStreamStore, OpenError> {
     let link = Link::connect(world, options).await?;
     let limit = link.largest_message();
     if limit < LARGEST_MESSAGE {
@@ -226,16 +259,36 @@ async fn open_once(world: &World, options: &Options) -> Result<JetStreamStore, O
     let link = Arc::new(link);
     let server: Arc<dyn Server> = Arc::clone(&link) as Arc<dyn Server>;
     let keys = KeyStream::open(Arc::clone(&server), world, &options.master_key).await?;
-    let meta = meta(world, &server, options, &keys).await?;
+    let meta = meta(world, &server, options, &keys, copy).await?;
     make(&link, replicas, makes, &further_streams(meta.partitions)).await?;
-    let parts = parts(world, &server, keys, &meta);
+    let checkpoints = Checkpoints::new(Arc::clone(&server), world.clone(), meta.partitions);
+    if makes {
+        checkpoints.keep_up();
+    }
+    let parts = parts(world, &server, keys, &meta, &checkpoints);
     let connection = Connection(link);
-    Ok(JetStreamStore { parts, root_public_key: meta.root_public_key, replicas, connection })
+    Ok(JetStreamStore {
+        parts,
+        root_public_key: meta.root_public_key,
+        replicas,
+        connection,
+        server,
+        checkpoints,
+        world: world.clone(),
+    })
 }
 
-fn parts(world: &World, server: &Arc<dyn Server>, keys: KeyStream, meta: &Meta) -> Parts {
+fn parts(
+    world: &World,
+    server: &Arc<dyn Server>,
+    keys: KeyStream,
+    meta: &Meta,
+    checkpoints: &Arc<Checkpoints>,
+) -> Parts {
     let (server, world) = (Arc::clone(server), world.clone());
     let log = JetStreamLog {
+        id: meta.log,
+        checkpoints: Arc::clone(checkpoints),
         server: Arc::clone(&server),
         world: world.clone(),
         partitions: meta.partitions,
@@ -279,17 +332,26 @@ async fn meta(
     server: &Arc<dyn Server>,
     options: &Options,
     keys: &KeyStream,
+    copy: Option<&CopyOf>,
 ) -> Result<Meta, OpenError> {
     let meta = match Meta::read(server).await? {
         Some(meta) => meta,
         None if !options.makes_log => return Err(not_made(meta::STREAM).into()),
         None => {
-            let root = RootKey::from_pkcs8(&keys.get_or_create(KeyName::Root).await?)?;
+            let root = match copy.and_then(|copy| copy.root.clone()) {
+                Some(root) => keys.put_new(KeyName::Root, root).await?,
+                None => keys.get_or_create(KeyName::Root).await?,
+            };
+            let root = RootKey::from_pkcs8(&root)?;
+            if copy.is_some_and(|copy| !copy.has_root(&root)) {
+                return Err(OpenError::OtherRoot);
+            }
             let partitions = options.partitions.unwrap_or(PARTITIONS).max(1);
-            let new = Meta::new(world, partitions, root.public_key_base64(), options.created_by.clone());
-            new.fix(server).await?
+            let (root, mark) = (root.public_key_base64(), copy.map(CopyOf::mark));
+            Meta::new(world, partitions, root, options.created_by.clone(), mark).fix(server).await?
         }
     };
+    CopyMark::check(meta.copy.as_ref(), copy)?;
     if let Some(wanted) = options.partitions.filter(|wanted| *wanted != meta.partitions) {
         return Err(OpenError::Partitions { fixed: meta.partitions, wanted });
     }
@@ -327,7 +389,7 @@ fn wanted(name: &str, subject: &str, further: Value) -> Wanted {
 /// All streams but those that are needed to know how many there are.
 fn further_streams(partitions: u16) -> Vec<Wanted> {
     let shards = Stream::ALL.iter().flat_map(|stream| (0..partitions).map(|partition| (*stream, partition)));
-    shards.map(log_stream).chain([blobs_stream(), snapshots_stream()]).collect()
+    shards.map(log_stream).chain([blobs_stream(), snapshots_stream(), checkpoints_stream()]).collect()
 }
 
 fn log_stream(shard: events::position::Shard) -> Wanted {
@@ -351,6 +413,10 @@ fn keys_stream() -> Wanted {
         &subjects,
         json!({ "max_msgs_per_subject": 1, "discard": "old", "republish": republish }),
     )
+}
+
+fn checkpoints_stream() -> Wanted {
+    wanted(checkpoints::STREAM, checkpoints::SUBJECTS, json!({ "max_msgs_per_subject": 1, "discard": "old" }))
 }
 
 fn blobs_stream() -> Wanted {

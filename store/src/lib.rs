@@ -13,8 +13,10 @@
 #![warn(missing_docs)]
 
 pub mod blobs;
+pub mod checkpoint;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+pub mod copy;
 pub mod decide;
 pub mod embedded;
 pub mod feed;
@@ -35,6 +37,7 @@ pub mod snapshots;
 pub mod verify;
 
 pub use blobs::{Addresses, BlobError, Blobs};
+pub use checkpoint::{Checkpoint, PartitionCheck, Tally};
 pub use decide::{Command, DecideError, Decided, append_known, decide, new_events};
 pub use feed::{Feed, Feeder, Gone};
 pub use following::{CatchUpError, FollowError, Following, WaitError, follow_projection, patiently};

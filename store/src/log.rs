@@ -1,5 +1,6 @@
 //! The event log: its trait and its laws.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use async_trait::async_trait;
@@ -11,6 +12,7 @@ use events::{
     Grounds, NewEvent, OrganizationId, Position, Timestamp,
 };
 
+use crate::checkpoint::Checkpoint;
 use crate::feed::Feed;
 use crate::verify::VerifyReport;
 
@@ -33,6 +35,9 @@ pub const PARTITIONS: u16 = 16;
 ///    before it gets what is behind it. Positions keep their meaning, sequences go on.
 #[async_trait]
 pub trait EventLog: Send + Sync {
+    /// Which log it is. A copy is another one: positions of the one mean nothing in the other.
+    fn id(&self) -> uuid::Uuid;
+
     /// How many partitions each stream has. Fixed for ever when the log is made.
     fn partitions(&self) -> u16;
 
@@ -83,6 +88,10 @@ pub trait EventLog: Send + Sync {
     fn folded(&self, projection: &'static str, streams: &[Stream], position: &Position) {
         let _ = (projection, streams, position);
     }
+
+    /// The newest checkpoint of each partition of a stream, as it is kept outside of the partition. What it counts was durable before
+    /// it was made, so that whoever reads the partition afterwards finds it, or something is lost.
+    async fn checkpoints(&self, stream: Stream) -> Result<BTreeMap<u16, Checkpoint>, ReadError>;
 
     /// Reads everything up to the end as of now and checks it, while others append: order, versions, chains, and whatever
     /// else the implementation keeps for it (checksums, checkpoints of partitions).

@@ -18,10 +18,10 @@ use serde::{Deserialize, Serialize};
 use world::World;
 
 use crate::Parts;
-use crate::folded::{Folded, anchor_name, begin_with};
+use crate::folded::{Folded, anchor_name, begin_with, projection_of};
 use crate::log::{ForgetError, Kept, ReadError, leaves};
 use crate::projection::{Projection, Snapshot};
-use crate::snapshots::SnapshotError;
+use crate::snapshots::{SnapshotError, Snapshots};
 
 /// The name under which the next generation lies among the snapshots.
 pub(crate) const GENERATION: &str = "retention";
@@ -92,6 +92,15 @@ pub enum RetentionError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Generation {
     taken_at: Timestamp,
+    /// Names of all projections that have anchors.
+    projections: Vec<String>,
+}
+
+impl Generation {
+    fn record(&self, position: Position) -> Snapshot {
+        let state = events::encode(self).unwrap_or_default();
+        Snapshot { name: GENERATION.to_owned(), fold_version: VERSION, position, heads: None, state }
+    }
 }
 
 /// The name under which an anchor lies until it is put to use.
@@ -138,7 +147,7 @@ pub async fn turn(
     anchored: &[Anchored],
     now: Timestamp,
 ) -> Result<Option<Position>, RetentionError> {
-    let next = next_generation(parts).await?;
+    let next = next_generation(&*parts.snapshots).await?;
     let before = kept(parts, limits).await?;
     let Some((generation, until)) = next else {
         take_generation(parts, limits, anchored, now).await?;
@@ -167,12 +176,39 @@ async fn kept(parts: &Parts, limits: &Limits) -> Result<Kept, ReadError> {
     Ok(all)
 }
 
-async fn next_generation(parts: &Parts) -> Result<Option<(Generation, Position)>, SnapshotError> {
-    let Some(stored) = parts.snapshots.load(GENERATION).await? else { return Ok(None) };
+async fn next_generation(snapshots: &dyn Snapshots) -> Result<Option<(Generation, Position)>, SnapshotError> {
+    let Some(stored) = snapshots.load(GENERATION).await? else { return Ok(None) };
     if stored.fold_version != VERSION {
         return Ok(None);
     }
     Ok(events::decode(&stored.state).ok().map(|generation| (generation, stored.position)))
+}
+
+/// The anchors that folds of this log may need to begin with.
+pub(crate) async fn anchors_of(snapshots: &dyn Snapshots) -> Result<Vec<Snapshot>, SnapshotError> {
+    let mut anchors = Vec::new();
+    if let Some((generation, _)) = next_generation(snapshots).await? {
+        for projection in generation.projections {
+            anchors.extend(snapshots.load(&anchor_name(&projection)).await?);
+        }
+    }
+    Ok(anchors)
+}
+
+/// Keeps anchors of another log, whose positions are those of this one, and a generation that lets nothing go.
+pub(crate) async fn keep_anchors(
+    snapshots: &dyn Snapshots,
+    anchors: Vec<Snapshot>,
+) -> Result<(), SnapshotError> {
+    let names = anchors.iter().filter_map(|anchor| projection_of(&anchor.name));
+    let generation = Generation { taken_at: Timestamp(0), projections: names.map(str::to_owned).collect() };
+    if generation.projections.is_empty() {
+        return Ok(());
+    }
+    for anchor in anchors {
+        snapshots.save(anchor).await?;
+    }
+    snapshots.save(generation.record(Position::start())).await
 }
 
 /// Takes an anchor of each projection; the generation's record comes last, so that it is whole or not there.
@@ -193,11 +229,10 @@ async fn take_generation(
             *sequence = folded.sequence(*shard).min(*sequence);
         }
     }
+    let projections = anchored.iter().map(|projection| projection.name.to_owned()).collect();
     until.0.retain(|(stream, _), sequence| *sequence > 0 && leaves(*stream).is_ok());
-    let state = events::encode(&Generation { taken_at: now }).unwrap_or_default();
-    let record =
-        Snapshot { name: GENERATION.to_owned(), fold_version: VERSION, position: until, heads: None, state };
-    Ok(parts.snapshots.save(record).await?)
+    let generation = Generation { taken_at: now, projections };
+    Ok(parts.snapshots.save(generation.record(until)).await?)
 }
 
 /// Folds the log up to where the running snapshot is, from the anchor on, and keeps the snapshot if it is the same.

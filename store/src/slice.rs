@@ -124,6 +124,16 @@ pub enum SliceError {
         /// What does not fit.
         detail: String,
     },
+    /// A log cannot be made of it, because it lacks what came before.
+    #[error(
+        "{aggregate} begins at version {version}: export it without --since and --after, a log is made of aggregates that are whole"
+    )]
+    NotFromTheBeginning {
+        /// Which aggregate.
+        aggregate: AggregateRef,
+        /// At which version.
+        version: u64,
+    },
     /// What was recorded does not fit together.
     #[error("{aggregate} at version {version} does not carry the hash of the commit before it")]
     Chain {
@@ -217,6 +227,8 @@ pub struct SliceReader<R> {
     ready: std::vec::IntoIter<Stored>,
     found: Trailer,
     chains: BTreeMap<(OrganizationId, AggregateRef), (u64, ChainHash)>,
+    /// Aggregates must be there from their beginning.
+    whole: bool,
     ended: bool,
 }
 
@@ -248,6 +260,7 @@ impl<R: Read> SliceReader<R> {
             ready: Vec::new().into_iter(),
             found: Trailer::default(),
             chains: BTreeMap::new(),
+            whole: false,
             ended: false,
         };
         let (at, kind, content) = reader.chunk()?;
@@ -256,6 +269,12 @@ impl<R: Read> SliceReader<R> {
         }
         reader.header = decode(at, &content)?;
         Ok(reader)
+    }
+
+    /// Refuses a slice that lacks the beginning of an aggregate.
+    #[must_use]
+    pub fn of_whole_aggregates(self) -> Self {
+        Self { whole: true, ..self }
     }
 
     /// What the slice says of itself.
@@ -298,6 +317,13 @@ impl<R: Read> SliceReader<R> {
             let key = (commit.organization, commit.aggregate.clone());
             let hash = ChainHash::of(&record.bytes);
             let before = self.chains.insert(key, (commit.version, hash));
+            if self.whole
+                && before.is_none()
+                && (commit.version, commit.previous) != (1, ChainHash::default())
+            {
+                let (aggregate, version) = (commit.aggregate.clone(), commit.version);
+                return Err(SliceError::NotFromTheBeginning { aggregate, version });
+            }
             // What came before the slice is not in it.
             if before.is_some_and(|before| before != (commit.version.saturating_sub(1), commit.previous)) {
                 return Err(SliceError::Chain {

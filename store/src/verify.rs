@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use events::position::Stream;
+use events::position::{Shard, Stream};
 use events::{AggregateRef, ChainHash, Commit, OrganizationId, Position};
 
+use crate::checkpoint::{Checkpoint, PartitionCheck, Tally};
 use crate::log::{EventLog, ReadError, ReadFilter, Record};
 
 /// What was read and fits.
@@ -31,8 +32,8 @@ pub struct StreamReport {
     pub checkpoints: u64,
     /// Commits that this version cannot decode; their chain fits.
     pub unreadable: u64,
-    /// Records of each partition.
-    pub partitions: Vec<u64>,
+    /// What each partition holds.
+    pub partitions: Vec<Tally>,
 }
 
 impl StreamReport {
@@ -47,57 +48,67 @@ impl StreamReport {
             aggregates: 0,
             checkpoints: 0,
             unreadable: 0,
-            partitions: vec![0; usize::from(partitions)],
+            partitions: vec![Tally::default(); usize::from(partitions)],
         }
     }
 }
 
-/// Checks what any log gives out: order in shards, dense versions, chains.
+/// Checks what any log gives out: order in shards, dense versions, chains, and checkpoints of partitions where the log has some.
 ///
 /// # Errors
 /// What does not fit first; the shard stands where a file's name would, the sequence where its offset would.
 pub async fn verify_records<L: EventLog + ?Sized>(log: &L) -> Result<VerifyReport, ReadError> {
     let mut streams = Vec::new();
     for stream in Stream::ALL {
+        // Before the records: a checkpoint of one that is appended later would not be met.
+        let mut check = Check::new(*stream, log.partitions(), &log.checkpoints(*stream).await?);
         let filter = ReadFilter { streams: vec![*stream], ..ReadFilter::decisions(&[]) };
         let mut reader = log.read(&Position::start(), &filter).await?;
-        let mut check = Check {
-            report: StreamReport::empty(*stream, log.partitions()),
-            last: BTreeMap::new(),
-            heads: HashMap::new(),
-        };
         while let Some(record) = reader.recv().await {
             let record = record?;
-            check.add(&record).map_err(|detail| ReadError::Damaged {
-                segment: format!("{}/{}", record.shard.0.as_str(), record.shard.1),
-                offset: record.sequence,
-                detail: detail.to_owned(),
-            })?;
+            check.add(&record).map_err(|detail| damaged(record.shard, record.sequence, detail))?;
         }
-        check.report.aggregates = check.heads.len() as u64;
-        streams.push(check.report);
+        streams.push(check.end()?);
     }
     Ok(VerifyReport { streams })
 }
 
+/// A shard that does not fit at a sequence.
+pub(crate) fn damaged((stream, partition): Shard, sequence: u64, detail: &str) -> ReadError {
+    let segment = format!("{}/{partition}", stream.as_str());
+    ReadError::Damaged { segment, offset: sequence, detail: detail.to_owned() }
+}
+
 struct Check {
     report: StreamReport,
-    last: BTreeMap<u16, u64>,
+    partitions: BTreeMap<u16, PartitionCheck>,
     heads: HashMap<(OrganizationId, AggregateRef), (u64, ChainHash)>,
 }
 
 impl Check {
-    fn add(&mut self, record: &Record) -> Result<(), &'static str> {
-        let last = self.last.entry(record.shard.1).or_insert(0);
-        if record.sequence <= *last {
-            return Err("the sequence does not grow");
+    fn new(stream: Stream, partitions: u16, checkpoints: &BTreeMap<u16, Checkpoint>) -> Self {
+        let check = |partition| (partition, PartitionCheck::new(checkpoints.get(&partition).copied()));
+        Self {
+            report: StreamReport::empty(stream, partitions),
+            partitions: (0..partitions).map(check).collect(),
+            heads: HashMap::new(),
         }
-        *last = record.sequence;
+    }
+
+    fn end(mut self) -> Result<StreamReport, ReadError> {
+        for ((partition, check), tally) in self.partitions.iter().zip(&mut self.report.partitions) {
+            let ended = check.end();
+            *tally = ended.map_err(|(at, detail)| damaged((self.report.stream, *partition), at, detail))?;
+            self.report.checkpoints += u64::from(check.has_checkpoint());
+        }
+        self.report.aggregates = self.heads.len() as u64;
+        Ok(self.report)
+    }
+
+    fn add(&mut self, record: &Record) -> Result<(), &'static str> {
+        self.partitions.get_mut(&record.shard.1).ok_or("no such partition")?.add(record)?;
         self.report.records += 1;
         self.report.bytes += record.bytes.len() as u64;
-        if let Some(count) = self.report.partitions.get_mut(usize::from(record.shard.1)) {
-            *count += 1;
-        }
         match record.commit() {
             Some(commit) => self.commit(record, commit),
             None => {

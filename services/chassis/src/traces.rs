@@ -167,12 +167,10 @@ pub fn set_parent(span: &Span, traceparent: Option<&str>) {
 
 /// As [`set_parent`], but without a `traceparent` the span, and all below it, are part of no trace.
 pub fn set_parent_or_none(span: &Span, traceparent: Option<&str>) {
-    match traceparent {
-        Some(traceparent) => set_parent(span, Some(traceparent)),
-        None => {
-            #[cfg(feature = "otlp")]
-            otlp::begin_no_trace(span);
-        }
+    set_parent(span, traceparent);
+    #[cfg(feature = "otlp")]
+    if traceparent.is_none() {
+        otlp::begin_no_trace(span);
     }
 }
 

@@ -8,7 +8,7 @@
 //! - A secret is printed only by the command that made it, once, and never comes from the command line of another process.
 //!
 //! Deliberately absent: a second way to reach state than the HTTP API. The commands of `kasbah log` that take a file, or a log that no
-//! server has open, read records and fold them; they change nothing.
+//! server has open, read records and fold them; they change nothing, and write only copies.
 #![warn(missing_docs)]
 
 pub mod cli;

@@ -318,6 +318,9 @@ impl LogServers {
                 return Verdict::Say(Err(PublishError::UnderWay));
             }
         }
+        if message.copied.is_some_and(|copied| copied.behind != stream.last || !stream.proposals.is_empty()) {
+            return Verdict::Say(Err(PublishError::Expectation));
+        }
         if let Some(expected) = message.expected.filter(|_| self.flaw != Some(Flaw::ForgetsExpectations)) {
             let what = match (stream.last_of(&message.subject) != expected, message) {
                 (true, _) => Some("10071"),
@@ -346,7 +349,9 @@ impl LogServers {
         }
         // Those before it go first; one that is not there any more was lost with its leader.
         while let Some(proposal) = stream.next_until(number) {
-            let recorded_at = Timestamp(wall_millis(&self.executor, SERVERS));
+            let now_there = Timestamp(wall_millis(&self.executor, SERVERS));
+            let original = proposal.message.copied.map(|copied| copied.recorded_at);
+            let recorded_at = original.map_or(now_there, |original| original.min(now_there));
             let stored = stream.store(proposal.message, now, recorded_at);
             let again = stream.sent_again(&stored.subject);
             state.audit.note_stored(name, &stored);

@@ -24,7 +24,7 @@ const STREAM: Stream = Stream::Observations;
 
 /// How often each writer was seen, and each agent decided.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-struct Counts {
+pub(crate) struct Counts {
     seen: BTreeMap<u8, u64>,
     decided: u64,
 }
@@ -158,7 +158,7 @@ async fn caught_up(world: &World, parts: &Parts) -> Following<Counts> {
 }
 
 /// Folds everything, and leaves a snapshot.
-async fn fold_and_save(world: &World, parts: &Parts) -> Counts {
+pub(crate) async fn fold_and_save(world: &World, parts: &Parts) -> Counts {
     let following =
         follow_projection::<Counts>(Arc::clone(&parts.log), Arc::clone(&parts.snapshots), world.clone());
     let caught_up = following.clone();
@@ -175,22 +175,25 @@ fn limits(age: Duration, bytes: u64) -> Limits {
 
 const ANCHORED: [Anchored; 1] = [Anchored::of::<Counts>()];
 
+/// Observes, decides, and lets go what was observed first; returns what a fold of everything is.
+pub(crate) async fn lets_go_and_goes_on(world: &World, parts: &Parts) -> Counts {
+    let limits = limits(EVERYTHING, u64::MAX);
+    assert_eq!(turn(parts, &limits, &ANCHORED, Timestamp(1)).await.unwrap(), None);
+    for round in 0..3_u64 {
+        observe(parts, BATCHES).await;
+        fill(world, &*parts.log, "one", round * 2..round * 2 + 2).await;
+        fold_and_save(world, parts).await;
+        turn(parts, &limits, &ANCHORED, Timestamp(10)).await.unwrap();
+    }
+    observe(parts, 7).await;
+    let seen = (0..5).map(|writer| (writer, 3 * BATCHES as u64 / 5 + u64::from(writer < 2) + 1));
+    Counts { seen: seen.collect(), decided: 6 }
+}
+
 pub(super) async fn a_fold_begins_with_an_anchor(world: World, storage: Box<dyn Storage>) {
     let parts = storage.open().await;
-    let limits = limits(EVERYTHING, u64::MAX);
-    assert_eq!(turn(&parts, &limits, &ANCHORED, Timestamp(1)).await.unwrap(), None);
-    for round in 0..3_u64 {
-        observe(&parts, BATCHES).await;
-        fill(&world, &*parts.log, "one", round * 2..round * 2 + 2).await;
-        fold_and_save(&world, &parts).await;
-        turn(&parts, &limits, &ANCHORED, Timestamp(10)).await.unwrap();
-    }
+    let whole = lets_go_and_goes_on(&world, &parts).await;
     let Kept { horizon, .. } = parts.log.kept(STREAM).await.unwrap();
-    observe(&parts, 7).await;
-    let whole = Counts {
-        seen: (0..5).map(|writer| (writer, 3 * BATCHES as u64 / 5 + u64::from(writer < 2) + 1)).collect(),
-        decided: 6,
-    };
     assert_eq!(fold_and_save(&world, &parts).await, whole);
     let lost = Snapshot {
         name: Counts::NAME.to_owned(),

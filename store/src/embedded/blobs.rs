@@ -95,21 +95,42 @@ impl BlobFiles {
         Ok((Self { inner: Arc::new(inner) }, torn))
     }
 
+    /// Names of all blobs. Blocks.
+    pub(super) fn names(&self) -> Result<Vec<(OrganizationId, BlobDigest)>, BlobError> {
+        let mut names = Vec::new();
+        self.each(|head, _, _| {
+            names.push((head.organization, head.digest));
+            Ok(())
+        })?;
+        Ok(names)
+    }
+
     /// Reads every blob's frame; those of organizations whose key is there are opened, too. Returns how many there are.
     pub(super) fn verify(&self) -> Result<u64, BlobError> {
+        let mut count = 0;
+        self.each(|head, at, frame| {
+            if let Some(keys) = self.inner.known_keys(head.organization)? {
+                self.inner.unseal(&keys, head, at, frame)?;
+            }
+            count += 1;
+            Ok(())
+        })?;
+        Ok(count)
+    }
+
+    fn each(
+        &self,
+        mut look: impl FnMut(&BlobHead, Cursor, &Frame) -> Result<(), BlobError>,
+    ) -> Result<(), BlobError> {
         let end = self.inner.writer.lock().end;
         let mut scanner = Scanner::until(Arc::clone(&self.inner.segments), Cursor::START, end);
-        let mut count = 0;
         loop {
             match scanner.next().map_err(failed)? {
-                Step::End => return Ok(count),
+                Step::End => return Ok(()),
                 Step::Frame(at, frame) => {
                     let head = BlobHead::read(&frame)
                         .ok_or_else(|| self.inner.damaged(BlobDigest::default(), at))?;
-                    if let Some(keys) = self.inner.known_keys(head.organization)? {
-                        self.inner.unseal(&keys, &head, at, &frame)?;
-                    }
-                    count += 1;
+                    look(&head, at, &frame)?;
                 }
                 Step::Broken(broken) => {
                     return Err(self.inner.damaged(BlobDigest::default(), broken.at));

@@ -85,6 +85,20 @@ impl KeyFile {
         self.inner.put_new(name, || fresh_key(self.inner.random.as_ref(), name))
     }
 
+    /// As [`KeyRing::put_new`]; blocks.
+    pub(super) fn key_or_put(
+        &self,
+        name: KeyName,
+        key: Zeroizing<Vec<u8>>,
+    ) -> Result<Zeroizing<Vec<u8>>, KeyRingError> {
+        self.inner.put_new(name, || key)
+    }
+
+    /// Names of all keys.
+    pub(super) fn names(&self) -> Vec<KeyName> {
+        self.inner.keys.lock().keys().copied().collect()
+    }
+
     /// Another handle to the same keys.
     pub(super) fn handle(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }

@@ -1,5 +1,6 @@
 //! The embedded log: segments, writers and index behind the trait.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -18,9 +19,12 @@ use super::index::{Head, Index};
 use super::reader::{Follower, StreamReader, read_all};
 use super::record::{AggregateKey, ChainedHead, RecordHead, kind_tag};
 use super::recovery::failed;
+use super::segments::Cursor;
 use super::stream::{ReadOnly, StreamCore};
+use super::tally::CheckpointFile;
 use super::verify::verify;
 use super::writer::Request;
+use crate::checkpoint::{Checkpoint, Left, Tally};
 use crate::feed::Feed;
 use crate::log::{
     AppendError, Appended, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit, ReadError,
@@ -30,6 +34,7 @@ use crate::verify::VerifyReport;
 
 /// The log in one folder.
 pub(super) struct EmbeddedLog {
+    pub(super) id: uuid::Uuid,
     pub(super) partitions: u16,
     pub(super) spawner: Arc<dyn Spawner>,
     pub(super) streams: Vec<Arc<StreamCore>>,
@@ -107,7 +112,7 @@ impl EmbeddedLog {
     }
 
     /// The durable ends of these streams, and everything that lies before them: what readers can see, and nothing else.
-    fn ends(&self, streams: &[Stream]) -> (Vec<super::segments::Cursor>, Position) {
+    fn ends(&self, streams: &[Stream]) -> (Vec<Cursor>, Position) {
         let mut position = Position::start();
         let mut ends = Vec::new();
         for core in self.streams.iter().filter(|core| streams.contains(&core.stream)) {
@@ -142,6 +147,10 @@ impl EmbeddedLog {
 
 #[async_trait]
 impl EventLog for EmbeddedLog {
+    fn id(&self) -> uuid::Uuid {
+        self.id
+    }
+
     fn partitions(&self) -> u16 {
         self.partitions
     }
@@ -265,6 +274,27 @@ impl EventLog for EmbeddedLog {
         let forgotten = tokio::task::spawn_blocking(forget).await;
         let forgotten = forgotten.map_err(|error| ReadError::Failed { detail: error.to_string() })?;
         Ok(forgotten.map_err(failed)?)
+    }
+
+    async fn checkpoints(&self, stream: Stream) -> Result<BTreeMap<u16, Checkpoint>, ReadError> {
+        let Some(segments) = self.core(stream).map(|core| Arc::clone(&core.segments)) else {
+            return Ok(BTreeMap::new());
+        };
+        let (partitions, begin) = (self.partitions, segments.begin());
+        let read =
+            move || CheckpointFile::open(segments.disk.as_ref(), &segments.folder, segments.salt, partitions);
+        let read = tokio::task::spawn_blocking(read).await;
+        let (_, known) =
+            read.map_err(|error| ReadError::Failed { detail: error.to_string() })?.map_err(failed)?;
+        let Some((_, newest)) = known.last() else { return Ok(BTreeMap::new()) };
+        let before = known.iter().find(|(at, _)| *at == begin && begin != Cursor::START);
+        let left = |partition| before.and_then(|(_, left)| left.shards.get(partition)).copied();
+        let checkpoint = |(partition, tally): (usize, &Tally)| {
+            let left = left(partition).unwrap_or_default();
+            let left = Left { sequence: left.count, tally: left };
+            Checkpoint { sequence: tally.count, tally: *tally, left }
+        };
+        Ok((0..).zip(newest.shards.iter().enumerate().map(checkpoint)).collect())
     }
 
     async fn verify(&self) -> Result<VerifyReport, ReadError> {

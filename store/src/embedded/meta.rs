@@ -7,11 +7,12 @@ use uuid::Uuid;
 use world::{Disk, World};
 
 use super::OpenError;
+use crate::copy::CopyMark;
 
 /// The format of segments, checkpoints and blobs that this code reads and writes.
 const FORMAT: u32 = 1;
 
-/// Written once, as JSON.
+/// Written once, as JSON; once more when a copy is finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Meta {
     pub(super) format: u32,
@@ -25,6 +26,9 @@ pub(super) struct Meta {
     pub(super) created_by: String,
     /// RFC 3339.
     pub(super) created_at: String,
+    /// Of a copy: what it is a copy of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) copy: Option<CopyMark>,
 }
 
 impl Meta {
@@ -54,6 +58,7 @@ impl Meta {
         partitions: u16,
         root_public_key: &str,
         created_by: &str,
+        copy: Option<CopyMark>,
     ) -> Result<Self, OpenError> {
         let mut salt = [0_u8; 8];
         world.random.fill(&mut salt);
@@ -65,9 +70,15 @@ impl Meta {
             root_public_key: root_public_key.to_owned(),
             created_by: created_by.to_owned(),
             created_at: events::Timestamp(world.clock.now_millis()).to_string(),
+            copy,
         };
-        let bytes = serde_json::to_vec_pretty(&meta).map_err(|error| OpenError::Disk(error.into()))?;
-        world.disk.replace(&folder.join("meta"), &bytes, true).map_err(OpenError::Disk)?;
+        meta.write(world.disk.as_ref(), folder).map_err(OpenError::Disk)?;
         Ok(meta)
+    }
+
+    /// Replaces what stands there.
+    pub(super) fn write(&self, disk: &dyn Disk, folder: &Path) -> std::io::Result<()> {
+        let bytes = serde_json::to_vec_pretty(self)?;
+        disk.replace(&folder.join("meta"), &bytes, true)
     }
 }

@@ -14,7 +14,7 @@ use super::horizon;
 use super::record::RecordHead;
 use super::scan::{Broken, Scanner, Step};
 use super::segments::{Cursor, FIRST, Segments, read_full};
-use super::tally::{CheckpointFile, Mark, Tally};
+use super::tally::{CheckpointFile, EndFile, Mark, Tally};
 use crate::log::ReadError;
 
 /// A tail that was cut off.
@@ -49,10 +49,12 @@ pub(super) fn recover(segments: &Arc<Segments>, partitions: u16) -> Result<Recov
     segments.remove_before(first).map_err(failed)?;
     known.retain(|(at, _)| at.segment >= first);
     let begin = segments.begin();
+    let closed = EndFile::read(segments.disk.as_ref(), &segments.folder, segments.salt, partitions);
+    let closed = closed.map_err(failed)?;
     let numbers = segments.numbers().map_err(failed)?;
     let last = match contiguous(&numbers, first) {
         Ok(Some(last)) => last,
-        Ok(None) if known.is_empty() && begin == Cursor::START => {
+        Ok(None) if known.is_empty() && closed.is_none() && begin == Cursor::START => {
             return fresh(segments, partitions, checkpoints);
         }
         Ok(None) => return Err(Broken::new(begin, "the segment is missing").error(segments)),
@@ -73,6 +75,16 @@ pub(super) fn recover(segments: &Arc<Segments>, partitions: u16) -> Result<Recov
     };
     let (end, broken) = walk.go(segments, begin, last)?;
     recovered.end = end;
+    if let Some((closed_at, held)) = closed {
+        if end < closed_at {
+            let what = broken.map_or("the end is lost".to_owned(), |broken| broken.detail);
+            return Err(Broken::new(end, format!("{what}: the stream was closed behind it")).error(segments));
+        }
+        if end == closed_at && held != walk.tally {
+            let other = "the stream does not hold what it held when it was closed";
+            return Err(Broken::new(end, other).error(segments));
+        }
+    }
     if let Some(broken) = broken {
         recovered.torn = Some(cut(segments, broken, last, known.last().map(|(at, _)| *at))?);
     }

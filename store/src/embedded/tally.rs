@@ -7,32 +7,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use events::{ChainHash, Timestamp};
+use events::{ChainHash, Sha256, Timestamp};
 use world::Disk;
 use world::disk::DiskFile;
 
 use super::frame::{self, Frame, FrameKind, Parsed, Place};
 use super::record::{RecordHead, take};
 use super::segments::Cursor;
-
-/// One partition: how many records, and the hash over their hashes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct ShardTally {
-    pub(super) count: u64,
-    pub(super) hash: [u8; 32],
-}
+use crate::checkpoint;
 
 /// All partitions of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tally {
     /// The latest `recorded_at`.
     pub(super) recorded_at: Timestamp,
-    pub(super) shards: Vec<ShardTally>,
+    pub(super) shards: Vec<checkpoint::Tally>,
 }
 
 impl Tally {
     pub(super) fn new(partitions: u16) -> Self {
-        Self { recorded_at: Timestamp(0), shards: vec![ShardTally::default(); usize::from(partitions)] }
+        Self {
+            recorded_at: Timestamp(0),
+            shards: vec![checkpoint::Tally::default(); usize::from(partitions)],
+        }
     }
 
     /// The sequence that the next record of a partition gets.
@@ -50,17 +47,9 @@ impl Tally {
         if head.sequence != shard.count + 1 {
             return Err("the sequence is not the next one of its partition");
         }
-        if head.recorded_at < self.recorded_at {
-            return Err("recorded time runs backwards");
-        }
-        let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-        context.update(&shard.hash);
-        context.update(&link.0);
-        for (to, from) in shard.hash.iter_mut().zip(context.finish().as_ref()) {
-            *to = *from;
-        }
-        shard.count = head.sequence;
-        self.recorded_at = head.recorded_at;
+        shard.add(link);
+        // A copy takes one partition after the other from some logs.
+        self.recorded_at = self.recorded_at.max(head.recorded_at);
         Ok(())
     }
 
@@ -69,7 +58,7 @@ impl Tally {
         bytes.extend_from_slice(&self.recorded_at.0.to_le_bytes());
         for shard in &self.shards {
             bytes.extend_from_slice(&shard.count.to_le_bytes());
-            bytes.extend_from_slice(&shard.hash);
+            bytes.extend_from_slice(&shard.hash.0);
         }
         bytes
     }
@@ -79,7 +68,8 @@ impl Tally {
         let recorded_at = Timestamp(i64::from_le_bytes(take(&mut rest)?));
         let mut shards = Vec::with_capacity(usize::from(partitions));
         for _ in 0..partitions {
-            shards.push(ShardTally { count: u64::from_le_bytes(take(&mut rest)?), hash: take(&mut rest)? });
+            let count = u64::from_le_bytes(take(&mut rest)?);
+            shards.push(checkpoint::Tally { count, hash: Sha256(take(&mut rest)?) });
         }
         rest.is_empty().then_some(Self { recorded_at, shards })
     }
@@ -131,11 +121,9 @@ impl CheckpointFile {
 
     /// Adds a checkpoint. Called only once what it counts is durable.
     pub(super) fn add(&mut self, at: Cursor, tally: &Tally) -> io::Result<()> {
-        let mut head = at.segment.to_le_bytes().to_vec();
-        head.extend_from_slice(&at.offset.to_le_bytes());
         let mut bytes = Vec::new();
         let place = Self::place(self.salt, self.length);
-        frame::write(&mut bytes, place, FrameKind::Checkpoint, 0, &head, &tally.encode());
+        frame::write(&mut bytes, place, FrameKind::Checkpoint, 0, &entry_head(at), &tally.encode());
         self.file.write_all_at(&bytes, self.length)?;
         self.length += bytes.len() as u64;
         Ok(())
@@ -156,6 +144,54 @@ impl CheckpointFile {
     const fn place(salt: u64, offset: u64) -> Place {
         Place { salt, segment: CHECKPOINT_SEGMENT, offset }
     }
+}
+
+/// The file beside the stream that says where it ended when it was last closed: between two checkpoints a lost end would
+/// look like one that was never written.
+pub(super) struct EndFile;
+
+impl EndFile {
+    fn path(folder: &Path) -> PathBuf {
+        folder.join("end")
+    }
+
+    /// Where the stream ended and what it held. A file that is missing or damaged says nothing.
+    pub(super) fn read(
+        disk: &dyn Disk,
+        folder: &Path,
+        salt: u64,
+        partitions: u16,
+    ) -> io::Result<Option<(Cursor, Tally)>> {
+        let bytes = match disk.read(&Self::path(folder)) {
+            Ok(bytes) => Bytes::from(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match frame::parse(&bytes, 0, CheckpointFile::place(salt, u64::MAX)) {
+            Parsed::Frame(frame) => Ok(read_entry(&frame, partitions)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Replaces what it said. Called only once the stream is durable up to there.
+    pub(super) fn write(
+        disk: &dyn Disk,
+        folder: &Path,
+        salt: u64,
+        at: Cursor,
+        tally: &Tally,
+    ) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        let place = CheckpointFile::place(salt, u64::MAX);
+        frame::write(&mut bytes, place, FrameKind::Checkpoint, 0, &entry_head(at), &tally.encode());
+        disk.replace(&Self::path(folder), &bytes, false)
+    }
+}
+
+fn entry_head(at: Cursor) -> Vec<u8> {
+    let mut head = at.segment.to_le_bytes().to_vec();
+    head.extend_from_slice(&at.offset.to_le_bytes());
+    head
 }
 
 fn read_entry(frame: &Frame, partitions: u16) -> Option<(Cursor, Tally)> {

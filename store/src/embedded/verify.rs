@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use events::{ChainHash, Commit};
+use events::{ChainHash, Commit, Timestamp};
 
 use super::frame::{Frame, FrameKind};
 use super::index::Head;
@@ -32,6 +32,8 @@ struct Check<'a> {
     /// Checkpoints kept beside the stream, by place.
     beside: BTreeMap<Cursor, Tally>,
     heads: BTreeMap<AggregateKey, Head>,
+    /// The newest time of each partition.
+    recorded: BTreeMap<u16, Timestamp>,
     report: StreamReport,
 }
 
@@ -47,6 +49,7 @@ impl<'a> Check<'a> {
             tally: Tally::new(partitions),
             beside: kept.into_iter().collect(),
             heads: BTreeMap::new(),
+            recorded: BTreeMap::new(),
             report,
         })
     }
@@ -78,7 +81,7 @@ impl<'a> Check<'a> {
         }
         self.report.segments = end.segment + 1 - begin.segment;
         self.report.aggregates = self.heads.len() as u64;
-        self.report.partitions = self.tally.sequences();
+        self.report.partitions = self.tally.shards;
         Ok(self.report)
     }
 
@@ -97,6 +100,11 @@ impl<'a> Check<'a> {
         let head = RecordHead::read(frame).ok_or("malformed head")?;
         let link = ChainHash::of(&frame.payload);
         self.tally.add(&head, link)?;
+        let newest = self.recorded.entry(head.partition).or_insert(head.recorded_at);
+        if head.recorded_at < *newest {
+            return Err("recorded time runs backwards");
+        }
+        *newest = head.recorded_at;
         self.report.records += 1;
         self.report.bytes += frame.payload.len() as u64;
         if head.chained.is_some() { self.commit(&head, frame, link) } else { Ok(()) }

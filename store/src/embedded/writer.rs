@@ -18,7 +18,7 @@ use super::record::{AggregateKey, RecordHead};
 use super::recovery::{anchor, mark};
 use super::segments::{Cursor, FIRST};
 use super::stream::{Group, ReadOnly, StreamCore};
-use super::tally::{CheckpointFile, Mark, Tally};
+use super::tally::{CheckpointFile, EndFile, Mark, Tally};
 use crate::log::{AppendError, Appended};
 
 /// Records between two checkpoints.
@@ -29,7 +29,7 @@ const EXTEND: u64 = 128 * 1024;
 
 /// Something to be appended.
 pub(super) struct Request {
-    /// Sequence and time are the writer's to set.
+    /// Sequence and time are the writer's to set; a record that another log took has both.
     pub(super) head: RecordHead,
     pub(super) payload: Vec<u8>,
     /// Hash over the payload.
@@ -62,6 +62,8 @@ pub(super) struct Writer {
     pub(super) tally: Tally,
     pub(super) uncounted: u64,
     pub(super) checkpoints: CheckpointFile,
+    /// Something was appended since the stream was opened.
+    pub(super) grown: bool,
 }
 
 /// A group while it is put together.
@@ -100,7 +102,12 @@ impl Writer {
     fn finish(&mut self) -> std::io::Result<()> {
         self.file.set_length(self.end.offset)?;
         self.file.sync_data()?;
-        self.checkpoints.sync()
+        self.checkpoints.sync()?;
+        if !self.grown {
+            return Ok(());
+        }
+        let segments = &self.core.segments;
+        EndFile::write(segments.disk.as_ref(), &segments.folder, segments.salt, self.end, &self.tally)
     }
 
     fn write_group(&mut self, requests: Vec<Request>) {
@@ -226,6 +233,7 @@ impl Writer {
         }
         self.tally = draft.tally;
         self.uncounted += count;
+        self.grown = true;
         if let Some(at) = draft.checkpoint {
             marks.push(mark(at, &self.tally));
             self.keep_checkpoint(at);
@@ -309,10 +317,13 @@ impl Draft {
 
     fn add(&mut self, core: &StreamCore, request: Request) {
         let partition = request.head.partition;
-        let head = RecordHead {
-            sequence: self.tally.next_sequence(partition),
-            recorded_at: self.now.max(self.tally.recorded_at),
-            ..request.head
+        let head = match request.head.sequence {
+            0 => RecordHead {
+                sequence: self.tally.next_sequence(partition),
+                recorded_at: self.now.max(self.tally.recorded_at),
+                ..request.head
+            },
+            _ => request.head,
         };
         if let Err(detail) = self.tally.add(&head, request.link) {
             self.replies.push((request.reply, Err(AppendError::Invalid { detail: detail.to_owned() })));

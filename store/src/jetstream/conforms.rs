@@ -17,7 +17,7 @@ struct Account {
     servers: Vec<String>,
 }
 
-pub(super) fn options(servers: Vec<String>) -> Options {
+pub(crate) fn options(servers: Vec<String>) -> Options {
     Options {
         servers,
         name: "conformance".to_owned(),

@@ -1,15 +1,16 @@
 //! The log: commits with an expected sequence, batches without one, reading and following.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use events::position::{Shard, Stream};
 use events::subject::{Subject, partition_of_organization};
-use events::{AggregateRef, ChainHash, CommitId, OrganizationId, Position};
+use events::{AggregateRef, ChainHash, CommitId, NewEvent, OrganizationId, Position};
 use world::World;
 
+use super::checkpoints::Checkpoints;
 use super::ends::Ends;
 use super::follow::Follower;
 use super::heads::{Head, Heads, Key, Seen};
@@ -17,6 +18,7 @@ use super::pages::Stretch;
 use super::records::{Sieve, stream_name, subject_of_batch};
 use super::server::{Ack, Publish, PublishError, Server, ServerError, Stored};
 use super::tail::Tail;
+use crate::checkpoint::Checkpoint;
 use crate::feed::{Feed, Feeder, Gone};
 use crate::log::{
     AppendError, Appended, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit, ReadError,
@@ -29,17 +31,22 @@ const APPEND_TIME: Duration = Duration::from_secs(10);
 const AWAY_TIME: Duration = Duration::from_secs(2);
 /// Types of events that a commit's header names at most.
 const MOST_TYPES: usize = 16;
+/// How long a leader may know less than was stored.
+const STALE_TIME: Duration = Duration::from_secs(10);
+const STALE_PAUSE: Duration = Duration::from_millis(500);
 const FIRST_PAUSE_MILLIS: u64 = 2;
 const LONGEST_PAUSE_MILLIS: u64 = 200;
 
 /// The log on a JetStream server.
 pub(super) struct JetStreamLog {
+    pub(super) id: uuid::Uuid,
     pub(super) server: Arc<dyn Server>,
     pub(super) world: World,
     pub(super) partitions: u16,
     pub(super) heads: Heads,
     pub(super) ends: Ends,
     pub(super) tail: Arc<Tail>,
+    pub(super) checkpoints: Arc<Checkpoints>,
 }
 
 impl From<ServerError> for ReadError {
@@ -153,14 +160,7 @@ impl JetStreamLog {
         commit: &NewCommit,
         seen: &Seen,
     ) -> Result<Result<(Ack, ChainHash), PublishError>, AppendError> {
-        // For people who watch the subjects; a header takes printable letters only, and not many.
-        let plain = |text: &&str| text.bytes().all(|byte| byte.is_ascii_graphic());
-        let types: BTreeSet<&str> =
-            commit.events.iter().map(|event| event.body.event_type.as_str()).collect();
-        let types: Vec<&str> = types.into_iter().filter(plain).take(MOST_TYPES).collect();
-        let mut headers = vec![("Kasbah-Events", types.join(","))];
-        let traceparent = commit.traceparent.as_deref().filter(plain);
-        headers.extend(traceparent.map(|traceparent| ("traceparent", traceparent.to_owned())));
+        let headers = headers(&commit.events, commit.traceparent.as_deref());
         let payload = commit.clone().encode(seen.hash)?;
         let hash = ChainHash::of(&payload);
         let message = Publish {
@@ -168,6 +168,7 @@ impl JetStreamLog {
             subject: subject.to_owned(),
             id: Some(message_id(commit.id, subject)),
             expected: Some(seen.sequence),
+            copied: None,
             headers,
             payload: payload.into(),
         };
@@ -175,8 +176,19 @@ impl JetStreamLog {
     }
 }
 
+/// For people who watch the subjects; a header takes printable letters only, and not many.
+pub(super) fn headers(events: &[NewEvent], traceparent: Option<&str>) -> Vec<(&'static str, String)> {
+    let plain = |text: &&str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    let types: BTreeSet<&str> = events.iter().map(|event| event.body.event_type.as_str()).collect();
+    let types: Vec<&str> = types.into_iter().filter(plain).take(MOST_TYPES).collect();
+    let mut headers = vec![("Kasbah-Events", types.join(","))];
+    let traceparent = traceparent.filter(plain);
+    headers.extend(traceparent.map(|traceparent| ("traceparent", traceparent.to_owned())));
+    headers
+}
+
 /// The id by which the server drops a commit that it got before. A stream holds many aggregates, a commit's id is one aggregate's.
-fn message_id(commit: CommitId, subject: &str) -> String {
+pub(super) fn message_id(commit: CommitId, subject: &str) -> String {
     format!("{commit}.{:08x}", crc32fast::hash(subject.as_bytes()))
 }
 
@@ -187,6 +199,10 @@ fn commit_id(message: &Stored) -> Result<CommitId, ServerError> {
 
 #[async_trait]
 impl EventLog for JetStreamLog {
+    fn id(&self) -> uuid::Uuid {
+        self.id
+    }
+
     fn partitions(&self) -> u16 {
         self.partitions
     }
@@ -264,6 +280,7 @@ impl EventLog for JetStreamLog {
             subject,
             id: Some(self.world.new_uuid().to_string()),
             expected: None,
+            copied: None,
             headers: Vec::new(),
             payload: record.data.into(),
         };
@@ -378,12 +395,29 @@ impl EventLog for JetStreamLog {
             let stream = stream_name(shard);
             // The last one stays: who reads up to a stream's end waits for it.
             let extent = self.server.extent(&stream).await?;
-            let first = extent.last.min(sequence.saturating_add(1));
+            let until = sequence.min(extent.last.saturating_sub(1));
+            let first = self.checkpoints.leave(shard, until).await? + 1;
             if first > extent.first.max(1) {
                 self.server.purge(&stream, ">", first).await?;
             }
         }
         Ok(())
+    }
+
+    async fn checkpoints(&self, stream: Stream) -> Result<BTreeMap<u16, Checkpoint>, ReadError> {
+        let known = self.checkpoints.of(stream).await?;
+        let mut waited = Duration::ZERO;
+        loop {
+            let end = self.ends.now(&*self.server, &[stream]).await?;
+            let lost =
+                known.iter().any(|(partition, known)| end.sequence((stream, *partition)) < known.sequence);
+            // A leader that was parted from the others knows less for a while; that nothing is lost must then show later.
+            if !lost || waited >= STALE_TIME {
+                return Ok(known);
+            }
+            self.world.clock.sleep(STALE_PAUSE).await;
+            waited += STALE_PAUSE;
+        }
     }
 }
 

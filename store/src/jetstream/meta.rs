@@ -1,4 +1,4 @@
-//! What is fixed when a log is made, in a stream of its own that takes one message.
+//! What is fixed when a log is made, in a stream of its own that takes one message, and one more when a copy is finished.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use world::World;
 
 use super::OpenError;
 use super::server::{Publish, PublishError, Server};
+use crate::copy::CopyMark;
 
 /// The stream's name.
 pub(super) const STREAM: &str = "kasbah-meta";
@@ -18,7 +19,7 @@ pub(super) const SUBJECT: &str = "kasbah.meta";
 /// The format of subjects, headers, blobs and snapshots that this code reads and writes.
 const FORMAT: u32 = 1;
 
-/// Written once, as JSON.
+/// Written once, as JSON; once more when a copy is finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Meta {
     pub(super) format: u32,
@@ -30,11 +31,20 @@ pub(super) struct Meta {
     pub(super) created_by: String,
     /// RFC 3339.
     pub(super) created_at: String,
+    /// Of a copy: what it is a copy of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) copy: Option<CopyMark>,
 }
 
 impl Meta {
     /// What a new log is to have.
-    pub(super) fn new(world: &World, partitions: u16, root_public_key: String, created_by: String) -> Self {
+    pub(super) fn new(
+        world: &World,
+        partitions: u16,
+        root_public_key: String,
+        created_by: String,
+        copy: Option<CopyMark>,
+    ) -> Self {
         Self {
             format: FORMAT,
             log: world.new_uuid(),
@@ -42,6 +52,7 @@ impl Meta {
             root_public_key,
             created_by,
             created_at: Timestamp(world.clock.now_millis()).to_string(),
+            copy,
         }
     }
 
@@ -55,6 +66,20 @@ impl Meta {
             return Err(OpenError::Meta { detail });
         }
         Ok(Some(meta))
+    }
+
+    /// Says that the copy is finished.
+    pub(super) async fn finish(server: &Arc<dyn Server>) -> Result<(), OpenError> {
+        let away = |error: &dyn std::fmt::Display| OpenError::Away { detail: error.to_string() };
+        let Some(newest) = server.newest(STREAM, SUBJECT).await? else {
+            return Err(away(&"there is no log"));
+        };
+        let mut meta: Self = serde_json::from_slice(&newest.payload)
+            .map_err(|error| OpenError::Meta { detail: error.to_string() })?;
+        meta.copy = meta.copy.map(CopyMark::finished);
+        let payload = serde_json::to_vec(&meta).map_err(|error| away(&error))?;
+        let message = Publish::plain(STREAM, SUBJECT.to_owned(), Some(newest.sequence), payload.into());
+        server.publish(&message).await.map(|_| ()).map_err(|error| away(&error))
     }
 
     /// Makes this the log's, unless another process was faster; the one that is the log's now.

@@ -27,6 +27,8 @@ pub(super) use streams::{Wanted, ensure, not_made};
 /// How long a server may take for one answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 pub(super) const DIRECT_GET: &str = "$JS.API.DIRECT.GET.";
+/// The header of a copied record that says when the original was taken, in milliseconds.
+const RECORDED_AT: &str = "Kasbah-Recorded-At";
 /// Stored messages that wait for a subscriber before some are dropped.
 const WAITING: usize = 4096;
 /// Bytes after which a server ends a page.
@@ -107,6 +109,10 @@ impl Server for Link {
         }
         if let Some(expected) = message.expected {
             headers.insert("Nats-Expected-Last-Subject-Sequence", expected.to_string());
+        }
+        if let Some(copied) = message.copied {
+            headers.insert("Nats-Expected-Last-Sequence", copied.behind.to_string());
+            headers.insert(RECORDED_AT, copied.recorded_at.0.to_string());
         }
         for (name, value) in &message.headers {
             headers.insert(*name, value.as_str());
@@ -270,15 +276,24 @@ impl StoredMessage {
         let payload = STANDARD.decode(&self.data).map_err(|_| wrong("data"))?;
         let headers = STANDARD.decode(&self.hdrs).map_err(|_| wrong("headers"))?;
         let headers = String::from_utf8_lossy(&headers);
-        let id = headers.lines().find_map(|line| line.strip_prefix("Nats-Msg-Id:"));
+        let header = |name: &str| {
+            headers.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+        };
+        let taken = Timestamp::parse(&self.time).map_err(|_| wrong("time"))?;
         Ok(Stored {
             sequence: self.seq,
-            recorded_at: Timestamp::parse(&self.time).map_err(|_| wrong("time"))?,
-            id: id.map(|id| id.trim().to_owned()),
+            recorded_at: recorded_at(header(RECORDED_AT), taken),
+            id: header("Nats-Msg-Id").map(str::to_owned),
             payload: Bytes::from(payload),
             subject: self.subject,
         })
     }
+}
+
+/// When a record was taken: by the log that it was copied from, or by this one. No record was taken by another log after it was
+/// copied.
+fn recorded_at(header: Option<&str>, taken: Timestamp) -> Timestamp {
+    header.and_then(|text| text.parse().ok()).map_or(taken, |original| Timestamp(original).min(taken))
 }
 
 fn number(message: &Message, header: &str) -> Option<u64> {
@@ -295,7 +310,7 @@ fn of_direct_get(message: Message) -> Result<Stored, ServerError> {
     Ok(Stored {
         subject: header("Nats-Subject").ok_or_else(|| wrong("subject"))?.to_owned(),
         sequence: sequence.ok_or_else(|| wrong("sequence"))?,
-        recorded_at: time.ok_or_else(|| wrong("time"))?,
+        recorded_at: recorded_at(header(RECORDED_AT), time.ok_or_else(|| wrong("time"))?),
         id: header("Nats-Msg-Id").map(str::to_owned),
         payload: message.payload,
     })

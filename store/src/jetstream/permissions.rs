@@ -4,7 +4,7 @@ use events::Stream;
 use events::access::{Access, Keys, Permissions, Use, inbox};
 
 use super::records::{STORED, stream_name, token};
-use super::{blobs, keyring, meta, nats, snapshots};
+use super::{blobs, checkpoints, keyring, meta, nats, snapshots};
 use crate::folded::anchor_name;
 use crate::retention::{GENERATION, next_name};
 
@@ -18,10 +18,16 @@ pub fn permissions(access: &Access, partitions: u16) -> Permissions {
     may.hears(format!("{STORED}.{}.>", keyring::TOKEN));
     reads(&mut may, meta::STREAM);
     reads(&mut may, keyring::STREAM);
+    reads(&mut may, checkpoints::STREAM);
     if access.makes_log {
         may.says("$JS.API.STREAM.CREATE.*");
         may.says("$JS.API.STREAM.UPDATE.*");
         may.says(meta::SUBJECT);
+        // It counts what is in each partition.
+        may.says(checkpoints::SUBJECTS);
+        for stream in Stream::ALL {
+            (0..partitions).for_each(|partition| reads(&mut may, &stream_name((*stream, partition))));
+        }
     }
     for stream in access.lets_go {
         for partition in 0..partitions {
@@ -45,6 +51,19 @@ pub fn permissions(access: &Access, partitions: u16) -> Permissions {
         }
     }
     keeps(&mut may, access);
+    may
+}
+
+/// What whoever copies a log may do on the servers, beside what all services may together: write all that a log can hold.
+#[must_use]
+pub fn copier(partitions: u16) -> Permissions {
+    let mut may = Permissions::default();
+    for stream in Stream::ALL {
+        may.says(format!("kasbah.{}.>", token(*stream)));
+        (0..partitions).for_each(|partition| replays(&mut may, &stream_name((*stream, partition))));
+    }
+    may.says(format!("kasbah.{}.>", keyring::TOKEN));
+    may.says(blobs::SUBJECTS);
     may
 }
 

@@ -35,8 +35,7 @@ pub(super) fn subjects((stream, partition): Shard) -> String {
 
 /// The subject of a batch; `None` when the writer's name cannot be a part of it.
 pub(super) fn subject_of_batch(record: &crate::log::NewBatch, partition: u16) -> Option<String> {
-    let fine = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    if record.writer.is_empty() || record.writer.len() > 200 || !record.writer.bytes().all(fine) {
+    if !fits_a_subject(&record.writer) {
         return None;
     }
     let organization = record.organization;
@@ -47,6 +46,12 @@ pub(super) fn subject_of_batch(record: &crate::log::NewBatch, partition: u16) ->
             Subject::observed(partition, organization, &record.writer).to_string()
         }
     })
+}
+
+/// Whether a writer's name can be a part of a subject.
+pub(super) fn fits_a_subject(writer: &str) -> bool {
+    let fine = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    !writer.is_empty() && writer.len() <= 200 && writer.bytes().all(fine)
 }
 
 /// What stands in a record's subject.

@@ -66,6 +66,8 @@ pub struct Publish {
     pub id: Option<String>,
     /// Sequence of the subject's last message, 0 for none; unchecked when absent.
     pub expected: Option<u64>,
+    /// Of a record of another log: where it must lie, and when that log took it.
+    pub copied: Option<Copied>,
     /// Further headers.
     pub headers: Vec<(&'static str, String)>,
     /// The content.
@@ -75,8 +77,18 @@ pub struct Publish {
 impl Publish {
     /// A message without id and further headers.
     pub fn plain(stream: &str, subject: String, expected: Option<u64>, payload: Bytes) -> Self {
-        Self { stream: stream.to_owned(), subject, id: None, expected, headers: Vec::new(), payload }
+        let stream = stream.to_owned();
+        Self { stream, subject, id: None, expected, copied: None, headers: Vec::new(), payload }
     }
+}
+
+/// What a record of another log keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copied {
+    /// Sequence of the stream's last message, 0 for none.
+    pub behind: u64,
+    /// When the other log took it: the server keeps it with the message, and [`Stored::recorded_at`] gives it.
+    pub recorded_at: Timestamp,
 }
 
 /// A message is stored.
@@ -95,7 +107,7 @@ pub struct Stored {
     pub subject: String,
     /// Its sequence in the stream.
     pub sequence: u64,
-    /// When the server took it.
+    /// When the server took it; of a record of another log, when that one did.
     pub recorded_at: Timestamp,
     /// By which the server drops a second one.
     pub id: Option<String>,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use world::World;
 
+use super::checkpoints::Checkpoints;
 use super::keyring::KeyStream;
 use super::{OpenError, Options, further_streams, keys_stream, meta, meta_stream, parts};
 use crate::Parts;
 
-pub use super::server::{Ack, Extent, Live, Page, Piece, Publish, PublishError, Server};
+pub use super::server::{Ack, Copied, Extent, Live, Page, Piece, Publish, PublishError, Server};
 pub use super::server::{ServerError, Stored};
 
 /// A stream that the store makes on a real server: its name, and its settings as the JetStream API names them.
@@ -40,6 +41,10 @@ pub async fn open(world: &World, server: Arc<dyn Server>, options: &Options) -> 
 
 async fn open_once(world: &World, server: &Arc<dyn Server>, options: &Options) -> Result<Parts, OpenError> {
     let keys = KeyStream::open(Arc::clone(server), world, &options.master_key).await?;
-    let meta = meta(world, server, options, &keys).await?;
-    Ok(parts(world, server, keys, &meta))
+    let meta = meta(world, server, options, &keys, None).await?;
+    let checkpoints = Checkpoints::new(Arc::clone(server), world.clone(), meta.partitions);
+    if options.makes_log {
+        checkpoints.keep_up();
+    }
+    Ok(parts(world, server, keys, &meta, &checkpoints))
 }

@@ -14,10 +14,11 @@ use tokio::sync::mpsc;
 use world::World;
 use zeroize::Zeroizing;
 
+use super::checkpoints::Checkpoints;
 use super::conforms::options;
 use super::keyring::KeyStream;
 use super::meta::Meta;
-use super::nats::Link;
+use super::nats::{Link, ensure};
 use super::server::{Ack, Extent, Live, Page, Piece, Publish, PublishError, Server, ServerError, Stored};
 use super::{OpenError, Options, open, parts};
 use crate::conformance::{agent, commit, decisions, fill, parallel};
@@ -289,7 +290,8 @@ async fn a_follower_gets_what_no_copy_told_of() {
     let deaf: Arc<dyn Server> = Arc::new(Deaf { link, silent: parking_lot::Mutex::default() });
     let keys = KeyStream::open(Arc::clone(&deaf), &world, &options.master_key).await.unwrap();
     let meta = Meta::read(&deaf).await.unwrap().unwrap();
-    let log = parts(&world, &deaf, keys, &meta).log;
+    let checkpoints = Checkpoints::new(Arc::clone(&deaf), world.clone(), meta.partitions);
+    let log = parts(&world, &deaf, keys, &meta, &checkpoints).log;
     let mut follow = log.follow(&Position::start(), &ReadFilter::decisions(&[])).await.unwrap();
     assert!(matches!(follow.recv().await.unwrap().unwrap(), Followed::CaughtUp(_)));
     fill(&world, &*hearing, "one", 0..3).await;
@@ -297,4 +299,93 @@ async fn a_follower_gets_what_no_copy_told_of() {
         let Followed::Record(record) = follow.recv().await.unwrap().unwrap() else { panic!("no record") };
         assert_eq!(record.commit().unwrap().version, version);
     }
+}
+
+/// Appends to three aggregates and counts them in.
+async fn counted(world: &World, options: &Options) -> Arc<dyn EventLog> {
+    let store = open(world, options.clone()).await.unwrap();
+    for name in ["one", "two", "three"] {
+        fill(world, &*store.parts.log, name, 0..4).await;
+    }
+    store.checkpoints.round().await.unwrap();
+    store.parts.log
+}
+
+/// Takes a partition away and puts some of its messages into a new one: what a server that lost something looks like.
+async fn put_back(link: &Link, stream: &str, kept: &[Stored]) {
+    link.delete_stream(stream).await.unwrap();
+    let all = super::further_streams(3);
+    let wanted = all.iter().find(|wanted| wanted.name == stream).unwrap();
+    ensure(link, wanted, 1, true).await.unwrap();
+    for message in kept {
+        let Stored { subject, payload, id, .. } = message.clone();
+        let message = Publish { id, ..Publish::plain(stream, subject, None, payload) };
+        link.publish(&message).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_partition_that_lost_its_end_or_was_exchanged_does_not_verify() {
+    let (world, server) = (World::real(), NatsServer::start().await.unwrap());
+    let options = options(vec![server.account_url(0)]);
+    let log = counted(&world, &options).await;
+    let whole = log.verify().await.unwrap();
+    assert_eq!((whole.streams[0].checkpoints, whole.streams[0].records), (1, 12));
+    fill(&world, &*log, "four", 0..2).await;
+    assert_eq!(log.verify().await.unwrap().streams[0].records, 14, "a checkpoint may lag");
+    let shard = decisions(&*log).await[0].shard;
+    let stream = super::records::stream_name(shard);
+    let link = Link::connect(&world, &options).await.unwrap();
+    let page = Page { stream: stream.clone(), from: 1, most: 100, subject: None };
+    let all = link.page(&page).await.unwrap();
+    assert_eq!(all.len(), 14);
+    drop(log);
+    let broken = async || {
+        let log = open(&world, options.clone()).await.unwrap().parts.log;
+        log.verify().await.unwrap_err().to_string()
+    };
+    // Each aggregate's chain is whole: only the partition knows.
+    put_back(&link, &stream, &all[..11]).await;
+    let lost = broken().await;
+    assert!(lost.contains("at offset 12") && lost.contains("the end is lost"), "{lost}");
+    let mut exchanged = all.clone();
+    exchanged[..8].rotate_left(4);
+    put_back(&link, &stream, &exchanged).await;
+    let other = broken().await;
+    assert!(
+        other.contains("at offset 12") && other.contains("are not those that the partition's"),
+        "{other}"
+    );
+    put_back(&link, &stream, &all).await;
+    let log = open(&world, options.clone()).await.unwrap().parts.log;
+    assert_eq!(log.verify().await.unwrap().streams[0].checkpoints, 1);
+}
+
+#[tokio::test]
+async fn checkpoints_only_move_forward_and_count_what_is_there() {
+    let (world, server) = (World::real(), NatsServer::start().await.unwrap());
+    let options = options(vec![server.account_url(0)]);
+    let stores = [open(&world, options.clone()).await.unwrap(), open(&world, options.clone()).await.unwrap()];
+    for round in 1..=3 {
+        fill(&world, &*stores[0].parts.log, "one", (round - 1) * 300..round * 300).await;
+        // Both count at the same time, the second from an older one than is there.
+        let (one, two) = tokio::join!(stores[0].checkpoints.round(), stores[1].checkpoints.round());
+        one.and(two).unwrap();
+        for store in &stores {
+            let counted = store.parts.log.checkpoints(events::position::Stream::Decisions).await.unwrap();
+            let counts: Vec<u64> = counted.values().map(|checkpoint| checkpoint.tally.count).collect();
+            assert_eq!(counts, [round * 300]);
+        }
+    }
+    // What was lost is not counted over.
+    let log = &stores[0].parts.log;
+    let counted = log.checkpoints(events::position::Stream::Decisions).await.unwrap();
+    let stream = super::records::stream_name(decisions(&**log).await[0].shard);
+    let link = Link::connect(&world, &options).await.unwrap();
+    let page = Page { stream: stream.clone(), from: 1, most: 10, subject: None };
+    let few = link.page(&page).await.unwrap();
+    put_back(&link, &stream, &few).await;
+    let newcomer = open(&world, options).await.unwrap();
+    newcomer.checkpoints.round().await.unwrap();
+    assert_eq!(newcomer.parts.log.checkpoints(events::position::Stream::Decisions).await.unwrap(), counted);
 }

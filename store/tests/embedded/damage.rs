@@ -15,7 +15,13 @@ async fn log_with(folder: &Path, records: u64) -> Vec<u8> {
     let store = opened(folder);
     fill(&*store.log, "one", 0..records).await;
     drop(store);
+    as_if_killed(folder);
     std::fs::read(first_segment(folder)).unwrap()
+}
+
+/// Whoever was killed did not say where the stream ends.
+fn as_if_killed(folder: &Path) {
+    std::fs::remove_file(folder.join("log/decisions/end")).unwrap();
 }
 
 /// What opening must do with a segment of four records whose last one is torn.
@@ -31,6 +37,8 @@ async fn is_cut(folder: &Path, torn: &[u8], last: usize, what: &str) {
     assert_eq!(all(&*store.log).await.len(), 3, "{what}");
     fill(&*store.log, "one", 3..4).await;
     store.log.verify().await.unwrap();
+    drop(store);
+    as_if_killed(folder);
 }
 
 #[tokio::test]
@@ -129,6 +137,33 @@ async fn a_lost_tail_is_found_by_the_checkpoints_beside_the_stream() {
     let error = try_open(folder.path()).err().unwrap();
     assert!(matches!(error, OpenError::Log(ReadError::Damaged { .. })), "{error}");
     assert!(error.to_string().contains("ends before its last checkpoint"), "{error}");
+}
+
+#[tokio::test]
+async fn an_end_that_was_lost_after_the_log_was_closed_is_found_at_any_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    fill(&*store.log, "one", 0..4).await;
+    drop(store);
+    let whole = std::fs::read(first_segment(folder.path())).unwrap();
+    let offsets = record_offsets(&whole);
+    for length in offsets[..4].iter().copied().chain([offsets[3] + 9, whole.len() - 1]) {
+        std::fs::write(first_segment(folder.path()), &whole[..length]).unwrap();
+        let error = try_open(folder.path()).err().unwrap().to_string();
+        assert!(error.contains(": the stream was closed behind it"), "{length}: {error}");
+        assert_eq!(std::fs::read(first_segment(folder.path())).unwrap(), &whole[..length], "nothing is cut");
+        assert!(torn_files(&folder.path().join("log/decisions")).is_empty());
+    }
+    let checkpoints = folder.path().join("log/decisions/checkpoints");
+    std::fs::remove_file(first_segment(folder.path())).unwrap();
+    let known = std::fs::read(&checkpoints).unwrap();
+    std::fs::remove_file(&checkpoints).unwrap();
+    let error = try_open(folder.path()).err().unwrap().to_string();
+    assert!(error.contains("the segment is missing"), "{error}");
+    std::fs::write(&checkpoints, known).unwrap();
+    std::fs::write(first_segment(folder.path()), &whole).unwrap();
+    fill(&*opened(folder.path()).log, "one", 4..6).await;
+    assert_eq!(all(&*opened(folder.path()).log).await.len(), 6);
 }
 
 #[tokio::test]

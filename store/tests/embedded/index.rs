@@ -86,6 +86,7 @@ async fn an_index_that_lags_catches_up_and_one_that_leads_is_made_anew() {
     copy(&ahead, &old);
     let bytes = std::fs::read(first_segment(folder.path())).unwrap();
     std::fs::write(first_segment(folder.path()), &bytes[..record_offsets(&bytes)[6]]).unwrap();
+    std::fs::remove_file(folder.path().join("log/decisions/end")).unwrap();
     let store = opened(folder.path());
     assert_eq!(store.log.history(ORGANIZATION, &agent("one")).await.unwrap().len(), 6);
     fill(&*store.log, "one", 6..7).await;

@@ -1,7 +1,8 @@
 //! Cursors: positions of the log, sealed.
 //!
 //! A position counts the records of partitions that organizations share. Given out in clear it would tell how much others do,
-//! so it leaves the console encrypted under a key of the organization, and comes back the same way.
+//! so it leaves the console encrypted under a key of the organization, and comes back the same way. It is bound to the log: in a copy,
+//! whose positions are others, a cursor of the original is refused and never begins somewhere else.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,7 +10,7 @@ use events::position::{Shard, Stream};
 use events::{OrganizationId, Position, Refusal, RefusalKind};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf;
-use store::{KeyName, KeyRing};
+use store::{EventLog, KeyName, KeyRing};
 use world::Random;
 use zeroize::Zeroizing;
 
@@ -29,29 +30,37 @@ pub struct Cursor {
 /// Seals and opens the cursors of one organization.
 pub struct Cursors {
     key: LessSafeKey,
-    organization: OrganizationId,
+    /// The log and the organization that it is a cursor of.
+    bound: [u8; 32],
 }
 
 impl Cursors {
-    /// Those of an organization.
+    /// Those of an organization in a log.
     ///
     /// # Errors
     /// When the key ring is away.
-    pub async fn of(keys: &dyn KeyRing, organization: OrganizationId) -> Result<Self, Refusal> {
+    pub async fn of(
+        keys: &dyn KeyRing,
+        log: &dyn EventLog,
+        organization: OrganizationId,
+    ) -> Result<Self, Refusal> {
         let secret = keys.get_or_create(KeyName::Organization(organization)).await;
         let secret =
             secret.map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
-        Self::under(&secret, organization)
+        Self::under(&secret, log.id().into_bytes(), organization)
     }
 
-    fn under(secret: &[u8], organization: OrganizationId) -> Result<Self, Refusal> {
+    fn under(secret: &[u8], log: [u8; 16], organization: OrganizationId) -> Result<Self, Refusal> {
+        let mut bound = [0; 32];
+        let ids = log.iter().chain(organization.0.as_bytes());
+        bound.iter_mut().zip(ids).for_each(|(to, from)| *to = *from);
         let mut key = Zeroizing::new([0_u8; 32]);
         hkdf::Salt::new(hkdf::HKDF_SHA256, &[])
             .extract(secret)
             .expand(&[CURSORS], hkdf::HKDF_SHA256)
             .and_then(|expanded| expanded.fill(key.as_mut_slice()))
             .and_then(|()| UnboundKey::new(&CHACHA20_POLY1305, key.as_slice()))
-            .map(|key| Self { key: LessSafeKey::new(key), organization })
+            .map(|key| Self { key: LessSafeKey::new(key), bound })
             .map_err(|_| Refusal::new(RefusalKind::Internal, "cannot derive a key"))
     }
 
@@ -63,11 +72,7 @@ impl Cursors {
         let mut sealed = cursor.to_text().into_bytes();
         let unique = Nonce::assume_unique_for_key(nonce);
         // Sealing fails only over lengths that no position has.
-        let _sealed = self.key.seal_in_place_append_tag(
-            unique,
-            Aad::from(self.organization.0.into_bytes()),
-            &mut sealed,
-        );
+        let _sealed = self.key.seal_in_place_append_tag(unique, Aad::from(self.bound), &mut sealed);
         MARK.to_owned() + &URL_SAFE_NO_PAD.encode([nonce.as_slice(), &sealed].concat())
     }
 
@@ -84,8 +89,7 @@ impl Cursors {
             let (nonce, sealed) = bytes.split_at_checked(NONCE_LEN)?;
             let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
             let mut sealed = sealed.to_vec();
-            let aad = Aad::from(self.organization.0.into_bytes());
-            let clear = self.key.open_in_place(nonce, aad, &mut sealed).ok()?;
+            let clear = self.key.open_in_place(nonce, Aad::from(self.bound), &mut sealed).ok()?;
             Cursor::from_text(std::str::from_utf8(clear).ok()?)
         };
         open().ok_or_else(|| Refusal::invalid(field, "is not a position that this log gave out, nor `start`"))
@@ -120,7 +124,11 @@ mod tests {
     use super::*;
 
     fn cursors(organization_number: u128) -> Cursors {
-        Cursors::under(&[7; 32], organization(organization_number)).unwrap()
+        in_log(1, organization_number)
+    }
+
+    fn in_log(log: u128, organization_number: u128) -> Cursors {
+        Cursors::under(&[7; 32], log.to_be_bytes(), organization(organization_number)).unwrap()
     }
 
     fn organization(number: u128) -> OrganizationId {
@@ -155,6 +163,7 @@ mod tests {
         let text = cursors(1).seal(&random, &Cursor::default());
         for wrong in [text.as_str(), "d0-1", "", "p_AAAA", "p_"] {
             assert_eq!(cursors(2).open("from", wrong).unwrap_err().field.as_deref(), Some("from"), "{wrong}");
+            assert!(in_log(2, 1).open("from", wrong).is_err(), "{wrong} in a copy of the log");
         }
     }
 }

@@ -159,7 +159,7 @@ async fn events(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
         Some(_) => return Err(Refusal::invalid("follow", "must be true or false")),
     };
     let from = match request.from.as_deref() {
-        Some(from) => Cursors::of(&*app.keys, context.organization).await?.open("from", from)?,
+        Some(from) => Cursors::of(&*app.keys, &*app.log, context.organization).await?.open("from", from)?,
         None if follow => Cursor {
             position: app.log.position(Stream::ALL).await.map_err(|error| unavailable(&error))?,
             within: None,

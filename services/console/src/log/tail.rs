@@ -91,7 +91,7 @@ impl Source {
 /// When the log cannot be read.
 pub async fn answer(app: Arc<App>, wanted: Wanted, reader: Reader) -> Result<Response, Refusal> {
     let organization = reader.asked.organization;
-    let cursors = Cursors::of(&*app.keys, organization).await?;
+    let cursors = Cursors::of(&*app.keys, &*app.log, organization).await?;
     let kinds = wanted.aggregate.iter().map(|aggregate| aggregate.kind).collect();
     let mut streams = vec![Stream::Decisions];
     if wanted.aggregate.is_none() {

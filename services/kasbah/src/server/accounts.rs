@@ -17,7 +17,7 @@ const SERVICES: [Access; 6] = [
     tunnel_gateway::ACCESS,
     console::ACCESS,
 ];
-/// The process that runs them all.
+/// The process that runs them all, and whoever uses a log without a server.
 const TOGETHER: &str = "kasbah";
 /// Lets processes ask whether the servers sync before they acknowledge, and how many they are.
 const DURABILITY: &str = "$SYS.REQ.SERVER.PING.JSZ";
@@ -65,6 +65,8 @@ impl AccountsArgs {
         for access in &SERVICES {
             together.extend(permissions(access, self.partitions));
         }
+        // An operator copies a log as this user.
+        together.extend(store::jetstream::copier(self.partitions));
         add_user(&mut text, TOGETHER, "KASBAH_PASSWORD", &together);
         for access in &SERVICES {
             let variable = format!("KASBAH_{}_PASSWORD", access.service.to_uppercase().replace('-', "_"));

@@ -10,8 +10,8 @@ use events::position::Stream;
 use events::{AggregateRef, CommitId, OrganizationId, Position};
 use parking_lot::Mutex;
 use store::{
-    AppendError, Appended, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit, ReadError,
-    ReadFilter, Record, RecordReader, VerifyReport,
+    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit,
+    ReadError, ReadFilter, Record, RecordReader, VerifyReport,
 };
 use world::World;
 
@@ -82,6 +82,10 @@ fn lag(streams: &[Stream], position: &Position, end: &Position) -> u64 {
 
 #[async_trait]
 impl EventLog for MeasuredLog {
+    fn id(&self) -> uuid::Uuid {
+        self.inner.id()
+    }
+
     fn partitions(&self) -> u16 {
         self.inner.partitions()
     }
@@ -141,6 +145,10 @@ impl EventLog for MeasuredLog {
         let mut folded = self.folded.lock();
         let known = folded.entry(projection).or_insert_with(|| (streams.to_vec(), Position::start()));
         known.1.merge(position);
+    }
+
+    async fn checkpoints(&self, stream: Stream) -> Result<BTreeMap<u16, Checkpoint>, ReadError> {
+        self.inner.checkpoints(stream).await
     }
 
     async fn verify(&self) -> Result<VerifyReport, ReadError> {

@@ -65,7 +65,18 @@ impl NatsArgs {
         process: &str,
         makes_log: bool,
     ) -> anyhow::Result<JetStreamStore> {
-        let options = Options {
+        let options = self.store_options(world, process, makes_log)?;
+        store::jetstream::open(world, options).await.context("--nats")
+    }
+
+    /// How a process opens the log.
+    pub(crate) fn store_options(
+        &self,
+        world: &World,
+        process: &str,
+        makes_log: bool,
+    ) -> anyhow::Result<Options> {
+        Ok(Options {
             servers: self.servers.clone(),
             name: format!("{} (log)", Self::name(process)),
             process: process.to_owned(),
@@ -75,8 +86,7 @@ impl NatsArgs {
             partitions: None,
             accept_weak_durability: self.nats_accept_weak_durability,
             created_by: CREATED_BY.to_owned(),
-        };
-        store::jetstream::open(world, options).await.context("--nats")
+        })
     }
 
     fn master_key(&self, world: &World) -> anyhow::Result<MasterKey> {

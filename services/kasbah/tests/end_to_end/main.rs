@@ -10,6 +10,7 @@
 
 mod chaos;
 mod commands;
+mod copies;
 mod fixtures;
 mod log;
 mod pods;

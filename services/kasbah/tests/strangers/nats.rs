@@ -182,9 +182,14 @@ async fn nobody_takes_decisions_away_and_one_makes_the_log_and_lets_the_rest_go(
         .iter()
         .map(|name| User::connect(&server, name))
         .collect::<Vec<_>>();
-    for stream in
-        ["kasbah-decisions-0", "kasbah-observations-0", "kasbah-keys", "kasbah-meta", "kasbah-blobs"]
-    {
+    for stream in [
+        "kasbah-decisions-0",
+        "kasbah-observations-0",
+        "kasbah-keys",
+        "kasbah-meta",
+        "kasbah-blobs",
+        "kasbah-checkpoints",
+    ] {
         for verb in ["DELETE", "PURGE", "MSG.DELETE", "RESTORE", "SNAPSHOT", "LEADER.STEPDOWN"] {
             let may: &[&str] = match (verb, stream) {
                 ("PURGE", "kasbah-observations-0") => &["authz", "kasbah"],
@@ -201,6 +206,10 @@ async fn nobody_takes_decisions_away_and_one_makes_the_log_and_lets_the_rest_go(
         }
     }
     assert_eq!(speakers(&mut users, "kasbah.meta"), ["authz", "kasbah"]);
+    assert_eq!(speakers(&mut users, "kasbah.checkpoint.log.3"), ["authz", "kasbah"]);
+    let everybody = speakers(&mut users, "$JS.API.DIRECT.GET.kasbah-checkpoints");
+    assert_eq!(everybody.len(), SERVICES.len() + 1, "{everybody:?}");
+    assert_eq!(speakers(&mut users, "kasbah.audit.3.acme"), ["kasbah"], "whoever copies a log");
     let readers = speakers(&mut users, "$JS.API.DIRECT.GET.kasbah-observations-15");
     assert_eq!(readers, ["authz", "delivery", "tunnel-gateway", "console", "kasbah"]);
     assert_eq!(listeners(&mut users, "kasbah.stored.observed.>"), readers);

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::link::Link;
-use super::{ANSWER_TIME, ApiError, refused};
+use super::{ANSWER_TIME, ApiError, RECORDED_AT, recorded_at, refused};
 use crate::jetstream::server::{Piece, ServerError, Stored};
 
 /// Messages that one request asks for; a second one is always under way.
@@ -151,11 +151,12 @@ fn of_consumer(message: Message) -> Result<(Stored, u64), ServerError> {
     let number = |at: usize| tokens.get(at + further).and_then(|token| token.parse::<u64>().ok());
     let (sequence, delivered) = number(5).zip(number(6)).ok_or_else(wrong)?;
     let nanos = number(7).ok_or_else(wrong)?;
-    let id = message.headers.as_ref().and_then(|headers| headers.get("Nats-Msg-Id"));
+    let header = |name: &str| Some(message.headers.as_ref()?.get(name)?.as_str());
+    let taken = Timestamp(i64::try_from(nanos / 1_000_000).unwrap_or(i64::MAX));
     let stored = Stored {
         sequence,
-        recorded_at: Timestamp(i64::try_from(nanos / 1_000_000).unwrap_or(i64::MAX)),
-        id: id.map(|id| id.as_str().to_owned()),
+        recorded_at: recorded_at(header(RECORDED_AT), taken),
+        id: header("Nats-Msg-Id").map(str::to_owned),
         subject: message.subject.into_string(),
         payload: message.payload,
     };

@@ -101,6 +101,12 @@ impl Link {
         config.extend(settings);
         made(self, "UPDATE", name, &config).await.map(|_| ())
     }
+
+    /// The same to all that is in it.
+    pub(in crate::jetstream) async fn delete_stream(&self, name: &str) -> Result<(), ServerError> {
+        let answer: Answer = self.api(&format!("STREAM.DELETE.{name}"), &json!({})).await?;
+        answer.error.map_or(Ok(()), |error| Err(refused(name, &error)))
+    }
 }
 
 async fn made(

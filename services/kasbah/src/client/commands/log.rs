@@ -1,6 +1,8 @@
 //! `kasbah log …`.
 
+mod copy;
 mod export;
+mod import;
 mod line;
 mod list;
 mod place;
@@ -35,10 +37,14 @@ pub enum Command {
     Ls(list::List),
     /// Shows everything that a cause led to, from a push to the health of the last object, as a tree
     Trace(trace::Trace),
-    /// Checks the chains of your organization's decisions; with --from everything that a log holds. Fails when something is broken
+    /// Checks the chains of your organization's decisions, and that their partition did not lose its end; with --from everything that a log holds. Fails when something is broken
     Verify(verify::Verify),
     /// Writes a slice of a log into one compressed file
     Export(export::Export),
+    /// Makes a log of a slice, in a place where there is none
+    Import(import::Import),
+    /// Copies a log with its keys and blobs into a place where there is none, and verifies the copy; goes on with one that was begun
+    Copy(copy::Copy),
     /// Folds a slice with the services' models and shows what each commit changed; asks no server
     Replay(replay::Replay),
 }
@@ -58,6 +64,8 @@ pub async fn run_with(
     match command {
         Command::Export(export) => export.run(printer, world).await,
         Command::Replay(replay) => replay.run(printer),
+        Command::Import(import) => import.run(printer, world).await,
+        Command::Copy(copy) => copy.run(printer, world).await,
         Command::Verify(verify) if verify.from.from.is_some() => {
             verify::everything(&verify.from, printer, world).await
         }
@@ -76,7 +84,7 @@ async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             let history: Value = session.api.get(&path, &[]).await?;
             session.printer.show(&history, history_text)
         }
-        Command::Export(_) | Command::Replay(_) => Ok(()),
+        Command::Export(_) | Command::Import(_) | Command::Copy(_) | Command::Replay(_) => Ok(()),
         Command::Verify(_) => {
             let verified: Value = session.api.send(Method::POST, &["log", "verify"], &json!({})).await?;
             session.printer.show(&verified, verified_text)?;
@@ -106,8 +114,10 @@ fn verified_text(verified: &Value, style: Style) -> String {
     let count = |name: &str| verified.get(name).and_then(Value::as_u64).unwrap_or_default().to_string();
     let ok = verified.get("ok").and_then(Value::as_bool) == Some(true);
     let result = if ok { Cell::painted("intact", Paint::Good) } else { Cell::painted("BROKEN", Paint::Bad) };
+    let checkpoint = verified.get("checkpoint").and_then(Value::as_bool) == Some(true);
     let mut fields = Fields::new()
         .with("Chains", result)
+        .with("Checkpoint", if checkpoint { "the partition's fits" } else { "none yet" })
         .with("Aggregates", count("aggregates"))
         .with("Commits", count("commits"))
         .with("Events", count("events"));
@@ -139,6 +149,7 @@ mod tests {
         assert_eq!(
             verified_text(&verified, STYLE),
             "Chains        BROKEN\n\
+             Checkpoint    none yet\n\
              Aggregates    2\n\
              Commits       5\n\
              Events        6\n\

@@ -1,4 +1,4 @@
-//! Logs that no server is asked for: the folder of one that is stopped, or NATS.
+//! Logs that no server is asked for: the folder of one that is stopped, or NATS. Where one is read, and where one is made.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,13 +6,15 @@ use std::sync::Arc;
 use clap::ValueHint;
 use events::OrganizationId;
 use store::Parts;
+use store::copy::{Copies, CopyOf};
 use store::embedded::EmbeddedStore;
+use store::jetstream::JetStreamStore;
 use world::World;
 
 use crate::client::failure::Failure;
 use crate::server::{CREATED_BY, NatsArgs};
 
-/// As which process of NATS' users a log is read: the one of `kasbah up`.
+/// As which process of NATS' users a log is read or made: the one of `kasbah up`.
 const PROCESS: &str = "kasbah";
 
 /// Where a log is that is read.
@@ -22,6 +24,14 @@ pub struct FromArgs {
     /// The log: the data folder of a server that is stopped, or nats://host:port
     #[arg(long, env = "KASBAH_LOG_FROM", value_name = "PLACE", value_hint = ValueHint::AnyPath)]
     pub from: Option<String>,
+    #[command(flatten)]
+    pub reach: ReachArgs,
+}
+
+/// How logs on NATS are reached.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct ReachArgs {
     /// With nats://: file with the master key of the key ring
     #[arg(long, env = "KASBAH_MASTER_KEY_FILE", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub master_key_file: Option<PathBuf>,
@@ -37,8 +47,20 @@ pub struct FromArgs {
 pub struct Opened {
     /// The log and what belongs to it.
     pub parts: Parts,
-    /// Where it is kept in a folder.
-    pub embedded: Option<EmbeddedStore>,
+    /// Where it is kept.
+    pub store: Store,
+}
+
+/// A store of either kind.
+pub enum Store {
+    /// In a folder.
+    Embedded(EmbeddedStore),
+    /// On NATS.
+    OnNats(JetStreamStore),
+}
+
+fn is_on_nats(place: &str) -> bool {
+    place.starts_with("nats://") || place.starts_with("tls://")
 }
 
 impl FromArgs {
@@ -52,15 +74,10 @@ impl FromArgs {
             Failure::usage("--from", message)
         })?;
         let failed = |error: &anyhow::Error| Failure::Unsuccessful(format!("--from {from}: {error:#}"));
-        if from.starts_with("nats://") || from.starts_with("tls://") {
-            let nats = NatsArgs {
-                servers: vec![from.to_owned()],
-                master_key_file: self.master_key_file.clone(),
-                nats_ca_file: self.nats_ca_file.clone(),
-                nats_accept_weak_durability: self.nats_accept_weak_durability,
-            };
+        if is_on_nats(from) {
+            let nats = self.reach.nats(from);
             let store = nats.store(world, PROCESS, false).await.map_err(|error| failed(&error))?;
-            return Ok(Opened { parts: store.parts, embedded: None });
+            return Ok(Opened::on_nats(store));
         }
         let folder = Path::new(from);
         if world.disk.read(&folder.join("log/meta")).is_err() {
@@ -72,7 +89,45 @@ impl FromArgs {
         }
         let options = store::embedded::Options { created_by: CREATED_BY.to_owned(), ..Default::default() };
         let store = store::embedded::open(world, folder, options).map_err(|error| failed(&error.into()))?;
-        Ok(Opened { parts: store.parts(), embedded: Some(store) })
+        Ok(Opened::embedded(store))
+    }
+}
+
+impl ReachArgs {
+    fn nats(&self, server: &str) -> NatsArgs {
+        NatsArgs {
+            servers: vec![server.to_owned()],
+            master_key_file: self.master_key_file.clone(),
+            nats_ca_file: self.nats_ca_file.clone(),
+            nats_accept_weak_durability: self.nats_accept_weak_durability,
+        }
+    }
+
+    /// Makes a log that is a copy, or opens what was begun before.
+    ///
+    /// # Errors
+    /// When there is another log, or another process has it.
+    pub async fn make(
+        &self,
+        to: &str,
+        copy: &CopyOf,
+        partitions: u16,
+        world: &World,
+    ) -> Result<Opened, Failure> {
+        let failed = |error: anyhow::Error| Failure::Unsuccessful(format!("--to {to}: {error:#}"));
+        if is_on_nats(to) {
+            let options = self.nats(to).store_options(world, PROCESS, true).map_err(failed)?;
+            let options = store::jetstream::Options { partitions: Some(partitions), ..options };
+            let made = store::jetstream::open_copy(world, options, copy).await;
+            return made.map(Opened::on_nats).map_err(|error| failed(error.into()));
+        }
+        let options = store::embedded::Options {
+            created_by: CREATED_BY.to_owned(),
+            partitions: Some(partitions),
+            ..Default::default()
+        };
+        let made = store::embedded::open_copy(world, Path::new(to), options, copy);
+        made.map(Opened::embedded).map_err(|error| failed(error.into()))
     }
 }
 
@@ -90,9 +145,25 @@ pub fn organization(text: &str) -> Result<OrganizationId, String> {
 }
 
 impl Opened {
+    fn embedded(store: EmbeddedStore) -> Self {
+        Self { parts: store.parts(), store: Store::Embedded(store) }
+    }
+
+    fn on_nats(store: JetStreamStore) -> Self {
+        Self { parts: store.parts.clone(), store: Store::OnNats(store) }
+    }
+
+    /// All that is in it, and the way into it.
+    pub const fn copies(&self) -> &dyn Copies {
+        match &self.store {
+            Store::Embedded(store) => store,
+            Store::OnNats(store) => store,
+        }
+    }
+
     /// Lets the log go.
     pub async fn close(self) {
-        if let Some(store) = self.embedded {
+        if let Store::Embedded(store) = self.store {
             let store = Arc::new(store);
             if let Err(error) = tokio::task::spawn_blocking(move || store.close()).await {
                 tracing::warn!(%error, "log is not closed cleanly");

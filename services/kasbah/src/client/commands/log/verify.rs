@@ -3,7 +3,7 @@
 use serde_json::json;
 use world::World;
 
-use super::place::FromArgs;
+use super::place::{FromArgs, Store};
 use crate::client::failure::Failure;
 use crate::client::print::{Printer, Table};
 
@@ -21,9 +21,9 @@ pub struct Verify {
 pub async fn everything(from: &FromArgs, printer: Printer, world: &World) -> Result<(), Failure> {
     let opened = from.open(world).await?;
     let verified = opened.parts.log.verify().await.map_err(|error| error.to_string());
-    let blobs = match &opened.embedded {
-        None => Ok(None),
-        Some(store) => {
+    let blobs = match &opened.store {
+        Store::OnNats(_) => Ok(None),
+        Store::Embedded(store) => {
             let store = store.clone();
             let checked = tokio::task::spawn_blocking(move || store.verify_blobs()).await;
             checked
