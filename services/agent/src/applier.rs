@@ -1,5 +1,5 @@
 //! Performs what the desired state asks for, while this instance is the applier: one worker per source, watches over what they own,
-//! and a statement of the inventory at the start of each epoch.
+//! and a statement of the inventory at the start of each epoch, and when the Lease was lost meanwhile.
 
 mod concurrent;
 mod context;
@@ -181,8 +181,8 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
             }
             None => {
                 shared.holding.set_named(false);
-                if shared.kube.writes() > 0 {
-                    // How they end is not heard: what they leave has to be looked for.
+                if !running.workers.is_empty() {
+                    // How their last writes ended is not heard: what they left has to be looked for.
                     running.stated = 0;
                 }
                 running.stop();
@@ -206,8 +206,8 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
 /// Workers and watches that run.
 #[derive(Default)]
 struct Running {
-    /// The epoch whose inventory was stated, 0 when it has to be stated again. It stays when the Lease is lost for a while: who gets it back in the same epoch goes on
-    /// with the same sequence.
+    /// The epoch whose inventory was stated, 0 when it has to be stated again. Who gets the Lease back in the same epoch goes on with the
+    /// same sequence.
     stated: u64,
     workers: BTreeMap<SourceId, TaskHandle>,
     watches: watches::Watches,

@@ -72,3 +72,6 @@ pub fn start(
     let args = Args::plain_text(server, PathBuf::from(TOKEN_FILE));
     run(args, Deps { world, connections, readiness, metrics: Metrics::new(), instance }, shutdown)
 }
+
+#[cfg(test)]
+mod tests;

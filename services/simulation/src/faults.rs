@@ -32,7 +32,7 @@ kinds! {
     Crash = "crash",
     /// A replica dies with its disk.
     MachineLost = "machine lost",
-    /// A replica is asked to stop.
+    /// A process is asked to stop.
     Stop = "stop",
     /// An instance of an agent dies.
     AgentCrash = "agent crash",
@@ -199,7 +199,7 @@ impl Faults {
                 let node = self.agent(scene);
                 self.kill(scene, node, false)
             }
-            Kind::Stop => self.service(scene).is_some_and(|node| scene.stop(node)),
+            Kind::Stop => self.anybody(scene).is_some_and(|node| scene.stop(node)),
             Kind::LostRequest
             | Kind::LateRequest
             | Kind::LostAcknowledgement
@@ -249,7 +249,9 @@ impl Faults {
     }
 
     fn happen_to_cluster(&mut self, kind: Kind, scene: &Scene) {
-        let time = self.millis(100, 5_000);
+        // Now and then longer than a Lease lasts.
+        let time =
+            if self.dice.permille(200) { self.millis(12_000, 25_000) } else { self.millis(100, 5_000) };
         let Some(cluster) = self.dice.one_of(&scene.clusters) else { return };
         match kind {
             Kind::ApiErrors => cluster.server.fail(time),

@@ -129,6 +129,7 @@ mod tests {
     use events::directory::{DirectoryEvent, TokenUsed};
     use events::{Actor, AggregateKind, CommitId, CorrelationId, Sha256, Timestamp, TokenId};
     use store::embedded::{Options, open};
+    use store::checkpoint::Left;
     use store::{NewCommit, Tally};
     use uuid::Uuid;
     use world::World;
@@ -175,7 +176,7 @@ mod tests {
             (7, Tally { count: 7, ..whole }, Some("the end is lost")),
             (6, Tally { hash: Sha256([1; 32]), ..whole }, Some("are not those that the partition's")),
         ] {
-            let checkpoint = Some(Checkpoint { sequence, tally, left: store::checkpoint::Left::default() });
+            let checkpoint = Some(Checkpoint { sequence, tally, left: Left::default() });
             let verified = verify_against(checkpoint, &*log, HOME).await.unwrap();
             assert_eq!((verified.ok, verified.checkpoint), (wrong.is_none(), true));
             let broken = verified.broken.map(|broken| (broken.aggregate, broken.version, broken.detail));

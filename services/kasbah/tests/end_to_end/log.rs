@@ -160,12 +160,10 @@ async fn a_chain_goes_from_the_push_to_the_health_of_the_object() {
     .await;
     let depth = |event: &str| {
         let line = traced.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("{traced}"));
-        line.chars()
-            .take_while(|letter| !letter.is_alphanumeric() && *letter != '+' && *letter != '-')
-            .count()
+        line.chars().position(|letter| letter == '─')
     };
     let chain = ["source.advanced", "bundle.desired", "observed.sync-started", "observed.object-applied"];
-    let depths: Vec<usize> = chain.into_iter().map(depth).collect();
+    let depths: Vec<Option<usize>> = chain.into_iter().map(depth).collect();
     assert!(depths.is_sorted_by(|above, below| above < below), "{depths:?}\n{traced}");
     let project = scene.kasbah.json(["project", "show", PROJECT]).unwrap();
     let unknown = scene.kasbah.cli(["log", "trace", project["id"].as_str().unwrap()]).unwrap_err();
