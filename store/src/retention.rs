@@ -27,8 +27,9 @@ use crate::snapshots::{SnapshotError, Snapshots};
 pub(crate) const GENERATION: &str = "retention";
 /// The shape of a generation's record.
 const VERSION: u32 = 1;
-/// Between two looks.
+/// Between two looks, at most and at least; the first one comes after a pause as well, as whoever starts has other things to do.
 const LOOK_EVERY: Duration = Duration::from_secs(10 * 60);
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long records are kept, and how many.
 #[derive(Debug, Clone)]
@@ -117,7 +118,13 @@ pub async fn keep(
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let mut shutdown = pin!(shutdown);
+    let pause = LOOK_EVERY.min(limits.age / 10).max(SHORTEST_PAUSE);
     loop {
+        tokio::select! {
+            biased;
+            () = &mut shutdown => return,
+            () = world.clock.sleep(pause) => {}
+        }
         let now = Timestamp(world.clock.now_millis());
         tokio::select! {
             biased;
@@ -127,11 +134,6 @@ pub async fn keep(
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%error, "no records leave the log"),
             },
-        }
-        tokio::select! {
-            biased;
-            () = &mut shutdown => return,
-            () = world.clock.sleep(LOOK_EVERY) => {}
         }
     }
 }

@@ -128,8 +128,8 @@ fn broken(aggregate: &str, version: u64, detail: &str) -> Broken {
 mod tests {
     use events::directory::{DirectoryEvent, TokenUsed};
     use events::{Actor, AggregateKind, CommitId, CorrelationId, Sha256, Timestamp, TokenId};
-    use store::embedded::{Options, open};
     use store::checkpoint::Left;
+    use store::embedded::{Options, open};
     use store::{NewCommit, Tally};
     use uuid::Uuid;
     use world::World;

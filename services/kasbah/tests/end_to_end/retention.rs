@@ -19,7 +19,7 @@ async fn a_server_goes_on_from_anchors_when_observations_have_left() {
     let mut scene = Scene::start_as(options, cluster, "").await;
     let log = scene.kasbah.server().unwrap().log().to_owned();
     let said = || std::fs::read_to_string(&log).unwrap();
-    // Who stops leaves a snapshot. Who starts makes an anchor of it, or puts the one to use that was made before.
+    // Who stops leaves a snapshot. Who starts makes an anchor of it, and a second later puts that to use.
     for value in ["1", "2", "3"] {
         scene.write_config_map("one", value);
         let commit = scene.tree.commit_and_push(value).unwrap();
