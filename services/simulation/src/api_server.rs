@@ -1,5 +1,5 @@
 //! A cluster's API server, as far as agents use it: discovery, lists with pages, watches, server-side apply with field managers,
-//! preconditions, Leases. It passes the laws that the real one passes ([`laws`]), and lets things go wrong as a real one does.
+//! preconditions, Leases. It keeps the laws that the real one keeps (`laws.rs`), and lets things go wrong as a real one does.
 
 mod asked;
 mod fields;
@@ -7,6 +7,7 @@ mod kinds;
 #[cfg(test)]
 mod laws;
 mod objects;
+mod patch;
 mod refusal;
 mod watch;
 

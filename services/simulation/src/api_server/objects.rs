@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::asked::{About, Asked, Form, Place, Selector};
 use super::fields::{Writer, apply, update};
 use super::kinds::{CONFIG_MAP, Kind, NAMESPACE, discovery};
+use super::patch::{edit, merge, state};
 use super::refusal::Refusal;
 
 /// What happened to one object.
@@ -429,19 +430,6 @@ fn waits(object: &Value) -> bool {
     object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|all| !all.is_empty())
 }
 
-fn state(object: &mut Value, path: &[&str], value: Value) {
-    let Some((name, rest)) = path.split_first() else {
-        *object = value;
-        return;
-    };
-    if !object.is_object() {
-        *object = json!({});
-    }
-    if let Some(map) = object.as_object_mut() {
-        state(map.entry(*name).or_insert(Value::Null), rest, value);
-    }
-}
-
 fn state_version(object: &mut Value, revision: u64) {
     state(object, &["metadata", "resourceVersion"], Value::String(revision.to_string()));
 }
@@ -466,36 +454,4 @@ fn typed(place: &Place, wanted: &Value) -> Result<(), Refusal> {
         }
     }
     Ok(())
-}
-
-/// RFC 7386.
-fn merge(into: &mut Value, patch: &Value) {
-    let Some(patch) = patch.as_object() else {
-        *into = patch.clone();
-        return;
-    };
-    if !into.is_object() {
-        *into = json!({});
-    }
-    let Some(into) = into.as_object_mut() else { return };
-    for (key, value) in patch {
-        if value.is_null() {
-            into.remove(key);
-        } else {
-            merge(into.entry(key.clone()).or_insert(Value::Null), value);
-        }
-    }
-}
-
-/// One operation of RFC 6902, of those that replace a field.
-fn edit(object: &mut Value, operation: &Value) -> Result<(), Refusal> {
-    let field = |key: &str| operation.get(key).and_then(Value::as_str).unwrap_or_default();
-    let path: Vec<&str> = field("path").trim_start_matches('/').split('/').collect();
-    match field("op") {
-        "replace" => {
-            state(object, &path, operation.get("value").cloned().unwrap_or_default());
-            Ok(())
-        }
-        other => Err(Refusal::not_simulated(other)),
-    }
 }
