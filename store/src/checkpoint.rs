@@ -51,7 +51,6 @@ pub struct Left {
 #[derive(Debug, Default)]
 pub struct PartitionCheck {
     checkpoint: Option<Checkpoint>,
-    left: Left,
     last: u64,
     tally: Tally,
 }
@@ -62,7 +61,7 @@ impl PartitionCheck {
     pub fn new(checkpoint: Option<Checkpoint>) -> Self {
         let checkpoint = checkpoint.filter(|checkpoint| checkpoint.sequence > 0);
         let left = checkpoint.map(|checkpoint| checkpoint.left).unwrap_or_default();
-        Self { checkpoint, last: left.sequence, tally: left.tally, left }
+        Self { checkpoint, last: left.sequence, tally: left.tally }
     }
 
     /// Takes the next record.
@@ -71,7 +70,7 @@ impl PartitionCheck {
     /// What does not fit.
     pub fn add(&mut self, record: &Record) -> Result<(), &'static str> {
         // What is to leave is counted before it leaves.
-        if record.sequence <= self.left.sequence {
+        if self.checkpoint.is_some_and(|checkpoint| record.sequence <= checkpoint.left.sequence) {
             return Ok(());
         }
         let before = std::mem::replace(&mut self.last, record.sequence);

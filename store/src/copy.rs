@@ -244,7 +244,7 @@ pub async fn copy(from: &dyn Copies, to: &dyn Copies) -> Result<Copied, CopyErro
         let checkpoints = original.log.checkpoints(*stream).await?;
         let check = |partition: u16| (partition, PartitionCheck::new(checkpoints.get(&partition).copied()));
         let mut checks: BTreeMap<u16, PartitionCheck> = (0..original.log.partitions()).map(check).collect();
-        let filter = ReadFilter { streams: vec![*stream], ..ReadFilter::decisions(&[]) };
+        let filter = ReadFilter::streams(&[*stream]);
         let mut records = original.log.read(&Position::start(), &filter).await?;
         while let Some(record) = records.recv().await {
             let record = record?;

@@ -332,10 +332,16 @@ pub struct ReadFilter {
 }
 
 impl ReadFilter {
+    /// All of these streams.
+    #[must_use]
+    pub fn streams(streams: &[Stream]) -> Self {
+        Self { streams: streams.to_vec(), organization: None, kinds: Vec::new() }
+    }
+
     /// Decisions on aggregates of these kinds; of all kinds when empty.
     #[must_use]
     pub fn decisions(kinds: &[AggregateKind]) -> Self {
-        Self { streams: vec![Stream::Decisions], organization: None, kinds: kinds.to_vec() }
+        Self { kinds: kinds.to_vec(), ..Self::streams(&[Stream::Decisions]) }
     }
 
     /// Also this stream.

@@ -62,7 +62,7 @@ pub async fn verify_records<L: EventLog + ?Sized>(log: &L) -> Result<VerifyRepor
     for stream in Stream::ALL {
         // Before the records: a checkpoint of one that is appended later would not be met.
         let mut check = Check::new(*stream, log.partitions(), &log.checkpoints(*stream).await?);
-        let filter = ReadFilter { streams: vec![*stream], ..ReadFilter::decisions(&[]) };
+        let filter = ReadFilter::streams(&[*stream]);
         let mut reader = log.read(&Position::start(), &filter).await?;
         while let Some(record) = reader.recv().await {
             let record = record?;

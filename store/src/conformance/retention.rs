@@ -60,7 +60,7 @@ async fn observe(parts: &Parts, count: usize) {
 }
 
 fn observations() -> ReadFilter {
-    ReadFilter { streams: vec![STREAM], organization: None, kinds: Vec::new() }
+    ReadFilter::streams(&[STREAM])
 }
 
 /// The sequences of each shard, as a reader from a position on gets them.

@@ -57,6 +57,12 @@ impl Drop for EmbeddedLog {
     }
 }
 
+/// Work that waits for the disk, beside what the runtime does.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ReadError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| ReadError::Failed { detail: error.to_string() })
+}
+
 fn join(thread: JoinHandle<()>) {
     let name = thread.thread().name().unwrap_or_default().to_owned();
     if thread.join().is_err() {
@@ -209,9 +215,7 @@ impl EventLog for EmbeddedLog {
     ) -> Result<Vec<Record>, ReadError> {
         let key = AggregateKey::of(organization, aggregate);
         let heads = Arc::clone(&self.heads);
-        let read = tokio::task::spawn_blocking(move || heads.history(key));
-        let read = read.await.map_err(|error| ReadError::Failed { detail: error.to_string() })?;
-        read.map_err(LookUpError::read)
+        blocking(move || heads.history(key)).await?.map_err(LookUpError::read)
     }
 
     async fn find(
@@ -230,8 +234,8 @@ impl EventLog for EmbeddedLog {
         let task = async move {
             // A panic in there ends the feed, which the reader would take for the log's end: say it instead.
             let mut failure = to.another();
-            if let Err(error) = tokio::task::spawn_blocking(move || read_all(readers, to)).await {
-                failure.push(Err(ReadError::Failed { detail: error.to_string() }), 0);
+            if let Err(error) = blocking(move || read_all(readers, to)).await {
+                failure.push(Err(error), 0);
                 drop(failure.flush().await);
             }
         };
@@ -256,10 +260,7 @@ impl EventLog for EmbeddedLog {
     async fn kept(&self, stream: Stream) -> Result<Kept, ReadError> {
         let Some(core) = self.core(stream).map(Arc::clone) else { return Ok(Kept::default()) };
         let look = move || core.segments.bytes().map(|bytes| Kept { horizon: core.horizon(), bytes });
-        tokio::task::spawn_blocking(look)
-            .await
-            .map_err(|error| ReadError::Failed { detail: error.to_string() })?
-            .map_err(failed)
+        blocking(look).await?.map_err(failed)
     }
 
     async fn forget(&self, until: &Position) -> Result<(), ForgetError> {
@@ -271,9 +272,7 @@ impl EventLog for EmbeddedLog {
             let mut unchained = streams.iter().filter(|core| leaves(core.stream).is_ok());
             unchained.try_for_each(|core| core.forget(&until))
         };
-        let forgotten = tokio::task::spawn_blocking(forget).await;
-        let forgotten = forgotten.map_err(|error| ReadError::Failed { detail: error.to_string() })?;
-        Ok(forgotten.map_err(failed)?)
+        Ok(blocking(forget).await?.map_err(failed)?)
     }
 
     async fn checkpoints(&self, stream: Stream) -> Result<BTreeMap<u16, Checkpoint>, ReadError> {
@@ -283,9 +282,7 @@ impl EventLog for EmbeddedLog {
         let (partitions, begin) = (self.partitions, segments.begin());
         let read =
             move || CheckpointFile::open(segments.disk.as_ref(), &segments.folder, segments.salt, partitions);
-        let read = tokio::task::spawn_blocking(read).await;
-        let (_, known) =
-            read.map_err(|error| ReadError::Failed { detail: error.to_string() })?.map_err(failed)?;
+        let (_, known) = blocking(read).await?.map_err(failed)?;
         let Some((_, newest)) = known.last() else { return Ok(BTreeMap::new()) };
         let before = known.iter().find(|(at, _)| *at == begin && begin != Cursor::START);
         let left = |partition| before.and_then(|(_, left)| left.shards.get(partition)).copied();
@@ -299,7 +296,6 @@ impl EventLog for EmbeddedLog {
 
     async fn verify(&self) -> Result<VerifyReport, ReadError> {
         let (streams, partitions) = (self.streams.clone(), self.partitions);
-        let verified = tokio::task::spawn_blocking(move || verify(&streams, partitions)).await;
-        verified.map_err(|error| ReadError::Failed { detail: error.to_string() })?
+        blocking(move || verify(&streams, partitions)).await?
     }
 }

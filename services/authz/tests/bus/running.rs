@@ -115,7 +115,7 @@ impl Running {
     }
 
     pub async fn records(&self, streams: &[Stream]) -> Vec<Record> {
-        let filter = ReadFilter { streams: streams.to_vec(), organization: None, kinds: Vec::new() };
+        let filter = ReadFilter::streams(streams);
         let mut records = self.store.log.read(&Position::start(), &filter).await.unwrap();
         let mut found = Vec::new();
         while let Some(record) = records.recv().await {

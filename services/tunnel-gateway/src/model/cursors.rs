@@ -148,7 +148,7 @@ impl Projection for Cursors {
     const SNAPSHOT_EVERY: u64 = 10_000;
 
     fn filter() -> ReadFilter {
-        ReadFilter { streams: vec![Stream::Observations], organization: None, kinds: Vec::new() }
+        ReadFilter::streams(&[Stream::Observations])
     }
 
     fn start() -> Self {

@@ -392,8 +392,7 @@ impl Gateway {
 
     /// Everything in the observations stream.
     pub async fn batches(&self) -> Vec<ObservationBatch> {
-        let filter =
-            ReadFilter { streams: vec![Stream::Observations], organization: None, kinds: Vec::new() };
+        let filter = ReadFilter::streams(&[Stream::Observations]);
         let mut records = self.store.log.read(&Position::start(), &filter).await.unwrap();
         let mut batches = Vec::new();
         while let Some(record) = records.recv().await {
