@@ -66,7 +66,7 @@ enum IntakeError {
 /// Reads until the tunnel is dismissed; then what is under way is brought to its end. Opens the stream again when it broke.
 pub(crate) async fn run(gateway: &Gateway, session: &Session) {
     let mut pause = Duration::ZERO;
-    let mut names = Naming { last: None, owed: false };
+    let mut names = Naming { last: None, held: false, owed: false };
     loop {
         let started = gateway.world.clock.monotonic();
         let error = match read(gateway, session, &mut names).await {
@@ -230,9 +230,8 @@ impl<'a> Reader<'a> {
         while let Some(received) = self.decoder.next_received().map_err(IntakeError::Frame)? {
             match received.frame().map_err(IntakeError::Frame)? {
                 EventFrame::Idle => self.names.name_if_owed(self.gateway, self.session).await,
-                EventFrame::Lease { held: false } => self.names.owed = false,
-                EventFrame::Lease { held: true } => {
-                    self.names.owed = true;
+                EventFrame::Lease { held } => {
+                    (self.names.held, self.names.owed) = (held, held);
                     self.names.name_if_owed(self.gateway, self.session).await;
                 }
                 EventFrame::Batch(batch) => self.append(batch, &received).await?,
@@ -336,7 +335,9 @@ impl<'a> Reader<'a> {
 struct Naming {
     /// When delivery was asked last.
     last: Option<Duration>,
-    /// The agent said that it holds its Lease, and delivery was not asked since.
+    /// The agent said last that it holds its Lease.
+    held: bool,
+    /// Delivery is to be asked to name it.
     owed: bool,
 }
 
@@ -344,6 +345,8 @@ impl Naming {
     /// Asks delivery until it answers: what the instance sends next counts only once it is named. One that was named a moment
     /// ago and says it again is not asked for at once.
     async fn name_if_owed(&mut self, gateway: &Gateway, session: &Session) {
+        // One that held the Lease before may have been named after this one, because what it asked for came late.
+        self.owed |= self.held && !session.applies();
         let lately = self.last.is_some_and(|last| {
             gateway.world.clock.monotonic().saturating_sub(last) < NAMING_PAUSE && session.applies()
         });

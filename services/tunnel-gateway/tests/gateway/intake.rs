@@ -7,8 +7,8 @@ use events::observation::Observed;
 use testkit::{Proxy, eventually};
 use tunnel::wire::{Acknowledged, EventFrame};
 
-use super::agent::TestAgent;
-use super::harness::{Gateway, LIMIT, health, instance, observation, secret, source};
+use super::agent::{State, TestAgent};
+use super::harness::{Gateway, LIMIT, agent_id, health, instance, objects, observation, secret, source};
 
 async fn applier(gateway: &Gateway, agent: &TestAgent, namings: usize) {
     agent.lease().await;
@@ -168,6 +168,28 @@ async fn a_lease_that_is_said_again_names_nobody_anew_at_once() {
     let other = gateway.connect(1, 2).await;
     applier(&gateway, &other, 2).await;
     assert!(gateway.delivery.lock().namings <= 3, "{} namings", gateway.delivery.lock().namings);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_holds_the_lease_is_named_again_after_another_ones_late_claim() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    let (first, second) = (gateway.connect(1, 1).await, gateway.connect(1, 2).await);
+    gateway.desire(1, 1, &objects(1, "wanted"), &[]).await;
+    applier(&gateway, &second, 1).await;
+    applier(&gateway, &first, 2).await;
+    first.send(EventFrame::Lease { held: false }).await;
+    let told = |state: &State| state.desired.as_ref()?.applier.filter(|applier| applier.epoch == 2);
+    second.until("not told of the late claim", |state| told(state)).await;
+    second.send(EventFrame::Idle).await;
+    eventually(LIMIT, || async {
+        let applier = gateway.delivery.lock().appliers.get(&agent_id(1)).copied();
+        match applier {
+            Some(applier) if (applier.instance, applier.epoch) == (instance(2), 3) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
