@@ -1,26 +1,16 @@
 //! `cargo xtask sim`: builds the simulation for release and hands over to it.
 
+use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
 use crate::report;
 
 #[derive(clap::Args)]
+#[command(disable_help_flag = true)]
 pub struct Arguments {
-    /// Seeds to run.
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
-    seeds: u64,
-    /// The first seed; without it, one that nobody ran yet.
-    #[arg(long, value_name = "SEED")]
-    from: Option<u64>,
-    /// Run this seed alone, and tell all about it; RUST_LOG shows what the services log.
-    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from", "keep"])]
-    seed: Option<u64>,
-    /// Write each step of that seed there.
-    #[arg(long, value_name = "FILE", requires = "seed")]
-    steps: Option<std::path::PathBuf>,
-    /// Keep failing seeds in services/simulation/tests/kept_seeds.txt, which the tests run first.
-    #[arg(long)]
-    keep: bool,
+    /// What the simulation is told; `--help` shows its own arguments.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    arguments: Vec<OsString>,
 }
 
 /// Its exit code is the simulation's own: 1 when a seed fails.
@@ -30,18 +20,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn prepared(arguments: &Arguments) -> anyhow::Result<Command> {
     let mut command = Command::new("cargo");
-    command.current_dir(report::root()?);
-    command.args(["run", "--quiet", "--locked", "--release", "--package", "simulation", "--"]);
-    match arguments.seed {
-        Some(seed) => command.args(["--seed", &seed.to_string()]),
-        None => command.args(["--seeds", &arguments.seeds.to_string()]),
-    };
-    if let Some(from) = arguments.from {
-        command.args(["--from", &from.to_string()]);
-    }
-    if let Some(steps) = &arguments.steps {
-        command.arg("--steps").arg(std::path::absolute(steps)?);
-    }
-    command.args(arguments.keep.then_some("--keep"));
+    command.args(["run", "--quiet", "--locked", "--release", "--package", "simulation", "--manifest-path"]);
+    command.arg(report::root()?.join("Cargo.toml")).arg("--").args(&arguments.arguments);
     Ok(command)
 }

@@ -16,7 +16,7 @@ use clap::Parser;
 use simulation::{Series, Setting, cores, run};
 
 /// Where failing seeds are kept, which the tests run first.
-const KEPT: &str = "services/simulation/tests/kept_seeds.txt";
+const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kept_seeds.txt");
 
 /// Run the services on a simulated world, and let things go wrong.
 #[derive(Debug, Parser)]
@@ -27,13 +27,13 @@ struct Arguments {
     /// The first seed; without it, one that nobody ran yet
     #[arg(long, value_name = "SEED")]
     from: Option<u64>,
-    /// Run this seed alone, and tell all about it
+    /// Run this seed alone, and tell all about it; `RUST_LOG` shows what the services log
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from", "keep"])]
     seed: Option<u64>,
     /// Write each step of that seed there
     #[arg(long, value_name = "FILE", requires = "seed")]
     steps: Option<PathBuf>,
-    /// Keep failing seeds for the tests
+    /// Keep failing seeds in `services/simulation/tests/kept_seeds.txt`, which the tests run first
     #[arg(long)]
     keep: bool,
     /// Print figures as JSON and nothing else

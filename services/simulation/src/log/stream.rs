@@ -47,6 +47,8 @@ pub(super) struct Stream {
     republish: Option<(String, String, bool)>,
     window: Duration,
     messages: BTreeMap<u64, Kept>,
+    /// Of all messages.
+    bytes: u64,
     pub(super) last: u64,
     by_subject: HashMap<String, VecDeque<u64>>,
     ids: HashMap<String, u64>,
@@ -82,6 +84,7 @@ impl Stream {
             republish,
             window: Duration::from_nanos(window),
             messages: BTreeMap::new(),
+            bytes: 0,
             last: 0,
             by_subject: HashMap::new(),
             ids: HashMap::new(),
@@ -157,13 +160,11 @@ impl Stream {
         let stored = Stored { subject, sequence, recorded_at, id, payload };
         let of_subject = self.by_subject.entry(stored.subject.clone()).or_default();
         of_subject.push_back(sequence);
-        if let Some(most) = self.most_of_subject {
-            while of_subject.len() > most {
-                if let Some(old) = of_subject.pop_front() {
-                    self.messages.remove(&old);
-                }
-            }
+        let over = self.most_of_subject.map_or(0, |most| of_subject.len().saturating_sub(most));
+        for old in of_subject.drain(..over).collect::<Vec<_>>() {
+            self.remove(old);
         }
+        self.bytes += stored.payload.len() as u64;
         self.messages.insert(sequence, Kept { stored: stored.clone(), at });
         stored
     }
@@ -216,9 +217,12 @@ impl Stream {
     }
 
     pub(super) fn extent(&self, last: u64) -> Extent {
-        let bytes = self.messages.values().map(|kept| kept.stored.payload.len() as u64).sum();
         let first = self.messages.keys().next().copied();
-        Extent { first: first.unwrap_or(if self.last > 0 { self.last + 1 } else { 0 }), last, bytes }
+        Extent {
+            first: first.unwrap_or(if self.last > 0 { self.last + 1 } else { 0 }),
+            last,
+            bytes: self.bytes,
+        }
     }
 
     pub(super) fn purge(&mut self, filter: &str, before: u64) {
@@ -229,10 +233,16 @@ impl Stream {
             .map(|(sequence, kept)| (*sequence, kept.stored.subject.clone()))
             .collect();
         for (sequence, subject) in old {
-            self.messages.remove(&sequence);
+            self.remove(sequence);
             if let Some(of_subject) = self.by_subject.get_mut(&subject) {
                 of_subject.retain(|known| *known != sequence);
             }
+        }
+    }
+
+    fn remove(&mut self, sequence: u64) {
+        if let Some(kept) = self.messages.remove(&sequence) {
+            self.bytes -= kept.stored.payload.len() as u64;
         }
     }
 
