@@ -18,7 +18,7 @@ const GONE: OrganizationId = OrganizationId(Uuid::from_u128(0xc3));
 const PERSON: KeyName = KeyName::Person(UserId(Uuid::from_u128(0xd4)));
 
 fn everything() -> ReadFilter {
-    ReadFilter::streams(&Stream::ALL)
+    ReadFilter::streams(Stream::ALL)
 }
 
 /// Aggregates of two organizations, large observations, a refusal; keys, one of them destroyed; blobs.

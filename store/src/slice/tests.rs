@@ -47,7 +47,7 @@ async fn a_slice_holds_the_records_as_they_are_stored() {
     let store = filled(&world, folder.path()).await;
     let (bytes, written) = slice(&*store.log, Selection::default()).await;
     let (records, found) = read(&bytes).unwrap();
-    let filter = ReadFilter::streams(&Stream::ALL);
+    let filter = ReadFilter::streams(Stream::ALL);
     let mut stored = store.log.read(&Position::start(), &filter).await.unwrap();
     for record in &records {
         assert_eq!(*record, stored.recv().await.unwrap().unwrap());
