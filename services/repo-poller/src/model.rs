@@ -68,6 +68,8 @@ struct SourceState {
     agent: AgentId,
     project: ProjectId,
     reference: GitReference,
+    /// The revision in which it came: one that left and came back is another one.
+    since: u64,
     latest: Option<Latest>,
     failing: Option<(FetchFailure, String)>,
 }
@@ -148,10 +150,11 @@ impl State {
     /// The configuration of a source, with its agent and the kinds that the agent may manage.
     #[must_use]
     pub fn wanted(&self, source: SourceId) -> Option<WantedSource> {
-        let agent = self.sources.get(&source)?.agent;
-        let configuration = self.configurations.get(&agent)?;
-        let found = configuration.sources.iter().find(|known| known.id == source)?;
-        Some(WantedSource { agent, resources: configuration.resources.clone(), source: found.clone() })
+        let known = self.sources.get(&source)?;
+        let configuration = self.configurations.get(&known.agent)?;
+        let found = configuration.sources.iter().find(|found| found.id == source)?;
+        let (resources, source) = (configuration.resources.clone(), found.clone());
+        Some(WantedSource { agent: known.agent, resources, source, since: known.since })
     }
 
     fn apply_commit(&mut self, commit: &Commit) {
@@ -237,18 +240,19 @@ impl State {
             })
         };
         self.sources.retain(|id, known| known.agent != agent || stays(id, known));
+        self.revision += 1;
         for source in &wanted {
             self.sources.entry(source.id).or_insert_with(|| SourceState {
                 agent,
                 project: source.project,
                 reference: source.reference.clone(),
+                since: self.revision,
                 latest: None,
                 failing: None,
             });
         }
         let resources = changed.configuration.resources;
         self.configurations.insert(agent, ConfigurationState { resources, sources: wanted });
-        self.revision += 1;
     }
 
     fn apply_repository(&mut self, aggregate: &AggregateRef, event: RepositoryEvent) {
@@ -296,7 +300,7 @@ impl State {
 
 impl Projection for State {
     const NAME: &'static str = "repo-poller";
-    const FOLD_VERSION: u32 = 1;
+    const FOLD_VERSION: u32 = 2;
     const SNAPSHOT_EVERY: u64 = 2000;
 
     fn filter() -> ReadFilter {

@@ -39,6 +39,8 @@ pub struct WantedSource {
     pub resources: ResourceRules,
     /// The source.
     pub source: SourceConfiguration,
+    /// Differs for one that left the configuration and came back, of which nothing is said yet.
+    pub since: u64,
 }
 
 impl Interest {
@@ -90,10 +92,9 @@ impl State {
             let Some(configuration) = self.configurations.get(id) else { continue };
             for source in &configuration.sources {
                 if let Some(wanted) = self.ref_of(&mut interests, agent, source.project, &source.reference) {
-                    let resources = configuration.resources.clone();
-                    wanted
-                        .sources
-                        .insert(source.id, WantedSource { agent: *id, resources, source: source.clone() });
+                    let (resources, source) = (configuration.resources.clone(), source.clone());
+                    let since = self.sources.get(&source.id).map_or(0, |known| known.since);
+                    wanted.sources.insert(source.id, WantedSource { agent: *id, resources, source, since });
                 }
             }
         }

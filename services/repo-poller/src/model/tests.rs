@@ -250,6 +250,20 @@ fn another_organizations_project_is_never_watched() {
 }
 
 #[test]
+fn a_source_that_left_and_came_back_is_a_reason_to_look() {
+    let mut given = given();
+    let said = built(&given, "c1", &good(1));
+    given.said(said);
+    let before = given.state.interests(NOW);
+    given.configure(1, &[("shop", 1, GitReference::Default)]);
+    assert_eq!(before, given.state.interests(NOW), "it stayed");
+    // Whoever looks now may see both changes at once.
+    given.configure(1, &[]).configure(1, &[("shop", 1, GitReference::Default)]);
+    assert_ne!(before, given.state.interests(NOW));
+    assert_eq!(built(&given, "c1", &good(1)).len(), 1, "it is told again");
+}
+
+#[test]
 fn what_may_change_reading_is_a_reason_to_look() {
     let mut given = given();
     let before = given.state.interests(NOW);
