@@ -256,7 +256,8 @@ async fn open_once(
     let replicas = replicas(&link, options.accept_weak_durability).await?;
     let makes = options.makes_log;
     make(&link, replicas, makes, &[meta_stream(), keys_stream()]).await?;
-    let link = Arc::new(link);
+    // Where there are several replicas, what their leader sends them is synced together as it is.
+    let link = Arc::new(if replicas == 1 { link.grouping() } else { link });
     let server: Arc<dyn Server> = Arc::clone(&link) as Arc<dyn Server>;
     let keys = KeyStream::open(Arc::clone(&server), world, &options.master_key).await?;
     let meta = meta(world, &server, options, &keys, copy).await?;
@@ -377,6 +378,7 @@ fn wanted(name: &str, subject: &str, further: Value) -> Wanted {
         "deny_delete": true,
         "deny_purge": true,
         "allow_direct": true,
+        "allow_atomic": true,
         "duplicate_window": 120_000_000_000_u64,
     });
     if let (Value::Object(settings), Value::Object(further)) = (&mut settings, further) {

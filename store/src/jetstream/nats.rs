@@ -1,6 +1,7 @@
 //! The real server, over one connection.
 
 mod durability;
+mod group;
 mod link;
 mod replay;
 mod streams;
@@ -99,37 +100,62 @@ struct StateAnswer {
     bytes: u64,
 }
 
-#[async_trait]
-impl Server for Link {
-    async fn publish(&self, message: &Publish) -> Result<Ack, PublishError> {
-        let mut headers = HeaderMap::new();
-        headers.insert("Nats-Expected-Stream", message.stream.as_str());
-        if let Some(id) = &message.id {
-            headers.insert("Nats-Msg-Id", id.as_str());
-        }
-        if let Some(expected) = message.expected {
-            headers.insert("Nats-Expected-Last-Subject-Sequence", expected.to_string());
-        }
-        if let Some(copied) = message.copied {
-            headers.insert("Nats-Expected-Last-Sequence", copied.behind.to_string());
-            headers.insert(RECORDED_AT, copied.recorded_at.0.to_string());
-        }
-        for (name, value) in &message.headers {
-            headers.insert(*name, value.as_str());
-        }
-        let answer = self.ask(&message.subject, Some(headers), message.payload.clone()).await;
+impl Link {
+    async fn publish_alone(&self, message: &Publish) -> Result<Ack, PublishError> {
+        let answer = self.ask(&message.subject, Some(headers(message)), message.payload.clone()).await;
         let acknowledged = match answer {
             Ok(answer) => acknowledgement(&answer.payload),
-            Err(AskError::NotSent(detail)) => Err(PublishError::Away(detail)),
-            Err(AskError::Nobody) => {
-                Err(PublishError::Away(format!("nobody leads the stream {}", message.stream)))
-            }
-            Err(AskError::NoAnswer(detail)) => Err(PublishError::Unknown(detail)),
+            Err(error) => Err(not_asked(error, &message.stream)),
         };
+        self.heard_of(&acknowledged).await;
+        acknowledged
+    }
+
+    /// To be told what became of a message.
+    async fn heard_of(&self, acknowledged: &Result<Ack, PublishError>) {
         let by_leader =
             matches!(acknowledged, Ok(_) | Err(PublishError::Expectation | PublishError::Refused(_)));
         self.heard_of_leader(by_leader).await;
-        acknowledged
+    }
+}
+
+fn headers(message: &Publish) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert("Nats-Expected-Stream", message.stream.as_str());
+    if let Some(id) = &message.id {
+        headers.insert("Nats-Msg-Id", id.as_str());
+    }
+    if let Some(expected) = message.expected {
+        headers.insert("Nats-Expected-Last-Subject-Sequence", expected.to_string());
+    }
+    if let Some(copied) = message.copied {
+        headers.insert("Nats-Expected-Last-Sequence", copied.behind.to_string());
+        headers.insert(RECORDED_AT, copied.recorded_at.0.to_string());
+    }
+    for (name, value) in &message.headers {
+        headers.insert(*name, value.as_str());
+    }
+    headers
+}
+
+fn not_asked(error: AskError, stream: &str) -> PublishError {
+    match error {
+        AskError::NotSent(detail) => PublishError::Away(detail),
+        AskError::Nobody => PublishError::Away(format!("nobody leads the stream {stream}")),
+        AskError::NoAnswer(detail) => PublishError::Unknown(detail),
+    }
+}
+
+#[async_trait]
+impl Server for Link {
+    async fn publish(&self, message: &Publish) -> Result<Ack, PublishError> {
+        match &self.groups {
+            // Of messages that expect nothing, such as one agent's observations, the order counts.
+            Some(groups) if message.expected.is_some() && message.copied.is_none() => {
+                group::publish(self, groups, message).await
+            }
+            _ => self.publish_alone(message).await,
+        }
     }
 
     async fn newest(&self, stream: &str, subject: &str) -> Result<Option<Stored>, ServerError> {

@@ -1,14 +1,17 @@
 //! What a real server, or three of them, do beside keeping the laws: they die, part from each other, and are not what they should be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use events::position::Stream;
 use events::{CommitId, Position};
 use futures::FutureExt as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::{NatsCluster, NatsServer, eventually};
 use tokio::sync::mpsc;
 use world::World;
@@ -19,12 +22,15 @@ use super::conforms::options;
 use super::keyring::KeyStream;
 use super::meta::Meta;
 use super::nats::{Link, ensure};
+use super::records::stream_name;
 use super::server::{Ack, Extent, Live, Page, Piece, Publish, PublishError, Server, ServerError, Stored};
 use super::{OpenError, Options, open, parts};
 use crate::conformance::{agent, commit, decisions, fill, parallel};
 use crate::log::{AppendError, EventLog, Followed, ReadFilter};
 
-const WRITERS: usize = 6;
+/// A few, each of whose commits goes alone, and as many as go together where there is one server.
+const FEW: usize = 6;
+const MANY: usize = 64;
 const SOON: Duration = Duration::from_secs(120);
 
 /// Appends to an aggregate of its own, each commit until it is acknowledged, until it is told to stop.
@@ -79,12 +85,12 @@ impl Progress {
 }
 
 /// Writers append and a follower reads while something happens to the servers. What was acknowledged is there once, in order.
-async fn nothing_is_lost_while(servers: Vec<String>, happens: impl AsyncFnOnce(&Progress)) {
+async fn nothing_is_lost_while(servers: Vec<String>, writers: usize, happens: impl AsyncFnOnce(&Progress)) {
     let world = World::real();
     let store = open(&world, options(servers.clone())).await.unwrap();
     let log = Arc::clone(&store.parts.log);
     let (stop, progress) = (Arc::new(AtomicBool::new(false)), Arc::new(Progress::default()));
-    let writers = (0..WRITERS).map(|writer| {
+    let writers = (0..writers).map(|writer| {
         write(world.clone(), Arc::clone(&log), writer, Arc::clone(&stop), Arc::clone(&progress)).boxed()
     });
     let writing = parallel(&world, writers.collect::<Vec<_>>());
@@ -133,7 +139,7 @@ async fn nothing_is_lost_while(servers: Vec<String>, happens: impl AsyncFnOnce(&
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_while_the_only_server_is_killed_and_started_again() {
     let mut server = NatsServer::start().await.unwrap();
-    nothing_is_lost_while(vec![server.account_url(0)], async |progress| {
+    nothing_is_lost_while(vec![server.account_url(0)], MANY, async |progress| {
         for _ in 0..3 {
             server.kill();
             server.start_again().await.unwrap();
@@ -141,6 +147,54 @@ async fn nothing_is_lost_while_the_only_server_is_killed_and_started_again() {
         }
     })
     .await;
+}
+
+/// How many messages of a stream were stored together with others.
+async fn stored_together(link: &Link, stream: &str) -> usize {
+    let end = link.end(stream).await.unwrap();
+    let mut together = 0;
+    for sequence in 1..=end {
+        let question = json!({ "seq": sequence });
+        let answer: Value = link.api(&format!("STREAM.MSG.GET.{stream}"), &question).await.unwrap();
+        let headers = STANDARD.decode(answer["message"]["hdrs"].as_str().unwrap()).unwrap();
+        together += usize::from(String::from_utf8(headers).unwrap().contains("Nats-Batch-Id"));
+    }
+    together
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_commits_at_once_are_stored_together_and_each_has_an_outcome_of_its_own() {
+    let (world, server) = (World::real(), NatsServer::start().await.unwrap());
+    let options = options(vec![server.account_url(0)]);
+    let log = open(&world, options.clone()).await.unwrap().parts.log;
+    let (first, repeated) = (commit(&world, "stale", 0), commit(&world, "repeated", 0));
+    log.append(first).await.unwrap();
+    let others = open(&world, options.clone()).await.unwrap().parts.log;
+    others.append(commit(&world, "stale", 1)).await.unwrap();
+    others.append(repeated.clone()).await.unwrap();
+    // This one knows neither of what the other one did.
+    let mut commits = vec![commit(&world, "stale", 1), repeated];
+    commits.extend((0..150).map(|number| commit(&world, format!("new-{number}"), 0)));
+    let append = |commit| {
+        let log = Arc::clone(&log);
+        async move { log.append(commit).await }.boxed()
+    };
+    let mut appended = parallel(&world, commits.into_iter().map(append).collect::<Vec<_>>()).await;
+    let new = appended.split_off(2);
+    let stale = appended.remove(0).unwrap_err();
+    assert!(matches!(stale, AppendError::Conflict { expected: 1, actual: 2, .. }), "{stale}");
+    let repeated = appended.remove(0).unwrap();
+    assert!(repeated.duplicate && repeated.version == 1, "{repeated:?}");
+    let positions: BTreeSet<String> =
+        new.into_iter().map(|appended| appended.unwrap().position.to_string()).collect();
+    assert_eq!(positions.len(), 150, "each has its own place");
+    let known = log.position(&[Stream::Decisions]).await.unwrap();
+    let link = Link::connect(&world, &options).await.unwrap();
+    let (shard, end) = known.0.first_key_value().unwrap();
+    assert_eq!(*end, 153);
+    let together = stored_together(&link, &stream_name(*shard)).await;
+    assert!(together >= 24, "{together} went with others");
+    assert_eq!(decisions(&*others).await.len(), 153);
 }
 
 const STREAMS: [&str; 3] = ["kasbah-decisions-0", "kasbah-decisions-1", "kasbah-decisions-2"];
@@ -161,7 +215,7 @@ async fn leader(cluster: &NatsCluster) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_while_leaders_are_killed_and_parted_from_the_others() {
     let mut cluster = NatsCluster::start().await.unwrap();
-    nothing_is_lost_while(cluster.account_urls(0), async |progress| {
+    nothing_is_lost_while(cluster.account_urls(0), FEW, async |progress| {
         for _ in 0..2 {
             let killed = leader(&cluster).await;
             println!("server {killed} is killed");
@@ -334,7 +388,7 @@ async fn a_partition_that_lost_its_end_or_was_exchanged_does_not_verify() {
     fill(&world, &*log, "four", 0..2).await;
     assert_eq!(log.verify().await.unwrap().streams[0].records, 14, "a checkpoint may lag");
     let shard = decisions(&*log).await[0].shard;
-    let stream = super::records::stream_name(shard);
+    let stream = stream_name(shard);
     let link = Link::connect(&world, &options).await.unwrap();
     let page = Page { stream: stream.clone(), from: 1, most: 100, subject: None };
     let all = link.page(&page).await.unwrap();
@@ -372,20 +426,20 @@ async fn checkpoints_only_move_forward_and_count_what_is_there() {
         let (one, two) = tokio::join!(stores[0].checkpoints.round(), stores[1].checkpoints.round());
         one.and(two).unwrap();
         for store in &stores {
-            let counted = store.parts.log.checkpoints(events::position::Stream::Decisions).await.unwrap();
+            let counted = store.parts.log.checkpoints(Stream::Decisions).await.unwrap();
             let counts: Vec<u64> = counted.values().map(|checkpoint| checkpoint.tally.count).collect();
             assert_eq!(counts, [round * 300]);
         }
     }
     // What was lost is not counted over.
     let log = &stores[0].parts.log;
-    let counted = log.checkpoints(events::position::Stream::Decisions).await.unwrap();
-    let stream = super::records::stream_name(decisions(&**log).await[0].shard);
+    let counted = log.checkpoints(Stream::Decisions).await.unwrap();
+    let stream = stream_name(decisions(&**log).await[0].shard);
     let link = Link::connect(&world, &options).await.unwrap();
     let page = Page { stream: stream.clone(), from: 1, most: 10, subject: None };
     let few = link.page(&page).await.unwrap();
     put_back(&link, &stream, &few).await;
     let newcomer = open(&world, options).await.unwrap();
     newcomer.checkpoints.round().await.unwrap();
-    assert_eq!(newcomer.parts.log.checkpoints(events::position::Stream::Decisions).await.unwrap(), counted);
+    assert_eq!(newcomer.parts.log.checkpoints(Stream::Decisions).await.unwrap(), counted);
 }

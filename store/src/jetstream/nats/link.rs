@@ -21,6 +21,7 @@ use world::World;
 use world::network::Address;
 
 use super::ANSWER_TIME;
+use super::group::Groups;
 use crate::jetstream::Options;
 use crate::jetstream::server::ServerError;
 
@@ -38,6 +39,8 @@ pub(in crate::jetstream) struct Link {
     pub(super) world: World,
     client: Client,
     interruptions: watch::Receiver<u64>,
+    /// Commits wait for one another where the server syncs each by itself.
+    pub(super) groups: Option<Arc<Groups>>,
     /// Since when no leader has answered, by the monotonic clock.
     leaderless: Arc<Mutex<Option<Duration>>>,
 }
@@ -103,7 +106,12 @@ impl Link {
                 std::future::ready(())
             });
         let client = connecting.connect(addresses).await.map_err(|error| failed(&error))?;
-        Ok(Self { world: world.clone(), client, interruptions, leaderless: Arc::default() })
+        Ok(Self { world: world.clone(), client, interruptions, groups: None, leaderless: Arc::default() })
+    }
+
+    /// Stores commits together where many come at once.
+    pub(in crate::jetstream) fn grouping(self) -> Self {
+        Self { groups: Some(Arc::default()), ..self }
     }
 
     pub(in crate::jetstream) fn connected(&self) -> bool {
@@ -182,7 +190,7 @@ impl Link {
     }
 
     /// A question to the JetStream API.
-    pub(super) async fn api<A: DeserializeOwned>(
+    pub(in crate::jetstream) async fn api<A: DeserializeOwned>(
         &self,
         name: &str,
         question: &impl Serialize,
@@ -221,6 +229,17 @@ impl Link {
         payload: Bytes,
     ) -> Result<(), ServerError> {
         let published = self.client.publish_with_reply(subject, reply, payload).await;
+        published.map_err(|error| ServerError(error.to_string()))
+    }
+
+    /// Without an answer.
+    pub(super) async fn publish_with_headers(
+        &self,
+        subject: &str,
+        headers: HeaderMap,
+        payload: Bytes,
+    ) -> Result<(), ServerError> {
+        let published = self.client.publish_with_headers(subject.to_owned(), headers, payload).await;
         published.map_err(|error| ServerError(error.to_string()))
     }
 
