@@ -17,6 +17,7 @@ use crate::log::{EventLog, FollowReader, Followed, ReadError};
 use crate::model::Heads;
 use crate::projection::Projection;
 use crate::snapshots::{SnapshotError, Snapshots};
+use crate::waiting::Waiting;
 
 /// How long the log may take to answer when this starts, as nodes may be electing who leads them.
 const START_TIME: Duration = Duration::from_secs(60);
@@ -42,7 +43,7 @@ struct Inner<P> {
     snapshots: Arc<dyn Snapshots>,
     world: World,
     folded: RwLock<Folded<P>>,
-    position: watch::Sender<Position>,
+    waiting: Waiting,
     caught_up: watch::Sender<bool>,
     ended: watch::Sender<bool>,
 }
@@ -141,7 +142,7 @@ pub fn follow_projection<P: Projection>(
             snapshots,
             world,
             folded: RwLock::new(Folded::start()),
-            position: watch::Sender::new(Position::start()),
+            waiting: Waiting::new(),
             caught_up: watch::Sender::new(false),
             ended: watch::Sender::new(false),
         }),
@@ -169,13 +170,13 @@ impl<P: Projection> Following<P> {
     /// What is folded.
     #[must_use]
     pub fn position(&self) -> Position {
-        self.inner.position.borrow().clone()
+        self.inner.waiting.position()
     }
 
     /// Moves on after each fold. The receiver starts at today's position.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<Position> {
-        self.inner.position.subscribe()
+        self.inner.waiting.changes()
     }
 
     /// Whether everything that was in the log when it began to follow is folded.
@@ -205,11 +206,10 @@ impl<P: Projection> Following<P> {
     pub async fn wait_for(&self, position: &Position, deadline: Duration) -> Result<(), WaitError> {
         let streams = P::filter().streams;
         let wanted = position.in_streams(&streams);
-        let mut positions = self.inner.position.subscribe();
         let mut ended = self.inner.ended.subscribe();
         tokio::select! {
             biased;
-            _ = positions.wait_for(|reached| reached.covers(&wanted)) => Ok(()),
+            () = self.inner.waiting.until(&wanted) => Ok(()),
             _ = ended.wait_for(|ended| *ended) => Err(WaitError::Ended { projection: P::NAME }),
             () = self.inner.world.clock.sleep(deadline) => {
                 Err(WaitError::Deadline { projection: P::NAME, reached: self.position(), wanted })
@@ -334,7 +334,7 @@ impl<P: Projection> Following<P> {
             folded.position.clone()
         };
         self.inner.log.folded(P::NAME, streams, &position);
-        self.inner.position.send_replace(position);
+        self.inner.waiting.reach(position);
         if caught_up {
             self.inner.caught_up.send_replace(true);
         }
@@ -345,8 +345,9 @@ impl<P: Projection> Following<P> {
     async fn restore(&self) -> Result<(), ReadError> {
         let names = [P::NAME.to_owned(), anchor_name(P::NAME)];
         let begun = begin_with::<P>(&*self.inner.log, &*self.inner.snapshots, &names).await?;
-        self.inner.position.send_replace(begun.position.clone());
+        let position = begun.position.clone();
         *self.inner.folded.write() = begun;
+        self.inner.waiting.reach(position);
         Ok(())
     }
 

@@ -35,6 +35,7 @@ mod seal;
 pub mod slice;
 pub mod snapshots;
 pub mod verify;
+mod waiting;
 
 pub use blobs::{Addresses, BlobError, Blobs};
 pub use checkpoint::{Checkpoint, PartitionCheck, Tally};
