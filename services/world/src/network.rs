@@ -68,6 +68,10 @@ pub trait Network: Send + Sync {
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: std::time::Duration = std::time::Duration::from_secs(120);
 
+/// Connections that wait to be accepted; the kernel lets no more wait than its own limit says, which is as much by default (listen(2)).
+/// Who dials while so many wait is heard a second later, when its first packet is sent again.
+const WAITING: u32 = 4096;
+
 fn prepare(socket: &tokio::net::TcpStream) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -99,7 +103,15 @@ impl Listener for TcpSocketListener {
 #[async_trait]
 impl Network for TcpNetwork {
     async fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>> {
-        Ok(Box::new(TcpSocketListener(tokio::net::TcpListener::bind(address).await?)))
+        let socket = match address {
+            SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
+        };
+        // As the standard library does where it is safe: a server that starts again gets its port.
+        #[cfg(not(windows))]
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(Box::new(TcpSocketListener(socket.listen(WAITING)?)))
     }
 
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
