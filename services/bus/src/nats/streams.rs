@@ -1,16 +1,16 @@
 //! Byte streams between two inboxes.
 //!
-//! Each end listens on `<inbox>.>` and says by the last tokens of the subject what a message is, so that bytes travel as they are:
+//! Each end listens on `<inbox>.>` and says by the last tokens of the subject what a message is, so that bytes travel as they are.
+//! What the server says when the other end is gone is addressed to the reply subject `<inbox of who speaks>.gone.<count>`. The count
+//! stands there because the server looks a subject up anew each time that it changes, and no reply subject:
 //!
-//! | subject behind the inbox | payload | meaning |
-//! |---|---|---|
-//! | `data.<offset>` | bytes | the bytes from there on; anything but the next offset means that something was lost |
-//! | `credit.<total>` | | so many bytes were read; as many more may be sent |
-//! | `end.<total>` | | there are no more bytes than that |
-//! | `reset.<which>` | reason | `forward`: this direction, `back`: the other one, `both` |
-//! | `alive` | | nothing to say |
-//!
-//! Data and signs of life carry a reply subject, by which the server says when the other end is gone.
+//! | subject behind the inbox | count | payload | meaning |
+//! |---|---|---|---|
+//! | `data` | offset | bytes | the bytes from there on; anything but the next offset means that something was lost |
+//! | `credit` | total | | so many bytes were read; as many more may be sent |
+//! | `end` | total | | there are no more bytes than that |
+//! | `reset.<which>` | | reason | `forward`: this direction, `back`: the other one, `both` |
+//! | `alive` | | | nothing to say |
 
 mod end;
 mod pump;

@@ -84,8 +84,8 @@ impl End {
     }
 
     /// Says something to the other side. Where that fails the connection is gone, which the pump hears by itself.
-    pub(super) async fn say(&self, what: &str, payload: Bytes) {
-        let (to, reply) = (format!("{}.{what}", self.far), format!("{}.{GONE}", self.near));
+    pub(super) async fn say(&self, what: &str, count: u64, payload: Bytes) {
+        let (to, reply) = (format!("{}.{what}", self.far), format!("{}.{GONE}.{count}", self.near));
         if let Err(error) = self.wire.publish(to, Some(reply), HeaderMap::new(), payload).await {
             tracing::debug!(%error, "stream cannot say something");
         }
@@ -209,7 +209,7 @@ impl ReadBytes for Reader {
                 (piece, credit, whole)
             };
             if let Some(total) = credit {
-                self.end.say(&format!("credit.{total}"), Bytes::new()).await;
+                self.end.say("credit", total, Bytes::new()).await;
             }
             match piece {
                 Some(piece) => return Ok(Some(piece)),
@@ -238,7 +238,7 @@ impl WriteBytes for Writer {
                 (!piece.is_empty()).then_some((offset, piece))
             };
             if let Some((offset, piece)) = piece {
-                self.end.say(&format!("data.{offset}"), piece).await;
+                self.end.say("data", offset, piece).await;
             }
             if bytes.is_empty() {
                 return Ok(());
@@ -256,7 +256,7 @@ impl WriteBytes for Writer {
             state.finished = true;
             state.sent
         };
-        self.end.say(&format!("end.{total}"), Bytes::new()).await;
+        self.end.say("end", total, Bytes::new()).await;
         self.end.unsaid.notify_one();
         Ok(())
     }

@@ -46,11 +46,11 @@ pub(super) async fn run(
                 if silent > SILENT {
                     end.reset("nothing was heard of the other side");
                 }
-                end.say("alive", Bytes::new()).await;
+                end.say("alive", 0, Bytes::new()).await;
             }
         }
         for (which, reason) in end.take_unsaid() {
-            end.say(&format!("reset.{}", which.as_str()), Bytes::from(reason)).await;
+            end.say(&format!("reset.{}", which.as_str()), 0, Bytes::from(reason)).await;
         }
         if end.is_over() {
             return;
@@ -65,20 +65,20 @@ fn hear(end: &End, message: &Message) {
     }
     let mut tokens = message.subject.as_str().rsplit('.');
     let (last, before) = (tokens.next().unwrap_or_default(), tokens.next().unwrap_or_default());
-    let number = last.parse::<u64>();
-    match (before, number) {
-        ("data", Ok(offset)) => {
+    let count = message.reply.as_ref().and_then(|reply| reply.as_str().rsplit('.').next()?.parse().ok());
+    match (before, last, count) {
+        ("reset", which, _) => {
+            if let Some(which) = Which::parse(which) {
+                end.was_reset(which, &String::from_utf8_lossy(&message.payload));
+            }
+        }
+        (_, "data", Some(offset)) => {
             if let Err(reason) = end.took(offset, message.payload.clone()) {
                 end.reset(reason);
             }
         }
-        ("credit", Ok(total)) => end.credited(total),
-        ("end", Ok(total)) => end.ended(total),
-        ("reset", _) => {
-            if let Some(which) = Which::parse(last) {
-                end.was_reset(which, &String::from_utf8_lossy(&message.payload));
-            }
-        }
+        (_, "credit", Some(total)) => end.credited(total),
+        (_, "end", Some(total)) => end.ended(total),
         _ => {}
     }
 }
