@@ -9,14 +9,21 @@ use crate::id::{AgentId, InstanceId, SourceId, SyncId};
 use crate::request::request;
 use crate::time::Timestamp;
 
-/// What an agent is to have now. Asked by gateways when a tunnel opens and after `desired.changed`.
+/// What agents are to have now. Asked by gateways when tunnels open and after `desired.changed`. Plans are answered in the order of
+/// the agents, of the first ones only where the answer would not fit into a message: at least of one. There is none for an agent
+/// without a configuration.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShowDesired {
-    /// Which agent.
-    pub agent: AgentId,
+    /// Which agents, [`ShowDesired::MOST`] at most.
+    pub agents: Vec<AgentId>,
 }
-request!(ShowDesired => Option<DesiredPlan>, "delivery.show-desired");
+request!(ShowDesired => Vec<Option<DesiredPlan>>, "delivery.show-desired");
+
+impl ShowDesired {
+    /// So many agents at once.
+    pub const MOST: usize = 128;
+}
 
 /// What a source's agent is to have next. Only for services, which ask authz first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -29,7 +29,7 @@ use crate::model::{
 /// How long a settled change may take to come back through the fold before the driver looks again by itself.
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 /// Agents whose sources are settled at once: the log takes many decisions together at the price of one.
-const AGENTS_AT_ONCE: usize = 64;
+const AGENTS_AT_ONCE: usize = 256;
 
 /// Settings of delivery.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -22,6 +22,8 @@ use store::DecideError;
 use crate::driver::{Driver, chain};
 use crate::model::{Command, Given, desired_plan, source_view};
 
+/// Of plans that are answered together; one that is larger goes by itself.
+const MAXIMUM_PLAN_BYTES: usize = bus::MAXIMUM_MESSAGE_BYTES / 2;
 /// How long a command waits until its own effect can be read.
 const READ_BACK: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -93,9 +95,24 @@ impl Driver {
         self: Arc<Self>,
         context: RequestContext,
         request: ShowDesired,
-    ) -> Result<Option<DesiredPlan>, Refusal> {
+    ) -> Result<Vec<Option<DesiredPlan>>, Refusal> {
         only_services(&context)?;
-        Ok(self.fold.read(|state| desired_plan(state, request.agent)))
+        if request.agents.len() > ShowDesired::MOST {
+            let message = format!("at most {} agents at once", ShowDesired::MOST);
+            return Err(Refusal::invalid("agents", message));
+        }
+        let (mut plans, mut bytes) = (Vec::new(), 0);
+        for agent in request.agents {
+            let plan = self.fold.read(|state| desired_plan(state, agent));
+            let encoded = events::encode(&plan)
+                .map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
+            bytes += encoded.len();
+            if bytes > MAXIMUM_PLAN_BYTES && !plans.is_empty() {
+                break;
+            }
+            plans.push(plan);
+        }
+        Ok(plans)
     }
 
     async fn show_next(
@@ -126,6 +143,11 @@ impl Driver {
             .fold
             .read(|state| state.organization_of(agent))
             .ok_or_else(|| Refusal::not_found(format!("agent {agent}")))?;
+        // Each tunnel that opens again says so: what is so already need not be looked for in the log.
+        let (applier, epoch) = self.fold.read(|state| state.applier(agent));
+        if applier == Some(instance) {
+            return Ok(Applier { instance, epoch });
+        }
         let aggregate = AggregateRef::new(AggregateKind::Applier, agent);
         let command = recorded(&context, organization, aggregate, &request)?;
         let given = Given::NameApplier { agent, instance };

@@ -6,19 +6,20 @@ use std::time::Duration;
 use bus::Bus;
 use events::directory::Scope;
 use events::request::RequestContext;
-use events::requests::authz::{Action, Decide, Decision};
+use events::requests::authz::{Action, Admit, Decide, Decision};
+use events::requests::delivery::ShowDesired;
 use events::{Actor, OrganizationId, Refusal, RefusalKind};
 use parking_lot::Mutex;
 use store::{EventLog, Following};
 use world::World;
 
-use crate::admissions::Admissions;
 use crate::args::Args;
 use crate::journal::Journal;
 use crate::metrics::Counts;
 use crate::model::{Cursors, Refusals, Standing};
 use crate::registry::Registry;
 use crate::resolve::Shelf;
+use crate::together::Together;
 
 pub(crate) const SERVICE: &str = "tunnel-gateway";
 
@@ -31,7 +32,8 @@ pub(crate) struct Gateway {
     pub(crate) log: Arc<dyn EventLog>,
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) registry: Registry,
-    pub(crate) admissions: Admissions,
+    pub(crate) admissions: Together<Admit>,
+    pub(crate) plans: Together<ShowDesired>,
     pub(crate) standing: Following<Standing>,
     pub(crate) cursors: Following<Cursors>,
     pub(crate) shelf: Shelf,

@@ -18,7 +18,6 @@
 pub mod model;
 
 mod access;
-mod admissions;
 mod answers;
 mod args;
 mod counted;
@@ -28,11 +27,13 @@ mod intake;
 mod journal;
 pub mod metrics;
 mod push;
+mod questions;
 mod registry;
 mod resolve;
 mod run;
 mod session;
 mod supply;
+mod together;
 
 pub use access::ACCESS;
 pub use args::Args;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use chassis::traces;
 use events::desired::{Applier, DesiredPlan};
-use events::requests::delivery::ShowDesired;
 use events::{OrganizationId, Refusal, Sha256, Timestamp};
 use http::{Method, StatusCode};
 use tokio::sync::watch;
@@ -119,9 +118,7 @@ fn report(session: &Session, error: &PushError) {
 
 impl Pusher<'_> {
     async fn push(&mut self, may_be_superseded: bool) -> Result<Pushed, PushError> {
-        let context = self.gateway.context(self.session.organization);
-        let request = ShowDesired { agent: self.session.agent };
-        let plan = bus::ask(&*self.gateway.bus, &context, &request).await.map_err(PushError::Delivery)?;
+        let plan = self.gateway.plans.ask(self.session.agent).await.map_err(PushError::Delivery)?;
         let Some(plan) = plan else { return Ok(Pushed::Done) };
         if plan.agent != self.session.agent || plan.organization != self.session.organization {
             return Err(PushError::AnotherAgent);

@@ -10,14 +10,13 @@ use events::Notice;
 use events::requests::delivery::DesiredChanged;
 use events::subject::Subject;
 use parking_lot::Mutex;
-use store::{Blobs, EventLog, Snapshots};
+use store::{Blobs, EventLog, Following, Projection, Snapshots};
 use tokio::sync::oneshot;
 use tunnel::gateway::Door;
 use tunnel::wire::{Again, Farewell};
 use world::World;
 use world::network::Listener;
 
-use crate::admissions::admissions;
 use crate::answers;
 use crate::args::Args;
 use crate::door;
@@ -27,6 +26,7 @@ use crate::metrics::Counts;
 use crate::model::{Cursors, Refusals, Standing};
 use crate::registry::Registry;
 use crate::resolve::Shelf;
+use crate::together::together;
 
 /// Each agent's desired state is asked for at least this often: a notice may be lost.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -73,11 +73,13 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     let standing =
         store::follow_projection::<Standing>(Arc::clone(&log), Arc::clone(&snapshots), world.clone());
     let cursors = store::follow_projection::<Cursors>(Arc::clone(&log), snapshots, world.clone());
-    let (admissions, shown) = admissions();
+    let (admissions, shown) = together();
+    let (plans, wanted) = together();
     let drain = args.tunnel_drain;
     let gateway = Arc::new(Gateway {
         registry: Registry::new(args.tunnel_per_agent),
         admissions,
+        plans,
         args,
         world: world.clone(),
         log,
@@ -92,15 +94,12 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
 
     show_agents(&gateway, &metrics);
     let supervisor = Supervisor::new(Arc::clone(&world.spawner), shutdown.clone());
-    let stop = shutdown.clone();
-    supervisor
-        .spawn("standing", async move { Ok(standing.drive(async move { stop.requested().await }).await?) });
-    let stop = shutdown.clone();
-    supervisor
-        .spawn("cursors", async move { Ok(cursors.drive(async move { stop.requested().await }).await?) });
+    follow(&supervisor, standing, &shutdown);
+    follow(&supervisor, cursors, &shutdown);
     supervisor.spawn("notices", notices(Arc::clone(&gateway), shutdown.clone()));
     supervisor.spawn("revocations", revocations(Arc::clone(&gateway), shutdown.clone()));
     supervisor.spawn("admissions", shown.run(Arc::clone(&gateway), shutdown.clone()));
+    supervisor.spawn("plans", wanted.run(Arc::clone(&gateway), shutdown.clone()));
     let (drained, all_said) = oneshot::channel::<()>();
     supervisor.spawn("journal", journal_writer.run(async move { drop(all_said.await) }));
     supervisor.spawn("door", async move {
@@ -118,6 +117,13 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         Ok(())
     });
     supervisor.join_within(&*world.clock, drain.saturating_add(LAST_WORDS)).await
+}
+
+/// Keeps a projection up to date until shutdown is asked for.
+fn follow<P: Projection>(supervisor: &Supervisor, following: Following<P>, shutdown: &Shutdown) {
+    let stop = shutdown.clone();
+    supervisor
+        .spawn(P::NAME, async move { Ok(following.drive(async move { stop.requested().await }).await?) });
 }
 
 /// Shows how many agents are connected.

@@ -127,7 +127,7 @@ async fn ask_delivery(asking: &mut Asking<'_>) {
         asking.refused(theirs, nobodys, |source| ConfirmSource { source, commit: commit.cloned() }).await;
     }
     let (nobodys, instance) = (AgentId(world.new_uuid()), InstanceId(world.new_uuid()));
-    asking.refused(agent, nobodys, |agent| ShowDesired { agent }).await;
+    asking.refused(agent, nobodys, |agent| ShowDesired { agents: vec![agent] }).await;
     asking.refused(agent, nobodys, |agent| NameApplier { agent, instance }).await;
 }
 

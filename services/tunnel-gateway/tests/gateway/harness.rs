@@ -452,8 +452,8 @@ async fn stand_in_delivery(bus: &LocalBus, delivery: &Arc<Mutex<Delivery>>) -> V
         let known = Arc::clone(&known);
         Box::pin(async move {
             let mut delivery = known.lock();
-            delivery.asked += 1;
-            Ok(delivery.plans.get(&request.agent).cloned())
+            delivery.asked += request.agents.len();
+            Ok(request.agents.iter().map(|agent| delivery.plans.get(agent).cloned()).collect())
         })
     });
     let known = Arc::clone(delivery);
