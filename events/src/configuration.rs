@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::context;
 use crate::id::{AgentId, ProjectId, SourceId};
 
+/// The folder of a repository in which configuration files lie.
+pub const FOLDER: &str = ".kasbah";
+
 context! {
     /// What config-fetcher decided.
     ConfigurationEvent {

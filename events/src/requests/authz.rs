@@ -1,5 +1,7 @@
 //! What authz answers.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
@@ -182,29 +184,42 @@ pub struct Decision {
     pub reason: String,
 }
 
-/// May this agent's project read that project's repository with that project's credential? Asked before each fetch.
+/// May these agents' projects read that project's repository with that project's credential? Asked before each fetch.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecideFetch {
-    /// The agent that wants it.
-    pub agent: AgentId,
+    /// The agents that want it, [`DecideFetch::MOST`] at most.
+    pub agents: Vec<AgentId>,
     /// Whose repository.
     pub project: ProjectId,
 }
 request!(DecideFetch => FetchDecision, "authz.decide-fetch");
 
+impl DecideFetch {
+    /// So many agents at once, so that the answer fits into a message.
+    pub const MOST: usize = 1024;
+}
+
 /// The answer to [`DecideFetch`].
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchDecision {
-    /// Whether it may be fetched.
-    pub allowed: bool,
-    /// Why not, and what to do.
-    pub reason: String,
-    /// Where the repository is; present when allowed.
+    /// The agents for which it may not be fetched: why not, and what to do.
+    pub refused: BTreeMap<AgentId, String>,
+    /// Where the repository is; present when it may be fetched for at least one.
     pub settings: Option<ProjectSettings>,
     /// The host the credential may be sent to; present when there is a credential. Its secret is in the key ring.
     pub credential_host: Option<String>,
+}
+
+impl FetchDecision {
+    /// Whether it may be fetched for one of the agents that were asked about.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub fn of(&self, agent: AgentId) -> Result<(), &str> {
+        self.refused.get(&agent).map_or(Ok(()), |reason| Err(reason))
+    }
 }
 
 /// Creates an organization.

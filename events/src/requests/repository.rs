@@ -37,6 +37,8 @@ pub struct FileAtCommit {
     pub content: Option<Vec<u8>>,
     /// Size of the file when it is over the limit; content is then `None`.
     pub too_large: Option<u64>,
+    /// Git's id of the first folder of the path, empty when there is none: as long as it is the same, so is the file.
+    pub folder: String,
 }
 
 /// The bundle of a source at a given commit, for pinning.
@@ -87,6 +89,8 @@ pub struct RepositoryAdvanced {
     pub reference: GitReference,
     /// The commit that it names now.
     pub commit: String,
+    /// Git's id of the folder of configuration files ([`crate::configuration::FOLDER`]) at that commit, empty when there is none; absent when it could not be read.
+    pub configuration: Option<String>,
     /// The chain that led to it.
     pub correlation_id: crate::id::CorrelationId,
     /// W3C trace context of that chain.

@@ -38,6 +38,7 @@ pub struct Directory {
     pub(crate) credentials: BTreeMap<CredentialId, Credential>,
     pub(crate) tokens: BTreeMap<TokenId, Token>,
     pub(crate) hashes: BTreeMap<Sha256, TokenId>,
+    pub(crate) holders: BTreeMap<TokenHolder, BTreeSet<TokenId>>,
     pub(crate) names: BTreeMap<(OrganizationId, Uuid), Claim>,
     pub(crate) versions: BTreeMap<Key, u64>,
     pub(crate) unreadable: BTreeMap<Key, String>,

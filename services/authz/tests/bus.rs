@@ -200,14 +200,14 @@ async fn a_fetch_is_not_refused_for_what_lies_in_the_log_already() {
     let bus = LocalBus::new(world.clone());
     let _serving = driver.serve(&bus).await.unwrap();
     let context = bus::context_for_service(world, "test", owner.principal.organization);
-    let decide = DecideFetch { agent, project: made.id };
+    let decide = DecideFetch { agents: vec![agent], project: made.id };
     let mut asking = pin!(bus::ask(&bus, &context, &decide));
     for _ in 0..100 {
         assert!(futures::poll!(&mut asking).is_pending(), "answered by a directory that has read nothing");
         tokio::task::yield_now().await;
     }
     tokio::select! {
-        decision = asking => assert!(decision.unwrap().allowed),
+        decision = asking => assert!(decision.unwrap().refused.is_empty()),
         ended = behind.drive(std::future::pending()) => panic!("{ended:?}"),
     }
     running.stop().await;

@@ -170,7 +170,8 @@ impl Fetcher {
                 };
                 let RepositoryAdvanced { correlation_id, traceparent, .. } = &advanced;
                 let cause = Cause { correlation_id: *correlation_id, traceparent: traceparent.clone() };
-                schedule.due_if(concerned, &cause);
+                let (project, now) = (advanced.project, self.deps.world.clock.monotonic());
+                schedule.advanced(project, advanced.configuration.clone(), concerned, &cause, now);
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "notice of a new commit cannot be read"),

@@ -7,7 +7,7 @@ mod report;
 mod source;
 
 use events::configuration::{
-    AgentConfiguration, FileFinding, KindPattern, Mode, ResourceRules, SourceConfiguration,
+    AgentConfiguration, FOLDER, FileFinding, KindPattern, Mode, ResourceRules, SourceConfiguration,
 };
 use events::{AgentId, ProjectId, SourceId};
 use objects::yaml::{Limits, Node, load_documents};
@@ -28,7 +28,7 @@ const MAXIMUM_SOURCES: usize = 500;
 /// The path of an agent's configuration file in its configuration project.
 #[must_use]
 pub fn file_of(agent_name: &str) -> String {
-    format!(".kasbah/agents/{agent_name}/config.yaml")
+    format!("{FOLDER}/agents/{agent_name}/config.yaml")
 }
 
 /// A file as far as it can be understood by itself.

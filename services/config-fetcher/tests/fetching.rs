@@ -51,7 +51,12 @@ struct Harness {
 }
 
 fn at(commit: &str, text: &str) -> Option<Result<FileAtCommit, Refusal>> {
-    Some(Ok(FileAtCommit { commit: commit.into(), content: Some(text.as_bytes().to_vec()), too_large: None }))
+    Some(Ok(FileAtCommit {
+        commit: commit.into(),
+        content: Some(text.as_bytes().to_vec()),
+        too_large: None,
+        folder: commit.into(),
+    }))
 }
 
 fn source(extra: &str) -> String {
@@ -142,6 +147,7 @@ impl Harness {
             project: self.project,
             reference: GitReference::Default,
             commit: "next".into(),
+            configuration: None,
             correlation_id,
         };
         let bytes = events::encode(&notice).unwrap().into();
@@ -240,10 +246,11 @@ async fn serve(bus: &Arc<LocalBus>, table: &Arc<Mutex<Table>>) -> Vec<Serving> {
         .await
         .unwrap(),
         bus::answer::<DecideFetch, _>(&**bus, move |_, request| {
-            let allowed = fetch.lock().not_granted != Some(request.project);
+            let refused = fetch.lock().not_granted == Some(request.project);
             let reason = "grant the credential to the agent's project too".to_owned();
-            async move { Ok(FetchDecision { allowed, reason, settings: None, credential_host: None }) }
-                .boxed()
+            let refused = request.agents.into_iter().filter(|_| refused);
+            let refused = refused.map(|agent| (agent, reason.clone())).collect();
+            async move { Ok(FetchDecision { refused, settings: None, credential_host: None }) }.boxed()
         })
         .await
         .unwrap(),
@@ -280,11 +287,12 @@ async fn what_is_wrong_or_missing_changes_nothing_that_is_in_force() {
     harness.advance(at("c2", "sources: nonsense\nmode: x\n")).await;
     let rejected = harness.wait_rejected(2).await;
     assert_eq!((rejected.commit.as_deref(), rejected.findings.len()), (Some("c2"), 2));
-    let missing = FileAtCommit { commit: "c3".into(), content: None, too_large: None };
+    let missing = FileAtCommit { commit: "c3".into(), content: None, too_large: None, folder: "c3".into() };
     harness.advance(Some(Ok(missing))).await;
     let rejected = harness.wait_rejected(3).await;
     assert!(rejected.findings[0].message.contains("no such file"), "{rejected:?}");
-    let large = FileAtCommit { commit: "c4".into(), content: None, too_large: Some(1_000_000) };
+    let large =
+        FileAtCommit { commit: "c4".into(), content: None, too_large: Some(1_000_000), folder: "c4".into() };
     harness.advance(Some(Ok(large))).await;
     assert!(harness.wait_rejected(4).await.findings[0].message.contains("1000000 bytes"));
     harness.advance(Some(Err(Refusal::new(RefusalKind::Denied, "not granted")))).await;

@@ -35,6 +35,9 @@ use watcher::Watcher;
 
 /// How often the wanted repositories are worked out anew without any event, at least.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// How many times as long as it took to arrange the watchers they are left as they are: where thousands of agents are registered one
+/// after another, arranging all of them after each would be most of the work.
+const RESTS: u32 = 9;
 
 /// Builds that run at once, over all repositories: they cost processor and memory, while fetching mostly waits.
 const BUILDS: usize = 4;
@@ -178,15 +181,24 @@ impl Poller {
     ) -> anyhow::Result<()> {
         let (mut changes, mut replicas) = (self.fold.changes(), self.replicas.clone());
         let mut seen = Some(seen);
+        let mut rest = Duration::ZERO;
         loop {
             let now = self.now();
             let (revision, expiry) = self.fold.read(|state| (state.revision(), state.next_expiry(now)));
-            if seen != Some(revision) {
+            let began = self.deps.world.clock.monotonic();
+            let rested = began >= rest;
+            if seen != Some(revision) && rested {
                 seen = Some(self.rearrange(&mut watchers));
+                let ended = self.deps.world.clock.monotonic();
+                rest = ended + ended.saturating_sub(began) * RESTS;
             }
-            let until_expiry = expiry.map_or(LONGEST_PAUSE, |at| {
-                Duration::from_millis(u64::try_from(at.millis_since(now)).unwrap_or(0).saturating_add(1))
-            });
+            let pause = match expiry {
+                _ if seen != Some(revision) => rest.saturating_sub(began),
+                Some(at) => {
+                    Duration::from_millis(u64::try_from(at.millis_since(now)).unwrap_or(0).saturating_add(1))
+                }
+                None => LONGEST_PAUSE,
+            };
             tokio::select! {
                 biased;
                 Some(_) = watchers.next(), if !watchers.is_empty() => {}
@@ -197,7 +209,7 @@ impl Poller {
                 }
                 changed = changes.changed() => changed.context("the fold of repo-poller ended")?,
                 notice = pushes.receiver.recv() => self.pushed(notice.context("the bus ended the notices of pushes")?),
-                () = self.deps.world.clock.sleep(until_expiry.min(LONGEST_PAUSE)) => seen = None,
+                () = self.deps.world.clock.sleep(pause.min(LONGEST_PAUSE)) => seen = None,
             }
         }
     }

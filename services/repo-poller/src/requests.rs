@@ -118,8 +118,8 @@ async fn may_fetch(
     project: ProjectId,
 ) -> Result<(), Refusal> {
     let asked = poller.context(context.organization, context.correlation_id);
-    let decision = bus::ask(&*poller.deps.bus, &asked, &DecideFetch { agent, project }).await?;
-    if decision.allowed { Ok(()) } else { Err(Refusal::new(RefusalKind::Denied, decision.reason)) }
+    let decision = bus::ask(&*poller.deps.bus, &asked, &DecideFetch { agents: vec![agent], project }).await?;
+    decision.of(agent).map_err(|reason| Refusal::new(RefusalKind::Denied, reason))
 }
 
 async fn read_file(
@@ -191,7 +191,10 @@ fn refused(error: &GitError) -> Refusal {
 fn file_at(objects: &Objects, tip: ObjectId, path: &str, limit: u32) -> Result<FileAtCommit, GitError> {
     let mut reader = objects.reader();
     let (commit, root) = reader.commit_and_tree(&tip)?;
-    let mut answer = FileAtCommit { commit: commit.to_string(), content: None, too_large: None };
+    let mut answer =
+        FileAtCommit { commit: commit.to_string(), content: None, too_large: None, folder: String::new() };
+    let first = path.split('/').find(|part| !part.is_empty()).unwrap_or_default();
+    answer.folder = tree::folder(&mut reader, root, first)?.map_or_else(String::new, |id| id.to_string());
     let entry = tree::find(&mut reader, root, path)?;
     if let Some(entry) = entry.filter(|entry| entry.kind == FileKind::File) {
         match reader.file(&entry.id, u64::from(limit))? {

@@ -39,12 +39,16 @@ impl Driver {
         request: DecideFetch,
     ) -> Result<FetchDecision, Refusal> {
         services_only(&asker)?;
+        if request.agents.len() > DecideFetch::MOST {
+            let message = format!("at most {} agents at once", DecideFetch::MOST);
+            return Err(Refusal::invalid("agents", message));
+        }
         let decide = || {
             let now = self.now();
             self.directory.read(|directory| directory.decide_fetch(asker.organization, &request, now))
         };
         let decision = decide();
-        if decision.allowed {
+        if decision.refused.is_empty() {
             return Ok(decision);
         }
         // Whoever asks may have heard of an agent or a grant a moment before this directory.

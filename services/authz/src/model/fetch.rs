@@ -8,9 +8,11 @@
 //! Who wrote an agent's configuration cannot be known, only in which repository it lies; so the right to read is the
 //! project's. A credential is used only where it was granted to the project whose repository it is, and only for its host.
 
+use std::collections::BTreeMap;
+
 use events::directory::TokenHolder;
 use events::requests::authz::{DecideFetch, FetchDecision};
-use events::{AgentId, OrganizationId, Timestamp};
+use events::{AgentId, OrganizationId, ProjectId, Timestamp};
 
 use super::projects::fits;
 use super::{Agent, Credential, Directory, Project};
@@ -24,32 +26,36 @@ impl Directory {
         query: &DecideFetch,
         now: Timestamp,
     ) -> FetchDecision {
-        match self.fetch(organization, query, now) {
-            Ok((project, credential)) => FetchDecision {
-                allowed: true,
-                reason: String::new(),
-                settings: Some(project.settings.clone()),
-                credential_host: credential.map(|credential| credential.host.clone()),
-            },
-            Err(reason) => FetchDecision { allowed: false, reason, settings: None, credential_host: None },
+        let mut decision = FetchDecision { refused: BTreeMap::new(), settings: None, credential_host: None };
+        for agent in &query.agents {
+            match self.fetch(organization, *agent, query.project, now) {
+                Ok((project, credential)) => {
+                    decision.settings.get_or_insert_with(|| project.settings.clone());
+                    decision.credential_host = credential.map(|credential| credential.host.clone());
+                }
+                Err(reason) => {
+                    decision.refused.insert(*agent, reason);
+                }
+            }
         }
+        decision
     }
 
     fn fetch(
         &self,
         organization: OrganizationId,
-        query: &DecideFetch,
+        agent: AgentId,
+        id: ProjectId,
         now: Timestamp,
     ) -> Result<(&Project, Option<&Credential>), String> {
-        let agent = self.live_agent(organization, query.agent, now)?;
-        let missing =
-            || format!("project {} not found, or not readable for this agent's project", query.project);
-        let project = self.projects.get(&query.project).filter(|found| found.organization == organization);
+        let agent = self.live_agent(organization, agent, now)?;
+        let missing = || format!("project {id} not found, or not readable for this agent's project");
+        let project = self.projects.get(&id).filter(|found| found.organization == organization);
         let project = project.ok_or_else(missing)?;
-        let credential = self.granted(query, project)?;
+        let credential = self.granted(id, project)?;
         let own = self.projects.get(&agent.project).ok_or_else(missing)?;
         let shared = credential.is_some_and(|credential| credential.projects.contains(&agent.project));
-        if agent.project == query.project || own.group == project.group || shared {
+        if agent.project == id || own.group == project.group || shared {
             return Ok((project, credential));
         }
         Err(missing()
@@ -70,14 +76,15 @@ impl Directory {
         Ok(agent)
     }
 
-    fn granted(&self, query: &DecideFetch, project: &Project) -> Result<Option<&Credential>, String> {
-        let Some(id) = project.settings.credential else { return Ok(None) };
-        let credential = self.credentials.get(&id).filter(|found| found.organization == project.organization);
+    fn granted(&self, id: ProjectId, project: &Project) -> Result<Option<&Credential>, String> {
+        let Some(credential) = project.settings.credential else { return Ok(None) };
+        let credential =
+            self.credentials.get(&credential).filter(|found| found.organization == project.organization);
         let credential = credential.ok_or("the project's credential is gone; set another")?;
         if credential.revoked {
             return Err(format!("credential {} was revoked; set another on the project", credential.name));
         }
-        if !credential.projects.contains(&query.project) {
+        if !credential.projects.contains(&id) {
             return Err(format!(
                 "credential {} is not granted to the project; ask an owner",
                 credential.name

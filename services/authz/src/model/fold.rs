@@ -8,7 +8,7 @@ use super::{Agent, Claim, Credential, Directory, Group, Organization, Project, T
 
 impl Projection for Directory {
     const NAME: &'static str = "authz-directory";
-    const FOLD_VERSION: u32 = 1;
+    const FOLD_VERSION: u32 = 2;
     const SNAPSHOT_EVERY: u64 = 10_000;
 
     fn filter() -> ReadFilter {
@@ -121,6 +121,7 @@ impl Directory {
             }
             DirectoryEvent::TokenIssued(event) => {
                 self.hashes.insert(event.hash, event.token);
+                self.holders.entry(event.holder).or_default().insert(event.token);
                 let token = Token {
                     organization,
                     holder: event.holder,
@@ -152,8 +153,10 @@ impl Directory {
     }
 
     fn kill_tokens(&mut self, holder: TokenHolder, at: Timestamp) {
-        for token in self.tokens.values_mut().filter(|token| token.holder == holder) {
-            token.revoked_at.get_or_insert(at);
+        for id in self.holders.get(&holder).into_iter().flatten() {
+            if let Some(token) = self.tokens.get_mut(id) {
+                token.revoked_at.get_or_insert(at);
+            }
         }
     }
 }

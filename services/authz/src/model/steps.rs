@@ -160,9 +160,7 @@ impl Decides for Directory {
 
     fn describe(&self, organization: OrganizationId, aggregate: &AggregateRef) -> Option<String> {
         let id: Uuid = aggregate.id.parse().ok()?;
-        let tokens = |holder: TokenHolder| -> Vec<_> {
-            self.tokens.iter().filter(|(_, token)| token.holder == holder).collect()
-        };
+        let tokens = |holder: TokenHolder| -> Vec<_> { self.held_by(holder).collect() };
         match aggregate.kind {
             AggregateKind::Organization => shown(self.organizations.get(&OrganizationId(id))),
             AggregateKind::Group => shown(self.groups.get(&GroupId(id))),

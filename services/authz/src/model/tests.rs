@@ -332,32 +332,30 @@ fn a_repository_is_read_by_its_own_project_its_group_and_those_granted_its_crede
     let vault = given.project_with(&owner, bank, "vault", with_credential);
     let agent = given.agent(&owner, front, "cluster");
     let asked = |given: &Given, project| {
-        given.directory.decide_fetch(organization, &DecideFetch { agent, project }, NOW)
+        given.directory.decide_fetch(organization, &DecideFetch { agents: vec![agent], project }, NOW)
     };
-    assert!(asked(&given, front).allowed && asked(&given, back).allowed);
-    assert!(!asked(&given, vault).allowed, "another group");
+    assert!(asked(&given, front).of(agent).is_ok() && asked(&given, back).of(agent).is_ok());
+    assert!(asked(&given, vault).of(agent).is_err(), "another group");
     let key = given.key();
     let granted = given.directory.grant_credential(&owner, credential, front);
     given.then(key, granted);
     let decision = asked(&given, vault);
-    assert!(decision.allowed, "{}", decision.reason);
+    assert_eq!(decision.of(agent), Ok(()));
     assert_eq!(decision.credential_host.as_deref(), Some("git.example"));
     let key = given.key();
     let revoked = given.directory.revoke_credential(&owner, "git");
     given.then(key, revoked);
     let decision = asked(&given, vault);
-    assert!(
-        !decision.allowed && decision.settings.is_none() && decision.reason.contains("revoked"),
-        "{}",
-        decision.reason
-    );
+    let reason = decision.of(agent).unwrap_err();
+    assert!(decision.settings.is_none() && reason.contains("revoked"), "{reason}");
     let foreign = given.organization("other");
     let stranger = given.owner(foreign);
     let group = given.group(&stranger, "shop");
     let theirs = given.project(&stranger, group, "front");
     for (organization, project) in [(organization, theirs), (foreign, theirs), (foreign, front)] {
-        let decision = given.directory.decide_fetch(organization, &DecideFetch { agent, project }, NOW);
-        assert!(!decision.allowed && decision.settings.is_none());
+        let decision =
+            given.directory.decide_fetch(organization, &DecideFetch { agents: vec![agent], project }, NOW);
+        assert!(decision.of(agent).is_err() && decision.settings.is_none());
     }
 }
 
@@ -373,8 +371,14 @@ fn without_a_live_token_nothing_is_fetched() {
     let key = given.key();
     let revoked = given.directory.revoke_token(&owner, token);
     given.then(key, revoked);
-    let decision = given.directory.decide_fetch(organization, &DecideFetch { agent, project }, NOW);
-    assert!(!decision.allowed && decision.reason.contains("no live token"), "{}", decision.reason);
+    let decision =
+        given.directory.decide_fetch(organization, &DecideFetch { agents: vec![agent], project }, NOW);
+    let reason = decision.of(agent).unwrap_err();
+    assert!(reason.contains("no live token"), "{reason}");
+    let other = given.agent(&owner, project, "another");
+    let both = DecideFetch { agents: vec![agent, other], project };
+    let decision = given.directory.decide_fetch(organization, &both, NOW);
+    assert!(decision.of(agent).is_err() && decision.of(other).is_ok() && decision.settings.is_some());
 }
 
 #[test]

@@ -148,8 +148,7 @@ impl Directory {
         token: &TokenIssued,
         now: Timestamp,
     ) -> Result<Decided<()>, Refusal> {
-        let live =
-            self.tokens.values().filter(|other| other.holder == token.holder && other.is_live(now)).count();
+        let live = self.held_by(token.holder).filter(|(_, other)| other.is_live(now)).count();
         if live >= MAXIMUM_LIVE_TOKENS {
             let message = format!("there are {live} live tokens already; revoke some first");
             return Err(Refusal::new(RefusalKind::Conflict, message));
@@ -214,7 +213,13 @@ impl Directory {
     /// Whether the holder has a token that is live at `now`.
     #[must_use]
     pub fn has_live_token(&self, holder: TokenHolder, now: Timestamp) -> bool {
-        self.tokens.values().any(|token| token.holder == holder && token.is_live(now))
+        self.held_by(holder).any(|(_, token)| token.is_live(now))
+    }
+
+    /// The tokens of a holder, also those that are dead.
+    pub(super) fn held_by(&self, holder: TokenHolder) -> impl Iterator<Item = (TokenId, &Token)> {
+        let held = self.holders.get(&holder).into_iter().flatten();
+        held.filter_map(|id| Some((*id, self.tokens.get(id)?)))
     }
 }
 

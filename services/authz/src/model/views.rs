@@ -139,11 +139,7 @@ impl Directory {
     /// The tokens of a holder, also those that are dead.
     #[must_use]
     pub fn tokens_of(&self, holder: TokenHolder) -> Vec<TokenView> {
-        self.tokens
-            .iter()
-            .filter(|(_, token)| token.holder == holder)
-            .map(|(id, token)| view(*id, token))
-            .collect()
+        self.held_by(holder).map(|(id, token)| view(id, token)).collect()
     }
 }
 

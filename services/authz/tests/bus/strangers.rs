@@ -182,7 +182,7 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
             }
         }
     }
-    asking.ask(DecideFetch { agent: home.agent.id, project: home.project.id }, debug).await;
+    asking.ask(DecideFetch { agents: vec![home.agent.id], project: home.project.id }, debug).await;
     asking.ask(LocateProject { project: home.project.id }, debug).await;
     asking.ask(ListOrganizations {}, debug).await;
     asking.ask(ListGroups {}, debug).await;

@@ -11,6 +11,7 @@ use events::{Actor, AgentId, CommitId, CorrelationId, ProjectId, Refusal, Refusa
 use store::{AppendError, NewCommit};
 use tracing::Instrument as _;
 
+use super::schedule::Folder;
 use super::{Cause, Fetcher, SERVICE};
 use crate::model::{AgentState, Given, Outcome};
 use crate::schema::{self, Checked, MAXIMUM_BYTES, file_of};
@@ -19,10 +20,10 @@ use crate::schema::{self, Checked, MAXIMUM_BYTES, file_of};
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How reading went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Read {
-    /// What came of it is recorded.
-    Done,
+    /// What came of it is recorded. With the folder that the file was read in, if that alone decides what came of it.
+    Done(Option<Folder>),
     /// Somebody did not answer, or not yet.
     NotNow,
 }
@@ -56,16 +57,16 @@ impl Fetcher {
     async fn read_because(&self, agent: AgentId, cause: &Cause) -> Read {
         // From before reading: another replica may read something newer, and say so first.
         let (known, seen) = self.fold.read(|state| (state.agent(agent).cloned(), state.version(agent)));
-        let Some(known) = known else { return Read::Done };
-        let outcome = match self.outcome(agent, &known, seen, cause).await {
-            Ok(outcome) => outcome,
+        let Some(known) = known else { return Read::Done(None) };
+        let (outcome, folder) = match self.outcome(agent, &known, seen, cause).await {
+            Ok(looked) => looked,
             Err(refusal) => {
                 tracing::debug!(%agent, error = %refusal, "configuration cannot be read now");
                 return Read::NotNow;
             }
         };
         match self.record(agent, &known, outcome, seen, cause).await {
-            Ok(()) => Read::Done,
+            Ok(()) => Read::Done(folder),
             Err(error @ RecordError::Overtaken) => {
                 tracing::info!(%agent, %error, "reading again");
                 Read::NotNow
@@ -85,7 +86,7 @@ impl Fetcher {
         known: &AgentState,
         seen: Option<u64>,
         cause: &Cause,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<(Outcome, Option<Folder>), Refusal> {
         let file = file_of(&known.name);
         let request = ReadFile {
             agent,
@@ -100,25 +101,31 @@ impl Fetcher {
         let whole = |commit: Option<String>, message: String| {
             let findings =
                 vec![FileFinding { file: file.clone(), line: 0, column: 0, field: String::new(), message }];
-            Ok(Outcome::Bad { commit, findings })
+            Outcome::Bad { commit, findings }
         };
         let read = match bus::ask(&*self.deps.bus, &context, &request).await {
             Ok(read) => read,
             Err(refusal) if passes(&refusal) => return Err(refusal),
-            Err(refusal) => return whole(None, format!("the file cannot be read: {}", refusal.message)),
+            Err(refusal) => {
+                return Ok((whole(None, format!("the file cannot be read: {}", refusal.message)), None));
+            }
         };
+        let folder = Some((known.project, read.folder));
         if let Some(bytes) = read.too_large {
             let message =
                 format!("the file has {bytes} bytes, more than the {MAXIMUM_BYTES} that are allowed");
-            return whole(Some(read.commit), message);
+            return Ok((whole(Some(read.commit), message), folder));
         }
         let Some(content) = read.content else {
             let message =
                 "there is no such file on the project's default branch; commit one, what is in force stays";
-            return whole(Some(read.commit), message.to_owned());
+            return Ok((whole(Some(read.commit), message.to_owned()), folder));
         };
         let checked = schema::check(&file, &content);
-        self.resolve(agent, known, cause, &file, read.commit, checked).await
+        // Who may read another project, and what its name is, changes by itself.
+        let folder = folder.filter(|_| checked.draft.sources.iter().all(|source| source.project.is_none()));
+        let outcome = self.resolve(agent, known, cause, &file, read.commit, checked).await?;
+        Ok((outcome, folder))
     }
 
     /// Finds the projects that the sources name.
@@ -184,12 +191,10 @@ impl Fetcher {
             }
         };
         let context = self.context(known.organization, cause);
-        let decision = bus::ask(&*self.deps.bus, &context, &DecideFetch { agent, project }).await?;
-        if decision.allowed {
-            Ok(Ok(project))
-        } else {
-            Ok(Err(format!("the agent may not read the project '{path}': {}", decision.reason)))
-        }
+        let decision =
+            bus::ask(&*self.deps.bus, &context, &DecideFetch { agents: vec![agent], project }).await?;
+        let refused = |reason| format!("the agent may not read the project '{path}': {reason}");
+        Ok(decision.of(agent).map(|()| project).map_err(refused))
     }
 
     /// Appends what is new, unless more was said of the agent since its file was read.

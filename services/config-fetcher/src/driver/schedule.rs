@@ -1,9 +1,9 @@
 //! Whose file is to be read when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use events::AgentId;
+use events::{AgentId, ProjectId};
 use world::Random;
 
 use super::Cause;
@@ -13,10 +13,17 @@ use super::read::Read;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
+/// The folder of configuration files of a project, by Git's id: as long as it is the same, so are the files.
+pub(super) type Folder = (ProjectId, String);
+
 /// One entry for each agent with a live token. Times are the world's monotonic clock.
 pub(super) struct Schedule {
     interval: Duration,
     entries: BTreeMap<AgentId, Entry>,
+    /// Those that are not being read, by when they are due.
+    queue: BTreeSet<(Duration, AgentId)>,
+    /// The folders as they were seen last, and when.
+    folders: BTreeMap<ProjectId, (String, Duration)>,
     /// The revision of the state that the agents are from.
     seen: Option<u64>,
 }
@@ -26,14 +33,24 @@ struct Entry {
     due: Duration,
     cause: Option<Cause>,
     reading: bool,
+    /// There is a reason to read it, beside that it was not read for long.
+    asked: bool,
     /// Asked for while it was being read.
     again: bool,
+    /// The folder as it was when the file was read, if nothing but the file was looked at.
+    read: Option<Folder>,
     failures: u32,
 }
 
 impl Schedule {
     pub(super) const fn new(interval: Duration) -> Self {
-        Self { interval, entries: BTreeMap::new(), seen: None }
+        Self {
+            interval,
+            entries: BTreeMap::new(),
+            queue: BTreeSet::new(),
+            folders: BTreeMap::new(),
+            seen: None,
+        }
     }
 
     /// Whether the agents of this revision are not known yet.
@@ -50,57 +67,220 @@ impl Schedule {
     pub(super) fn keep(&mut self, agents: &[AgentId], now: Duration) {
         self.entries.retain(|agent, _| agents.binary_search(agent).is_ok());
         for agent in agents {
-            self.entries.entry(*agent).or_insert_with(|| Entry { due: now, ..Entry::default() });
+            self.entries.entry(*agent).or_insert_with(|| {
+                self.queue.insert((now, *agent));
+                Entry { due: now, ..Entry::default() }
+            });
         }
     }
 
-    /// An agent that is due, and the chain that made it so.
+    /// An agent that is due, and the chain that made it so. Where somebody else's file was read lately and the folder is as it was,
+    /// there is nothing to read.
     pub(super) fn take_due(&mut self, now: Duration) -> Option<(AgentId, Option<Cause>)> {
-        let (agent, entry) = self.entries.iter_mut().find(|(_, entry)| !entry.reading && entry.due <= now)?;
-        entry.reading = true;
-        Some((*agent, entry.cause.take()))
+        while let Some((due, agent)) = self.queue.first().copied().filter(|(due, _)| *due <= now) {
+            self.queue.pop_first();
+            // It may have left, and come back.
+            let entry = self.entries.get_mut(&agent).filter(|entry| entry.due == due && !entry.reading);
+            let Some(entry) = entry else { continue };
+            let seen = entry.read.as_ref().and_then(|(project, read)| {
+                let (folder, at) = self.folders.get(project)?;
+                (folder == read).then_some(*at)
+            });
+            if !entry.asked && seen.is_some_and(|at| now.saturating_sub(at) < self.interval / 2) {
+                entry.due = now + self.interval;
+                self.queue.insert((entry.due, agent));
+                continue;
+            }
+            (entry.reading, entry.asked) = (true, false);
+            return Some((agent, entry.cause.take()));
+        }
+        None
     }
 
     pub(super) fn until_next(&self, now: Duration) -> Duration {
-        let waiting = self.entries.values().filter(|entry| !entry.reading);
-        waiting.map(|entry| entry.due.saturating_sub(now)).min().unwrap_or(self.interval).min(self.interval)
+        let next = self.queue.first().map(|(due, _)| due.saturating_sub(now));
+        next.unwrap_or(self.interval).min(self.interval)
     }
 
-    /// These are due at once, in that chain.
-    pub(super) fn due_if(&mut self, concerned: impl Fn(&AgentId) -> bool, cause: &Cause) {
-        for (_, entry) in self.entries.iter_mut().filter(|(agent, _)| concerned(agent)) {
-            entry.due = Duration::ZERO;
-            entry.cause = Some(cause.clone());
-            entry.again = entry.reading;
+    /// A project has another commit: the agents that read their files there are due at once, in that chain, unless the folder is as it
+    /// was when they did.
+    pub(super) fn advanced(
+        &mut self,
+        project: ProjectId,
+        folder: Option<String>,
+        reads_there: impl Fn(&AgentId) -> bool,
+        cause: &Cause,
+        now: Duration,
+    ) {
+        let folder = folder.map(|folder| (project, folder));
+        for (agent, entry) in self.entries.iter_mut().filter(|(agent, _)| reads_there(agent)) {
+            let as_it_was = folder.is_some() && entry.read == folder && !entry.reading && !entry.asked;
+            if !as_it_was {
+                entry.cause = Some(cause.clone());
+                ask(&mut self.queue, *agent, entry);
+            }
         }
+        match folder {
+            Some((_, folder)) => self.folders.insert(project, (folder, now)),
+            None => self.folders.remove(&project),
+        };
     }
 
     pub(super) fn all_due(&mut self) {
-        for entry in self.entries.values_mut() {
-            entry.due = Duration::ZERO;
-            entry.again = entry.reading;
+        for (agent, entry) in &mut self.entries {
+            ask(&mut self.queue, *agent, entry);
         }
     }
 
     pub(super) fn finished(&mut self, agent: AgentId, read: Read, now: Duration, random: &dyn Random) {
         let Some(entry) = self.entries.get_mut(&agent) else { return };
         entry.reading = false;
-        if std::mem::take(&mut entry.again) {
-            return;
-        }
         let pause = match read {
-            Read::Done => {
-                entry.failures = 0;
+            Read::Done(folder) => {
+                if let Some((project, folder)) = &folder {
+                    self.folders.insert(*project, (folder.clone(), now));
+                }
+                (entry.read, entry.failures) = (folder, 0);
                 self.interval
             }
             Read::NotNow => {
+                entry.asked = true;
                 let doubled = FIRST_BACKOFF
                     .saturating_mul(1_u32.checked_shl(entry.failures.min(16)).unwrap_or(u32::MAX));
                 entry.failures = entry.failures.saturating_add(1);
                 doubled.min(LONGEST_BACKOFF)
             }
         };
-        let spread = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX) / 5;
-        entry.due = now + pause - Duration::from_millis(random.below(spread));
+        entry.due = if std::mem::take(&mut entry.again) {
+            entry.asked = true;
+            Duration::ZERO
+        } else {
+            let spread = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX) / 5;
+            now + pause - Duration::from_millis(random.below(spread))
+        };
+        self.queue.insert((entry.due, agent));
+    }
+}
+
+/// Makes an agent due at once.
+fn ask(queue: &mut BTreeSet<(Duration, AgentId)>, agent: AgentId, entry: &mut Entry) {
+    entry.again = entry.reading;
+    entry.asked = !entry.reading;
+    if !entry.reading {
+        queue.remove(&(entry.due, agent));
+        entry.due = Duration::ZERO;
+        queue.insert((entry.due, agent));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use events::CorrelationId;
+    use events::id::derived_uuid;
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Adds nothing to any pause.
+    struct Still;
+
+    impl Random for Still {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(0);
+        }
+    }
+
+    fn agents() -> [AgentId; 2] {
+        let mut agents = [b"one", b"two"].map(|name| AgentId(derived_uuid(&[name])));
+        agents.sort();
+        agents
+    }
+
+    fn project() -> ProjectId {
+        ProjectId(derived_uuid(&[b"project"]))
+    }
+
+    fn cause() -> Cause {
+        Cause { correlation_id: CorrelationId(derived_uuid(&[b"cause"])), traceparent: None }
+    }
+
+    fn due(schedule: &mut Schedule, now: Duration) -> Vec<AgentId> {
+        std::iter::from_fn(|| schedule.take_due(now)).map(|(agent, _)| agent).collect()
+    }
+
+    fn done(schedule: &mut Schedule, agent: AgentId, folder: Option<&str>, now: Duration) {
+        let folder = folder.map(|folder| (project(), folder.to_owned()));
+        schedule.finished(agent, Read::Done(folder), now, &Still);
+    }
+
+    /// Both agents have read their files of one folder.
+    fn read() -> Schedule {
+        let [one, other] = agents();
+        let mut schedule = Schedule::new(MINUTE);
+        schedule.keep(&[one, other], Duration::ZERO);
+        assert_eq!(due(&mut schedule, Duration::ZERO), [one, other]);
+        done(&mut schedule, one, Some("a"), Duration::ZERO);
+        done(&mut schedule, other, Some("a"), Duration::ZERO);
+        schedule
+    }
+
+    fn advance(schedule: &mut Schedule, folder: Option<&str>, now: Duration) {
+        schedule.advanced(project(), folder.map(str::to_owned), |_| true, &cause(), now);
+    }
+
+    #[test]
+    fn of_a_folder_that_is_as_it_was_one_file_is_read_now_and_then() {
+        let [one, other] = agents();
+        let mut schedule = read();
+        assert_eq!(due(&mut schedule, MINUTE / 2), []);
+        assert_eq!(schedule.take_due(MINUTE).map(|(agent, _)| agent), Some(one), "nobody looked lately");
+        done(&mut schedule, one, Some("a"), MINUTE);
+        assert_eq!(due(&mut schedule, MINUTE), [], "the other one need not");
+        assert_eq!(schedule.take_due(MINUTE * 2).map(|(agent, _)| agent), Some(one));
+        done(&mut schedule, one, Some("b"), MINUTE * 2);
+        assert_eq!(due(&mut schedule, MINUTE * 2), [other], "it is another folder now");
+    }
+
+    #[test]
+    fn a_commit_is_a_reason_unless_the_folder_is_as_it_was() {
+        let all = agents();
+        let mut schedule = read();
+        advance(&mut schedule, Some("a"), MINUTE / 4);
+        assert_eq!(due(&mut schedule, MINUTE / 4), []);
+        advance(&mut schedule, Some("b"), MINUTE / 4);
+        assert_eq!(due(&mut schedule, MINUTE / 4), all);
+        // While one is read there is another commit, which goes back to what the other one has read.
+        done(&mut schedule, all[1], Some("b"), MINUTE / 4);
+        advance(&mut schedule, Some("b"), MINUTE / 4);
+        assert_eq!(due(&mut schedule, MINUTE / 4), []);
+        done(&mut schedule, all[0], Some("a"), MINUTE / 4);
+        assert_eq!(due(&mut schedule, MINUTE / 4), [all[0]], "it may have read what was there before");
+        done(&mut schedule, all[0], Some("b"), MINUTE / 4);
+        advance(&mut schedule, None, MINUTE / 4);
+        assert_eq!(due(&mut schedule, MINUTE / 4), all, "nobody knows");
+    }
+
+    #[test]
+    fn who_looks_at_more_than_the_file_reads_each_time() {
+        let [one, other] = agents();
+        let mut schedule = read();
+        schedule.all_due();
+        assert_eq!(due(&mut schedule, Duration::ZERO), [one, other]);
+        done(&mut schedule, one, None, Duration::ZERO);
+        done(&mut schedule, other, Some("a"), Duration::ZERO);
+        advance(&mut schedule, Some("a"), Duration::ZERO);
+        assert_eq!(due(&mut schedule, Duration::ZERO), [one]);
+    }
+
+    #[test]
+    fn one_that_left_and_came_back_is_due_once() {
+        let [one, other] = agents();
+        let mut schedule = read();
+        schedule.keep(&[other], Duration::ZERO);
+        schedule.keep(&[one, other], MINUTE / 4);
+        assert_eq!(due(&mut schedule, MINUTE / 4), [one]);
+        schedule.finished(one, Read::NotNow, MINUTE / 4, &Still);
+        assert_eq!(due(&mut schedule, MINUTE / 4 + FIRST_BACKOFF), [one], "it is tried again soon");
     }
 }

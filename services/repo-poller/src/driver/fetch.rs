@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chassis::traces;
-use events::configuration::GitReference;
+use events::configuration::{FOLDER, GitReference};
 use events::directory::ProjectSettings;
 use events::repository::FetchFailure;
 use events::requests::repository::BundleAtCommit;
@@ -16,7 +16,7 @@ use super::shared::Cause;
 use super::watcher::{Done, Watcher};
 use crate::bundle::{Built, FileCache, Outcome, RefBuild, SourceSpec};
 use crate::git::remote::Login;
-use crate::git::{GitError, Location, ObjectId, Repository, parse_id};
+use crate::git::{GitError, Location, ObjectId, Repository, parse_id, tree};
 use crate::model::{Decided, RefInterest};
 
 /// A repository, and what it was opened with.
@@ -217,11 +217,25 @@ impl Watcher {
         };
         let advance = async {
             if moved {
-                self.poller.announce(project, reference, &commit, &cause).await;
+                let configuration = self.configuration(tip.tree).await;
+                self.poller.announce(project, reference, &commit, configuration, &cause).await;
             }
             if known { Ok(true) } else { self.bundle(organization, reference, tip, wanted, &cause).await }
         };
         advance.instrument(span).await
+    }
+
+    /// Git's id of the folder of configuration files, empty when there is none; `None` when it cannot be read.
+    async fn configuration(&self, tree: ObjectId) -> Option<String> {
+        let objects = self.opened.as_ref()?.repository.objects();
+        let read = self.poller.blocking(move || tree::folder(&mut objects.reader(), tree, FOLDER)).await;
+        match read {
+            Ok(folder) => Some(folder.map_or_else(String::new, |id| id.to_string())),
+            Err(error) => {
+                tracing::info!(project = %self.project, %error, "the folder of configuration files cannot be read");
+                None
+            }
+        }
     }
 
     /// Builds the sources of a ref at its tip, and says what is new.

@@ -72,12 +72,14 @@ impl Poller {
         project: ProjectId,
         reference: &GitReference,
         commit: &ObjectId,
+        configuration: Option<String>,
         cause: &Cause,
     ) {
         let notice = RepositoryAdvanced {
             project,
             reference: reference.clone(),
             commit: commit.to_string(),
+            configuration,
             correlation_id: cause.correlation_id,
             traceparent: cause.traceparent.clone(),
         };

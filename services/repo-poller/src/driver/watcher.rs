@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chassis::traces;
 use events::configuration::GitReference;
+use events::directory::ProjectSettings;
 use events::repository::FetchFailure;
 use events::requests::authz::{DecideFetch, FetchDecision};
 use events::{AgentId, CorrelationId, OrganizationId, ProjectId, SourceId, Timestamp};
@@ -82,11 +83,12 @@ pub(super) struct Done {
     pub(super) said: u64,
 }
 
-/// The outcome of asking authz for each agent.
+/// What authz says of the agents that want a repository.
 pub(super) struct Permitted {
-    pub decision: FetchDecision,
-    pub agents: BTreeSet<AgentId>,
-    pub refused: BTreeMap<AgentId, String>,
+    agents: BTreeSet<AgentId>,
+    refused: BTreeMap<AgentId, String>,
+    settings: Option<ProjectSettings>,
+    credential_host: Option<String>,
 }
 
 impl Watcher {
@@ -232,13 +234,8 @@ impl Watcher {
             .map(|(reference, wanted)| (reference.clone(), wanted.of(&permitted.agents)))
             .filter(|(_, wanted)| !wanted.is_empty())
             .collect();
-        let settings = permitted.decision.settings.clone().unwrap_or_else(|| interest.settings.clone());
-        let tips = self.look(
-            interest.organization,
-            &settings,
-            permitted.decision.credential_host.as_deref(),
-            &wanted,
-        );
+        let settings = permitted.settings.clone().unwrap_or_else(|| interest.settings.clone());
+        let tips = self.look(interest.organization, &settings, permitted.credential_host.as_deref(), &wanted);
         let mut read = false;
         for (reference, tip) in tips.await {
             let Some(wanted) = wanted.get(&reference) else { continue };
@@ -269,37 +266,34 @@ impl Watcher {
         });
     }
 
-    /// Asks authz for each agent. `None` when it does not answer: nothing is fetched without its decision.
+    /// Asks authz for all agents. `None` when it does not answer: nothing is fetched without its decision.
     async fn permitted(&self, interest: &Interest, cause: &Cause) -> Option<Permitted> {
         let mut context = self.poller.context(interest.organization, cause.correlation_id);
         context.traceparent.clone_from(&cause.traceparent);
         let bus = &*self.poller.deps.bus;
-        let agents: Vec<AgentId> = interest.agents().into_iter().collect();
-        let project = self.project;
-        let context = &context;
-        let asked = agents.iter().map(|agent| async move {
-            (*agent, bus::ask(bus, context, &DecideFetch { agent: *agent, project }).await)
+        let mut agents = interest.agents();
+        let all: Vec<AgentId> = agents.iter().copied().collect();
+        let (project, context) = (self.project, &context);
+        let asked = all.chunks(DecideFetch::MOST).map(|agents| async move {
+            bus::ask(bus, context, &DecideFetch { agents: agents.to_vec(), project }).await
         });
-        let nothing =
-            FetchDecision { allowed: false, reason: String::new(), settings: None, credential_host: None };
-        let mut permitted =
-            Permitted { decision: nothing, agents: BTreeSet::new(), refused: BTreeMap::new() };
-        for (agent, answer) in join_all(asked).await {
+        let mut permitted = FetchDecision { refused: BTreeMap::new(), settings: None, credential_host: None };
+        for answer in join_all(asked).await {
             match answer {
-                Ok(decision) if decision.allowed => {
-                    permitted.agents.insert(agent);
-                    permitted.decision = decision;
-                }
-                Ok(decision) => {
-                    permitted.refused.insert(agent, decision.reason);
+                Ok(FetchDecision { refused, settings, credential_host }) => {
+                    agents.retain(|agent| !refused.contains_key(agent));
+                    permitted.refused.extend(refused);
+                    permitted.settings = settings.or(permitted.settings);
+                    permitted.credential_host = credential_host.or(permitted.credential_host);
                 }
                 Err(refusal) => {
-                    tracing::warn!(%project, %agent, error = %refusal, "cannot ask whether a repository may be read");
+                    tracing::warn!(%project, error = %refusal, "cannot ask whether a repository may be read");
                     return None;
                 }
             }
         }
-        Some(permitted)
+        let FetchDecision { refused, settings, credential_host } = permitted;
+        Some(Permitted { agents, refused, settings, credential_host })
     }
 
     async fn say_refused(&mut self, interest: &Interest, permitted: &Permitted, cause: &Cause) -> bool {

@@ -136,6 +136,15 @@ fn join(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
+/// The id of a folder that lies in a tree.
+///
+/// # Errors
+/// When the tree is missing or damaged.
+pub fn folder(reader: &mut Reader, tree: ObjectId, name: &str) -> Result<Option<ObjectId>, GitError> {
+    let entry = entries(reader, Some(tree))?.remove(name);
+    Ok(entry.filter(|(kind, _)| *kind == EntryKind::Tree).map(|(_, id)| id))
+}
+
 /// What lies under a path of a tree, folders aside.
 ///
 /// # Errors

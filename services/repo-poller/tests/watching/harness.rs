@@ -76,7 +76,7 @@ async fn serve_authz(bus: &Arc<LocalBus>, answers: &Arc<Mutex<Answers>>) -> bus:
     let table = Arc::clone(answers);
     let serving = bus::answer::<DecideFetch, _>(&**bus, move |_, request| {
         let table = Arc::clone(&table);
-        async move { Ok(decide(&table, request.project)) }.boxed()
+        async move { Ok(decide(&table, request)) }.boxed()
     });
     serving.await.unwrap()
 }
@@ -350,23 +350,21 @@ impl Harness {
     }
 }
 
-fn decide(answers: &Mutex<Answers>, project: ProjectId) -> FetchDecision {
+fn decide(answers: &Mutex<Answers>, DecideFetch { agents, project }: DecideFetch) -> FetchDecision {
     let mut answers = answers.lock();
     answers.asked += 1;
     let settings = answers.projects.get(&project).cloned();
     match (&answers.refused, settings) {
         (None, Some(settings)) => FetchDecision {
-            allowed: true,
-            reason: "own project".into(),
+            refused: BTreeMap::new(),
             settings: Some(settings),
             credential_host: answers.credential_host.clone(),
         },
-        (refused, _) => FetchDecision {
-            allowed: false,
-            reason: refused.clone().unwrap_or_else(|| "no such project".into()),
-            settings: None,
-            credential_host: None,
-        },
+        (refused, _) => {
+            let reason = refused.clone().unwrap_or_else(|| "no such project".into());
+            let refused = agents.into_iter().map(|agent| (agent, reason.clone())).collect();
+            FetchDecision { refused, settings: None, credential_host: None }
+        }
     }
 }
 
