@@ -108,7 +108,10 @@ async fn pushed(stage: &mut Stage) -> anyhow::Result<f64> {
     let (commit, pushed) = stage.push()?;
     let told = fleet.told(&commit, good, LIMIT).await?;
     let times = told.into_iter().take(good).map(|at| at.saturating_duration_since(pushed).as_secs_f64());
-    Ok(percentile(times.collect(), 99.0))
+    let times: Vec<f64> = times.collect();
+    let [first, half] = [1.0, 50.0].map(|part| percentile(times.clone(), part));
+    println!("    one of a hundred agents told {first:.2} s after a push, half of them after {half:.2} s");
+    Ok(percentile(times, 99.0))
 }
 
 /// Seconds from the end of the first gateway until half of the agents, all of which it had, are with the second; and how often

@@ -8,6 +8,7 @@ use async_nats::client::Request;
 use async_nats::{Client, HeaderMap};
 use bytes::Bytes;
 use events::Position;
+use events::subject::partition_of_organization;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use store::jetstream::{JetStreamStore, Options};
@@ -18,10 +19,12 @@ use world::World;
 use world::network::Address;
 
 use crate::figure::{Figure, Target};
-use crate::log::{REPLAYED, append_until, decoded, events_per_second, fill};
+use crate::log::{ORGANIZATION, REPLAYED, append_until, decoded, events_per_second, fill};
 
 /// How long writers publish in one run.
 const APPENDING: Duration = Duration::from_secs(2);
+/// How long streams may take to be led by the same server.
+const LEADERS: Duration = Duration::from_secs(60);
 /// As long as a stored commit of the scenario.
 const PAYLOAD: usize = 320;
 const FURTHER_HEADER: &str = "kasbah.token.used";
@@ -55,12 +58,18 @@ async fn open(servers: Vec<String>, accept_weak_durability: bool) -> anyhow::Res
     Ok(store::jetstream::open(&World::real(), options).await?)
 }
 
-async fn appends(servers: &str, urls: Vec<String>, count: usize) -> anyhow::Result<Vec<Figure>> {
+async fn appends(servers: &str, mut urls: Vec<String>, count: usize) -> anyhow::Result<Vec<Figure>> {
+    // Both by way of the same server.
+    urls.truncate(1);
     let store = open(urls.clone(), false).await?;
     let bare = connect(&urls).await?;
     let stream = json!({ "name": "bare", "subjects": ["bare.>"], "storage": "file", "num_replicas": store.replicas,
         "deny_delete": true, "deny_purge": true, "allow_direct": true, "duplicate_window": 120_000_000_000_u64 });
     ask(&bare, "$JS.API.STREAM.CREATE.bare", &stream).await?;
+    if store.replicas > 1 {
+        let partition = partition_of_organization(ORGANIZATION, store.parts.log.partitions());
+        lead_alike(&bare, "bare", &format!("kasbah-decisions-{partition}")).await?;
+    }
     let mut figures = Vec::new();
     for writers in [1, 16, 64] {
         let mut runs = Vec::new();
@@ -73,6 +82,35 @@ async fn appends(servers: &str, urls: Vec<String>, count: usize) -> anyhow::Resu
         figures.push(Figure::of(&name, "appends/s", Target::RatioAtLeast(0.85), runs));
     }
     Ok(figures)
+}
+
+/// Has the server that leads one stream lead the other one too: a server may be nearer than another.
+async fn lead_alike(client: &Client, stream: &str, like: &str) -> anyhow::Result<()> {
+    let end = Instant::now() + LEADERS;
+    let mut alike = 0;
+    // Twice: one that is on its way out still says that it leads.
+    while alike < 2 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let (leader, wanted) = (leader(client, stream).await?, leader(client, like).await?);
+        if leader.is_some() && leader == wanted {
+            alike += 1;
+            continue;
+        }
+        alike = 0;
+        ensure!(Instant::now() < end, "{stream} is led by {leader:?}, {like} by {wanted:?}");
+        if let (Some(_), Some(wanted)) = (leader, wanted) {
+            let preferred = json!({ "placement": { "preferred": wanted } });
+            let moved = ask(client, &format!("$JS.API.STREAM.LEADER.STEPDOWN.{stream}"), &preferred).await;
+            // It may be led by nobody, or by that one by now.
+            drop(moved);
+        }
+    }
+    Ok(())
+}
+
+async fn leader(client: &Client, stream: &str) -> anyhow::Result<Option<String>> {
+    let info = ask(client, &format!("$JS.API.STREAM.INFO.{stream}"), &json!({})).await?;
+    Ok(info.pointer("/cluster/leader").and_then(Value::as_str).map(str::to_owned))
 }
 
 /// Runs writers at the same time; what they did a second.

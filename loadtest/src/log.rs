@@ -64,6 +64,9 @@ async fn append_run(writers: usize) -> anyhow::Result<(f64, Option<f64>)> {
     Ok((rate, Some(f64::from(appended) / bare)))
 }
 
+/// Whose commits all are.
+pub const ORGANIZATION: OrganizationId = OrganizationId(Uuid::from_u128(1));
+
 /// Appends to an aggregate of its own; how often.
 pub async fn append_until(log: Arc<dyn EventLog>, end: Instant) -> anyhow::Result<u32> {
     let aggregate = AggregateRef::new(AggregateKind::Agent, Uuid::now_v7());
@@ -87,7 +90,7 @@ fn commit(aggregate: &AggregateRef, expected: u64, body: &EventBody) -> NewCommi
     NewCommit {
         // No random number is needed: an aggregate's commits are told apart by their versions.
         id: CommitId(Uuid::from_u128(u128::from(expected) + 1)),
-        organization: OrganizationId(Uuid::from_u128(1)),
+        organization: ORGANIZATION,
         aggregate: aggregate.clone(),
         expected,
         actor: Actor::service("loadtest"),

@@ -8,13 +8,14 @@ use crate::figure::{Figure, Target};
 
 /// Steps a second; each run is ten seeds.
 pub fn run(count: usize) -> anyhow::Result<Vec<Figure>> {
-    let mut command = Command::new("cargo");
-    command.args(["run", "--quiet", "--locked", "--release", "--package", "simulation", "--", "--figures"]);
-    let output = command
-        .args(["--seeds", &count.to_string()])
+    let program = std::env::current_exe()?.with_file_name("simulation");
+    let output = Command::new(&program)
+        .args(["--figures", "--seeds", &count.to_string()])
         .stderr(Stdio::inherit())
         .output()
-        .context("cannot start cargo")?;
+        .with_context(|| {
+            format!("cannot start {}: `cargo build --release -p simulation`", program.display())
+        })?;
     ensure!(output.status.success(), "the simulation ended: {}", output.status);
     let measured: Vec<f64> = serde_json::from_slice(&output.stdout).context("the simulation's figures")?;
     // No other program makes the same steps: the target stands alone.

@@ -39,7 +39,12 @@ fn prepared(arguments: &Arguments) -> anyhow::Result<Command> {
                 "--package",
                 "kasbah",
             ]))?;
-            report::run(cargo_build(&root).args(["--profile", "agent", "--package", "agent"]))
+            report::run(cargo_build(&root).args(["--profile", "agent", "--package", "agent"]))?;
+            if arguments.scenarios.is_empty() || arguments.scenarios.iter().any(|name| name == "simulation") {
+                // By itself: its parts of the log and the bus are not in what is shipped.
+                report::run(cargo_build(&root).args(["--release", "--package", "simulation"]))?;
+            }
+            Ok(())
         })?;
     }
     let mut command = Command::new("cargo");
