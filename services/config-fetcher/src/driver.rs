@@ -124,7 +124,7 @@ impl Fetcher {
             let now = self.deps.world.clock.monotonic();
             let live = self
                 .fold
-                .read(|state| schedule.needs(state.revision()).then(|| state.live_agents(self.now())));
+                .read(|state| schedule.needs(state.revision(), now).then(|| state.live_agents(self.now())));
             if let Some(mut live) = live {
                 let replicas = replicas.borrow_and_update();
                 live.retain(|agent| replicas.owns(agent.0.as_bytes()));
@@ -151,7 +151,7 @@ impl Fetcher {
                 notice = advanced.receiver.recv() => {
                     self.advanced(&mut schedule, notice.context("the bus ended the notices of new commits")?);
                 }
-                () = self.deps.world.clock.sleep(pause) => schedule.look_again(),
+                () = self.deps.world.clock.sleep(pause) => {}
             }
         }
     }

@@ -31,6 +31,9 @@ const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 /// Agents whose sources are settled at once: the log takes many decisions together at the price of one.
 const AGENTS_AT_ONCE: usize = 256;
 
+/// Nothing was to be done for so long: time to tidy up.
+const QUIET: Duration = Duration::from_secs(60);
+
 /// Settings of delivery.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
@@ -162,6 +165,7 @@ impl Driver {
     async fn settle_for_ever(&self, replicas: watch::Receiver<Live>) -> anyhow::Result<()> {
         let mut lookout = Lookout::new(&self.fold, replicas);
         let mut again: Vec<SourceId> = Vec::new();
+        let mut kept = 0;
         loop {
             let (touched, live) = lookout.look();
             let mut of_agents: BTreeMap<AgentId, Vec<SourceId>> = BTreeMap::new();
@@ -179,12 +183,15 @@ impl Driver {
             while let Some(unsettled) = settling.next().await {
                 again.extend(unsettled);
             }
-            self.forget_unused_bundles();
-            let pause = if again.is_empty() { Duration::from_secs(3600) } else { Duration::from_secs(1) };
+            // Which bundles are in use is the work of a look at all sources: only where there are more, or nothing else is to be done.
+            if self.bundles.kept() > kept {
+                kept = self.forget_unused_bundles();
+            }
+            let pause = if again.is_empty() { QUIET } else { Duration::from_secs(1) };
             tokio::select! {
                 biased;
                 changed = lookout.changed() => changed?,
-                () = self.deps.world.clock.sleep(pause) => {}
+                () = self.deps.world.clock.sleep(pause) => kept = self.forget_unused_bundles(),
             }
         }
     }
@@ -361,11 +368,13 @@ impl Driver {
         }
     }
 
-    fn forget_unused_bundles(&self) {
+    /// How many are kept after that.
+    fn forget_unused_bundles(&self) -> usize {
         let in_use = self.fold.read(DeliveryState::bundles_in_use);
         if self.bundles.kept() > in_use.len() {
             self.bundles.keep_only(&in_use);
         }
+        self.bundles.kept()
     }
 }
 

@@ -24,8 +24,8 @@ pub(super) struct Schedule {
     queue: BTreeSet<(Duration, AgentId)>,
     /// The folders as they were seen last, and when.
     folders: BTreeMap<ProjectId, (String, Duration)>,
-    /// The revision of the state that the agents are from.
-    seen: Option<u64>,
+    /// The revision of the state that the agents are from, and when it was looked at.
+    seen: Option<(u64, Duration)>,
 }
 
 #[derive(Debug, Default)]
@@ -53,12 +53,17 @@ impl Schedule {
         }
     }
 
-    /// Whether the agents of this revision are not known yet.
-    pub(super) fn needs(&mut self, revision: u64) -> bool {
-        self.seen.replace(revision) != Some(revision)
+    /// Whether the agents of this revision are not known yet, or so long that tokens may have ended meanwhile.
+    pub(super) fn needs(&mut self, revision: u64, now: Duration) -> bool {
+        let known =
+            self.seen.is_some_and(|(seen, at)| seen == revision && now.saturating_sub(at) < self.interval);
+        if !known {
+            self.seen = Some((revision, now));
+        }
+        !known
     }
 
-    /// Tokens may have ended meanwhile: the agents are asked for again.
+    /// Which agents are this replica's may have changed.
     pub(super) const fn look_again(&mut self) {
         self.seen = None;
     }
@@ -271,6 +276,15 @@ mod tests {
         done(&mut schedule, other, Some("a"), Duration::ZERO);
         advance(&mut schedule, Some("a"), Duration::ZERO);
         assert_eq!(due(&mut schedule, Duration::ZERO), [one]);
+    }
+
+    #[test]
+    fn the_agents_are_asked_for_after_a_change_and_now_and_then() {
+        let mut schedule = read();
+        assert!(schedule.needs(1, Duration::ZERO) && !schedule.needs(1, MINUTE / 2));
+        assert!(schedule.needs(2, MINUTE / 2) && !schedule.needs(2, MINUTE) && schedule.needs(2, MINUTE * 2));
+        schedule.look_again();
+        assert!(schedule.needs(2, MINUTE * 2));
     }
 
     #[test]
