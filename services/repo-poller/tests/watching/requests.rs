@@ -62,6 +62,36 @@ async fn files_are_read_at_the_newest_commit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_folder_of_configuration_files_is_told_apart_from_all_others() {
+    let harness = Harness::new().await;
+    let (url, tree, first) = harness.repository("shop", &[("a/one.yaml", "one")]);
+    let project = harness.project(&url).await;
+    let agent = harness.agent(project).await;
+    let _running = harness.start().await;
+    let told = async |commit: &str| {
+        let notice = testkit::eventually(crate::harness::DEADLINE, || async {
+            harness.notices().into_iter().find(|notice| notice.commit == commit).ok_or("no notice")
+        });
+        notice.await.configuration.expect("it can be read")
+    };
+    let path = ".kasbah/agents/one/config.yaml".to_owned();
+    let read = ReadFile { agent, project, reference: GitReference::Default, path, limit: 100, fresh: false };
+    let none = told(&first).await;
+    assert_eq!((none.as_str(), harness.ask(&read).await.unwrap().folder.as_str()), ("", ""));
+    let mut folders = Vec::new();
+    let files = [(".kasbah/agents/one/config.yaml", "1"), ("a/one.yaml", "two"), (".kasbah/other", "2")];
+    for (file, text) in files {
+        tree.write(file, text).unwrap();
+        let commit = tree.commit_and_push(file).unwrap();
+        harness.push(project).await;
+        folders.push(told(&commit).await);
+        let found = harness.ask(&read).await.unwrap();
+        assert_eq!((Some(&found.folder), found.content.as_deref()), (folders.last(), Some(b"1".as_slice())));
+    }
+    assert!(!folders[0].is_empty() && folders[0] == folders[1] && folders[1] != folders[2], "{folders:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_has_to_be_fresh_is_read_from_no_older_look() {
     let harness = Harness::new().await;
     let (url, tree, first) = harness.repository("shop", &[("a/one.yaml", "one")]);
