@@ -89,7 +89,8 @@ pub struct RepositoryAdvanced {
     pub reference: GitReference,
     /// The commit that it names now.
     pub commit: String,
-    /// Git's id of the folder of configuration files ([`crate::configuration::FOLDER`]) at that commit, empty when there is none; absent when it could not be read.
+    /// Git's id of the folder of configuration files ([`crate::configuration::FOLDER`]) at that commit, empty when there is none;
+    /// absent when it could not be read.
     pub configuration: Option<String>,
     /// The chain that led to it.
     pub correlation_id: crate::id::CorrelationId,

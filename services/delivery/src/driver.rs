@@ -30,7 +30,6 @@ use crate::model::{
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 /// Agents whose sources are settled at once: the log takes many decisions together at the price of one.
 const AGENTS_AT_ONCE: usize = 256;
-
 /// Nothing was to be done for so long: time to tidy up.
 const QUIET: Duration = Duration::from_secs(60);
 

@@ -271,17 +271,21 @@ impl Watcher {
         let mut context = self.poller.context(interest.organization, cause.correlation_id);
         context.traceparent.clone_from(&cause.traceparent);
         let bus = &*self.poller.deps.bus;
-        let mut agents = interest.agents();
-        let all: Vec<AgentId> = agents.iter().copied().collect();
+        let mut permitted = Permitted {
+            agents: interest.agents(),
+            refused: BTreeMap::new(),
+            settings: None,
+            credential_host: None,
+        };
+        let all: Vec<AgentId> = permitted.agents.iter().copied().collect();
         let (project, context) = (self.project, &context);
         let asked = all.chunks(DecideFetch::MOST).map(|agents| async move {
             bus::ask(bus, context, &DecideFetch { agents: agents.to_vec(), project }).await
         });
-        let mut permitted = FetchDecision { refused: BTreeMap::new(), settings: None, credential_host: None };
         for answer in join_all(asked).await {
             match answer {
                 Ok(FetchDecision { refused, settings, credential_host }) => {
-                    agents.retain(|agent| !refused.contains_key(agent));
+                    permitted.agents.retain(|agent| !refused.contains_key(agent));
                     permitted.refused.extend(refused);
                     permitted.settings = settings.or(permitted.settings);
                     permitted.credential_host = credential_host.or(permitted.credential_host);
@@ -292,8 +296,7 @@ impl Watcher {
                 }
             }
         }
-        let FetchDecision { refused, settings, credential_host } = permitted;
-        Some(Permitted { agents, refused, settings, credential_host })
+        Some(permitted)
     }
 
     async fn say_refused(&mut self, interest: &Interest, permitted: &Permitted, cause: &Cause) -> bool {
