@@ -83,8 +83,9 @@ impl<'a> Line<'a> {
 
     /// `11:03:47.115  object applied     changed, ConfigMap shop-staging/storefront`.
     fn told(&self, names: &mut Names, color: bool) -> Option<String> {
-        let silent =
-            SILENT.contains(&self.kind) || self.kind == "observed.health-changed" && self.is("healthy");
+        // What is on its way would stand there as if it never arrived, as what is healthy is not told: the end of a sync is.
+        let well = self.is("healthy") || self.is("progressing");
+        let silent = SILENT.contains(&self.kind) || self.kind == "observed.health-changed" && well;
         // Which bundle is wanted is said by the commit's arrival, unless something special is to happen with it.
         if silent || self.kind == "bundle.desired" && !self.rest.contains("prune") {
             return None;
@@ -168,10 +169,11 @@ mod tests {
         for kind in ["name.claimed", "observed.sync-waiting"] {
             assert_eq!(told(&format!("2026-11-21T11:03:47.115Z  {kind}  name/1")), None);
         }
-        assert_eq!(
-            told("2026-11-21T11:03:47.115Z  observed.health-changed  agent-01  healthy, Job a/b"),
-            None
-        );
+        for health in ["healthy", "progressing"] {
+            let line =
+                format!("2026-11-21T11:03:47.115Z  observed.health-changed  agent-01  {health}, Job a/b");
+            assert_eq!(told(&line), None);
+        }
         assert!(
             told("2026-11-21T11:03:47.115Z  observed.health-changed  agent-01  degraded, Job a/b").is_some()
         );
