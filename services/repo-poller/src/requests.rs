@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::driver::{Job, Poller, Shared, Status};
 use crate::git::objects::Content;
-use crate::git::tree::{self, FileKind};
+use crate::git::tree::{FileKind, Finder};
 use crate::git::{GitError, ObjectId, Objects};
 use crate::model::Latest;
 
@@ -145,8 +145,8 @@ async fn read_file(
     };
     let objects = shared.objects.lock().clone().ok_or_else(unwatched)?;
     let _permit = shared.readers.acquire().await.map_err(|_| unwatched())?;
-    let limit = request.limit.min(FILE_LIMIT);
-    let read = poller.blocking(move || file_at(&objects, tip, &request.path, limit)).await;
+    let (finder, limit) = (Arc::clone(&shared.finder), request.limit.min(FILE_LIMIT));
+    let read = poller.blocking(move || file_at(&objects, &finder, tip, &request.path, limit)).await;
     read.map_err(|error| refused(&error))
 }
 
@@ -188,19 +188,25 @@ fn refused(error: &GitError) -> Refusal {
     Refusal::new(kind, error.message.clone())
 }
 
-fn file_at(objects: &Objects, tip: ObjectId, path: &str, limit: u32) -> Result<FileAtCommit, GitError> {
+fn file_at(
+    objects: &Objects,
+    finder: &Finder,
+    tip: ObjectId,
+    path: &str,
+    limit: u32,
+) -> Result<FileAtCommit, GitError> {
     let mut reader = objects.reader();
     let (commit, root) = reader.commit_and_tree(&tip)?;
     let mut answer =
         FileAtCommit { commit: commit.to_string(), content: None, too_large: None, folder: String::new() };
     let in_folder = path.trim_start_matches('/').split_once('/').filter(|(_, rest)| !rest.is_empty());
     let entry = match in_folder {
-        None => tree::find(&mut reader, root, path)?,
-        Some((first, rest)) => match tree::folder(&mut reader, root, first)? {
+        None => finder.find(&mut reader, root, path)?,
+        Some((first, rest)) => match finder.folder(&mut reader, root, first)? {
             None => None,
             Some(folder) => {
                 answer.folder = folder.to_string();
-                tree::find(&mut reader, folder, rest)?
+                finder.find(&mut reader, folder, rest)?
             }
         },
     };

@@ -16,7 +16,7 @@ use super::shared::Cause;
 use super::watcher::{Done, Watcher};
 use crate::bundle::{Built, FileCache, Outcome, RefBuild, SourceSpec};
 use crate::git::remote::Login;
-use crate::git::{GitError, Location, ObjectId, Repository, parse_id, tree};
+use crate::git::{GitError, Location, ObjectId, Repository, parse_id};
 use crate::model::{Decided, RefInterest};
 
 /// A repository, and what it was opened with.
@@ -228,7 +228,9 @@ impl Watcher {
     /// Git's id of the folder of configuration files, empty when there is none; `None` when it cannot be read.
     async fn configuration(&self, tree: ObjectId) -> Option<String> {
         let objects = self.opened.as_ref()?.repository.objects();
-        let read = self.poller.blocking(move || tree::folder(&mut objects.reader(), tree, FOLDER)).await;
+        let finder = Arc::clone(&self.shared.finder);
+        let look = move || finder.folder(&mut objects.reader(), tree, FOLDER);
+        let read = self.poller.blocking(look).await;
         match read {
             Ok(folder) => Some(folder.map_or_else(String::new, |id| id.to_string())),
             Err(error) => {

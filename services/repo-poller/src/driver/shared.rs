@@ -1,6 +1,7 @@
 //! What a watcher shows to those who ask, and takes from those who wake it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use events::configuration::GitReference;
@@ -9,6 +10,7 @@ use events::{CorrelationId, Refusal, SourceId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 
+use crate::git::tree::Finder;
 use crate::git::{GitError, ObjectId, Objects};
 
 /// Requests that wait for a watcher, at most.
@@ -61,6 +63,7 @@ pub(crate) struct Cause {
 pub(crate) struct Shared {
     pub status: watch::Sender<Status>,
     pub objects: Mutex<Option<Objects>>,
+    pub finder: Arc<Finder>,
     pub jobs: mpsc::Sender<Job>,
     pub readers: Semaphore,
     pub(super) woken: Notify,
@@ -73,6 +76,7 @@ impl Shared {
         let shared = Self {
             status: watch::Sender::default(),
             objects: Mutex::default(),
+            finder: Arc::default(),
             jobs,
             readers: Semaphore::new(READERS),
             woken: Notify::new(),

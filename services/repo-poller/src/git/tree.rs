@@ -1,9 +1,11 @@
 //! Trees: which files differ between two commits, and one file by its path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use gix::objs::tree::EntryKind;
 use gix::objs::{Kind, TreeRefIter};
+use parking_lot::Mutex;
 
 use crate::git::objects::Reader;
 use crate::git::{GitError, ObjectId};
@@ -12,6 +14,10 @@ use crate::git::{GitError, ObjectId};
 const MAXIMUM_DEPTH: usize = 100;
 /// Changed entries of one comparison, at most: a tree that is larger than any sensible repository.
 const MAXIMUM_CHANGES: usize = 1_000_000;
+
+/// Folders that a [`Finder`] remembers, and names in them all together.
+const REMEMBERED_FOLDERS: usize = 16;
+const REMEMBERED_NAMES: usize = 100_000;
 
 /// What lies under a path, folders aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,29 +142,108 @@ fn join(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
-/// The id of a folder that lies in a tree.
-///
-/// # Errors
-/// When the tree is missing or damaged.
-pub fn folder(reader: &mut Reader, tree: ObjectId, name: &str) -> Result<Option<ObjectId>, GitError> {
-    let entry = entries(reader, Some(tree))?.remove(name);
-    Ok(entry.filter(|(kind, _)| *kind == EntryKind::Tree).map(|(_, id)| id))
+/// Finds what lies under a path of a tree. Remembers the folders that it looked into last: of a fleet's configuration files, many
+/// are read one after the other, and all of them lie in one large folder.
+#[derive(Default)]
+pub struct Finder(Mutex<VecDeque<(ObjectId, Arc<Entries>)>>);
+
+impl Finder {
+    /// The id of a folder that lies in a tree.
+    ///
+    /// # Errors
+    /// When the tree is missing or damaged.
+    pub fn folder(
+        &self,
+        reader: &mut Reader,
+        tree: ObjectId,
+        name: &str,
+    ) -> Result<Option<ObjectId>, GitError> {
+        let entry = self.entries(reader, tree)?.get(name).copied();
+        Ok(entry.filter(|(kind, _)| *kind == EntryKind::Tree).map(|(_, id)| id))
+    }
+
+    /// What lies under a path of a tree, folders aside.
+    ///
+    /// # Errors
+    /// When a tree is missing or damaged.
+    pub fn find(&self, reader: &mut Reader, tree: ObjectId, path: &str) -> Result<Option<Entry>, GitError> {
+        let mut current = tree;
+        let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
+        while let Some(part) = parts.next() {
+            let Some(entry) = self.entries(reader, current)?.get(part).copied() else { return Ok(None) };
+            match (parts.peek(), entry.0) {
+                (None, _) => return Ok(file(entry)),
+                (Some(_), EntryKind::Tree) => current = entry.1,
+                (Some(_), _) => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    fn entries(&self, reader: &mut Reader, tree: ObjectId) -> Result<Arc<Entries>, GitError> {
+        let known = self.0.lock().iter().find(|(id, _)| *id == tree).map(|(_, known)| Arc::clone(known));
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let read = Arc::new(entries(reader, Some(tree))?);
+        let mut remembered = self.0.lock();
+        remembered.push_back((tree, Arc::clone(&read)));
+        let mut names: usize = remembered.iter().map(|(_, entries)| entries.len()).sum();
+        while remembered.len() > REMEMBERED_FOLDERS || names > REMEMBERED_NAMES {
+            names -= remembered.pop_front().map_or(0, |(_, entries)| entries.len());
+        }
+        Ok(read)
+    }
 }
 
-/// What lies under a path of a tree, folders aside.
-///
-/// # Errors
-/// When a tree is missing or damaged.
-pub fn find(reader: &mut Reader, tree: ObjectId, path: &str) -> Result<Option<Entry>, GitError> {
-    let mut current = tree;
-    let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
-    while let Some(part) = parts.next() {
-        let Some(entry) = entries(reader, Some(current))?.remove(part) else { return Ok(None) };
-        match (parts.peek(), entry.0) {
-            (None, _) => return Ok(file(entry)),
-            (Some(_), EntryKind::Tree) => current = entry.1,
-            (Some(_), _) => return Ok(None),
-        }
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use gix::objs::tree::{Entry as TreeEntry, EntryKind};
+    use gix::objs::{Tree, WriteTo as _};
+
+    use super::*;
+    use crate::git::objects::Objects;
+    use crate::git::overlay::Unpacked;
+
+    /// A tree that holds an empty file of each name, and the tree's id.
+    fn tree(names: &[String]) -> (ObjectId, Unpacked) {
+        let file = ObjectId::empty_blob(gix::hash::Kind::Sha1);
+        let entry = |name: &String| TreeEntry {
+            mode: EntryKind::Blob.into(),
+            filename: name.as_str().into(),
+            oid: file,
+        };
+        let mut bytes = Vec::new();
+        Tree { entries: names.iter().map(entry).collect() }.write_to(&mut bytes).unwrap();
+        let id = gix::objs::compute_hash(gix::hash::Kind::Sha1, Kind::Tree, &bytes).unwrap();
+        (id, Unpacked::from([(id, (Kind::Tree, Bytes::from(bytes)))]))
     }
-    Ok(None)
+
+    fn finds(finder: &Finder, objects: Unpacked, tree: ObjectId, name: &str) -> bool {
+        let found = finder.find(&mut Objects::in_memory(objects).reader(), tree, name);
+        found.is_ok_and(|entry| entry.is_some())
+    }
+
+    #[test]
+    fn a_folder_is_read_once_while_few_others_are() {
+        let finder = Finder::default();
+        let (id, objects) = tree(&["a".to_owned()]);
+        assert!(finds(&finder, objects, id, "a"));
+        assert!(finds(&finder, Unpacked::new(), id, "a"), "it was read again");
+        for number in 0..REMEMBERED_FOLDERS {
+            let (other, objects) = tree(&[format!("other-{number}")]);
+            assert!(!finds(&finder, objects, other, "a"));
+        }
+        assert!(!finds(&finder, Unpacked::new(), id, "a"), "it is remembered for ever");
+    }
+
+    #[test]
+    fn a_folder_of_too_many_names_is_not_remembered() {
+        let finder = Finder::default();
+        let names: Vec<String> = (0..=REMEMBERED_NAMES).map(|number| format!("{number:06}")).collect();
+        let (id, objects) = tree(&names);
+        assert!(finds(&finder, objects, id, "000000"));
+        assert!(!finds(&finder, Unpacked::new(), id, "000000"));
+    }
 }
