@@ -33,6 +33,7 @@ use store::embedded::{EmbeddedStore, Options};
 use store::{KeyName, NewCommit, ReadFilter};
 use tempfile::TempDir;
 use testkit::eventually;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tunnel::agent::{DialError, Target, Transport, dial};
 use tunnel::handshake::{Hello, Token};
@@ -108,6 +109,12 @@ pub struct Delivery {
     pub namings: usize,
     /// How often a desired state was asked for.
     pub asked: usize,
+    /// While it is held it answers no question about desired states.
+    pub held: watch::Sender<bool>,
+    /// Of how many agents it answers in one go, if not of all that were asked about.
+    pub answers_at_most: Option<usize>,
+    /// Of how many it was asked in one go.
+    pub asked_at_once: usize,
 }
 
 pub struct Gateway {
@@ -451,9 +458,14 @@ async fn stand_in_delivery(bus: &LocalBus, delivery: &Arc<Mutex<Delivery>>) -> V
     let show = bus::answer::<ShowDesired, _>(bus, move |_, request| {
         let known = Arc::clone(&known);
         Box::pin(async move {
+            let mut held = known.lock().held.subscribe();
+            held.wait_for(|held| !held).await.unwrap();
             let mut delivery = known.lock();
-            delivery.asked += request.agents.len();
-            Ok(request.agents.iter().map(|agent| delivery.plans.get(agent).cloned()).collect())
+            let asked = request.agents.len();
+            delivery.asked += asked;
+            delivery.asked_at_once = delivery.asked_at_once.max(asked);
+            let answered = request.agents.iter().take(delivery.answers_at_most.unwrap_or(asked));
+            Ok(answered.map(|agent| delivery.plans.get(agent).cloned()).collect())
         })
     });
     let known = Arc::clone(delivery);

@@ -84,6 +84,25 @@ async fn what_was_announced_arrives_although_another_replica_of_delivery_answers
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_delivery_answers_of_a_part_only_is_asked_again_of_the_rest() {
+    let gateway = Gateway::start().await;
+    gateway.delivery.lock().answers_at_most = Some(2);
+    gateway.delivery.lock().held.send_replace(true);
+    let mut agents = Vec::new();
+    for number in 1..=30 {
+        gateway.register(number).await;
+        gateway.desire_silently(number, 1, &objects(1, &number.to_string()), &[]).await;
+        agents.push(gateway.connect(number, 1).await);
+    }
+    gateway.delivery.lock().held.send_replace(false);
+    for (number, agent) in (1..).zip(&agents) {
+        assert_eq!(agent.revision(1).await.agent, agent_id(number));
+    }
+    let asked_at_once = gateway.delivery.lock().asked_at_once;
+    assert!(asked_at_once > 2, "asked about {asked_at_once} at once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_many_changes_the_last_arrives() {
     let gateway = Gateway::start().await;
     gateway.register(1).await;
