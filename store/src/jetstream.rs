@@ -26,6 +26,7 @@ mod pages;
 mod permissions;
 mod records;
 mod server;
+mod shared_reading;
 #[cfg(feature = "simulation")]
 pub mod simulated;
 mod snapshots;
@@ -57,6 +58,7 @@ use self::meta::Meta;
 use self::nats::{Link, Promise, Wanted, ensure, not_made};
 use self::records::{STORED, stream_name, subjects, token};
 use self::server::{Server, ServerError};
+use self::shared_reading::SharedReading;
 use self::snapshots::SnapshotStream;
 use self::tail::Tail;
 use crate::Parts;
@@ -296,6 +298,7 @@ fn parts(
         heads: Heads::default(),
         ends: Ends::new(meta.partitions),
         tail: Tail::new(Arc::clone(&server), world.clone(), meta.partitions),
+        shared: SharedReading::new(Arc::clone(&server), world.clone()),
     };
     let keys: Arc<dyn KeyRing> = Arc::new(keys);
     let blobs = BlobStream { server: Arc::clone(&server), keys: Arc::clone(&keys), world: world.clone() };

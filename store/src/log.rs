@@ -1,7 +1,7 @@
 //! The event log: its trait and its laws.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use events::commit::MAXIMUM_COMMIT_BYTES;
@@ -365,26 +365,26 @@ pub struct Record {
     pub organization: OrganizationId,
     /// The stored bytes, exactly.
     pub bytes: bytes::Bytes,
-    commit: OnceLock<Option<Commit>>,
+    commit: Arc<OnceLock<Option<Commit>>>,
 }
 
 impl Record {
     /// A record of these bytes.
     #[must_use]
-    pub const fn new(
+    pub fn new(
         shard: Shard,
         sequence: u64,
         recorded_at: Timestamp,
         organization: OrganizationId,
         bytes: bytes::Bytes,
     ) -> Self {
-        Self { shard, sequence, recorded_at, organization, bytes, commit: OnceLock::new() }
+        Self { shard, sequence, recorded_at, organization, bytes, commit: Arc::default() }
     }
 
     /// The commit; `None` in the other streams, and where this build cannot read a commit (its writer was newer).
     ///
-    /// It is decoded when first asked for, by whoever asks: who passes bytes on pays nothing for it, and what was allocated
-    /// is freed on the same thread.
+    /// It is decoded when first asked for, by whoever asks, for all clones: who passes bytes on pays nothing for it, and what was
+    /// allocated is freed on the same thread.
     #[must_use]
     pub fn commit(&self) -> Option<&Commit> {
         self.commit.get_or_init(|| self.decoded()).as_ref()

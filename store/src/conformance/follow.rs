@@ -77,6 +77,29 @@ pub(super) async fn a_slow_follower_holds_up_nobody(world: World, storage: Box<d
     assert_eq!(take(&mut slow, 1).await.0.len(), 1);
 }
 
+pub(super) async fn who_begins_together_gets_all_of_a_long_log(world: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    let writers = (0..16).map(|writer| write(world.clone(), Arc::clone(&parts.log), writer, 200).boxed());
+    parallel(&world, writers).await;
+    let decisions = ReadFilter::decisions(&[]);
+    let records = super::read(&*parts.log, &Position::start(), &decisions).await;
+    let half = Position::of(records[1599].shard.0, records[1599].shard.1, records[1599].sequence);
+    let mut slow = parts.log.follow(&Position::start(), &decisions).await.unwrap();
+    let others = [Position::start(), Position::start(), half].map(|from| {
+        let (world, log, decisions) = (world.clone(), Arc::clone(&parts.log), decisions.clone());
+        let expected: Vec<Record> =
+            records.iter().filter(|record| record.sequence > from.sequence(record.shard)).cloned().collect();
+        async move {
+            let mut follow = log.follow(&from, &decisions).await.unwrap();
+            let taken = take(&mut follow, expected.len());
+            assert!(super::within(&world, "a follower beside a slow one", taken).await.0 == expected);
+        }
+        .boxed()
+    });
+    parallel(&world, others).await;
+    assert!(take(&mut slow, records.len()).await.0 == records, "the slow one lost some");
+}
+
 pub(super) async fn caught_up_is_said_once_and_covers_what_was_there(
     world: World,
     storage: Box<dyn Storage>,

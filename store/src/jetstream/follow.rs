@@ -9,9 +9,10 @@ use events::position::Shard;
 use tokio::sync::watch;
 use world::World;
 
-use super::pages::Stretch;
-use super::records::Sieve;
+use super::pages::{LONG, Stretch};
+use super::records::{Parsed, Sieve};
 use super::server::{Server, ServerError, Stored};
+use super::shared_reading::SharedReading;
 use super::tail::Tail;
 use crate::feed::{Feeder, Gone};
 use crate::log::Followed;
@@ -25,6 +26,7 @@ pub(super) struct Follower {
     pub(super) next: BTreeMap<Shard, u64>,
     pub(super) grown: watch::Receiver<u64>,
     pub(super) tail: Arc<Tail>,
+    pub(super) shared: Arc<SharedReading>,
     pub(super) server: Arc<dyn Server>,
     pub(super) world: World,
     pub(super) sieve: Sieve,
@@ -73,7 +75,7 @@ impl Follower {
                 return Ok(());
             }
             let last_is_wanted = match self.tail.from(shard, next) {
-                Some(messages) => self.give(shard, messages).await?,
+                Some(messages) => self.give(shard, parsed(messages)).await?,
                 None => self.read(shard, end).await?,
             };
             if !last_is_wanted {
@@ -84,7 +86,7 @@ impl Follower {
 
     /// Reads a shard up to its end, however long the servers are away; says whether the last one was wanted.
     async fn read(&mut self, shard: Shard, end: u64) -> Result<bool, Gone> {
-        let mut last_is_wanted = true;
+        let mut last_is_wanted = self.read_with_others(shard, end).await?;
         loop {
             let next = self.next.get(&shard).copied().unwrap_or(1);
             if next > end {
@@ -93,7 +95,7 @@ impl Follower {
             let mut pieces = Stretch::of_shard(&self.server, &self.world, shard, next, end).pieces();
             loop {
                 match pieces.next().await {
-                    Some(Ok(messages)) => last_is_wanted = self.give(shard, messages).await?,
+                    Some(Ok(messages)) => last_is_wanted = self.give(shard, parsed(messages)).await?,
                     Some(Err(error)) => break self.wait(&error).await?,
                     // What has left the stream by now is not missing.
                     None => {
@@ -103,6 +105,25 @@ impl Follower {
                 }
             }
         }
+    }
+
+    /// Reads a long stretch together with others, as far as that goes; says whether the last one was wanted.
+    async fn read_with_others(&mut self, shard: Shard, end: u64) -> Result<bool, Gone> {
+        let mut last_is_wanted = true;
+        let mut next = self.next.get(&shard).copied().unwrap_or(1);
+        if (end + 1).saturating_sub(next) < LONG {
+            return Ok(last_is_wanted);
+        }
+        let mut pieces = self.shared.join(shard, next, end);
+        while next <= end
+            && let Some(piece) = pieces.recv().await
+        {
+            let wanted = piece.iter().filter(|message| (next..=end).contains(&message.sequence));
+            let wanted = wanted.cloned().collect();
+            last_is_wanted = self.give(shard, wanted).await?;
+            next = self.next.get(&shard).copied().unwrap_or(1);
+        }
+        Ok(last_is_wanted)
     }
 
     async fn wait(&mut self, error: &ServerError) -> Result<(), Gone> {
@@ -116,7 +137,7 @@ impl Follower {
     }
 
     /// Gives messages to the reader; says whether the last one was wanted.
-    async fn give(&mut self, shard: Shard, messages: Vec<Stored>) -> Result<bool, Gone> {
+    async fn give(&mut self, shard: Shard, messages: Vec<Parsed>) -> Result<bool, Gone> {
         let mut last_is_wanted = true;
         for message in messages {
             self.next.insert(shard, message.sequence + 1);
@@ -133,4 +154,8 @@ impl Follower {
         }
         Ok(last_is_wanted)
     }
+}
+
+fn parsed(messages: Vec<Stored>) -> Vec<Parsed> {
+    messages.into_iter().map(Parsed::of).collect()
 }

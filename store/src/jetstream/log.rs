@@ -15,8 +15,9 @@ use super::ends::Ends;
 use super::follow::Follower;
 use super::heads::{Head, Heads, Key, Seen};
 use super::pages::Stretch;
-use super::records::{Sieve, stream_name, subject_of_batch};
+use super::records::{Parsed, Sieve, stream_name, subject_of_batch};
 use super::server::{Ack, Publish, PublishError, Server, ServerError, Stored};
+use super::shared_reading::SharedReading;
 use super::tail::Tail;
 use crate::checkpoint::Checkpoint;
 use crate::feed::{Feed, Feeder, Gone};
@@ -46,6 +47,7 @@ pub(super) struct JetStreamLog {
     pub(super) heads: Heads,
     pub(super) ends: Ends,
     pub(super) tail: Arc<Tail>,
+    pub(super) shared: Arc<SharedReading>,
     pub(super) checkpoints: Arc<Checkpoints>,
 }
 
@@ -311,7 +313,7 @@ impl EventLog for JetStreamLog {
         let Some(newest) = self.newest(&key, shard, &subject).await? else { return Ok(Vec::new()) };
         let messages = self.stretch(shard, 1, newest.sequence).of(subject).whole().await?;
         let sieve = Sieve::new(ReadFilter::decisions(&[]));
-        Ok(messages.into_iter().filter_map(|message| sieve.take(message)).collect())
+        Ok(messages.into_iter().filter_map(|message| sieve.take(Parsed::of(message))).collect())
     }
 
     async fn find(
@@ -326,7 +328,7 @@ impl EventLog for JetStreamLog {
         let (shard, _) = self.subject(&key);
         let found = self.stretch(shard, *sequence, *sequence).whole().await?;
         let sieve = Sieve::new(ReadFilter::decisions(&[]));
-        Ok(found.into_iter().find_map(|message| sieve.take(message)))
+        Ok(found.into_iter().find_map(|message| sieve.take(Parsed::of(message))))
     }
 
     async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
@@ -359,6 +361,7 @@ impl EventLog for JetStreamLog {
             next: shards.map(|shard| (shard, from.sequence(shard) + 1)).collect(),
             grown: self.tail.grown(),
             tail: Arc::clone(&self.tail),
+            shared: Arc::clone(&self.shared),
             server: Arc::clone(&self.server),
             world: self.world.clone(),
             sieve: Sieve::new(filter.clone()),
@@ -442,7 +445,7 @@ async fn give_all(mut stretch: Stretch, sieve: &Sieve, to: &mut Feeder<Record>) 
             };
             for message in piece {
                 stretch.from = message.sequence + 1;
-                let Some(record) = sieve.take(message) else { continue };
+                let Some(record) = sieve.take(Parsed::of(message)) else { continue };
                 let bytes = record.bytes.len();
                 if to.push(Ok(record), bytes) {
                     to.flush().await?;

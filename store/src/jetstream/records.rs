@@ -78,7 +78,34 @@ pub(super) fn shard_of(message: &Stored) -> Option<Shard> {
     address(&message.subject).map(|address| address.shard)
 }
 
-/// Turns messages into records: leaves out what a filter does not want, and never lets the time of a shard run backwards.
+/// A stored message, understood.
+#[derive(Debug, Clone)]
+pub(super) struct Parsed {
+    pub(super) sequence: u64,
+    /// The record and the kind of its aggregate, if this version knows it; nothing when the message is no record.
+    record: Option<(Record, Option<AggregateKind>)>,
+}
+
+impl Parsed {
+    pub(super) fn of(message: Stored) -> Self {
+        let sequence = message.sequence;
+        let Some(Address { shard, organization, kind }) = address(&message.subject) else {
+            tracing::error!(subject = message.subject, "a message in the log is no record");
+            return Self { sequence, record: None };
+        };
+        let record = Record::new(shard, sequence, message.recorded_at, organization, message.payload);
+        Self { sequence, record: Some((record, kind)) }
+    }
+
+    /// Decodes what is decoded once for all clones.
+    pub(super) fn decode(&self) {
+        if let Some((record, _)) = &self.record {
+            let _decoded = record.commit();
+        }
+    }
+}
+
+/// Leaves out what a filter does not want, and never lets the time of a shard run backwards.
 #[derive(Debug)]
 pub(super) struct Sieve {
     filter: ReadFilter,
@@ -91,24 +118,19 @@ impl Sieve {
     }
 
     /// The record, if it is wanted.
-    pub(super) fn take(&self, message: Stored) -> Option<Record> {
-        let Some(address) = address(&message.subject) else {
-            tracing::error!(subject = message.subject, "a message in the log is no record");
-            return None;
-        };
-        let recorded_at = {
+    pub(super) fn take(&self, message: Parsed) -> Option<Record> {
+        let (mut record, kind) = message.record?;
+        record.recorded_at = {
             let mut newest = self.newest.lock();
-            let newest = newest.entry(address.shard).or_insert(message.recorded_at);
-            *newest = (*newest).max(message.recorded_at);
+            let newest = newest.entry(record.shard).or_insert(record.recorded_at);
+            *newest = (*newest).max(record.recorded_at);
             *newest
         };
         // What a newer version wrote of a kind that this one does not know is for nobody who names kinds.
-        let of_kind = address.shard.0 != Stream::Decisions
+        let of_kind = record.shard.0 != Stream::Decisions
             || self.filter.kinds.is_empty()
-            || address.kind.is_some_and(|kind| self.filter.kinds.contains(&kind));
-        let of_organization = self.filter.organization.is_none_or(|wanted| wanted == address.organization);
-        (of_kind && of_organization).then(|| {
-            Record::new(address.shard, message.sequence, recorded_at, address.organization, message.payload)
-        })
+            || kind.is_some_and(|kind| self.filter.kinds.contains(&kind));
+        let of_organization = self.filter.organization.is_none_or(|wanted| wanted == record.organization);
+        (of_kind && of_organization).then_some(record)
     }
 }
