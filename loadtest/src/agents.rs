@@ -4,13 +4,13 @@ pub mod bare;
 mod fleet;
 mod simulated;
 mod stage;
-mod usage;
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
 use crate::figure::{Figure, Target, percentile};
+use crate::usage;
 use fleet::Fleet;
 use simulated::Manner;
 use stage::Stage;

@@ -14,11 +14,12 @@ use tokio::sync::mpsc;
 use world::World;
 
 use crate::figure::{Figure, Target, percentile};
+use crate::usage;
 
 /// Requests of one run, one after another.
 const REQUESTS: usize = 5_000;
 /// Bytes of one run of the stream, and of each write.
-const STREAMED: usize = 256 * 1024 * 1024;
+const STREAMED: usize = 1024 * 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
 /// How long the bare client waits for a chunk.
 const CHUNK_TIME: Duration = Duration::from_secs(10);
@@ -27,7 +28,8 @@ const BODY: &[u8] = &[0xa5; 256];
 
 /// Measures requests and byte streams.
 pub async fn run(count: usize) -> anyhow::Result<Vec<Figure>> {
-    let server = NatsServer::start().await?;
+    let mut server = NatsServer::start().await?;
+    let pids = [std::process::id(), server.process().context("the server runs")?.pid()];
     let world = World::real();
     let connect = async |name: &str| {
         let options = NatsOptions {
@@ -46,13 +48,13 @@ pub async fn run(count: usize) -> anyhow::Result<Vec<Figure>> {
         let theirs = bare_requests(&bare.0, &bare.1).await?;
         p50.push((percentile(ours.clone(), 50.0), Some(percentile(theirs.clone(), 50.0))));
         p99.push((percentile(ours, 99.0), Some(percentile(theirs, 99.0))));
-        let ours = stream(&world, &here, &there).await?;
-        streams.push((ours, Some(bare_chunks(&server).await?)));
+        let ours = per_core(&pids, async || stream(&world, &here, &there).await).await?;
+        streams.push((ours, Some(per_core(&pids, async || bare_chunks(&server).await).await?)));
     }
     Ok(vec![
         Figure::of("bus.request-p50", "us", Target::RatioAtMost(1.2), p50),
         Figure::of("bus.request-p99", "us", Target::RatioAtMost(1.2), p99),
-        Figure::of("bus.stream", "Gb/s", Target::RatioAtLeast(0.7), streams),
+        Figure::of("bus.stream", "Gb/s and core", Target::RatioAtLeast(0.7), streams),
     ])
 }
 
@@ -92,8 +94,18 @@ async fn bare_requests(here: &async_nats::Client, there: &async_nats::Client) ->
     Ok(times)
 }
 
-/// Gigabits a second through one byte stream.
-async fn stream(world: &World, here: &NatsBus, there: &NatsBus) -> anyhow::Result<f64> {
+/// Gigabits that were carried for a second of all processes' processor time.
+async fn per_core(pids: &[u32], carry: impl AsyncFnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+    let before = usage::processor_time(pids)?;
+    carry().await?;
+    let time = usage::processor_time(pids)?.saturating_sub(before);
+    #[expect(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^52")]
+    let gigabits = STREAMED as f64 * 8.0 / 1e9;
+    Ok(gigabits / time.as_secs_f64())
+}
+
+/// Carries all bytes through one byte stream.
+async fn stream(world: &World, here: &NatsBus, there: &NatsBus) -> anyhow::Result<()> {
     let subject = Subject::request("loadtest.stream");
     let (streams, mut accepted) = mpsc::unbounded_channel::<ByteStream>();
     let accept: StreamHandler = Arc::new(move |_, stream| {
@@ -105,7 +117,6 @@ async fn stream(world: &World, here: &NatsBus, there: &NatsBus) -> anyhow::Resul
     let mut near = here.open_stream(&subject, &context, WINDOW).await?;
     let mut far = accepted.recv().await.context("a stream")?;
     let chunk = Bytes::from(vec![0xa5; CHUNK]);
-    let start = Instant::now();
     let writing = tokio::spawn(async move {
         for _ in 0..STREAMED / CHUNK {
             near.writer.0.write(chunk.clone()).await?;
@@ -117,15 +128,14 @@ async fn stream(world: &World, here: &NatsBus, there: &NatsBus) -> anyhow::Resul
     while let Some(bytes) = far.reader.0.read().await? {
         read += bytes.len();
     }
-    let rate = gigabits(read, start.elapsed());
     drop(writing.await??);
     anyhow::ensure!(read == STREAMED, "{read} bytes came");
-    Ok(rate)
+    Ok(())
 }
 
-/// Gigabits a second of the same chunks, published and subscribed to. Publishing goes no further ahead than the stream does,
+/// Carries the same chunks by publishing and subscribing. Publishing goes no further ahead than the stream does,
 /// because the server cuts off who does not read.
-async fn bare_chunks(server: &NatsServer) -> anyhow::Result<f64> {
+async fn bare_chunks(server: &NatsServer) -> anyhow::Result<()> {
     let here = async_nats::connect(server.url()).await?;
     let there = async_nats::connect(server.url()).await?;
     let mut chunks = there.subscribe("bare.chunks").await?;
@@ -134,7 +144,6 @@ async fn bare_chunks(server: &NatsServer) -> anyhow::Result<f64> {
     let chunk = Bytes::from(vec![0xa5; CHUNK]);
     let ahead = Arc::new(tokio::sync::Semaphore::new(usize::try_from(WINDOW)? / CHUNK));
     let permits = Arc::clone(&ahead);
-    let start = Instant::now();
     let publishing = tokio::spawn(async move {
         for _ in 0..STREAMED / CHUNK {
             permits.acquire().await?.forget();
@@ -151,16 +160,10 @@ async fn bare_chunks(server: &NatsServer) -> anyhow::Result<f64> {
         read += chunk.context("the subscription ended")?.payload.len();
         ahead.add_permits(1);
     }
-    let rate = gigabits(read, start.elapsed());
     publishing.await??;
-    Ok(rate)
+    Ok(())
 }
 
 fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
-}
-
-#[expect(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^52")]
-fn gigabits(bytes: usize, time: Duration) -> f64 {
-    bytes as f64 * 8.0 / 1e9 / time.as_secs_f64()
 }

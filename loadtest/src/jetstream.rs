@@ -25,6 +25,8 @@ use crate::log::{ORGANIZATION, REPLAYED, append_until, decoded, events_per_secon
 const APPENDING: Duration = Duration::from_secs(2);
 /// How long streams may take to be led by the same server.
 const LEADERS: Duration = Duration::from_secs(60);
+/// How long the bare consumer waits for a message.
+const MESSAGE_TIME: Duration = Duration::from_secs(30);
 /// As long as a stored commit of the scenario.
 const PAYLOAD: usize = 320;
 const FURTHER_HEADER: &str = "kasbah.token.used";
@@ -196,15 +198,24 @@ async fn replays(count: usize) -> anyhow::Result<Vec<(f64, Option<f64>)>> {
     Ok(runs)
 }
 
+/// Reads a partition by an ordered consumer: without flow control the server cuts off who does not keep up.
 async fn consume(client: &Client, stream: &str) -> anyhow::Result<()> {
     let inbox = client.new_inbox();
     let mut messages = client.subscribe(inbox.clone()).await?;
     let config = json!({ "deliver_subject": inbox, "ack_policy": "none", "deliver_policy": "all",
-        "replay_policy": "instant", "mem_storage": true, "num_replicas": 1 });
+        "replay_policy": "instant", "mem_storage": true, "num_replicas": 1,
+        "flow_control": true, "idle_heartbeat": 5_000_000_000_u64 });
     let question = json!({ "stream_name": stream, "config": config });
     ask(client, &format!("$JS.API.CONSUMER.CREATE.{stream}"), &question).await?;
-    for _ in 0..REPLAYED {
-        std::hint::black_box(messages.next().await.context("the consumer ended")?);
+    let mut consumed = 0;
+    while consumed < REPLAYED {
+        let message = tokio::time::timeout(MESSAGE_TIME, messages.next()).await;
+        let message = message.context("the consumer is silent")?.context("the consumer ended")?;
+        match (message.status, message.reply) {
+            (None, _) => consumed += 1,
+            (Some(_), Some(whether_it_came)) => client.publish(whether_it_came, Bytes::new()).await?,
+            (Some(_), None) => {}
+        }
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ mod push;
 mod record;
 mod replicas;
 mod simulation;
+mod usage;
 
 use std::path::PathBuf;
 

@@ -61,8 +61,11 @@ async fn new_replicas(count: usize) -> anyhow::Result<(Runs, Runs)> {
             crate::jetstream::ask(&bare, "$JS.API.STREAM.PURGE.kasbah-snapshots", &json!({})).await?;
         let success = purged.get("success").and_then(serde_json::Value::as_bool);
         anyhow::ensure!(success == Some(true), "snapshots are not purged: {purged}");
-        from_zero.push((seconds_until_ready(&server, &key).await?, None));
-        from_snapshot.push((seconds_until_ready(&server, &key).await?, None));
+        let zero = seconds_until_ready(&server, &key).await?;
+        let snapshot = seconds_until_ready(&server, &key).await?;
+        println!("    ready from zero after {zero:.1} s, from the snapshot after {snapshot:.1} s");
+        from_zero.push((zero, None));
+        from_snapshot.push((snapshot, None));
     }
     Ok((from_zero, from_snapshot))
 }

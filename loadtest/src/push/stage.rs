@@ -143,7 +143,8 @@ impl Stage {
         let watch = Watch::start(&self.cluster, &self.namespace, self.kind).await?;
         let mut times = Vec::new();
         for number in 0..count {
-            let value = format!("change-{number}");
+            // Other than in any call before: what is as it was is not written.
+            let value = format!("change-{}", self.pushes);
             self.write(0, &value)?;
             let (start, commit) = self.push(&value).await?;
             let seen = watch.sees(&self.kind.name(0), &value).await?;
