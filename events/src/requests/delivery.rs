@@ -42,15 +42,27 @@ pub struct NextSync {
     pub pending: Option<String>,
 }
 
-/// The desired state of an agent changed: a notice under `desired.changed`, to the gateways.
+/// Desired states changed: a notice under `desired.changed`, to the gateways.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DesiredChanged {
+    /// Whose; at most [`Self::MOST`].
+    pub agents: Vec<ChangedAgent>,
+}
+
+/// An agent whose desired state changed.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedAgent {
     /// Which agent.
     pub agent: AgentId,
     /// The revision that its state has now: another replica of delivery may answer before it has it.
-    #[serde(default)]
     pub revision: u64,
+}
+
+impl DesiredChanged {
+    /// Agents of one notice.
+    pub const MOST: usize = 256;
 }
 
 impl crate::Notice for DesiredChanged {

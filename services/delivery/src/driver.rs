@@ -9,7 +9,7 @@ use bus::{Bus, Live, Presence};
 use bytes::Bytes;
 use chassis::traces;
 use events::delivery::PruneEntry;
-use events::requests::delivery::{DesiredChanged, NextSync};
+use events::requests::delivery::{ChangedAgent, DesiredChanged, NextSync};
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, CommitId, CorrelationId, Event, Grounds,
     OrganizationId, Refusal, SourceId, SyncId, Timestamp,
@@ -200,8 +200,9 @@ impl Driver {
         let mut lookout = Lookout::new(&self.fold, replicas);
         loop {
             let (touched, live) = lookout.look();
-            for agent in touched.agents.into_iter().filter(|agent| live.owns(agent.0.as_bytes())) {
-                self.announce(agent).await;
+            let agents = touched.agents.into_iter().filter(|agent| live.owns(agent.0.as_bytes()));
+            for agents in agents.collect::<Vec<_>>().chunks(DesiredChanged::MOST) {
+                self.announce(agents).await;
             }
             lookout.changed().await?;
         }
@@ -360,10 +361,12 @@ impl Driver {
         Ok(())
     }
 
-    async fn announce(&self, agent: AgentId) {
-        let revision = self.fold.read(|state| state.revision(agent));
-        if let Err(error) = bus::announce(&*self.deps.bus, &DesiredChanged { agent, revision }).await {
-            tracing::warn!(%agent, %error, "gateways could not be told of a new desired state");
+    async fn announce(&self, agents: &[AgentId]) {
+        let changed =
+            |state: &DeliveryState, agent: AgentId| ChangedAgent { agent, revision: state.revision(agent) };
+        let agents = self.fold.read(|state| agents.iter().map(|agent| changed(state, *agent)).collect());
+        if let Err(error) = bus::announce(&*self.deps.bus, &DesiredChanged { agents }).await {
+            tracing::warn!(%error, "gateways could not be told of new desired states");
         }
     }
 

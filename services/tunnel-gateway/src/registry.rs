@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use events::requests::delivery::ChangedAgent;
 use events::{AgentId, InstanceId};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -96,11 +97,14 @@ impl Registry {
         }
     }
 
-    /// A state of this revision is there for an agent.
-    pub(crate) fn announced(&self, agent: AgentId, revision: u64) {
-        for session in self.list(Some(agent)) {
-            session.announced.fetch_max(revision, Ordering::Relaxed);
-            session.may_have_changed();
+    /// States of these revisions are there.
+    pub(crate) fn announced(&self, changed: &[ChangedAgent]) {
+        let agents = self.agents.lock();
+        for ChangedAgent { agent, revision } in changed {
+            for session in agents.get(agent).into_iter().flat_map(BTreeMap::values) {
+                session.announced.fetch_max(*revision, Ordering::Relaxed);
+                session.may_have_changed();
+            }
         }
     }
 

@@ -146,7 +146,7 @@ async fn notices(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()
             () = shutdown.requested() => return Ok(()),
             heard = subscription.receiver.recv() => match heard {
                 Some(Heard::Message(body)) => match events::decode::<DesiredChanged>(&body) {
-                    Ok(DesiredChanged { agent, revision }) => gateway.registry.announced(agent, revision),
+                    Ok(DesiredChanged { agents }) => gateway.registry.announced(&agents),
                     Err(error) => tracing::warn!(%error, "notice is not readable here"),
                 },
                 Some(Heard::Lost(count)) => {

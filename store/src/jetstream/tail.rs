@@ -19,6 +19,8 @@ use super::server::{Live, Server, ServerError, Stored};
 /// Messages of a shard that are kept, and their bytes.
 const MESSAGES: usize = 256;
 const BYTES: usize = 1024 * 1024;
+/// Messages that are taken together: whoever follows is woken once for them.
+const AT_ONCE: usize = 64;
 /// Between two looks at where the shards end, in case that a last message's copy was lost.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// After the servers did not answer.
@@ -100,20 +102,18 @@ impl Tail {
         let (tail, world) = (Arc::downgrade(self), self.world.clone());
         let task = async move {
             let mut looked = world.clock.monotonic();
+            let mut heard = Vec::new();
             loop {
                 let since = world.clock.monotonic().saturating_sub(looked);
-                let heard = tokio::select! {
+                tokio::select! {
                     biased;
-                    () = world.clock.sleep(LOOK_EVERY.saturating_sub(since)) => Some(Live::Missed),
-                    heard = live.recv() => heard,
+                    () = world.clock.sleep(LOOK_EVERY.saturating_sub(since)) => heard.push(Live::Missed),
+                    count = live.recv_many(&mut heard, AT_ONCE) => if count == 0 { return },
                 };
-                let (Some(heard), Some(tail)) = (heard, Weak::upgrade(&tail)) else { return };
-                match heard {
-                    Live::Stored(message) => tail.push(message),
-                    Live::Missed => {
-                        tail.look(stream).await;
-                        looked = world.clock.monotonic();
-                    }
+                let Some(tail) = Weak::upgrade(&tail) else { return };
+                if tail.hear(heard.drain(..)) {
+                    tail.look(stream).await;
+                    looked = world.clock.monotonic();
                 }
             }
         };
@@ -136,10 +136,26 @@ impl Tail {
         self.shards.lock().rings.get(&shard)?.from(sequence)
     }
 
-    fn push(&self, message: Stored) {
-        let Some(shard) = shard_of(&message) else { return };
-        self.shards.lock().rings.entry(shard).or_default().push(message);
-        self.grown.send_modify(|count| *count += 1);
+    /// Takes what was stored, and says so once; whether something was missed.
+    fn hear(&self, heard: impl Iterator<Item = Live>) -> bool {
+        let (mut grown, mut missed) = (false, false);
+        {
+            let mut shards = self.shards.lock();
+            for heard in heard {
+                match heard {
+                    Live::Missed => missed = true,
+                    Live::Stored(message) => {
+                        let Some(shard) = shard_of(&message) else { continue };
+                        shards.rings.entry(shard).or_default().push(message);
+                        grown = true;
+                    }
+                }
+            }
+        }
+        if grown {
+            self.grown.send_modify(|count| *count += 1);
+        }
+        missed
     }
 
     /// Asks where the shards end.

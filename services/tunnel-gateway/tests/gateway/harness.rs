@@ -21,7 +21,9 @@ use events::directory::{DirectoryEvent, TokenHolder, TokenRevoked};
 use events::observation::{Observation, ObservationBatch, Observed};
 use events::position::Stream;
 use events::requests::authz::{Admission, Admit, Decide, Decision, Principal};
-use events::requests::delivery::{DesiredChanged, NameApplier, NextSync, ShowDesired, ShowNext};
+use events::requests::delivery::{
+    ChangedAgent, DesiredChanged, NameApplier, NextSync, ShowDesired, ShowNext,
+};
 use events::subject::Subject;
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, InstanceId, ObjectIdentity,
@@ -344,7 +346,8 @@ impl Gateway {
 
     /// As delivery does when a state of this revision is there.
     pub async fn announce(&self, agent: u128, revision: u64) {
-        let notice = events::encode(&DesiredChanged { agent: agent_id(agent), revision }).unwrap();
+        let agents = vec![ChangedAgent { agent: agent_id(agent), revision }];
+        let notice = events::encode(&DesiredChanged { agents }).unwrap();
         self.bus.publish(&Subject::notice(DesiredChanged::NAME), notice.into()).await.unwrap();
     }
 
