@@ -383,8 +383,7 @@ impl Record {
 
     /// The commit; `None` in the other streams, and where this build cannot read a commit (its writer was newer).
     ///
-    /// It is decoded when first asked for, by whoever asks, for all clones: who passes bytes on pays nothing for it, and what was
-    /// allocated is freed on the same thread.
+    /// It is decoded when first asked for, once for all clones: who passes bytes on pays nothing for it.
     #[must_use]
     pub fn commit(&self) -> Option<&Commit> {
         self.commit.get_or_init(|| self.decoded()).as_ref()

@@ -140,6 +140,7 @@ fn show_agents(gateway: &Arc<Gateway>, metrics: &Metrics) {
 /// Hears that desired states changed; also looks from time to time.
 async fn notices(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()> {
     let mut subscription = gateway.bus.subscribe(&Subject::notice(DesiredChanged::NAME)).await?;
+    let mut look = gateway.world.clock.sleep(LOOK_EVERY);
     loop {
         tokio::select! {
             biased;
@@ -147,7 +148,10 @@ async fn notices(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()
             heard = subscription.receiver.recv() => match heard {
                 Some(Heard::Message(body)) => match events::decode::<DesiredChanged>(&body) {
                     Ok(DesiredChanged { agents }) => gateway.registry.announced(&agents),
-                    Err(error) => tracing::warn!(%error, "notice is not readable here"),
+                    Err(error) => {
+                        tracing::warn!(%error, "notice is not readable here, asking for all agents");
+                        gateway.registry.changed(None);
+                    }
                 },
                 Some(Heard::Lost(count)) => {
                     tracing::info!(count, "notices were lost, asking for all agents");
@@ -155,7 +159,10 @@ async fn notices(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()
                 }
                 None => anyhow::bail!("the bus ended the subscription"),
             },
-            () = gateway.world.clock.sleep(LOOK_EVERY) => gateway.registry.changed(None),
+            () = &mut look => {
+                look = gateway.world.clock.sleep(LOOK_EVERY);
+                gateway.registry.changed(None);
+            }
         }
     }
 }

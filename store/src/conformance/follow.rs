@@ -79,13 +79,17 @@ pub(super) async fn a_slow_follower_holds_up_nobody(world: World, storage: Box<d
 
 pub(super) async fn who_begins_together_gets_all_of_a_long_log(world: World, storage: Box<dyn Storage>) {
     let parts = storage.open().await;
-    let writers = (0..16).map(|writer| write(world.clone(), Arc::clone(&parts.log), writer, 200).boxed());
+    let writers = (0..32).map(|writer| {
+        let (world, log) = (world.clone(), Arc::clone(&parts.log));
+        async move { fill(&world, &*log, &format!("w{writer}"), 0..200).await }.boxed()
+    });
     parallel(&world, writers).await;
     let decisions = ReadFilter::decisions(&[]);
     let records = super::read(&*parts.log, &Position::start(), &decisions).await;
-    let half = Position::of(records[1599].shard.0, records[1599].shard.1, records[1599].sequence);
+    let early = &records[999];
+    let early = Position::of(early.shard.0, early.shard.1, early.sequence);
     let mut slow = parts.log.follow(&Position::start(), &decisions).await.unwrap();
-    let others = [Position::start(), Position::start(), half].map(|from| {
+    let others = [Position::start(), Position::start(), early].map(|from| {
         let (world, log, decisions) = (world.clone(), Arc::clone(&parts.log), decisions.clone());
         let expected: Vec<Record> =
             records.iter().filter(|record| record.sequence > from.sequence(record.shard)).cloned().collect();

@@ -9,7 +9,7 @@ use events::position::Shard;
 use tokio::sync::watch;
 use world::World;
 
-use super::pages::{LONG, Stretch};
+use super::pages::Stretch;
 use super::records::{Parsed, Sieve};
 use super::server::{Server, ServerError, Stored};
 use super::shared_reading::SharedReading;
@@ -17,6 +17,8 @@ use super::tail::Tail;
 use crate::feed::{Feeder, Gone};
 use crate::log::Followed;
 
+/// From so many messages on it is worth while to wait for others who want the same.
+const WORTH_SHARING: u64 = 4 * 1024;
 /// After the servers did not answer.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -42,6 +44,7 @@ impl Follower {
 
     async fn go(&mut self, end: Position, caught_up: Position) -> Result<(), Gone> {
         for (shard, end) in end.0 {
+            self.read_with_others(shard, end).await?;
             self.read(shard, end).await?;
         }
         self.to.push(Ok(Followed::CaughtUp(caught_up)), 0);
@@ -86,7 +89,7 @@ impl Follower {
 
     /// Reads a shard up to its end, however long the servers are away; says whether the last one was wanted.
     async fn read(&mut self, shard: Shard, end: u64) -> Result<bool, Gone> {
-        let mut last_is_wanted = self.read_with_others(shard, end).await?;
+        let mut last_is_wanted = true;
         loop {
             let next = self.next.get(&shard).copied().unwrap_or(1);
             if next > end {
@@ -107,23 +110,22 @@ impl Follower {
         }
     }
 
-    /// Reads a long stretch together with others, as far as that goes; says whether the last one was wanted.
-    async fn read_with_others(&mut self, shard: Shard, end: u64) -> Result<bool, Gone> {
-        let mut last_is_wanted = true;
+    /// Reads a long stretch together with others who begin now, as far as that goes.
+    async fn read_with_others(&mut self, shard: Shard, end: u64) -> Result<(), Gone> {
         let mut next = self.next.get(&shard).copied().unwrap_or(1);
-        if (end + 1).saturating_sub(next) < LONG {
-            return Ok(last_is_wanted);
+        if (end + 1).saturating_sub(next) < WORTH_SHARING {
+            return Ok(());
         }
-        let mut pieces = self.shared.join(shard, next, end);
+        let mut pieces = self.shared.join(shard, next, end, self.sieve.filter());
         while next <= end
             && let Some(piece) = pieces.recv().await
         {
             let wanted = piece.iter().filter(|message| (next..=end).contains(&message.sequence));
             let wanted = wanted.cloned().collect();
-            last_is_wanted = self.give(shard, wanted).await?;
+            self.give(shard, wanted).await?;
             next = self.next.get(&shard).copied().unwrap_or(1);
         }
-        Ok(last_is_wanted)
+        Ok(())
     }
 
     async fn wait(&mut self, error: &ServerError) -> Result<(), Gone> {

@@ -16,7 +16,7 @@ use super::server::{Page, Piece, Server, ServerError, Stored};
 /// Messages of one request.
 const MESSAGES: usize = 512;
 /// From so many messages on a consumer is made to read them.
-pub(super) const LONG: u64 = 2 * MESSAGES as u64;
+const LONG: u64 = 2 * MESSAGES as u64;
 /// Requests under way at once.
 const AHEAD: usize = 4;
 /// How long a replica may lag, where nothing else explains that a message is missing.

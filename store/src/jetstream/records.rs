@@ -97,6 +97,16 @@ impl Parsed {
         Self { sequence, record: Some((record, kind)) }
     }
 
+    /// Whether a filter wants the record.
+    pub(super) fn is_wanted(&self, filter: &ReadFilter) -> bool {
+        let Some((record, kind)) = &self.record else { return false };
+        // What a newer version wrote of a kind that this one does not know is for nobody who names kinds.
+        let of_kind = record.shard.0 != Stream::Decisions
+            || filter.kinds.is_empty()
+            || kind.is_some_and(|kind| filter.kinds.contains(&kind));
+        of_kind && filter.organization.is_none_or(|wanted| wanted == record.organization)
+    }
+
     /// Decodes what is decoded once for all clones.
     pub(super) fn decode(&self) {
         if let Some((record, _)) = &self.record {
@@ -119,18 +129,18 @@ impl Sieve {
 
     /// The record, if it is wanted.
     pub(super) fn take(&self, message: Parsed) -> Option<Record> {
-        let (mut record, kind) = message.record?;
+        let is_wanted = message.is_wanted(&self.filter);
+        let (mut record, _) = message.record?;
         record.recorded_at = {
             let mut newest = self.newest.lock();
             let newest = newest.entry(record.shard).or_insert(record.recorded_at);
             *newest = (*newest).max(record.recorded_at);
             *newest
         };
-        // What a newer version wrote of a kind that this one does not know is for nobody who names kinds.
-        let of_kind = record.shard.0 != Stream::Decisions
-            || self.filter.kinds.is_empty()
-            || kind.is_some_and(|kind| self.filter.kinds.contains(&kind));
-        let of_organization = self.filter.organization.is_none_or(|wanted| wanted == record.organization);
-        (of_kind && of_organization).then_some(record)
+        is_wanted.then_some(record)
+    }
+
+    pub(super) const fn filter(&self) -> &ReadFilter {
+        &self.filter
     }
 }

@@ -15,10 +15,11 @@ use world::World;
 use super::pages::Stretch;
 use super::records::Parsed;
 use super::server::Server;
+use crate::log::ReadFilter;
 
 /// How long others are waited for who begin at about the same time.
 const GATHERING: Duration = Duration::from_millis(50);
-/// How long all wait for one that does not take what it was given; then that one reads on by itself.
+/// How long the others wait for one in all; then that one reads on by itself.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Who begins further than so many messages behind the first one reads alone: that is sooner than to wait for what lies between.
 const NEAR: u64 = 16 * 1024;
@@ -38,7 +39,10 @@ pub(super) struct SharedReading {
 struct Member {
     from: u64,
     to: u64,
+    filter: ReadFilter,
     pieces: mpsc::Sender<SharedPiece>,
+    /// How long the others still wait for it.
+    patience: Duration,
 }
 
 impl SharedReading {
@@ -48,11 +52,17 @@ impl SharedReading {
 
     /// The messages of a shard from a sequence to another that is known to be stored, with some before and behind them that others
     /// want. It may end before: who is too slow, or finds that it broke off, reads on by itself.
-    pub(super) fn join(self: &Arc<Self>, shard: Shard, from: u64, to: u64) -> mpsc::Receiver<SharedPiece> {
+    pub(super) fn join(
+        self: &Arc<Self>,
+        shard: Shard,
+        from: u64,
+        to: u64,
+        filter: &ReadFilter,
+    ) -> mpsc::Receiver<SharedPiece> {
         let (pieces, taken) = mpsc::channel(WAITING);
         let mut gathering = self.gathering.lock();
         let members = gathering.entry(shard).or_default();
-        members.push(Member { from, to, pieces });
+        members.push(Member { from, to, filter: filter.clone(), pieces, patience: PATIENCE });
         if members.len() == 1 {
             let reading = Arc::clone(self);
             self.world
@@ -78,8 +88,11 @@ impl SharedReading {
         let mut pieces = Stretch::of_shard(&self.server, &self.world, shard, from, to).pieces();
         while let Some(Ok(piece)) = pieces.next().await {
             let piece: Vec<Parsed> = piece.into_iter().map(Parsed::of).collect();
-            if members.len() > 1 {
-                piece.iter().for_each(Parsed::decode);
+            for message in &piece {
+                let wanting = members.iter().filter(|member| message.is_wanted(&member.filter));
+                if wanting.count() > 1 {
+                    message.decode();
+                }
             }
             let piece = Arc::new(piece);
             let given = members.into_iter().map(|member| member.give(Arc::clone(&piece), &self.world));
@@ -93,17 +106,19 @@ impl SharedReading {
 
 impl Member {
     /// Gives a piece; nothing when whoever should take it has gone or is too slow.
-    async fn give(self, piece: SharedPiece, world: &World) -> Option<Self> {
+    async fn give(mut self, piece: SharedPiece, world: &World) -> Option<Self> {
         let piece = match self.pieces.try_send(piece) {
             Ok(()) => return Some(self),
             Err(TrySendError::Closed(_)) => return None,
             Err(TrySendError::Full(piece)) => piece,
         };
+        let began = world.clock.monotonic();
         let is_given = tokio::select! {
             biased;
             given = self.pieces.send(piece) => given.is_ok(),
-            () = world.clock.sleep(PATIENCE) => false,
+            () = world.clock.sleep(self.patience) => false,
         };
+        self.patience = self.patience.saturating_sub(world.clock.monotonic().saturating_sub(began));
         if !is_given {
             tracing::debug!(from = self.from, to = self.to, "too slow to be read for together with others");
         }

@@ -142,7 +142,7 @@ fn join(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
-/// Finds what lies under a path of a tree. Remembers the folders that it looked into last: of a fleet's configuration files, many
+/// Finds what lies under a path of a tree. Remembers the folders that it read last: of a fleet's configuration files, many
 /// are read one after the other, and all of them lie in one large folder.
 #[derive(Default)]
 pub struct Finder(Mutex<VecDeque<(ObjectId, Arc<Entries>)>>);
@@ -187,6 +187,9 @@ impl Finder {
         }
         let read = Arc::new(entries(reader, Some(tree))?);
         let mut remembered = self.0.lock();
+        if read.len() > REMEMBERED_NAMES || remembered.iter().any(|(id, _)| *id == tree) {
+            return Ok(read);
+        }
         remembered.push_back((tree, Arc::clone(&read)));
         let mut names: usize = remembered.iter().map(|(_, entries)| entries.len()).sum();
         while remembered.len() > REMEMBERED_FOLDERS || names > REMEMBERED_NAMES {
