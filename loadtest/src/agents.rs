@@ -2,6 +2,7 @@
 
 pub mod bare;
 mod fleet;
+mod reports;
 mod simulated;
 mod stage;
 
@@ -26,11 +27,25 @@ const STALLED: usize = 1;
 
 type Runs = Vec<(f64, Option<f64>)>;
 
-/// Measures with so many agents.
-pub async fn run(count: usize, agents: usize) -> anyhow::Result<Vec<Figure>> {
-    let mut stage = Stage::start(agents).await?;
+/// Who simulates how much.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct Crowd {
+    /// How many agents are simulated.
+    #[arg(long, default_value_t = 10_000)]
+    agents: usize,
+    /// How often each of them reports something a minute, while it is looked at what their reports cost. None: 0.
+    #[arg(long, default_value_t = 6)]
+    reports_per_minute: u32,
+}
+
+/// Measures with such a crowd.
+pub async fn run(count: usize, crowd: Crowd) -> anyhow::Result<Vec<Figure>> {
+    let mut stage = Stage::start(crowd.agents).await?;
     let [mut storms, mut told, mut killed, mut dials] = [Runs::new(), Runs::new(), Runs::new(), Runs::new()];
     let (idle_bytes, idle_time) = idle(&mut stage).await.context("idle agents")?;
+    if let Some(interval) = Duration::from_secs(60).checked_div(crowd.reports_per_minute) {
+        reports(&mut stage, interval).await.context("reports")?;
+    }
     for _ in 0..count {
         storms.push(storm(&mut stage).await.context("a storm")?);
         told.push((pushed(&mut stage).await.context("a push")?, None));
@@ -76,6 +91,34 @@ async fn idle(stage: &mut Stage) -> anyhow::Result<((f64, Option<f64>), f64)> {
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn per_agent(bytes: u64, count: usize) -> f64 {
     bytes as f64 / 1000.0 / count as f64
+}
+
+/// What it costs that all agents report something so often, and how soon that is durable.
+async fn reports(stage: &mut Stage, interval: Duration) -> anyhow::Result<()> {
+    let count = stage.tokens().len();
+    let fleet = Fleet::start(stage.targets()?, stage.tokens(), |_| Manner::Good);
+    fleet.ready(count, LIMIT).await?;
+    fleet.told(&stage.commit()?, count, LIMIT).await?;
+    fleet.report_every(interval);
+    tokio::time::sleep(SETTLE).await;
+    drop(fleet.take_durable());
+    let before = stage.processor_time()?;
+    tokio::time::sleep(IDLE).await;
+    let cores = stage.processor_time()?.saturating_sub(before).as_secs_f64() / IDLE.as_secs_f64();
+    let times = fleet.take_durable();
+    let [half, most] = [50.0, 99.0].map(|part| percentile(times.clone(), part));
+    println!(
+        "    {count} agents that report every {interval:?}: {:.0} reports a second, durable after {half:.0} ms, 99 of 100 within \
+         {most:.0} ms, the gateways' processor time {cores:.2} cores",
+        per_second(times.len(), IDLE)
+    );
+    anyhow::ensure!(!times.is_empty(), "no report was durable within {IDLE:?}");
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn per_second(count: usize, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64()
 }
 
 /// Seconds until all have a tunnel, beside the seconds until as many bare connections are open.

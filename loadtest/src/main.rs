@@ -66,9 +66,8 @@ struct Arguments {
     /// A first look: one run instead of five, and no idle minutes.
     #[arg(long)]
     quick: bool,
-    /// How many agents are simulated.
-    #[arg(long, default_value_t = 10_000)]
-    agents: usize,
+    #[command(flatten)]
+    crowd: agents::Crowd,
     /// Write the figures as JSON there.
     #[arg(long, default_value = "target/bench.json")]
     output: PathBuf,
@@ -102,7 +101,7 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
             Scenario::Log => log::run(runs).await.context("scenario log")?,
             Scenario::Jetstream => jetstream::run(runs).await.context("scenario jetstream")?,
             Scenario::Replicas => replicas::run(runs).await.context("scenario replicas")?,
-            Scenario::Agents => agents::run(runs, arguments.agents).await.context("scenario agents")?,
+            Scenario::Agents => agents::run(runs, arguments.crowd).await.context("scenario agents")?,
             Scenario::Bus => bus::run(runs).await.context("scenario bus")?,
             Scenario::Link => link::run(runs).context("scenario link")?,
             Scenario::Simulation => simulation::run(runs).context("scenario simulation")?,

@@ -20,6 +20,9 @@ pub struct Arguments {
     /// How many agents are simulated, for the scenario of that name; 10,000 when not given.
     #[arg(long, value_name = "COUNT")]
     agents: Option<usize>,
+    /// How often each of them reports something a minute, while it is looked at what that costs; 6 when not given.
+    #[arg(long, value_name = "COUNT")]
+    reports_per_minute: Option<u32>,
 }
 
 /// Its exit code is the scenarios' own: 1 when a figure falls short.
@@ -54,6 +57,9 @@ fn prepared(arguments: &Arguments) -> anyhow::Result<Command> {
     command.args(arguments.quick.then_some("--quick"));
     if let Some(agents) = arguments.agents {
         command.args(["--agents", &agents.to_string()]);
+    }
+    if let Some(reports) = arguments.reports_per_minute {
+        command.args(["--reports-per-minute", &reports.to_string()]);
     }
     Ok(command)
 }

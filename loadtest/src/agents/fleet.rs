@@ -13,6 +13,7 @@ use tunnel::agent::{DialError, Target};
 use tunnel::handshake::Token;
 use world::World;
 
+use super::reports::Reports;
 use super::simulated::{Manner, Simulated};
 
 /// What is known of one agent.
@@ -32,6 +33,10 @@ pub struct Shared {
     /// Why dials failed, and how often.
     failures: Mutex<BTreeMap<String, usize>>,
     changes: watch::Sender<()>,
+    /// How often each agent reports; never without.
+    traffic: watch::Sender<Option<Duration>>,
+    /// How long reports took until they were durable, in milliseconds.
+    durable: Mutex<Vec<f64>>,
 }
 
 impl Shared {
@@ -62,6 +67,14 @@ impl Shared {
 
     pub fn failed(&self, error: &DialError) {
         *self.failures.lock().entry(error.to_string()).or_default() += 1;
+    }
+
+    pub fn traffic(&self) -> watch::Receiver<Option<Duration>> {
+        self.traffic.subscribe()
+    }
+
+    pub fn durable(&self, times: Vec<Duration>) {
+        self.durable.lock().extend(times.into_iter().map(|time| time.as_secs_f64() * 1000.0));
     }
 
     pub fn told(&self, number: usize, state: &DesiredState) {
@@ -104,10 +117,13 @@ impl Fleet {
             seen: Mutex::new(vec![Seen::default(); tokens.len()]),
             failures: Mutex::default(),
             changes: watch::Sender::new(()),
+            traffic: watch::Sender::new(None),
+            durable: Mutex::default(),
         });
         let agents = tokens.iter().enumerate().map(|(number, token)| {
             let (first, manner) = of(number);
-            let agent = Simulated { number, first, token: token.clone(), manner };
+            let agent =
+                Simulated { number, first, token: token.clone(), manner, reports: Reports::default() };
             tokio::spawn(Arc::new(agent).live(Arc::clone(&shared)))
         });
         let agents = agents.collect();
@@ -152,6 +168,16 @@ impl Fleet {
     pub async fn told(&self, commit: &str, count: usize, limit: Duration) -> anyhow::Result<Vec<Instant>> {
         let moment = |seen: &Seen| seen.told.as_ref().filter(|(told, _)| told == commit).map(|(_, at)| *at);
         self.until(&format!("were told of {commit}"), count, limit, moment).await
+    }
+
+    /// Has each agent report so often from now on.
+    pub fn report_every(&self, interval: Duration) {
+        self.shared.traffic.send_replace(Some(interval));
+    }
+
+    /// How long those reports took until they were durable that became so since the last call, in milliseconds.
+    pub fn take_durable(&self) -> Vec<f64> {
+        std::mem::take(&mut self.shared.durable.lock())
     }
 
     /// Dials of all of them so far.

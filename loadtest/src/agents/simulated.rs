@@ -1,4 +1,4 @@
-//! One simulated agent: it dials as the shipped one does, takes what it is told, and applies nothing.
+//! One simulated agent: it dials as the shipped one does, takes what it is told, applies nothing, and reports as often as it is to.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,12 +13,14 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use tokio::sync::watch;
 use tunnel::agent::{Ended, Reconnect, dial};
 use tunnel::body::{EventSender, event_body};
 use tunnel::handshake::{Hello, Token};
 use tunnel::wire::{EventFrame, MAXIMUM_DESIRED_BYTES, path};
 
 use super::fleet::Shared;
+use super::reports::Reports;
 
 /// As the shipped agent says that it lives.
 const IDLE: Duration = Duration::from_secs(12);
@@ -48,14 +50,25 @@ pub struct Simulated {
     pub token: Token,
     /// How it behaves.
     pub manner: Manner,
+    /// What it reports.
+    pub reports: Reports,
 }
 
 impl Simulated {
+    /// A process keeps its instance for as long as it lives, through each of its connections.
+    fn instance(&self) -> InstanceId {
+        InstanceId(derived_uuid(&[b"simulated", &self.number.to_be_bytes()]))
+    }
+
+    /// Where it stands among a hundred agents, from 0 to 1.
+    fn share_of_a_hundred(&self) -> f64 {
+        let place = u32::try_from(self.number % 100).unwrap_or_default();
+        f64::from(place) / 100.0
+    }
+
     /// Dials and serves, again and again; after each failure at the next gateway, as a load balancer would have it.
     pub async fn live(self: Arc<Self>, fleet: Arc<Shared>) {
-        // A process keeps its instance for as long as it lives, through each of its connections.
-        let instance = InstanceId(derived_uuid(&[b"simulated", &self.number.to_be_bytes()]));
-        let hello = Hello::control(instance, 0, env!("CARGO_PKG_VERSION"));
+        let hello = Hello::control(self.instance(), 0, env!("CARGO_PKG_VERSION"));
         let mut reconnect = Reconnect::new();
         let mut turn = self.first;
         loop {
@@ -97,8 +110,10 @@ async fn answer(
     let (parts, body) = request.into_parts();
     if (parts.method, parts.uri.path()) == (Method::GET, path::EVENTS) {
         let (sender, body) = event_body(CAPACITY);
+        let after = parts.uri.query().and_then(|query| query.strip_prefix("after=")?.parse().ok());
+        agent.reports.resumes(after.unwrap_or_default());
         fleet.ready(agent.number);
-        tokio::spawn(say_idle(sender));
+        tokio::spawn(speak(agent, fleet, sender));
         return Ok(Response::new(body.boxed()));
     }
     match agent.manner {
@@ -109,11 +124,17 @@ async fn answer(
     let Ok(body) = Limited::new(body, MAXIMUM_DESIRED_BYTES).collect().await else {
         return Ok(packed(StatusCode::BAD_REQUEST, Vec::new()));
     };
+    let body = body.to_bytes();
+    if parts.uri.path() == path::ACKNOWLEDGED {
+        let durable = events::decode(&body).map(|up_to| agent.reports.durable(up_to));
+        fleet.durable(durable.unwrap_or_default());
+    }
     if parts.uri.path() != path::DESIRED {
         return Ok(packed(StatusCode::NO_CONTENT, Vec::new()));
     }
-    match events::decode::<DesiredState>(&body.to_bytes()) {
+    match events::decode::<DesiredState>(&body) {
         Ok(state) => {
+            agent.reports.told(agent.instance(), &state);
             fleet.told(agent.number, &state);
             let nothing_is_missing = events::encode(&DesiredReply::default()).unwrap_or_default();
             Ok(packed(StatusCode::OK, nothing_is_missing))
@@ -122,14 +143,26 @@ async fn answer(
     }
 }
 
-/// Holds the Lease, and has nothing to say.
-async fn say_idle(sender: EventSender) {
+/// Holds the Lease, and reports as often as the fleet is to; not all of it at the same moment.
+async fn speak(agent: Arc<Simulated>, fleet: Arc<Shared>, sender: EventSender) {
+    let mut traffic = fleet.traffic();
     let mut frame = EventFrame::Lease { held: true };
+    let mut begins = Duration::ZERO;
     while sender.send(&frame).await.is_ok() {
-        frame = EventFrame::Idle;
-        tokio::select! {
+        let interval = *traffic.borrow_and_update();
+        let is_changed = tokio::select! {
             () = sender.ended() => return,
-            () = tokio::time::sleep(IDLE) => {}
+            changed = traffic.changed() => changed.is_ok(),
+            () = tokio::time::sleep(interval.unwrap_or(IDLE) + std::mem::take(&mut begins)) => false,
+        };
+        if is_changed {
+            begins = interval_of(&traffic).mul_f64(agent.share_of_a_hundred());
         }
+        let report = interval.filter(|_| !is_changed).and_then(|_| agent.reports.next(&fleet.world));
+        frame = report.map_or(EventFrame::Idle, EventFrame::Batch);
     }
+}
+
+fn interval_of(traffic: &watch::Receiver<Option<Duration>>) -> Duration {
+    traffic.borrow().unwrap_or_default()
 }
