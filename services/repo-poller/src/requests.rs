@@ -199,17 +199,9 @@ fn file_at(
     let (commit, root) = reader.commit_and_tree(&tip)?;
     let mut answer =
         FileAtCommit { commit: commit.to_string(), content: None, too_large: None, folder: String::new() };
-    let in_folder = path.trim_start_matches('/').split_once('/').filter(|(_, rest)| !rest.is_empty());
-    let entry = match in_folder {
-        None => finder.find(&mut reader, root, path)?,
-        Some((first, rest)) => match finder.folder(&mut reader, root, first)? {
-            None => None,
-            Some(folder) => {
-                answer.folder = folder.to_string();
-                finder.find(&mut reader, folder, rest)?
-            }
-        },
-    };
+    let first = path.split('/').find(|part| !part.is_empty()).unwrap_or_default();
+    answer.folder = finder.folder(&mut reader, root, first)?.map_or_else(String::new, |id| id.to_string());
+    let entry = finder.find(&mut reader, root, path)?;
     if let Some(entry) = entry.filter(|entry| entry.kind == FileKind::File) {
         match reader.file(&entry.id, u64::from(limit))? {
             Content::Bytes(bytes) => answer.content = Some(bytes),
