@@ -93,13 +93,13 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
         poller.show_counts();
         let pushes = poller.deps.bus.subscribe(&Subject::notice(RepositoryPushed::NAME)).await?;
         let mut watchers = FuturesUnordered::new();
-        let revision = poller.rearrange(&mut watchers);
+        let arranged = poller.rearrange(&mut watchers);
         let _serving = crate::requests::serve(&poller).await?;
         ready.set(true);
         tokio::select! {
             biased;
             () = shutdown.requested() => Ok(()),
-            result = poller.watch_for_ever(pushes, watchers, revision) => result,
+            result = poller.watch_for_ever(pushes, watchers, arranged) => result,
         }
     };
     let folding = async { folding.await.context("repo-poller cannot follow the log") };
@@ -120,6 +120,19 @@ pub(crate) struct Poller {
     building: Semaphore,
     counts: Counts,
     watched: Mutex<BTreeMap<ProjectId, Watched>>,
+}
+
+/// What the watchers were started and changed for.
+struct Arranged {
+    revision: u64,
+    /// When a token ends by itself.
+    until: Option<Timestamp>,
+}
+
+impl Arranged {
+    fn holds(&self, revision: u64, now: Timestamp) -> bool {
+        self.revision == revision && self.until.is_none_or(|until| until > now)
+    }
 }
 
 /// A running watcher, from outside. Dropping it ends the watcher.
@@ -172,32 +185,30 @@ impl Poller {
         self.replicas.borrow().me()
     }
 
-    /// `seen` is the revision of the state that `watchers` are for.
     async fn watch_for_ever(
         self: &Arc<Self>,
         mut pushes: Subscription,
         mut watchers: Watchers,
-        seen: u64,
+        arranged: Arranged,
     ) -> anyhow::Result<()> {
         let (mut changes, mut replicas) = (self.fold.changes(), self.replicas.clone());
-        let mut seen = Some(seen);
+        let mut arranged = Some(arranged);
         let mut rest = Duration::ZERO;
         loop {
-            let now = self.now();
-            let (revision, expiry) = self.fold.read(|state| (state.revision(), state.next_expiry(now)));
-            let began = self.deps.world.clock.monotonic();
-            let rested = began >= rest;
-            if seen != Some(revision) && rested {
-                seen = Some(self.rearrange(&mut watchers));
+            let (now, began) = (self.now(), self.deps.world.clock.monotonic());
+            let revision = self.fold.read(State::revision);
+            let holds = |arranged: &Arranged| arranged.holds(revision, now);
+            if !arranged.as_ref().is_some_and(holds) && began >= rest {
+                arranged = Some(self.rearrange(&mut watchers));
                 let ended = self.deps.world.clock.monotonic();
                 rest = ended + ended.saturating_sub(began) * RESTS;
             }
-            let pause = match expiry {
-                _ if seen != Some(revision) => rest.saturating_sub(began),
-                Some(at) => {
+            let pause = match arranged.as_ref().filter(|arranged| holds(arranged)) {
+                None => rest.saturating_sub(began),
+                Some(Arranged { until: Some(at), .. }) => {
                     Duration::from_millis(u64::try_from(at.millis_since(now)).unwrap_or(0).saturating_add(1))
                 }
-                None => LONGEST_PAUSE,
+                Some(_) => LONGEST_PAUSE,
             };
             tokio::select! {
                 biased;
@@ -205,19 +216,22 @@ impl Poller {
                 // What was another replica's is looked at at once: that one may have died with a push.
                 changed = replicas.changed() => {
                     changed.context("the replicas of repo-poller are not known any more")?;
-                    seen = None;
+                    arranged = None;
                 }
                 changed = changes.changed() => changed.context("the fold of repo-poller ended")?,
                 notice = pushes.receiver.recv() => self.pushed(notice.context("the bus ended the notices of pushes")?),
-                () = self.deps.world.clock.sleep(pause.min(LONGEST_PAUSE)) => seen = None,
+                () = self.deps.world.clock.sleep(pause.min(LONGEST_PAUSE)) => arranged = None,
             }
         }
     }
 
-    /// Starts, changes and ends watchers, so that exactly the wanted repositories are watched. Gives the state's revision.
-    fn rearrange(self: &Arc<Self>, watchers: &mut Watchers) -> u64 {
+    /// Starts, changes and ends watchers, so that exactly the wanted repositories are watched.
+    fn rearrange(self: &Arc<Self>, watchers: &mut Watchers) -> Arranged {
         let now = self.now();
-        let (revision, mut interests) = self.fold.read(|state| (state.revision(), state.interests(now)));
+        let (arranged, mut interests) = self.fold.read(|state| {
+            let arranged = Arranged { revision: state.revision(), until: state.next_expiry(now) };
+            (arranged, state.interests(now))
+        });
         interests.retain(|project, _| self.watched_by(*project).is_none());
         let mut watched = self.watched.lock();
         watched.retain(|project, _| interests.contains_key(project));
@@ -243,7 +257,7 @@ impl Poller {
             }));
             watched.insert(project, Watched { interest: sender, shared });
         }
-        revision
+        arranged
     }
 
     fn pushed(&self, heard: Heard) {
