@@ -9,7 +9,6 @@ use events::position::Shard;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::TrySendError;
 use world::World;
 
 use super::pages::Stretch;
@@ -26,7 +25,7 @@ const NEAR: u64 = 16 * 1024;
 /// Pieces that one was given and has not taken.
 const WAITING: usize = 4;
 
-/// Messages that were read together, in order, for several, and decoded once for all of them.
+/// Messages that were read together, in order, for several; what more than one wants is decoded once for all.
 type SharedPiece = Arc<Vec<Parsed>>;
 
 /// Who is about to read a stretch.
@@ -89,8 +88,8 @@ impl SharedReading {
         while let Some(Ok(piece)) = pieces.next().await {
             let piece: Vec<Parsed> = piece.into_iter().map(Parsed::of).collect();
             for message in &piece {
-                let wanting = members.iter().filter(|member| message.is_wanted(&member.filter));
-                if wanting.count() > 1 {
+                let mut wanting = members.iter().filter(|member| message.is_wanted(&member.filter));
+                if wanting.nth(1).is_some() {
                     message.decode();
                 }
             }
@@ -107,11 +106,6 @@ impl SharedReading {
 impl Member {
     /// Gives a piece; nothing when whoever should take it has gone or is too slow.
     async fn give(mut self, piece: SharedPiece, world: &World) -> Option<Self> {
-        let piece = match self.pieces.try_send(piece) {
-            Ok(()) => return Some(self),
-            Err(TrySendError::Closed(_)) => return None,
-            Err(TrySendError::Full(piece)) => piece,
-        };
         let began = world.clock.monotonic();
         let is_given = tokio::select! {
             biased;
@@ -120,7 +114,7 @@ impl Member {
         };
         self.patience = self.patience.saturating_sub(world.clock.monotonic().saturating_sub(began));
         if !is_given {
-            tracing::debug!(from = self.from, to = self.to, "too slow to be read for together with others");
+            tracing::debug!(from = self.from, to = self.to, "gone, or too slow to be read for with others");
         }
         is_given.then_some(self)
     }
