@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use crate::figure::{Figure, Target, percentile};
+use crate::log::events_per_second;
 use crate::usage;
 use fleet::Fleet;
 use simulated::Manner;
@@ -81,11 +82,16 @@ async fn idle(stage: &mut Stage) -> anyhow::Result<((f64, Option<f64>), f64)> {
     fleet.told(&commit, count, LIMIT).await?;
     println!("    all agents told what they are to have {:.1?} after they were ready", begun.elapsed());
     tokio::time::sleep(SETTLE).await;
-    let time_before = stage.processor_time()?;
-    tokio::time::sleep(IDLE).await;
-    let time = stage.processor_time()?.saturating_sub(time_before);
+    let cores = cores(stage).await?;
     let resident = per_agent(stage.resident()?.saturating_sub(before), count);
-    Ok(((resident, Some(bare)), time.as_secs_f64() / IDLE.as_secs_f64()))
+    Ok(((resident, Some(bare)), cores))
+}
+
+/// Processor time of the gateways for as long as agents are left alone, in cores.
+async fn cores(stage: &mut Stage) -> anyhow::Result<f64> {
+    let before = stage.processor_time()?;
+    tokio::time::sleep(IDLE).await;
+    Ok(stage.processor_time()?.saturating_sub(before).as_secs_f64() / IDLE.as_secs_f64())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -102,23 +108,17 @@ async fn reports(stage: &mut Stage, interval: Duration) -> anyhow::Result<()> {
     fleet.report_every(interval);
     tokio::time::sleep(SETTLE).await;
     drop(fleet.take_durable());
-    let before = stage.processor_time()?;
-    tokio::time::sleep(IDLE).await;
-    let cores = stage.processor_time()?.saturating_sub(before).as_secs_f64() / IDLE.as_secs_f64();
+    let begun = Instant::now();
+    let cores = cores(stage).await?;
     let times = fleet.take_durable();
+    let rate = events_per_second(times.len(), begun);
     let [half, most] = [50.0, 99.0].map(|part| percentile(times.clone(), part));
     println!(
-        "    {count} agents that report every {interval:?}: {:.0} reports a second, durable after {half:.0} ms, 99 of 100 within \
-         {most:.0} ms, the gateways' processor time {cores:.2} cores",
-        per_second(times.len(), IDLE)
+        "    {count} agents that report every {interval:?}: {rate:.0} reports a second, durable after {half:.0} ms, 99 of 100 within \
+         {most:.0} ms, the gateways' processor time {cores:.2} cores"
     );
     anyhow::ensure!(!times.is_empty(), "no report was durable within {IDLE:?}");
     Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn per_second(count: usize, time: Duration) -> f64 {
-    count as f64 / time.as_secs_f64()
 }
 
 /// Seconds until all have a tunnel, beside the seconds until as many bare connections are open.

@@ -71,10 +71,10 @@ impl Reports {
     /// Some are durable; how long each of them took.
     pub fn durable(&self, up_to: Acknowledged) -> Vec<Duration> {
         let mut state = self.0.lock();
-        let count = state.sent.iter().take_while(|(sequence, _)| *sequence <= up_to.sequence).count();
         if up_to.epoch != state.epoch {
             return Vec::new();
         }
+        let count = state.sent.iter().take_while(|(sequence, _)| *sequence <= up_to.sequence).count();
         state.sent.drain(..count).map(|(_, sent)| sent.elapsed()).collect()
     }
 }

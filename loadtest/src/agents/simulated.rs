@@ -60,10 +60,11 @@ impl Simulated {
         InstanceId(derived_uuid(&[b"simulated", &self.number.to_be_bytes()]))
     }
 
-    /// Where it stands among a hundred agents, from 0 to 1.
-    fn share_of_a_hundred(&self) -> f64 {
+    /// When it reports for the first time, so that of a hundred agents no two do at the same moment.
+    fn first_report(&self, traffic: &watch::Receiver<Option<Duration>>) -> Option<Instant> {
         let place = u32::try_from(self.number % 100).unwrap_or_default();
-        f64::from(place) / 100.0
+        let interval = *traffic.borrow();
+        interval.map(|interval| Instant::now() + interval * place / 100)
     }
 
     /// Dials and serves, again and again; after each failure at the next gateway, as a load balancer would have it.
@@ -147,22 +148,19 @@ async fn answer(
 async fn speak(agent: Arc<Simulated>, fleet: Arc<Shared>, sender: EventSender) {
     let mut traffic = fleet.traffic();
     let mut frame = EventFrame::Lease { held: true };
-    let mut begins = Duration::ZERO;
+    let mut due = agent.first_report(&traffic);
     while sender.send(&frame).await.is_ok() {
-        let interval = *traffic.borrow_and_update();
-        let is_changed = tokio::select! {
+        frame = EventFrame::Idle;
+        let wait = due.map_or(IDLE, |due| due.saturating_duration_since(Instant::now()).min(IDLE));
+        tokio::select! {
             () = sender.ended() => return,
-            changed = traffic.changed() => changed.is_ok(),
-            () = tokio::time::sleep(interval.unwrap_or(IDLE) + std::mem::take(&mut begins)) => false,
-        };
-        if is_changed {
-            begins = interval_of(&traffic).mul_f64(agent.share_of_a_hundred());
+            Ok(()) = traffic.changed() => due = agent.first_report(&traffic),
+            () = tokio::time::sleep(wait) => {}
         }
-        let report = interval.filter(|_| !is_changed).and_then(|_| agent.reports.next(&fleet.world));
-        frame = report.map_or(EventFrame::Idle, EventFrame::Batch);
+        let interval = *traffic.borrow();
+        if let (Some(at), Some(interval)) = (due.filter(|due| *due <= Instant::now()), interval) {
+            due = Some(at + interval);
+            frame = agent.reports.next(&fleet.world).map_or(EventFrame::Idle, EventFrame::Batch);
+        }
     }
-}
-
-fn interval_of(traffic: &watch::Receiver<Option<Duration>>) -> Duration {
-    traffic.borrow().unwrap_or_default()
 }
