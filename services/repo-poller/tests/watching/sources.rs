@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use events::configuration::GitReference;
 use events::repository::RepositoryEvent;
-use events::requests::repository::RepositoryPushed;
+use events::requests::repository::{RepositoryPushed, ShowFetch};
 use events::{CorrelationId, SourceId, Timestamp};
 use testkit::eventually;
 
@@ -129,6 +129,30 @@ async fn nothing_is_asked_without_a_live_token() {
     harness.wait_advanced(&other_first).await;
     let shop = harness.git.requests().iter().filter(|request| request.path.contains("/shop.git")).count();
     assert_eq!(shop, looked);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_watching_ends_with_the_last_token_while_other_things_happen() {
+    let harness = Harness::new().await;
+    let (url, _tree, first) = harness.repository("shop", &[("a/one.yaml", &config_map("one", "1"))]);
+    let project = harness.project(&url).await;
+    let agent = harness.agent_without_token(project).await;
+    harness.configure(agent, vec![source(agent, "shop", project, &["a"])]).await;
+    harness.issue(agent, Some(Timestamp(harness.world.clock.now_millis() + 3_000))).await;
+    let _running = harness.start().await;
+    harness.wait_advanced(&first).await;
+    let show = ShowFetch { source: SourceId::derive(agent, "shop") };
+    assert_eq!(harness.ask(&show).await.unwrap().failure, None);
+    eventually(DEADLINE, || async {
+        harness.push(project).await;
+        let failure = harness.ask(&show).await.unwrap().failure;
+        if failure.as_deref() == Some("nobody with a live token wants it") {
+            Ok(())
+        } else {
+            Err(format!("{failure:?}"))
+        }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
