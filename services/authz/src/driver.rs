@@ -29,7 +29,7 @@ use crate::model::steps::gone;
 use crate::personal::{self, Names};
 
 /// Uses of tokens that wait to be noted; more than that are dropped: the next use notes them.
-const USES_WAITING: usize = 1024;
+const USES_WAITING: usize = 65_536;
 
 /// Answers requests. Cheap to clone.
 #[derive(Clone)]

@@ -7,12 +7,14 @@ use bytes::Bytes;
 use events::bundle::{BundlePage, BundleRoot};
 use events::desired::{DesiredPlan, DesiredSource, DesiredState, PlannedSource};
 use events::{BlobDigest, OrganizationId, Sha256};
-use futures::future::try_join_all;
+use futures::future::{BoxFuture, FutureExt as _, Shared, try_join_all};
 use parking_lot::Mutex;
 use store::{BlobError, Blobs};
 
 const MAXIMUM_ROOTS: usize = 512;
 const MAXIMUM_PAGES: usize = 8192;
+/// Bytes of contents that are kept for the other agents that will want them.
+const MAXIMUM_CONTENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// A bundle cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -23,11 +25,15 @@ pub(crate) enum ResolveError {
     Malformed(#[from] events::DecodeError),
 }
 
-/// What was read of bundles, bounded: the digests only, content is read when it is sent.
+type Reading = Shared<BoxFuture<'static, Result<Bytes, BlobError>>>;
+
+/// What was read of bundles, bounded. A push concerns many agents at the same moment: what all of them want is read once.
 pub(crate) struct Shelf {
     blobs: Arc<dyn Blobs>,
-    roots: Mutex<Bounded<(OrganizationId, BlobDigest)>>,
-    pages: Mutex<Bounded<(OrganizationId, Sha256)>>,
+    roots: Mutex<Bounded<(OrganizationId, BlobDigest), Arc<[Sha256]>>>,
+    pages: Mutex<Bounded<(OrganizationId, Sha256), Arc<[Sha256]>>>,
+    contents: Mutex<Bounded<(OrganizationId, Sha256), Bytes>>,
+    reading: Mutex<BTreeMap<(OrganizationId, Sha256), Reading>>,
 }
 
 /// The state to send.
@@ -45,6 +51,8 @@ impl Shelf {
             blobs,
             roots: Mutex::new(Bounded::new(MAXIMUM_ROOTS)),
             pages: Mutex::new(Bounded::new(MAXIMUM_PAGES)),
+            contents: Mutex::new(Bounded::new(MAXIMUM_CONTENT_BYTES)),
+            reading: Mutex::default(),
         }
     }
 
@@ -94,7 +102,7 @@ impl Shelf {
         }
         let root: BundleRoot = events::decode(&self.blobs.get(organization, bundle).await?)?;
         let pages: Arc<[Sha256]> = root.pages.into();
-        self.roots.lock().put((organization, bundle), Arc::clone(&pages));
+        self.roots.lock().put((organization, bundle), Arc::clone(&pages), 1);
         Ok(pages)
     }
 
@@ -110,7 +118,7 @@ impl Shelf {
             }
             let content: BundlePage = events::decode(&self.content(organization, page).await?)?;
             let objects: Arc<[Sha256]> = content.entries.iter().map(|entry| entry.digest).collect();
-            self.pages.lock().put((organization, page), Arc::clone(&objects));
+            self.pages.lock().put((organization, page), Arc::clone(&objects), 1);
             Ok((page, objects))
         }))
         .await
@@ -122,35 +130,52 @@ impl Shelf {
         organization: OrganizationId,
         digest: Sha256,
     ) -> Result<Bytes, BlobError> {
-        let address = self.blobs.address(organization, digest).await?;
-        self.blobs.get(organization, address).await
+        let key = (organization, digest);
+        if let Some(content) = self.contents.lock().get(&key) {
+            return Ok(content);
+        }
+        let reading = self.reading.lock().entry(key).or_insert_with(|| self.read(organization, digest)).clone();
+        let content = reading.await;
+        self.reading.lock().remove(&key);
+        if let Ok(content) = &content {
+            self.contents.lock().put(key, content.clone(), content.len());
+        }
+        content
+    }
+
+    fn read(&self, organization: OrganizationId, digest: Sha256) -> Reading {
+        let blobs = Arc::clone(&self.blobs);
+        let reading = async move { blobs.get(organization, blobs.address(organization, digest).await?).await };
+        reading.boxed().shared()
     }
 }
 
-/// A map that forgets its oldest entry when it is full.
-struct Bounded<K> {
-    entries: BTreeMap<K, Arc<[Sha256]>>,
-    order: VecDeque<K>,
+/// A map that forgets its oldest entries when all of them weigh too much.
+struct Bounded<K, V> {
+    entries: BTreeMap<K, V>,
+    order: VecDeque<(K, usize)>,
+    weight: usize,
     maximum: usize,
 }
 
-impl<K: Ord + Copy> Bounded<K> {
+impl<K: Ord + Copy, V: Clone> Bounded<K, V> {
     const fn new(maximum: usize) -> Self {
-        Self { entries: BTreeMap::new(), order: VecDeque::new(), maximum }
+        Self { entries: BTreeMap::new(), order: VecDeque::new(), weight: 0, maximum }
     }
 
-    fn get(&self, key: &K) -> Option<Arc<[Sha256]>> {
+    fn get(&self, key: &K) -> Option<V> {
         self.entries.get(key).cloned()
     }
 
-    fn put(&mut self, key: K, value: Arc<[Sha256]>) {
+    fn put(&mut self, key: K, value: V, weight: usize) {
         if self.entries.insert(key, value).is_none() {
-            self.order.push_back(key);
+            self.order.push_back((key, weight));
+            self.weight += weight;
         }
-        while self.order.len() > self.maximum {
-            if let Some(oldest) = self.order.pop_front() {
-                self.entries.remove(&oldest);
-            }
+        while self.weight > self.maximum {
+            let Some((oldest, weight)) = self.order.pop_front() else { return };
+            self.entries.remove(&oldest);
+            self.weight -= weight;
         }
     }
 }
@@ -161,10 +186,12 @@ mod tests {
 
     #[test]
     fn a_full_shelf_forgets_its_oldest() {
-        let mut shelf = Bounded::new(2);
-        for key in [1, 2, 2, 3] {
-            shelf.put(key, Arc::from([]));
+        let mut shelf = Bounded::new(5);
+        for (key, weight) in [(1, 2), (2, 2), (2, 2), (3, 3)] {
+            shelf.put(key, key, weight);
         }
-        assert!(shelf.get(&1).is_none() && shelf.get(&2).is_some() && shelf.get(&3).is_some());
+        assert_eq!([1, 2, 3].map(|key| shelf.get(&key)), [None, Some(2), Some(3)]);
+        shelf.put(4, 4, 6);
+        assert_eq!([2, 3, 4].map(|key| shelf.get(&key)), [None; 3], "a thing over the bound is not kept either");
     }
 }
