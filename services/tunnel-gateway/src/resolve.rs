@@ -134,7 +134,8 @@ impl Shelf {
         if let Some(content) = self.contents.lock().get(&key) {
             return Ok(content);
         }
-        let reading = self.reading.lock().entry(key).or_insert_with(|| self.read(organization, digest)).clone();
+        let reading =
+            self.reading.lock().entry(key).or_insert_with(|| self.read(organization, digest)).clone();
         let content = reading.await;
         self.reading.lock().remove(&key);
         if let Ok(content) = &content {
@@ -145,7 +146,8 @@ impl Shelf {
 
     fn read(&self, organization: OrganizationId, digest: Sha256) -> Reading {
         let blobs = Arc::clone(&self.blobs);
-        let reading = async move { blobs.get(organization, blobs.address(organization, digest).await?).await };
+        let reading =
+            async move { blobs.get(organization, blobs.address(organization, digest).await?).await };
         reading.boxed().shared()
     }
 }
@@ -182,7 +184,69 @@ impl<K: Ord + Copy, V: Clone> Bounded<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+    use store::{Addresses, KeyName};
+    use world::World;
+
     use super::*;
+
+    /// Counts what is read.
+    struct Counted {
+        inner: Arc<dyn Blobs>,
+        reads: AtomicUsize,
+    }
+
+    #[async_trait::async_trait]
+    impl Blobs for Counted {
+        async fn put(
+            &self,
+            whose: OrganizationId,
+            contents: Vec<Bytes>,
+        ) -> Result<Vec<BlobDigest>, BlobError> {
+            self.inner.put(whose, contents).await
+        }
+
+        async fn get(&self, whose: OrganizationId, digest: BlobDigest) -> Result<Bytes, BlobError> {
+            self.reads.fetch_add(1, Ordering::SeqCst);
+            self.inner.get(whose, digest).await
+        }
+
+        async fn addresses(&self, whose: OrganizationId) -> Result<Addresses, BlobError> {
+            self.inner.addresses(whose).await
+        }
+
+        async fn contains(&self, whose: OrganizationId, digest: BlobDigest) -> Result<bool, BlobError> {
+            self.inner.contains(whose, digest).await
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_many_want_at_once_is_read_once_and_what_was_missing_is_looked_for_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = store::embedded::Options::default();
+        let store = store::embedded::open(&World::real(), folder.path(), options).unwrap();
+        let [whose, other] = [1, 2].map(|number| OrganizationId(uuid::Uuid::from_u128(number)));
+        for organization in [whose, other] {
+            store.keys.get_or_create(KeyName::Organization(organization)).await.unwrap();
+        }
+        let blobs = Arc::new(Counted { inner: Arc::clone(&store.blobs), reads: AtomicUsize::new(0) });
+        let shelf = Shelf::new(Arc::<Counted>::clone(&blobs));
+        let content = Bytes::from_static(b"kind: ConfigMap");
+        let digest = Sha256::of(&content);
+        let reads = || blobs.reads.swap(0, Ordering::SeqCst);
+        let all = || join_all((0..100).map(|_| shelf.content(whose, digest)));
+
+        assert!(matches!(shelf.content(whose, digest).await, Err(BlobError::Missing { .. })));
+        assert_eq!(reads(), 1);
+        store.blobs.put(whose, vec![content.clone()]).await.unwrap();
+        for expected in [1, 0] {
+            assert!(all().await.iter().all(|read| read.as_ref() == Ok(&content)));
+            assert_eq!(reads(), expected);
+        }
+        assert!(shelf.content(other, digest).await.is_err(), "what one organization has is not another's");
+    }
 
     #[test]
     fn a_full_shelf_forgets_its_oldest() {
@@ -192,6 +256,10 @@ mod tests {
         }
         assert_eq!([1, 2, 3].map(|key| shelf.get(&key)), [None, Some(2), Some(3)]);
         shelf.put(4, 4, 6);
-        assert_eq!([2, 3, 4].map(|key| shelf.get(&key)), [None; 3], "a thing over the bound is not kept either");
+        assert_eq!(
+            [2, 3, 4].map(|key| shelf.get(&key)),
+            [None; 3],
+            "a thing over the bound is not kept either"
+        );
     }
 }
