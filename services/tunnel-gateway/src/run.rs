@@ -110,13 +110,20 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         }
         let _serving = answers::serve(&gateway).await?;
         ready.set(true);
-        let door = Door { tls, ..Door::default() };
+        let door = Door { tls: tls.map(without_tickets), ..Door::default() };
         door::run(Arc::clone(&gateway), listener, door, shutdown.clone()).await?;
         ready.set(false);
         drop(drained);
         Ok(())
     });
     supervisor.join_within(&*world.clock, drain.saturating_add(LAST_WORDS)).await
+}
+
+/// A tunnel lasts for days, and whoever comes back finds another gateway: tickets to resume its TLS would be made for nothing.
+fn without_tickets(config: Arc<rustls::ServerConfig>) -> Arc<rustls::ServerConfig> {
+    let mut config = Arc::unwrap_or_clone(config);
+    config.send_tls13_tickets = 0;
+    Arc::new(config)
 }
 
 /// Keeps a projection up to date until shutdown is asked for.
