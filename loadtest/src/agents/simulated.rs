@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tunnel::agent::{Ended, Reconnect, dial};
 use tunnel::body::{EventSender, event_body};
 use tunnel::handshake::{Hello, Token};
-use tunnel::wire::{EventFrame, MAXIMUM_DESIRED_BYTES, path};
+use tunnel::wire::{EventFrame, MAXIMUM_DESIRED_BYTES, Objects, path};
 
 use super::fleet::Shared;
 use super::reports::Reports;
@@ -130,10 +130,13 @@ async fn answer(
         let durable = events::decode(&body).map(|up_to| agent.reports.durable(up_to));
         fleet.durable(durable.unwrap_or_default());
     }
-    if parts.uri.path() != path::DESIRED {
-        return Ok(packed(StatusCode::NO_CONTENT, Vec::new()));
-    }
-    match events::decode::<DesiredState>(&body) {
+    let desired = match parts.uri.path() {
+        path::DESIRED => Some(body),
+        path::OBJECTS => events::decode::<Objects>(&body).ok().and_then(|objects| objects.desired),
+        _ => None,
+    };
+    let Some(desired) = desired else { return Ok(packed(StatusCode::NO_CONTENT, Vec::new())) };
+    match events::decode::<DesiredState>(&desired) {
         Ok(state) => {
             agent.reports.told(agent.instance(), &state);
             fleet.told(agent.number, &state);

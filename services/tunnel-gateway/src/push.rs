@@ -11,7 +11,7 @@ use events::{OrganizationId, Refusal, Sha256, Timestamp};
 use http::{Method, StatusCode};
 use tokio::sync::watch;
 use tracing::{Instrument as _, Span};
-use tunnel::gateway::AskError;
+use tunnel::gateway::{AskError, Asked};
 use tunnel::wire::{StaleRevision, path};
 
 use crate::gateway::Gateway;
@@ -166,14 +166,18 @@ impl Pusher<'_> {
     async fn bring(&mut self, plan: DesiredPlan, may_be_superseded: bool) -> Result<Pushed, PushError> {
         let (organization, applier) = (plan.organization, plan.applier);
         let resolved = self.gateway.shelf.resolve(plan.clone()).await;
-        if let Some(known) = &self.known {
-            let lacking = self.lacking(known, organization, &resolved).await?;
-            self.supply.send(lacking).await?;
-        }
-        if may_be_superseded && self.changes.has_changed().unwrap_or(false) {
+        let body = Bytes::from(events::encode(&resolved.desired)?);
+        let answered = match &self.known {
+            Some(known) => {
+                let lacking = self.lacking(known, organization, &resolved).await?;
+                self.supply.send_with(lacking, &body).await?
+            }
+            None => None,
+        };
+        if answered.is_none() && may_be_superseded && self.changes.has_changed().unwrap_or(false) {
             return Ok(Pushed::Superseded);
         }
-        self.put(&resolved).await?;
+        self.put(&resolved, body, answered).await?;
         self.gateway.counts.pushes.with(["taken"]).inc();
         let revision = resolved.desired.revision;
         tracing::debug!(agent = %self.session.agent, instance = %self.session.instance, revision, epoch = epoch(applier), "desired state taken");
@@ -203,15 +207,24 @@ impl Pusher<'_> {
         Ok(lacking)
     }
 
-    /// Puts the state, and sends what the agent says it lacks, until it takes the state.
-    async fn put(&self, resolved: &Resolved) -> Result<(), PushError> {
-        let body = Bytes::from(events::encode(&resolved.desired)?);
+    /// Puts the state, unless it was put and `answered`, and sends what the agent says it lacks, until it takes the state.
+    async fn put(
+        &self,
+        resolved: &Resolved,
+        body: Bytes,
+        mut answered: Option<Asked>,
+    ) -> Result<(), PushError> {
         for _ in 0..ROUNDS {
-            let traceparent = traces::current_traceparent();
-            let connection = self.session.connection.traced(traceparent.as_deref());
-            let asked = connection
-                .ask(Method::PUT, path::DESIRED, body.clone(), MAXIMUM_REPLY_BYTES, DESIRED_TIME)
-                .await?;
+            let asked = match answered.take() {
+                Some(asked) => asked,
+                None => {
+                    let traceparent = traces::current_traceparent();
+                    let connection = self.session.connection.traced(traceparent.as_deref());
+                    connection
+                        .ask(Method::PUT, path::DESIRED, body.clone(), MAXIMUM_REPLY_BYTES, DESIRED_TIME)
+                        .await?
+                }
+            };
             match asked.status {
                 StatusCode::OK => {}
                 StatusCode::CONFLICT => {

@@ -25,15 +25,17 @@ pub(crate) enum ResolveError {
     Malformed(#[from] events::DecodeError),
 }
 
+/// What one organization has under a digest, which is another's only by chance.
+type Of<Digest> = (OrganizationId, Digest);
 type Reading = Shared<BoxFuture<'static, Result<Bytes, BlobError>>>;
 
 /// What was read of bundles, bounded. A push concerns many agents at the same moment: what all of them want is read once.
 pub(crate) struct Shelf {
     blobs: Arc<dyn Blobs>,
-    roots: Mutex<Bounded<(OrganizationId, BlobDigest), Arc<[Sha256]>>>,
-    pages: Mutex<Bounded<(OrganizationId, Sha256), Arc<[Sha256]>>>,
-    contents: Mutex<Bounded<(OrganizationId, Sha256), Bytes>>,
-    reading: Mutex<BTreeMap<(OrganizationId, Sha256), Reading>>,
+    roots: Mutex<Bounded<Of<BlobDigest>, Arc<[Sha256]>>>,
+    pages: Mutex<Bounded<Of<Sha256>, Arc<[Sha256]>>>,
+    contents: Mutex<Bounded<Of<Sha256>, Bytes>>,
+    reading: Mutex<BTreeMap<Of<Sha256>, Reading>>,
 }
 
 /// The state to send.

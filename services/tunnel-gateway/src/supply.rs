@@ -1,6 +1,7 @@
 //! Sending an agent the pages and objects that it lacks.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use events::{OrganizationId, Refusal, Sha256};
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use http::{Method, StatusCode};
 use store::BlobError;
-use tunnel::gateway::AskError;
+use tunnel::gateway::{AskError, Asked};
 use tunnel::wire::{Objects, path};
 
 use crate::gateway::Gateway;
@@ -57,30 +58,59 @@ impl Supply<'_> {
         self.session.organization
     }
 
-    pub(crate) async fn send(&self, digests: BTreeSet<Sha256>) -> Result<(), SupplyError> {
-        let contents = stream::iter(digests)
-            .map(|digest| self.gateway.shelf.content(self.organization(), digest))
-            .buffered(READ_AHEAD)
-            .map_err(SupplyError::from);
-        batches(contents).try_for_each_concurrent(PARALLEL, |batch| self.send_batch(batch)).await
+    /// Sends these.
+    async fn send(&self, digests: BTreeSet<Sha256>) -> Result<(), SupplyError> {
+        batches(self.contents(digests))
+            .try_for_each_concurrent(PARALLEL, |batch| async { self.send_batch(batch, None).await.map(drop) })
+            .await
     }
 
-    async fn send_batch(&self, contents: Vec<Bytes>) -> Result<(), SupplyError> {
-        let count = contents.len() as u64;
-        let body = Bytes::from(events::encode(&Objects { contents })?);
+    /// Sends these, and the state that needs them with them if all of it goes into one request: what the agent answered to the
+    /// state, if it was sent and the agent is not too old for that.
+    pub(crate) async fn send_with(
+        &self,
+        digests: BTreeSet<Sha256>,
+        desired: &Bytes,
+    ) -> Result<Option<Asked>, SupplyError> {
+        let mut batches = pin!(batches(self.contents(digests)));
+        let Some(first) = batches.try_next().await? else { return Ok(None) };
+        let second = batches.try_next().await?;
+        let bytes = first.iter().map(Bytes::len).sum::<usize>() + desired.len();
+        if second.is_none() && bytes <= BATCH_BYTES {
+            let asked = self.send_batch(first, Some(desired.clone())).await?;
+            return Ok((asked.status != StatusCode::NO_CONTENT).then_some(asked));
+        }
+        stream::iter(std::iter::once(first).chain(second).map(Ok))
+            .chain(batches)
+            .try_for_each_concurrent(PARALLEL, |batch| async { self.send_batch(batch, None).await.map(drop) })
+            .await?;
+        Ok(None)
+    }
+
+    fn contents(&self, digests: BTreeSet<Sha256>) -> impl Stream<Item = Result<Bytes, SupplyError>> {
+        stream::iter(digests)
+            .map(|digest| self.gateway.shelf.content(self.organization(), digest))
+            .buffered(READ_AHEAD)
+            .map_err(SupplyError::from)
+    }
+
+    async fn send_batch(&self, contents: Vec<Bytes>, desired: Option<Bytes>) -> Result<Asked, SupplyError> {
+        let (count, has_state) = (contents.len() as u64, desired.is_some());
+        let body = Bytes::from(events::encode(&Objects { contents, desired })?);
         let asked = self
             .session
             .connection
             .traced(chassis::traces::current_traceparent().as_deref())
             .ask(Method::PUT, path::OBJECTS, body, MAXIMUM_REPLY_BYTES, OBJECTS_TIME)
             .await?;
-        if !asked.status.is_success() {
+        let is_about_state = has_state && asked.status == StatusCode::CONFLICT;
+        if !asked.status.is_success() && !is_about_state {
             let refusal = events::decode::<Refusal>(&asked.body);
             let reason = refusal.map(|refusal| refusal.message).unwrap_or_default();
             return Err(SupplyError::Refused { status: asked.status, reason });
         }
         self.gateway.counts.objects_sent.inc_by(count);
-        Ok(())
+        Ok(asked)
     }
 
     /// Sends what the agent answered that it lacks, if all of it belongs to these pages; true when it lacks nothing.

@@ -58,11 +58,15 @@ pub mod path {
     pub const FAREWELL: &str = "/v1/farewell";
 }
 
-/// Body of `PUT /v1/objects`: pages and objects, each known by the SHA-256 of its bytes. Many small ones travel together.
+/// Body of `PUT /v1/objects`: pages and objects, each known by the SHA-256 of its bytes. Many small ones travel together, and
+/// the state that needs them with them. An agent that does not know of states here answers 204, and is put the state by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Objects {
     /// The bytes of each.
     pub contents: Vec<Bytes>,
+    /// Body of a `PUT /v1/desired` that comes after them; the answer is the answer to that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desired: Option<Bytes>,
 }
 
 /// One frame of `GET /v1/events`.

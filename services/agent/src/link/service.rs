@@ -107,6 +107,10 @@ impl AgentService {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let bytes = read(body, wire::MAXIMUM_DESIRED_BYTES).await?;
+        self.desire(bytes)
+    }
+
+    fn desire(&self, bytes: Bytes) -> Answered {
         let state: DesiredState = events::decode(&bytes).map_err(|error| invalid(&error.to_string()))?;
         drop(bytes);
         let known = *self.agent.borrow();
@@ -132,7 +136,7 @@ impl AgentService {
         self.shared.desired.put_contents(objects.contents).map_err(|error| {
             refusal(StatusCode::PAYLOAD_TOO_LARGE, RefusalKind::Invalid, &error.to_string())
         })?;
-        Ok(empty(StatusCode::NO_CONTENT))
+        objects.desired.map_or_else(|| Ok(empty(StatusCode::NO_CONTENT)), |desired| self.desire(desired))
     }
 
     async fn acknowledged<B>(&self, body: B) -> Answered

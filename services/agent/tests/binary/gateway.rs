@@ -205,7 +205,7 @@ impl Driver {
                 return sync;
             }
             let contents = reply.missing.iter().map(|digest| Bytes::from(contents[digest].clone())).collect();
-            let body = events::encode(&Objects { contents }).unwrap();
+            let body = events::encode(&Objects { contents, desired: None }).unwrap();
             self.ask(Method::PUT, "/v1/objects", Bytes::from(body)).await;
         }
     }

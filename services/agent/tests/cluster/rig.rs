@@ -435,7 +435,7 @@ pub async fn put_to(process: &Process, state: &DesiredState, contents: &BTreeMap
 async fn put_contents(process: &Process, reply: &[u8], contents: &BTreeMap<Sha256, Vec<u8>>) -> usize {
     let DesiredReply { missing } = events::decode(reply).unwrap();
     let contents = missing.iter().map(|digest| Bytes::from(contents[digest].clone())).collect();
-    let body = events::encode(&Objects { contents }).unwrap();
+    let body = events::encode(&Objects { contents, desired: None }).unwrap();
     let (status, _) = process.ask(Method::PUT, "/v1/objects", body).await;
     assert_eq!(status, StatusCode::NO_CONTENT);
     missing.len()

@@ -8,7 +8,7 @@ use events::desired::DesiredReply;
 use events::requests::gateway::SourceDiff;
 use events::{InstanceId, encode};
 use futures::stream;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -45,7 +45,11 @@ async fn answer(request: Request<Incoming>, commit: String) -> Result<Response<A
         }
         _ => whole(Vec::new()),
     };
-    Ok(Response::new(body))
+    let mut response = Response::new(body);
+    if parts.uri.path() == path::OBJECTS {
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
+    Ok(response)
 }
 
 /// Only that this instance does not hold the Lease.

@@ -36,12 +36,16 @@ pub struct State {
     pub objects: BTreeMap<Sha256, Bytes>,
     pub objects_put: usize,
     pub desired_puts: usize,
+    /// Requests that brought objects or states.
+    pub requests: usize,
     pub acknowledged: Vec<Acknowledged>,
     /// The cursors of the event streams that were opened.
     pub opened: Vec<Acknowledged>,
     pub events: Option<EventSender>,
     /// Never answers a desired state.
     pub mute: bool,
+    /// Knows nothing of states that travel with objects.
+    pub old: bool,
     /// Says that it lacks this, whatever it has.
     pub greedy: Option<Sha256>,
 }
@@ -159,14 +163,21 @@ impl State {
     fn take(&mut self, path: &str, body: Bytes) -> Response<AgentBody> {
         match path {
             "/v1/objects" => {
+                self.requests += 1;
                 let objects: Objects = events::decode(&body).unwrap();
                 self.objects_put += objects.contents.len();
                 for content in objects.contents {
                     self.objects.insert(Sha256::of(&content), content);
                 }
-                answer(StatusCode::NO_CONTENT, Vec::new())
+                match objects.desired.filter(|_| !self.old) {
+                    Some(desired) => self.desire(&desired),
+                    None => answer(StatusCode::NO_CONTENT, Vec::new()),
+                }
             }
-            "/v1/desired" => self.desire(&body),
+            "/v1/desired" => {
+                self.requests += 1;
+                self.desire(&body)
+            }
             "/v1/acknowledged" => {
                 self.acknowledged.push(events::decode(&body).unwrap());
                 answer(StatusCode::NO_CONTENT, Vec::new())

@@ -55,6 +55,33 @@ async fn who_took_an_empty_state_is_sent_the_first_bundle_without_being_asked() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_small_travels_with_the_state_that_needs_it() {
+    let gateway = Gateway::start().await;
+    for (number, old, requests) in [(1, false, 1), (2, true, 2)] {
+        gateway.register(number).await;
+        gateway.desire(number, 1, &objects(3, "first"), &[]).await;
+        let agent = gateway.connect(number, 1).await;
+        agent.revision(1).await;
+        let before = {
+            let mut state = agent.state.lock();
+            state.old = old;
+            state.requests
+        };
+        gateway.desire(number, 2, &objects(3, "second"), &[]).await;
+        agent.revision(2).await;
+        let large: Vec<_> = (0..3_u8).map(|number| bytes::Bytes::from(vec![number; 100 * 1024])).collect();
+        assert_eq!(agent.state.lock().requests - before, requests, "an agent that is old: {old}");
+        gateway.desire(number, 3, &large, &[]).await;
+        agent.revision(3).await;
+        assert_eq!(
+            agent.state.lock().requests - before,
+            requests + 3,
+            "two requests full of objects, then the state"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_is_none_is_not_sent() {
     let gateway = Gateway::start().await;
     gateway.register(1).await;
