@@ -217,7 +217,6 @@ const CHAIN: &[(&str, &str, &str)] = &[
     ("repo-poller.advance", "kasbah", "repo-poller.look"),
     ("delivery.decide", "kasbah", "repo-poller.advance"),
     ("tunnel-gateway.push", "kasbah", "delivery.decide"),
-    ("PUT /v1/desired", "kasbah-agent", "tunnel-gateway.push"),
     ("PUT /v1/objects", "kasbah-agent", "tunnel-gateway.push"),
     ("agent.sync", "kasbah-agent", "delivery.decide"),
     ("agent.dry-run", "kasbah-agent", "agent.sync"),
