@@ -106,7 +106,6 @@ impl NatsBus {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Bytes, RequestError> {
-        let nobody = || RequestError::NoResponder { subject: subject.to_string() };
         let mut silence = FIRST_SILENCE;
         // Where the one who works on it gives the answer.
         let mut at_work: Option<String> = None;
@@ -128,13 +127,13 @@ impl NatsBus {
             match answer {
                 Ok(answer) => match headers::says_at_work(answer.headers.as_ref()) {
                     Some(inbox) => at_work = Some(inbox),
-                    None if headers::says_nobody(answer.headers.as_ref()) => return Err(nobody()),
+                    None if headers::says_left(answer.headers.as_ref()) => {}
                     None => return Ok(answer.payload),
                 },
                 Err(WireError::Nobody) => {
                     // Gone in the middle of it: somebody else is to do it.
                     if at_work.take().is_none() {
-                        return Err(nobody());
+                        return Err(RequestError::NoResponder { subject: subject.to_string() });
                     }
                 }
                 Err(WireError::Failed(detail)) => return Err(RequestError::Away { detail }),

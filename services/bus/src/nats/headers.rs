@@ -9,8 +9,8 @@ use crate::contract::RequestError;
 const CONTEXT: &str = "kasbah-context";
 /// As every tool for traces knows it.
 const TRACEPARENT: &str = "traceparent";
-/// Set on the answer of one who left and found nobody else to serve.
-const NOBODY: &str = "kasbah-nobody";
+/// Set on the answer of one who left: another one is to be asked.
+const LEFT: &str = "kasbah-left";
 /// Set on the word of one who has not finished yet: where the answer is to be had.
 const AT_WORK: &str = "kasbah-at-work";
 const STREAM: &str = "kasbah-stream";
@@ -46,14 +46,14 @@ pub(super) fn stream(headers: Option<&HeaderMap>) -> Option<(String, u32)> {
     Some((headers.get(STREAM)?.as_str().to_owned(), headers.get(WINDOW)?.as_str().parse().ok()?))
 }
 
-pub(super) fn nobody() -> HeaderMap {
+pub(super) fn left() -> HeaderMap {
     let mut headers = HeaderMap::new();
-    headers.insert(NOBODY, "1");
+    headers.insert(LEFT, "1");
     headers
 }
 
-pub(super) fn says_nobody(headers: Option<&HeaderMap>) -> bool {
-    headers.is_some_and(|headers| headers.get(NOBODY).is_some())
+pub(super) fn says_left(headers: Option<&HeaderMap>) -> bool {
+    headers.is_some_and(|headers| headers.get(LEFT).is_some())
 }
 
 /// For the word that a request is being worked on; its answer is given to whoever asks under `inbox`.

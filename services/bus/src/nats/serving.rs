@@ -1,8 +1,8 @@
 //! A member of a queue group.
 //!
-//! A member that leaves passes on what still reaches it. What does not is sent again by whoever asked: the client forgets a
-//! subscription as soon as it has written its end, so that what the server sends before it has read that is lost. So that nobody
-//! sends again what is being worked on, a member that takes longer says so.
+//! A member that leaves says so to whoever asks it still, who then asks another one. What does not reach it any more is sent again
+//! by whoever asked: the client forgets a subscription as soon as it has written its end, so that what the server sends before it
+//! has read that is lost. So that nobody sends again what is being worked on, a member that takes longer says so.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use tokio::sync::{Notify, Semaphore};
 use world::World;
 
 use super::headers;
-use super::wire::{HeaderMap, Message, Subscriber, Wire, WireError};
+use super::wire::{HeaderMap, Message, Subscriber, Wire};
 use crate::contract::{MAXIMUM_CONCURRENT, MAXIMUM_MESSAGE_BYTES};
 
 /// How long an answer may take before a word about it, and between two words.
@@ -26,7 +26,7 @@ const KEEPS_ANSWERS_FOR: Duration = Duration::from_secs(10);
 /// Makes the answer to a message; `None`: it deserves none.
 pub(super) type Answered = Arc<dyn Fn(Message) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
 
-/// Serves while it lives. What still comes when it is gone is passed on to those who stay.
+/// Serves while it lives. Who still asks when it is gone is told to ask those who stay.
 pub(super) struct Server {
     membership: Arc<Membership>,
 }
@@ -90,15 +90,15 @@ impl Membership {
                 }
             }
         }
-        // Only once the server has heard that this member left does it give what is passed on to another one.
+        // Only once the server has heard that this member left does it give what is asked again to another one.
         if subscriber.drain().await.is_err() {
             return;
         }
-        for message in held {
-            self.pass_on(message);
-        }
-        while let Some(message) = subscriber.next().await {
-            self.pass_on(message);
+        let mut asked = futures::stream::iter(held).chain(subscriber);
+        while let Some(message) = asked.next().await {
+            if let Some(reply_to) = message.reply {
+                self.reply(reply_to.to_string(), headers::left(), Bytes::new()).await;
+            }
         }
     }
 
@@ -174,30 +174,5 @@ impl Membership {
         if let Some(waiting) = waiting {
             self.reply(waiting, HeaderMap::new(), answer).await;
         }
-    }
-
-    fn pass_on(self: &Arc<Self>, message: Message) {
-        let membership = Arc::clone(self);
-        let task = async move {
-            let Some(reply_to) = message.reply else { return };
-            let Some(context) = headers::context(message.headers.as_ref()) else { return };
-            let deadline = Duration::from_millis(u64::from(context.deadline_millis));
-            let headers = message.headers.unwrap_or_default();
-            let (wire, to) = (&membership.wire, message.subject.to_string());
-            let answer = tokio::select! {
-                biased;
-                answer = wire.request(to, headers, message.payload) => answer,
-                () = membership.world.clock.sleep(deadline) => return,
-            };
-            let (headers, answer) = match answer {
-                Ok(answer) => (answer.headers.unwrap_or_default(), answer.payload),
-                Err(WireError::Nobody) => (headers::nobody(), Bytes::new()),
-                Err(WireError::Failed(_)) => return,
-            };
-            if let Err(error) = wire.publish(reply_to.to_string(), None, headers, answer).await {
-                tracing::warn!(%error, "reply not passed on");
-            }
-        };
-        self.world.spawner.spawn("bus request passed on", Box::pin(task));
     }
 }

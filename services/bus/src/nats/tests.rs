@@ -12,24 +12,24 @@ use crate::contract::Heard;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-async fn bus_at(world: &World, url: String) -> NatsBus {
+async fn bus_of(world: &World, process: &str, url: String) -> NatsBus {
     let options = NatsOptions {
         servers: vec![url],
-        name: "test".to_owned(),
-        process: "test".to_owned(),
+        name: process.to_owned(),
+        process: process.to_owned(),
         ca_file: None,
     };
     NatsBus::connect(world.clone(), &options).await.unwrap()
 }
 
 async fn bus(world: &World, server: &NatsServer) -> NatsBus {
-    bus_at(world, server.url()).await
+    bus_of(world, "test", server.url()).await
 }
 
 async fn bus_through_proxy(world: &World, server: &NatsServer) -> (Proxy, NatsBus) {
     let upstream: SocketAddr = server.url().trim_start_matches("nats://").parse().unwrap();
     let proxy = Proxy::start(upstream).unwrap();
-    let bus = bus_at(world, format!("nats://{}", proxy.address())).await;
+    let bus = bus_of(world, "test", format!("nats://{}", proxy.address())).await;
     (proxy, bus)
 }
 
@@ -154,11 +154,34 @@ async fn no_request_is_lost_when_a_member_leaves() {
     let (asking, staying, leaving) =
         (bus(&world, &server).await, bus(&world, &server).await, bus(&world, &server).await);
     let subject = Subject::request(&fresh_name(&world, "leaves"));
-    let _stays = staying.serve(&subject, "leaves", saying("answered")).await.unwrap();
+    leaves_again_and_again(&world, &subject, &asking, &staying, &leaving).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_leaves_without_more_rights_than_it_is_shipped_with() {
+    let world = World::real();
+    let server = NatsServer::start_as_shipped().await.unwrap();
+    let [asking, staying, leaving] =
+        ["repo-poller", "authz", "authz"].map(|process| bus_of(&world, process, server.shipped_url(process)));
+    let (asking, staying, leaving) = tokio::join!(asking, staying, leaving);
+    let subject = Subject::request(<events::requests::authz::DecideFetch as events::Request>::NAME);
+    leaves_again_and_again(&world, &subject, &asking, &staying, &leaving).await;
+    let log = server.log().unwrap();
+    assert!(!log.contains("Violation"), "{log}");
+}
+
+async fn leaves_again_and_again(
+    world: &World,
+    subject: &Subject,
+    asking: &NatsBus,
+    staying: &NatsBus,
+    leaving: &NatsBus,
+) {
+    let _stays = staying.serve(subject, "leaves", saying("answered")).await.unwrap();
     for _ in 0..20 {
-        let leaves = leaving.serve(&subject, "leaves", saying("answered")).await.unwrap();
-        let context = patient_context(&world);
-        let asked = (0..200).map(|_| asking.request(&subject, &context, Bytes::new()));
+        let leaves = leaving.serve(subject, "leaves", saying("answered")).await.unwrap();
+        let context = patient_context(world);
+        let asked = (0..200).map(|_| asking.request(subject, &context, Bytes::new()));
         let all = futures::future::join_all(asked);
         let (answers, ()) = tokio::join!(all, async { drop(leaves) });
         assert!(answers.iter().all(|answer| answer.as_deref() == Ok(b"answered".as_slice())), "{answers:?}");
