@@ -38,6 +38,18 @@ pub(crate) struct Shelf {
     reading: Mutex<BTreeMap<Of<Sha256>, Reading>>,
 }
 
+/// Takes a reading away when whoever waits for it has it or gave up, so that none stays that nobody waits for.
+struct Waiting<'a> {
+    reading: &'a Mutex<BTreeMap<Of<Sha256>, Reading>>,
+    key: Of<Sha256>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.reading.lock().remove(&self.key);
+    }
+}
+
 /// The state to send.
 pub(crate) struct Resolved {
     pub(crate) desired: DesiredState,
@@ -138,8 +150,8 @@ impl Shelf {
         }
         let reading =
             self.reading.lock().entry(key).or_insert_with(|| self.read(organization, digest)).clone();
+        let _waiting = Waiting { reading: &self.reading, key };
         let content = reading.await;
-        self.reading.lock().remove(&key);
         if let Ok(content) = &content {
             self.contents.lock().put(key, content.clone(), content.len());
         }
@@ -248,6 +260,8 @@ mod tests {
             assert_eq!(reads(), expected);
         }
         assert!(shelf.content(other, digest).await.is_err(), "what one organization has is not another's");
+        drop(shelf.content(other, digest).now_or_never());
+        assert!(shelf.reading.lock().is_empty(), "a reading stayed that nobody waits for");
     }
 
     #[test]

@@ -60,9 +60,7 @@ impl Supply<'_> {
 
     /// Sends these.
     async fn send(&self, digests: BTreeSet<Sha256>) -> Result<(), SupplyError> {
-        batches(self.contents(digests))
-            .try_for_each_concurrent(PARALLEL, |batch| async { self.send_batch(batch, None).await.map(drop) })
-            .await
+        self.send_batches(batches(self.contents(digests))).await
     }
 
     /// Sends these, and the state that needs them with them if all of it goes into one request: what the agent answered to the
@@ -80,11 +78,17 @@ impl Supply<'_> {
             let asked = self.send_batch(first, Some(desired.clone())).await?;
             return Ok((asked.status != StatusCode::NO_CONTENT).then_some(asked));
         }
-        stream::iter(std::iter::once(first).chain(second).map(Ok))
-            .chain(batches)
-            .try_for_each_concurrent(PARALLEL, |batch| async { self.send_batch(batch, None).await.map(drop) })
-            .await?;
+        self.send_batches(stream::iter(std::iter::once(first).chain(second).map(Ok)).chain(batches)).await?;
         Ok(None)
+    }
+
+    async fn send_batches(
+        &self,
+        batches: impl Stream<Item = Result<Vec<Bytes>, SupplyError>>,
+    ) -> Result<(), SupplyError> {
+        batches
+            .try_for_each_concurrent(PARALLEL, |batch| async { self.send_batch(batch, None).await.map(drop) })
+            .await
     }
 
     fn contents(&self, digests: BTreeSet<Sha256>) -> impl Stream<Item = Result<Bytes, SupplyError>> {
