@@ -89,7 +89,7 @@ pub enum Mode {
 
 /// Which kinds may be managed: included and not excluded. An empty include list includes all.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct ResourceRules {
     /// Kinds that may be managed.
     #[serde(default)]
@@ -101,7 +101,7 @@ pub struct ResourceRules {
 
 /// A pattern over group and kind; `*` stands for any run of characters.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct KindPattern {
     /// API group, empty for the core group.
     pub group: String,

@@ -1,24 +1,25 @@
 //! From the files of a commit to a bundle, doing only the work that a change asks for.
 //!
-//! A [`SourceBuild`] holds what one source looked like at the last commit that was built, good or bad. The next commit is
-//! applied to it path by path: only changed files are parsed, only pages that hold a changed object are encoded anew.
+//! A [`SourceBuild`] holds what the sources with the same rules looked like at the last commit that was built, good or bad. The
+//! next commit is applied to it path by path: only changed files are parsed, only pages that hold a changed object are encoded
+//! anew. So what a commit costs depends on how many different rules there are, and hardly on how many sources.
 //! Pure but for the object database that files are read from.
 
 pub mod files;
 pub mod pages;
+pub mod rules;
 pub mod source;
-pub mod spec;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
 use events::configuration::FileFinding;
 use events::{AgentId, Sha256, SourceId};
 
 pub use files::{FileCache, FileLimits};
+pub use rules::Rules;
 pub use source::SourceBuild;
-pub use spec::SourceSpec;
 
 use crate::git::objects::Reader;
 use crate::git::{GitError, ObjectId, tree};
@@ -87,44 +88,54 @@ pub struct Built {
     pub statistics: Statistics,
 }
 
+/// Sources on one ref by what decides their bundles.
+pub type SourcesByRules = BTreeMap<Rules, Vec<(SourceId, AgentId)>>;
+
 /// All sources on one ref, as they were at the last commit that was built.
 #[derive(Debug, Default)]
 pub struct RefBuild {
     tree: Option<ObjectId>,
-    sources: BTreeMap<SourceId, SourceBuild>,
+    builds: BTreeMap<Rules, SourceBuild>,
 }
 
 impl RefBuild {
     /// Builds all sources at a tree. After an error nothing of this may be used any more.
     ///
     /// # Errors
-    /// When Git objects are missing or damaged.
+    /// When Git objects are missing or damaged, or a glob cannot be understood.
     pub fn build(
         &mut self,
         reader: &mut Reader,
         cache: &mut FileCache,
         tree: ObjectId,
-        specs: &[Arc<SourceSpec>],
+        sources: &SourcesByRules,
         limits: &BuildLimits,
     ) -> Result<Built, GitError> {
         let mut built = Built::default();
-        self.sources.retain(|id, build| specs.iter().any(|spec| spec.id == *id && build.is_of(spec)));
+        self.builds.retain(|rules, _| sources.contains_key(rules));
         let changes = match self.tree {
-            Some(old) if !self.sources.is_empty() => tree::changes(reader, Some(old), tree)?,
+            Some(old) if !self.builds.is_empty() => tree::changes(reader, Some(old), tree)?,
             _ => Vec::new(),
         };
-        let new = specs.iter().any(|spec| !self.sources.contains_key(&spec.id));
+        let new = sources.len() > self.builds.len();
         let all = if new { tree::changes(reader, None, tree)? } else { Vec::new() };
         built.statistics.paths = changes.len() + all.len();
-        for spec in specs {
-            let known = self.sources.contains_key(&spec.id);
-            let source = self.sources.entry(spec.id).or_insert_with(|| SourceBuild::new(Arc::clone(spec)));
-            for change in if known { &changes } else { &all } {
-                source.apply(change, reader, cache, limits, &mut built)?;
+        for (rules, sources) in sources {
+            let (build, changes) = match self.builds.entry(rules.clone()) {
+                Entry::Occupied(known) => (known.into_mut(), &changes),
+                Entry::Vacant(new) => {
+                    let build = SourceBuild::new(rules.clone());
+                    let build = build.map_err(|error| GitError::refused(error.to_string()))?;
+                    (new.insert(build), &all)
+                }
+            };
+            for change in changes {
+                build.apply(change, reader, cache, limits, &mut built)?;
             }
-            let outcome = source.finish(limits, &mut built);
-            built.outcomes.push((spec.id, spec.agent, outcome));
+            let outcome = build.finish(limits, &mut built);
+            built.outcomes.extend(sources.iter().map(|(id, agent)| (*id, *agent, outcome.clone())));
         }
+        built.outcomes.sort_by_key(|(id, ..)| *id);
         self.tree = Some(tree);
         Ok(built)
     }

@@ -1,4 +1,4 @@
-//! One source at the last commit that was built.
+//! Sources with the same rules at the last commit that was built.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use objects::manifest::refused_folder;
 
 use crate::bundle::files::{FileCache, ParsedFile, ParsedObject};
 use crate::bundle::pages::Pages;
-use crate::bundle::spec::{SourceSpec, is_manifest_name};
+use crate::bundle::rules::{GlobError, Globs, Rules, is_manifest_name};
 use crate::bundle::{BuildLimits, Built, MAXIMUM_FINDINGS, Outcome};
 use crate::git::GitError;
 use crate::git::objects::Reader;
@@ -20,10 +20,11 @@ use crate::git::tree::{Change, FileKind};
 /// Longest message of a finding, in characters, so that a commit of the log never grows over its limit.
 const MESSAGE_LENGTH: usize = 600;
 
-/// One source at the last commit that was built, good or bad.
+/// Sources with the same rules at the last commit that was built, good or bad.
 #[derive(Debug)]
 pub struct SourceBuild {
-    spec: Arc<SourceSpec>,
+    rules: Rules,
+    globs: Globs,
     files: BTreeMap<String, Arc<ParsedFile>>,
     bytes: u64,
     /// Files whose folder has to be rendered, whether the globs take them or not.
@@ -39,11 +40,14 @@ pub struct SourceBuild {
 }
 
 impl SourceBuild {
-    /// A source of which nothing is known yet.
-    #[must_use]
-    pub fn new(spec: Arc<SourceSpec>) -> Self {
-        Self {
-            spec,
+    /// Sources of which nothing is known yet.
+    ///
+    /// # Errors
+    /// For a glob that cannot be understood.
+    pub fn new(rules: Rules) -> Result<Self, GlobError> {
+        Ok(Self {
+            globs: Globs::of(&rules)?,
+            rules,
             files: BTreeMap::new(),
             bytes: 0,
             rendered: BTreeSet::new(),
@@ -52,13 +56,7 @@ impl SourceBuild {
             duplicates: BTreeSet::new(),
             pages: Pages::default(),
             findings: BTreeMap::new(),
-        }
-    }
-
-    /// Whether it was built under the same rules.
-    #[must_use]
-    pub fn is_of(&self, spec: &SourceSpec) -> bool {
-        self.spec.is_same(spec)
+        })
     }
 
     /// Takes one changed path into account.
@@ -76,11 +74,11 @@ impl SourceBuild {
         let path = change.path.as_str();
         self.forget(path);
         let Some(entry) = change.now else { return Ok(()) };
-        if refused_folder(name_of(path)).is_some() && !self.spec.leaves_out(path) {
+        if refused_folder(name_of(path)).is_some() && !self.globs.leave_out(path) {
             self.rendered.insert(path.to_owned());
             return Ok(());
         }
-        if !self.spec.takes(path) {
+        if !self.globs.take(path) {
             return Ok(());
         }
         match entry.kind {
@@ -110,7 +108,7 @@ impl SourceBuild {
         let Some(file) = self.files.remove(path) else { return };
         self.bytes = self.bytes.saturating_sub(file.bytes);
         for object in file.content.iter().flatten() {
-            let key = key_in(&object.identity, &self.spec.default_namespace);
+            let key = key_in(&object.identity, &self.rules.default_namespace);
             if let Some(places) = self.places.get_mut(&key) {
                 places.remove(&(path.to_owned(), object.line));
                 if places.len() < 2 {
@@ -143,7 +141,7 @@ impl SourceBuild {
 
     fn insert_object(&mut self, path: &str, object: &ParsedObject, findings: &mut Vec<FileFinding>) {
         let identity = &object.identity;
-        let rules = &self.spec.resources;
+        let rules = &self.rules.resources;
         let pairs = |patterns: &[events::configuration::KindPattern]| -> Vec<(String, String)> {
             patterns.iter().map(|pattern| (pattern.group.clone(), pattern.kind.clone())).collect()
         };
@@ -155,7 +153,7 @@ impl SourceBuild {
             );
             findings.push(finding(path, object.line, 0, &message));
         }
-        let key = key_in(identity, &self.spec.default_namespace);
+        let key = key_in(identity, &self.rules.default_namespace);
         let places = self.places.entry(key.clone()).or_default();
         if !places.insert((path.to_owned(), object.line)) || places.len() > 1 {
             self.duplicates.insert(key);
@@ -163,7 +161,7 @@ impl SourceBuild {
         self.pages.insert((identity.clone(), path.to_owned(), object.line), object.digest);
     }
 
-    /// What comes of the source now.
+    /// What comes of each of the sources now.
     pub fn finish(&mut self, limits: &BuildLimits, built: &mut Built) -> Outcome {
         let mut findings: Vec<FileFinding> = self.findings.values().flatten().cloned().collect();
         findings.extend(self.rendered_findings());
@@ -212,7 +210,7 @@ impl SourceBuild {
         };
         self.rendered
             .iter()
-            .filter(|path| self.spec.takes(path) || concerns(path))
+            .filter(|path| self.globs.take(path) || concerns(path))
             .filter_map(|path| refused_folder(name_of(path)).map(|message| finding(path, 0, 0, message)))
             .collect()
     }
@@ -222,7 +220,7 @@ impl SourceBuild {
         let (first_file, first_line) = places.next()?;
         let (file, line) = places.next().unwrap_or(&(first_file.clone(), *first_line)).clone();
         // Whether the kind has namespaces at all is the cluster's to say, so the default one is not named.
-        let name = if key.namespace.is_empty() || key.namespace == self.spec.default_namespace {
+        let name = if key.namespace.is_empty() || key.namespace == self.rules.default_namespace {
             key.name.clone()
         } else {
             format!("{}/{}", key.namespace, key.name)

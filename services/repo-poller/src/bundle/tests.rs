@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use events::ProjectId;
 use events::bundle::{BundlePage, BundleRoot};
@@ -9,6 +10,7 @@ use gix::objs::{Kind, Tree, Write};
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::rules::Globs;
 use super::*;
 use crate::git::Objects;
 
@@ -72,11 +74,10 @@ fn map(name: &str, value: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{value: \"{value}\"}}\n")
 }
 
-fn spec_with(include: &[&str], exclude: &[&str], resources: &ResourceRules) -> Arc<SourceSpec> {
-    let agent = AgentId(Uuid::from_u128(1));
+fn rules_with(include: &[&str], exclude: &[&str], resources: &ResourceRules) -> Rules {
     let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
     let source = SourceConfiguration {
-        id: SourceId::derive(agent, &include.join(",")),
+        id: SourceId(Uuid::from_u128(1)),
         name: "shop".into(),
         project: ProjectId(Uuid::from_u128(2)),
         reference: GitReference::Default,
@@ -88,18 +89,28 @@ fn spec_with(include: &[&str], exclude: &[&str], resources: &ResourceRules) -> A
         policies: SyncPolicies::default(),
         line: 1,
     };
-    Arc::new(SourceSpec::new(agent, resources, &source).unwrap())
+    Rules::of(resources, &source)
 }
 
-fn spec(include: &[&str]) -> Arc<SourceSpec> {
-    spec_with(include, &[], &ResourceRules::default())
+fn rules(include: &[&str]) -> Rules {
+    rules_with(include, &[], &ResourceRules::default())
 }
 
-fn build_once(store: &Store, files: &Files, spec: &Arc<SourceSpec>) -> Built {
+/// A source of each.
+fn sources(rules: impl IntoIterator<Item = Rules>) -> SourcesByRules {
+    let numbered = (1..).zip(rules);
+    numbered.map(|(number, rules)| (rules, vec![source(number)])).collect()
+}
+
+fn source(number: u128) -> (SourceId, AgentId) {
+    (SourceId(Uuid::from_u128(number)), AgentId(Uuid::from_u128(number)))
+}
+
+fn build_once(store: &Store, files: &Files, rules: &Rules) -> Built {
     let tree = store.tree(files);
-    let specs = std::slice::from_ref(spec);
+    let (sources, limits) = (sources([rules.clone()]), BuildLimits::default());
     RefBuild::default()
-        .build(&mut store.reader(), &mut FileCache::default(), tree, specs, &BuildLimits::default())
+        .build(&mut store.reader(), &mut FileCache::default(), tree, &sources, &limits)
         .unwrap()
 }
 
@@ -107,8 +118,8 @@ fn outcome(built: Built) -> Outcome {
     built.outcomes.into_iter().next().unwrap().2
 }
 
-fn findings(store: &Store, files: &Files, spec: &Arc<SourceSpec>) -> Vec<(String, u32, String)> {
-    match outcome(build_once(store, files, spec)) {
+fn findings(store: &Store, files: &Files, rules: &Rules) -> Vec<(String, u32, String)> {
+    match outcome(build_once(store, files, rules)) {
         Outcome::Bundle { .. } => Vec::new(),
         Outcome::Rejected { findings, .. } => {
             findings.into_iter().map(|finding| (finding.file, finding.line, finding.message)).collect()
@@ -136,8 +147,8 @@ fn globs_take_files_and_folders() {
         (&["{a,b}/[cd].yaml"], &[], "b/d.yaml", true),
     ];
     for (include, exclude, path, expected) in rows {
-        let spec = spec_with(include, exclude, &ResourceRules::default());
-        assert_eq!(spec.takes(path), expected, "{include:?} without {exclude:?} on {path}");
+        let globs = Globs::of(&rules_with(include, exclude, &ResourceRules::default())).unwrap();
+        assert_eq!(globs.take(path), expected, "{include:?} without {exclude:?} on {path}");
     }
 }
 
@@ -156,7 +167,7 @@ fn a_bundle_holds_the_objects_of_the_files_that_are_taken() {
         ("a/link.yaml", "->one.yaml"),
         ("a/sub", "@"),
     ]);
-    let built = build_once(&store, &files, &spec(&["a"]));
+    let built = build_once(&store, &files, &rules(&["a"]));
     assert_eq!(built.statistics, Statistics { paths: 8, parsed: 4, pages: 1 });
     let contents: BTreeMap<Sha256, Bytes> =
         built.contents.iter().map(|bytes| (Sha256::of(bytes), bytes.clone())).collect();
@@ -180,11 +191,11 @@ fn a_small_change_costs_little() {
     let store = Store::new();
     let mut files: Files =
         (0..1000).map(|index| (format!("a/{index}.yaml"), map(&format!("m{index}"), "1"))).collect();
-    let specs = [spec(&["a/**"]), spec(&["**"])];
+    let sources = sources([rules(&["a/**"]), rules(&["**"])]);
     let (mut build, mut cache) = (RefBuild::default(), FileCache::default());
     let mut step = |files: &Files| {
         let tree = store.tree(files);
-        build.build(&mut store.reader(), &mut cache, tree, &specs, &BuildLimits::default()).unwrap()
+        build.build(&mut store.reader(), &mut cache, tree, &sources, &BuildLimits::default()).unwrap()
     };
     let built = step(&files);
     // Two sources of the same files: each file is parsed once.
@@ -205,9 +216,43 @@ fn a_small_change_costs_little() {
 }
 
 #[test]
+fn sources_with_the_same_rules_are_built_once() {
+    let store = Store::new();
+    let files = files(&[("a.yaml", &map("a", "1"))]);
+    let tree = store.tree(&files);
+    let all = SourcesByRules::from([
+        (rules(&["**"]), (1..=1000).map(source).collect()),
+        (rules(&["b"]), vec![source(7000), source(500_000)]),
+    ]);
+    let (mut build, mut cache) = (RefBuild::default(), FileCache::default());
+    let mut step = |tree, sources: &SourcesByRules| {
+        build.build(&mut store.reader(), &mut cache, tree, sources, &BuildLimits::default()).unwrap()
+    };
+    let built = step(tree, &all);
+    assert_eq!(built.statistics, Statistics { paths: 1, parsed: 1, pages: 2 });
+    assert_eq!(built.contents.len(), 5, "an object, and page and root of each rules");
+    let ids: Vec<u128> = built.outcomes.iter().map(|(id, ..)| id.0.as_u128()).collect();
+    assert_eq!(ids, (1..=1000).chain([7000, 500_000]).collect::<Vec<_>>());
+    let objects = |built: &Built| -> BTreeMap<u128, u32> {
+        let of = |outcome: &Outcome| match outcome {
+            Outcome::Bundle { objects, .. } => *objects,
+            Outcome::Rejected { .. } => panic!("rejected"),
+        };
+        built.outcomes.iter().map(|(id, _, outcome)| (id.0.as_u128(), of(outcome))).collect()
+    };
+    assert_eq!([1, 1000, 7000].map(|id| objects(&built)[&id]), [1, 1, 0]);
+
+    // One that comes to known rules costs nothing, one that leaves the others to them neither.
+    let moved = SourcesByRules::from([(rules(&["**"]), vec![source(1), source(7000)])]);
+    let built = step(tree, &moved);
+    assert_eq!(built.statistics, Statistics::default());
+    assert_eq!(objects(&built), BTreeMap::from([(1, 1), (7000, 1)]));
+}
+
+#[test]
 fn what_is_wrong_is_told_with_file_and_line() {
     let store = Store::new();
-    let all = spec(&["**"]);
+    let all = rules(&["**"]);
     /// Files, where something is wrong, and a part of what is said.
     type Row<'a> = (&'a [(&'a str, &'a str)], &'a [(&'a str, u32)], &'a str);
     let rows: [Row<'_>; 9] = [
@@ -261,13 +306,13 @@ fn folders_to_be_rendered_concern_only_sources_that_take_of_them() {
     let store = Store::new();
     let plain = map("a", "1");
     let kustomized = files(&[("kustomization.yaml", "{}"), ("app/a.yaml", &plain)]);
-    assert_eq!(findings(&store, &kustomized, &spec(&["app"])), []);
-    assert_eq!(findings(&store, &kustomized, &spec(&["**"])).len(), 1);
+    assert_eq!(findings(&store, &kustomized, &rules(&["app"])), []);
+    assert_eq!(findings(&store, &kustomized, &rules(&["**"])).len(), 1);
     let chart = files(&[("c/Chart.yaml", "{}"), ("c/values.yaml", "a: b"), ("d/a.yaml", &plain)]);
-    assert_eq!(findings(&store, &chart, &spec(&["d"])), []);
-    let without = spec_with(&["**"], &["c/**"], &ResourceRules::default());
+    assert_eq!(findings(&store, &chart, &rules(&["d"])), []);
+    let without = rules_with(&["**"], &["c/**"], &ResourceRules::default());
     assert_eq!(findings(&store, &chart, &without), []);
-    assert!(!findings(&store, &chart, &spec(&["c/values.yaml"])).is_empty());
+    assert!(!findings(&store, &chart, &rules(&["c/values.yaml"])).is_empty());
 }
 
 #[test]
@@ -276,11 +321,11 @@ fn kinds_outside_the_configuration_are_refused() {
     let files = files(&[("a.yaml", &map("a", "1"))]);
     let pattern = |group: &str, kind: &str| KindPattern { group: group.into(), kind: kind.into() };
     let only_apps = ResourceRules { include: vec![pattern("apps", "*")], exclude: vec![] };
-    let found = findings(&store, &files, &spec_with(&["**"], &[], &only_apps));
+    let found = findings(&store, &files, &rules_with(&["**"], &[], &only_apps));
     assert_eq!((found[0].0.as_str(), found[0].1), ("a.yaml", 1));
     assert!(found[0].2.contains("ConfigMap of the core group"), "{found:?}");
     let all = ResourceRules { include: vec![pattern("*", "*")], exclude: vec![pattern("", "Secret")] };
-    assert_eq!(findings(&store, &files, &spec_with(&["**"], &[], &all)), []);
+    assert_eq!(findings(&store, &files, &rules_with(&["**"], &[], &all)), []);
 }
 
 #[test]
@@ -302,7 +347,7 @@ fn limits_are_kept() {
             &mut store.reader(),
             &mut FileCache::default(),
             tree,
-            &[spec(&["**"])],
+            &sources([rules(&["**"])]),
             &limits,
         );
         let Outcome::Rejected { findings, .. } = outcome(built.unwrap()) else {
@@ -316,7 +361,7 @@ fn limits_are_kept() {
 fn findings_beyond_the_limit_are_counted() {
     let store = Store::new();
     let files: Files = (0..150).map(|index| (format!("{index:03}.yaml"), "kind: X\n".to_owned())).collect();
-    let Outcome::Rejected { findings, more } = outcome(build_once(&store, &files, &spec(&["**"]))) else {
+    let Outcome::Rejected { findings, more } = outcome(build_once(&store, &files, &rules(&["**"]))) else {
         panic!("not rejected")
     };
     assert_eq!((findings.len(), more), (100, 50));
@@ -332,7 +377,7 @@ fn a_missing_object_is_an_error() {
         &mut other.reader(),
         &mut FileCache::default(),
         tree,
-        &[spec(&["**"])],
+        &sources([rules(&["**"])]),
         &BuildLimits::default(),
     );
     assert_eq!(built.unwrap_err().failure, events::repository::FetchFailure::Broken);
@@ -373,18 +418,18 @@ proptest! {
     fn building_step_by_step_equals_building_at_once(steps in proptest::collection::vec(any_files(), 1..6)) {
         let store = Store::new();
         let secrets = vec![KindPattern { group: String::new(), kind: "Secret".into() }];
-        let specs = [
-            spec_with(&["**"], &["x"], &ResourceRules { include: vec![], exclude: secrets }),
-            spec(&["d", "*.yaml"]),
-        ];
+        let sources = sources([
+            rules_with(&["**"], &["x"], &ResourceRules { include: vec![], exclude: secrets }),
+            rules(&["d", "*.yaml"]),
+        ]);
         let (mut build, mut cache) = (RefBuild::default(), FileCache::default());
         let mut stored = std::collections::BTreeSet::new();
         for files in steps {
             let tree = store.tree(&files);
             let limits = BuildLimits::default();
-            let stepwise = build.build(&mut store.reader(), &mut cache, tree, &specs, &limits).unwrap();
+            let stepwise = build.build(&mut store.reader(), &mut cache, tree, &sources, &limits).unwrap();
             let at_once = RefBuild::default()
-                .build(&mut store.reader(), &mut FileCache::default(), tree, &specs, &limits)
+                .build(&mut store.reader(), &mut FileCache::default(), tree, &sources, &limits)
                 .unwrap();
             prop_assert_eq!(&stepwise.outcomes, &at_once.outcomes);
             stored.extend(stepwise.contents.iter().map(|bytes| Sha256::of(bytes)));

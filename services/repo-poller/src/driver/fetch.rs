@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 
 use super::shared::Cause;
 use super::watcher::{Done, Watcher};
-use crate::bundle::{Built, FileCache, Outcome, RefBuild, SourceSpec};
+use crate::bundle::{Built, FileCache, Outcome, RefBuild, Rules, SourcesByRules};
 use crate::git::remote::Login;
 use crate::git::{GitError, Location, ObjectId, Repository, parse_id};
 use crate::model::{Decided, RefInterest};
@@ -249,10 +249,10 @@ impl Watcher {
         wanted: &RefInterest,
         cause: &Cause,
     ) -> Result<bool, GitError> {
-        let specs = specs(wanted)?;
-        let built = match self.build(reference, tip.tree, specs.clone()).await {
+        let sources = by_rules(wanted);
+        let built = match self.build(reference, tip.tree, sources.clone()).await {
             Err(error) if error.failure == FetchFailure::Broken => {
-                self.build_anew(reference, tip, specs).await?
+                self.build_anew(reference, tip, sources).await?
             }
             built => built?,
         };
@@ -277,7 +277,7 @@ impl Watcher {
         &mut self,
         reference: &GitReference,
         tip: Tip,
-        specs: Vec<Arc<SourceSpec>>,
+        sources: SourcesByRules,
     ) -> Result<Built, GitError> {
         let mut wants = self.tips();
         wants.push(tip.commit);
@@ -290,14 +290,14 @@ impl Watcher {
         self.done.clear();
         self.builds.clear();
         self.files = FileCache::default();
-        self.build(reference, tip.tree, specs).await
+        self.build(reference, tip.tree, sources).await
     }
 
     async fn build(
         &mut self,
         reference: &GitReference,
         tree: ObjectId,
-        specs: Vec<Arc<SourceSpec>>,
+        sources: SourcesByRules,
     ) -> Result<Built, GitError> {
         let Some(opened) = &self.opened else { return Err(GitError::broken("the repository is not open")) };
         let objects = opened.repository.objects();
@@ -308,7 +308,7 @@ impl Watcher {
         let (build, files, built) = self
             .poller
             .blocking(move || {
-                let built = build.build(&mut objects.reader(), &mut files, tree, &specs, &limits)?;
+                let built = build.build(&mut objects.reader(), &mut files, tree, &sources, &limits)?;
                 Ok((build, files, built))
             })
             .await?;
@@ -345,8 +345,8 @@ impl Watcher {
             }
         };
         let tip = self.bring(&GitReference::Commit(id.to_string()), id).await.map_err(git)?;
-        let spec = SourceSpec::new(wanted.agent, &wanted.resources, &wanted.source);
-        let spec = spec.map_err(|error| Refusal::new(RefusalKind::Conflict, error.to_string()))?;
+        let rules = Rules::of(&wanted.resources, &wanted.source);
+        let sources = SourcesByRules::from([(rules, vec![(source, wanted.agent)])]);
         let objects = match &self.opened {
             Some(opened) => opened.repository.objects(),
             None => return Err(Refusal::new(RefusalKind::Unavailable, "the repository is not open")),
@@ -357,7 +357,7 @@ impl Watcher {
                 &mut objects.reader(),
                 &mut FileCache::default(),
                 tip.tree,
-                &[Arc::new(spec)],
+                &sources,
                 &limits,
             )
         });
@@ -394,13 +394,13 @@ impl Watcher {
     }
 }
 
-fn specs(wanted: &RefInterest) -> Result<Vec<Arc<SourceSpec>>, GitError> {
-    wanted
-        .sources
-        .values()
-        .map(|wanted| SourceSpec::new(wanted.agent, &wanted.resources, &wanted.source).map(Arc::new))
-        .collect::<Result<_, _>>()
-        .map_err(|error| GitError::refused(error.to_string()))
+fn by_rules(wanted: &RefInterest) -> SourcesByRules {
+    let mut sources = SourcesByRules::new();
+    for (id, wanted) in &wanted.sources {
+        let rules = Rules::of(&wanted.resources, &wanted.source);
+        sources.entry(rules).or_default().push((*id, wanted.agent));
+    }
+    sources
 }
 
 /// An outcome with its bundle's address.

@@ -1,24 +1,38 @@
 //! Which files a source takes, and what they may hold.
 
 use events::configuration::{ResourceRules, SourceConfiguration};
-use events::{AgentId, SourceId};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// Where agents' configuration files lie; never manifests.
 const OWN_FOLDER: &str = ".kasbah/";
 
-/// What decides the bundle of a source, apart from its commit.
-#[derive(Debug, Clone)]
-pub struct SourceSpec {
-    /// Which source.
-    pub id: SourceId,
-    /// Whose.
-    pub agent: AgentId,
+/// What decides the bundle of a source, apart from its commit. A fleet's sources mostly have the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rules {
     /// Namespace that is meant where a manifest names none.
     pub default_namespace: String,
     /// Kinds that the agent may manage.
     pub resources: ResourceRules,
-    patterns: (Vec<String>, Vec<String>),
+    include: Vec<String>,
+    exclude: Vec<String>,
+}
+
+impl Rules {
+    /// Those of a source.
+    #[must_use]
+    pub fn of(resources: &ResourceRules, source: &SourceConfiguration) -> Self {
+        Self {
+            default_namespace: source.default_namespace.clone(),
+            resources: resources.clone(),
+            include: source.include.clone(),
+            exclude: source.exclude.clone(),
+        }
+    }
+}
+
+/// Which paths are taken.
+#[derive(Debug)]
+pub struct Globs {
     include: GlobSet,
     exclude: GlobSet,
 }
@@ -31,46 +45,24 @@ pub struct GlobError {
     pub glob: String,
 }
 
-impl SourceSpec {
-    /// Out of a checked configuration.
+impl Globs {
+    /// Those of a checked configuration.
     ///
     /// # Errors
     /// For a glob that cannot be understood, which config-fetcher refuses.
-    pub fn new(
-        agent: AgentId,
-        resources: &ResourceRules,
-        source: &SourceConfiguration,
-    ) -> Result<Self, GlobError> {
-        Ok(Self {
-            id: source.id,
-            agent,
-            default_namespace: source.default_namespace.clone(),
-            resources: resources.clone(),
-            patterns: (source.include.clone(), source.exclude.clone()),
-            include: globs(&source.include)?,
-            exclude: globs(&source.exclude)?,
-        })
-    }
-
-    /// Whether two of them give the same bundle of the same commit.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.id == other.id
-            && self.agent == other.agent
-            && self.default_namespace == other.default_namespace
-            && self.resources == other.resources
-            && self.patterns == other.patterns
+    pub fn of(rules: &Rules) -> Result<Self, GlobError> {
+        Ok(Self { include: globs(&rules.include)?, exclude: globs(&rules.exclude)? })
     }
 
     /// Whether the globs take a path.
     #[must_use]
-    pub fn takes(&self, path: &str) -> bool {
-        self.include.is_match(path) && !self.leaves_out(path)
+    pub fn take(&self, path: &str) -> bool {
+        self.include.is_match(path) && !self.leave_out(path)
     }
 
     /// Whether the globs leave a path out in so many words.
     #[must_use]
-    pub fn leaves_out(&self, path: &str) -> bool {
+    pub fn leave_out(&self, path: &str) -> bool {
         path.starts_with(OWN_FOLDER) || self.exclude.is_match(path)
     }
 }
