@@ -2,6 +2,7 @@
 
 mod accept;
 mod connection;
+mod gathered;
 
 pub use accept::{AcceptError, Accepted, Door, Presented, Rejection};
 pub use connection::{AgentConnection, AskError, Asked};

@@ -20,6 +20,7 @@ use world::World;
 use world::network::Connection;
 
 use super::connection::AgentConnection;
+use super::gathered::Gathered;
 use crate::body::Guard;
 use crate::handshake::{Hello, PROTOCOL_VERSION, TUNNEL_PATH, Token, Welcome};
 use crate::runtime::{WorldTimer, within};
@@ -198,7 +199,7 @@ impl Door {
             .max_buf_size(self.maximum_head_bytes.max(8192))
             .max_headers(64)
             .keep_alive(false)
-            .serve_connection(TokioIo::new(io), service)
+            .serve_connection(TokioIo::new(Gathered::new(io)), service)
             .with_upgrades()
             .await;
         let outcome = verdict.lock().take();

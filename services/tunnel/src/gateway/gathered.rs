@@ -1,0 +1,168 @@
+//! Gathered writes: what several tasks write for one connection in the same moment leaves it in one piece.
+//!
+//! hyper writes the head of a request as soon as there is room for its stream, and only then asks its body for the first bytes:
+//! two records of TLS and two calls of the system, at both ends, for each request with a body.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// So much is gathered at most; what is larger goes as it is.
+const GATHERED_BYTES: usize = 4096;
+
+/// Lets the other tasks have a turn before it sends what was written, and then sends what they wrote with it.
+pub(super) struct Gathered<T> {
+    inner: T,
+    waiting: Vec<u8>,
+    others_had_their_turn: bool,
+}
+
+impl<T: AsyncWrite + Unpin> Gathered<T> {
+    pub(super) const fn new(inner: T) -> Self {
+        Self { inner, waiting: Vec::new(), others_had_their_turn: false }
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.waiting.is_empty() {
+            let sent = ready!(Pin::new(&mut self.inner).poll_write(context, &self.waiting))?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.waiting.drain(..sent);
+        }
+        // An idle connection keeps no room for what it may write one day.
+        self.waiting = Vec::new();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Gathered<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(context, buffer)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let bytes = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        if self.waiting.len() + bytes > GATHERED_BYTES {
+            ready!(self.poll_send(context))?;
+        }
+        if bytes > GATHERED_BYTES {
+            return Pin::new(&mut self.inner).poll_write_vectored(context, pieces);
+        }
+        pieces.iter().for_each(|piece| self.waiting.extend_from_slice(piece));
+        Poll::Ready(Ok(bytes))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.waiting.is_empty() && !std::mem::replace(&mut self.others_had_their_turn, true) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        ready!(self.poll_send(context))?;
+        ready!(Pin::new(&mut self.inner).poll_flush(context))?;
+        self.others_had_their_turn = false;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send(context))?;
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::poll;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// Takes everything and keeps each write by itself.
+    #[derive(Default)]
+    struct Writes(Vec<Vec<u8>>);
+
+    impl AsyncWrite for Writes {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.0.push(bytes.to_owned());
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_written_before_others_had_their_turn_goes_with_it() {
+        let mut gathered = Gathered::new(Writes::default());
+        gathered.write_all(b"head ").await.unwrap();
+        assert!(poll!(Box::pin(gathered.flush())).is_pending());
+        gathered.write_all(b"body").await.unwrap();
+        gathered.flush().await.unwrap();
+        assert_eq!(gathered.inner.0, [b"head body"]);
+        assert_eq!(gathered.waiting.capacity(), 0);
+        gathered.write_all(b"next").await.unwrap();
+        assert!(poll!(Box::pin(gathered.flush())).is_pending());
+        gathered.flush().await.unwrap();
+        assert_eq!(gathered.inner.0.last().unwrap(), b"next");
+    }
+
+    #[tokio::test]
+    async fn what_is_large_goes_as_it_is_behind_what_waits() {
+        let mut gathered = Gathered::new(Writes::default());
+        let large = vec![7; GATHERED_BYTES + 1];
+        gathered.write_all(b"head").await.unwrap();
+        gathered.write_all(&large).await.unwrap();
+        gathered.write_all(b"tail").await.unwrap();
+        gathered.shutdown().await.unwrap();
+        assert_eq!(gathered.inner.0, [b"head".to_vec(), large, b"tail".to_vec()]);
+    }
+
+    #[tokio::test]
+    async fn everything_arrives_in_order_through_a_narrow_pipe() {
+        let (near, mut far) = tokio::io::duplex(7);
+        let expected: Vec<u8> = (0..=255).cycle().take(50_000).collect();
+        let sent = expected.clone();
+        let writing = async move {
+            let mut gathered = Gathered::new(near);
+            for (head, body) in sent.chunks(1000).map(|chunk| chunk.split_at(900)) {
+                gathered.write_all(head).await.unwrap();
+                gathered.flush().await.unwrap();
+                gathered.write_all(body).await.unwrap();
+            }
+            gathered.shutdown().await.unwrap();
+        };
+        let mut arrived = Vec::new();
+        let ((), read) = tokio::join!(writing, far.read_to_end(&mut arrived));
+        read.unwrap();
+        assert_eq!(arrived, expected);
+    }
+}
