@@ -15,6 +15,7 @@
 pub mod access;
 pub mod actor;
 pub mod aggregate;
+pub mod attributes;
 pub mod bundle;
 pub mod catalogue;
 pub mod commit;
@@ -26,6 +27,7 @@ pub mod directory;
 pub mod id;
 pub mod object;
 pub mod observation;
+pub mod pass;
 pub mod position;
 pub mod repository;
 pub mod request;

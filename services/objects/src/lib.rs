@@ -17,6 +17,7 @@
 //! to a cluster.
 #![warn(missing_docs)]
 
+pub mod attributes;
 pub mod diff;
 pub mod digest;
 pub mod fields;
@@ -24,6 +25,7 @@ pub mod health;
 pub mod identity;
 pub mod kinds;
 pub mod manifest;
+pub mod narrowing;
 pub mod order;
 pub mod ownership;
 pub mod redact;
