@@ -3,10 +3,17 @@
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::context;
+use crate::grants::Grants;
 use crate::id::{AgentId, ProjectId, SourceId};
 
 /// The folder of a repository in which configuration files lie.
 pub const FOLDER: &str = ".kasbah";
+
+/// The path of an agent's configuration file in its configuration project.
+#[must_use]
+pub fn file_of(agent_name: &str) -> String {
+    format!("{FOLDER}/agents/{agent_name}/config.yaml")
+}
 
 context! {
     /// What config-fetcher decided.
@@ -74,6 +81,9 @@ pub struct AgentConfiguration {
     /// Each request must impersonate a source's service account.
     #[serde(default)]
     pub lockdown: bool,
+    /// Who may use the cluster's API.
+    #[serde(default, skip_serializing_if = "Grants::is_empty")]
+    pub grants: Grants,
 }
 
 /// How far the agent reaches.

@@ -24,6 +24,7 @@ pub mod delivery;
 pub mod desired;
 pub mod digest;
 pub mod directory;
+pub mod grants;
 pub mod id;
 pub mod object;
 pub mod observation;

@@ -12,7 +12,9 @@ use crate::request::{Refusal, request};
 use crate::time::Timestamp;
 
 mod agents;
+mod use_of_clusters;
 pub use agents::*;
+pub use use_of_clusters::*;
 
 /// What may be done. The table action × role is in authz; what it does not name is denied.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

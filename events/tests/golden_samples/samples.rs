@@ -148,6 +148,7 @@ fn configuration() -> Vec<(&'static str, Event)> {
             line: 4,
         }],
         lockdown: true,
+        grants: grants::Grants::default(),
     };
     vec![
         (

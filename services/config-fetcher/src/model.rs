@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use events::configuration::{
-    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, ConfigurationRejected, FileFinding,
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, ConfigurationRejected, FileFinding, file_of,
 };
 use events::directory::{DirectoryEvent, TokenHolder};
 use events::requests::configuration::{ConfigurationView, RejectedConfiguration};
@@ -13,8 +13,6 @@ use events::{
 };
 use serde::{Deserialize, Serialize};
 use store::{Decides, Draft, LookedAt, Projection, ReadFilter, Record};
-
-use crate::schema::file_of;
 
 /// All agents, and what is in force for each.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -3,12 +3,14 @@
 //! Pure. Projects stay names here; [`Draft::resolve`] takes what they turned out to be.
 
 mod fields;
+mod grants;
 mod report;
 mod source;
 
 use events::configuration::{
-    AgentConfiguration, FOLDER, FileFinding, KindPattern, Mode, ResourceRules, SourceConfiguration,
+    AgentConfiguration, FileFinding, KindPattern, Mode, ResourceRules, SourceConfiguration,
 };
+use events::grants::Grants;
 use events::{AgentId, ProjectId, SourceId};
 use objects::yaml::{Limits, Node, load_documents};
 
@@ -24,12 +26,6 @@ const MAXIMUM_DEPTH: usize = 16;
 const MAXIMUM_NODES: usize = 50_000;
 /// Most sources of one agent.
 const MAXIMUM_SOURCES: usize = 500;
-
-/// The path of an agent's configuration file in its configuration project.
-#[must_use]
-pub fn file_of(agent_name: &str) -> String {
-    format!("{FOLDER}/agents/{agent_name}/config.yaml")
-}
 
 /// A file as far as it can be understood by itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +49,8 @@ pub struct Draft {
     pub resources: ResourceRules,
     /// Its sources.
     pub sources: Vec<DraftSource>,
+    /// Who may use the cluster's API.
+    pub grants: Grants,
 }
 
 impl Draft {
@@ -77,6 +75,7 @@ impl Draft {
             resources: self.resources,
             lockdown: self.lockdown,
             sources: sources.collect(),
+            grants: self.grants,
         }
     }
 }
@@ -92,6 +91,7 @@ pub fn check(file: &str, content: &[u8]) -> Checked {
         lockdown: false,
         resources: ResourceRules::default(),
         sources: Vec::new(),
+        grants: Grants::default(),
     };
     Checked { draft: draft.unwrap_or_else(nothing), findings, warnings }
 }
@@ -135,7 +135,7 @@ fn root(report: &mut Report, content: &[u8]) -> Option<Node> {
 }
 
 fn configuration(report: &mut Report, root: &Node) -> Draft {
-    let keys = ["mode", "lockdown", "resources", "sources"];
+    let keys = ["mode", "lockdown", "resources", "sources", "ci_access", "user_access"];
     let known = mapping(report, root, "", &keys);
     let modes = [("cluster", Mode::Cluster), ("namespaced", Mode::Namespaced)];
     let mode = known.get("mode").and_then(|node| choice(report, node, "mode", &modes));
@@ -147,7 +147,8 @@ fn configuration(report: &mut Report, root: &Node) -> Draft {
         None
     };
     let sources = sources.map(|node| sources_of(report, node, lockdown)).unwrap_or_default();
-    Draft { mode: mode.unwrap_or(Mode::Cluster), lockdown, resources, sources }
+    let grants = grants::grants(report, known.get("ci_access").copied(), known.get("user_access").copied());
+    Draft { mode: mode.unwrap_or(Mode::Cluster), lockdown, resources, sources, grants }
 }
 
 fn resources(report: &mut Report, node: &Node) -> ResourceRules {

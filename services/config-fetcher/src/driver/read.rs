@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chassis::traces;
-use events::configuration::{FileFinding, GitReference};
+use events::configuration::{FileFinding, GitReference, file_of};
 use events::requests::authz::{DecideFetch, ShowProject};
 use events::requests::repository::ReadFile;
 use events::{Actor, AgentId, CommitId, CorrelationId, ProjectId, Refusal, RefusalKind};
@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 use super::schedule::Folder;
 use super::{Cause, Fetcher, SERVICE};
 use crate::model::{AgentState, Given, Outcome};
-use crate::schema::{self, Checked, MAXIMUM_BYTES, file_of};
+use crate::schema::{self, Checked, MAXIMUM_BYTES};
 
 /// How long a commit may take to come back through the fold.
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);

@@ -54,6 +54,7 @@ fn good(commit: &str, lockdown: bool) -> Outcome {
         resources: ResourceRules::default(),
         sources: Vec::new(),
         lockdown,
+        grants: events::grants::Grants::default(),
     };
     Outcome::Good { commit: commit.into(), configuration, warnings: Vec::new() }
 }

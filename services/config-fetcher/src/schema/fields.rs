@@ -8,6 +8,8 @@ use super::report::Report;
 
 /// How alike two keys must be for one to be offered instead of the other, from 0 to 1.
 const LIKENESS: f64 = 0.5;
+/// Longest name of what is called by a label.
+const LABEL_LENGTH: usize = 63;
 
 /// The values of the known keys of a mapping; other keys are warned of.
 pub(super) fn mapping<'n>(
@@ -77,6 +79,34 @@ pub(super) fn text(report: &mut Report, node: &Node, path: &str, empty_allowed: 
             None
         }
     }
+}
+
+/// Whether a text is a name of Kubernetes (RFC 1123, label).
+pub(super) fn is_label(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=LABEL_LENGTH).contains(&text.len())
+        && text.bytes().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// Such a name; `what` it is the name of.
+pub(super) fn label(report: &mut Report, node: &Node, path: &str, what: &str) -> Option<String> {
+    let value = text(report, node, path, false)?;
+    if !is_label(&value) {
+        report.wrong(
+            node,
+            path,
+            format!("'{value}' is no {what}: 1 to {LABEL_LENGTH} lower-case letters, digits and '-', with a letter or digit at both ends"),
+        );
+        return None;
+    }
+    Some(value)
+}
+
+/// The name of a namespace.
+pub(super) fn namespace(report: &mut Report, node: &Node, path: &str) -> Option<String> {
+    label(report, node, path, "namespace")
 }
 
 /// A boolean.

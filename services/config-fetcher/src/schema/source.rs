@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use events::configuration::{Adoption, Conflicts, GitReference, OnRemoval, ServiceAccount, SyncPolicies};
 use objects::yaml::Node;
 
-use super::fields::{choice, mapping, required, seconds, text, texts, truth};
+use super::fields::{choice, is_label, label, mapping, namespace, required, seconds, text, texts, truth};
 use super::report::Report;
 
 const KEYS: [&str; 11] = [
@@ -23,8 +23,6 @@ const KEYS: [&str; 11] = [
 ];
 /// Seconds between polls when nothing is said.
 const DEFAULT_INTERVAL: u32 = 60;
-/// Longest name of a source.
-const NAME_LENGTH: usize = 63;
 
 /// A source, its project still by name.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,7 +64,7 @@ pub(super) fn source(report: &mut Report, node: &Node, path: &str, lockdown: boo
     let exclude =
         known.get("exclude").map(|node| globs(report, node, &of("exclude"), false)).unwrap_or_default();
     let interval = known.get("interval").and_then(|node| seconds(report, node, &of("interval"), 10, 86_400));
-    let namespace = known.get("namespace").and_then(|node| namespace_of(report, node, &of("namespace")));
+    let namespace = known.get("namespace").and_then(|node| namespace(report, node, &of("namespace")));
     let account =
         known.get("service_account").and_then(|node| account_of(report, node, &of("service_account")));
     if lockdown && !known.contains_key("service_account") {
@@ -92,33 +90,8 @@ pub(super) fn source(report: &mut Report, node: &Node, path: &str, lockdown: boo
     })
 }
 
-fn is_label(text: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=NAME_LENGTH).contains(&text.len())
-        && text.bytes().all(inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
-}
-
-fn label(report: &mut Report, node: &Node, path: &str, what: &str) -> Option<String> {
-    let value = text(report, node, path, false)?;
-    if !is_label(&value) {
-        report.wrong(
-            node,
-            path,
-            format!("'{value}' is no {what}: 1 to {NAME_LENGTH} lower-case letters, digits and '-', with a letter or digit at both ends"),
-        );
-        return None;
-    }
-    Some(value)
-}
-
 fn name_of(report: &mut Report, node: &Node, path: &str) -> Option<String> {
     label(report, node, path, "name of a source")
-}
-
-fn namespace_of(report: &mut Report, node: &Node, path: &str) -> Option<String> {
-    label(report, node, path, "namespace")
 }
 
 fn project_of(report: &mut Report, node: &Node, path: &str) -> Option<(String, u32, u32)> {

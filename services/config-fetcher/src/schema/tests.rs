@@ -1,4 +1,5 @@
 use events::configuration::{Adoption, Conflicts, GitReference, OnRemoval, ServiceAccount, SyncPolicies};
+use events::grants::{CiAccessAs, Grants, UserAccessAs};
 use proptest::prelude::*;
 use world_free_ids::{agent, project};
 
@@ -315,4 +316,142 @@ proptest! {
         let checked = check(FILE, text.as_bytes());
         prop_assert!(checked.findings.iter().all(|finding| finding.file == FILE));
     }
+}
+
+/// A file with grants and no source.
+fn granted(text: &str) -> Grants {
+    let checked = check(FILE, format!("sources: []\n{text}").as_bytes());
+    assert_eq!(checked.findings, [], "{text}");
+    let fields: Vec<_> = checked.warnings.into_iter().map(|warning| warning.field).collect();
+    let sections = ["ci_access", "user_access"].into_iter().filter(|key| text.contains(key));
+    assert_eq!(fields, sections.collect::<Vec<_>>(), "nothing is odd but that they open nothing yet");
+    checked.draft.grants
+}
+
+#[test]
+fn the_grants_of_gitlabs_documentation_are_understood() {
+    let grants = granted(
+        "ci_access:
+  projects:
+    - id: Shop/Web
+    - id: shop/deploy
+      default_namespace: staging
+      access_as: {ci_job: {}}
+      environments: [staging, 'review/*']
+      protected_branches_only: true
+  groups:
+    - id: shop/team
+      access_as:
+        impersonate:
+          username: deployer
+          groups: ['team:shop']
+          uid: '17'
+          extra: [{key: Example.org/Scope, val: [a, b]}]
+user_access:
+  access_as: {user: {}}
+  projects:
+    - id: shop/deploy
+      namespaces: [shop, staging]
+      verbs: [get, list, watch]
+      resources: [pods, pods/log, '*.apps']
+  groups:
+    - {id: shop}
+",
+    );
+    let [plain, job] = grants.ci_projects.as_slice() else { panic!("{grants:?}") };
+    assert_eq!((plain.path.as_str(), plain.default_namespace.as_str()), ("shop/web", "default"));
+    assert_eq!((&plain.access_as, plain.protected_branches_only), (&CiAccessAs::Agent, false));
+    assert_eq!((job.default_namespace.as_str(), &job.access_as), ("staging", &CiAccessAs::CiJob));
+    assert_eq!(job.environments, ["staging", "review/*"]);
+    assert!(job.protected_branches_only && job.narrowing.is_empty());
+    assert_eq!((plain.line, job.line), (4, 5));
+    let CiAccessAs::Impersonate(impersonated) = &grants.ci_groups[0].access_as else { panic!("{grants:?}") };
+    assert_eq!((impersonated.username.as_str(), impersonated.uid.as_str()), ("deployer", "17"));
+    assert_eq!(impersonated.groups, ["team:shop"]);
+    assert_eq!(impersonated.extra["example.org/scope"], ["a", "b"]);
+    assert_eq!(grants.users_access_as, UserAccessAs::User);
+    let narrowing = &grants.user_projects[0].narrowing;
+    assert_eq!(narrowing.namespaces, ["shop", "staging"]);
+    assert_eq!((narrowing.verbs.len(), narrowing.resources.len()), (3, 3));
+    assert_eq!(grants.user_groups[0].path, "shop");
+    let first = granted("ci_access: {projects: [{id: a/b, namespaces: [shop, test]}]}\n");
+    assert_eq!(first.ci_projects[0].default_namespace, "shop", "the first that is granted");
+    assert!(granted("").is_empty());
+}
+
+#[test]
+#[allow(clippy::too_many_lines, reason = "one table")]
+fn wrong_grants_are_told_with_their_field() {
+    let rows = [
+        ("ci_access: all\n", "ci_access", "text where a mapping is expected"),
+        ("ci_access: {projects: {}}\n", "ci_access.projects", "where a list is expected"),
+        ("ci_access: {projects: [a/b]}\n", "ci_access.projects[0]", "where a mapping is expected"),
+        ("ci_access: {projects: [{}]}\n", "ci_access.projects[0].id", "id is missing"),
+        ("ci_access: {projects: [{id: 7}]}\n", "ci_access.projects[0].id", "write it in quotes"),
+        ("ci_access: {groups: [{id: 'https://git/a'}]}\n", "ci_access.groups[0].id", "never a URL"),
+        ("ci_access: {groups: [{id: a/}]}\n", "ci_access.groups[0].id", "is no path"),
+        ("ci_access: {projects: [{id: a/b}, {id: A/b}]}\n", "ci_access.projects[1].id", "in line 2 already"),
+        (
+            "ci_access: {projects: [{id: a/b, access_as: {agent: {}, ci_job: {}}}]}\n",
+            "ci_access.projects[0].access_as.ci_job",
+            "agent is given as well",
+        ),
+        (
+            "ci_access: {projects: [{id: a/b, access_as: {}}]}\n",
+            "ci_access.projects[0].access_as",
+            "write one of",
+        ),
+        ("user_access: {access_as: user}\n", "user_access.access_as", "where a mapping is expected"),
+        (
+            "ci_access: {projects: [{id: a/b, access_as: {impersonate: {}}}]}\n",
+            "ci_access.projects[0].access_as.impersonate.username",
+            "username is missing",
+        ),
+        (
+            "ci_access: {projects: [{id: a/b, access_as: {impersonate: {username: a, groups: ['system:masters']}}}]}\n",
+            "ci_access.projects[0].access_as.impersonate.groups[0]",
+            "one of the cluster's own",
+        ),
+        (
+            "user_access: {groups: [{id: a, namespaces: []}]}\n",
+            "user_access.groups[0].namespaces",
+            "leaves nothing",
+        ),
+        (
+            "user_access: {groups: [{id: a, namespaces: [A]}]}\n",
+            "user_access.groups[0].namespaces[0]",
+            "is no namespace",
+        ),
+        (
+            "user_access: {groups: [{id: a, verbs: [read]}]}\n",
+            "user_access.groups[0].verbs[0]",
+            "'read' is not one of get",
+        ),
+        (
+            "user_access: {groups: [{id: a, resources: [Pod]}]}\n",
+            "user_access.groups[0].resources[0]",
+            "in lower case",
+        ),
+        (
+            "ci_access: {projects: [{id: a/b, namespaces: [shop], default_namespace: test}]}\n",
+            "ci_access.projects[0].default_namespace",
+            "not among the namespaces",
+        ),
+    ];
+    for (text, field, part) in rows {
+        let found = findings(&format!("sources: []\n{text}"));
+        let [(2, _, told, message)] = found.as_slice() else { panic!("{text}: {found:?}") };
+        assert!(told == field && message.contains(part), "{text}: {found:?}");
+    }
+    let many: String = (0..501).map(|number| format!("    - {{id: a/p{number}}}\n")).collect();
+    let found = findings(&format!("sources: []\nci_access:\n  projects:\n{many}"));
+    assert!(found[0].3.contains("501 entries; at most 500"), "{found:?}");
+}
+
+#[test]
+fn keys_of_grants_that_are_not_known_are_warned_of() {
+    let warned = warnings("sources: []\nci_access: {projects: [{id: a/b, namespace: shop}]}\n");
+    let [_, warned] = warned.as_slice() else { panic!("{warned:?}") };
+    assert_eq!(warned.2, "ci_access.projects[0].namespace");
+    assert!(warned.3.contains("did you mean 'namespaces'?"), "{warned:?}");
 }

@@ -60,6 +60,7 @@ impl Given {
             resources: ResourceRules::default(),
             sources,
             lockdown: false,
+            grants: events::grants::Grants::default(),
         };
         self.decided(
             AggregateKind::Configuration,

@@ -132,6 +132,7 @@ impl Given {
             resources: ResourceRules::default(),
             sources: sources.collect(),
             lockdown: false,
+            grants: events::grants::Grants::default(),
         };
         let changed = ConfigurationChanged {
             agent: agent(number),

@@ -254,7 +254,13 @@ impl Harness {
         sources: Vec<SourceConfiguration>,
         resources: ResourceRules,
     ) {
-        let configuration = AgentConfiguration { mode: Mode::Cluster, resources, sources, lockdown: false };
+        let configuration = AgentConfiguration {
+            mode: Mode::Cluster,
+            resources,
+            sources,
+            lockdown: false,
+            grants: events::grants::Grants::default(),
+        };
         let changed =
             ConfigurationChanged { agent, commit: "0".repeat(40), configuration, warnings: Vec::new() };
         self.append(AggregateKind::Configuration, agent, ConfigurationEvent::ConfigurationChanged(changed))

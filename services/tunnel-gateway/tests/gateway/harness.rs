@@ -245,6 +245,7 @@ impl Gateway {
             resources: ResourceRules::default(),
             sources: vec![source_configuration(number)],
             lockdown: false,
+            grants: events::grants::Grants::default(),
         };
         let changed = ConfigurationChanged {
             agent: agent_id(number),

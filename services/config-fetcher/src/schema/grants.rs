@@ -1,0 +1,269 @@
+//! `ci_access` and `user_access`: who may use the cluster's API. The keys are GitLab's, with a narrowing for each entry.
+
+use std::collections::BTreeMap;
+
+use events::grants::{CiAccessAs, CiGrant, Grants, UserAccessAs, UserGrant};
+use events::pass::{Impersonated, Narrowing};
+use objects::yaml::Node;
+
+use super::fields::{join, list, mapping, namespace, required, text, texts, truth};
+use super::report::Report;
+
+/// Most entries of one list, as with GitLab; more are refused instead of dropped.
+const MAXIMUM_GRANTS: usize = 500;
+/// Kubernetes' verbs for objects.
+const VERBS: [&str; 9] =
+    ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "*"];
+const DEFAULT_NAMESPACE: &str = "default";
+/// Users and groups that are the cluster's own.
+const SYSTEM: &str = "system:";
+
+/// Reads both sections.
+pub(super) fn grants(report: &mut Report, ci: Option<&Node>, user: Option<&Node>) -> Grants {
+    let mut grants = Grants::default();
+    for (key, node) in [("ci_access", ci), ("user_access", user)] {
+        if let Some(node) = node {
+            report.odd(node, key, format!("{key} is checked and recorded, and 'kasbah access can-i' explains it; this version opens no cluster's API yet"));
+        }
+    }
+    if let Some(node) = ci {
+        let known = mapping(report, node, "ci_access", &["projects", "groups"]);
+        grants.ci_projects = entries(report, &known, "ci_access", "projects", ci_grant);
+        grants.ci_groups = entries(report, &known, "ci_access", "groups", ci_grant);
+    }
+    if let Some(node) = user {
+        let known = mapping(report, node, "user_access", &["access_as", "projects", "groups"]);
+        grants.user_projects = entries(report, &known, "user_access", "projects", user_grant);
+        grants.user_groups = entries(report, &known, "user_access", "groups", user_grant);
+        grants.users_access_as = known
+            .get("access_as")
+            .and_then(|node| users_access_as(report, node, "user_access.access_as"))
+            .unwrap_or_default();
+    }
+    grants
+}
+
+fn entries<Grant>(
+    report: &mut Report,
+    known: &BTreeMap<String, &Node>,
+    path: &str,
+    key: &str,
+    read: impl Fn(&mut Report, &Node, &str) -> Option<Grant>,
+) -> Vec<Grant> {
+    let Some(node) = known.get(key) else { return Vec::new() };
+    let path = join(path, key);
+    let items = list(report, node, &path);
+    if items.len() > MAXIMUM_GRANTS {
+        report.wrong(node, &path, format!("{} entries; at most {MAXIMUM_GRANTS} are allowed", items.len()));
+    }
+    let mut lines: BTreeMap<String, u32> = BTreeMap::new();
+    let mut grants = Vec::new();
+    for (index, item) in items.iter().take(MAXIMUM_GRANTS).enumerate() {
+        let path = format!("{path}[{index}]");
+        if let Some(id) = item.get("id").and_then(Node::as_str)
+            && let Some(first) = lines.insert(id.to_lowercase(), item.line)
+        {
+            let message =
+                format!("'{id}' has an entry in line {first} already; write what holds for it in one");
+            report.wrong(item, &join(&path, "id"), message);
+        }
+        grants.extend(read(report, item, &path));
+    }
+    grants
+}
+
+fn ci_grant(report: &mut Report, node: &Node, path: &str) -> Option<CiGrant> {
+    let keys = [
+        "id",
+        "default_namespace",
+        "access_as",
+        "environments",
+        "protected_branches_only",
+        "namespaces",
+        "verbs",
+        "resources",
+    ];
+    let known = mapping(report, node, path, &keys);
+    let id = id_of(report, node, &known, path);
+    let narrowing = narrowing(report, &known, path);
+    let default_namespace = match known.get("default_namespace") {
+        Some(node) => namespace(report, node, &join(path, "default_namespace")),
+        None => None,
+    };
+    if let (Some(default), Some(place)) = (&default_namespace, known.get("default_namespace"))
+        && !narrowing.namespaces.is_empty()
+        && !narrowing.namespaces.contains(default)
+    {
+        let message = format!("'{default}' is not among the namespaces of the grant");
+        report.wrong(place, &join(path, "default_namespace"), message);
+    }
+    let first_granted = || narrowing.namespaces.first().cloned();
+    let access_as =
+        known.get("access_as").and_then(|node| ci_access_as(report, node, &join(path, "access_as")));
+    let environments = known.get("environments").map(|node| texts(report, node, &join(path, "environments")));
+    let protected = known
+        .get("protected_branches_only")
+        .and_then(|node| truth(report, node, &join(path, "protected_branches_only")));
+    Some(CiGrant {
+        path: id?,
+        default_namespace: default_namespace
+            .or_else(first_granted)
+            .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
+        access_as: access_as.unwrap_or_default(),
+        environments: environments.into_iter().flatten().map(|(text, _)| text).collect(),
+        protected_branches_only: protected.unwrap_or(false),
+        narrowing,
+        line: node.line,
+    })
+}
+
+fn user_grant(report: &mut Report, node: &Node, path: &str) -> Option<UserGrant> {
+    let known = mapping(report, node, path, &["id", "namespaces", "verbs", "resources"]);
+    let id = id_of(report, node, &known, path);
+    let narrowing = narrowing(report, &known, path);
+    Some(UserGrant { path: id?, narrowing, line: node.line })
+}
+
+/// The path of a project or group; letters' case does not count, as with GitLab.
+fn id_of(report: &mut Report, node: &Node, known: &BTreeMap<String, &Node>, path: &str) -> Option<String> {
+    node.as_mapping()?;
+    let field = join(path, "id");
+    let node = required(report, node, known, path, "id", "write the path of a project or group")?;
+    let value = text(report, node, &field, false)?;
+    if value.split('/').any(str::is_empty) || value.contains([' ', ':']) {
+        report.wrong(
+            node,
+            &field,
+            format!("'{value}' is no path; write it as in group/project, never a URL"),
+        );
+        return None;
+    }
+    Some(value.to_lowercase())
+}
+
+fn narrowing(report: &mut Report, known: &BTreeMap<String, &Node>, path: &str) -> Narrowing {
+    let mut read = |key: &str| {
+        let field = join(path, key);
+        let Some(node) = known.get(key) else { return Vec::new() };
+        if node.as_sequence().is_some_and(<[Node]>::is_empty) {
+            report.wrong(node, &field, "an empty list leaves nothing; leave the key out to leave everything");
+        }
+        texts(report, node, &field)
+    };
+    let (namespaces, verbs, resources) = (read("namespaces"), read("verbs"), read("resources"));
+    for (index, (_, place)) in namespaces.iter().enumerate() {
+        namespace(report, place, &format!("{path}.namespaces[{index}]"));
+    }
+    for (index, (verb, place)) in verbs.iter().enumerate() {
+        if !VERBS.contains(&verb.as_str()) {
+            let message = format!("'{verb}' is not one of {}", VERBS.join(", "));
+            report.wrong(place, &format!("{path}.verbs[{index}]"), message);
+        }
+    }
+    for (index, (resource, place)) in resources.iter().enumerate() {
+        let is_fine =
+            |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "*.-/".contains(letter);
+        if !resource.chars().all(is_fine) || resource.matches('/').count() > 1 {
+            let message = format!(
+                "'{resource}' is no resource; write it as in pods, pods/log or deployments.apps, in lower case"
+            );
+            report.wrong(place, &format!("{path}.resources[{index}]"), message);
+        }
+    }
+    let only_texts = |list: Vec<(String, Node)>| list.into_iter().map(|(text, _)| text).collect();
+    Narrowing {
+        namespaces: only_texts(namespaces),
+        verbs: only_texts(verbs),
+        resources: only_texts(resources),
+    }
+}
+
+/// A mapping with one key, such as `agent: {}`.
+fn only_key<'n>(
+    report: &mut Report,
+    node: &'n Node,
+    path: &str,
+    keys: &[&'static str],
+) -> Option<(&'static str, &'n Node)> {
+    let known = mapping(report, node, path, keys);
+    node.as_mapping()?;
+    let mut found = keys.iter().filter_map(|key| Some((*key, *known.get(*key)?)));
+    match (found.next(), found.next()) {
+        (Some(one), None) => Some(one),
+        (None, _) => {
+            let example = keys.first().copied().unwrap_or_default();
+            report.wrong(node, path, format!("write one of {}, such as '{example}: {{}}'", keys.join(", ")));
+            None
+        }
+        (Some((first, _)), Some((second, place))) => {
+            let message = format!("one of {} is meant; {first} is given as well", keys.join(", "));
+            report.wrong(place, &join(path, second), message);
+            None
+        }
+    }
+}
+
+fn users_access_as(report: &mut Report, node: &Node, path: &str) -> Option<UserAccessAs> {
+    match only_key(report, node, path, &["agent", "user"])? {
+        ("user", _) => Some(UserAccessAs::User),
+        _ => Some(UserAccessAs::Agent),
+    }
+}
+
+fn ci_access_as(report: &mut Report, node: &Node, path: &str) -> Option<CiAccessAs> {
+    match only_key(report, node, path, &["agent", "ci_job", "impersonate"])? {
+        ("ci_job", _) => Some(CiAccessAs::CiJob),
+        ("impersonate", node) => {
+            impersonated(report, node, &join(path, "impersonate")).map(CiAccessAs::Impersonate)
+        }
+        _ => Some(CiAccessAs::Agent),
+    }
+}
+
+fn impersonated(report: &mut Report, node: &Node, path: &str) -> Option<Impersonated> {
+    let known = mapping(report, node, path, &["username", "groups", "uid", "extra"]);
+    node.as_mapping()?;
+    let username = required(report, node, &known, path, "username", "name the user whom the job is to be");
+    let username = username.and_then(|node| anothers(report, node, &join(path, "username")));
+    let groups =
+        known.get("groups").map(|node| list(report, node, &join(path, "groups"))).unwrap_or_default();
+    let groups = groups.iter().enumerate();
+    let groups =
+        groups.filter_map(|(index, node)| anothers(report, node, &format!("{path}.groups[{index}]")));
+    let groups = groups.collect();
+    let uid = known.get("uid").and_then(|node| text(report, node, &join(path, "uid"), false));
+    let extra = known.get("extra").map(|node| extra(report, node, &join(path, "extra"))).unwrap_or_default();
+    Some(Impersonated { username: username?, groups, uid: uid.unwrap_or_default(), extra })
+}
+
+/// A name that is not one of the cluster's own parts.
+fn anothers(report: &mut Report, node: &Node, path: &str) -> Option<String> {
+    let name = text(report, node, path, false)?;
+    let is_account =
+        name.starts_with("system:serviceaccount:") || name.starts_with("system:serviceaccounts:");
+    if name.starts_with(SYSTEM) && !is_account {
+        let message = format!("'{name}' is one of the cluster's own; nobody is let in as that");
+        report.wrong(node, path, message);
+        return None;
+    }
+    Some(name)
+}
+
+fn extra(report: &mut Report, node: &Node, path: &str) -> BTreeMap<String, Vec<String>> {
+    let mut extra = BTreeMap::new();
+    for (index, item) in list(report, node, path).iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        let known = mapping(report, item, &path, &["key", "val"]);
+        if item.as_mapping().is_none() {
+            continue;
+        }
+        let key = required(report, item, &known, &path, "key", "name the field");
+        let key = key.and_then(|node| text(report, node, &join(&path, "key"), false));
+        let values = required(report, item, &known, &path, "val", "list its values");
+        let values = values.map(|node| texts(report, node, &join(&path, "val"))).unwrap_or_default();
+        if let Some(key) = key {
+            extra.insert(key.to_lowercase(), values.into_iter().map(|(text, _)| text).collect());
+        }
+    }
+    extra
+}
