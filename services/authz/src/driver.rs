@@ -8,6 +8,7 @@ mod queries;
 mod serve;
 mod tokens;
 mod usage;
+mod use_of_clusters;
 mod users;
 
 pub use serve::SERVED;

@@ -10,6 +10,7 @@ pub mod claims;
 pub mod credentials;
 pub mod fetch;
 pub mod fold;
+pub mod grants;
 pub mod lookup;
 pub mod projects;
 pub mod steps;
@@ -20,6 +21,7 @@ pub mod views;
 use std::collections::{BTreeMap, BTreeSet};
 
 use events::directory::{DirectoryEvent, PersonalData, ProjectSettings, Role, Scope, TokenHolder};
+use events::grants::Grants;
 use events::{
     AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, OrganizationId, ProjectId,
     Refusal, RefusalKind, Sha256, Timestamp, TokenId, UserId,
@@ -42,6 +44,7 @@ pub struct Directory {
     pub(crate) names: BTreeMap<(OrganizationId, Uuid), Claim>,
     pub(crate) versions: BTreeMap<Key, u64>,
     pub(crate) unreadable: BTreeMap<Key, String>,
+    pub(crate) grants: BTreeMap<AgentId, Grants>,
 }
 
 /// An aggregate anywhere.

@@ -2,8 +2,8 @@
 
 use events::access::{Access, Keys};
 use events::requests::authz::{
-    AssignRole, Authenticate, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser,
-    Decide, DeleteAgent, GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups,
+    AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup, CreateOrganization, CreateProject,
+    CreateUser, Decide, DeleteAgent, GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups,
     ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential,
     RevokeToken, SetProject, ShowAgent, ShowProject,
 };
@@ -20,6 +20,7 @@ pub const ACCESS: Access = Access {
     asks: &[
         AssignRole::NAME,
         Authenticate::NAME,
+        CanUse::NAME,
         CreateCredential::NAME,
         CreateGroup::NAME,
         CreateOrganization::NAME,

@@ -2,9 +2,10 @@
 
 use axum::http::Method;
 use events::requests::authz::{
-    AssignRole, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser, DeleteAgent,
-    GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups, ListOrganizations, ListProjects,
-    ListTokens, ListUsers, RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
+    AssignRole, CanUse, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser,
+    DeleteAgent, GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups, ListOrganizations,
+    ListProjects, ListTokens, ListUsers, RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent,
+    ShowProject,
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
@@ -138,6 +139,12 @@ fn agents() -> Vec<Route> {
             "/api/v1/agents/{agent}",
             "deleteAgent",
             "Deletes an agent; its tokens die",
+        ),
+        Route::ask::<CanUse>(
+            POST,
+            "/api/v1/agents/{agent}/access-reviews",
+            "reviewAccess",
+            "Says whether you, or a user, may do something with the cluster's API, and which grant lets them",
         ),
         Route::ask_about_agent::<ShowConfiguration>(
             GET,

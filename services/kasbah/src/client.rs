@@ -18,7 +18,7 @@ use clap::Subcommand;
 use world::World;
 
 use crate::exit;
-use commands::{agent, credential, group, log, organization, project, source, token, user};
+use commands::{access, agent, credential, group, log, organization, project, source, token, user};
 use failure::Failure;
 use session::Session;
 use settings::{Common, Surroundings};
@@ -44,6 +44,8 @@ pub enum ClientCommand {
     /// Agents: one registered identity for one cluster
     #[command(visible_alias = "agents")]
     Agent(Of<agent::Command>),
+    /// Who may use the clusters' APIs
+    Access(Of<access::Command>),
     /// Tokens of agents and users
     #[command(visible_alias = "tokens")]
     Token(Of<token::Command>),
@@ -88,6 +90,7 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::User(of) => user::run(of.command, &open(&of.common)?).await,
         ClientCommand::Credential(of) => credential::run(of.command, &open(&of.common)?).await,
         ClientCommand::Agent(of) => agent::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Access(of) => access::run(of.command, &open(&of.common)?).await,
         ClientCommand::Token(of) => token::run(of.command, &open(&of.common)?).await,
         ClientCommand::Source(of) => source::run(of.command, &open(&of.common)?).await,
         ClientCommand::Log(of) => log::run_with(of.command, &of.common, open, &world).await,

@@ -6,10 +6,10 @@ use bus::{Bus, BusError, Serving, answer};
 use events::position::Stream;
 use events::request::{RefusedCommand, RequestContext};
 use events::requests::authz::{
-    Admit, AssignRole, Authenticate, CreateCredential, CreateGroup, CreateOrganization, CreateProject,
-    CreateUser, Decide, DecideFetch, DeleteAgent, EnsureOwner, GrantCredential, IssueToken, ListAgents,
-    ListCredentials, ListGroups, ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject,
-    RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
+    Admit, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup, CreateOrganization,
+    CreateProject, CreateUser, Decide, DecideFetch, DeleteAgent, EnsureOwner, GrantCredential, IssueToken,
+    ListAgents, ListCredentials, ListGroups, ListOrganizations, ListProjects, ListTokens, ListUsers,
+    LocateProject, RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
 };
 use events::{Actor, Refusal, Request};
 use store::NewBatch;
@@ -88,6 +88,7 @@ served! {
         ListAgents => list_agents,
         ShowAgent => show_agent,
         ListTokens => list_tokens,
+        CanUse => can_use,
     }
 }
 

@@ -8,7 +8,7 @@ use super::{Agent, Claim, Credential, Directory, Group, Organization, Project, T
 
 impl Projection for Directory {
     const NAME: &'static str = "authz-directory";
-    const FOLD_VERSION: u32 = 2;
+    const FOLD_VERSION: u32 = 3;
     const SNAPSHOT_EVERY: u64 = 10_000;
 
     fn filter() -> ReadFilter {
@@ -20,6 +20,7 @@ impl Projection for Directory {
             AggregateKind::Agent,
             AggregateKind::Credential,
             AggregateKind::Name,
+            AggregateKind::Configuration,
         ])
     }
 
@@ -37,6 +38,10 @@ impl Projection for Directory {
 impl Directory {
     /// Folds one commit. An aggregate with an event that cannot be read stays as it was before it, and read-only.
     pub fn apply_commit(&mut self, commit: &Commit) {
+        if commit.aggregate.kind == AggregateKind::Configuration {
+            self.apply_configuration(commit);
+            return;
+        }
         let key = (commit.organization, commit.aggregate.clone());
         if self.unreadable.contains_key(&key) {
             return;
@@ -117,6 +122,7 @@ impl Directory {
                 if let Some(agent) = self.agents.get_mut(&event.agent) {
                     agent.deleted = true;
                 }
+                self.grants.remove(&event.agent);
                 self.kill_tokens(TokenHolder::Agent(event.agent), commit.occurred_at);
             }
             DirectoryEvent::TokenIssued(event) => {

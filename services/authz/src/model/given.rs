@@ -1,17 +1,22 @@
 //! Directories for tests, made by decisions that are folded at once.
 
+use events::catalogue::EventBody;
+use events::configuration::{
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, Mode, ResourceRules,
+};
 use events::directory::{
     AgentRegistered, PersonalData, ProjectSettings, Role, Scope, TokenHolder, TokenIssued,
 };
+use events::grants::Grants;
 use events::{
-    Actor, AgentId, ChainHash, Commit, CommitId, CorrelationId, CredentialId, EventId, GroupId, NewEvent,
-    OrganizationId, ProjectId, Refusal, Sha256, Timestamp, TokenId, UserId,
+    Actor, AgentId, AggregateKind, AggregateRef, ChainHash, Commit, CommitId, CorrelationId, CredentialId,
+    EventId, GroupId, NewEvent, OrganizationId, ProjectId, Refusal, Sha256, Timestamp, TokenId, UserId,
 };
 use uuid::Uuid;
 
 use super::claims::{NameId, Named};
 use super::projects::NewProject;
-use super::{Asker, Decided, Directory, Draft};
+use super::{Asker, Decided, Directory, Draft, aggregate};
 
 /// Now, in all tests of the model.
 pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000);
@@ -46,12 +51,50 @@ impl Given {
     pub(crate) fn fold(&mut self, id: CommitId, draft: Draft) {
         let actual = self.directory.version(draft.organization, &draft.aggregate);
         assert_eq!(draft.expected, actual, "conflict on {}", draft.aggregate);
-        let events = draft.events.iter();
+        let bodies = draft.events.iter().map(|event| event.encode().unwrap()).collect();
+        self.record(id, draft.organization, draft.aggregate, draft.expected + 1, bodies);
+    }
+
+    /// config-fetcher put a configuration with these grants into force.
+    pub(crate) fn configured(&mut self, organization: OrganizationId, agent: AgentId, grants: Grants) {
+        let configuration = AgentConfiguration {
+            mode: Mode::Cluster,
+            resources: ResourceRules::default(),
+            sources: Vec::new(),
+            lockdown: false,
+            grants,
+        };
+        let changed =
+            ConfigurationChanged { agent, commit: "0".to_owned(), configuration, warnings: Vec::new() };
+        let body = ConfigurationEvent::ConfigurationChanged(changed).encode().unwrap();
+        let (id, aggregate) = (self.key(), aggregate(AggregateKind::Configuration, agent));
+        self.record(id, organization, aggregate, 1, vec![body]);
+    }
+
+    /// As [`Self::configured`], in a way that this version cannot read.
+    pub(crate) fn configured_by_a_newer_version(&mut self, organization: OrganizationId, agent: AgentId) {
+        let body = EventBody { schema_version: 99, ..self.last_body() };
+        let (id, aggregate) = (self.key(), aggregate(AggregateKind::Configuration, agent));
+        self.record(id, organization, aggregate, 1, vec![body]);
+    }
+
+    fn last_body(&self) -> EventBody {
+        self.commits.last().unwrap().events[0].body.clone()
+    }
+
+    fn record(
+        &mut self,
+        id: CommitId,
+        organization: OrganizationId,
+        aggregate: AggregateRef,
+        version: u64,
+        bodies: Vec<EventBody>,
+    ) {
         let commit = Commit {
             id,
-            organization: draft.organization,
-            aggregate: draft.aggregate.clone(),
-            version: draft.expected + 1,
+            organization,
+            aggregate,
+            version,
             previous: ChainHash::default(),
             actor: Actor::service("test"),
             correlation_id: CorrelationId(Uuid::nil()),
@@ -60,9 +103,7 @@ impl Given {
             occurred_at: NOW,
             command: None,
             grounds: None,
-            events: events
-                .map(|event| NewEvent { id: EventId(Uuid::nil()), body: event.encode().unwrap() })
-                .collect(),
+            events: bodies.into_iter().map(|body| NewEvent { id: EventId(Uuid::nil()), body }).collect(),
         };
         self.directory.apply_commit(&commit);
         self.commits.push(commit);

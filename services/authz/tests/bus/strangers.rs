@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use authz::driver::SERVED;
+use events::attributes::{Attributes, Target};
 use events::directory::{Role, Scope};
 use events::requests::authz::{
-    Action, Admit, AgentView, AssignRole, Authenticate, CreateCredential, CreateGroup, CreateOrganization,
-    CreateProject, CreateUser, CredentialView, Decide, DecideFetch, DeleteAgent, EnsureOwner,
-    GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups, ListOrganizations, ListProjects,
-    ListTokens, ListUsers, LocateProject, ProjectView, RegisterAgent, RevokeCredential, RevokeToken,
-    SetProject, ShowAgent, ShowProject,
+    Action, Admit, AgentView, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup,
+    CreateOrganization, CreateProject, CreateUser, CredentialView, Decide, DecideFetch, DeleteAgent,
+    EnsureOwner, GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups, ListOrganizations,
+    ListProjects, ListTokens, ListUsers, LocateProject, ProjectView, RegisterAgent, RevokeCredential,
+    RevokeToken, SetProject, ShowAgent, ShowProject,
 };
 use events::{OrganizationId, Refusal, Request, Sha256, TokenId};
 
@@ -197,6 +198,12 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
         ["acme-cluster".to_owned(), "acme-shop/acme-front:acme-cluster".to_owned(), home.agent.id.to_string()]
     {
         asking.ask(ShowAgent { agent: agent.clone() }, debug).await;
+        let target = Target::Path("/version".to_owned());
+        let attributes = Attributes { verb: "get".to_owned(), target };
+        for user in [None, Some("owner".to_owned())] {
+            let asked = CanUse { agent: agent.clone(), user, attributes: attributes.clone() };
+            asking.ask(asked, debug).await;
+        }
         asking.ask(ListTokens { agent: Some(agent), user: None }, debug).await;
     }
     asking.ask(ListTokens { agent: None, user: Some("owner".to_owned()) }, debug).await;

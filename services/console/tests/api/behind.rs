@@ -8,8 +8,8 @@ use bytes::Bytes;
 use events::directory::{ProjectSettings, Scope};
 use events::request::RequestContext;
 use events::requests::authz::{
-    AgentView, Authenticate, Decide, Decision, LocateProject, Principal, ProjectLocation, ProjectView,
-    ShowAgent, ShowProject,
+    AgentView, Authenticate, CanUse, Decide, Decision, LocateProject, Principal, ProjectLocation,
+    ProjectView, ShowAgent, ShowProject,
 };
 use events::requests::delivery::{ShowSource, SourceView};
 use events::requests::gateway::{DiffSource, SourceDiff};
@@ -106,6 +106,7 @@ impl Behind {
             })
             .await,
             self.answer::<ShowAgent>(bus, |_, _, _| Ok(agent())).await,
+            self.answer::<CanUse>(bus, |_, _, _| Err(Refusal::not_found("agent"))).await,
             self.answer::<ShowProject>(bus, |_, _, request| {
                 Ok(project(request.project.parse().unwrap_or(ProjectId(from(0x9801)))))
             })

@@ -37,6 +37,7 @@ fn bodies() -> Vec<(&'static str, Option<Value>)> {
         ("registerAgent", Some(json!({ "name": "cluster", "project": "shop/front" }))),
         ("showAgent", None),
         ("deleteAgent", None),
+        ("reviewAccess", Some(json!({ "attributes": { "verb": "get", "target": { "path": "/version" } } }))),
         ("showConfiguration", None),
         ("listAgentTunnels", None),
         ("listTunnels", None),

@@ -1,5 +1,6 @@
 //! One file a noun.
 
+pub mod access;
 pub mod agent;
 pub mod credential;
 pub mod group;

@@ -148,3 +148,35 @@ async fn a_configuration_that_is_wrong_is_named_by_line_and_the_last_good_one_st
     scene.tree.commit_and_push("still works").unwrap();
     scene.value_becomes("one", "2").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_use_the_clusters_api_is_explained_from_the_configuration() {
+    let scene = Scene::start().await;
+    let can_i = |more: &[&str]| {
+        let asked = ["access", "can-i", "list", "pods", "--agent", AGENT].iter().chain(more);
+        scene.kasbah.cli(asked).map_err(|error| format!("{error:#}"))
+    };
+    let nobody = can_i(&[]).unwrap_err();
+    assert!(nobody.contains("lets no person use the cluster's API; add user_access"), "{nobody}");
+
+    let grants =
+        "user_access:\n  access_as: {user: {}}\n  projects:\n    - id: Shop/Deploy\n      namespaces: [a]\n";
+    let configuration = Scene::configuration(&scene.namespace, grants);
+    scene.tree.write(&format!(".kasbah/agents/{AGENT}/config.yaml"), configuration).unwrap();
+    scene.tree.commit_and_push("let people in").unwrap();
+    let shown = testkit::eventually(crate::scene::LIMIT, || async { can_i(&["--namespace", "a"]) }).await;
+    assert!(shown.contains("config.yaml:9 user_access.projects shop/deploy as owner"), "{shown}");
+    assert!(shown.contains("kasbah:user:") && shown.contains(":owner"), "{shown}");
+    let elsewhere = can_i(&["--namespace", "b"]).unwrap_err();
+    assert!(elsewhere.contains("limited to namespace a, and this is in namespace b"), "{elsewhere}");
+
+    scene.kasbah.cli(["user", "create", "ann", "--role", "viewer"]).unwrap();
+    let ann = can_i(&["--namespace", "a", "--as", "user:ann"]).unwrap_err();
+    assert!(ann.contains("none of the roles owner, maintainer, developer"), "{ann}");
+    scene.kasbah.cli(["user", "role", "ann", "developer"]).unwrap();
+    let ann = testkit::eventually(crate::scene::LIMIT, || async {
+        can_i(&["--namespace", "a", "--as", "user:ann"])
+    })
+    .await;
+    assert!(ann.contains("kasbah:user:ann") && ann.contains("as developer"), "{ann}");
+}
