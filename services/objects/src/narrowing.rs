@@ -83,7 +83,7 @@ pub fn leaves(narrowing: &Narrowing, attributes: &Attributes) -> Result<(), With
     if is_review_of_oneself(&attributes.verb, target) {
         return Ok(());
     }
-    leaves_namespace(&narrowing.namespaces, &target.namespace)?;
+    leaves_namespace(&narrowing.namespaces, namespace_of(&attributes.verb, target))?;
     let Narrowing { verbs, resources, .. } = narrowing;
     if !verbs.is_empty() && !verbs.iter().any(|verb| verb == "*" || *verb == attributes.verb) {
         return Err(Withheld::Verb { asked: attributes.verb.clone(), granted: verbs.clone() });
@@ -104,6 +104,12 @@ fn leaves_namespace(granted: &[String], asked: &str) -> Result<(), Withheld> {
         return Err(Withheld::AllNamespaces { granted });
     }
     Err(Withheld::Namespace { asked: asked.to_owned(), granted })
+}
+
+/// The namespace that something is done in. A namespace itself lies in none, but whoever is let into it may look at it.
+fn namespace_of<'a>(verb: &str, target: &'a ResourceTarget) -> &'a str {
+    let is_namespace = target.group.is_empty() && target.resource == "namespaces";
+    if is_namespace && verb != "get" { "" } else { &target.namespace }
 }
 
 /// A pattern without a slash is of objects themselves, as in a Role.
@@ -176,6 +182,8 @@ mod tests {
                 "limited to the namespaces shop, test, and this is in namespace other",
             ),
             ("GET /api/v1/namespaces/other", "in namespace other"),
+            ("DELETE /api/v1/namespaces/shop", "belongs to none"),
+            ("PUT /api/v1/namespaces/shop/finalize", "belongs to none"),
             ("GET /api/v1/pods", "name one of them, as with --namespace"),
             ("GET /api/v1/pods?watch=1", "over all namespaces"),
             ("GET /api/v1/namespaces", "over all namespaces"),
