@@ -1,8 +1,8 @@
 //! What a request to a cluster's API asks for, out of its method, path and query.
 //!
 //! Reads paths as the API server's own `RequestInfoFactory` does (k8s.io/apiserver, `pkg/endpoints/request`), with two
-//! differences, both to the safe side: a path that two readers may understand differently is refused, and whoever asks for a
-//! connection into a pod does `create`, whatever the HTTP method (a WebSocket is opened by a `GET`; KEP-4006).
+//! differences, both to the safe side: a path that two readers may understand differently is refused, and whoever opens a
+//! connection into a pod by `GET`, as a WebSocket is, does `create` (KEP-4006).
 
 use std::borrow::Cow;
 
@@ -45,6 +45,9 @@ pub enum PathError {
     /// A verb in front of nothing.
     #[error("the path ends behind `watch`")]
     NothingToWatch,
+    /// No resource has such a name; together with its group it could be read as one of another group.
+    #[error("the resource in the path has a dot in its name")]
+    Resource,
     /// Readers of queries do not agree about it.
     #[error("the query has a semicolon or a percent sign that is not encoded")]
     Query,
@@ -96,7 +99,10 @@ pub fn attributes(
         name: part(1),
         subresource: part(2),
     };
-    let verb = if is_connection(&target, upgrades) {
+    if target.resource.contains('.') {
+        return Err(PathError::Resource);
+    }
+    let verb = if matches!(verb, "get" | WATCH) && is_connection(&target, upgrades) {
         "create"
     } else if target.name.is_empty() {
         let asked = Asked::of(query.unwrap_or_default())?;

@@ -112,9 +112,12 @@ fn namespace_of<'a>(verb: &str, target: &'a ResourceTarget) -> &'a str {
     if is_namespace && verb != "get" { "" } else { &target.namespace }
 }
 
-/// A pattern without a slash is of objects themselves, as in a Role.
+/// A pattern without a slash is of objects themselves, as in a Role, and one with a slash only of what is below them.
 fn is_of(pattern: &str, target: &ResourceTarget) -> bool {
     let (resource, subresource) = pattern.split_once('/').unwrap_or((pattern, ""));
+    if pattern.contains('/') == target.subresource.is_empty() {
+        return false;
+    }
     let (resource, group) = match resource.split_once('.') {
         Some((resource, group)) => (resource, group),
         None if resource == "*" => ("*", "*"),
@@ -249,6 +252,10 @@ mod tests {
             ("GET /apis/apps/v1/daemonsets", ""),
             ("POST /api/v1/namespaces/shop/pods/web/exec", "and this is pods/exec"),
         ];
+        check(
+            &narrowing(&[], &[], &["pods/*"]),
+            &[("DELETE /api/v1/namespaces/shop/pods/web", "and this is pods")],
+        );
         check(&narrowing(&[], &[], &["*"]), &any);
         check(&narrowing(&[], &[], &["*/*"]), &[("POST /api/v1/namespaces/shop/pods/web/exec", "")]);
     }

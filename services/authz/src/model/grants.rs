@@ -20,7 +20,7 @@ pub enum Use {
     Granted {
         /// As whom the cluster sees them.
         access_as: UserAccessAs,
-        /// The user's roles that entries name, each with where it holds.
+        /// The user's roles by which entries grant this, each with where it holds: those of other entries would reach further.
         roles: Vec<(Role, Scope)>,
         /// Which entry.
         reason: String,
@@ -84,18 +84,19 @@ impl Directory {
                 "the user has none of the roles {roles} in a project or group of user_access in {file}"
             ));
         }
-        let mut missing = Vec::new();
+        let (mut granting, mut missing) = (Vec::new(), Vec::new());
         for entry in &entries {
             match narrowing::leaves(&entry.grant.narrowing, attributes) {
-                Ok(()) => {
-                    let reason = format!("{} as {}", entry.place(&file), word(entry.role));
-                    let roles = entries.iter().map(|entry| (entry.role, entry.scope)).collect();
-                    return Use::Granted { access_as: grants.users_access_as, roles, reason };
-                }
+                Ok(()) => granting.push(entry),
                 Err(error) => missing.push(format!("{}: {error}", entry.place(&file))),
             }
         }
-        withheld(missing.join("; "))
+        let Some(first) = granting.first() else { return withheld(missing.join("; ")) };
+        Use::Granted {
+            access_as: grants.users_access_as,
+            reason: format!("{} as {}", first.place(&file), word(first.role)),
+            roles: granting.iter().map(|entry| (entry.role, entry.scope)).collect(),
+        }
     }
 
     /// The entries that let a user in, those of projects first.
@@ -269,6 +270,9 @@ mod tests {
         let Use::Granted { access_as, roles, .. } = found else { panic!("{found:?}") };
         assert_eq!(access_as, UserAccessAs::User);
         assert_eq!(roles, [(Role::Maintainer, scene.front), (Role::Maintainer, scene.shop)]);
+        let found = scene.given.directory.decide_use(scene.agent, user, &attributes("list", "pods", ""));
+        let Use::Granted { roles, .. } = found else { panic!("{found:?}") };
+        assert_eq!(roles, [(Role::Maintainer, scene.shop)], "an entry that withholds it lends no group");
     }
 
     #[test]

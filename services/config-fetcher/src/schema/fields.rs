@@ -18,6 +18,30 @@ pub(super) fn mapping<'n>(
     path: &str,
     keys: &[&str],
 ) -> BTreeMap<String, &'n Node> {
+    known_keys(report, node, path, keys, |report, key, name, advice| {
+        report.odd(key, &join(path, name), format!("unknown key '{name}' is ignored; {advice}"));
+    })
+}
+
+/// As [`mapping`], where what is not understood would say less than was meant: other keys are refused.
+pub(super) fn strict_mapping<'n>(
+    report: &mut Report,
+    node: &'n Node,
+    path: &str,
+    keys: &[&str],
+) -> BTreeMap<String, &'n Node> {
+    known_keys(report, node, path, keys, |report, key, name, advice| {
+        report.wrong(key, &join(path, name), format!("unknown key '{name}'; {advice}"));
+    })
+}
+
+fn known_keys<'n>(
+    report: &mut Report,
+    node: &'n Node,
+    path: &str,
+    keys: &[&str],
+    unknown: impl Fn(&mut Report, &Node, &str, &str),
+) -> BTreeMap<String, &'n Node> {
     let mut known = BTreeMap::new();
     let Some(entries) = node.as_mapping() else {
         report.wrong(
@@ -36,7 +60,7 @@ pub(super) fn mapping<'n>(
                 Some(near) => format!("did you mean '{near}'?"),
                 None => format!("known keys are {}", keys.join(", ")),
             };
-            report.odd(key, &join(path, name), format!("unknown key '{name}' is ignored; {advice}"));
+            unknown(report, key, name, &advice);
         }
     }
     known

@@ -6,7 +6,7 @@ use events::grants::{CiAccessAs, CiGrant, Grants, UserAccessAs, UserGrant};
 use events::pass::{Impersonated, Narrowing};
 use objects::yaml::Node;
 
-use super::fields::{join, list, mapping, namespace, required, text, texts, truth};
+use super::fields::{join, list, mapping, namespace, required, strict_mapping, text, texts, truth};
 use super::report::Report;
 
 /// Most entries of one list, as with GitLab; more are refused instead of dropped.
@@ -15,8 +15,8 @@ const MAXIMUM_GRANTS: usize = 500;
 const VERBS: [&str; 9] =
     ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "*"];
 const DEFAULT_NAMESPACE: &str = "default";
-/// Users and groups that are the cluster's own.
-const SYSTEM: &str = "system:";
+/// Users and groups that are the cluster's own, and those that stand for people and jobs whom Kasbah knows.
+const RESERVED: [&str; 2] = ["system:", "kasbah:"];
 
 /// Reads both sections.
 pub(super) fn grants(report: &mut Report, ci: Option<&Node>, user: Option<&Node>) -> Grants {
@@ -83,7 +83,7 @@ fn ci_grant(report: &mut Report, node: &Node, path: &str) -> Option<CiGrant> {
         "verbs",
         "resources",
     ];
-    let known = mapping(report, node, path, &keys);
+    let known = strict_mapping(report, node, path, &keys);
     let id = id_of(report, node, &known, path);
     let narrowing = narrowing(report, &known, path);
     let default_namespace = match known.get("default_namespace") {
@@ -100,7 +100,8 @@ fn ci_grant(report: &mut Report, node: &Node, path: &str) -> Option<CiGrant> {
     let first_granted = || narrowing.namespaces.first().cloned();
     let access_as =
         known.get("access_as").and_then(|node| ci_access_as(report, node, &join(path, "access_as")));
-    let environments = known.get("environments").map(|node| texts(report, node, &join(path, "environments")));
+    let environments =
+        known.get("environments").map(|node| some_texts(report, node, &join(path, "environments")));
     let protected = known
         .get("protected_branches_only")
         .and_then(|node| truth(report, node, &join(path, "protected_branches_only")));
@@ -118,7 +119,7 @@ fn ci_grant(report: &mut Report, node: &Node, path: &str) -> Option<CiGrant> {
 }
 
 fn user_grant(report: &mut Report, node: &Node, path: &str) -> Option<UserGrant> {
-    let known = mapping(report, node, path, &["id", "namespaces", "verbs", "resources"]);
+    let known = strict_mapping(report, node, path, &["id", "namespaces", "verbs", "resources"]);
     let id = id_of(report, node, &known, path);
     let narrowing = narrowing(report, &known, path);
     Some(UserGrant { path: id?, narrowing, line: node.line })
@@ -142,14 +143,8 @@ fn id_of(report: &mut Report, node: &Node, known: &BTreeMap<String, &Node>, path
 }
 
 fn narrowing(report: &mut Report, known: &BTreeMap<String, &Node>, path: &str) -> Narrowing {
-    let mut read = |key: &str| {
-        let field = join(path, key);
-        let Some(node) = known.get(key) else { return Vec::new() };
-        if node.as_sequence().is_some_and(<[Node]>::is_empty) {
-            report.wrong(node, &field, "an empty list leaves nothing; leave the key out to leave everything");
-        }
-        texts(report, node, &field)
-    };
+    let mut read = |key: &str| known.get(key).map(|node| some_texts(report, node, &join(path, key)));
+    let mut read = |key: &str| read(key).unwrap_or_default();
     let (namespaces, verbs, resources) = (read("namespaces"), read("verbs"), read("resources"));
     for (index, (_, place)) in namespaces.iter().enumerate() {
         namespace(report, place, &format!("{path}.namespaces[{index}]"));
@@ -178,6 +173,14 @@ fn narrowing(report: &mut Report, known: &BTreeMap<String, &Node>, path: &str) -
     }
 }
 
+/// A list of at least one text.
+fn some_texts(report: &mut Report, node: &Node, path: &str) -> Vec<(String, Node)> {
+    if node.as_sequence().is_some_and(<[Node]>::is_empty) {
+        report.wrong(node, path, "an empty list leaves nothing; leave the key out to leave everything");
+    }
+    texts(report, node, path)
+}
+
 /// A mapping with one key, such as `agent: {}`.
 fn only_key<'n>(
     report: &mut Report,
@@ -185,7 +188,7 @@ fn only_key<'n>(
     path: &str,
     keys: &[&'static str],
 ) -> Option<(&'static str, &'n Node)> {
-    let known = mapping(report, node, path, keys);
+    let known = strict_mapping(report, node, path, keys);
     node.as_mapping()?;
     let mut found = keys.iter().filter_map(|key| Some((*key, *known.get(*key)?)));
     match (found.next(), found.next()) {
@@ -221,7 +224,7 @@ fn ci_access_as(report: &mut Report, node: &Node, path: &str) -> Option<CiAccess
 }
 
 fn impersonated(report: &mut Report, node: &Node, path: &str) -> Option<Impersonated> {
-    let known = mapping(report, node, path, &["username", "groups", "uid", "extra"]);
+    let known = strict_mapping(report, node, path, &["username", "groups", "uid", "extra"]);
     node.as_mapping()?;
     let username = required(report, node, &known, path, "username", "name the user whom the job is to be");
     let username = username.and_then(|node| anothers(report, node, &join(path, "username")));
@@ -231,18 +234,30 @@ fn impersonated(report: &mut Report, node: &Node, path: &str) -> Option<Imperson
     let groups =
         groups.filter_map(|(index, node)| anothers(report, node, &format!("{path}.groups[{index}]")));
     let groups = groups.collect();
-    let uid = known.get("uid").and_then(|node| text(report, node, &join(path, "uid"), false));
+    let uid = known.get("uid").and_then(|node| header_text(report, node, &join(path, "uid")));
     let extra = known.get("extra").map(|node| extra(report, node, &join(path, "extra"))).unwrap_or_default();
     Some(Impersonated { username: username?, groups, uid: uid.unwrap_or_default(), extra })
 }
 
-/// A name that is not one of the cluster's own parts.
+/// A text that stays the same in a header.
+fn header_text(report: &mut Report, node: &Node, path: &str) -> Option<String> {
+    let value = text(report, node, path, false)?;
+    let fits = value.trim() == value && value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    if !fits {
+        let message = format!("{value:?} must be printable ASCII without spaces at its ends");
+        report.wrong(node, path, message);
+    }
+    fits.then_some(value)
+}
+
+/// A name that nobody else has a claim to.
 fn anothers(report: &mut Report, node: &Node, path: &str) -> Option<String> {
-    let name = text(report, node, path, false)?;
+    let name = header_text(report, node, path)?;
     let is_account =
         name.starts_with("system:serviceaccount:") || name.starts_with("system:serviceaccounts:");
-    if name.starts_with(SYSTEM) && !is_account {
-        let message = format!("'{name}' is one of the cluster's own; nobody is let in as that");
+    if RESERVED.iter().any(|reserved| name.starts_with(reserved)) && !is_account {
+        let message =
+            format!("'{name}' is one of the cluster's own or of Kasbah's; nobody is let in as that");
         report.wrong(node, path, message);
         return None;
     }
@@ -253,16 +268,26 @@ fn extra(report: &mut Report, node: &Node, path: &str) -> BTreeMap<String, Vec<S
     let mut extra = BTreeMap::new();
     for (index, item) in list(report, node, path).iter().enumerate() {
         let path = format!("{path}[{index}]");
-        let known = mapping(report, item, &path, &["key", "val"]);
+        let known = strict_mapping(report, item, &path, &["key", "val"]);
         if item.as_mapping().is_none() {
             continue;
         }
         let key = required(report, item, &known, &path, "key", "name the field");
-        let key = key.and_then(|node| text(report, node, &join(&path, "key"), false));
+        let key = key.and_then(|node| header_text(report, node, &join(&path, "key")));
         let values = required(report, item, &known, &path, "val", "list its values");
-        let values = values.map(|node| texts(report, node, &join(&path, "val"))).unwrap_or_default();
-        if let Some(key) = key {
-            extra.insert(key.to_lowercase(), values.into_iter().map(|(text, _)| text).collect());
+        let values = values.map(|node| list(report, node, &join(&path, "val"))).unwrap_or_default();
+        let values = values.iter().enumerate();
+        let values =
+            values.filter_map(|(index, node)| header_text(report, node, &format!("{path}.val[{index}]")));
+        let values = values.collect();
+        if let Some(key) = key
+            && extra.insert(key.to_lowercase(), values).is_some()
+        {
+            report.wrong(
+                item,
+                &join(&path, "key"),
+                format!("'{key}' is given already; letters' case does not count"),
+            );
         }
     }
     extra

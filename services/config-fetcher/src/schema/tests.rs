@@ -449,9 +449,30 @@ fn wrong_grants_are_told_with_their_field() {
 }
 
 #[test]
-fn keys_of_grants_that_are_not_known_are_warned_of() {
-    let warned = warnings("sources: []\nci_access: {projects: [{id: a/b, namespace: shop}]}\n");
-    let [_, warned] = warned.as_slice() else { panic!("{warned:?}") };
-    assert_eq!(warned.2, "ci_access.projects[0].namespace");
-    assert!(warned.3.contains("did you mean 'namespaces'?"), "{warned:?}");
+fn a_grant_that_says_less_than_was_meant_is_refused() {
+    let rows = [
+        ("{id: a/b, namespace: [shop]}", "namespace", "did you mean 'namespaces'?"),
+        ("{id: a/b, acces_as: {ci_job: {}}}", "acces_as", "did you mean 'access_as'?"),
+        ("{id: a/b, environments: []}", "environments", "leaves nothing"),
+        (
+            "{id: a/b, access_as: {impersonate: {username: ' system:admin'}}}",
+            "access_as.impersonate.username",
+            "without spaces at its ends",
+        ),
+        (
+            "{id: a/b, access_as: {impersonate: {username: 'kasbah:user:ann'}}}",
+            "access_as.impersonate.username",
+            "of Kasbah's",
+        ),
+        (
+            "{id: a/b, access_as: {impersonate: {username: u, extra: [{key: K, val: [a]}, {key: k, val: [b]}]}}}",
+            "access_as.impersonate.extra[1].key",
+            "is given already",
+        ),
+    ];
+    for (entry, field, part) in rows {
+        let found = findings(&format!("sources: []\nci_access: {{projects: [{entry}]}}\n"));
+        let [(2, _, told, message)] = found.as_slice() else { panic!("{entry}: {found:?}") };
+        assert!(*told == format!("ci_access.projects[0].{field}") && message.contains(part), "{found:?}");
+    }
 }

@@ -75,6 +75,10 @@ impl Home {
             "registerAgent" => {
                 refused(plain(Some(json!({ "name": "spy", "project": self.things["project"][0] }))))
             }
+            "reviewAccess" => {
+                let body = json!({ "attributes": { "verb": "get", "target": { "path": "/version" } } });
+                refused(self.each("agent", Some(body)))
+            }
             "showAgent" | "deleteAgent" | "showConfiguration" | "listAgentTunnels" => {
                 refused(self.each("agent", None))
             }

@@ -123,6 +123,7 @@ fn what_two_readers_may_understand_differently_is_refused() {
         ("/proxy/a/b/c/proxy/a%2fb", PathError::Separator),
         ("/api/v1/namespaces/shop/services/web/proxy/../../../secrets", PathError::Dots),
         ("/api/v1/namespaces/shop/services/web/proxy/..%5c..%5csecrets", PathError::Dots),
+        ("/apis/cert-manager.io/v1/namespaces/shop/challenges.acme", PathError::Resource),
         ("/api/v1/proxy/nodes/n1/metrics", PathError::LegacyProxy),
         ("/api/v1/watch", PathError::NothingToWatch),
         ("/api/v1/pods/%", PathError::Encoding),
@@ -141,6 +142,8 @@ fn what_two_readers_may_understand_differently_is_refused() {
 
 #[test]
 fn who_asks_for_another_protocol_asks_for_a_connection() {
+    let deleting = attributes("DELETE", "/api/v1/namespaces/a/services/web/proxy/orders/1", None, false);
+    assert_eq!(deleting.unwrap().verb, "delete", "the method of who opens nothing is kept");
     let rows = [
         ("/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/vm/console", "create"),
         ("/api/v1/namespaces/a/pods/web/attach", "create"),
