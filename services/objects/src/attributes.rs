@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use events::attributes::{Attributes, ResourceTarget, Target};
+use percent_encoding::percent_decode_str;
 
 /// Roots of paths to objects: of the core group, and of all others.
 const CORE: &str = "api";
@@ -172,26 +173,13 @@ fn plain(segment: &str) -> Result<(), PathError> {
 }
 
 fn decoded(raw: &str) -> Result<Cow<'_, str>, PathError> {
-    let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-    let mut bytes = raw.bytes();
-    let mut text = Vec::with_capacity(raw.len());
-    while let Some(byte) = bytes.next() {
-        let byte = match byte {
-            b'%' => match (digit(bytes.next()), digit(bytes.next())) {
-                (Some(high), Some(low)) => u8::try_from(high * 16 + low).unwrap_or_default(),
-                _ => return Err(PathError::Encoding),
-            },
-            byte => byte,
-        };
-        if byte.is_ascii_control() {
-            return Err(PathError::Encoding);
-        }
-        text.push(byte);
+    let is_encoded = |rest: &str| rest.bytes().take_while(u8::is_ascii_hexdigit).take(2).count() == 2;
+    let text = percent_decode_str(raw).decode_utf8().map_err(|_| PathError::Encoding)?;
+    if raw.split('%').skip(1).all(is_encoded) && !text.bytes().any(|byte| byte.is_ascii_control()) {
+        Ok(text)
+    } else {
+        Err(PathError::Encoding)
     }
-    if text == raw.as_bytes() {
-        return Ok(Cow::Borrowed(raw));
-    }
-    String::from_utf8(text).map(Cow::Owned).map_err(|_| PathError::Encoding)
 }
 
 /// What the query of a list says of it.

@@ -88,9 +88,8 @@ pub fn leaves(narrowing: &Narrowing, attributes: &Attributes) -> Result<(), With
     if !verbs.is_empty() && !verbs.iter().any(|verb| verb == "*" || *verb == attributes.verb) {
         return Err(Withheld::Verb { asked: attributes.verb.clone(), granted: verbs.clone() });
     }
-    let asked = target.to_string();
     if !resources.is_empty() && !resources.iter().any(|pattern| is_of(pattern, target)) {
-        return Err(Withheld::Resource { asked, granted: resources.clone() });
+        return Err(Withheld::Resource { asked: target.to_string(), granted: resources.clone() });
     }
     Ok(())
 }
