@@ -16,7 +16,13 @@ const PEOPLE: &str = "kasbah:user";
 
 impl Driver {
     pub(super) async fn can_use(self, asker: Asker, request: CanUse) -> Result<UseDecision, Refusal> {
-        let user = self.who_would(&asker, request.user.as_deref()).await?;
+        let user = match (&request.user, &asker.actor) {
+            (Some(other), _) => self.another_user(&asker, other).await?,
+            (None, Actor::User(user)) => *user,
+            (None, _) => {
+                return Err(Refusal::invalid("user", "must be given, as the asker is no person"));
+            }
+        };
         let decided = self.directory.read(|directory| {
             let (agent, _) = directory.visible_agent(&asker, &request.agent)?;
             Ok::<_, Refusal>(directory.decide_use(agent, user, &request.attributes))
@@ -30,20 +36,6 @@ impl Driver {
                 let access_as = AccessAs::Impersonated(self.impersonated(user, &roles).await?);
                 Ok(UseDecision { allowed: true, access_as: Some(access_as), reason })
             }
-        }
-    }
-
-    /// The asker, or the other user whom they ask about.
-    async fn who_would(&self, asker: &Asker, other: Option<&str>) -> Result<UserId, Refusal> {
-        match (other, &asker.actor) {
-            (Some(text), _) => {
-                // Whether a name is known is told only to those who may see users.
-                self.directory.read(|directory| directory.users_for(asker).map(|_| ()))?;
-                let user = self.user_ref(asker.organization, text).await?;
-                self.directory.read(|directory| directory.find_user(asker, user))
-            }
-            (None, Actor::User(user)) => Ok(*user),
-            (None, _) => Err(Refusal::invalid("user", "must be given, as the asker is no person")),
         }
     }
 

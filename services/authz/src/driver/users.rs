@@ -28,10 +28,7 @@ impl Driver {
 
     pub(super) async fn assign_role(self, call: Call, request: AssignRole) -> Result<UserView, Refusal> {
         let asker = call.asker();
-        // Whether a name is known is told only to those who may see users.
-        self.directory.read(|directory| directory.users_for(&asker).map(|_| ()))?;
-        let user = self.user_ref(asker.organization, &request.user).await?;
-        let user = self.directory.read(|directory| directory.find_user(&asker, user))?;
+        let user = self.another_user(&asker, &request.user).await?;
         let role = (request.role, request.scope.unwrap_or(Scope::Organization(asker.organization)));
         let step = Step::AssignRole { user, role, withdraw: request.withdraw };
         self.commit(&call, call.key(), step).await?;
@@ -44,6 +41,13 @@ impl Driver {
             views.push(self.named_view(user).await?);
         }
         Ok(views)
+    }
+
+    /// The user whom the asker names. Whether a name is known is told only to those who may see users.
+    pub(super) async fn another_user(&self, asker: &Asker, text: &str) -> Result<UserId, Refusal> {
+        self.directory.read(|directory| directory.users_for(asker).map(|_| ()))?;
+        let user = self.user_ref(asker.organization, text).await?;
+        self.directory.read(|directory| directory.find_user(asker, user))
     }
 
     async fn user_view(&self, id: UserId) -> Result<UserView, Refusal> {

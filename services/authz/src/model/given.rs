@@ -67,19 +67,19 @@ impl Given {
         let changed =
             ConfigurationChanged { agent, commit: "0".to_owned(), configuration, warnings: Vec::new() };
         let body = ConfigurationEvent::ConfigurationChanged(changed).encode().unwrap();
-        let (id, aggregate) = (self.key(), aggregate(AggregateKind::Configuration, agent));
-        self.record(id, organization, aggregate, 1, vec![body]);
+        self.configured_by(organization, agent, body);
     }
 
     /// As [`Self::configured`], in a way that this version cannot read.
     pub(crate) fn configured_by_a_newer_version(&mut self, organization: OrganizationId, agent: AgentId) {
-        let body = EventBody { schema_version: 99, ..self.last_body() };
-        let (id, aggregate) = (self.key(), aggregate(AggregateKind::Configuration, agent));
-        self.record(id, organization, aggregate, 1, vec![body]);
+        let event_type = "kasbah.configuration.changed".to_owned();
+        let body = EventBody { event_type, schema_version: 99, data: Vec::new() };
+        self.configured_by(organization, agent, body);
     }
 
-    fn last_body(&self) -> EventBody {
-        self.commits.last().unwrap().events[0].body.clone()
+    fn configured_by(&mut self, organization: OrganizationId, agent: AgentId, body: EventBody) {
+        let (id, aggregate) = (self.key(), aggregate(AggregateKind::Configuration, agent));
+        self.record(id, organization, aggregate, 1, vec![body]);
     }
 
     fn record(
