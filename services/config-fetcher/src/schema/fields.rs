@@ -18,9 +18,7 @@ pub(super) fn mapping<'n>(
     path: &str,
     keys: &[&str],
 ) -> BTreeMap<String, &'n Node> {
-    known_keys(report, node, path, keys, |report, key, name, advice| {
-        report.odd(key, &join(path, name), format!("unknown key '{name}' is ignored; {advice}"));
-    })
+    known_keys(report, node, path, keys, false)
 }
 
 /// As [`mapping`], where what is not understood would say less than was meant: other keys are refused.
@@ -30,9 +28,7 @@ pub(super) fn strict_mapping<'n>(
     path: &str,
     keys: &[&str],
 ) -> BTreeMap<String, &'n Node> {
-    known_keys(report, node, path, keys, |report, key, name, advice| {
-        report.wrong(key, &join(path, name), format!("unknown key '{name}'; {advice}"));
-    })
+    known_keys(report, node, path, keys, true)
 }
 
 fn known_keys<'n>(
@@ -40,7 +36,7 @@ fn known_keys<'n>(
     node: &'n Node,
     path: &str,
     keys: &[&str],
-    unknown: impl Fn(&mut Report, &Node, &str, &str),
+    is_strict: bool,
 ) -> BTreeMap<String, &'n Node> {
     let mut known = BTreeMap::new();
     let Some(entries) = node.as_mapping() else {
@@ -60,7 +56,12 @@ fn known_keys<'n>(
                 Some(near) => format!("did you mean '{near}'?"),
                 None => format!("known keys are {}", keys.join(", ")),
             };
-            unknown(report, key, name, &advice);
+            let field = join(path, name);
+            if is_strict {
+                report.wrong(key, &field, format!("unknown key '{name}'; {advice}"));
+            } else {
+                report.odd(key, &field, format!("unknown key '{name}' is ignored; {advice}"));
+            }
         }
     }
     known

@@ -86,17 +86,9 @@ fn ci_grant(report: &mut Report, node: &Node, path: &str) -> Option<CiGrant> {
     let known = strict_mapping(report, node, path, &keys);
     let id = id_of(report, node, &known, path);
     let narrowing = narrowing(report, &known, path);
-    let default_namespace = match known.get("default_namespace") {
-        Some(node) => namespace(report, node, &join(path, "default_namespace")),
-        None => None,
-    };
-    if let (Some(default), Some(place)) = (&default_namespace, known.get("default_namespace"))
-        && !narrowing.namespaces.is_empty()
-        && !narrowing.namespaces.contains(default)
-    {
-        let message = format!("'{default}' is not among the namespaces of the grant");
-        report.wrong(place, &join(path, "default_namespace"), message);
-    }
+    let default_namespace = known
+        .get("default_namespace")
+        .and_then(|node| granted_namespace(report, node, &join(path, "default_namespace"), &narrowing));
     let first_granted = || narrowing.namespaces.first().cloned();
     let access_as =
         known.get("access_as").and_then(|node| ci_access_as(report, node, &join(path, "access_as")));
@@ -116,6 +108,15 @@ fn ci_grant(report: &mut Report, node: &Node, path: &str) -> Option<CiGrant> {
         narrowing,
         line: node.line,
     })
+}
+
+/// A namespace that a narrowing leaves.
+fn granted_namespace(report: &mut Report, node: &Node, path: &str, narrowing: &Narrowing) -> Option<String> {
+    let name = namespace(report, node, path)?;
+    if !narrowing.namespaces.is_empty() && !narrowing.namespaces.contains(&name) {
+        report.wrong(node, path, format!("'{name}' is not among the namespaces of the grant"));
+    }
+    Some(name)
 }
 
 fn user_grant(report: &mut Report, node: &Node, path: &str) -> Option<UserGrant> {
@@ -143,8 +144,10 @@ fn id_of(report: &mut Report, node: &Node, known: &BTreeMap<String, &Node>, path
 }
 
 fn narrowing(report: &mut Report, known: &BTreeMap<String, &Node>, path: &str) -> Narrowing {
-    let mut read = |key: &str| known.get(key).map(|node| some_texts(report, node, &join(path, key)));
-    let mut read = |key: &str| read(key).unwrap_or_default();
+    let mut read = |key: &str| {
+        let node = known.get(key);
+        node.map(|node| some_texts(report, node, &join(path, key))).unwrap_or_default()
+    };
     let (namespaces, verbs, resources) = (read("namespaces"), read("verbs"), read("resources"));
     for (index, (_, place)) in namespaces.iter().enumerate() {
         namespace(report, place, &format!("{path}.namespaces[{index}]"));
