@@ -20,11 +20,12 @@ pub const SEND_BUFFER_BYTES: usize = 512 * 1024;
 /// Largest list of headers of a request or an answer inside the tunnel, in bytes.
 pub const MAXIMUM_HEADER_LIST_BYTES: u32 = 16 * 1024;
 
-/// A PING after this long without anything heard.
-pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// A PING after this long without anything heard: well below the 25 to 30 seconds after which some NATs forget a connection. It is
+/// most of what an idle agent costs a gateway.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// A peer that did not answer a PING for this long, two intervals, is dead.
-pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// A peer that did not answer a PING for this long is dead: half a minute after it was last heard.
+pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Keepalive of one end, so that tests need not wait as long as a NAT would.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
