@@ -1,4 +1,4 @@
-//! What every process shares: settings, logs, traces, metrics, health, TLS, drain and supervision.
+//! What every process shares: settings, logs, traces, metrics, health, TLS, HTTPS, drain and supervision.
 //!
 //! Purpose: a service is its decisions and its driver; everything around them is here once.
 //!
@@ -18,6 +18,7 @@ pub mod args;
 pub mod logs;
 pub mod metrics;
 pub mod readiness;
+pub mod server;
 pub mod shutdown;
 pub mod supervisor;
 pub mod tls;

@@ -8,7 +8,7 @@
 //! - Each route stands in one table ([`routes`]), from which the router, the OpenAPI document and the tests are made.
 //! - A wrong body or query names its field. A refusal is JSON with the status of its kind ([`problem`]).
 //! - Positions of the log leave it only sealed: their numbers would tell how much others do ([`log::cursor`]).
-//! - One slow or endless client holds its own connection and nothing else ([`server`]).
+//! - One slow or endless client holds its own connection and nothing else ([`chassis::server`]).
 //!
 //! Deliberately absent: sessions, cookies, cross-origin rules (the web page comes later), and any state.
 #![warn(missing_docs)]
@@ -23,7 +23,6 @@ pub mod openapi;
 pub mod problem;
 pub mod route;
 pub mod routes;
-pub mod server;
 pub mod webhook;
 
 pub use access::ACCESS;
@@ -31,14 +30,15 @@ pub use access::ACCESS;
 use std::sync::Arc;
 
 use bus::Bus;
+use chassis::server::{Limits, Server};
 use chassis::{Metrics, Readiness, Shutdown, Supervisor};
+use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use store::{EventLog, KeyRing};
 use world::World;
 use world::network::Listener;
 
 use crate::app::App;
-use crate::server::{Limits, Server};
 
 /// Settings of the console.
 #[derive(Debug, Clone, clap::Args)]
@@ -97,11 +97,17 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     let supervisor = Supervisor::new(Arc::clone(&deps.world.spawner), shutdown.clone());
     supervisor.spawn("console-revocations", Arc::clone(&app).watch_revocations(shutdown.clone()));
     let limits = Limits { connections: args.connections as usize, ..Limits::default() };
-    let server = Server { world: deps.world, listener: deps.listener, tls: deps.tls, limits };
+    let server = Server {
+        name: "console-connection",
+        world: deps.world,
+        listener: deps.listener,
+        tls: deps.tls,
+        limits,
+    };
     let router = app::router(Arc::clone(&app));
     supervisor.spawn("console-server", async move {
         ready.set(true);
-        let served = server.serve(router, shutdown).await;
+        let served = server.serve(TowerToHyperService::new(router), shutdown).await;
         ready.set(false);
         served
     });

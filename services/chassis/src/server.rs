@@ -1,4 +1,4 @@
-//! Connections: TLS, limits, drain.
+//! Serving HTTPS to people and programs: TLS, limits, drain.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,15 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
-use chassis::Shutdown;
-use hyper::Request;
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper::service::Service;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -23,6 +21,21 @@ use world::World;
 use world::clock::Clock;
 use world::network::{Connection, Listener};
 use world::spawn::Spawner;
+
+use crate::Shutdown;
+
+/// Flow-control window of one HTTP/2 stream, in bytes. The connection's is that of all its streams together, so that one that is not
+/// read stops no other.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+/// RFC 9113, section 6.9.1.
+const LARGEST_WINDOW: u32 = (1 << 31) - 1;
+
+/// What crosses the two ends when something failed.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Who dialled: among the extensions of each request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer(pub SocketAddr);
 
 /// What one client may take.
 #[derive(Debug, Clone, Copy)]
@@ -54,8 +67,10 @@ impl Default for Limits {
     }
 }
 
-/// Serves a router on a listener.
+/// Serves a service on a listener: HTTP/1.1 with upgrades, and HTTP/2.
 pub struct Server {
+    /// What its tasks are called.
+    pub name: &'static str,
     /// Clock and tasks.
     pub world: World,
     /// Where connections come in.
@@ -68,21 +83,22 @@ pub struct Server {
 
 /// Hyper's own tasks, through the world's spawner.
 #[derive(Clone)]
-struct Tasks(Arc<dyn Spawner>);
+struct Tasks(Arc<dyn Spawner>, &'static str);
 
 impl<F> hyper::rt::Executor<F> for Tasks
 where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, task: F) {
-        self.0.spawn("console-stream", Box::pin(task));
+        self.0.spawn(self.1, Box::pin(task));
     }
 }
 
-/// Notes that a connection has asked something.
+/// Notes that a connection has asked something, and says who does.
 #[derive(Clone)]
 struct Noting<S> {
     inner: S,
+    peer: Peer,
     asked: Arc<AtomicBool>,
 }
 
@@ -91,8 +107,9 @@ impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for Noting<S> {
     type Error = S::Error;
     type Future = S::Future;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.asked.store(true, Ordering::Release);
+        request.extensions_mut().insert(self.peer);
         self.inner.call(request)
     }
 }
@@ -121,7 +138,15 @@ impl Server {
     ///
     /// # Errors
     /// When the listener fails for good.
-    pub async fn serve(self, router: Router, shutdown: Shutdown) -> anyhow::Result<()> {
+    pub async fn serve<S, B>(self, service: S, shutdown: Shutdown) -> anyhow::Result<()>
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
         let permits = Arc::new(Semaphore::new(self.limits.connections));
         let drain = GracefulShutdown::new();
         let builder = self.builder();
@@ -132,7 +157,7 @@ impl Server {
                 accepted = self.accept(&permits) => accepted?,
             };
             let Some((socket, peer, permit)) = accepted else { continue };
-            let service = Noting { inner: TowerToHyperService::new(router.clone()), asked: Arc::default() };
+            let service = Noting { inner: service.clone(), peer: Peer(peer), asked: Arc::default() };
             let (builder, watcher) = (builder.clone(), drain.watcher());
             let (clock, limits, acceptor) = (Arc::clone(&self.world.clock), self.limits, acceptor.clone());
             let connection = async move {
@@ -147,7 +172,8 @@ impl Server {
                     return;
                 };
                 let asked = Arc::clone(&service.asked);
-                let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+                let served =
+                    builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
                 tokio::select! {
                     served = watcher.watch(served) => {
                         if let Err(error) = served {
@@ -157,7 +183,7 @@ impl Server {
                     () = never_asks(&*clock, limits.head, &asked) => tracing::debug!(%peer, "connection asked nothing"),
                 }
             };
-            self.world.spawner.spawn("console-connection", Box::pin(connection));
+            self.world.spawner.spawn(self.name, Box::pin(connection));
         }
         drop(self.listener);
         tokio::select! {
@@ -168,7 +194,7 @@ impl Server {
     }
 
     fn builder(&self) -> Builder<Tasks> {
-        let mut builder = Builder::new(Tasks(Arc::clone(&self.world.spawner)));
+        let mut builder = Builder::new(Tasks(Arc::clone(&self.world.spawner), self.name));
         builder
             .http1()
             .timer(TokioTimer::new())
@@ -179,6 +205,10 @@ impl Server {
             .timer(TokioTimer::new())
             .max_header_list_size(u32::try_from(self.limits.head_bytes).unwrap_or(u32::MAX))
             .max_concurrent_streams(self.limits.streams)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(
+                STREAM_WINDOW.saturating_mul(self.limits.streams).min(LARGEST_WINDOW),
+            )
             .keep_alive_interval(Duration::from_secs(20))
             .keep_alive_timeout(Duration::from_secs(20));
         builder
