@@ -1,27 +1,107 @@
 //! Passes: what somebody may do with a cluster's API, as whom, and for how long.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
-use crate::id::AgentId;
+use crate::actor::Actor;
+use crate::catalogue::DecodeError;
+use crate::id::{AgentId, OrganizationId};
 use crate::object::is_empty;
 use crate::time::Timestamp;
 
+/// Stands in front of what is signed, so that a signature over a pass is one over nothing else.
+const SIGNED_AS: &[u8] = b"kasbah pass 1\0";
+
 /// A grant's short-lived form that travels with a request. authz signs it; whoever lets the request through verifies it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Pass {
+    /// In which organization.
+    pub organization: OrganizationId,
     /// The agent whose cluster is meant.
     pub agent: AgentId,
-    /// As whom the cluster sees the requests.
+    /// Whom it was given to.
+    pub holder: Actor,
+    /// As whom the cluster sees the requests, with the groups that are lent for all of them.
     pub access_as: AccessAs,
-    /// What of that may be used.
-    #[serde(default, skip_serializing_if = "Narrowing::is_empty")]
-    pub narrowing: Narrowing,
+    /// What lets them through: any one of these.
+    pub grants: Vec<PassGrant>,
     /// When it was signed.
     pub issued_at: Timestamp,
     /// When it ends.
     pub expires_at: Timestamp,
+}
+
+/// What one entry of a configuration lets through.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PassGrant {
+    /// What of the API may be used.
+    #[serde(default, skip_serializing_if = "Narrowing::is_empty")]
+    pub narrowing: Narrowing,
+    /// Groups that are lent to what it lets through.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// Which entry of which file.
+    pub place: String,
+}
+
+/// A pass as it travels.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignedPass {
+    /// The encoded [`Pass`].
+    #[serde(with = "serde_bytes")]
+    pub pass: Vec<u8>,
+    /// Ed25519 over [`SignedPass::signed_text`], 64 bytes.
+    #[serde(with = "serde_bytes")]
+    pub signature: Vec<u8>,
+}
+
+/// Whoever sees it may use it while it lives.
+impl fmt::Debug for SignedPass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SignedPass(..)")
+    }
+}
+
+/// A pass is not one that the root signed.
+#[derive(Debug, thiserror::Error)]
+pub enum PassError {
+    /// Somebody else made or changed it.
+    #[error("the pass is not signed by the root key that is pinned here")]
+    Signature,
+    /// It is of another version.
+    #[error("the pass cannot be read")]
+    Malformed(#[source] DecodeError),
+}
+
+impl SignedPass {
+    /// What is signed of an encoded pass.
+    #[must_use]
+    pub fn signed_text(pass: &[u8]) -> Vec<u8> {
+        [SIGNED_AS, pass].concat()
+    }
+
+    /// The pass, if this root key (its public half, 32 bytes) signed it. Whether it still lives is the caller's to see.
+    ///
+    /// # Errors
+    /// See [`PassError`].
+    pub fn verified(&self, root: &[u8]) -> Result<Pass, PassError> {
+        let key = UnparsedPublicKey::new(&ED25519, root);
+        key.verify(&Self::signed_text(&self.pass), &self.signature).map_err(|_| PassError::Signature)?;
+        self.unverified()
+    }
+
+    /// What stands in it, whoever signed it: for those who got it from authz themselves.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn unverified(&self) -> Result<Pass, PassError> {
+        crate::decode(&self.pass).map_err(PassError::Malformed)
+    }
 }
 
 /// As whom a cluster sees requests.
@@ -38,6 +118,7 @@ pub enum AccessAs {
 /// Whom an agent impersonates (Kubernetes: "user impersonation").
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Impersonated {
     /// User name, such as `kasbah:user:ann`.
     pub username: String,
@@ -55,6 +136,7 @@ pub struct Impersonated {
 /// What of a grant may be used; an empty list leaves everything.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Narrowing {
     /// Only in these namespaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

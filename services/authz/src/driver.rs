@@ -18,8 +18,8 @@ use std::sync::Arc;
 use events::directory::PersonalData;
 use events::requests::authz::UserView;
 use events::{OrganizationId, Refusal, Timestamp, TokenId, UserId};
-use store::{EventLog, Following, KeyRing};
-use tokio::sync::mpsc;
+use store::{EventLog, Following, KeyRing, RootKey};
+use tokio::sync::{OnceCell, mpsc};
 use uuid::Uuid;
 use world::World;
 
@@ -28,6 +28,7 @@ use crate::model::Directory;
 use crate::model::lookup::UserRef;
 use crate::model::steps::gone;
 use crate::personal::{self, Names};
+use crate::secrets::root_key;
 
 /// Uses of tokens that wait to be noted; more than that are dropped: the next use notes them.
 const USES_WAITING: usize = 65_536;
@@ -40,6 +41,7 @@ pub struct Driver {
     keys: Arc<dyn KeyRing>,
     directory: Following<Directory>,
     names: Arc<Names>,
+    root: Arc<OnceCell<RootKey>>,
     uses: mpsc::Sender<TokenId>,
 }
 
@@ -53,11 +55,16 @@ impl Driver {
         directory: Following<Directory>,
     ) -> (Self, mpsc::Receiver<TokenId>) {
         let (uses, waiting) = mpsc::channel(USES_WAITING);
-        (Self { world, log, keys, directory, names: Arc::default(), uses }, waiting)
+        (Self { world, log, keys, directory, names: Arc::default(), root: Arc::default(), uses }, waiting)
     }
 
     fn now(&self) -> Timestamp {
         Timestamp(self.world.clock.now_millis())
+    }
+
+    /// The key that agents pin.
+    async fn root(&self) -> Result<&RootKey, Refusal> {
+        self.root.get_or_try_init(|| root_key(&*self.keys)).await
     }
 
     fn fresh(&self) -> Uuid {

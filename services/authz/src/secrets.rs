@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use events::{Refusal, RefusalKind, Sha256};
-use store::{KeyRing, RootKeyError};
+use store::{KeyRing, RootKey, RootKeyError};
 use world::Random;
 use zeroize::Zeroizing;
 
@@ -42,16 +42,15 @@ impl NewToken {
     }
 }
 
-/// The public half of the root key in base64; the key is made if there is none.
+/// The root key; it is made if there is none.
 ///
 /// # Errors
 /// When the key ring is away or holds something else.
-pub async fn root_public_key(keys: &dyn KeyRing) -> Result<String, Refusal> {
-    match store::root_key(keys).await {
-        Ok(key) => Ok(key.public_key_base64()),
-        Err(RootKeyError::KeyRing(error)) => Err(away(&error)),
-        Err(error @ RootKeyError::Malformed) => Err(Refusal::new(RefusalKind::Internal, error.to_string())),
-    }
+pub async fn root_key(keys: &dyn KeyRing) -> Result<RootKey, Refusal> {
+    store::root_key(keys).await.map_err(|error| match error {
+        RootKeyError::KeyRing(error) => away(&error),
+        RootKeyError::Malformed => Refusal::new(RefusalKind::Internal, error.to_string()),
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! authz over a real log and bus.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "bus/passes.rs"]
+mod passes;
 #[path = "bus/running.rs"]
 mod running;
 #[path = "bus/strangers.rs"]

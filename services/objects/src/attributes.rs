@@ -19,6 +19,8 @@ const PARTS_OF_A_NAMESPACE: [&str; 2] = ["status", "finalize"];
 /// Subresources of the core group that are a connection.
 const CONNECTIONS: [(&str, &[&str]); 3] =
     [("pods", &["exec", "attach", "portforward", "proxy"]), ("services", &["proxy"]), ("nodes", &["proxy"])];
+/// Subresources that go on as long as they like.
+const LONG_RUNNING: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
 /// The one subresource that may be read over an upgraded connection.
 const LOG: &str = "log";
 
@@ -121,6 +123,14 @@ pub fn attributes(
         verb
     };
     Ok(Attributes { verb: verb.to_owned(), target: Target::Resource(target) })
+}
+
+/// Whether a request may take as long as it likes, and its answer as long as it likes to begin: a log without a line has none yet. The
+/// API server ends all others after a minute (k8s.io/apiserver, `BasicLongRunningRequestCheck`).
+#[must_use]
+pub fn is_long_running(attributes: &Attributes) -> bool {
+    let Target::Resource(target) = &attributes.target else { return false };
+    attributes.verb == WATCH || LONG_RUNNING.contains(&target.subresource.as_str())
 }
 
 /// The verb of an HTTP method; empty for one that objects do not know.

@@ -28,6 +28,7 @@ pub mod manifest;
 pub mod narrowing;
 pub mod order;
 pub mod ownership;
+pub mod pass;
 pub mod redact;
 pub mod yaml;
 

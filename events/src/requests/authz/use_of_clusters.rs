@@ -3,8 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::attributes::Attributes;
-use crate::pass::AccessAs;
+use crate::digest::Sha256;
+use crate::id::AgentId;
+use crate::pass::{AccessAs, SignedPass};
+use crate::position::Position;
 use crate::request::request;
+use crate::time::Timestamp;
 
 /// May a user do this with the API of an agent's cluster? Says which entry of the agent's configuration grants it, or what is
 /// missing.
@@ -32,4 +36,39 @@ pub struct UseDecision {
     pub access_as: Option<AccessAs>,
     /// Which entry of which file grants it, or what is missing.
     pub reason: String,
+}
+
+/// A pass for the holder of a token, for the API of an agent's cluster. Only services may ask: gateways, for each request that they do
+/// not hold a pass for.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignPass {
+    /// SHA-256 of the secret of the token.
+    pub hash: Sha256,
+    /// For which agent's cluster.
+    pub agent: AgentId,
+    /// What the asker has heard of changes in the directory and in configurations: an answer from before does not count.
+    #[serde(default, skip_serializing_if = "is_start")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub since: Position,
+}
+request!(SignPass => IssuedPass, "authz.sign-pass");
+
+fn is_start(position: &Position) -> bool {
+    *position == Position::start()
+}
+
+/// The answer to [`SignPass`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssuedPass {
+    /// The pass.
+    pub pass: SignedPass,
+    /// When the token ends by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_ends: Option<Timestamp>,
+}
+
+impl SignPass {
+    /// How long a pass lives, in milliseconds.
+    pub const LIFETIME_MILLIS: i64 = 60_000;
 }

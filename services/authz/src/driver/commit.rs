@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use events::{CommitId, EncodeError, Event, Grounds, Refusal, RefusalKind, Timestamp};
+use events::{CommitId, EncodeError, Event, Grounds, Position, Refusal, RefusalKind, Timestamp};
 use store::{AppendError, Decides as _, NewCommit, WaitError, append_known, new_events};
 use uuid::Uuid;
 
@@ -53,6 +53,12 @@ impl Driver {
         let pause = self.world.random.below(PAUSE_MILLIS << attempt.min(8));
         self.world.clock.sleep(Duration::from_millis(pause)).await;
         self.catch_up().await
+    }
+
+    /// Waits until the directory has what the asker has seen.
+    pub(super) async fn has_seen(&self, position: &Position) -> Result<(), Refusal> {
+        let waited = self.directory.wait_for(position, FOLDED_WITHIN).await;
+        waited.map_err(|error| Refusal::new(RefusalKind::Unavailable, error.to_string()))
     }
 
     /// Waits until the directory has all that is in the log by now.

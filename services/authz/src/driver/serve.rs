@@ -10,6 +10,7 @@ use events::requests::authz::{
     CreateProject, CreateUser, Decide, DecideFetch, DeleteAgent, EnsureOwner, GrantCredential, IssueToken,
     ListAgents, ListCredentials, ListGroups, ListOrganizations, ListProjects, ListTokens, ListUsers,
     LocateProject, RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
+    SignPass,
 };
 use events::{Actor, Refusal, Request};
 use store::NewBatch;
@@ -89,6 +90,7 @@ served! {
         ShowAgent => show_agent,
         ListTokens => list_tokens,
         CanUse => can_use,
+        SignPass => sign_pass,
     }
 }
 

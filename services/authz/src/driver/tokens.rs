@@ -14,7 +14,7 @@ use crate::model::Asker;
 use crate::model::claims::{NameId, Named};
 use crate::model::steps::Step;
 use crate::model::tokens::TokenUse;
-use crate::secrets::{NewToken, TokenKind, root_public_key};
+use crate::secrets::{NewToken, TokenKind};
 
 /// What an agent's first token is called.
 const FIRST_TOKEN: &str = "first";
@@ -31,7 +31,7 @@ impl Driver {
         let asker = call.asker();
         let project =
             self.directory.read(|directory| directory.project_for_agent(&asker, &request.project))?;
-        let root_key = root_public_key(&*self.keys).await?;
+        let root_key = self.root().await?.public_key_base64();
         let fresh = call.pass(self.fresh());
         let token = TokenId(call.pass(self.fresh()));
         let key = call.key();

@@ -1,18 +1,22 @@
 //! The use of clusters' APIs.
 
-use events::directory::{Role, Scope};
+use std::collections::BTreeMap;
+
+use events::directory::Scope;
 use events::grants::UserAccessAs;
-use events::pass::{AccessAs, Impersonated};
-use events::requests::authz::{CanUse, UseDecision};
-use events::{Actor, Refusal, RefusalKind, UserId};
+use events::pass::{AccessAs, Impersonated, Pass, SignedPass};
+use events::requests::authz::{Action, Authenticate, CanUse, IssuedPass, SignPass, UseDecision};
+use events::{Actor, AgentId, Refusal, RefusalKind, Timestamp, UserId};
+use objects::pass::lets_through;
 
 use super::{Driver, gone};
 use crate::model::Asker;
-use crate::model::access::word;
-use crate::model::grants::Use;
+use crate::model::grants::Granted;
 
 /// The group of all people whom Kasbah lets in as themselves.
 const PEOPLE: &str = "kasbah:user";
+/// Largest pass, in bytes: it travels in a header.
+const MAXIMUM_PASS_BYTES: usize = 64 * 1024;
 
 impl Driver {
     pub(super) async fn can_use(self, asker: Asker, request: CanUse) -> Result<UseDecision, Refusal> {
@@ -23,34 +27,83 @@ impl Driver {
                 return Err(Refusal::invalid("user", "must be given, as the asker is no person"));
             }
         };
-        let decided = self.directory.read(|directory| {
+        let (agent, granted) = self.directory.read(|directory| {
             let (agent, _) = directory.visible_agent(&asker, &request.agent)?;
-            Ok::<_, Refusal>(directory.decide_use(agent, user, &request.attributes))
+            Ok::<_, Refusal>((agent, directory.use_granted(agent, user)))
         })?;
-        match decided {
-            Use::Withheld { reason } => Ok(UseDecision { allowed: false, access_as: None, reason }),
-            Use::Granted { access_as: UserAccessAs::Agent, reason, .. } => {
-                Ok(UseDecision { allowed: true, access_as: Some(AccessAs::Agent), reason })
-            }
-            Use::Granted { access_as: UserAccessAs::User, roles, reason } => {
-                let access_as = AccessAs::Impersonated(self.impersonated(user, &roles).await?);
-                Ok(UseDecision { allowed: true, access_as: Some(access_as), reason })
-            }
-        }
+        let withheld = |reason| UseDecision { allowed: false, access_as: None, reason };
+        let granted = match granted {
+            Ok(granted) => granted,
+            Err(reason) => return Ok(withheld(reason)),
+        };
+        let pass = self.pass(agent, user, granted).await?;
+        Ok(match lets_through(&pass, &request.attributes) {
+            Ok(through) => UseDecision {
+                allowed: true,
+                access_as: Some(through.access_as),
+                reason: through.place.to_owned(),
+            },
+            Err(error) => withheld(error.to_string()),
+        })
     }
 
-    /// A person as the cluster sees them, with the roles that let them in as groups.
-    async fn impersonated(&self, user: UserId, roles: &[(Role, Scope)]) -> Result<Impersonated, Refusal> {
+    pub(super) async fn sign_pass(self, asker: Asker, request: SignPass) -> Result<IssuedPass, Refusal> {
+        self.has_seen(&request.since).await?;
+        let holder = self.clone().authenticate(asker, Authenticate { hash: request.hash }).await?;
+        let Actor::User(user) = holder.actor else {
+            return Err(Refusal::new(RefusalKind::Denied, "this is no person's token"));
+        };
+        let asker = Asker { actor: holder.actor.clone(), organization: holder.organization };
+        let granted = self.directory.read(|directory| match directory.use_granted(request.agent, user) {
+            Ok(granted) => Ok(granted),
+            // Who may not know of the agent is not told why they are not let in.
+            Err(_) if !directory.may(&asker, Action::ReadAgent, Scope::Agent(request.agent)) => {
+                Err(Refusal::not_found("agent"))
+            }
+            Err(reason) => Err(Refusal::new(RefusalKind::Denied, reason)),
+        })?;
+        let pass = self.pass(request.agent, user, granted).await?;
+        let internal = |error: String| Refusal::new(RefusalKind::Internal, error);
+        let encoded = events::encode(&pass).map_err(|error| internal(error.to_string()))?;
+        if encoded.len() > MAXIMUM_PASS_BYTES {
+            let message = format!(
+                "{} entries of user_access let this user in, more than a pass holds: name a group instead of its projects",
+                pass.grants.iter().map(|grant| grant.groups.len().max(1)).sum::<usize>()
+            );
+            return Err(Refusal::new(RefusalKind::Denied, message));
+        }
+        let signature = self.root().await?.sign(&SignedPass::signed_text(&encoded));
+        Ok(IssuedPass { pass: SignedPass { pass: encoded, signature }, token_ends: holder.expires_at })
+    }
+
+    /// A pass that begins now.
+    async fn pass(&self, agent: AgentId, user: UserId, granted: Granted) -> Result<Pass, Refusal> {
+        let access_as = match granted.access_as {
+            UserAccessAs::Agent => AccessAs::Agent,
+            UserAccessAs::User => AccessAs::Impersonated(self.impersonated(user).await?),
+        };
+        let issued_at = self.now();
+        Ok(Pass {
+            organization: granted.organization,
+            agent,
+            holder: Actor::User(user),
+            access_as,
+            grants: granted.grants,
+            issued_at,
+            expires_at: Timestamp(issued_at.0.saturating_add(SignPass::LIFETIME_MILLIS)),
+        })
+    }
+
+    /// A person as the cluster sees them.
+    async fn impersonated(&self, user: UserId) -> Result<Impersonated, Refusal> {
         let view = self.directory.read(|directory| directory.user_view(user)).ok_or_else(gone)?;
         let name = self.named_view(view).await?.name;
         let name = name.ok_or_else(|| Refusal::new(RefusalKind::Denied, "the user's name was erased"))?;
-        let groups = roles.iter().filter_map(|(role, scope)| match scope {
-            Scope::Project(id) => Some(format!("kasbah:project_role:{id}:{}", word(*role))),
-            Scope::Group(id) => Some(format!("kasbah:group_role:{id}:{}", word(*role))),
-            Scope::Organization(_) | Scope::Agent(_) => None,
-        });
-        let groups = std::iter::once(PEOPLE.to_owned()).chain(groups).collect();
-        let username = format!("{PEOPLE}:{name}");
-        Ok(Impersonated { username, groups, uid: user.to_string(), extra: std::collections::BTreeMap::new() })
+        Ok(Impersonated {
+            username: format!("{PEOPLE}:{name}"),
+            groups: vec![PEOPLE.to_owned()],
+            uid: user.to_string(),
+            extra: BTreeMap::new(),
+        })
     }
 }

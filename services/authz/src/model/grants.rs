@@ -1,11 +1,10 @@
 //! Who may use a cluster's API: what the agent's configuration grants, to those who have a role there.
 
-use events::attributes::Attributes;
 use events::configuration::{ConfigurationEvent, file_of};
 use events::directory::{Role, Scope};
 use events::grants::{Grants, UserAccessAs, UserGrant};
+use events::pass::PassGrant;
 use events::{AgentId, Commit, OrganizationId, UserId};
-use objects::narrowing;
 
 use super::access::word;
 use super::{Agent, Directory};
@@ -13,23 +12,15 @@ use super::{Agent, Directory};
 /// Roles that a grant for people is given to, greatest first. As with GitLab, who only looks is not let in.
 const LET_IN: [Role; 3] = [Role::Owner, Role::Maintainer, Role::Developer];
 
-/// The answer to "may this user do this with that cluster's API".
+/// What an agent's configuration grants to a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Use {
-    /// An entry grants it.
-    Granted {
-        /// As whom the cluster sees them.
-        access_as: UserAccessAs,
-        /// The user's roles by which entries grant this, each with where it holds: those of other entries would reach further.
-        roles: Vec<(Role, Scope)>,
-        /// Which entry.
-        reason: String,
-    },
-    /// None does.
-    Withheld {
-        /// What is missing.
-        reason: String,
-    },
+pub struct Granted {
+    /// In which organization.
+    pub organization: OrganizationId,
+    /// As whom the cluster sees them.
+    pub access_as: UserAccessAs,
+    /// What each entry lets through, those of projects first; as themselves with the user's roles there as groups.
+    pub grants: Vec<PassGrant>,
 }
 
 /// An entry of `user_access` that lets a user in.
@@ -64,39 +55,39 @@ impl Directory {
         }
     }
 
-    /// Whether a user may do this with the API of an agent's cluster.
-    #[must_use]
-    pub fn decide_use(&self, id: AgentId, user: UserId, attributes: &Attributes) -> Use {
-        let withheld = |reason: String| Use::Withheld { reason };
-        let Some(agent) = self.agents.get(&id).filter(|agent| !agent.deleted) else {
-            return withheld("there is no such agent".to_owned());
-        };
+    /// What lets a user use the API of an agent's cluster.
+    ///
+    /// # Errors
+    /// What is missing, when nothing does.
+    pub fn use_granted(&self, id: AgentId, user: UserId) -> Result<Granted, String> {
+        let agent = self.agents.get(&id).filter(|agent| !agent.deleted);
+        let agent = agent.ok_or_else(|| "there is no such agent".to_owned())?;
         let file = file_of(&agent.name);
         let no_grants = Grants::default();
         let grants = self.grants.get(&id).unwrap_or(&no_grants);
         if grants.user_projects.is_empty() && grants.user_groups.is_empty() {
-            return withheld(format!("{file} lets no person use the cluster's API; add user_access to it"));
+            return Err(format!("{file} lets no person use the cluster's API; add user_access to it"));
         }
         let entries = self.entries_for(agent, grants, user);
         if entries.is_empty() {
             let roles = LET_IN.map(word).join(", ");
-            return withheld(format!(
+            return Err(format!(
                 "the user has none of the roles {roles} in a project or group of user_access in {file}"
             ));
         }
-        let (mut granting, mut missing) = (Vec::new(), Vec::new());
+        let mut merged: Vec<PassGrant> = Vec::new();
         for entry in &entries {
-            match narrowing::leaves(&entry.grant.narrowing, attributes) {
-                Ok(()) => granting.push(entry),
-                Err(error) => missing.push(format!("{}: {error}", entry.place(&file))),
+            let group = (grants.users_access_as == UserAccessAs::User).then(|| entry.group()).flatten();
+            match merged.iter_mut().find(|grant| grant.narrowing == entry.grant.narrowing) {
+                Some(grant) => grant.groups.extend(group),
+                None => merged.push(PassGrant {
+                    narrowing: entry.grant.narrowing.clone(),
+                    groups: group.into_iter().collect(),
+                    place: format!("{} as {}", entry.place(&file), word(entry.role)),
+                }),
             }
         }
-        let Some(first) = granting.first() else { return withheld(missing.join("; ")) };
-        Use::Granted {
-            access_as: grants.users_access_as,
-            reason: format!("{} as {}", first.place(&file), word(first.role)),
-            roles: granting.iter().map(|entry| (entry.role, entry.scope)).collect(),
-        }
+        Ok(Granted { organization: agent.organization, access_as: grants.users_access_as, grants: merged })
     }
 
     /// The entries that let a user in, those of projects first.
@@ -130,6 +121,16 @@ impl Directory {
 }
 
 impl Entry<'_> {
+    /// The group that whoever is let in by it is in, for the cluster's own authorization.
+    fn group(&self) -> Option<String> {
+        let role = word(self.role);
+        match self.scope {
+            Scope::Project(id) => Some(format!("kasbah:project_role:{id}:{role}")),
+            Scope::Group(id) => Some(format!("kasbah:group_role:{id}:{role}")),
+            Scope::Organization(_) | Scope::Agent(_) => None,
+        }
+    }
+
     fn place(&self, file: &str) -> String {
         format!("{file}:{} user_access.{} {}", self.grant.line, self.list, self.grant.path)
     }
@@ -137,9 +138,10 @@ impl Entry<'_> {
 
 #[cfg(test)]
 mod tests {
-    use events::Actor;
-    use events::attributes::{ResourceTarget, Target};
-    use events::pass::Narrowing;
+    use events::attributes::{Attributes, ResourceTarget, Target};
+    use events::pass::{AccessAs, Impersonated, Narrowing, Pass};
+    use events::{Actor, Timestamp};
+    use objects::pass::lets_through;
 
     use super::super::Asker;
     use super::super::given::Given;
@@ -195,10 +197,30 @@ mod tests {
         }
 
         fn asked(&self, user: UserId, attributes: &Attributes) -> Result<String, String> {
-            match self.given.directory.decide_use(self.agent, user, attributes) {
-                Use::Granted { reason, .. } => Ok(reason),
-                Use::Withheld { reason } => Err(reason),
-            }
+            self.let_through(user, attributes).map(|(place, _)| place)
+        }
+
+        /// By which entry a request is let through, and with which groups.
+        fn let_through(
+            &self,
+            user: UserId,
+            attributes: &Attributes,
+        ) -> Result<(String, Vec<String>), String> {
+            let Granted { organization, access_as, grants } =
+                self.given.directory.use_granted(self.agent, user)?;
+            let access_as = match access_as {
+                UserAccessAs::Agent => AccessAs::Agent,
+                UserAccessAs::User => AccessAs::Impersonated(Impersonated::default()),
+            };
+            let (issued_at, expires_at) = (Timestamp(0), Timestamp(1));
+            let (agent, holder) = (self.agent, Actor::User(user));
+            let pass = Pass { organization, agent, holder, access_as, grants, issued_at, expires_at };
+            let through = lets_through(&pass, attributes).map_err(|error| error.to_string())?;
+            let groups = match through.access_as {
+                AccessAs::Agent => Vec::new(),
+                AccessAs::Impersonated(whom) => whom.groups,
+            };
+            Ok((through.place.to_owned(), groups))
         }
     }
 
@@ -266,13 +288,34 @@ mod tests {
         let said = scene.asked(user, &attributes("delete", "pods", "b")).unwrap_err();
         assert!(said.contains(":3 ") && said.contains("in namespace b"), "{said}");
         assert!(said.contains("; ") && said.contains(":5 ") && said.contains("this is delete"), "{said}");
-        let found = scene.given.directory.decide_use(scene.agent, user, &attributes("get", "pods", "a"));
-        let Use::Granted { access_as, roles, .. } = found else { panic!("{found:?}") };
-        assert_eq!(access_as, UserAccessAs::User);
-        assert_eq!(roles, [(Role::Maintainer, scene.front), (Role::Maintainer, scene.shop)]);
-        let found = scene.given.directory.decide_use(scene.agent, user, &attributes("list", "pods", ""));
-        let Use::Granted { roles, .. } = found else { panic!("{found:?}") };
-        assert_eq!(roles, [(Role::Maintainer, scene.shop)], "an entry that withholds it lends no group");
+        let group = |kind: &str, scope: Scope| match scope {
+            Scope::Project(id) => format!("kasbah:{kind}_role:{id}:maintainer"),
+            Scope::Group(id) => format!("kasbah:{kind}_role:{id}:maintainer"),
+            other => panic!("{other:?}"),
+        };
+        let (front, shop) = (group("project", scene.front), group("group", scene.shop));
+        let (_, groups) = scene.let_through(user, &attributes("get", "pods", "a")).unwrap();
+        assert_eq!(groups, [front, shop.clone()]);
+        let (_, groups) = scene.let_through(user, &attributes("list", "pods", "")).unwrap();
+        assert_eq!(groups, [shop], "an entry that withholds it lends no group");
+    }
+
+    #[test]
+    fn entries_that_let_the_same_through_are_one_and_as_the_agent_there_are_no_groups() {
+        let mut scene = scene();
+        let user = scene.user(&[(Role::Owner, scene.shop)]);
+        let mut granted = |users_access_as| {
+            scene.configured(Grants {
+                user_projects: vec![grant("shop/front", 3, &[], &[])],
+                user_groups: vec![grant("shop", 5, &[], &[])],
+                users_access_as,
+                ..Grants::default()
+            });
+            let granted = scene.given.directory.use_granted(scene.agent, user).unwrap();
+            let [only] = granted.grants.as_slice() else { panic!("{granted:?}") };
+            only.groups.len()
+        };
+        assert_eq!((granted(UserAccessAs::User), granted(UserAccessAs::Agent)), (2, 0));
     }
 
     #[test]

@@ -11,9 +11,9 @@ use events::requests::authz::{
     CreateOrganization, CreateProject, CreateUser, CredentialView, Decide, DecideFetch, DeleteAgent,
     EnsureOwner, GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups, ListOrganizations,
     ListProjects, ListTokens, ListUsers, LocateProject, ProjectView, RegisterAgent, RevokeCredential,
-    RevokeToken, SetProject, ShowAgent, ShowProject,
+    RevokeToken, SetProject, ShowAgent, ShowProject, SignPass,
 };
-use events::{OrganizationId, Refusal, Request, Sha256, TokenId};
+use events::{OrganizationId, Position, Refusal, Request, Sha256, TokenId};
 
 use crate::running::{Person, Running, project};
 
@@ -164,6 +164,8 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
     let hash = Sha256::of(home.owner.secret.as_bytes());
     asking.ask(Authenticate { hash }, debug).await;
     asking.ask(Admit { hashes: vec![hash] }, debug).await;
+    let (agent, since) = (home.agent.id, Position::start());
+    asking.ask(SignPass { hash, agent, since }, debug).await;
     for action in [Action::ReadOrganization, Action::ReadProject, Action::ConnectAgent, Action::ReadSource] {
         for scope in [
             Scope::Organization(organization),

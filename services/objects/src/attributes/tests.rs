@@ -182,3 +182,21 @@ proptest! {
         );
     }
 }
+
+#[test]
+fn what_goes_on_as_long_as_it_likes_is_known() {
+    let is_long =
+        |path: &str, query: Option<&str>| is_long_running(&attributes("GET", path, query, false).unwrap());
+    assert!(is_long("/api/v1/pods", Some("watch=1")));
+    assert!(is_long("/api/v1/namespaces/a/pods/b/log", Some("follow=true")));
+    assert!(is_long("/api/v1/namespaces/a/services/b/proxy/log", None));
+    for path in [
+        "/api/v1/pods",
+        "/version",
+        "/api/v1/namespaces/a/pods/b",
+        "/logs/log",
+        "/api/v1/namespaces/a/pods/log",
+    ] {
+        assert!(!is_long(path, None), "{path}");
+    }
+}

@@ -1,0 +1,110 @@
+//! Passes: signed by the root that agents pin, for those whom a configuration lets in.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use events::configuration::{
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, Mode, ResourceRules,
+};
+use events::grants::{Grants, UserAccessAs, UserGrant};
+use events::pass::{AccessAs, Narrowing, PassError};
+use events::requests::authz::{AgentWithToken, IssuedPass, RegisterAgent, RevokeToken, SignPass};
+use events::{
+    AgentId, AggregateKind, AggregateRef, Event, OrganizationId, Position, Refusal, RefusalKind, Sha256,
+};
+use store::NewCommit;
+
+use crate::running::{Person, Running, project};
+
+/// Lets the people of a project in; gives the position behind that.
+async fn let_in(running: &Running, owner: &Person, agent: AgentId, path: &str) -> Position {
+    let grant = UserGrant { path: path.to_owned(), narrowing: Narrowing::default(), line: 7 };
+    let configuration = AgentConfiguration {
+        mode: Mode::Cluster,
+        resources: ResourceRules::default(),
+        sources: Vec::new(),
+        lockdown: false,
+        grants: Grants {
+            user_projects: vec![grant],
+            users_access_as: UserAccessAs::User,
+            ..Grants::default()
+        },
+    };
+    let changed = ConfigurationChanged { agent, commit: "0".to_owned(), configuration, warnings: Vec::new() };
+    let organization = owner.principal.organization;
+    let context = bus::context_for_service(&running.world, "config-fetcher", organization);
+    let commit = NewCommit {
+        id: context.idempotency_key,
+        organization,
+        aggregate: AggregateRef::new(AggregateKind::Configuration, agent),
+        expected: 0,
+        actor: context.actor,
+        correlation_id: context.correlation_id,
+        causation_id: None,
+        traceparent: None,
+        occurred_at: events::Timestamp(running.world.clock.now_millis()),
+        command: None,
+        grounds: None,
+        events: store::new_events(
+            &running.world,
+            [Event::from(ConfigurationEvent::ConfigurationChanged(changed))],
+        )
+        .unwrap(),
+    };
+    running.store.log.append(commit).await.unwrap();
+    running.store.log.position(&[events::Stream::Decisions]).await.unwrap()
+}
+
+async fn sign(
+    running: &Running,
+    secret: &str,
+    agent: AgentId,
+    since: &Position,
+) -> Result<IssuedPass, Refusal> {
+    let context = bus::context_for_service(&running.world, "tunnel-gateway", OrganizationId::SYSTEM);
+    let request = SignPass { hash: Sha256::of(secret.as_bytes()), agent, since: since.clone() };
+    bus::ask(&*running.bus, &context, &request).await
+}
+
+#[tokio::test]
+async fn whom_a_configuration_lets_in_gets_a_pass_that_the_root_signed() {
+    let running = Running::start().await;
+    let owner = running.owner().await;
+    running.ask(&owner, &project("shop/front", "https://git.example/shop.git")).await.unwrap();
+    let register = RegisterAgent { name: "cluster".to_owned(), project: "shop/front".to_owned() };
+    let AgentWithToken { agent, token, root_key } = running.ask(&owner, &register).await.unwrap();
+    let start = Position::start();
+    let refused = sign(&running, &owner.secret, agent.id, &start).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Denied);
+    assert!(refused.message.contains("lets no person"), "{}", refused.message);
+
+    let since = let_in(&running, &owner, agent.id, "shop/front").await;
+    let issued = sign(&running, &owner.secret, agent.id, &since).await.unwrap();
+    let root = STANDARD.decode(root_key).unwrap();
+    let pass = issued.pass.verified(&root).unwrap();
+    assert_eq!((pass.agent, &pass.holder), (agent.id, &owner.principal.actor));
+    assert_eq!(pass.expires_at.millis_since(pass.issued_at), SignPass::LIFETIME_MILLIS);
+    let AccessAs::Impersonated(whom) = &pass.access_as else { panic!("{pass:?}") };
+    assert_eq!(
+        (whom.username.as_str(), whom.groups.as_slice()),
+        ("kasbah:user:owner", &["kasbah:user".to_owned()][..])
+    );
+    assert!(pass.grants[0].place.contains("config.yaml:7"), "{pass:?}");
+
+    let mut changed = issued.pass.clone();
+    let last = changed.pass.len() - 1;
+    changed.pass[last] ^= 1;
+    assert!(matches!(changed.verified(&root), Err(PassError::Signature)));
+    let mut other = root.clone();
+    other[0] ^= 1;
+    assert!(matches!(issued.pass.verified(&other), Err(PassError::Signature)));
+
+    let agents = sign(&running, &token.secret, agent.id, &since).await.unwrap_err();
+    assert_eq!(agents.kind, RefusalKind::Denied, "an agent's token is nobody's");
+    let stranger = running.stranger(&owner).await;
+    let nothing = sign(&running, &stranger.secret, agent.id, &since).await.unwrap_err();
+    assert_eq!(nothing.kind, RefusalKind::NotFound, "who may not know of the agent hears of none");
+    running.ask(&owner, &RevokeToken { token: owner.principal.token }).await.unwrap();
+    let revoked = sign(&running, &owner.secret, agent.id, &since).await.unwrap_err();
+    assert_eq!(revoked.kind, RefusalKind::Unauthenticated);
+    running.stop().await;
+}
