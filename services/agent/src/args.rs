@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
+use crate::cluster_api::RootKey;
+
 /// kasbah-agent: makes this cluster match what its server wants.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "kasbah-agent", version)]
@@ -18,6 +20,12 @@ pub struct Args {
     /// The agent's token; a file is safer
     #[arg(long = "token", env = "KASBAH_AGENT_TOKEN", hide_env_values = true, hide = true)]
     pub token: Option<String>,
+    /// File with the public root key whose passes let people use this cluster's API; nobody may without one
+    #[arg(long, env = "KASBAH_ROOT_KEY_FILE", value_name = "FILE")]
+    pub root_key_file: Option<PathBuf>,
+    /// The public root key itself
+    #[arg(long, env = "KASBAH_ROOT_KEY", value_name = "BASE64")]
+    pub root_key: Option<RootKey>,
     /// Whom to trust
     #[command(flatten)]
     pub tls: chassis::tls::ClientTlsArgs,
@@ -55,6 +63,8 @@ impl Args {
             server,
             token_file: Some(token_file),
             token: None,
+            root_key_file: None,
+            root_key: None,
             tls: chassis::tls::ClientTlsArgs::default(),
             kubeconfig: None,
             context: None,
@@ -103,6 +113,13 @@ mod tests {
         for wrong in ["", "a", "a:b", ":1", "https://a:1", "a:99999"] {
             assert!(parse_server(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_root_key_that_is_none_is_refused_by_the_settings_name() {
+        let refused = ["kasbah-agent", "--server", "a:1", "--token-file", "t", "--root-key", "short"];
+        let said = Args::try_parse_from(refused).unwrap_err().to_string();
+        assert!(said.contains("--root-key") && said.contains("32 bytes"), "{said}");
     }
 
     #[test]

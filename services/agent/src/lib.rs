@@ -10,14 +10,16 @@
 //! - Nothing of a stage is applied before all of it passed its dry run.
 //! - An object that is as it should be costs no request.
 //! - Values of Secrets leave the cluster neither in observations nor in logs.
+//! - Nobody uses the cluster's API through it without a pass that the pinned root key signed.
 //!
 //! What is pure stands in [`model`]; [`applier`] performs it through [`kubernetes`]; [`link`] is the agent's own HTTP service, which the
-//! server drives through the tunnel.
+//! server drives through the tunnel; [`cluster_api`] is the part of that through which people and jobs use the cluster's API.
 //!
 //! Deliberately absent: Git, rendering, schemas of kinds, a cache of whole objects, a disk.
 
 pub mod applier;
 pub mod args;
+pub mod cluster_api;
 pub mod desired;
 pub mod kubernetes;
 pub mod lease;

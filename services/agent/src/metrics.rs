@@ -41,6 +41,10 @@ chassis::metrics! {
         pub(crate) api_request_seconds: Seconds { kind: "`read`, `dry_run`, `write`, `watch`, `lease`" },
         /// Requests to the API server that are under way, watches aside
         pub(crate) api_requests_in_flight: Gauge,
+        /// Requests of people and jobs to the cluster's API
+        pub cluster_api_requests: Counter { outcome: "`answered` (by the API server, whatever it said), `refused` (by the agent: no good pass, or no grant for it), `unreachable` (no API server), `late` (it did not answer in time)" },
+        /// Requests of people and jobs to the cluster's API that are under way, with watches and connections into pods
+        pub cluster_api_streams: Gauge,
     }
 }
 

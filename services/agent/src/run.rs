@@ -11,6 +11,7 @@ use world::World;
 
 use crate::applier::{self, Shared};
 use crate::args::Args;
+use crate::cluster_api::{ClusterApi, RootKey};
 use crate::desired::Desired;
 use crate::kubernetes::{Connections, Kube};
 use crate::lease::{Holding, LeaseKeeper};
@@ -40,12 +41,13 @@ pub struct Agent {
     world: World,
     shared: Arc<Shared>,
     kube: Kube,
+    cluster_api: ClusterApi,
     namespace: String,
     agent: Arc<watch::Sender<Option<AgentId>>>,
 }
 
 impl Agent {
-    /// An agent of one cluster.
+    /// An agent of one cluster, through which nobody uses the cluster's API yet.
     #[must_use]
     pub fn new(
         world: World,
@@ -56,17 +58,37 @@ impl Agent {
     ) -> Self {
         let kube = Kube::new(connections, world.clone(), counts.clone());
         let namespace = namespace.unwrap_or_else(|| kube.namespace().to_owned());
+        let cluster_api = ClusterApi::new(world.clone(), kube.api_server(), counts.clone());
         let outbox = Arc::new(Outbox::new(world.clone(), counts.dropped_observations.clone()));
         let holding = Holding::new(Arc::clone(&world.clock));
         let desired = Arc::new(Desired::default());
         let shared = Shared::new(world.clone(), kube.clone(), outbox, holding, desired, instance, counts);
-        Self { world, shared: Arc::new(shared), kube, namespace, agent: Arc::new(watch::Sender::new(None)) }
+        Self {
+            world,
+            shared: Arc::new(shared),
+            kube,
+            cluster_api,
+            namespace,
+            agent: Arc::new(watch::Sender::new(None)),
+        }
+    }
+
+    /// Lets those use the cluster's API whose passes this root key signed; nobody without one.
+    #[must_use]
+    pub fn pinning(mut self, root: Option<RootKey>) -> Self {
+        self.cluster_api = self.cluster_api.pinning(root);
+        self
     }
 
     /// What answers the server.
     #[must_use]
     pub fn service(&self) -> AgentService {
-        AgentService::new(Arc::clone(&self.shared), Arc::clone(&self.agent), env!("CARGO_PKG_VERSION"))
+        AgentService::new(
+            Arc::clone(&self.shared),
+            self.cluster_api.clone(),
+            Arc::clone(&self.agent),
+            env!("CARGO_PKG_VERSION"),
+        )
     }
 
     /// What it has to tell the server.
@@ -122,9 +144,10 @@ fn watch_queues(metrics: &Metrics, agent: &Agent, counts: Counts) {
 pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
     let Deps { world, connections, readiness, metrics, instance } = deps;
     let access = Access::read(&args, &world)?;
+    let root = RootKey::read(&args, &world)?;
     let counts = Counts::register(&metrics);
     let agent = Agent::new(world.clone(), connections, args.namespace.clone(), counts.clone(), instance);
-    let agent = Arc::new(agent);
+    let agent = Arc::new(agent.pinning(root));
     chassis::metrics::watch_process(&metrics, &world);
     chassis::metrics::show_version(&metrics, env!("CARGO_PKG_VERSION"));
     watch_queues(&metrics, &agent, counts.clone());

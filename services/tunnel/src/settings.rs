@@ -17,8 +17,8 @@ pub const MAXIMUM_STREAMS: u32 = 1000;
 /// Bytes that hyper holds per stream before its writer waits.
 pub const SEND_BUFFER_BYTES: usize = 512 * 1024;
 
-/// Largest list of headers of a request or an answer inside the tunnel, in bytes.
-pub const MAXIMUM_HEADER_LIST_BYTES: u32 = 16 * 1024;
+/// Largest list of headers of a request or an answer inside the tunnel, in bytes: what a client may send beside the largest pass.
+pub const MAXIMUM_HEADER_LIST_BYTES: u32 = 160 * 1024;
 
 /// A PING after this long without anything heard: well below the 25 to 30 seconds after which some NATs forget a connection. It is
 /// most of what an idle agent costs a gateway.

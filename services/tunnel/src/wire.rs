@@ -3,6 +3,8 @@
 //! A frame is a length of four bytes, big-endian, and that many bytes of MessagePack with named fields. When the length's
 //! highest bit is set, the bytes are an LZ4 block behind the length of its content (four bytes, little-endian).
 
+pub mod cluster;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -52,6 +54,8 @@ pub mod path {
     /// `POST` of an [`events::desired::DesiredSource`] to `/v1/sources/<id>/diff`: [`events::requests::gateway::SourceDiff`], or `409`
     /// with an [`events::desired::DesiredReply`] of what is lacking.
     pub const SOURCES: &str = "/v1/sources/";
+    /// Any method: the cluster's API ([`super::cluster`]); what stands behind it is the path there.
+    pub const CLUSTER: &str = "/k8s";
     /// `GET`: JSON for people.
     pub const DEBUG_STATE: &str = "/v1/debug/state";
     /// `PUT`: [`super::Farewell`]; answered by this crate before the caller's service sees it.

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::sync::Semaphore;
 use world::World;
 
+use super::api_server::ApiServer;
 use super::call::{Answer, Call};
 use super::connections::{AnswerBody, Channel, ChannelError, Connections, REQUESTS, UnderWay};
 use super::status::{ApiError, ApiStatus};
@@ -53,6 +54,12 @@ impl Kube {
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.connections.namespace
+    }
+
+    /// The way to the API server for requests of others.
+    #[must_use]
+    pub fn api_server(&self) -> Option<Arc<ApiServer>> {
+        self.connections.api_server()
     }
 
     /// Requests that are under way, watches aside.

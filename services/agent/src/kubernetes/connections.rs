@@ -3,35 +3,31 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response, Version};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
-use kube::client::{Body, ConfigExt};
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use thiserror::Error;
 use tower::BoxError;
 
+use super::api_server::ApiServer;
+use super::clients::{Clients, Protocols};
+
 /// Connections for requests, at most.
 const REQUEST_LANES: usize = 2;
 /// Requests in flight on one of them: an API server allows about a hundred.
-const REQUESTS_PER_LANE: usize = 96;
+pub(super) const REQUESTS_PER_LANE: usize = 96;
 /// Requests for which there is room.
 pub(super) const REQUESTS: usize = REQUEST_LANES * REQUESTS_PER_LANE;
 /// Connections for watches, at most.
 const WATCH_LANES: usize = 8;
 /// Watches that share one.
 pub const WATCHES_PER_LANE: usize = 64;
-/// How long a dial may take, TLS included: others wait for it.
-const DIAL_DEADLINE: Duration = Duration::from_secs(10);
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 64 << 20;
 
 /// A request, or an answer's body, did not come through.
 #[derive(Debug, Error)]
@@ -98,6 +94,8 @@ pub struct Connections {
     watches: Box<[Arc<dyn Channel>]>,
     /// For the Lease; by its answers the server's protocol is known, too.
     pub(super) lease: Arc<dyn Channel>,
+    /// For requests of others: they never wait behind the agent's own, nor those behind them.
+    api_server: Option<Arc<ApiServer>>,
 }
 
 /// A channel and how many requests are under way on it; one connection, if it speaks HTTP/2.
@@ -136,10 +134,13 @@ impl Connections {
             }
             None => Config::incluster()?,
         };
+        let namespace = config.default_namespace.clone();
+        let clients = Clients::new(config)?;
         let made = |protocols| -> Result<Arc<dyn Channel>, kube::Error> {
-            Ok(Arc::new(client(&config, protocols)?))
+            Ok(Arc::new(kube::Client::new(clients.make::<Body>(protocols), namespace.clone())))
         };
-        Ok(Self::of(config.default_namespace.clone(), made)?)
+        let connections = Self::of(namespace.clone(), made)?;
+        Ok(Self { api_server: Some(Arc::new(ApiServer::new(clients))), ..connections })
     }
 
     /// Everything over one channel, as in `namespace`.
@@ -161,7 +162,14 @@ impl Connections {
             lanes,
             watches: watches.collect::<Result<_, E>>()?,
             lease: make(Protocols::Any)?,
+            api_server: None,
         })
+    }
+
+    /// The way to the API server for requests of others, where connections are known and not only a channel.
+    #[must_use]
+    pub fn api_server(&self) -> Option<Arc<ApiServer>> {
+        self.api_server.clone()
     }
 
     /// The first one that has room, so that few requests need one connection.
@@ -184,52 +192,4 @@ impl Connections {
     fn speaks_http2(&self) -> bool {
         self.http2.load(Ordering::Acquire)
     }
-}
-
-/// What a connection may speak.
-#[derive(Clone, Copy)]
-enum Protocols {
-    Any,
-    Http2,
-}
-
-fn client(config: &Config, protocols: Protocols) -> Result<kube::Client, kube::Error> {
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    connector.set_keepalive(Some(Duration::from_secs(30)));
-    connector.set_connect_timeout(Some(DIAL_DEADLINE));
-    let builder = hyper_rustls::HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
-        .https_or_http();
-    let builder = match &config.tls_server_name {
-        Some(name) => {
-            let name = rustls::pki_types::ServerName::try_from(name.clone())
-                .map_err(|_| kube::Error::Service(format!("{name:?} is no server name").into()))?;
-            builder.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name))
-        }
-        None => builder,
-    };
-    let https = match protocols {
-        Protocols::Any => builder.enable_all_versions().wrap_connector(connector),
-        Protocols::Http2 => builder.enable_http2().wrap_connector(connector),
-    };
-    let https = tower::ServiceBuilder::new().map_future(Box::pin).timeout(DIAL_DEADLINE).service(https);
-    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .http2_only(matches!(protocols, Protocols::Http2))
-        .http2_initial_stream_window_size(STREAM_WINDOW)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_keep_alive_interval(Duration::from_secs(10))
-        .http2_keep_alive_timeout(Duration::from_secs(10))
-        .http2_keep_alive_while_idle(true)
-        .build::<_, Body>(https);
-    let service = tower::ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
-        .service(http);
-    Ok(kube::Client::new(service, config.default_namespace.clone()))
 }

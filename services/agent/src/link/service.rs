@@ -8,18 +8,20 @@ use chassis::traces;
 use events::desired::{DesiredSource, DesiredState};
 use events::{AgentId, InstanceId, Refusal, RefusalKind, SourceId};
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::combinators::BoxBody;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use tokio::sync::watch;
+use tower::BoxError;
 use tracing::{Instrument as _, Span};
 use tunnel::wire::{self, Acknowledged, AgentInfo, Objects, StaleRevision};
 
 use super::events_answer;
 use crate::applier::{self, Shared};
+use crate::cluster_api::{ClusterApi, is_cluster_path};
 use crate::desired::PutError;
 
-/// Body of an answer.
-pub type AnswerBody = BoxBody<Bytes, Infallible>;
+/// Body of an answer. One that fails resets its stream.
+pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// A refusal on its way out.
 type Refused = Box<Response<AnswerBody>>;
@@ -29,19 +31,21 @@ type Answered = Result<Response<AnswerBody>, Refused>;
 #[derive(Clone)]
 pub struct AgentService {
     shared: Arc<Shared>,
+    cluster_api: ClusterApi,
     agent: Arc<watch::Sender<Option<AgentId>>>,
     version: &'static str,
 }
 
 impl AgentService {
-    /// Over the applier's state; `agent` learns who this agent is.
+    /// Over the applier's state and the cluster's API; `agent` learns who this agent is.
     #[must_use]
     pub const fn new(
         shared: Arc<Shared>,
+        cluster_api: ClusterApi,
         agent: Arc<watch::Sender<Option<AgentId>>>,
         version: &'static str,
     ) -> Self {
-        Self { shared, agent, version }
+        Self { shared, cluster_api, agent, version }
     }
 
     /// Which process this is.
@@ -68,7 +72,7 @@ impl AgentService {
     pub async fn answer<B>(self, request: Request<B>) -> Result<Response<AnswerBody>, Infallible>
     where
         B: BodyExt<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        B::Error: Into<BoxError>,
     {
         let span = span_of(&request);
         let answer = self.answer_request(request).instrument(span.clone()).await;
@@ -80,9 +84,13 @@ impl AgentService {
     async fn answer_request<B>(self, request: Request<B>) -> Answered
     where
         B: BodyExt<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        B::Error: Into<BoxError>,
     {
         let path = request.uri().path().to_owned();
+        if is_cluster_path(&path) {
+            let agent = *self.agent.borrow();
+            return Ok(self.cluster_api.answer(request, agent).await);
+        }
         match (request.method(), path.as_str()) {
             (&Method::PUT, wire::path::DESIRED) => self.put_desired(request.into_body()).await,
             (&Method::PUT, wire::path::OBJECTS) => self.put_objects(request.into_body()).await,
@@ -104,7 +112,7 @@ impl AgentService {
     async fn put_desired<B>(&self, body: B) -> Answered
     where
         B: BodyExt<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        B::Error: Into<BoxError>,
     {
         let bytes = read(body, wire::MAXIMUM_DESIRED_BYTES).await?;
         self.desire(bytes)
@@ -128,7 +136,7 @@ impl AgentService {
     async fn put_objects<B>(&self, body: B) -> Answered
     where
         B: BodyExt<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        B::Error: Into<BoxError>,
     {
         let bytes = read(body, wire::MAXIMUM_OBJECTS_BYTES).await?;
         let objects: Objects = events::decode(&bytes).map_err(|error| invalid(&error.to_string()))?;
@@ -142,7 +150,7 @@ impl AgentService {
     async fn acknowledged<B>(&self, body: B) -> Answered
     where
         B: BodyExt<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        B::Error: Into<BoxError>,
     {
         let bytes = read(body, 1024).await?;
         let cursor: Acknowledged = events::decode(&bytes).map_err(|error| invalid(&error.to_string()))?;
@@ -158,7 +166,7 @@ impl AgentService {
             .replace("%2C", ",");
         let after: Acknowledged = after.parse().map_err(|_| invalid("after: expected <epoch>,<sequence>"))?;
         let body = events_answer::start(&self.shared, after);
-        let mut response = Response::new(BodyExt::boxed(body));
+        let mut response = Response::new(body.map_err(|never| match never {}).boxed_unsync());
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(wire::MESSAGE_PACK));
@@ -183,7 +191,7 @@ impl AgentService {
     async fn diff<B>(&self, source: SourceId, body: B) -> Answered
     where
         B: BodyExt<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        B::Error: Into<BoxError>,
     {
         let bytes = read(body, wire::MAXIMUM_DESIRED_BYTES).await?;
         let next: DesiredSource = events::decode(&bytes).map_err(|error| invalid(&error.to_string()))?;
@@ -229,7 +237,11 @@ fn span_of<B>(request: &Request<B>) -> Span {
     let traceparent = request.headers().get(wire::TRACEPARENT).and_then(|value| value.to_str().ok());
     let Some(traceparent) = traceparent else { return Span::none() };
     let (method, path) = (request.method(), request.uri().path());
-    let route = if path.starts_with(wire::path::SOURCES) { wire::path::SOURCES } else { path };
+    let route = match path {
+        path if path.starts_with(wire::path::SOURCES) => wire::path::SOURCES,
+        path if is_cluster_path(path) => wire::path::CLUSTER,
+        path => path,
+    };
     let span = tracing::info_span!(
         "http",
         otel.name = format!("{method} {route}"),
@@ -245,7 +257,7 @@ fn span_of<B>(request: &Request<B>) -> Span {
 async fn read<B>(body: B, maximum: usize) -> Result<Bytes, Refused>
 where
     B: BodyExt<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B::Error: Into<BoxError>,
 {
     match Limited::new(body, maximum).collect().await {
         Ok(whole) => Ok(whole.to_bytes()),
@@ -257,7 +269,7 @@ where
 }
 
 fn full(bytes: impl Into<Bytes>) -> AnswerBody {
-    Full::new(bytes.into()).boxed()
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
 fn empty(status: StatusCode) -> Response<AnswerBody> {

@@ -9,6 +9,7 @@ mod instances;
 mod kubeconfig;
 mod outage;
 mod ownership;
+mod proxy;
 mod prune;
 mod rig;
 mod rights;

@@ -1,0 +1,86 @@
+//! Requests and their answers, streamed.
+
+use std::future::{Future, pending};
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::sync::oneshot;
+use tower::BoxError;
+
+use super::answer::Failure;
+use super::headers;
+use super::held::Held;
+use super::{ClusterApi, Open};
+use crate::kubernetes::ApiServer;
+use crate::kubernetes::api_server::RequestBody;
+use crate::kubernetes::client::chain;
+use crate::link::AnswerBody;
+
+/// How long the head of an answer is waited for, once the request is there whole, unless it may take as long as it likes. The API
+/// server itself gives up after a minute.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(90);
+
+impl ClusterApi {
+    pub(super) async fn forward(
+        &self,
+        api_server: &ApiServer,
+        request: Request<RequestBody>,
+        open: Open,
+        is_long_running: bool,
+    ) -> Result<Response<AnswerBody>, Failure> {
+        // Without a body there is nothing to wait for, however long the connection may take to take the request.
+        let (coming, came) = oneshot::channel::<()>();
+        let coming = (!request.body().is_end_stream()).then_some(coming);
+        let request = request.map(|body| Held::new(body, coming).boxed_unsync());
+        let whole = async {
+            // Dropped with the body: nobody sends.
+            let _end = came.await;
+            if is_long_running {
+                pending::<()>().await;
+            }
+        };
+        let (response, lane) = self.in_time(api_server.send(request), whole).await?;
+        answered(response, (lane, open))
+    }
+
+    /// Waits for the head of an answer to a request that is there once `whole` is.
+    pub(super) async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, BoxError>>,
+        whole: impl Future<Output = ()>,
+    ) -> Result<T, Failure> {
+        let late = async {
+            whole.await;
+            self.world.clock.sleep(ANSWER_DEADLINE).await;
+        };
+        match select(std::pin::pin!(answer), std::pin::pin!(late)).await {
+            Either::Left((answer, _)) => answer.map_err(|error| unreachable_by(error.as_ref())),
+            Either::Right(_) => Err(Failure::Late(ANSWER_DEADLINE)),
+        }
+    }
+}
+
+pub(super) fn unreachable_by(error: &(dyn std::error::Error + 'static)) -> Failure {
+    Failure::Unreachable { detail: chain(error) }
+}
+
+/// The API server's answer as it goes back. A body that breaks off ends as broken there, too.
+pub(super) fn answered<T>(response: Response<Incoming>, held: T) -> Result<Response<AnswerBody>, Failure>
+where
+    T: Send + Unpin + 'static,
+{
+    let status = response.status();
+    if status.is_informational() {
+        return Err(Failure::Unreachable { detail: format!("it answered {status}") });
+    }
+    let headers = headers::from_api_server(response.headers());
+    let body = Held::new(response.into_body(), held);
+    let mut answer = Response::new(body.map_err(Into::into).boxed_unsync());
+    *answer.status_mut() = status;
+    *answer.headers_mut() = headers;
+    Ok(answer)
+}

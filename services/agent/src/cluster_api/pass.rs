@@ -1,0 +1,221 @@
+//! Whether a request's pass is good here and now.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use events::AgentId;
+use events::pass::{Pass, PassError};
+use events::requests::authz::SignPass;
+use http::{HeaderMap, HeaderValue};
+use parking_lot::Mutex;
+use tunnel::wire::cluster::{NoPass, PASS, pass_from_headers};
+
+use super::RootKey;
+
+/// How far this machine's clock and the signer's may differ, in milliseconds.
+const LEEWAY_MILLIS: i64 = 30_000;
+/// Passes whose signatures are not checked again.
+const MAXIMUM_HELD: usize = 1024;
+
+/// Why a request's pass does not let it through here.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PassFault {
+    #[error(
+        "this agent pins no root key: start it with --root-key-file, as the manifests of its registration do"
+    )]
+    NoRootKey,
+    #[error("this agent was not told yet which one it is")]
+    NoAgent,
+    #[error(transparent)]
+    NoPass(#[from] NoPass),
+    #[error(transparent)]
+    NotSigned(#[from] PassError),
+    #[error("the pass is for another agent")]
+    AnotherAgent,
+    #[error("the pass ended {seconds} seconds ago; if it is new, the clock of the agent's machine is ahead")]
+    Ended { seconds: i64 },
+    #[error(
+        "the pass begins in {seconds} seconds: the clock of the agent's machine is behind, or the server's is ahead"
+    )]
+    NotBegun { seconds: i64 },
+    #[error("the pass lives for longer than a pass may")]
+    LivesTooLong,
+}
+
+/// Verifies passes; each signature once.
+pub(super) struct Passes {
+    root: Option<RootKey>,
+    verified: Mutex<HashMap<HeaderValue, Arc<Pass>>>,
+}
+
+impl Passes {
+    pub(super) fn new(root: Option<RootKey>) -> Self {
+        Self { root, verified: Mutex::default() }
+    }
+
+    /// The pass of a request to `agent`.
+    pub(super) fn admit(
+        &self,
+        headers: &HeaderMap,
+        agent: Option<AgentId>,
+        now_millis: i64,
+    ) -> Result<Arc<Pass>, PassFault> {
+        let root = self.root.ok_or(PassFault::NoRootKey)?;
+        let agent = agent.ok_or(PassFault::NoAgent)?;
+        let mut values = headers.get_all(PASS).iter();
+        let (Some(value), None) = (values.next(), values.next()) else { return Err(NoPass.into()) };
+        let known = self.verified.lock().get(value).cloned();
+        if let Some(pass) = known {
+            check(&pass, agent, now_millis)?;
+            return Ok(pass);
+        }
+        let pass = Arc::new(pass_from_headers(headers)?.verified(&root.0)?);
+        check(&pass, agent, now_millis)?;
+        self.hold(value.clone(), Arc::clone(&pass), now_millis);
+        Ok(pass)
+    }
+
+    fn hold(&self, value: HeaderValue, pass: Arc<Pass>, now_millis: i64) {
+        let mut verified = self.verified.lock();
+        if verified.len() >= MAXIMUM_HELD {
+            verified.retain(|_, pass| !has_ended(pass, now_millis));
+        }
+        if verified.len() < MAXIMUM_HELD {
+            verified.insert(value, pass);
+        }
+    }
+}
+
+fn has_ended(pass: &Pass, now_millis: i64) -> bool {
+    now_millis.saturating_sub(pass.expires_at.0) >= LEEWAY_MILLIS
+}
+
+fn check(pass: &Pass, agent: AgentId, now_millis: i64) -> Result<(), PassFault> {
+    if pass.agent != agent {
+        return Err(PassFault::AnotherAgent);
+    }
+    if pass.expires_at.millis_since(pass.issued_at) > SignPass::LIFETIME_MILLIS {
+        return Err(PassFault::LivesTooLong);
+    }
+    if has_ended(pass, now_millis) {
+        return Err(PassFault::Ended { seconds: now_millis.saturating_sub(pass.expires_at.0) / 1000 });
+    }
+    let ahead = pass.issued_at.0.saturating_sub(now_millis);
+    if ahead > LEEWAY_MILLIS {
+        return Err(PassFault::NotBegun { seconds: ahead / 1000 });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use events::pass::{AccessAs, SignedPass};
+    use events::{Actor, OrganizationId, Timestamp};
+    use ring::signature::{Ed25519KeyPair, KeyPair};
+    use tunnel::wire::cluster::pass_to_header;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const NOW: i64 = 1_700_000_000_000;
+    const AGENT: AgentId = AgentId(Uuid::from_u128(7));
+
+    fn key(seed: u8) -> Ed25519KeyPair {
+        Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()
+    }
+
+    fn passes(seed: u8) -> Passes {
+        Passes::new(Some(RootKey(key(seed).public_key().as_ref().try_into().unwrap())))
+    }
+
+    fn pass(issued_at: i64, expires_at: i64) -> Pass {
+        Pass {
+            organization: OrganizationId(Uuid::from_u128(1)),
+            agent: AGENT,
+            holder: Actor::service("test"),
+            access_as: AccessAs::Agent,
+            grants: Vec::new(),
+            issued_at: Timestamp(issued_at),
+            expires_at: Timestamp(expires_at),
+        }
+    }
+
+    fn signed(pass: &Pass) -> SignedPass {
+        let pass = events::encode(pass).unwrap();
+        let signature = key(1).sign(&SignedPass::signed_text(&pass)).as_ref().to_vec();
+        SignedPass { pass, signature }
+    }
+
+    fn headers(pass: &SignedPass) -> HeaderMap {
+        HeaderMap::from_iter([(PASS, pass_to_header(pass).unwrap())])
+    }
+
+    fn refused(passes: &Passes, headers: &HeaderMap, now: i64) -> PassFault {
+        passes.admit(headers, Some(AGENT), now).expect_err("refused")
+    }
+
+    #[test]
+    fn what_the_root_signed_for_this_agent_is_let_in_while_it_lives() {
+        let passes = passes(1);
+        let good = headers(&signed(&pass(NOW, NOW + 60_000)));
+        for now in [NOW - 30_000, NOW, NOW + 60_000, NOW + 89_999] {
+            assert_eq!(passes.admit(&good, Some(AGENT), now).unwrap().agent, AGENT, "{now}");
+        }
+        assert_eq!(passes.verified.lock().len(), 1);
+        // Held ones are looked at as well.
+        let PassFault::Ended { seconds: 31 } = refused(&passes, &good, NOW + 91_000) else { panic!() };
+        let PassFault::NotBegun { seconds: 31 } = refused(&passes, &good, NOW - 31_000) else { panic!() };
+        let other = passes.admit(&good, Some(AgentId(Uuid::nil())), NOW);
+        assert!(matches!(other, Err(PassFault::AnotherAgent)));
+        assert!(matches!(passes.admit(&good, None, NOW), Err(PassFault::NoAgent)));
+    }
+
+    #[test]
+    fn passes_that_this_root_did_not_sign_are_refused() {
+        let good = signed(&pass(NOW, NOW + 60_000));
+        let fault = |passes: &Passes, headers: &HeaderMap| refused(passes, headers, NOW);
+        let signature = |fault| matches!(fault, PassFault::NotSigned(PassError::Signature));
+        assert!(signature(fault(&passes(2), &headers(&good))), "another root");
+        for at in 0..good.pass.len() {
+            let mut changed = good.clone();
+            changed.pass[at] ^= 1;
+            assert!(signature(fault(&passes(1), &headers(&changed))), "byte {at}");
+        }
+        for signature_of in [vec![0; 64], Vec::new(), good.signature[..63].to_vec()] {
+            let changed = SignedPass { signature: signature_of, ..good.clone() };
+            assert!(signature(fault(&passes(1), &headers(&changed))));
+        }
+        let unprefixed = SignedPass { signature: key(1).sign(&good.pass).as_ref().to_vec(), ..good.clone() };
+        assert!(signature(fault(&passes(1), &headers(&unprefixed))), "a signature of something else");
+        let mut two = headers(&good);
+        two.append(PASS, pass_to_header(&good).unwrap());
+        for none in [HeaderMap::new(), two] {
+            assert!(matches!(fault(&passes(1), &none), PassFault::NoPass(_)));
+        }
+        assert!(matches!(fault(&Passes::new(None), &headers(&good)), PassFault::NoRootKey));
+    }
+
+    #[test]
+    fn times_that_no_pass_has_are_refused_and_the_clock_is_named() {
+        let fault = |issued, expires| refused(&passes(1), &headers(&signed(&pass(issued, expires))), NOW);
+        assert!(matches!(fault(NOW, NOW + 60_001), PassFault::LivesTooLong));
+        assert!(matches!(fault(i64::MIN, i64::MAX), PassFault::LivesTooLong));
+        for fault in [fault(NOW - 95_000, NOW - 35_000), fault(NOW + 31_000, NOW + 32_000)] {
+            assert!(fault.to_string().contains("clock"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn only_so_many_are_held_and_those_that_ended_make_room() {
+        let passes = passes(1);
+        for number in 0..=MAXIMUM_HELD {
+            let number = i64::try_from(number).unwrap();
+            let one = headers(&signed(&pass(NOW - number, NOW + 10_000)));
+            passes.admit(&one, Some(AGENT), NOW).unwrap();
+        }
+        assert_eq!(passes.verified.lock().len(), MAXIMUM_HELD);
+        let later = NOW + 50_000;
+        passes.admit(&headers(&signed(&pass(later, later + 60_000))), Some(AGENT), later).unwrap();
+        assert_eq!(passes.verified.lock().len(), 1);
+    }
+}

@@ -1,0 +1,70 @@
+//! Requests to the cluster's API on their way to an agent: below [`super::path::CLUSTER`], with method, path, query, headers and body
+//! as the person or job sent them, but for their credentials.
+//!
+//! A connection that becomes another protocol (a WebSocket, SPDY) is a request whose body never ends by itself: it carries what the
+//! client says, the answer's body what the API server says, and the end of either is that side's half-close.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use events::pass::SignedPass;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+/// The pass that lets a request through.
+pub const PASS: HeaderName = HeaderName::from_static("kasbah-pass");
+/// Of a request: the protocol that the connection is to become, as in `Upgrade`. Of an answer, whose status is then 200: the one that it
+/// became.
+pub const UPGRADE: HeaderName = HeaderName::from_static("kasbah-upgrade");
+/// Of an answer: who gave it. Only an agent's own answer has it; what else comes is the API server's.
+pub const ANSWERED_BY: HeaderName = HeaderName::from_static("kasbah-answered-by");
+/// What [`ANSWERED_BY`] says when the agent answers for itself.
+pub const AGENT: HeaderValue = HeaderValue::from_static("agent");
+/// The same when it answers for an API server that does not.
+pub const API_SERVER: HeaderValue = HeaderValue::from_static("api-server");
+/// What the names of this project's own headers begin with. Neither a client nor an API server gets one through.
+pub const OWN_HEADERS: &str = "kasbah-";
+
+/// A header that is no pass.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the header Kasbah-Pass is missing or is none")]
+pub struct NoPass;
+
+/// A pass as a header's value.
+///
+/// # Errors
+/// Never with a pass; the header type wants to be asked.
+pub fn pass_to_header(pass: &SignedPass) -> Result<HeaderValue, NoPass> {
+    let [body, signature] = [&pass.pass, &pass.signature].map(|bytes| URL_SAFE_NO_PAD.encode(bytes));
+    HeaderValue::from_str(&format!("{body}.{signature}")).map_err(|_| NoPass)
+}
+
+/// The one pass in a request's headers. Nothing of it is verified.
+///
+/// # Errors
+/// When there is none, or more than one.
+pub fn pass_from_headers(headers: &HeaderMap) -> Result<SignedPass, NoPass> {
+    let mut values = headers.get_all(PASS).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return Err(NoPass) };
+    let (body, signature) = value.to_str().ok().and_then(|text| text.split_once('.')).ok_or(NoPass)?;
+    let decoded = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| NoPass);
+    Ok(SignedPass { pass: decoded(body)?, signature: decoded(signature)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_survives_its_header_and_there_is_only_one() {
+        let pass = SignedPass { pass: vec![0, 255, 3], signature: vec![7; 64] };
+        let mut headers = HeaderMap::new();
+        assert_eq!(pass_from_headers(&headers), Err(NoPass));
+        headers.insert(PASS, pass_to_header(&pass).unwrap());
+        assert_eq!(pass_from_headers(&headers), Ok(pass.clone()));
+        headers.append(PASS, pass_to_header(&pass).unwrap());
+        assert_eq!(pass_from_headers(&headers), Err(NoPass), "two of them");
+        for wrong in ["", "a", "a.b.c", "!.!", "AA.A"] {
+            headers.insert(PASS, HeaderValue::from_static(wrong));
+            assert_eq!(pass_from_headers(&headers), Err(NoPass), "{wrong}");
+        }
+    }
+}
