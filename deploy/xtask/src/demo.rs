@@ -197,6 +197,8 @@ impl Running {
       kubectl -n shop-staging scale deployment search --replicas 3                it is corrected
       write `replicas: many` in staging/stock.yaml; git commit -am stock && git push
                                                                                   the error names file and line
+      kasbah kubeconfig --agent demo --file ../through.yaml; kubectl --kubeconfig ../through.yaml get pods -A
+                                                                                  the same cluster, through the tunnel
       kasbah source list; kasbah source show demo/staging; kubectl get pods -A    where things stand
 
     Logs: {logs}/*.log. Ctrl-C ends everything.

@@ -6,6 +6,7 @@
 mod api;
 mod commands;
 mod failure;
+mod kubeconfig;
 mod manifests;
 mod names;
 mod print;
@@ -38,12 +39,14 @@ pub enum ClientCommand {
     /// Users and their roles
     #[command(visible_alias = "users")]
     User(Of<user::Command>),
-    /// Git credentials
+    /// Git credentials, and your own for kubectl
     #[command(visible_alias = "credentials")]
     Credential(Of<credential::Command>),
     /// Agents: one registered identity for one cluster
     #[command(visible_alias = "agents")]
     Agent(Of<agent::Command>),
+    /// Writes a kubeconfig for an agent's cluster: kubectl, helm and every other client work with it
+    Kubeconfig(With<commands::kubeconfig::Kubeconfig>),
     /// Who may use the clusters' APIs
     Access(Of<access::Command>),
     /// Tokens of agents and users
@@ -64,6 +67,16 @@ pub struct Of<C: Subcommand> {
     common: Common,
     #[command(subcommand)]
     command: C,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = exit::HELP)]
+#[allow(missing_docs, reason = "a comment here would stand in the help of each command")]
+pub struct With<A: clap::Args> {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    wanted: A,
 }
 
 /// Runs a command; prints what it answers, or in one line why it failed.
@@ -90,6 +103,7 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::User(of) => user::run(of.command, &open(&of.common)?).await,
         ClientCommand::Credential(of) => credential::run(of.command, &open(&of.common)?).await,
         ClientCommand::Agent(of) => agent::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Kubeconfig(with) => commands::kubeconfig::run(with.wanted, &open(&with.common)?).await,
         ClientCommand::Access(of) => access::run(of.command, &open(&of.common)?).await,
         ClientCommand::Token(of) => token::run(of.command, &open(&of.common)?).await,
         ClientCommand::Source(of) => source::run(of.command, &open(&of.common)?).await,

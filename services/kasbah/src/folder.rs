@@ -22,6 +22,9 @@ pub struct ClientFile {
     pub token_file: PathBuf,
     /// `host:port` that agents dial.
     pub gateway: String,
+    /// URL under which people and jobs reach clusters' APIs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clusters: Option<String>,
 }
 
 /// `kasbah` in the user's data folder: `$XDG_DATA_HOME`, else `~/.local/share`; `None` for a user without a home.
@@ -36,9 +39,9 @@ pub fn default_data_folder() -> Option<PathBuf> {
 impl ClientFile {
     /// The file of a server that is reached so.
     #[must_use]
-    pub fn new(server: String, gateway: String, has_authority: bool) -> Self {
+    pub fn new(server: String, gateway: String, clusters: Option<String>, has_authority: bool) -> Self {
         let path = |name: &str| Path::new(name).to_owned();
         let ca_file = has_authority.then(|| path(AUTHORITY_FILE));
-        Self { server, ca_file, token_file: path(TOKEN_FILE), gateway }
+        Self { server, ca_file, token_file: path(TOKEN_FILE), gateway, clusters }
     }
 }

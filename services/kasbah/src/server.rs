@@ -223,7 +223,12 @@ async fn introduce(
         first_start::ensure_owner(first_start, settings.folder()?, shared, world, bus).await?;
     }
     if let Some(url) = addresses.api_url() {
-        let client = ClientFile::new(url, addresses.agents_dial.clone(), addresses.has_authority);
+        let client = ClientFile::new(
+            url,
+            addresses.agents_dial.clone(),
+            addresses.clusters_url.clone(),
+            addresses.has_authority,
+        );
         let client = serde_json::to_vec_pretty(&client)?;
         write_if_other(world, &settings.folder()?.join(CLIENT_FILE), &client)?;
     }

@@ -325,6 +325,18 @@ fn options(name: &str) -> Options {
     }
 }
 
+fn gateway_args(address: SocketAddr) -> tunnel_gateway::Args {
+    tunnel_gateway::Args {
+        tunnel_listen: address,
+        clusters_listen: address,
+        clusters_domain: None,
+        tunnel_insecure_plain_text: true,
+        tunnel_drain: DRAIN,
+        tunnel_per_agent: 16,
+        tunnel_observation_rate: 64 * 1024 * 1024,
+    }
+}
+
 async fn run(
     service: Service,
     given: Given,
@@ -377,18 +389,12 @@ async fn run(
                 snapshots,
                 bus,
                 listener,
+                clusters: None,
                 tls: None,
                 readiness,
                 metrics,
             };
-            let args = tunnel_gateway::Args {
-                tunnel_listen: address,
-                tunnel_insecure_plain_text: true,
-                tunnel_drain: DRAIN,
-                tunnel_per_agent: 16,
-                tunnel_observation_rate: 64 * 1024 * 1024,
-            };
-            tunnel_gateway::run(args, deps, shutdown).await
+            tunnel_gateway::run(gateway_args(address), deps, shutdown).await
         }
     }
 }

@@ -53,6 +53,7 @@ pub struct Installation {
 struct Ports {
     api: u16,
     tunnel: u16,
+    clusters: u16,
     admin: u16,
 }
 
@@ -64,7 +65,7 @@ impl Installation {
             return Self::start_each_service(options, folder).await;
         }
         let tunnel = options.tunnel_port.map_or_else(free_port, Ok)?;
-        let ports = Ports { api: free_port()?, tunnel, admin: free_port()? };
+        let ports = Ports { api: free_port()?, tunnel, clusters: free_port()?, admin: free_port()? };
         let (server, replicas) = (None, None);
         let mut installation = Self { agents: BTreeMap::new(), server, replicas, options, ports, folder };
         installation.start_server().await?;
@@ -73,7 +74,7 @@ impl Installation {
 
     async fn start_each_service(options: InstallationOptions, folder: Folder) -> Result<Self> {
         let (each, nats) = options.each_service.clone().context("how many of each service?")?;
-        let ports = Ports { api: free_port()?, tunnel: free_port()?, admin: 0 };
+        let ports = Ports { api: free_port()?, tunnel: free_port()?, clusters: free_port()?, admin: 0 };
         let replicas = Replicas::start(ReplicasOptions {
             each,
             nats,
@@ -81,6 +82,7 @@ impl Installation {
             folder: folder.path().join("data"),
             api_port: Some(ports.api),
             tunnel_port: Some(ports.tunnel),
+            clusters_port: Some(ports.clusters),
             variables: Vec::new(),
         });
         let replicas = Some(replicas.await?);
@@ -109,6 +111,7 @@ impl Installation {
         for (option, address, port) in [
             ("--api-listen", Ipv4Addr::LOCALHOST, self.ports.api),
             ("--tunnel-listen", tunnels, self.ports.tunnel),
+            ("--clusters-listen", Ipv4Addr::LOCALHOST, self.ports.clusters),
             ("--admin-listen", Ipv4Addr::LOCALHOST, self.ports.admin),
         ] {
             command.arg(option).arg(format!("{address}:{port}"));
@@ -159,6 +162,7 @@ impl Installation {
         let text = |pointer: &str| registered.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let secret = text("/token/secret").with_context(|| format!("no token in {registered}"))?;
         std::fs::write(self.token_file(name), secret)?;
+        std::fs::write(self.root_key_file(name), text("/root_key").context("no root key")?)?;
         text("/agent/id").with_context(|| format!("no agent id in {registered}"))
     }
 
@@ -166,6 +170,10 @@ impl Installation {
     #[must_use]
     pub fn token_file(&self, name: &str) -> PathBuf {
         self.folder.path().join(format!("{name}.token"))
+    }
+
+    fn root_key_file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{name}.root-key"))
     }
 
     /// Starts an instance of an agent against a cluster. `instance` names the process.
@@ -196,6 +204,9 @@ impl Installation {
         command.arg("--server").arg(self.options.agents_dial.clone().unwrap_or_else(gateway));
         command.env("KASBAH_CA_FILE", self.authority());
         command.arg("--token-file").arg(self.token_file(agent));
+        if self.root_key_file(agent).exists() {
+            command.arg("--root-key-file").arg(self.root_key_file(agent));
+        }
         command.arg("--kubeconfig").arg(kubeconfig).arg("--namespace").arg(namespace);
         Ok(command)
     }
@@ -262,6 +273,12 @@ impl Installation {
     #[must_use]
     pub fn api(&self) -> String {
         format!("https://127.0.0.1:{}", self.ports.api)
+    }
+
+    /// URL of clusters' APIs.
+    #[must_use]
+    pub fn clusters(&self) -> String {
+        format!("https://127.0.0.1:{}", self.ports.clusters)
     }
 
     /// Port that agents dial.

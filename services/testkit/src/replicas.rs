@@ -1,4 +1,4 @@
-//! Several processes of each service on one NATS, behind two balancers.
+//! Several processes of each service on one NATS, behind balancers.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -19,6 +19,8 @@ use crate::{Balancer, Process, admin_page, free_port};
 const START_LIMIT: Duration = Duration::from_secs(90);
 /// How long a program may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(25);
+/// The gateways' second edge.
+const CLUSTERS: &str = "clusters";
 const SERVICES: [&str; 6] =
     ["authz", "config-fetcher", "repo-poller", "delivery", "tunnel-gateway", "console"];
 
@@ -37,6 +39,8 @@ pub struct ReplicasOptions {
     pub api_port: Option<u16>,
     /// Where the balancer of the gateways listens; a free port if not given.
     pub tunnel_port: Option<u16>,
+    /// Where the balancer of clusters' APIs listens; a free port if not given.
+    pub clusters_port: Option<u16>,
     /// Further variables of all processes.
     pub variables: Vec<(String, String)>,
 }
@@ -47,6 +51,7 @@ pub struct Replicas {
     replicas: BTreeMap<String, Replica>,
     api: Balancer,
     gateway: Balancer,
+    clusters: Balancer,
     folder: PathBuf,
 }
 
@@ -67,7 +72,7 @@ impl Replicas {
     /// When one does not start.
     pub async fn start(options: ReplicasOptions) -> Result<Self> {
         let mut edges = BTreeMap::new();
-        for service in ["console", "tunnel-gateway"] {
+        for service in ["console", "tunnel-gateway", CLUSTERS] {
             let ports = (0..options.each).map(|_| free_port()).collect::<Result<Vec<u16>>>()?;
             edges.insert(service, ports);
         }
@@ -78,6 +83,7 @@ impl Replicas {
         let mut all = Self {
             api: balance("console", options.api_port)?,
             gateway: balance("tunnel-gateway", options.tunnel_port)?,
+            clusters: balance(CLUSTERS, options.clusters_port)?,
             replicas: BTreeMap::new(),
             folder: options.folder.clone(),
         };
@@ -87,9 +93,9 @@ impl Replicas {
         }
         for service in SERVICES {
             for number in 0..options.each {
-                let port = edges.get(service).and_then(|ports| ports.get(number)).copied();
+                let port = |edge: &str| edges.get(edge).and_then(|ports| ports.get(number)).copied();
                 let name = format!("{service}-{}", number + 1);
-                let replica = all.replica(&options, service, &name, port)?;
+                let replica = all.replica(&options, service, &name, (port(service), port(CLUSTERS)))?;
                 all.replicas.insert(name, replica);
             }
         }
@@ -107,7 +113,7 @@ impl Replicas {
         options: &ReplicasOptions,
         service: &str,
         name: &str,
-        port: Option<u16>,
+        (port, clusters): (Option<u16>, Option<u16>),
     ) -> Result<Replica> {
         let admin = free_port()?;
         let mut arguments: Vec<OsString> = vec![service.into()];
@@ -123,8 +129,12 @@ impl Replicas {
                 add("--api-listen", &here(port).to_string());
                 add("--api-url", &self.api_url());
                 add("--agents-dial", &self.gateway());
+                add("--clusters-url", &self.clusters_url());
             }
-            ("tunnel-gateway", Some(port)) => add("--tunnel-listen", &here(port).to_string()),
+            ("tunnel-gateway", Some(port)) => {
+                add("--tunnel-listen", &here(port).to_string());
+                add("--clusters-listen", &here(clusters.unwrap_or_default()).to_string());
+            }
             ("authz", _) => add("--data", &folder),
             ("repo-poller", _) => {
                 add("--repositories", &folder);
@@ -277,6 +287,18 @@ impl Replicas {
     #[must_use]
     pub fn api_url(&self) -> String {
         format!("https://{}", self.api.address())
+    }
+
+    /// URL of clusters' APIs, at the balancer.
+    #[must_use]
+    pub fn clusters_url(&self) -> String {
+        format!("https://{}", self.clusters.address())
+    }
+
+    /// Where the gateways themselves take requests to clusters' APIs, in order.
+    #[must_use]
+    pub fn cluster_gateways(&self) -> Vec<SocketAddr> {
+        self.clusters.behind().to_vec()
     }
 
     /// Where the gateways themselves listen, in order.

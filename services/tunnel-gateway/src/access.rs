@@ -1,7 +1,7 @@
 //! What this service may do on NATS.
 
 use events::access::{Access, Keys, Use};
-use events::requests::authz::{Admit, Decide};
+use events::requests::authz::{Admit, Decide, SignPass};
 use events::requests::delivery::{DesiredChanged, NameApplier, ShowDesired, ShowNext};
 use events::{Notice as _, Request as _, Stream};
 use store::Projection as _;
@@ -10,7 +10,7 @@ use crate::model::{Cursors, Standing};
 
 /// What it says and hears: its permissions on NATS are made of this.
 pub const ACCESS: Access = Access {
-    asks: &[Admit::NAME, Decide::NAME, ShowDesired::NAME, ShowNext::NAME, NameApplier::NAME],
+    asks: &[Admit::NAME, Decide::NAME, SignPass::NAME, ShowDesired::NAME, ShowNext::NAME, NameApplier::NAME],
     hears: &[DesiredChanged::NAME],
     appends: &[Stream::Observations],
     reads: &[Stream::Observations],

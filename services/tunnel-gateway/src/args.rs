@@ -21,6 +21,14 @@ pub struct Args {
     #[arg(long, env = "KASBAH_TUNNEL_DRAIN", value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
     pub tunnel_drain: Duration,
 
+    /// Address under which people and jobs reach clusters' APIs, HTTPS
+    #[arg(long, env = "KASBAH_CLUSTERS_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8443")]
+    pub clusters_listen: SocketAddr,
+
+    /// Domain below which each agent's id is the name of a host: its cluster's API at the root of the paths there
+    #[arg(long, env = "KASBAH_CLUSTERS_DOMAIN", value_name = "DOMAIN")]
+    pub clusters_domain: Option<String>,
+
     /// Tunnels that one agent may hold at once
     #[arg(long, env = "KASBAH_TUNNEL_PER_AGENT", value_name = "COUNT", default_value_t = 16)]
     pub tunnel_per_agent: usize,

@@ -14,6 +14,7 @@ use store::{EventLog, Following};
 use world::World;
 
 use crate::args::Args;
+use crate::cluster_api::{OpenRequests, Passes};
 use crate::journal::Journal;
 use crate::metrics::Counts;
 use crate::model::{Cursors, Refusals, Standing};
@@ -38,6 +39,8 @@ pub(crate) struct Gateway {
     pub(crate) cursors: Following<Cursors>,
     pub(crate) shelf: Shelf,
     pub(crate) journal: Journal,
+    pub(crate) passes: Passes,
+    pub(crate) open_requests: Arc<OpenRequests>,
     pub(crate) refusals: Mutex<Refusals>,
     pub(crate) counts: Counts,
 }

@@ -1,6 +1,6 @@
 //! Carries: desired state to agents, observations into the log. It decides nothing.
 //!
-//! Purpose: hold the agents' tunnels. A tunnel is opened only for a live agent token (authz says so over the bus), is told what
+//! Purpose: hold the agents' tunnels, and let people and jobs reach clusters' APIs through them. A tunnel is opened only for a live agent token (authz says so over the bus), is told what
 //! its agent is to have whenever that changes, and is read for observations, which are acknowledged to the agent once the log
 //! has them.
 //!
@@ -9,6 +9,8 @@
 //!   instance and epoch that delivery named ([`model::judge`]); what concerns another agent's sources is left out and marked as a
 //!   gap ([`model::screen`]); an agent gets only the objects of its own desired state, whatever it asks for.
 //! - A tunnel of a revoked token, an expired token or a deleted agent is closed within a second of the event.
+//! - A request to a cluster's API goes on only with a pass of authz, which is asked again when anything changes; what is open and would
+//!   no longer be let through in the same way is ended within two seconds.
 //! - One agent stops no other: each tunnel has its own task, its own bounds in memory, and a rate.
 //! - What this process knows beyond the log (who is connected, what was sent) may be lost at any time.
 //!
@@ -20,6 +22,7 @@ pub mod model;
 mod access;
 mod answers;
 mod args;
+mod cluster_api;
 mod counted;
 mod door;
 mod gateway;
@@ -37,4 +40,5 @@ mod together;
 
 pub use access::ACCESS;
 pub use args::Args;
+pub use cluster_api::ClusterListener;
 pub use run::{Deps, run};

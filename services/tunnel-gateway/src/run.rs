@@ -19,6 +19,7 @@ use world::network::Listener;
 
 use crate::answers;
 use crate::args::Args;
+use crate::cluster_api::{self, ClusterListener, OpenRequests, Passes};
 use crate::door;
 use crate::gateway::{Gateway, SERVICE};
 use crate::journal::journal;
@@ -47,6 +48,8 @@ pub struct Deps {
     pub bus: Arc<dyn Bus>,
     /// Where tunnels come in.
     pub listener: Box<dyn Listener>,
+    /// Where people and jobs reach clusters' APIs, if they do.
+    pub clusters: Option<ClusterListener>,
     /// What agents see; should offer [`tunnel::settings::ALPN`]. `None` only with the flag that wants plain text.
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Ready once both projections have caught up.
@@ -60,14 +63,8 @@ pub struct Deps {
 /// # Errors
 /// When a part ends unexpectedly, or plain text is given without being wanted.
 pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        deps.tls.is_some() || args.tunnel_insecure_plain_text,
-        "tunnels need TLS, or --tunnel-insecure-plain-text"
-    );
-    if deps.tls.is_none() {
-        tracing::warn!("tunnels are plain text: tokens and manifests can be read on the way");
-    }
-    let Deps { world, log, blobs, snapshots, bus, listener, tls, readiness, metrics } = deps;
+    check_encryption(&args, &deps)?;
+    let Deps { world, log, blobs, snapshots, bus, listener, clusters, tls, readiness, metrics } = deps;
     let ready = readiness.register(SERVICE);
     let (journal, journal_writer) = journal(&world, Arc::clone(&log), InstanceId(world.new_uuid()));
     let standing =
@@ -88,6 +85,8 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         standing: standing.clone(),
         cursors: cursors.clone(),
         journal,
+        passes: Passes::default(),
+        open_requests: Arc::<OpenRequests>::default(),
         refusals: Mutex::new(Refusals::default()),
         counts: Counts::register(&metrics),
     });
@@ -100,6 +99,9 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     supervisor.spawn("revocations", revocations(Arc::clone(&gateway), shutdown.clone()));
     supervisor.spawn("admissions", shown.run(Arc::clone(&gateway), shutdown.clone()));
     supervisor.spawn("plans", wanted.run(Arc::clone(&gateway), shutdown.clone()));
+    if let Some(clusters) = clusters {
+        serve_clusters(&supervisor, &gateway, clusters, &shutdown);
+    }
     let (drained, all_said) = oneshot::channel::<()>();
     supervisor.spawn("journal", journal_writer.run(async move { drop(all_said.await) }));
     supervisor.spawn("door", async move {
@@ -133,13 +135,37 @@ fn follow<P: Projection>(supervisor: &Supervisor, following: Following<P>, shutd
         .spawn(P::NAME, async move { Ok(following.drive(async move { stop.requested().await }).await?) });
 }
 
-/// Shows how many agents are connected.
+fn check_encryption(args: &Args, deps: &Deps) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        deps.tls.is_some() || args.tunnel_insecure_plain_text,
+        "tunnels need TLS, or --tunnel-insecure-plain-text"
+    );
+    if deps.tls.is_none() {
+        tracing::warn!("tunnels are plain text: tokens and manifests can be read on the way");
+    }
+    Ok(())
+}
+
+/// Serves clusters' APIs, and watches over what lets requests to them through.
+fn serve_clusters(
+    supervisor: &Supervisor,
+    gateway: &Arc<Gateway>,
+    clusters: ClusterListener,
+    shutdown: &Shutdown,
+) {
+    supervisor.spawn("withdrawals", cluster_api::watch_withdrawals(Arc::clone(gateway), shutdown.clone()));
+    supervisor.spawn("cluster-api", cluster_api::serve(Arc::clone(gateway), clusters, shutdown.clone()));
+}
+
+/// Shows how many agents are connected, and how many requests to their clusters are open.
 fn show_agents(gateway: &Arc<Gateway>, metrics: &Metrics) {
     let shown = Arc::downgrade(gateway);
     metrics.before_shown(move || {
         if let Some(gateway) = shown.upgrade() {
             let agents = gateway.registry.agents();
             gateway.counts.agents.set(i64::try_from(agents).unwrap_or(i64::MAX));
+            let open = gateway.open_requests.count();
+            gateway.counts.cluster_requests_open.set(i64::try_from(open).unwrap_or(i64::MAX));
         }
     });
 }

@@ -60,6 +60,7 @@ impl Scene {
             folder: folder.path().join("kasbah"),
             api_port: None,
             tunnel_port: None,
+            clusters_port: None,
             variables: Vec::new(),
         })
         .await?;

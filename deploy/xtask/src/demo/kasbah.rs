@@ -26,6 +26,7 @@ pub struct Ports {
     api: u16,
     admin: u16,
     tunnel: u16,
+    clusters: u16,
 }
 
 impl Ports {
@@ -42,10 +43,19 @@ impl Ports {
                 api: port("api")?,
                 admin: port("admin")?,
                 tunnel: port("tunnel")?,
+                clusters: port("clusters")?,
             });
         }
-        let ports = Self { git: free_port()?, api: free_port()?, admin: free_port()?, tunnel: free_port()? };
-        let text = json!({"git": ports.git, "api": ports.api, "admin": ports.admin, "tunnel": ports.tunnel});
+        let ports = Self {
+            git: free_port()?,
+            api: free_port()?,
+            admin: free_port()?,
+            tunnel: free_port()?,
+            clusters: free_port()?,
+        };
+        let text = json!({
+            "git": ports.git, "api": ports.api, "admin": ports.admin, "tunnel": ports.tunnel, "clusters": ports.clusters,
+        });
         fs::write(&path, text.to_string()).context("cannot write ports.json")?;
         Ok(ports)
     }
@@ -99,9 +109,12 @@ impl Kasbah {
     fn start_one(program: PathBuf, state: &Path, data: PathBuf, ports: &Ports) -> Result<Self> {
         let mut command = Command::new(program);
         command.arg("up").arg("--data").arg(&data).args(["--organization", ORGANIZATION]);
-        for (option, port) in
-            [("--api-listen", ports.api), ("--admin-listen", ports.admin), ("--tunnel-listen", ports.tunnel)]
-        {
+        for (option, port) in [
+            ("--api-listen", ports.api),
+            ("--admin-listen", ports.admin),
+            ("--tunnel-listen", ports.tunnel),
+            ("--clusters-listen", ports.clusters),
+        ] {
             command.arg(option).arg(format!("127.0.0.1:{port}"));
         }
         let server = Process::spawn("kasbah up", command, &state.join("kasbah.log"))?;
@@ -123,6 +136,7 @@ impl Kasbah {
             folder,
             api_port: Some(ports.api),
             tunnel_port: Some(ports.tunnel),
+            clusters_port: Some(ports.clusters),
             variables: vec![("KASBAH_ORGANIZATION".to_owned(), ORGANIZATION.to_owned())],
         };
         let replicas = Replicas::start(options).await?;
@@ -176,18 +190,25 @@ impl Kasbah {
         })
     }
 
-    /// Registers the agent at the first start, keeps its token in a file that only this user may read, and starts it.
+    /// Registers the agent at the first start, keeps its token in a file that only this user may read beside the root key that it
+    /// pins, and starts it.
     pub fn start_agent(&mut self, state: &Path, kubeconfig: &Path) -> Result<()> {
-        let token = state.join("agent.token");
+        let (token, root_key) = (state.join("agent.token"), state.join("root-key"));
         if !token.exists() {
-            let secret =
-                self.client.call(&["agent", "register", AGENT, "--project", PROJECT, "--token-only"])?;
-            testkit::write_private(&token, secret.trim())?;
+            let registered =
+                self.client.call(&["agent", "register", AGENT, "--project", PROJECT, "-o", "json"])?;
+            let registered: Value =
+                serde_json::from_str(&registered).context("what was registered is no JSON")?;
+            let text = |pointer: &str| {
+                registered.pointer(pointer).and_then(Value::as_str).with_context(|| format!("no {pointer}"))
+            };
+            fs::write(&root_key, text("/root_key")?).context("cannot write root-key")?;
+            testkit::write_private(&token, text("/token/secret")?)?;
         }
         let mut command = Command::new(testkit::program("kasbah-agent")?);
         command.arg("--server").arg(format!("127.0.0.1:{}", self.tunnel));
         command.arg("--ca-file").arg(&self.authority).arg("--token-file").arg(&token);
-        command.arg("--kubeconfig").arg(kubeconfig);
+        command.arg("--root-key-file").arg(&root_key).arg("--kubeconfig").arg(kubeconfig);
         self.agent = Some(Process::spawn("kasbah-agent", command, &state.join("agent.log"))?);
         Ok(())
     }

@@ -21,12 +21,12 @@ const RESERVED: [&str; 2] = ["system:", "kasbah:"];
 /// Reads both sections.
 pub(super) fn grants(report: &mut Report, ci: Option<&Node>, user: Option<&Node>) -> Grants {
     let mut grants = Grants::default();
-    for (key, node) in [("ci_access", ci), ("user_access", user)] {
-        if let Some(node) = node {
-            report.odd(node, key, format!("{key} is checked and recorded, and 'kasbah access can-i' explains it; this version opens no cluster's API yet"));
-        }
-    }
     if let Some(node) = ci {
+        report.odd(
+            node,
+            "ci_access",
+            "is checked and recorded; this version lets no job use the cluster's API yet",
+        );
         let known = mapping(report, node, "ci_access", &["projects", "groups"]);
         grants.ci_projects = entries(report, &known, "ci_access", "projects", ci_grant);
         grants.ci_groups = entries(report, &known, "ci_access", "groups", ci_grant);

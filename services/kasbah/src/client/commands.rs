@@ -4,6 +4,7 @@ pub mod access;
 pub mod agent;
 pub mod credential;
 pub mod group;
+pub mod kubeconfig;
 pub mod log;
 pub mod organization;
 pub mod project;

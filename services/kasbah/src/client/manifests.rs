@@ -41,6 +41,7 @@ pub struct Installation {
 const FOLDER: &str = "/etc/kasbah";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+const AUTHENTICATION: &str = "authentication.k8s.io";
 const ADMIN_PORT: u16 = 8442;
 /// One applies, the other stands by.
 const REPLICAS: u32 = 2;
@@ -126,13 +127,15 @@ impl Installation {
         )
     }
 
-    /// Whatever Git may hold, roles among it; as other service accounts where a source says so.
+    /// Whatever Git may hold, roles among it; as other service accounts where a source says so, and as people where they are let in
+    /// as themselves: whoever may bind any role may do that anyway.
     fn cluster_rights(&self) -> [Value; 2] {
         let metadata = json!({"name": self.cluster_name(), "labels": self.labels()});
         self.bound_role(&metadata, true, &json!([
             {"apiGroups": ["*"], "resources": ["*"], "verbs": VERBS},
             {"apiGroups": [RBAC_GROUP], "resources": ["roles", "clusterroles"], "verbs": ["bind", "escalate"]},
-            {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]},
+            {"apiGroups": [""], "resources": ["serviceaccounts", "users", "groups"], "verbs": ["impersonate"]},
+            {"apiGroups": [AUTHENTICATION], "resources": ["uids", "userextras/*"], "verbs": ["impersonate"]},
         ]))
     }
 
@@ -223,6 +226,7 @@ impl Installation {
         let mut variables = vec![
             json!({"name": "KASBAH_SERVER", "value": self.gateway}),
             json!({"name": "KASBAH_TOKEN_FILE", "value": format!("{FOLDER}/token")}),
+            json!({"name": "KASBAH_ROOT_KEY_FILE", "value": format!("{FOLDER}/root-key")}),
             json!({"name": "KASBAH_ADMIN_LISTEN", "value": format!("0.0.0.0:{ADMIN_PORT}")}),
             json!({"name": "KASBAH_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}),
         ];

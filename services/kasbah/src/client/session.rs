@@ -68,6 +68,17 @@ impl Session {
         }
     }
 
+    /// Whom clients of the server are to trust, PEM, if that is known.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn authority(&self) -> Result<Option<String>, Failure> {
+        let Some(path) = &self.settings.ca_file else { return Ok(None) };
+        let failure = |detail| Failure::Io { doing: format!("read {} of --ca-file", path.display()), detail };
+        let bytes = self.world.disk.read(path).map_err(failure)?;
+        Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
     /// A secret out of a file or, without one, out of what is piped in.
     ///
     /// # Errors

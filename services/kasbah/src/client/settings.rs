@@ -132,6 +132,10 @@ pub struct Settings {
     pub ca_file: Option<PathBuf>,
     /// Address of the gateway for agents, where `kasbah up` says it.
     pub gateway: Option<String>,
+    /// URL of clusters' APIs, where `kasbah up` says it.
+    pub clusters: Option<String>,
+    /// Where the token was read, if that was a file.
+    pub token_file: Option<PathBuf>,
     /// Who we are.
     pub token: Zeroizing<String>,
 }
@@ -164,8 +168,14 @@ impl Settings {
         };
         let known = known.filter(|_| named.as_ref() == Some(&server));
         let token = token(args, surroundings, known.as_ref(), &server, world)?;
-        let (known_ca, gateway) = known.map(|file| (file.ca_file, file.gateway)).unzip();
-        Ok(Self { server, ca_file: args.ca_file.clone().or(known_ca.flatten()), gateway, token })
+        let token_file = args.token_file.clone().or_else(|| {
+            let known = known.as_ref().filter(|_| surroundings.token.is_none());
+            known.map(|file| file.token_file.clone())
+        });
+        let (ca_file, gateway, clusters) =
+            known.map_or((None, None, None), |file| (file.ca_file, Some(file.gateway), file.clusters));
+        let ca_file = args.ca_file.clone().or(ca_file);
+        Ok(Self { server, ca_file, gateway, clusters, token, token_file })
     }
 
     /// The host, for messages.

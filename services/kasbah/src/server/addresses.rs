@@ -23,6 +23,8 @@ pub struct Addresses {
     pub api: Option<SocketAddr>,
     /// Agents' tunnels, TLS.
     pub gateway: Option<SocketAddr>,
+    /// Clusters' APIs, HTTPS.
+    pub clusters: Option<SocketAddr>,
     /// Health and metrics, HTTP.
     pub admin: SocketAddr,
     /// The data folder.
@@ -31,6 +33,8 @@ pub struct Addresses {
     pub name: Option<String>,
     /// `host:port` at which agents dial a gateway.
     pub agents_dial: String,
+    /// URL under which people and jobs reach clusters' APIs.
+    pub clusters_url: Option<String>,
     /// There is a file with the authority that clients are to trust.
     pub has_authority: bool,
     /// There is a file with the owner's token.
@@ -80,6 +84,9 @@ impl fmt::Display for Addresses {
         if self.gateway.is_some() {
             write!(f, "\n  agents dial     {}", self.agents_dial)?;
         }
+        if let Some(url) = self.clusters_url.as_ref().filter(|_| self.clusters.is_some()) {
+            write!(f, "\n  clusters        {url}")?;
+        }
         write!(f, "\n  health          http://{}/readyz", dialled(self.admin))?;
         let Some(folder) = &self.folder else { return Ok(()) };
         write!(f, "\n  data            {}", folder.display())?;
@@ -98,22 +105,18 @@ pub(super) struct Listeners {
     pub(super) admin: Box<dyn Listener>,
     pub(super) api: Option<Box<dyn Listener>>,
     pub(super) gateway: Option<Box<dyn Listener>>,
+    pub(super) clusters: Option<Box<dyn Listener>>,
 }
 
 impl Listeners {
     pub(super) async fn bind(world: &World, settings: &Settings) -> anyhow::Result<Self> {
         let api = settings.services.console.as_ref().map(|api| api.api_listen);
-        let gateway = settings.services.tunnel_gateway.as_ref().map(|gateway| gateway.tunnel_listen);
+        let gateway = settings.services.tunnel_gateway.as_ref();
         Ok(Self {
             admin: bind(world, settings.process.admin_listen, "--admin-listen").await?,
-            api: match api {
-                Some(api) => Some(bind(world, api, "--api-listen").await?),
-                None => None,
-            },
-            gateway: match gateway {
-                Some(gateway) => Some(bind(world, gateway, "--tunnel-listen").await?),
-                None => None,
-            },
+            api: bind_some(world, api, "--api-listen").await?,
+            gateway: bind_some(world, gateway.map(|args| args.tunnel_listen), "--tunnel-listen").await?,
+            clusters: bind_some(world, gateway.map(|args| args.clusters_listen), "--clusters-listen").await?,
         })
     }
 
@@ -121,14 +124,19 @@ impl Listeners {
         let address = |listener: &Option<Box<dyn Listener>>| {
             listener.as_ref().map(|listener| listener.local_address()).transpose()
         };
-        let (api, gateway) = (address(&self.api)?, address(&self.gateway)?);
+        let (api, gateway, clusters) =
+            (address(&self.api)?, address(&self.gateway)?, address(&self.clusters)?);
         let name = settings.dialled_name();
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, GATEWAY_PORT));
         let given = settings.services.console.as_ref().and_then(|api| api.agents_dial.clone());
+        let clusters_url = settings.services.console.as_ref().and_then(|api| api.clusters_url.clone());
+        let here_url = clusters.map(|clusters| format!("https://{}", dialled_as(name, clusters)));
         Ok(Addresses {
             process: settings.name,
             api,
             gateway,
+            clusters,
+            clusters_url: clusters_url.or(here_url),
             admin: self.admin.local_address()?,
             folder: settings.folder.clone(),
             name: name.map(str::to_owned),
@@ -136,6 +144,17 @@ impl Listeners {
             has_authority,
             has_token: settings.services.authz.is_some(),
         })
+    }
+}
+
+async fn bind_some(
+    world: &World,
+    address: Option<SocketAddr>,
+    option: &str,
+) -> anyhow::Result<Option<Box<dyn Listener>>> {
+    match address {
+        Some(address) => Ok(Some(bind(world, address, option).await?)),
+        None => Ok(None),
     }
 }
 

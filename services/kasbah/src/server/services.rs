@@ -16,7 +16,7 @@ use super::settings::{ApiArgs, FirstStartArgs};
 
 /// Protocols that agents speak to the gateway before the roles turn round.
 const TUNNEL_PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
-/// Protocols of the API, best first.
+/// Protocols of our API and of clusters' APIs, best first.
 const API_PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
 
 /// Which services a process runs, each with its settings.
@@ -67,11 +67,11 @@ pub(super) fn start(
     groups: &Groups,
     listeners: Listeners,
 ) -> anyhow::Result<()> {
-    let Listeners { admin, api, gateway } = listeners;
+    let Listeners { admin, api, gateway, clusters } = listeners;
     start_every_process(&parts, groups, admin);
     start_core(&parts, services, groups)?;
     if let (Some(args), Some(listener), Some(tls)) = (&services.tunnel_gateway, gateway, parts.tls) {
-        start_tunnel_gateway(&parts, args, groups, listener, tls)?;
+        start_tunnel_gateway(&parts, args, groups, (listener, clusters), tls)?;
     }
     if let (Some(args), Some(listener), Some(tls)) = (&services.console, api, parts.tls) {
         start_console(&parts, args, groups, listener, tls)?;
@@ -93,9 +93,16 @@ fn start_tunnel_gateway(
     parts: &Parts<'_>,
     args: &tunnel_gateway::Args,
     groups: &Groups,
-    listener: Box<dyn Listener>,
+    (listener, clusters): (Box<dyn Listener>, Option<Box<dyn Listener>>),
     tls: &Tls,
 ) -> anyhow::Result<()> {
+    let clusters = match clusters {
+        Some(listener) => {
+            let tls = Some(tls.certificate.config(parts.world, API_PROTOCOLS)?);
+            Some(tunnel_gateway::ClusterListener { listener, tls })
+        }
+        None => None,
+    };
     let tls = tls.certificate.config(parts.world, TUNNEL_PROTOCOLS)?;
     let deps = tunnel_gateway::Deps {
         world: parts.world.clone(),
@@ -104,6 +111,7 @@ fn start_tunnel_gateway(
         snapshots: Arc::clone(&parts.store.snapshots),
         bus: Arc::clone(parts.bus),
         listener,
+        clusters,
         tls: Some(tls).filter(|_| !args.tunnel_insecure_plain_text),
         readiness: parts.readiness.clone(),
         metrics: parts.metrics.clone(),

@@ -92,6 +92,9 @@ pub struct ApiArgs {
     /// Where agents dial the tunnel gateways, host and port, when they do not dial this machine; for what the command line prints
     #[arg(long, env = "KASBAH_AGENTS_DIAL", value_name = "HOST:PORT")]
     pub agents_dial: Option<String>,
+    /// URL under which people and jobs reach clusters' APIs, when that is not this machine; for what the command line prints
+    #[arg(long, env = "KASBAH_CLUSTERS_URL", value_name = "URL")]
+    pub clusters_url: Option<String>,
     /// Of console.
     #[command(flatten)]
     pub console: console::Args,
@@ -142,10 +145,17 @@ impl Settings {
         Some(self.dialled_name().map_or(address, str::to_owned))
     }
 
+    fn clusters_domain(&self) -> Option<&str> {
+        self.services.tunnel_gateway.as_ref()?.clusters_domain.as_deref()
+    }
+
     /// Under which names the server's certificate is to be valid: this machine's, those listened on, those given.
     pub(super) fn tls_names(&self, addresses: &Addresses) -> Vec<String> {
         let machine = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
-        let listened = [addresses.api, addresses.gateway].into_iter().flatten().map(|address| address.ip());
+        let listened = [addresses.api, addresses.gateway, addresses.clusters]
+            .into_iter()
+            .flatten()
+            .map(|address| address.ip());
         let listened = listened.filter(|ip| !ip.is_unspecified());
         let mut names: BTreeSet<String> = listened.map(|ip: IpAddr| ip.to_string()).collect();
         names.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
@@ -153,6 +163,7 @@ impl Settings {
         let plain = |name: &String| {
             name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.')
         };
+        names.extend(self.clusters_domain().map(|domain| format!("*.{domain}")));
         names.extend(Some(machine).filter(plain).filter(|name| !name.is_empty()));
         names.into_iter().collect()
     }

@@ -9,6 +9,7 @@
 )]
 
 mod chaos;
+mod cluster_api;
 mod commands;
 mod copies;
 mod fixtures;
@@ -19,5 +20,6 @@ mod replicas;
 mod retention;
 mod scene;
 mod services;
+mod sessions;
 mod traces;
 mod trouble;

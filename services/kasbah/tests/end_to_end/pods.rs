@@ -12,7 +12,7 @@ use testkit::{
 
 /// Containers have to start, images to be unpacked, a dead holder's Lease to run out.
 const LIMIT: Duration = Duration::from_secs(180);
-const BUSYBOX: &str = "docker.io/library/busybox:1.36";
+pub const BUSYBOX: &str = "docker.io/library/busybox:1.36";
 const AGENT_IMAGE: &str = "docker.io/library/kasbah-agent:0.1.0";
 const NAMESPACE: &str = "kasbah-agent";
 const PODS: &str = "/api/v1/namespaces/kasbah-agent/pods";

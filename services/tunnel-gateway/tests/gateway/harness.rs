@@ -136,6 +136,8 @@ pub struct Gateway {
 pub fn args() -> Args {
     Args {
         tunnel_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        clusters_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        clusters_domain: None,
         tunnel_insecure_plain_text: false,
         tunnel_drain: Duration::from_secs(10),
         tunnel_per_agent: 4,
@@ -193,6 +195,7 @@ impl Gateway {
             snapshots: Arc::clone(&store.snapshots),
             bus: Arc::new(bus.clone()),
             listener,
+            clusters: None,
             tls: Some(tls),
             readiness: readiness.clone(),
             metrics: Metrics::new(),
@@ -225,6 +228,7 @@ impl Gateway {
             snapshots: Arc::clone(&self.store.snapshots),
             bus: Arc::new(self.bus.clone()),
             listener: self.world.network.listen(args().tunnel_listen).await.unwrap(),
+            clusters: None,
             tls: None,
             readiness: Readiness::new(),
             metrics: Metrics::new(),

@@ -1,5 +1,7 @@
 //! `kasbah credential …`.
 
+mod kubectl;
+
 use std::path::PathBuf;
 
 use events::requests::authz::{CreateCredential, CredentialView, GrantCredential};
@@ -42,6 +44,8 @@ pub enum Command {
         /// Its name or id
         credential: String,
     },
+    /// Prints a short-lived token of your own for kubectl, as `kasbah kubeconfig` has it called
+    Kubectl,
 }
 
 /// Runs it.
@@ -55,6 +59,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             let names = names(session, &all).await?;
             return session.printer.show(&all, |all, style| table(all, &names, style));
         }
+        Command::Kubectl => return kubectl::run(session).await,
         Command::Create { name, host, user, secret_file } => {
             let secret = session.secret(secret_file.as_deref())?;
             let body = CreateCredential { name, host, user, secret: secret.to_string() };

@@ -57,7 +57,7 @@ impl Register {
     /// When the server refuses or cannot be asked.
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         // All that can go wrong here goes wrong before there is an agent.
-        let certificate_authority = authority(session)?;
+        let certificate_authority = session.authority()?;
         let gateway = self.install.gateway.clone().unwrap_or_else(|| default_gateway(session));
         if self.manifests && is_loopback(&gateway) {
             eprintln!(
@@ -98,13 +98,6 @@ impl Register {
             root_key: registered.root_key.clone(),
         }
     }
-}
-
-fn authority(session: &Session) -> Result<Option<String>, Failure> {
-    let Some(path) = &session.settings.ca_file else { return Ok(None) };
-    let failure = |detail| Failure::Io { doing: format!("read {} of --ca-file", path.display()), detail };
-    let bytes = session.world.disk.read(path).map_err(failure)?;
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 fn default_gateway(session: &Session) -> String {

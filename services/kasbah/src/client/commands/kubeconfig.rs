@@ -1,0 +1,120 @@
+//! `kasbah kubeconfig`.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::ValueHint;
+use serde_json::Value;
+
+use crate::client::failure::Failure;
+use crate::client::kubeconfig::Context;
+use crate::client::print::yaml;
+use crate::client::session::Session;
+
+/// The port of clusters' APIs when nothing says another.
+const CLUSTERS_PORT: u16 = 8443;
+
+/// Which kubeconfig.
+#[derive(Debug, clap::Args)]
+pub struct Kubeconfig {
+    /// Agent of the cluster: name, group/project:name, or id
+    #[arg(long)]
+    agent: String,
+    /// Namespace of requests that name none
+    #[arg(long, short)]
+    namespace: Option<String>,
+    /// File that the context is put into; the first of KUBECONFIG, or ~/.kube/config, if not given
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: Option<PathBuf>,
+    /// Prints a kubeconfig with this context alone, and changes no file
+    #[arg(long, conflicts_with = "file")]
+    print: bool,
+    /// URL of clusters' APIs; the API's host with port 8443 if nothing says another
+    #[arg(long, env = "KASBAH_CLUSTERS", value_name = "URL")]
+    clusters: Option<String>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When there is no such agent, or the file cannot be read or written.
+pub async fn run(wanted: Kubeconfig, session: &Session) -> Result<(), Failure> {
+    let agent = session.agent(&wanted.agent).await?;
+    let clusters = wanted.clusters.as_deref().or(session.settings.clusters.as_deref());
+    let clusters = clusters.map_or_else(
+        || format!("https://{}:{CLUSTERS_PORT}", session.settings.host()),
+        |url| url.trim_end_matches('/').to_owned(),
+    );
+    let context = Context {
+        name: format!("{}:{}", agent.project_path, agent.name),
+        server: format!("{clusters}/agents/{}", agent.id),
+        certificate_authority: session.authority()?.map(|pem| STANDARD.encode(pem)),
+        namespace: wanted.namespace,
+        program: credential_program(session)?,
+    };
+    let wrong = |error: crate::client::kubeconfig::NoKubeconfig| Failure::usage("--file", error.to_string());
+    if wanted.print {
+        let alone = context.merge_into(Value::Null).map_err(wrong)?;
+        return session.printer.text(yaml(&alone)?.trim_end());
+    }
+    let file = wanted
+        .file
+        .or_else(default_file)
+        .ok_or_else(|| Failure::usage("--file", "must be given, as neither KUBECONFIG nor HOME is set"))?;
+    let merged = context.merge_into(read(session, &file)?).map_err(wrong)?;
+    write(session, &file, &yaml(&merged)?)?;
+    session.printer.text(&format!("Context {} is current in {}.", context.name, file.display()))
+}
+
+/// The program that prints a credential, with all that it needs wherever it is started.
+fn credential_program(session: &Session) -> Result<Vec<String>, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|detail| Failure::Io { doing: "find this program".to_owned(), detail })?;
+    let mut words = vec![program.display().to_string(), "credential".to_owned(), "kubectl".to_owned()];
+    let mut add = |option: &str, value: String| words.extend([option.to_owned(), value]);
+    add("--server", session.settings.server.to_string());
+    for (option, file) in
+        [("--token-file", &session.settings.token_file), ("--ca-file", &session.settings.ca_file)]
+    {
+        if let Some(file) = file {
+            let absolute = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            add(option, absolute.display().to_string());
+        }
+    }
+    Ok(words)
+}
+
+fn default_file() -> Option<PathBuf> {
+    let listed = std::env::var_os("KUBECONFIG");
+    let first = listed
+        .as_ref()
+        .and_then(|list| std::env::split_paths(list).find(|path| !path.as_os_str().is_empty()));
+    first.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".kube/config")))
+}
+
+fn read(session: &Session, file: &Path) -> Result<Value, Failure> {
+    match session.world.disk.read(file) {
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            if text.trim().is_empty() {
+                return Ok(Value::Null);
+            }
+            serde_saphyr::from_str(&text).map_err(|error| {
+                Failure::usage("--file", format!("{} is no kubeconfig: {error}", file.display()))
+            })
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Value::Null),
+        Err(detail) => Err(Failure::Io { doing: format!("read {}", file.display()), detail }),
+    }
+}
+
+/// Readable by its user alone, as other entries of it may hold secrets.
+fn write(session: &Session, file: &Path, text: &str) -> Result<(), Failure> {
+    let failure = |detail| Failure::Io { doing: format!("write {}", file.display()), detail };
+    let file = std::path::absolute(file).map_err(failure)?;
+    if let Some(folder) = file.parent() {
+        session.world.disk.create_folder(folder).map_err(failure)?;
+    }
+    session.world.disk.replace(&file, text.as_bytes(), true).map_err(failure)
+}

@@ -1,0 +1,355 @@
+//! A cluster's API through the tunnel, with the real kubectl.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use testkit::{Tools, eventually};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use crate::scene::{AGENT, LIMIT, Scene};
+
+/// People with a kubeconfig of ours.
+pub struct Person {
+    folder: tempfile::TempDir,
+    variables: Vec<(String, PathBuf)>,
+}
+
+impl Person {
+    /// Whoever holds the owner's token.
+    pub fn owner(kasbah: &testkit::Installation, agent: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kubeconfig");
+        let written = kasbah
+            .cli_command()
+            .unwrap()
+            .args(["kubeconfig", "--agent", agent, "--clusters", &kasbah.clusters(), "--file"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+        let variables = vec![("XDG_CACHE_HOME".to_owned(), folder.path().join("cache"))];
+        Self { folder, variables }
+    }
+
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// kubectl, to be changed before it runs.
+    pub fn kubectl_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(Tools::find().unwrap().path("kubectl").unwrap());
+        command.arg("--kubeconfig").arg(self.kubeconfig()).args(arguments).kill_on_drop(true);
+        command
+            .env("HOME", self.folder.path())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub async fn output(&self, arguments: &[&str]) -> Output {
+        self.kubectl_command(arguments).output().await.unwrap()
+    }
+
+    /// Standard output; an error with what kubectl said when it fails.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.output(arguments).await;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "kubectl {}: {}: {said}", arguments.join(" "), output.status);
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// What kubectl says when it fails, as it has to.
+    pub async fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.output(arguments).await;
+        assert!(!output.status.success(), "kubectl {} went through", arguments.join(" "));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// Starts one that goes on, and its lines.
+    pub fn start(&self, arguments: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
+        let mut command = self.kubectl_command(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        (child, lines)
+    }
+}
+
+/// Lets the project's people in, as themselves, and the cluster lets them do everything in one namespace.
+pub async fn let_in(scene: &Scene, more: &str) {
+    let grants =
+        format!("user_access:\n  access_as: {{user: {{}}}}\n  projects:\n    - id: shop/deploy\n{more}");
+    let configuration = Scene::configuration(&scene.namespace, &grants);
+    scene.tree.write(&format!(".kasbah/agents/{AGENT}/config.yaml"), configuration).unwrap();
+    scene.tree.commit_and_push("let people in").unwrap();
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "people"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"kind": "Group", "name": "kasbah:user", "apiGroup": "rbac.authorization.k8s.io"}],
+    });
+    let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings", scene.namespace);
+    scene.cluster.create_object(&path, &binding).await.unwrap();
+    eventually(LIMIT, || async {
+        scene.kasbah.cli([
+            "access",
+            "can-i",
+            "list",
+            "pods",
+            "--agent",
+            AGENT,
+            "--namespace",
+            &scene.namespace,
+        ])
+    })
+    .await;
+}
+
+async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
+    let line = tokio::time::timeout(LIMIT, lines.next_line()).await.expect("a line in time").unwrap();
+    line.expect("a line")
+}
+
+fn user_names(text: &str) -> Value {
+    let shown: Value = serde_json::from_str(text).unwrap();
+    shown["status"]["userInfo"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_use_the_cluster_as_themselves_with_an_unmodified_kubectl() {
+    let scene = Scene::start().await;
+    let namespace = scene.namespace.as_str();
+    let person = Person::owner(&scene.kasbah, AGENT);
+    let nobody = person.refused(&["get", "pods", "-n", namespace]).await;
+    assert!(nobody.contains("lets no person use the cluster's API"), "{nobody}");
+    let_in(&scene, "").await;
+
+    // What was refused a moment ago is not refused for long.
+    let whoami = eventually(LIMIT, || person.kubectl(&["auth", "whoami", "-o", "json"])).await;
+    let user = user_names(&whoami);
+    assert_eq!(user["username"], "kasbah:user:owner");
+    let groups = user["groups"].to_string();
+    assert!(groups.contains("kasbah:user") && groups.contains(":owner"), "{groups}");
+
+    let (mut watching, mut lines) = person.start(&[
+        "get",
+        "configmaps",
+        "-n",
+        namespace,
+        "--watch-only",
+        "-o",
+        "name",
+        "--field-selector",
+        "metadata.name=seen",
+    ]);
+    let map = Scene::config_map("seen", "1");
+    let file = scene.tree.path().join("seen.yaml");
+    std::fs::write(&file, map).unwrap();
+    let path = file.to_str().unwrap();
+    person.kubectl(&["apply", "--server-side", "-n", namespace, "-f", path]).await.unwrap();
+    assert_eq!(next(&mut lines).await, "configmap/seen");
+    person.kubectl(&["diff", "--server-side", "-n", namespace, "-f", path]).await.unwrap();
+    let through = person.kubectl(&["get", "configmap", "seen", "-n", namespace, "-o", "json"]).await.unwrap();
+    let direct =
+        scene.cluster.kubectl(["get", "configmap", "seen", "-n", namespace, "-o", "json"]).await.unwrap();
+    assert_eq!(through, direct);
+    let table = person.kubectl(&["get", "configmap", "seen", "-n", namespace]).await.unwrap();
+    assert!(table.starts_with("NAME"), "{table}");
+    let explained = person.kubectl(&["explain", "deployment.spec"]).await.unwrap();
+    assert!(explained.contains("DeploymentSpec"), "{explained}");
+
+    // The cluster has its own word, and nobody says who they are themselves.
+    let elsewhere = person.refused(&["get", "secrets", "-n", "kube-system"]).await;
+    assert!(elsewhere.contains("\"kasbah:user:owner\" cannot list resource \"secrets\""), "{elsewhere}");
+    let other = person.refused(&["get", "pods", "-n", namespace, "--as", "system:admin"]).await;
+    assert!(other.contains("leave out --as"), "{other}");
+
+    watching.start_kill().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_is_kept_to_its_namespace_and_what_is_open_ends_with_it() {
+    let scene = Scene::start().await;
+    let namespace = scene.namespace.as_str();
+    let_in(&scene, &format!("      namespaces: [{namespace}]\n")).await;
+    let person = Person::owner(&scene.kasbah, AGENT);
+    eventually(LIMIT, || async { person.kubectl(&["get", "configmaps", "-n", namespace]).await }).await;
+    let all = person.refused(&["get", "configmaps", "-A"]).await;
+    assert!(all.contains("name one of them, as with --namespace") && all.contains("config.yaml:"), "{all}");
+    let can_i = person.kubectl(&["auth", "can-i", "list", "pods", "-n", namespace]).await.unwrap();
+    assert_eq!(can_i.trim(), "yes");
+
+    let (mut watching, mut lines) = person.start(&["get", "configmaps", "-n", namespace, "-w", "-o", "name"]);
+    let first = next(&mut lines).await;
+    assert!(first.starts_with("configmap/"), "{first}");
+    scene
+        .tree
+        .write(&format!(".kasbah/agents/{AGENT}/config.yaml"), Scene::configuration(namespace, ""))
+        .unwrap();
+    scene.tree.commit_and_push("nobody any more").unwrap();
+    let ended = tokio::time::timeout(LIMIT, watching.wait()).await.expect("the watch ends").unwrap();
+    // kubectl ends in order when a watch breaks off; what counts is that it ended and cannot begin again.
+    assert!(ended.code().is_some(), "{ended}");
+    let gone = person.refused(&["get", "configmaps", "-n", namespace]).await;
+    assert!(gone.contains("lets no person use the cluster's API"), "{gone}");
+}
+
+/// An HTTP client without a kubeconfig, which sends what it likes.
+struct Raw {
+    client: reqwest::Client,
+    /// The cluster's API.
+    root: String,
+    token: String,
+}
+
+/// What was answered: the code, and kind and message of a `Status`.
+#[derive(Debug)]
+struct Told {
+    code: u16,
+    kind: Option<String>,
+    message: String,
+}
+
+impl Raw {
+    fn of(scene: &Scene) -> Self {
+        let agent = scene.kasbah.json(["agent", "show", AGENT]).unwrap();
+        let id = ["/id", "/agent/id"].iter().find_map(|pointer| agent.pointer(pointer)?.as_str());
+        let authority = std::fs::read(scene.kasbah.authority()).unwrap();
+        let token = std::fs::read_to_string(scene.kasbah.data().join("owner-token")).unwrap();
+        Self {
+            client: testkit::client_trusting(&authority).unwrap(),
+            root: format!("{}/agents/{}", scene.kasbah.clusters(), id.expect("an id")),
+            token: token.trim().to_owned(),
+        }
+    }
+
+    /// With the owner's token, and one more header if it has a name.
+    async fn ask(&self, url: &str, (name, value): (&'static str, &str)) -> Told {
+        let request = self.client.get(url).bearer_auth(&self.token);
+        Self::told(if name.is_empty() { request } else { request.header(name, value) }).await
+    }
+
+    async fn told(request: reqwest::RequestBuilder) -> Told {
+        let answer = request.send().await.unwrap();
+        let code = answer.status().as_u16();
+        let status: Value = answer.json().await.unwrap_or_default();
+        let text = |name: &str| status[name].as_str().map(str::to_owned);
+        Told { code, kind: text("kind"), message: text("message").unwrap_or_default() }
+    }
+
+    /// Waits until it is answered with this code.
+    async fn becomes(&self, url: &str, code: u16) -> Told {
+        eventually(LIMIT, || async {
+            let told = self.ask(url, ("", "")).await;
+            ensure!(told.code == code, "{told:?}");
+            Ok(told)
+        })
+        .await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_are_not_let_in_are_told_so_in_the_form_that_clients_read() {
+    let mut scene = Scene::start().await;
+    let_in(&scene, "").await;
+    let raw = Raw::of(&scene);
+    let (root, namespace) = (raw.root.clone(), scene.namespace.clone());
+    let pods = format!("{root}/api/v1/namespaces/{namespace}/pods");
+    raw.becomes(&pods, 200).await;
+    let nobodys = |token: &str| raw.client.get(&pods).bearer_auth(token);
+    let in_query = raw.client.get(format!("{pods}?access_token={}", raw.token));
+    for (request, words) in [
+        (raw.client.get(&pods), "send one token"),
+        (nobodys("kasbah_p_nobody"), "unknown token"),
+        (nobodys(&raw.token).header("authorization", "Bearer other"), "send one token"),
+        (in_query, "send one token"),
+    ] {
+        let told = Raw::told(request).await;
+        assert_eq!((told.code, told.kind.as_deref()), (401, Some("Status")), "{told:?}");
+        assert!(told.message.contains(words) && told.message.contains("trace "), "{told:?}");
+    }
+    let clusters = scene.kasbah.clusters();
+    for (url, header, code, words) in [
+        (pods.clone(), ("impersonate-user", "system:admin"), 403, "leave out --as"),
+        (pods.clone(), ("impersonate-extra-a", "b"), 403, "leave out --as"),
+        (format!("{root}//api/v1/namespaces/{namespace}/pods"), ("", ""), 400, "empty segment"),
+        (format!("{root}/api/v1/namespaces/{namespace}%2fpods"), ("", ""), 400, "encoded slash"),
+        (format!("{root}/api/v1/namespaces/%2e%2e%2fa/pods"), ("", ""), 400, "another place"),
+        (format!("{clusters}/agents/none/api"), ("", ""), 404, "names no agent"),
+        (format!("{clusters}/api/v1/pods"), ("", ""), 404, "names no agent"),
+        (format!("{clusters}/agents/01a20945-0000-7508-b575-0fdafa0c3680/api"), ("", ""), 404, "agent"),
+    ] {
+        let told = raw.ask(&url, header).await;
+        assert_eq!((told.code, told.kind.as_deref()), (code, Some("Status")), "{url}: {told:?}");
+        assert!(told.message.contains(words) && told.message.contains("trace "), "{url}: {told:?}");
+    }
+
+    scene.kasbah.stop_agent("agent").unwrap();
+    let told = raw.becomes(&pods, 503).await;
+    assert!(told.message.starts_with("Kasbah's tunnel: the agent is not connected"), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_says_of_who_it_is_changes_nothing() {
+    let scene = Scene::start().await;
+    let_in(&scene, "").await;
+    let raw = Raw::of(&scene);
+    raw.becomes(&format!("{}/version", raw.root), 200).await;
+    let review = raw
+        .client
+        .post(format!("{}/apis/authentication.k8s.io/v1/selfsubjectreviews", raw.root))
+        .bearer_auth(&raw.token)
+        .header("x-remote-user", "system:admin")
+        .header("x-remote-group", "system:masters")
+        .header("kasbah-pass", "forged")
+        .json(&json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}));
+    let review = review.send().await.unwrap().text().await.unwrap();
+    assert_eq!(user_names(&review)["username"], "kasbah:user:owner", "{review}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubeconfig_is_put_beside_what_is_there_and_calls_back_for_short_lived_tokens() {
+    let scene = Scene::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config");
+    std::fs::write(
+        &file,
+        "apiVersion: v1\nkind: Config\nclusters:\n- name: other\n  cluster:\n    server: https://other\n",
+    )
+    .unwrap();
+    let kasbah = |arguments: &[&str], file: Option<&Path>| {
+        let mut command = scene.kasbah.cli_command().unwrap();
+        command.args(arguments).env("XDG_CACHE_HOME", folder.path()).env_remove("KUBECONFIG");
+        if let Some(file) = file {
+            command.env("KUBECONFIG", file);
+        }
+        let output = command.output().unwrap();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+        )
+    };
+    let (done, said) = kasbah(&["kubeconfig", "--agent", AGENT, "--namespace", "a"], Some(&file));
+    assert!(done && said.contains("shop/deploy:production is current"), "{said}");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("https://other") && text.contains(&scene.kasbah.clusters()), "{text}");
+    assert!(!text.contains("kasbah_p_"), "no token stands in it: {text}");
+    let (done, said) = kasbah(&["kubeconfig", "--agent", "nobody"], Some(&file));
+    assert!(!done && said.contains("nobody"), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "what goes wrong changes nothing");
+
+    let credential = || {
+        let (done, said) = kasbah(&["credential", "kubectl"], None);
+        assert!(done, "{said}");
+        let credential: Value = serde_json::from_str(&said).unwrap();
+        credential["status"]["token"].as_str().context("a token").unwrap().to_owned()
+    };
+    let first = credential();
+    assert!(first.starts_with("kasbah_p_"));
+    assert_eq!(credential(), first, "it is used again while it lives");
+    let tokens = scene.kasbah.cli(["token", "list"]).unwrap();
+    assert_eq!(tokens.matches("kubectl").count(), 1, "{tokens}");
+}

@@ -1,0 +1,97 @@
+//! Where people and jobs reach clusters' APIs.
+//!
+//! A request names an agent, by the beginning of its path or by its host. It is let through by a pass that authz signed, narrowed to what
+//! it asks for, and travels with that pass to the agent, which verifies it. Bodies are streamed both ways and never looked into.
+
+mod forward;
+mod headers;
+mod meant;
+mod open;
+mod passes;
+mod trouble;
+mod upgrade;
+mod withdrawals;
+
+pub(crate) use open::OpenRequests;
+pub(crate) use passes::Passes;
+pub(crate) use withdrawals::watch as watch_withdrawals;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chassis::Shutdown;
+use chassis::server::{Limits, Server};
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use world::network::Listener;
+
+use crate::gateway::Gateway;
+
+/// Requests at once on one HTTP/2 connection; most of them may be watches.
+const STREAMS: u32 = 250;
+/// Connections at once.
+const CONNECTIONS: usize = 16_384;
+/// Largest head of a request.
+const HEAD_BYTES: usize = 64 * 1024;
+/// How long what is open may take to finish once the gateway is asked to stop.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Body of an answer.
+type AnswerBody = UnsyncBoxBody<Bytes, tunnel::BoxError>;
+
+/// Where requests to clusters' APIs come in.
+pub struct ClusterListener {
+    /// The socket.
+    pub listener: Box<dyn Listener>,
+    /// What people and jobs see; `None` for plain text.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+/// Serves until shutdown is asked for.
+pub(crate) async fn serve(
+    gateway: Arc<Gateway>,
+    ClusterListener { listener, tls }: ClusterListener,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let limits = Limits {
+        connections: CONNECTIONS,
+        head_bytes: HEAD_BYTES,
+        streams: STREAMS,
+        drain: DRAIN,
+        ..Limits::default()
+    };
+    let server = Server { name: "cluster-api", world: gateway.world.clone(), listener, tls, limits };
+    let answering = Arc::clone(&gateway);
+    let service = service_fn(move |request| answer(Arc::clone(&answering), request));
+    let stopping = async {
+        shutdown.requested().await;
+        gateway.open_requests.drain();
+    };
+    let (served, ()) = tokio::join!(server.serve(service, shutdown.clone()), stopping);
+    gateway.open_requests.end_all("the gateway is stopping");
+    served
+}
+
+const fn class(code: StatusCode) -> &'static str {
+    match code.as_u16() / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    }
+}
+
+async fn answer(
+    gateway: Arc<Gateway>,
+    request: Request<Incoming>,
+) -> Result<Response<AnswerBody>, Infallible> {
+    let counts = gateway.counts.clone();
+    let answered = forward::answer(gateway, request).await.unwrap_or_else(trouble::Trouble::into_response);
+    counts.cluster_requests.with([class(answered.status())]).inc();
+    Ok(answered)
+}

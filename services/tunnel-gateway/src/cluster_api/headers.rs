@@ -1,0 +1,176 @@
+//! What of a request's headers goes on, and what of an answer's comes back. Pure.
+
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap,
+    HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE,
+};
+use http::{Method, Request, Version};
+use tunnel::wire::cluster::OWN_HEADERS;
+
+/// Headers of one connection and not of what is said over it (RFC 9110, section 7.6.1).
+const OF_THE_CONNECTION: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+/// Who somebody is, and where they are, is ours to say.
+const OURS: [HeaderName; 5] = [AUTHORIZATION, COOKIE, EXPECT, FORWARDED, HOST];
+const OURS_BY_BEGINNING: [&str; 3] = ["x-forwarded-", "x-remote-", OWN_HEADERS];
+const IMPERSONATE: &str = "impersonate-";
+
+/// The headers that go on with a request.
+pub(super) fn forwarded(headers: &HeaderMap) -> HeaderMap {
+    let named = named_by_connection(headers);
+    let mut forwarded = headers.clone();
+    remove(&mut forwarded, |name| {
+        let text = name.as_str();
+        named.iter().any(|named| named == text)
+            || OF_THE_CONNECTION.contains(name)
+            || OURS.contains(name)
+            || text.starts_with(IMPERSONATE)
+            || OURS_BY_BEGINNING.iter().any(|beginning| text.starts_with(beginning))
+    });
+    forwarded
+}
+
+/// The headers that come back with an answer.
+pub(super) fn answered(mut headers: HeaderMap) -> HeaderMap {
+    let named = named_by_connection(&headers);
+    remove(&mut headers, |name| {
+        let text = name.as_str();
+        named.iter().any(|named| named == text)
+            || OF_THE_CONNECTION.contains(name)
+            || text.starts_with(OWN_HEADERS)
+    });
+    headers
+}
+
+/// Whether a client wants to be somebody else in the cluster, as `kubectl --as` does.
+pub(super) fn impersonates(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name.as_str().starts_with(IMPERSONATE))
+}
+
+/// Whether a client looks for groups of kinds (Kubernetes: aggregated discovery).
+pub(super) fn discovers(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.into_iter().any(|value| value.contains("as=APIGroupDiscoveryList"))
+}
+
+/// The protocol that a request's connection is to become.
+pub(super) fn upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
+    let is_wished = request.version() == Version::HTTP_11
+        && matches!(*request.method(), Method::GET | Method::POST)
+        && named_by_connection(request.headers()).iter().any(|named| named == "upgrade");
+    request.headers().get(UPGRADE).filter(|_| is_wished).cloned()
+}
+
+/// Only what is said before a connection becomes another protocol.
+pub(super) fn without_body(headers: &mut HeaderMap) {
+    headers.remove(CONTENT_LENGTH);
+}
+
+fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect()
+}
+
+fn remove(headers: &mut HeaderMap, is_unwanted: impl Fn(&HeaderName) -> bool) {
+    let unwanted: Vec<HeaderName> = headers.keys().filter(|name| is_unwanted(name)).cloned().collect();
+    for name in unwanted {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| {
+            (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap())
+        });
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(name, value);
+        }
+        headers
+    }
+
+    #[test]
+    fn only_what_is_the_clients_to_say_goes_on() {
+        let sent = headers(&[
+            ("accept", "application/json"),
+            ("accept", "text/html"),
+            ("accept-encoding", "gzip"),
+            ("content-length", "3"),
+            ("sec-websocket-protocol", "v5.channel.k8s.io"),
+            ("x-stream-protocol-version", "v4.channel.k8s.io"),
+            ("connection", "close, X-Secret"),
+            ("connection", "upgrade"),
+            ("x-secret", "1"),
+            ("upgrade", "websocket"),
+            ("keep-alive", "1"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("authorization", "Bearer x"),
+            ("cookie", "a=b"),
+            ("host", "x"),
+            ("impersonate-user", "root"),
+            ("impersonate-extra-a", "b"),
+            ("x-remote-user", "root"),
+            ("x-forwarded-for", "::1"),
+            ("forwarded", "for=::1"),
+            ("kasbah-pass", "x"),
+        ]);
+        let forwarded = forwarded(&sent);
+        let mut names: Vec<&str> = forwarded.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        let expected = [
+            "accept",
+            "accept-encoding",
+            "content-length",
+            "sec-websocket-protocol",
+            "x-stream-protocol-version",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(forwarded.get_all("accept").iter().count(), 2);
+        assert!(impersonates(&sent) && !impersonates(&forwarded));
+    }
+
+    #[test]
+    fn answers_come_back_but_for_what_is_of_the_connection_or_ours() {
+        let answered = answered(headers(&[
+            ("content-type", "application/json"),
+            ("audit-id", "1"),
+            ("warning", "299 - \"a\""),
+            ("warning", "299 - \"b\""),
+            ("connection", "audit-id"),
+            ("transfer-encoding", "chunked"),
+            ("kasbah-upgrade", "x"),
+        ]));
+        assert_eq!(answered.len(), 3);
+        assert_eq!(answered.get_all("warning").iter().count(), 2);
+    }
+
+    #[test]
+    fn an_upgrade_is_one_only_if_the_connection_says_so() {
+        let request = |method: Method, version: Version, connection: &str| {
+            let request = Request::builder().method(method).version(version);
+            let request =
+                request.header(CONNECTION, connection).header(UPGRADE, "SPDY/3.1").body(()).unwrap();
+            upgrade(&request).is_some()
+        };
+        assert!(request(Method::POST, Version::HTTP_11, "keep-alive, Upgrade"));
+        assert!(request(Method::GET, Version::HTTP_11, "upgrade"));
+        assert!(!request(Method::GET, Version::HTTP_11, "keep-alive"));
+        assert!(!request(Method::PUT, Version::HTTP_11, "upgrade"));
+        assert!(!request(Method::GET, Version::HTTP_2, "upgrade"));
+    }
+}

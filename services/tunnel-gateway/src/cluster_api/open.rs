@@ -1,0 +1,196 @@
+//! Requests that are open, so that each can be ended when what let it through is withdrawn.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use events::attributes::Attributes;
+use events::pass::AccessAs;
+use events::{OrganizationId, Timestamp};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tunnel::BoxError;
+use tunnel::body::GuardedBody;
+
+use super::passes::Key;
+
+/// Why a request is ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum End {
+    /// What let it through is gone, or the gateway itself.
+    Cut(String),
+    /// The gateway stops: who only watches may go on elsewhere.
+    Drained,
+}
+
+/// What an open request is.
+pub(super) struct Asked {
+    pub(super) key: Key,
+    pub(super) organization: OrganizationId,
+    pub(super) attributes: Attributes,
+    pub(super) access_as: AccessAs,
+    pub(super) token_ends: Option<Timestamp>,
+}
+
+/// One of them.
+pub(super) struct Open {
+    pub(super) asked: Asked,
+    /// When authz last said that it is let through, on the monotonic clock.
+    sure_at: Mutex<Duration>,
+    end: watch::Sender<Option<End>>,
+}
+
+impl Open {
+    /// authz said so again.
+    pub(super) fn is_sure(&self, now: Duration) {
+        *self.sure_at.lock() = now;
+    }
+
+    /// For how long nobody has said so.
+    pub(super) fn unsure_for(&self, now: Duration) -> Duration {
+        now.saturating_sub(*self.sure_at.lock())
+    }
+
+    /// Ends it. The first word counts.
+    pub(super) fn end(&self, end: End) {
+        self.end.send_if_modified(|said| {
+            let is_first = said.is_none();
+            if is_first {
+                *said = Some(end);
+            }
+            is_first
+        });
+    }
+
+    /// Returns once it was ended.
+    pub(super) fn ended(&self) -> BoxFuture<'static, End> {
+        let mut end = self.end.subscribe();
+        async move {
+            let said = end.wait_for(Option::is_some).await.ok().and_then(|said| said.clone());
+            match said {
+                Some(said) => said,
+                None => std::future::pending().await,
+            }
+        }
+        .boxed()
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct OpenRequests {
+    entered: Notify,
+    open: Mutex<(u64, BTreeMap<u64, Arc<Open>>)>,
+}
+
+impl OpenRequests {
+    /// Enters one; it is taken out when the guard is dropped.
+    pub(super) fn enter(self: &Arc<Self>, asked: Asked, now: Duration) -> Entered {
+        let open = Arc::new(Open { asked, sure_at: Mutex::new(now), end: watch::Sender::new(None) });
+        let mut all = self.open.lock();
+        all.0 += 1;
+        let number = all.0;
+        all.1.insert(number, Arc::clone(&open));
+        drop(all);
+        self.entered.notify_one();
+        Entered { number, open, among: Arc::clone(self) }
+    }
+
+    /// All of them, or those of one organization.
+    pub(super) fn list(&self, organization: Option<OrganizationId>) -> Vec<Arc<Open>> {
+        let all = self.open.lock();
+        let wanted = |open: &&Arc<Open>| organization.is_none_or(|wanted| open.asked.organization == wanted);
+        all.1.values().filter(wanted).cloned().collect()
+    }
+
+    /// Returns once one was entered.
+    pub(super) async fn entered(&self) {
+        self.entered.notified().await;
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.open.lock().1.len()
+    }
+
+    /// Ends those that go on for ever: watches in order, so that their clients go on elsewhere.
+    pub(super) fn drain(&self) {
+        for open in self.list(None) {
+            if open.asked.attributes.verb == "watch" {
+                open.end(End::Drained);
+            }
+        }
+    }
+
+    /// Ends all of them.
+    pub(super) fn end_all(&self, reason: &str) {
+        for open in self.list(None) {
+            open.end(End::Cut(reason.to_owned()));
+        }
+    }
+}
+
+/// An open request, for as long as this is held.
+pub(super) struct Entered {
+    number: u64,
+    pub(super) open: Arc<Open>,
+    among: Arc<OpenRequests>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.among.open.lock().1.remove(&self.number);
+    }
+}
+
+/// The body of an answer, which ends when its request is ended.
+pub(super) struct OpenBody {
+    inner: GuardedBody,
+    ended: BoxFuture<'static, End>,
+    is_drained: bool,
+    _entered: Entered,
+}
+
+impl OpenBody {
+    pub(super) fn new(inner: GuardedBody, entered: Entered) -> Self {
+        Self { inner, ended: entered.open.ended(), is_drained: false, _entered: entered }
+    }
+}
+
+impl Body for OpenBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        if this.is_drained {
+            return Poll::Ready(None);
+        }
+        match this.ended.poll_unpin(context) {
+            Poll::Ready(End::Cut(reason)) => return Poll::Ready(Some(Err(reason.into()))),
+            Poll::Ready(End::Drained) => {
+                this.is_drained = true;
+                return Poll::Ready(None);
+            }
+            Poll::Pending => {}
+        }
+        Pin::new(&mut this.inner).poll_frame(context).map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_drained || self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

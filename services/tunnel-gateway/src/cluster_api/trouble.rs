@@ -1,0 +1,166 @@
+//! Answers that are ours and not the API server's, in the form that its clients read.
+
+use bytes::Bytes;
+use events::{Refusal, RefusalKind};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use serde_json::json;
+use tunnel::gateway::AskError;
+
+use super::AnswerBody;
+
+/// Where a request got stuck on its way to the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hop {
+    Gateway,
+    Tunnel,
+    Agent,
+}
+
+impl Hop {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Tunnel => "tunnel",
+            Self::Agent => "agent",
+        }
+    }
+}
+
+/// A request that got no answer of the API server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Trouble {
+    code: StatusCode,
+    hop: Hop,
+    message: String,
+    trace: Option<String>,
+    is_text: bool,
+    retry_after_seconds: Option<u16>,
+}
+
+impl Trouble {
+    pub(super) fn new(code: StatusCode, hop: Hop, message: impl Into<String>) -> Self {
+        Self { code, hop, message: message.into(), trace: None, is_text: false, retry_after_seconds: None }
+    }
+
+    /// Worth another try after a while.
+    pub(super) const fn retry_after(mut self, seconds: u16) -> Self {
+        self.retry_after_seconds = Some(seconds);
+        self
+    }
+
+    /// By which it is found in logs and traces.
+    pub(super) fn traced(mut self, trace: &str) -> Self {
+        self.trace = Some(trace.to_owned());
+        self
+    }
+
+    /// As plain text: client-go reads no `Status` where it looks for groups of kinds, which is what kubectl asks first, and says
+    /// "unknown" instead of what was wrong.
+    pub(super) const fn in_plain_text(mut self, is_text: bool) -> Self {
+        self.is_text = is_text;
+        self
+    }
+
+    pub(super) fn describe(&self) -> String {
+        format!("{} at the {}: {}", self.code.as_u16(), self.hop.as_str(), self.message)
+    }
+
+    /// What authz refused.
+    pub(super) fn refused(refusal: Refusal) -> Self {
+        let (code, message) = match refusal.kind {
+            RefusalKind::Unauthenticated => (StatusCode::UNAUTHORIZED, refusal.message),
+            RefusalKind::NotFound => (StatusCode::NOT_FOUND, refusal.message),
+            RefusalKind::Denied | RefusalKind::Invalid | RefusalKind::Conflict => {
+                (StatusCode::FORBIDDEN, refusal.message)
+            }
+            RefusalKind::Unavailable | RefusalKind::Internal => {
+                tracing::warn!(%refusal, "authz signs no pass");
+                let message = "who may use the cluster cannot be looked up now; retry".to_owned();
+                return Self::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message).retry_after(1);
+            }
+        };
+        Self::new(code, Hop::Gateway, message)
+    }
+
+    /// What the tunnel could not carry.
+    pub(super) fn not_asked(error: &AskError) -> Self {
+        let (code, hop) = match error {
+            AskError::TimedOut { .. } => (StatusCode::GATEWAY_TIMEOUT, Hop::Agent),
+            AskError::Unsendable { .. } => (StatusCode::BAD_REQUEST, Hop::Gateway),
+            AskError::Closed { .. } | AskError::Answer(_) => (StatusCode::BAD_GATEWAY, Hop::Tunnel),
+        };
+        Self::new(code, hop, error.to_string())
+    }
+
+    /// A `Status` of Kubernetes (k8s.io/apimachinery, `metav1.Status`).
+    pub(super) fn into_response(self) -> Response<AnswerBody> {
+        let trace = self.trace.as_ref().map(|trace| format!(" (trace {trace})")).unwrap_or_default();
+        let message = format!("Kasbah's {}: {}{trace}", self.hop.as_str(), self.message);
+        if self.is_text {
+            return self.response(message, "text/plain; charset=utf-8");
+        }
+        let mut causes = vec![json!({"reason": "Hop", "message": self.hop.as_str()})];
+        causes.extend(self.trace.as_ref().map(|trace| json!({"reason": "TraceId", "message": trace})));
+        let mut details = json!({"causes": causes});
+        if let (Some(seconds), Some(details)) = (self.retry_after_seconds, details.as_object_mut()) {
+            details.insert("retryAfterSeconds".to_owned(), seconds.into());
+        }
+        let status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": message,
+            "reason": reason(self.code),
+            "details": details,
+            "code": self.code.as_u16(),
+        });
+        self.response(status.to_string(), "application/json")
+    }
+
+    fn response(&self, body: String, content_type: &'static str) -> Response<AnswerBody> {
+        let body = Full::new(Bytes::from(body)).map_err(|never| match never {});
+        let mut response = Response::new(body.boxed_unsync());
+        *response.status_mut() = self.code;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        if let Some(seconds) = self.retry_after_seconds {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// Kubernetes' word for a code.
+fn reason(code: StatusCode) -> &'static str {
+    match code.as_u16() {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "InternalError",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_goes_wrong_is_told_as_kubernetes_tells_it() {
+        let trouble = Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Tunnel, "not connected");
+        let response = trouble.retry_after(5).traced("abc").into_response();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()[RETRY_AFTER], "5");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(status["message"], "Kasbah's tunnel: not connected (trace abc)");
+        assert_eq!((&status["reason"], &status["code"]), (&json!("ServiceUnavailable"), &json!(503)));
+        assert_eq!(status["details"]["causes"][0]["message"], "tunnel");
+        assert_eq!(status["details"]["retryAfterSeconds"], 5);
+    }
+}

@@ -1,0 +1,134 @@
+//! Connections that become another protocol: exec, attach, port-forward. Bytes go through as they are.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::future::{Either, select};
+use http::header::{CONNECTION, HeaderValue, UPGRADE};
+use http::{Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, Empty, StreamBody};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::mpsc;
+use tunnel::BoxError;
+use tunnel::body::{GuardedBody, RequestBody};
+use tunnel::wire::cluster;
+use world::World;
+
+use super::AnswerBody;
+use super::forward::{LetThrough, PATIENT};
+use super::headers;
+use super::open::{Entered, OpenBody};
+use super::trouble::Trouble;
+use crate::gateway::Gateway;
+
+/// Bytes that are read at once.
+const PIECE: usize = 64 * 1024;
+/// Pieces of the client's that wait for the tunnel.
+const WAITING: usize = 4;
+/// How long a client may stay when the API server has ended a session.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+type Piece = Result<Frame<Bytes>, BoxError>;
+type Client = TokioIo<Upgraded>;
+
+/// Asks the agent to open such a connection, and joins the client's with it.
+pub(super) async fn answer(
+    gateway: &Arc<Gateway>,
+    LetThrough { session, entered, head_time, head }: LetThrough,
+    protocol: HeaderValue,
+    upgraded: OnUpgrade,
+) -> Result<Response<AnswerBody>, Trouble> {
+    let (sender, mut receiver) = mpsc::channel::<Piece>(WAITING);
+    let pieces = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
+    let body: RequestBody = StreamBody::new(pieces).boxed_unsync();
+    let (parts, ()) = head.into_parts();
+    let asked =
+        session.connection.request_guarded(Request::from_parts(parts, body), head_time, PATIENT).await;
+    let (mut parts, body) = asked.map_err(|error| Trouble::not_asked(&error))?.into_parts();
+    let became = parts.headers.get(cluster::UPGRADE).is_some() && parts.status == StatusCode::OK;
+    parts.headers = headers::answered(parts.headers);
+    parts.version = http::Version::HTTP_11;
+    if !became {
+        return Ok(Response::from_parts(parts, OpenBody::new(body, entered).boxed_unsync()));
+    }
+    parts.status = StatusCode::SWITCHING_PROTOCOLS;
+    headers::without_body(&mut parts.headers);
+    parts.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    parts.headers.insert(UPGRADE, protocol);
+    let joined = join(gateway.world.clone(), upgraded, sender, body, entered);
+    gateway.world.spawner.spawn("cluster-upgrade", Box::pin(joined));
+    Ok(Response::from_parts(parts, Empty::new().map_err(|never| match never {}).boxed_unsync()))
+}
+
+async fn join(
+    world: World,
+    upgraded: OnUpgrade,
+    sender: mpsc::Sender<Piece>,
+    body: GuardedBody,
+    entered: Entered,
+) {
+    let client = match upgraded.await {
+        Ok(client) => TokioIo::new(client),
+        Err(error) => {
+            tracing::debug!(%error, "a connection did not become another protocol");
+            drop(sender.send(Err(error.into())).await);
+            return;
+        }
+    };
+    let (reader, writer) = tokio::io::split(client);
+    tokio::select! {
+        biased;
+        _end = entered.open.ended() => {}
+        () = carry(world, up(reader, sender), down(body, writer)) => {}
+    }
+}
+
+/// Until both have ended. A client that broke off ends the other direction; one that says nothing more does not, but the API server
+/// is the one who ends a session, and its client then has a while to go.
+async fn carry(world: World, up: impl Future<Output = bool>, down: impl Future<Output = ()>) {
+    match select(pin!(up), pin!(down)).await {
+        Either::Left((is_in_order, down)) => {
+            if is_in_order {
+                down.await;
+            }
+        }
+        Either::Right(((), up)) => drop(select(up, world.clock.sleep(LAST_WORDS)).await),
+    }
+}
+
+/// What the client says; its end is the end of the request's body. Whether it ended in order.
+async fn up(mut client: ReadHalf<Client>, sender: mpsc::Sender<Piece>) -> bool {
+    let mut buffer = BytesMut::new();
+    loop {
+        buffer.reserve(PIECE);
+        let read = tokio::select! {
+            biased;
+            () = sender.closed() => return true,
+            read = client.read_buf(&mut buffer) => read,
+        };
+        let piece = match read {
+            Ok(0) => return true,
+            Ok(_) => Ok(Frame::data(buffer.split().freeze())),
+            Err(error) => Err(error.into()),
+        };
+        let is_broken = piece.is_err();
+        if sender.send(piece).await.is_err() || is_broken {
+            return !is_broken;
+        }
+    }
+}
+
+/// What the API server says; its end is the end of what is written to the client.
+async fn down(mut body: GuardedBody, mut client: WriteHalf<Client>) {
+    while let Some(Ok(piece)) = body.chunk().await {
+        if client.write_all(&piece).await.is_err() || client.flush().await.is_err() {
+            return;
+        }
+    }
+    drop(client.shutdown().await);
+}

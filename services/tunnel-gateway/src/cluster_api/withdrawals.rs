@@ -1,0 +1,120 @@
+//! Ends open requests when what let them through is withdrawn.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::Shutdown;
+use events::{AggregateKind, Commit, Position, RefusalKind, Timestamp};
+use futures::StreamExt as _;
+use objects::pass::lets_through;
+use store::{Followed, ReadFilter};
+
+use super::open::{End, Open};
+use super::passes::{HeldPass, Key};
+use crate::gateway::{Gateway, SERVICE};
+
+/// What lets open requests through is looked at so often, also when nothing was heard.
+const LOOK_EVERY: Duration = Duration::from_secs(20);
+/// What was heard is acted on so often, and tokens' own ends are looked for.
+const TICK: Duration = Duration::from_millis(250);
+/// Passes that are asked for at once.
+const AT_ONCE: usize = 32;
+/// Open requests go on so long while authz gives no answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Kinds whose commits may change who may do what.
+const KINDS: [AggregateKind; 6] = [
+    AggregateKind::Organization,
+    AggregateKind::Group,
+    AggregateKind::Project,
+    AggregateKind::User,
+    AggregateKind::Agent,
+    AggregateKind::Configuration,
+];
+/// The one event of theirs that comes all the time and changes nothing of that.
+const TOKEN_USED: &str = "kasbah.token.used";
+
+/// Watches until shutdown is asked for.
+pub(crate) async fn watch(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()> {
+    let filter = ReadFilter::decisions(&KINDS);
+    let begin = || async { gateway.log.follow(&gateway.log.position(&filter.streams).await?, &filter).await };
+    let mut changes = tokio::select! {
+        biased;
+        () = shutdown.requested() => return Ok(()),
+        begun = store::patiently(&gateway.world, SERVICE, begin) => begun?,
+    };
+    let clock = Arc::clone(&gateway.world.clock);
+    let (mut looked, mut ticked) = (clock.monotonic(), clock.monotonic());
+    let mut changed = BTreeSet::new();
+    loop {
+        let is_idle = changed.is_empty() && gateway.open_requests.count() == 0;
+        let until_tick = (ticked + TICK).saturating_sub(clock.monotonic());
+        tokio::select! {
+            biased;
+            () = shutdown.requested() => return Ok(()),
+            () = gateway.open_requests.entered(), if is_idle => continue,
+            () = clock.sleep(until_tick), if !is_idle => ticked = clock.monotonic(),
+            change = changes.recv() => {
+                match change {
+                    Some(Ok(Followed::Record(record))) if record.commit().is_none_or(may_withdraw) => {
+                        let (stream, partition) = record.shard;
+                        let at = Position::of(stream, partition, record.sequence);
+                        gateway.passes.changed(record.organization, &at);
+                        changed.insert(record.organization);
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => return Err(error.into()),
+                    None => anyhow::bail!("the log ended"),
+                }
+                continue;
+            }
+        }
+        end_expired(&gateway);
+        if ticked.saturating_sub(looked) >= LOOK_EVERY {
+            looked = ticked;
+            look(&gateway, gateway.open_requests.list(None)).await;
+        }
+        for organization in std::mem::take(&mut changed) {
+            look(&gateway, gateway.open_requests.list(Some(organization))).await;
+        }
+    }
+}
+
+fn may_withdraw(commit: &Commit) -> bool {
+    commit.events.iter().any(|event| event.body.event_type != TOKEN_USED)
+}
+
+fn end_expired(gateway: &Gateway) {
+    let now = Timestamp(gateway.world.clock.now_millis());
+    for open in gateway.open_requests.list(None) {
+        if open.asked.token_ends.is_some_and(|end| end <= now) {
+            open.end(End::Cut("the token has expired".to_owned()));
+        }
+    }
+}
+
+/// Asks for each pass anew that lets something through, and ends what the new one would not let through in the same way.
+async fn look(gateway: &Gateway, open: Vec<Arc<Open>>) {
+    let keys: BTreeSet<Key> = open.iter().map(|open| open.asked.key).collect();
+    let asking = keys.into_iter().map(|key| async move { (key, gateway.passes.renewed(gateway, key).await) });
+    let passes: BTreeMap<Key, _> = futures::stream::iter(asking).buffer_unordered(AT_ONCE).collect().await;
+    let now = gateway.world.clock.monotonic();
+    for open in open {
+        match passes.get(&open.asked.key) {
+            Some(Ok(held)) if still_lets_through(held, &open) => open.is_sure(now),
+            Some(Err(refusal))
+                if matches!(refusal.kind, RefusalKind::Unavailable | RefusalKind::Internal)
+                    && open.unsure_for(now) < PATIENCE =>
+            {
+                tracing::warn!(%refusal, "what lets open requests through cannot be looked up");
+            }
+            _ => open.end(End::Cut("what let this request through was withdrawn".to_owned())),
+        }
+    }
+}
+
+fn still_lets_through(held: &HeldPass, open: &Open) -> bool {
+    lets_through(&held.pass, &open.asked.attributes)
+        .is_ok_and(|through| through.access_as == open.asked.access_as)
+}
