@@ -16,6 +16,7 @@ pub mod access;
 pub mod actor;
 pub mod aggregate;
 pub mod attributes;
+pub mod audit;
 pub mod bundle;
 pub mod catalogue;
 pub mod commit;

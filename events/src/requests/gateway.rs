@@ -88,3 +88,43 @@ pub enum DiffChange {
     /// The API server would refuse it.
     Refused,
 }
+
+/// One request to a cluster's API, from the gateway that it came to to the one that has the agent's tunnel. Opens a byte stream under
+/// [`crate::subject::Subject::agent_request`]; a length of four bytes, big-endian, and this, then the body. The answer is a
+/// [`ForwardedAnswer`] in the same form, then its body.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardedRequest {
+    /// HTTP method.
+    pub method: String,
+    /// Path and query as the agent is to see them.
+    pub target: String,
+    /// Headers, the pass among them.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The head of the answer has to be there within this time, in milliseconds.
+    pub head_time_millis: u64,
+}
+request!(ForwardedRequest => ForwardedAnswer, "tunnel-gateway.forward");
+
+/// The head of the answer to [`ForwardedRequest`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ForwardedAnswer {
+    /// The agent answered.
+    Head {
+        /// HTTP status.
+        status: u16,
+        /// Headers.
+        headers: Vec<(String, Vec<u8>)>,
+    },
+    /// It did not.
+    Trouble {
+        /// HTTP status for the client.
+        code: u16,
+        /// Where it got stuck.
+        hop: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+}

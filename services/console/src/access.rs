@@ -57,7 +57,7 @@ pub const ACCESS: Access = Access {
         ShowConfiguration::NAME,
     ],
     announces: &[RepositoryPushed::NAME],
-    reads: &[Stream::Observations, Stream::Refusals],
+    reads: &[Stream::Observations, Stream::Refusals, Stream::Audit],
     keys: &[Keys::Organizations, Keys::CertificateAuthority],
     ..Access::of("console")
 };

@@ -6,6 +6,7 @@
 mod api;
 mod commands;
 mod failure;
+mod feed;
 mod kubeconfig;
 mod manifests;
 mod names;
@@ -47,6 +48,8 @@ pub enum ClientCommand {
     Agent(Of<agent::Command>),
     /// Writes a kubeconfig for an agent's cluster: kubectl, helm and every other client work with it
     Kubeconfig(With<commands::kubeconfig::Kubeconfig>),
+    /// Shows who did what through clusters' APIs
+    Audit(With<commands::audit::Audit>),
     /// Who may use the clusters' APIs
     Access(Of<access::Command>),
     /// Tokens of agents and users
@@ -104,6 +107,7 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Credential(of) => credential::run(of.command, &open(&of.common)?).await,
         ClientCommand::Agent(of) => agent::run(of.command, &open(&of.common)?).await,
         ClientCommand::Kubeconfig(with) => commands::kubeconfig::run(with.wanted, &open(&with.common)?).await,
+        ClientCommand::Audit(with) => commands::audit::run(with.wanted, &open(&with.common)?).await,
         ClientCommand::Access(of) => access::run(of.command, &open(&of.common)?).await,
         ClientCommand::Token(of) => token::run(of.command, &open(&of.common)?).await,
         ClientCommand::Source(of) => source::run(of.command, &open(&of.common)?).await,

@@ -3,6 +3,7 @@
 use events::access::{Access, Keys, Use};
 use events::requests::authz::{Admit, Decide, SignPass};
 use events::requests::delivery::{DesiredChanged, NameApplier, ShowDesired, ShowNext};
+use events::requests::gateway::ForwardedRequest;
 use events::{Notice as _, Request as _, Stream};
 use store::Projection as _;
 
@@ -10,9 +11,17 @@ use crate::model::{Cursors, Standing};
 
 /// What it says and hears: its permissions on NATS are made of this.
 pub const ACCESS: Access = Access {
-    asks: &[Admit::NAME, Decide::NAME, SignPass::NAME, ShowDesired::NAME, ShowNext::NAME, NameApplier::NAME],
+    asks: &[
+        Admit::NAME,
+        Decide::NAME,
+        SignPass::NAME,
+        ShowDesired::NAME,
+        ShowNext::NAME,
+        NameApplier::NAME,
+        ForwardedRequest::NAME,
+    ],
     hears: &[DesiredChanged::NAME],
-    appends: &[Stream::Observations],
+    appends: &[Stream::Observations, Stream::Audit],
     reads: &[Stream::Observations],
     blobs: Use::Reads,
     keys: &[Keys::CertificateAuthority],

@@ -3,8 +3,11 @@
 //! A request names an agent, by the beginning of its path or by its host. It is let through by a pass that authz signed, narrowed to what
 //! it asks for, and travels with that pass to the agent, which verifies it. Bodies are streamed both ways and never looked into.
 
+mod admission;
+mod audit;
 mod forward;
 mod headers;
+mod hop;
 mod meant;
 mod open;
 mod passes;
@@ -12,6 +15,8 @@ mod trouble;
 mod upgrade;
 mod withdrawals;
 
+pub(crate) use audit::{Audit, AuditWriter, audit};
+pub(crate) use hop::serve as serve_hops;
 pub(crate) use open::OpenRequests;
 pub(crate) use passes::Passes;
 pub(crate) use withdrawals::watch as watch_withdrawals;

@@ -23,6 +23,8 @@ chassis::metrics! {
         pub(crate) batches_refused: Counter,
         /// Requests to clusters' APIs
         pub(crate) cluster_requests: Counter { code: "`1xx` for sessions, `2xx`, `3xx`, `4xx`, `5xx`" },
+        /// Requests to clusters' APIs that came from other gateways
+        pub(crate) cluster_hops: Counter,
         /// Requests to clusters' APIs that are open here, watches and sessions among them
         pub(crate) cluster_requests_open: Gauge,
     }

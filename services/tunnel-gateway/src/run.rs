@@ -19,7 +19,7 @@ use world::network::Listener;
 
 use crate::answers;
 use crate::args::Args;
-use crate::cluster_api::{self, ClusterListener, OpenRequests, Passes};
+use crate::cluster_api::{self, AuditWriter, ClusterListener, OpenRequests, Passes};
 use crate::door;
 use crate::gateway::{Gateway, SERVICE};
 use crate::journal::journal;
@@ -66,7 +66,9 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     check_encryption(&args, &deps)?;
     let Deps { world, log, blobs, snapshots, bus, listener, clusters, tls, readiness, metrics } = deps;
     let ready = readiness.register(SERVICE);
-    let (journal, journal_writer) = journal(&world, Arc::clone(&log), InstanceId(world.new_uuid()));
+    let instance = InstanceId(world.new_uuid());
+    let (journal, journal_writer) = journal(&world, Arc::clone(&log), instance);
+    let (audit, audit_writer) = cluster_api::audit(&world, Arc::clone(&log), instance);
     let standing =
         store::follow_projection::<Standing>(Arc::clone(&log), Arc::clone(&snapshots), world.clone());
     let cursors = store::follow_projection::<Cursors>(Arc::clone(&log), snapshots, world.clone());
@@ -85,6 +87,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         standing: standing.clone(),
         cursors: cursors.clone(),
         journal,
+        audit,
         passes: Passes::default(),
         open_requests: Arc::<OpenRequests>::default(),
         refusals: Mutex::new(Refusals::default()),
@@ -100,7 +103,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     supervisor.spawn("admissions", shown.run(Arc::clone(&gateway), shutdown.clone()));
     supervisor.spawn("plans", wanted.run(Arc::clone(&gateway), shutdown.clone()));
     if let Some(clusters) = clusters {
-        serve_clusters(&supervisor, &gateway, clusters, &shutdown);
+        serve_clusters(&supervisor, &gateway, clusters, audit_writer, &shutdown);
     }
     let (drained, all_said) = oneshot::channel::<()>();
     supervisor.spawn("journal", journal_writer.run(async move { drop(all_said.await) }));
@@ -151,10 +154,18 @@ fn serve_clusters(
     supervisor: &Supervisor,
     gateway: &Arc<Gateway>,
     clusters: ClusterListener,
+    audit: AuditWriter,
     shutdown: &Shutdown,
 ) {
     supervisor.spawn("withdrawals", cluster_api::watch_withdrawals(Arc::clone(gateway), shutdown.clone()));
-    supervisor.spawn("cluster-api", cluster_api::serve(Arc::clone(gateway), clusters, shutdown.clone()));
+    let (served, all_said) = oneshot::channel::<()>();
+    supervisor.spawn("audit", audit.run(async move { drop(all_said.await) }));
+    let serving = cluster_api::serve(Arc::clone(gateway), clusters, shutdown.clone());
+    supervisor.spawn("cluster-api", async move {
+        let ended = serving.await;
+        drop(served);
+        ended
+    });
 }
 
 /// Shows how many agents are connected, and how many requests to their clusters are open.

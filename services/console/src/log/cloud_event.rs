@@ -1,5 +1,6 @@
 //! Events as CloudEvents 1.0 in JSON.
 
+use events::audit::{AuditBatch, AuditRecord};
 use events::observation::{Observation, ObservationBatch};
 use events::position::Stream;
 use events::request::RefusedCommand;
@@ -70,7 +71,10 @@ pub fn of_record(record: &Record) -> Vec<CloudEvent> {
             Ok(refused) => vec![of_refusal(record, &refused)],
             Err(error) => vec![unreadable(record, &error.to_string())],
         },
-        Stream::Audit => Vec::new(),
+        Stream::Audit => match events::decode::<AuditBatch>(&record.bytes) {
+            Ok(batch) => batch.records.iter().map(|audited| of_audit(record, audited)).collect(),
+            Err(error) => vec![unreadable(record, &error.to_string())],
+        },
     }
 }
 
@@ -153,6 +157,14 @@ fn of_refusal(record: &Record, refused: &RefusedCommand) -> CloudEvent {
         correlationid: Some(refused.correlation_id),
         ..event
     }
+}
+
+/// A request may be told of twice, when it begins and when it ends: both have its id, and their phase behind it.
+fn of_audit(record: &Record, audited: &AuditRecord) -> CloudEvent {
+    let id = format!("{}/{}", audited.id, audited.phase.as_str());
+    let data = serde_json::to_value(audited).unwrap_or_default();
+    let event = bare(record, id, "kasbah.cluster.used".to_owned(), format!("agent/{}", audited.agent), data);
+    CloudEvent { time: audited.began_at, actor: Some(audited.holder.clone()), ..event }
 }
 
 fn unreadable(record: &Record, detail: &str) -> CloudEvent {

@@ -6,19 +6,20 @@ use axum::http::Method;
 use axum::response::Response;
 use events::aggregate::ParseKindError;
 use events::position::Stream;
-use events::requests::authz::{Action, Decide};
-use events::{AggregateRef, CorrelationId, Refusal, RefusalKind, Timestamp};
+use events::request::RequestContext;
+use events::requests::authz::{Action, Decide, ListUsers};
+use events::{AggregateRef, CorrelationId, Refusal, RefusalKind, Timestamp, UserId};
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cloud_event::{CloudEvent, of_record};
 use super::cursor::{Cursor, Cursors};
-use super::tail::{self, Reader, Wanted};
+use super::tail::{self, Audited, Reader, Wanted, Which};
 use super::trace::{Trace, trace};
 use super::verify::{Verified, verify};
 use crate::app::App;
-use crate::route::{Call, Route, json};
+use crate::route::{Call, Route, json, visible_agent};
 
 /// Most commits of an aggregate that one answer holds: the newest.
 const MAXIMUM_COMMITS: usize = 1000;
@@ -34,6 +35,21 @@ struct ReadEvents {
     follow: Option<String>,
     /// Only this aggregate: `<kind>/<id>`.
     aggregate: Option<String>,
+}
+
+/// Which uses of clusters.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ReadAudit {
+    /// Only of this agent's cluster: its name, `group/project:name`, or id.
+    agent: Option<String>,
+    /// Only by this user: login name or id.
+    user: Option<String>,
+    /// Only requests that came at this time (RFC 3339) or later.
+    since: Option<String>,
+    /// A position that a record came with; the beginning where there is none.
+    from: Option<String>,
+    /// `true`: go on with what comes later.
+    follow: Option<String>,
 }
 
 /// Which aggregate.
@@ -118,6 +134,14 @@ pub fn all() -> Vec<Route> {
             |app, call| Box::pin(events(app, call)),
         )
         .answering("application/x-ndjson"),
+        Route::of::<ReadAudit, CloudEvent>(
+            Method::GET,
+            "/api/v1/log/audit",
+            "readAudit",
+            "Reads what was done through clusters' APIs, as events of the log are read; the data of each is a record",
+            |app, call| Box::pin(audit(app, call)),
+        )
+        .answering("application/x-ndjson"),
         Route::of::<ListAggregates, AggregateList>(
             Method::GET,
             "/api/v1/log/aggregates",
@@ -153,11 +177,7 @@ async fn events(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     may(&app, &call, Action::ReadLog).await?;
     let Call { input, context, token, server_sent, .. } = call;
     let request: ReadEvents = input.parse()?;
-    let follow = match request.follow.as_deref() {
-        None | Some("false") => false,
-        Some("true" | "") => true,
-        Some(_) => return Err(Refusal::invalid("follow", "must be true or false")),
-    };
+    let follow = parse_follow(request.follow.as_deref())?;
     let from = match request.from.as_deref() {
         Some(from) => Cursors::of(&*app.keys, &*app.log, context.organization).await?.open("from", from)?,
         None if follow => Cursor {
@@ -166,12 +186,62 @@ async fn events(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
         },
         None => Cursor::default(),
     };
-    let aggregate = match request.aggregate.as_deref() {
-        Some(text) => Some(parse_aggregate("aggregate", text)?),
-        None => None,
+    let which = match request.aggregate.as_deref() {
+        Some(text) => Which::Aggregate(parse_aggregate("aggregate", text)?),
+        None => Which::All,
     };
     let reader = Reader { asked: Reader::question(&context), token, context };
-    tail::answer(app, Wanted { from, follow, aggregate, server_sent }, reader).await
+    tail::answer(app, Wanted { from, follow, which, server_sent }, reader).await
+}
+
+async fn audit(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
+    may(&app, &call, Action::ReadLog).await?;
+    let Call { input, context, token, server_sent, .. } = call;
+    let request: ReadAudit = input.parse()?;
+    let follow = parse_follow(request.follow.as_deref())?;
+    let from = match request.from.as_deref() {
+        Some(from) => Cursors::of(&*app.keys, &*app.log, context.organization).await?.open("from", from)?,
+        None => Cursor::default(),
+    };
+    let agent = match request.agent {
+        Some(agent) => Some(visible_agent(&app, &context, agent).await?),
+        None => None,
+    };
+    let user = match request.user {
+        Some(user) => Some(user_of(&app, &context, &user).await?),
+        None => None,
+    };
+    let since = parse_time("since", request.since)?;
+    let which = Which::Audit(Audited { agent, user, since });
+    let reader = Reader { asked: Reader::question(&context), token, context };
+    tail::answer(app, Wanted { from, follow, which, server_sent }, reader).await
+}
+
+/// The user of that login name, or of that id.
+async fn user_of(app: &App, context: &RequestContext, text: &str) -> Result<UserId, Refusal> {
+    if let Ok(id) = text.parse() {
+        return Ok(id);
+    }
+    let all = bus::ask(&*app.bus, context, &ListUsers {}).await?;
+    let found = all.iter().find(|user| user.name.as_deref() == Some(text));
+    let missing =
+        || Refusal { field: Some("user".to_owned()), ..Refusal::not_found(format!("user {text:?}")) };
+    found.map(|user| user.id).ok_or_else(missing)
+}
+
+fn parse_follow(text: Option<&str>) -> Result<bool, Refusal> {
+    match text {
+        None | Some("false") => Ok(false),
+        Some("true" | "") => Ok(true),
+        Some(_) => Err(Refusal::invalid("follow", "must be true or false")),
+    }
+}
+
+fn parse_time(field: &str, text: Option<String>) -> Result<Option<Timestamp>, Refusal> {
+    let Some(text) = text else { return Ok(None) };
+    Timestamp::parse(&text).map(Some).map_err(|error| {
+        Refusal::invalid(field, format!("must be a time such as 2026-01-31T12:00:00Z: {error}"))
+    })
 }
 
 async fn aggregate(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
@@ -193,12 +263,6 @@ async fn aggregates(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     may(&app, &call, Action::ReadLog).await?;
     let organization = call.context.organization;
     let request: ListAggregates = call.input.parse()?;
-    let time = |field: &str, text: Option<String>| match text {
-        None => Ok(None),
-        Some(text) => Timestamp::parse(&text).map(Some).map_err(|error| {
-            Refusal::invalid(field, format!("must be a time such as 2026-01-31T12:00:00Z: {error}"))
-        }),
-    };
     let kinds = match request.kind {
         None => Vec::new(),
         Some(text) => {
@@ -209,8 +273,8 @@ async fn aggregates(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
         organization: Some(organization),
         kinds,
         prefix: request.prefix.unwrap_or_default(),
-        since: time("since", request.since)?,
-        until: time("until", request.until)?,
+        since: parse_time("since", request.since)?,
+        until: parse_time("until", request.until)?,
     };
     let found = store::listing::list_aggregates(&*app.log, &wanted).await;
     let mut found = found.map_err(|error| unavailable(&error))?;

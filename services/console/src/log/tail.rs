@@ -9,7 +9,9 @@ use axum::response::Response;
 use bytes::Bytes;
 use events::position::{Shard, Stream};
 use events::requests::authz::{Action, Decide};
-use events::{AggregateRef, OrganizationId, Position, Refusal, RefusalKind, Sha256};
+use events::{
+    Actor, AgentId, AggregateRef, OrganizationId, Position, Refusal, RefusalKind, Sha256, Timestamp, UserId,
+};
 use futures::stream;
 use store::{FollowReader, Followed, ReadError, ReadFilter, Record, RecordReader};
 use tokio::sync::mpsc;
@@ -30,10 +32,57 @@ pub struct Wanted {
     pub from: Cursor,
     /// Also what comes later.
     pub follow: bool,
-    /// Only events of this aggregate.
-    pub aggregate: Option<AggregateRef>,
+    /// Which of them.
+    pub which: Which,
     /// Server-sent events instead of lines.
     pub server_sent: bool,
+}
+
+/// Which events a reader wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// Everything that was decided, seen or refused.
+    All,
+    /// What was decided of this aggregate.
+    Aggregate(AggregateRef),
+    /// What was done in clusters.
+    Audit(Audited),
+}
+
+/// Which uses of clusters.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Audited {
+    /// Only of this agent's.
+    pub agent: Option<AgentId>,
+    /// Only by this user.
+    pub user: Option<UserId>,
+    /// Only requests that came at this time or later.
+    pub since: Option<Timestamp>,
+}
+
+impl Which {
+    fn filter(&self, organization: OrganizationId) -> ReadFilter {
+        let (streams, kinds) = match self {
+            Self::All => (vec![Stream::Decisions, Stream::Observations, Stream::Refusals], Vec::new()),
+            Self::Aggregate(aggregate) => (vec![Stream::Decisions], vec![aggregate.kind]),
+            Self::Audit(_) => (vec![Stream::Audit], Vec::new()),
+        };
+        ReadFilter { streams, organization: Some(organization), kinds }
+    }
+
+    fn has(&self, record: &Record) -> bool {
+        match self {
+            Self::All | Self::Audit(_) => true,
+            Self::Aggregate(wanted) => record.commit().is_some_and(|commit| commit.aggregate == *wanted),
+        }
+    }
+
+    fn wants(&self, event: &CloudEvent) -> bool {
+        let Self::Audit(Audited { agent, user, since }) = self else { return true };
+        agent.is_none_or(|agent| event.subject == format!("agent/{agent}"))
+            && user.is_none_or(|user| event.actor == Some(Actor::User(user)))
+            && since.is_none_or(|since| event.time >= since)
+    }
 }
 
 /// Who reads.
@@ -92,12 +141,7 @@ impl Source {
 pub async fn answer(app: Arc<App>, wanted: Wanted, reader: Reader) -> Result<Response, Refusal> {
     let organization = reader.asked.organization;
     let cursors = Cursors::of(&*app.keys, &*app.log, organization).await?;
-    let kinds = wanted.aggregate.iter().map(|aggregate| aggregate.kind).collect();
-    let mut streams = vec![Stream::Decisions];
-    if wanted.aggregate.is_none() {
-        streams.extend([Stream::Observations, Stream::Refusals]);
-    }
-    let filter = ReadFilter { streams, organization: Some(organization), kinds };
+    let filter = wanted.which.filter(organization);
     let away = |error: ReadError| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry"));
     let source = if wanted.follow {
         Source::Follow(app.log.follow(&wanted.from.position, &filter).await.map_err(away)?)
@@ -111,7 +155,7 @@ pub async fn answer(app: Arc<App>, wanted: Wanted, reader: Reader) -> Result<Res
         app,
         cursors,
         organization,
-        aggregate: wanted.aggregate,
+        which: wanted.which,
         server_sent: wanted.server_sent,
         position: wanted.from.position,
         within: wanted.from.within,
@@ -143,7 +187,7 @@ struct Tail {
     app: Arc<App>,
     cursors: Cursors,
     organization: OrganizationId,
-    aggregate: Option<AggregateRef>,
+    which: Which,
     server_sent: bool,
     position: Position,
     within: Option<(Shard, u64, usize)>,
@@ -193,7 +237,7 @@ impl Tail {
     /// Says the events of a record that were not said before. False when nobody listens any more.
     async fn record(&mut self, record: &Record) -> bool {
         // The filter has seen to it; said again because nothing of another organization may ever pass here.
-        if record.organization == self.organization && self.is_wanted(record) {
+        if record.organization == self.organization && self.which.has(record) {
             let events = of_record(record);
             let count = events.len();
             let given = match self.within.take() {
@@ -206,7 +250,7 @@ impl Tail {
                 }
             };
             for (index, event) in events.into_iter().enumerate().skip(given) {
-                if !self.once.is_new(&event) {
+                if !self.which.wants(&event) || !self.once.is_new(&event) {
                     continue;
                 }
                 let cursor = self.cursor_behind(record, index + 1, count);
@@ -218,11 +262,6 @@ impl Tail {
         }
         self.position.advance(record.shard, record.sequence);
         true
-    }
-
-    fn is_wanted(&self, record: &Record) -> bool {
-        let Some(wanted) = &self.aggregate else { return true };
-        record.commit().is_some_and(|commit| commit.aggregate == *wanted)
     }
 
     fn cursor_behind(&self, record: &Record, given: usize, count: usize) -> Cursor {

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod agent;
+pub mod audit;
 pub mod credential;
 pub mod group;
 pub mod kubeconfig;

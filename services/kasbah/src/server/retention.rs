@@ -1,4 +1,4 @@
-//! What agents saw and what was refused is kept for a while; decisions for good.
+//! What agents saw, what people did in clusters and what was refused is kept for a while; decisions for good.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tunnel_gateway::model::Cursors;
 use world::World;
 
 /// The streams that records leave.
-const LEFT: &[Stream] = &[Stream::Observations, Stream::Refusals];
+const LEFT: &[Stream] = &[Stream::Observations, Stream::Refusals, Stream::Audit];
 /// All projections that are folded from those, in whichever service.
 const ANCHORED: [Anchored; 2] = [Anchored::of::<DeliveryState>(), Anchored::of::<Cursors>()];
 
@@ -30,7 +30,7 @@ pub(super) const ACCESS: Access = Access {
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct RetentionArgs {
-    /// How long what agents saw and did, and commands that were refused, are kept at least; decisions are kept for good
+    /// How long what agents saw and did, what people did in clusters, and commands that were refused, are kept at least; decisions are kept for good
     #[arg(long, env = "KASBAH_KEEP_OBSERVATIONS", value_name = "DURATION", default_value = "90d", value_parser = parse_duration)]
     pub keep_observations: Duration,
     /// MiB of them from which on older ones go before their time

@@ -5,7 +5,7 @@ use std::process::{Output, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use testkit::{Tools, eventually};
+use testkit::{InstallationOptions, NatsServer, Tools, eventually};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -20,12 +20,17 @@ pub struct Person {
 impl Person {
     /// Whoever holds the owner's token.
     pub fn owner(kasbah: &testkit::Installation, agent: &str) -> Self {
+        Self::at(kasbah, agent, &kasbah.clusters())
+    }
+
+    /// The same, who dials one gateway.
+    pub fn at(kasbah: &testkit::Installation, agent: &str, clusters: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("kubeconfig");
         let written = kasbah
             .cli_command()
             .unwrap()
-            .args(["kubeconfig", "--agent", agent, "--clusters", &kasbah.clusters(), "--file"])
+            .args(["kubeconfig", "--agent", agent, "--clusters", clusters, "--file"])
             .arg(&file)
             .output()
             .unwrap();
@@ -168,6 +173,34 @@ async fn people_use_the_cluster_as_themselves_with_an_unmodified_kubectl() {
     assert!(other.contains("leave out --as"), "{other}");
 
     watching.start_kill().unwrap();
+    what_was_done_is_recorded(&scene).await;
+}
+
+/// Each use was recorded, the refused ones too, and the watch twice.
+async fn what_was_done_is_recorded(scene: &Scene) {
+    let namespace = scene.namespace.as_str();
+    let audit = ["audit", "--agent", AGENT, "--user", "owner", "--since", "1h"];
+    eventually(LIMIT, || async {
+        let audit = scene.kasbah.cli(audit)?;
+        let has = |words: &str| {
+            ensure!(audit.contains(words), "{words:?} is not in\n{audit}");
+            Ok(())
+        };
+        has(&format!("owner  {AGENT}  watch configmaps {namespace}/seen  200  began"))?;
+        has(&format!("owner  {AGENT}  patch configmaps {namespace}/seen"))?;
+        has("list secrets kube-system  403")?;
+        has("leave out --as")?;
+        let whats = |phase: &str| {
+            audit.lines().filter(|line| line.contains("  watch ") && line.contains(phase)).count()
+        };
+        ensure!(whats("  began  ") == 1 && whats(" B out") == 1, "{audit}");
+        Ok(())
+    })
+    .await;
+    let nobody = scene.kasbah.cli(["audit", "--user", "nobody"]).unwrap_err();
+    assert!(format!("{nobody:#}").contains("nobody"), "{nobody:#}");
+    let later = scene.kasbah.cli(["audit", "--since", "0s"]).unwrap();
+    assert!(later.is_empty(), "{later}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -352,4 +385,65 @@ async fn a_kubeconfig_is_put_beside_what_is_there_and_calls_back_for_short_lived
     assert_eq!(credential(), first, "it is used again while it lives");
     let tokens = scene.kasbah.cli(["token", "list"]).unwrap();
     assert_eq!(tokens.matches("kubectl").count(), 1, "{tokens}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_gateway_leads_to_every_cluster_and_one_that_dies_is_left_behind() {
+    let nats = NatsServer::start_as_shipped().await.unwrap();
+    let each_service = Some((2, vec![nats.shipped_url("{service}")]));
+    let options = InstallationOptions { each_service, ..InstallationOptions::default() };
+    let cluster = testkit::shared_control_plane().await.unwrap();
+    let mut scene = Scene::start_as(options, cluster, "").await;
+    let namespace = scene.namespace.clone();
+    let_in(&scene, "").await;
+    let gateways = scene.kasbah.replicas().unwrap().cluster_gateways();
+    let people: Vec<Person> = gateways
+        .iter()
+        .map(|gateway| Person::at(&scene.kasbah, AGENT, &format!("https://{gateway}")))
+        .collect();
+    let large = scene.tree.path().join("large.yaml");
+    std::fs::write(&large, Scene::config_map("large", &"x".repeat(900_000))).unwrap();
+    for (number, person) in people.iter().enumerate() {
+        eventually(LIMIT, || async { person.kubectl(&["get", "configmaps", "-n", &namespace]).await }).await;
+        let whoami = person.kubectl(&["auth", "whoami", "-o", "json"]).await.unwrap();
+        assert_eq!(user_names(&whoami)["username"], "kasbah:user:owner", "gateway {number}");
+        let path = large.to_str().unwrap();
+        person.kubectl(&["apply", "--server-side", "-n", &namespace, "-f", path]).await.unwrap();
+        let through =
+            person.kubectl(&["get", "configmap", "large", "-n", &namespace, "-o", "json"]).await.unwrap();
+        assert!(through.len() > 900_000, "gateway {number}");
+        let nowhere = person.refused(&["exec", "nobody", "-n", &namespace, "--", "true"]).await;
+        assert!(nowhere.contains("pods \"nobody\" not found"), "gateway {number}: {nowhere}");
+    }
+
+    let watch = ["get", "configmaps", "-n", &namespace, "--watch-only", "-o", "name"];
+    let mut watching: Vec<_> = people.iter().map(|person| person.start(&watch)).collect();
+    let mut seen = 0;
+    // A watch that has begun tells of the next change: until each has, there are more of them.
+    for (_, lines) in &mut watching {
+        loop {
+            scene
+                .cluster
+                .kubectl_with_input(
+                    ["apply", "-n", &namespace, "-f", "-"],
+                    &Scene::config_map("seen", &seen.to_string()),
+                )
+                .await
+                .unwrap();
+            seen += 1;
+            let told = tokio::time::timeout(std::time::Duration::from_secs(1), lines.next_line()).await;
+            if told.is_ok_and(|line| line.unwrap().is_some_and(|line| line == "configmap/seen")) {
+                break;
+            }
+        }
+    }
+
+    // The one with the tunnel dies: the agent comes to the other, and so do requests.
+    scene.kasbah.replicas().unwrap().kill("tunnel-gateway-1").unwrap();
+    let survivor = people.get(1).unwrap();
+    eventually(LIMIT, || async { survivor.kubectl(&["get", "configmaps", "-n", &namespace]).await }).await;
+    scene.kasbah.replicas().unwrap().start_again("tunnel-gateway-1").await.unwrap();
+    scene.kasbah.replicas().unwrap().kill("tunnel-gateway-2").unwrap();
+    let other = people.first().unwrap();
+    eventually(LIMIT, || async { other.kubectl(&["get", "configmaps", "-n", &namespace]).await }).await;
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,8 +17,9 @@ use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tunnel::BoxError;
-use tunnel::body::GuardedBody;
 
+use super::AnswerBody;
+use super::audit::Recorded;
 use super::passes::Key;
 
 /// Why a request is ended.
@@ -41,6 +43,7 @@ pub(super) struct Asked {
 /// One of them.
 pub(super) struct Open {
     pub(super) asked: Asked,
+    pub(super) recorded: Recorded,
     /// When authz last said that it is let through, on the monotonic clock.
     sure_at: Mutex<Duration>,
     end: watch::Sender<Option<End>>,
@@ -91,8 +94,9 @@ pub(crate) struct OpenRequests {
 
 impl OpenRequests {
     /// Enters one; it is taken out when the guard is dropped.
-    pub(super) fn enter(self: &Arc<Self>, asked: Asked, now: Duration) -> Entered {
-        let open = Arc::new(Open { asked, sure_at: Mutex::new(now), end: watch::Sender::new(None) });
+    pub(super) fn enter(self: &Arc<Self>, asked: Asked, recorded: Recorded, now: Duration) -> Entered {
+        let open =
+            Arc::new(Open { asked, recorded, sure_at: Mutex::new(now), end: watch::Sender::new(None) });
         let mut all = self.open.lock();
         all.0 += 1;
         let number = all.0;
@@ -151,15 +155,17 @@ impl Drop for Entered {
 
 /// The body of an answer, which ends when its request is ended.
 pub(super) struct OpenBody {
-    inner: GuardedBody,
+    inner: AnswerBody,
     ended: BoxFuture<'static, End>,
     is_drained: bool,
+    sent: Arc<AtomicU64>,
     _entered: Entered,
 }
 
 impl OpenBody {
-    pub(super) fn new(inner: GuardedBody, entered: Entered) -> Self {
-        Self { inner, ended: entered.open.ended(), is_drained: false, _entered: entered }
+    pub(super) fn new(inner: AnswerBody, entered: Entered) -> Self {
+        let (_, sent) = entered.open.recorded.counters();
+        Self { inner, ended: entered.open.ended(), is_drained: false, sent, _entered: entered }
     }
 }
 
@@ -183,7 +189,11 @@ impl Body for OpenBody {
             }
             Poll::Pending => {}
         }
-        Pin::new(&mut this.inner).poll_frame(context).map_err(Into::into)
+        let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
+        if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
+            this.sent.fetch_add(data.len() as u64, Ordering::Relaxed);
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

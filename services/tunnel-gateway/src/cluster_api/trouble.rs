@@ -1,6 +1,7 @@
 //! Answers that are ours and not the API server's, in the form that its clients read.
 
 use bytes::Bytes;
+use events::requests::gateway::ForwardedAnswer;
 use events::{Refusal, RefusalKind};
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
@@ -14,6 +15,8 @@ use super::AnswerBody;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hop {
     Gateway,
+    /// Another gateway, or the way there.
+    Replica,
     Tunnel,
     Agent,
 }
@@ -22,6 +25,7 @@ impl Hop {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",
+            Self::Replica => "other gateway",
             Self::Tunnel => "tunnel",
             Self::Agent => "agent",
         }
@@ -42,6 +46,27 @@ pub(super) struct Trouble {
 impl Trouble {
     pub(super) fn new(code: StatusCode, hop: Hop, message: impl Into<String>) -> Self {
         Self { code, hop, message: message.into(), trace: None, is_text: false, retry_after_seconds: None }
+    }
+
+    /// No gateway has a tunnel of the agent.
+    pub(super) fn not_connected() -> Self {
+        let message = "the agent is not connected; see `kasbah agent show`";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Tunnel, message).retry_after(5)
+    }
+
+    /// What another gateway told.
+    pub(super) fn told(code: u16, hop: &str, message: String) -> Self {
+        let hop = [Hop::Gateway, Hop::Replica, Hop::Tunnel, Hop::Agent]
+            .into_iter()
+            .find(|known| known.as_str() == hop);
+        let code = StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_GATEWAY);
+        Self::new(code, hop.unwrap_or(Hop::Replica), message)
+    }
+
+    /// As another gateway is told.
+    pub(super) fn forwarded(self) -> ForwardedAnswer {
+        let (code, hop) = (self.code.as_u16(), self.hop.as_str().to_owned());
+        ForwardedAnswer::Trouble { code, hop, message: self.message }
     }
 
     /// Worth another try after a while.

@@ -2,12 +2,13 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::future::{Either, select};
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Empty, StreamBody};
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -15,12 +16,13 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use tunnel::BoxError;
-use tunnel::body::{GuardedBody, RequestBody};
+use tunnel::body::RequestBody;
 use tunnel::wire::cluster;
 use world::World;
 
 use super::AnswerBody;
-use super::forward::{LetThrough, PATIENT};
+use super::admission::LetThrough;
+use super::forward::ask;
 use super::headers;
 use super::open::{Entered, OpenBody};
 use super::trouble::Trouble;
@@ -39,28 +41,27 @@ type Client = TokioIo<Upgraded>;
 /// Asks the agent to open such a connection, and joins the client's with it.
 pub(super) async fn answer(
     gateway: &Arc<Gateway>,
-    LetThrough { session, entered, head_time, head }: LetThrough,
+    through: LetThrough,
     protocol: HeaderValue,
     upgraded: OnUpgrade,
 ) -> Result<Response<AnswerBody>, Trouble> {
     let (sender, mut receiver) = mpsc::channel::<Piece>(WAITING);
     let pieces = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
     let body: RequestBody = StreamBody::new(pieces).boxed_unsync();
-    let (parts, ()) = head.into_parts();
-    let asked =
-        session.connection.request_guarded(Request::from_parts(parts, body), head_time, PATIENT).await;
-    let (mut parts, body) = asked.map_err(|error| Trouble::not_asked(&error))?.into_parts();
+    let (mut parts, body) = ask(gateway, &through, body).await?.into_parts();
     let became = parts.headers.get(cluster::UPGRADE).is_some() && parts.status == StatusCode::OK;
+    let code = if became { StatusCode::SWITCHING_PROTOCOLS } else { parts.status };
+    through.entered.open.recorded.answered(code);
     parts.headers = headers::answered(parts.headers);
     parts.version = http::Version::HTTP_11;
     if !became {
-        return Ok(Response::from_parts(parts, OpenBody::new(body, entered).boxed_unsync()));
+        return Ok(Response::from_parts(parts, OpenBody::new(body, through.entered).boxed_unsync()));
     }
     parts.status = StatusCode::SWITCHING_PROTOCOLS;
     headers::without_body(&mut parts.headers);
     parts.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     parts.headers.insert(UPGRADE, protocol);
-    let joined = join(gateway.world.clone(), upgraded, sender, body, entered);
+    let joined = join(gateway.world.clone(), upgraded, sender, body, through.entered);
     gateway.world.spawner.spawn("cluster-upgrade", Box::pin(joined));
     Ok(Response::from_parts(parts, Empty::new().map_err(|never| match never {}).boxed_unsync()))
 }
@@ -69,7 +70,7 @@ async fn join(
     world: World,
     upgraded: OnUpgrade,
     sender: mpsc::Sender<Piece>,
-    body: GuardedBody,
+    body: AnswerBody,
     entered: Entered,
 ) {
     let client = match upgraded.await {
@@ -81,10 +82,11 @@ async fn join(
         }
     };
     let (reader, writer) = tokio::io::split(client);
+    let (received, sent) = entered.open.recorded.counters();
     tokio::select! {
         biased;
         _end = entered.open.ended() => {}
-        () = carry(world, up(reader, sender), down(body, writer)) => {}
+        () = carry(world, up(reader, sender, &received), down(body, writer, &sent)) => {}
     }
 }
 
@@ -102,7 +104,7 @@ async fn carry(world: World, up: impl Future<Output = bool>, down: impl Future<O
 }
 
 /// What the client says; its end is the end of the request's body. Whether it ended in order.
-async fn up(mut client: ReadHalf<Client>, sender: mpsc::Sender<Piece>) -> bool {
+async fn up(mut client: ReadHalf<Client>, sender: mpsc::Sender<Piece>, received: &AtomicU64) -> bool {
     let mut buffer = BytesMut::new();
     loop {
         buffer.reserve(PIECE);
@@ -113,7 +115,10 @@ async fn up(mut client: ReadHalf<Client>, sender: mpsc::Sender<Piece>) -> bool {
         };
         let piece = match read {
             Ok(0) => return true,
-            Ok(_) => Ok(Frame::data(buffer.split().freeze())),
+            Ok(bytes) => {
+                received.fetch_add(bytes as u64, Ordering::Relaxed);
+                Ok(Frame::data(buffer.split().freeze()))
+            }
             Err(error) => Err(error.into()),
         };
         let is_broken = piece.is_err();
@@ -124,8 +129,10 @@ async fn up(mut client: ReadHalf<Client>, sender: mpsc::Sender<Piece>) -> bool {
 }
 
 /// What the API server says; its end is the end of what is written to the client.
-async fn down(mut body: GuardedBody, mut client: WriteHalf<Client>) {
-    while let Some(Ok(piece)) = body.chunk().await {
+async fn down(mut body: AnswerBody, mut client: WriteHalf<Client>, sent: &AtomicU64) {
+    while let Some(Ok(frame)) = body.frame().await {
+        let Ok(piece) = frame.into_data() else { continue };
+        sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
         if client.write_all(&piece).await.is_err() || client.flush().await.is_err() {
             return;
         }

@@ -1,17 +1,14 @@
 //! `kasbah log tail`.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use events::AggregateRef;
 use serde_json::Value;
 
 use super::line;
 use crate::client::failure::Failure;
+use crate::client::feed::Feed;
 use crate::client::session::Session;
-
-/// Pause before a broken tail is taken up again.
-const PAUSE: Duration = Duration::from_secs(2);
 
 /// Prints events.
 #[derive(Debug, clap::Args)]
@@ -51,57 +48,35 @@ impl Tail {
 
     /// Prints the newest, and answers the position behind everything that there is.
     async fn newest(&self, session: &Session) -> Result<Option<String>, Failure> {
-        let mut reader = session.api.open(&["log", "events"], &self.query(None, false)).await?;
         let mut newest = Newest::of(self.lines);
-        let mut position = None;
-        while let Some(text) = reader.next().await? {
-            let Some(event) = parse(&text)? else { continue };
-            position = position_of(&event).or(position);
+        let everything = self.feed(false);
+        let position = everything.each(session, None, |event| {
             if self.is_wanted(&event) {
                 newest.add(event);
             }
-        }
+            Ok(())
+        });
+        let position = position.await?;
         for event in newest.events.values() {
             session.printer.show_line(event, line::of_event)?;
         }
         Ok(position)
     }
 
-    async fn stream(&self, session: &Session, mut position: Option<String>) -> Result<(), Failure> {
-        loop {
-            match self.stream_once(session, &mut position).await {
-                Ok(()) if !self.follow => return Ok(()),
-                Err(failure) if !self.follow || !failure.may_pass() => return Err(failure),
-                Ok(()) => {}
-                Err(failure) => eprintln!("warning: {failure}"),
-            }
-            session.world.clock.sleep(PAUSE).await;
-        }
-    }
-
-    async fn stream_once(&self, session: &Session, position: &mut Option<String>) -> Result<(), Failure> {
-        let mut reader =
-            session.api.open(&["log", "events"], &self.query(position.as_deref(), self.follow)).await?;
-        while let Some(text) = reader.next().await? {
-            let Some(event) = parse(&text)? else { continue };
+    async fn stream(&self, session: &Session, position: Option<String>) -> Result<(), Failure> {
+        let feed = self.feed(self.follow);
+        let shown = feed.each(session, position, |event| {
             if self.is_wanted(&event) {
                 session.printer.show_line(&event, line::of_event)?;
             }
-            if let Some(behind) = position_of(&event) {
-                *position = Some(behind);
-            }
-        }
-        Ok(())
+            Ok(())
+        });
+        shown.await.map(|_| ())
     }
 
-    fn query(&self, from: Option<&str>, follow: bool) -> Vec<(&'static str, String)> {
-        let mut query = Vec::new();
-        query.extend(from.map(|from| ("from", from.to_owned())));
-        query.extend(self.aggregate.as_ref().map(|aggregate| ("aggregate", aggregate.to_string())));
-        if follow {
-            query.push(("follow", "true".to_owned()));
-        }
-        query
+    fn feed(&self, follow: bool) -> Feed<'static> {
+        let query = self.aggregate.iter().map(|aggregate| ("aggregate", aggregate.to_string())).collect();
+        Feed { path: &["log", "events"], query, follow }
     }
 
     fn is_wanted(&self, event: &Value) -> bool {
@@ -142,21 +117,6 @@ fn matches_type(wanted: &str, found: &str) -> bool {
     }
 }
 
-fn position_of(event: &Value) -> Option<String> {
-    event.get("position").and_then(Value::as_str).map(str::to_owned)
-}
-
-/// The event of a line; `None` for the empty ones that keep a quiet answer open.
-fn parse(text: &str) -> Result<Option<Value>, Failure> {
-    if text.trim().is_empty() {
-        return Ok(None);
-    }
-    serde_json::from_str(text).map(Some).map_err(|error| Failure::Unreadable {
-        server: "the server".to_owned(),
-        detail: format!("an event that is not JSON: {error}"),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,12 +147,5 @@ mod tests {
         let mut none = Newest::of(0);
         none.add(serde_json::json!({}));
         assert!(none.events.is_empty());
-    }
-
-    #[test]
-    fn a_beat_is_no_event() {
-        assert_eq!(parse("").unwrap(), None);
-        assert_eq!(parse("{\"type\":\"a\"}").unwrap(), Some(serde_json::json!({"type": "a"})));
-        assert_eq!(parse("<html>").unwrap_err().code(), 1);
     }
 }

@@ -1,0 +1,176 @@
+//! Who asks for what, and whether they may.
+
+use std::time::Duration;
+
+use events::attributes::Attributes;
+use events::audit::{AuditPhase, AuditRecord};
+use events::pass::AccessAs;
+use events::{AgentId, RefusalKind, Sha256};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use http::{Request, StatusCode, Uri};
+use hyper::body::Incoming;
+use objects::attributes::{attributes, is_long_running};
+use objects::pass::lets_through;
+use tunnel::wire::{self, cluster};
+
+use super::audit::{Recorded, now};
+use super::headers;
+use super::meant::{Meant, meant};
+use super::open::{Asked, Entered};
+use super::passes::HeldPass;
+use super::trouble::{Hop, Trouble};
+use crate::gateway::Gateway;
+
+/// The head of an answer has to be there within this time; the API server's own limit is a minute, and the agent waits a little longer
+/// for that.
+const HEAD_TIME: Duration = Duration::from_secs(120);
+/// The same of what may take as long as it likes: the client goes when it has waited enough.
+const LONGEST_HEAD_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Longest token that is looked at, in bytes.
+const MAXIMUM_TOKEN: usize = 8192;
+/// How much of what a client says that it is is recorded, in bytes.
+const MAXIMUM_CLIENT: usize = 200;
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const TRACEPARENT: HeaderName = HeaderName::from_static(wire::TRACEPARENT);
+
+/// A request that was let through.
+pub(super) struct LetThrough {
+    pub(super) agent: AgentId,
+    pub(super) entered: Entered,
+    /// The head of the answer has to be there within this time.
+    pub(super) head_time: Duration,
+    /// Method, path, query and headers as they travel to the agent.
+    pub(super) head: Request<()>,
+}
+
+/// Lets a request through, or records that it was refused.
+pub(super) async fn let_through(
+    gateway: &Gateway,
+    request: &Request<Incoming>,
+    wished: Option<&HeaderValue>,
+    trace: &str,
+) -> Result<LetThrough, Trouble> {
+    let bad = |message: String| Trouble::new(StatusCode::BAD_REQUEST, Hop::Gateway, message);
+    let Meant { agent, path, query } = meant(request, gateway.args.clusters_domain.as_deref())
+        .map_err(|error| Trouble::new(StatusCode::NOT_FOUND, Hop::Gateway, error.to_string()))?;
+    let key = (token_hash(request.headers())?, agent);
+    let attributes = attributes(request.method().as_str(), path, query, wished.is_some())
+        .map_err(|error| bad(error.to_string()))?;
+    let held = gateway.passes.of(gateway, key).await.map_err(Trouble::refused)?;
+    let judged = judge(request, &held, &attributes);
+    let goes_on = judged.is_ok() && is_long_running(&attributes);
+    let room = gateway.audit.room(goes_on).await?;
+    let record = AuditRecord {
+        id: gateway.world.new_uuid(),
+        phase: if goes_on { AuditPhase::Ended } else { AuditPhase::Whole },
+        agent,
+        holder: held.pass.holder.clone(),
+        impersonated: held.pass.access_as != AccessAs::Agent,
+        attributes: attributes.clone(),
+        dry_run: query.is_some_and(|query| query.split('&').any(|pair| pair.starts_with("dryRun="))),
+        because: match &judged {
+            Ok((_, place)) => place.clone(),
+            Err(refusal) => refusal.clone(),
+        },
+        code: 0,
+        began_at: now(&gateway.world),
+        millis: 0,
+        received: 0,
+        sent: 0,
+        client: client_of(request.headers()),
+        trace: trace.to_owned(),
+    };
+    let organization = held.pass.organization;
+    let recorded = Recorded::new(&gateway.world, room, organization, record);
+    let (access_as, _) = judged.map_err(|refusal| {
+        recorded.answered(StatusCode::FORBIDDEN);
+        Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, refusal)
+    })?;
+    let head = head(request, path, query, &held, wished)?;
+    let head_time = if goes_on { LONGEST_HEAD_TIME } else { HEAD_TIME };
+    let asked = Asked { key, organization, attributes, access_as, token_ends: held.token_ends };
+    let entered = gateway.open_requests.enter(asked, recorded, gateway.world.clock.monotonic());
+    Ok(LetThrough { agent, entered, head_time, head })
+}
+
+/// As whom the cluster sees a request, and by which entry; or why it is refused.
+fn judge(
+    request: &Request<Incoming>,
+    held: &HeldPass,
+    attributes: &Attributes,
+) -> Result<(AccessAs, String), String> {
+    if headers::impersonates(request.headers()) {
+        let message = "as whom the cluster sees you is said by user_access in the agent's configuration; leave out --as";
+        return Err(message.to_owned());
+    }
+    let through = lets_through(&held.pass, attributes).map_err(|error| error.to_string())?;
+    Ok((through.access_as, through.place.to_owned()))
+}
+
+fn client_of(headers: &HeaderMap) -> String {
+    let client = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    client.chars().take(MAXIMUM_CLIENT).collect()
+}
+
+/// The head as it travels to the agent.
+fn head(
+    request: &Request<Incoming>,
+    path: &str,
+    query: Option<&str>,
+    held: &HeldPass,
+    wished: Option<&HeaderValue>,
+) -> Result<Request<()>, Trouble> {
+    let unsendable =
+        |error: http::Error| Trouble::new(StatusCode::BAD_REQUEST, Hop::Gateway, error.to_string());
+    let target = match query {
+        Some(query) => format!("{}{path}?{query}", wire::path::CLUSTER),
+        None => format!("{}{path}", wire::path::CLUSTER),
+    };
+    let uri = Uri::builder()
+        .scheme("http")
+        .authority("agent")
+        .path_and_query(target)
+        .build()
+        .map_err(unsendable)?;
+    let mut head = Request::builder().method(request.method()).uri(uri).body(()).map_err(unsendable)?;
+    let mut forwarded = headers::forwarded(request.headers());
+    forwarded.insert(cluster::PASS, held.header.clone());
+    if let Some(peer) = request.extensions().get::<chassis::server::Peer>()
+        && let Ok(address) = HeaderValue::from_str(&peer.0.ip().to_string())
+    {
+        forwarded.insert(FORWARDED_FOR, address);
+    }
+    if let Some(traceparent) = chassis::traces::current_traceparent()
+        && let Ok(traceparent) = HeaderValue::from_str(&traceparent)
+    {
+        forwarded.insert(TRACEPARENT, traceparent);
+    }
+    if let Some(protocol) = wished {
+        headers::without_body(&mut forwarded);
+        forwarded.insert(cluster::UPGRADE, protocol.clone());
+    }
+    *head.headers_mut() = forwarded;
+    Ok(head)
+}
+
+/// The hash of the one bearer token.
+fn token_hash(headers: &HeaderMap) -> Result<Sha256, Trouble> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        let message =
+            "send one token as `Authorization: Bearer`; `kasbah kubeconfig` writes a kubeconfig that does";
+        return Err(unauthenticated(message));
+    };
+    let token = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.split_once(' '))
+        .filter(|(scheme, token)| scheme.eq_ignore_ascii_case("bearer") && token.len() <= MAXIMUM_TOKEN)
+        .map(|(_, token)| token.trim())
+        .ok_or_else(|| unauthenticated("the authorization header holds no bearer token"))?;
+    Ok(Sha256::of(token.as_bytes()))
+}
+
+fn unauthenticated(message: &str) -> Trouble {
+    Trouble::refused(events::Refusal::new(RefusalKind::Unauthenticated, message))
+}

@@ -1,0 +1,248 @@
+//! Requests that came to a gateway without the agent's tunnel: one hop over the bus to one that has it.
+//!
+//! Whoever has a tunnel of an agent serves streams under the agent's own subject, so that NATS knows the way and nobody keeps a list
+//! that may be stale. Each request is a byte stream of its own, with credit of its own. Nothing is sent twice: a stream that breaks
+//! is a request that broke.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::{BusError, ByteReader, ByteStream, ByteWriter, RequestError, Serving};
+use bytes::{Buf, Bytes, BytesMut};
+use events::requests::gateway::{ForwardedAnswer, ForwardedRequest};
+use events::subject::Subject;
+use events::{AgentId, Request as _};
+use futures::stream;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tunnel::BoxError;
+use tunnel::body::RequestBody;
+
+use super::AnswerBody;
+use super::forward::PATIENT;
+use super::trouble::{Hop, Trouble};
+use crate::gateway::{ASK_TIME, Gateway, SERVICE};
+use crate::session::Session;
+
+/// Bytes under way in each direction.
+const WINDOW: u32 = 1024 * 1024;
+/// Largest head of a request or an answer.
+const MAXIMUM_HEAD: usize = 512 * 1024;
+
+/// Sends a request to whichever gateway has a tunnel of the agent.
+pub(super) async fn ask(
+    gateway: &Gateway,
+    agent: AgentId,
+    request: Request<RequestBody>,
+    head_time: Duration,
+) -> Result<Response<AnswerBody>, Trouble> {
+    let (parts, body) = request.into_parts();
+    let head = ForwardedRequest {
+        method: parts.method.to_string(),
+        target: parts.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
+        headers: listed(&parts.headers),
+        head_time_millis: u64::try_from(head_time.as_millis()).unwrap_or(u64::MAX),
+    };
+    let subject = Subject::agent_request(ForwardedRequest::NAME, agent);
+    let context = bus::within(
+        bus::context_for_service(&gateway.world, SERVICE, events::OrganizationId::SYSTEM),
+        ASK_TIME,
+    );
+    let opened = gateway.bus.open_stream(&subject, &context, WINDOW).await;
+    let ByteStream { reader, mut writer } = opened.map_err(|error| unopened(&error))?;
+    let broken = |detail: String| Trouble::new(StatusCode::BAD_GATEWAY, Hop::Replica, detail);
+    let head = framed(&head).map_err(|error| broken(error.to_string()))?;
+    writer.0.write(head).await.map_err(|error| broken(error.to_string()))?;
+    gateway.world.spawner.spawn("cluster-api hop", Box::pin(write_all(body, writer)));
+    let mut incoming = Incoming::new(reader);
+    let answer = tokio::select! {
+        biased;
+        answer = incoming.head::<ForwardedAnswer>() => answer.map_err(|error| broken(error.to_string()))?,
+        () = gateway.world.clock.sleep(head_time.saturating_add(ASK_TIME)) => {
+            let message = format!("no answer within {head_time:?}");
+            return Err(Trouble::new(StatusCode::GATEWAY_TIMEOUT, Hop::Replica, message));
+        }
+    };
+    match answer {
+        ForwardedAnswer::Head { status, headers } => {
+            let mut response = Response::new(incoming.body());
+            *response.status_mut() =
+                StatusCode::from_u16(status).map_err(|error| broken(error.to_string()))?;
+            *response.headers_mut() = map_of(headers);
+            Ok(response)
+        }
+        ForwardedAnswer::Trouble { code, hop, message } => Err(Trouble::told(code, &hop, message)),
+    }
+}
+
+/// Serves the requests of other gateways to an agent, while one of its tunnels is open here.
+pub(crate) async fn serve(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Result<Serving, BusError> {
+    let subject = Subject::agent_request(ForwardedRequest::NAME, session.agent);
+    let (gateway, session) = (Arc::clone(gateway), Arc::downgrade(session));
+    let serving = Arc::clone(&gateway);
+    let handler = Arc::new(move |_context, stream: ByteStream| {
+        let (gateway, session) = (Arc::clone(&serving), session.upgrade());
+        Box::pin(async move { answer(&gateway, session, stream).await }) as _
+    });
+    gateway.bus.serve_streams(&subject, SERVICE, handler).await
+}
+
+async fn answer(gateway: &Gateway, session: Option<Arc<Session>>, stream: ByteStream) {
+    let ByteStream { reader, mut writer } = stream;
+    let mut incoming = Incoming::new(reader);
+    let head = match incoming.head::<ForwardedRequest>().await {
+        Ok(head) => head,
+        Err(error) => return writer.0.reset(&error.to_string()).await,
+    };
+    let answered = match session {
+        Some(session) => asked(gateway, &session, head, incoming.body()).await,
+        None => Err(Trouble::not_connected()),
+    };
+    let (head, body) = match answered {
+        Ok(response) => {
+            let (parts, body) = response.into_parts();
+            let head =
+                ForwardedAnswer::Head { status: parts.status.as_u16(), headers: listed(&parts.headers) };
+            (head, Some(body))
+        }
+        Err(trouble) => (trouble.forwarded(), None),
+    };
+    let Ok(head) = framed(&head) else { return writer.0.reset("the answer cannot be encoded").await };
+    if writer.0.write(head).await.is_err() {
+        return;
+    }
+    match body {
+        Some(body) => write_all(body, writer).await,
+        None => drop(writer.0.finish().await),
+    }
+}
+
+async fn asked(
+    gateway: &Gateway,
+    session: &Session,
+    head: ForwardedRequest,
+    body: RequestBody,
+) -> Result<Response<AnswerBody>, Trouble> {
+    let bad = |error: http::Error| Trouble::new(StatusCode::BAD_REQUEST, Hop::Replica, error.to_string());
+    let uri = http::Uri::builder().scheme("http").authority("agent").path_and_query(head.target);
+    let request = Request::builder().method(head.method.as_str()).uri(uri.build().map_err(bad)?);
+    let mut request = request.body(body).map_err(bad)?;
+    *request.headers_mut() = map_of(head.headers);
+    gateway.counts.cluster_hops.inc();
+    let limit = Duration::from_millis(head.head_time_millis);
+    let answer = session.connection.request_guarded(request, limit, PATIENT).await;
+    let answer = answer.map_err(|error| Trouble::not_asked(&error))?;
+    Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()))
+}
+
+/// Writes a body to its end, or says that it broke.
+async fn write_all(mut body: RequestBody, mut writer: ByteWriter) {
+    while let Some(frame) = body.frame().await {
+        let data = match frame {
+            Ok(frame) => frame.into_data().unwrap_or_default(),
+            Err(error) => return writer.0.reset(&error.to_string()).await,
+        };
+        if !data.is_empty() && writer.0.write(data).await.is_err() {
+            return;
+        }
+    }
+    drop(writer.0.finish().await);
+}
+
+/// What comes in: a head, then a body.
+struct Incoming {
+    reader: ByteReader,
+    /// Read and not taken yet.
+    rest: BytesMut,
+}
+
+impl Incoming {
+    fn new(reader: ByteReader) -> Self {
+        Self { reader, rest: BytesMut::new() }
+    }
+
+    async fn head<T: DeserializeOwned>(&mut self) -> Result<T, BoxError> {
+        let length = self.read_up_to(4).await?.get_u32() as usize;
+        if length > MAXIMUM_HEAD {
+            return Err("the head is too large".into());
+        }
+        let head = self.read_up_to(length).await?;
+        Ok(events::decode(&head)?)
+    }
+
+    async fn read_up_to(&mut self, bytes: usize) -> Result<BytesMut, BoxError> {
+        while self.rest.len() < bytes {
+            let piece = self.reader.0.read().await?.ok_or("it ended within its head")?;
+            self.rest.extend_from_slice(&piece);
+        }
+        Ok(self.rest.split_to(bytes))
+    }
+
+    fn body(self) -> RequestBody {
+        let pieces = stream::unfold(Some(self), |incoming| async {
+            let mut incoming = incoming?;
+            if !incoming.rest.is_empty() {
+                let rest = incoming.rest.split().freeze();
+                return Some((Ok(Frame::data(rest)), Some(incoming)));
+            }
+            match incoming.reader.0.read().await {
+                Ok(Some(piece)) => Some((Ok(Frame::data(piece)), Some(incoming))),
+                Ok(None) => None,
+                Err(error) => Some((Err(BoxError::from(error)), None)),
+            }
+        });
+        StreamBody::new(pieces).boxed_unsync()
+    }
+}
+
+fn framed<T: Serialize>(head: &T) -> Result<Bytes, BoxError> {
+    let head = events::encode(head)?;
+    let length = u32::try_from(head.len())
+        .ok()
+        .filter(|_| head.len() <= MAXIMUM_HEAD)
+        .ok_or("the head is too large")?;
+    Ok([&length.to_be_bytes()[..], &head].concat().into())
+}
+
+fn listed(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect()
+}
+
+/// What was headers there is headers here.
+fn map_of(listed: Vec<(String, Vec<u8>)>) -> HeaderMap {
+    let header = |(name, value): (String, Vec<u8>)| {
+        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_bytes(&value).ok()?))
+    };
+    let mut map = HeaderMap::new();
+    for (name, value) in listed.into_iter().filter_map(header) {
+        map.append(name, value);
+    }
+    map
+}
+
+fn unopened(error: &RequestError) -> Trouble {
+    match error {
+        RequestError::NoResponder { .. } => Trouble::not_connected(),
+        error => {
+            let message = format!("the other gateways cannot be asked now: {error}");
+            Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Replica, message).retry_after(1)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_survive_the_hop_each_with_all_its_values() {
+        let mut headers = HeaderMap::new();
+        headers.append("warning", HeaderValue::from_static("a"));
+        headers.append("warning", HeaderValue::from_static("b"));
+        headers.append("x-bytes", HeaderValue::from_bytes(&[0xe9]).unwrap());
+        assert_eq!(map_of(listed(&headers)), headers);
+    }
+}
