@@ -27,7 +27,7 @@ fn kasbah(data: &Path) -> Command {
 /// Everything on free ports.
 fn on_free_ports(data: &Path) -> Command {
     let mut command = kasbah(data);
-    for option in ["--api-listen", "--tunnel-listen", "--admin-listen"] {
+    for option in ["--api-listen", "--tunnel-listen", "--clusters-listen", "--admin-listen"] {
         command.args([option, "127.0.0.1:0"]);
     }
     command
@@ -130,7 +130,12 @@ fn the_command_line_beats_the_environment_which_beats_the_file() {
     std::fs::write(&file, format!("[admin]\nlisten = \"127.0.0.1:{by_file}\"\n")).unwrap();
     let command = |variable: bool, option: bool| {
         let mut command = kasbah(folder.path());
-        command.args(["--api-listen=127.0.0.1:0", "--tunnel-listen=127.0.0.1:0"]).env("KASBAH_CONFIG", &file);
+        command
+            .args(
+                ["--api-listen", "--tunnel-listen", "--clusters-listen"]
+                    .map(|option| format!("{option}=127.0.0.1:0")),
+            )
+            .env("KASBAH_CONFIG", &file);
         if variable {
             command.env("KASBAH_ADMIN_LISTEN", format!("127.0.0.1:{by_variable}"));
         }

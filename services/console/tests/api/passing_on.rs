@@ -51,6 +51,7 @@ fn bodies() -> Vec<(&'static str, Option<Value>)> {
         ("confirmSource", None),
         ("diffSource", None),
         ("readEvents", None),
+        ("readAudit", None),
         ("showAggregate", None),
         ("listAggregates", None),
         ("readTrace", None),

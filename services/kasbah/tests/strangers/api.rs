@@ -43,8 +43,8 @@ impl Home {
         let refused = |tries| Some((tries, Expect::Refused));
         match operation {
             "me" | "listOrganizations" | "listGroups" | "listProjects" | "listUsers" | "listCredentials"
-            | "listTokens" | "listAgents" | "listTunnels" | "listSources" | "readEvents" | "verifyLog"
-            | "listAggregates" => own(plain(None)),
+            | "listTokens" | "listAgents" | "listTunnels" | "listSources" | "readEvents" | "readAudit"
+            | "verifyLog" | "listAggregates" => own(plain(None)),
             "createOrganization" => refused(plain(Some(json!({ "name": "third", "owner": "ada" })))),
             "createGroup" => own(plain(Some(json!({ "name": "shop" })))),
             "createProject" => refused(plain(Some(json!({

@@ -11,7 +11,7 @@ use events::requests::delivery::{
     ConfirmSource, ListSources, NameApplier, PinSource, ResumeSource, ShowDesired, ShowNext, ShowSource,
     SuspendSource, SyncSource, UnpinSource,
 };
-use events::requests::gateway::{DiffSource, ListTunnels};
+use events::requests::gateway::{DiffSource, ForwardedRequest, ListTunnels};
 use events::requests::presence::ListReplicas;
 use events::requests::repository::{BundleAt, ReadFile, ShowFetch};
 use events::subject::Subject;
@@ -175,6 +175,19 @@ async fn ask_gateway(asking: &mut Asking<'_>) {
     }
 }
 
+/// A request that is a byte stream, whatever it says.
+async fn open_forwarded(asking: &mut Asking<'_>) {
+    for agent in [asking.home.agent, asking.stranger.agent] {
+        let subject = Subject::agent_request(ForwardedRequest::NAME, agent);
+        for (actor, organization) in asking.guises() {
+            let opened = asking.running.open_as(actor.clone(), organization, &subject).await;
+            let ended = opened.unwrap().reader.0.read().await.unwrap_err();
+            assert!(ended.reason.contains("only gateways"), "{actor} in {organization}: {ended}");
+        }
+        asking.tried.insert(subject);
+    }
+}
+
 /// The name of the command that a decision came from.
 fn command(record: &Record) -> Option<&str> {
     Some(record.commit()?.command.as_ref()?.name.as_str())
@@ -197,6 +210,7 @@ async fn a_stranger_sees_and_changes_nothing_by_any_request() {
     ask_delivery(&mut asking).await;
     ask_fetchers(&mut asking).await;
     ask_gateway(&mut asking).await;
+    open_forwarded(&mut asking).await;
 
     // A test of authz's own tries each of its requests, and that it tries each is seen to there.
     let of_authz = SERVED.iter().map(|name| Subject::request(name));

@@ -99,7 +99,7 @@ impl Running {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().to_str().unwrap();
         let mut words = vec!["kasbah", "up", "--data", data];
-        for option in ["--api-listen", "--tunnel-listen", "--admin-listen"] {
+        for option in ["--api-listen", "--tunnel-listen", "--clusters-listen", "--admin-listen"] {
             words.extend([option, "127.0.0.1:0"]);
         }
         let Command::Up(args) = CommandLine::parse_from(words).command else {
@@ -143,6 +143,17 @@ impl Running {
     /// Every subject that some service serves or has served.
     pub fn served(&self) -> BTreeSet<Subject> {
         self.bus.served.lock().clone()
+    }
+
+    /// Opens a byte stream as somebody.
+    pub async fn open_as(
+        &self,
+        actor: Actor,
+        organization: OrganizationId,
+        subject: &Subject,
+    ) -> Result<ByteStream, RequestError> {
+        let context = bus::context_for(&self.world, actor, organization);
+        self.bus.open_stream(subject, &context, 1024).await
     }
 
     /// Where agents dial.

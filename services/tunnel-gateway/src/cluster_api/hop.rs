@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use bus::{BusError, ByteReader, ByteStream, ByteWriter, RequestError, Serving};
 use bytes::{Buf, Bytes, BytesMut};
+use events::request::RequestContext;
 use events::requests::gateway::{ForwardedAnswer, ForwardedRequest};
 use events::subject::Subject;
-use events::{AgentId, Request as _};
+use events::{Actor, AgentId, Request as _};
 use futures::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::Frame;
@@ -83,9 +84,14 @@ pub(crate) async fn serve(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Res
     let subject = Subject::agent_request(ForwardedRequest::NAME, session.agent);
     let (gateway, session) = (Arc::clone(gateway), Arc::downgrade(session));
     let serving = Arc::clone(&gateway);
-    let handler = Arc::new(move |_context, stream: ByteStream| {
+    let handler = Arc::new(move |context: RequestContext, mut stream: ByteStream| {
         let (gateway, session) = (Arc::clone(&serving), session.upgrade());
-        Box::pin(async move { answer(&gateway, session, stream).await }) as _
+        Box::pin(async move {
+            match context.actor {
+                Actor::Service(_) => answer(&gateway, session, stream).await,
+                _ => stream.writer.0.reset("only gateways ask this").await,
+            }
+        }) as _
     });
     gateway.bus.serve_streams(&subject, SERVICE, handler).await
 }
