@@ -18,6 +18,7 @@ mod push;
 mod record;
 mod replicas;
 mod simulation;
+mod tunnel;
 mod usage;
 
 use std::path::PathBuf;
@@ -46,6 +47,8 @@ enum Scenario {
     Link,
     /// The simulation: steps a second on one core.
     Simulation,
+    /// A cluster's API through the tunnel: latency, many clients, large lists, watches.
+    Tunnel,
     /// From a push to the cluster: latency, first syncs, idle cost, memory, disk.
     Push,
 }
@@ -105,6 +108,7 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
             Scenario::Bus => bus::run(runs).await.context("scenario bus")?,
             Scenario::Link => link::run(runs).context("scenario link")?,
             Scenario::Simulation => simulation::run(runs).context("scenario simulation")?,
+            Scenario::Tunnel => tunnel::run(runs).await.context("scenario tunnel")?,
             Scenario::Push => push::run(runs, !arguments.quick).await.context("scenario push")?,
         };
         for figure in &measured {

@@ -153,6 +153,7 @@ impl Server {
         let acceptor = self.tls.clone().map(TlsAcceptor::from);
         loop {
             let accepted = tokio::select! {
+                biased;
                 () = shutdown.requested() => break,
                 accepted = self.accept(&permits) => accepted?,
             };
@@ -163,6 +164,7 @@ impl Server {
             let connection = async move {
                 let _permit = permit;
                 let encrypted = tokio::select! {
+                    biased;
                     encrypted = encrypt(acceptor, socket) => encrypted,
                     () = clock.sleep(limits.handshake) => return,
                 };
@@ -175,6 +177,7 @@ impl Server {
                 let served =
                     builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
                 tokio::select! {
+                    biased;
                     served = watcher.watch(served) => {
                         if let Err(error) = served {
                             tracing::debug!(%peer, %error, "connection broke");
@@ -187,6 +190,7 @@ impl Server {
         }
         drop(self.listener);
         tokio::select! {
+            biased;
             () = drain.shutdown() => {}
             () = self.world.clock.sleep(self.limits.drain) => tracing::info!("connections ended before they finished"),
         }
