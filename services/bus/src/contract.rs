@@ -113,6 +113,8 @@ pub trait ReadBytes: Send {
 pub trait WriteBytes: Send {
     /// Writes all bytes, waiting for credit.
     async fn write(&mut self, bytes: Bytes) -> Result<(), StreamReset>;
+    /// Returns once the other side reads no more, or the stream was reset.
+    async fn closed(&mut self);
     /// Ends this direction in order.
     async fn finish(&mut self) -> Result<(), StreamReset>;
     /// Ends both directions at once; the other side gets the reason.

@@ -61,7 +61,8 @@ impl Balancer {
 async fn carry(mut client: TcpStream, upstreams: Vec<SocketAddr>) {
     for upstream in upstreams {
         if let Ok(mut server) = TcpStream::connect(upstream).await {
-            // How a connection ends is its two sides' business.
+            // A balancer holds nothing back; how a connection ends is its two sides' business.
+            let _now = (client.set_nodelay(true), server.set_nodelay(true));
             let _ended = copy_bidirectional(&mut client, &mut server).await;
             return;
         }

@@ -12,7 +12,7 @@ use events::observation::Observed;
 use events::{AgentId, InstanceId, OrganizationId, Timestamp, TokenId};
 use futures::FutureExt;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tunnel::gateway::AgentConnection;
 use tunnel::wire::{Again, Farewell};
 
@@ -21,6 +21,8 @@ use crate::{answers, cluster_api, intake, push};
 
 /// A sleep is never longer than this, so that a clock that jumps ends no token late.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(30);
+/// Requests to the cluster's API that one tunnel carries at once: of its streams a fifth is left for its own.
+const CLUSTER_REQUESTS: usize = tunnel::settings::MAXIMUM_STREAMS as usize / 5 * 4;
 
 /// One open tunnel.
 pub(crate) struct Session {
@@ -32,6 +34,8 @@ pub(crate) struct Session {
     pub(crate) version: String,
     pub(crate) since: Timestamp,
     pub(crate) connection: AgentConnection,
+    /// Room for requests to the cluster's API.
+    pub(crate) cluster_requests: Arc<Semaphore>,
     /// Counts the times that the desired state may have changed.
     pub(crate) changed: watch::Sender<u64>,
     /// The newest revision of it that was heard of.
@@ -70,6 +74,7 @@ impl Session {
             version,
             since,
             connection,
+            cluster_requests: Arc::new(Semaphore::new(CLUSTER_REQUESTS)),
             changed: watch::Sender::new(0),
             announced: AtomicU64::new(0),
             farewell: watch::Sender::new(None),

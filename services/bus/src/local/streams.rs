@@ -124,6 +124,12 @@ impl WriteBytes for Writer {
         }
     }
 
+    async fn closed(&mut self) {
+        while self.to.state.lock().reset.is_none() {
+            self.to.writable.notified().await;
+        }
+    }
+
     async fn finish(&mut self) -> Result<(), StreamReset> {
         let mut state = self.to.state.lock();
         if let Some(reason) = &state.reset {

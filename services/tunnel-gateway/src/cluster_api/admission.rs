@@ -1,5 +1,6 @@
 //! Who asks for what, and whether they may.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use events::attributes::Attributes;
@@ -13,12 +14,12 @@ use objects::attributes::{attributes, is_long_running};
 use objects::pass::lets_through;
 use tunnel::wire::{self, cluster};
 
-use super::audit::{Recorded, now};
-use super::headers;
+use super::audit::{Recorded, now, reason, shortened};
 use super::meant::{Meant, meant};
 use super::open::{Asked, Entered};
 use super::passes::HeldPass;
 use super::trouble::{Hop, Trouble};
+use super::{headers, withdrawals};
 use crate::gateway::Gateway;
 
 /// The head of an answer has to be there within this time; the API server's own limit is a minute, and the agent waits a little longer
@@ -58,19 +59,19 @@ pub(super) async fn let_through(
         .map_err(|error| bad(error.to_string()))?;
     let held = gateway.passes.of(gateway, key).await.map_err(Trouble::refused)?;
     let judged = judge(request, &held, &attributes);
-    let goes_on = judged.is_ok() && is_long_running(&attributes);
-    let room = gateway.audit.room(goes_on).await?;
+    let goes_on = judged.is_ok() && (wished.is_some() || is_long_running(&attributes));
+    gateway.audit.room().await?;
     let record = AuditRecord {
         id: gateway.world.new_uuid(),
         phase: if goes_on { AuditPhase::Ended } else { AuditPhase::Whole },
         agent,
         holder: held.pass.holder.clone(),
         impersonated: held.pass.access_as != AccessAs::Agent,
-        attributes: attributes.clone(),
-        dry_run: query.is_some_and(|query| query.split('&').any(|pair| pair.starts_with("dryRun="))),
+        attributes: shortened(&attributes),
+        dry_run: is_dry_run(&attributes, query),
         because: match &judged {
-            Ok((_, place)) => place.clone(),
-            Err(refusal) => refusal.clone(),
+            Ok((_, place)) => reason(place),
+            Err(refusal) => reason(refusal),
         },
         code: 0,
         began_at: now(&gateway.world),
@@ -81,7 +82,7 @@ pub(super) async fn let_through(
         trace: trace.to_owned(),
     };
     let organization = held.pass.organization;
-    let recorded = Recorded::new(&gateway.world, room, organization, record);
+    let recorded = Recorded::new(&gateway.audit, organization, record);
     let (access_as, _) = judged.map_err(|refusal| {
         recorded.answered(StatusCode::FORBIDDEN);
         Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, refusal)
@@ -90,6 +91,10 @@ pub(super) async fn let_through(
     let head_time = if goes_on { LONGEST_HEAD_TIME } else { HEAD_TIME };
     let asked = Asked { key, organization, attributes, access_as, token_ends: held.token_ends };
     let entered = gateway.open_requests.enter(asked, recorded, gateway.world.clock.monotonic());
+    if gateway.passes.is_stale(&held) {
+        // What was heard between the pass and now was acted on before this request was open.
+        withdrawals::look(gateway, vec![Arc::clone(&entered.open)]).await;
+    }
     Ok(LetThrough { agent, entered, head_time, head })
 }
 
@@ -105,6 +110,12 @@ fn judge(
     }
     let through = lets_through(&held.pass, attributes).map_err(|error| error.to_string())?;
     Ok((through.access_as, through.place.to_owned()))
+}
+
+/// Whether a write was to change nothing. What deletes says so in its body, which nobody looks into.
+fn is_dry_run(attributes: &Attributes, query: Option<&str>) -> bool {
+    matches!(attributes.verb.as_str(), "create" | "update" | "patch")
+        && query.is_some_and(|query| query.split('&').any(|pair| pair == "dryRun=All"))
 }
 
 fn client_of(headers: &HeaderMap) -> String {

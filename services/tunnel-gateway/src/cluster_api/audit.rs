@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
+use events::attributes::{Attributes, Target};
 use events::audit::{AuditBatch, AuditPhase, AuditRecord};
 use events::position::Stream;
 use events::{InstanceId, OrganizationId, Timestamp};
 use http::StatusCode;
 use parking_lot::Mutex;
 use store::{AppendError, EventLog, NewBatch};
-use tokio::sync::mpsc;
-use tokio::sync::mpsc::OwnedPermit;
+use tokio::sync::{mpsc, watch};
 use world::World;
 
 use super::trouble::{Hop, Trouble};
@@ -22,8 +22,14 @@ use crate::gateway::SERVICE;
 
 /// Records that wait for the log.
 const CAPACITY: usize = 8192;
-/// Records of one batch: far below what fits into one of the log's.
-const AT_ONCE: usize = 200;
+/// Records of one batch: with the longest texts that are recorded they fit into one of the log's.
+const AT_ONCE: usize = 100;
+/// Records that are taken together, and how long they gather.
+const MOST_AT_ONCE: usize = 2000;
+const GATHER: Duration = Duration::from_millis(100);
+/// How much of a name, or a path, and of a reason is recorded, in bytes.
+const LONGEST_NAME: usize = 300;
+const LONGEST_REASON: usize = 1000;
 /// How long a request waits for room.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(500);
@@ -34,7 +40,9 @@ type Entry = (OrganizationId, AuditRecord);
 #[derive(Clone)]
 pub(crate) struct Audit {
     world: World,
-    entries: mpsc::Sender<Entry>,
+    /// Never full: whoever begins something waits, not who ends it.
+    entries: mpsc::UnboundedSender<Entry>,
+    waiting: Arc<watch::Sender<usize>>,
 }
 
 /// Appends what was taken.
@@ -42,44 +50,44 @@ pub(crate) struct AuditWriter {
     world: World,
     log: Arc<dyn EventLog>,
     gateway: InstanceId,
-    entries: mpsc::Receiver<Entry>,
+    entries: mpsc::UnboundedReceiver<Entry>,
+    waiting: Arc<watch::Sender<usize>>,
 }
 
 pub(crate) fn audit(world: &World, log: Arc<dyn EventLog>, gateway: InstanceId) -> (Audit, AuditWriter) {
-    let (sender, receiver) = mpsc::channel(CAPACITY);
-    let writer = AuditWriter { world: world.clone(), log, gateway, entries: receiver };
-    (Audit { world: world.clone(), entries: sender }, writer)
-}
-
-/// Room for one request's records: two, if it goes on for long.
-pub(super) struct Room {
-    began: Option<OwnedPermit<Entry>>,
-    ended: OwnedPermit<Entry>,
+    let (entries, receiver) = mpsc::unbounded_channel();
+    let waiting = Arc::new(watch::Sender::new(0));
+    let writer =
+        AuditWriter { world: world.clone(), log, gateway, entries: receiver, waiting: Arc::clone(&waiting) };
+    (Audit { world: world.clone(), entries, waiting }, writer)
 }
 
 impl Audit {
-    /// Waits until there is room for the records of a request.
-    pub(super) async fn room(&self, is_long_running: bool) -> Result<Room, Trouble> {
-        let reserved = async {
-            let began =
-                if is_long_running { Some(self.entries.clone().reserve_owned().await?) } else { None };
-            Ok(Room { began, ended: self.entries.clone().reserve_owned().await? })
-        };
-        let reserved: Result<Room, mpsc::error::SendError<()>> = tokio::select! {
+    /// Waits until not too many records wait for the log.
+    pub(super) async fn room(&self) -> Result<(), Trouble> {
+        let mut waiting = self.waiting.subscribe();
+        let has_room = tokio::select! {
             biased;
-            reserved = reserved => reserved,
-            () = self.world.clock.sleep(PATIENCE) => Err(mpsc::error::SendError(())),
+            has_room = waiting.wait_for(|waiting| *waiting < CAPACITY) => has_room.is_ok(),
+            () = self.world.clock.sleep(PATIENCE) => false,
         };
-        reserved.map_err(|_| {
-            let message = "what is done cannot be recorded now, so nothing is; retry";
-            Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message).retry_after(5)
-        })
+        if has_room {
+            return Ok(());
+        }
+        let message = "what is done cannot be recorded now, so nothing is; retry";
+        Err(Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message).retry_after(5))
+    }
+
+    fn take(&self, organization: OrganizationId, record: AuditRecord) {
+        self.waiting.send_modify(|waiting| *waiting += 1);
+        if self.entries.send((organization, record)).is_err() {
+            tracing::error!("what is done is not recorded: the gateway has stopped");
+        }
     }
 }
 
 /// The records of one request, which are made as it goes on; the last one when this is dropped.
 pub(super) struct Recorded {
-    world: World,
     begun: Duration,
     organization: OrganizationId,
     /// But for what is only known later.
@@ -87,20 +95,29 @@ pub(super) struct Recorded {
     code: AtomicU16,
     received: Arc<AtomicU64>,
     sent: Arc<AtomicU64>,
-    room: Mutex<Option<Room>>,
+    stage: Mutex<Stage>,
+    audit: Audit,
+}
+
+/// How far a request's records are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    Begun,
+    Over,
 }
 
 impl Recorded {
-    pub(super) fn new(world: &World, room: Room, organization: OrganizationId, record: AuditRecord) -> Self {
+    pub(super) fn new(audit: &Audit, organization: OrganizationId, record: AuditRecord) -> Self {
         Self {
-            world: world.clone(),
-            begun: world.clock.monotonic(),
+            begun: audit.world.clock.monotonic(),
             organization,
             record,
             code: AtomicU16::new(0),
             received: Arc::default(),
             sent: Arc::default(),
-            room: Mutex::new(Some(room)),
+            stage: Mutex::new(Stage::Open),
+            audit: audit.clone(),
         }
     }
 
@@ -111,15 +128,33 @@ impl Recorded {
 
     /// The head of an answer is there.
     pub(super) fn answered(&self, code: StatusCode) {
-        self.code.store(code.as_u16(), Ordering::Relaxed);
-        let began = self.room.lock().as_mut().and_then(|room| room.began.take());
-        if let Some(began) = began {
-            began.send((self.organization, self.so_far(AuditPhase::Began)));
+        self.failed(code);
+        let goes_on = self.record.phase == AuditPhase::Ended;
+        let mut stage = self.stage.lock();
+        if goes_on && *stage == Stage::Open {
+            *stage = Stage::Begun;
+            self.audit.take(self.organization, self.so_far(AuditPhase::Began));
         }
     }
 
+    /// There is no answer, but this one of ours.
+    pub(super) fn failed(&self, code: StatusCode) {
+        self.code.store(code.as_u16(), Ordering::Relaxed);
+    }
+
+    /// The request is over.
+    pub(super) fn finish(&self) {
+        let was = std::mem::replace(&mut *self.stage.lock(), Stage::Over);
+        let phase = match was {
+            Stage::Open => AuditPhase::Whole,
+            Stage::Begun => AuditPhase::Ended,
+            Stage::Over => return,
+        };
+        self.audit.take(self.organization, self.so_far(phase));
+    }
+
     fn so_far(&self, phase: AuditPhase) -> AuditRecord {
-        let took = self.world.clock.monotonic().saturating_sub(self.begun);
+        let took = self.audit.world.clock.monotonic().saturating_sub(self.begun);
         AuditRecord {
             phase,
             code: self.code.load(Ordering::Relaxed),
@@ -133,11 +168,7 @@ impl Recorded {
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        let Some(room) = self.room.get_mut().take() else { return };
-        // A long one that was answered has said that it began.
-        let has_begun = self.record.phase == AuditPhase::Ended && room.began.is_none();
-        let phase = if has_begun { AuditPhase::Ended } else { AuditPhase::Whole };
-        room.ended.send((self.organization, self.so_far(phase)));
+        self.finish();
     }
 }
 
@@ -157,13 +188,25 @@ impl AuditWriter {
                 }
                 count = self.entries.recv_many(&mut taken, AT_ONCE) => if count == 0 { return Ok(()) },
             }
+            // What comes within a moment goes together: the log syncs once for each batch.
+            if !closing && taken.len() < AT_ONCE {
+                self.world.clock.sleep(GATHER).await;
+            }
+            while taken.len() < MOST_AT_ONCE
+                && let Ok(next) = self.entries.try_recv()
+            {
+                taken.push(next);
+            }
             let mut entries: Vec<Entry> = std::mem::take(&mut taken);
             entries.sort_by_key(|(organization, _)| *organization);
-            for together in entries.chunk_by(|(one, _), (other, _)| one == other) {
-                let Some((organization, _)) = together.first() else { continue };
-                let records = together.iter().map(|(_, record)| record.clone()).collect();
-                self.append(*organization, records).await?;
+            for ours in entries.chunk_by(|(one, _), (other, _)| one == other) {
+                for together in ours.chunks(AT_ONCE) {
+                    let Some((organization, _)) = together.first() else { continue };
+                    let records = together.iter().map(|(_, record)| record.clone()).collect();
+                    self.append(*organization, records).await?;
+                }
             }
+            self.waiting.send_modify(|waiting| *waiting = waiting.saturating_sub(entries.len()));
         }
     }
 
@@ -173,7 +216,11 @@ impl AuditWriter {
         loop {
             match self.log.append_batch(batch.clone()).await {
                 Ok(_) => return Ok(()),
-                Err(AppendError::Unknown { detail } | AppendError::Away { detail }) => {
+                Err(
+                    AppendError::Unknown { detail }
+                    | AppendError::Away { detail }
+                    | AppendError::ReadOnly { reason: detail },
+                ) => {
                     tracing::warn!(%detail, "what was done may not be recorded, trying again");
                     self.world.clock.sleep(PAUSE).await;
                 }
@@ -183,6 +230,39 @@ impl AuditWriter {
                 }
             }
         }
+    }
+}
+
+/// What is asked for, without what is too long to be recorded.
+pub(super) fn shortened(attributes: &Attributes) -> Attributes {
+    let mut attributes = attributes.clone();
+    match &mut attributes.target {
+        Target::Path(path) => cut(path, LONGEST_NAME),
+        Target::Resource(target) => {
+            let texts =
+                [&mut target.group, &mut target.version, &mut target.resource, &mut target.subresource];
+            texts
+                .into_iter()
+                .chain([&mut target.namespace, &mut target.name])
+                .for_each(|text| cut(text, LONGEST_NAME));
+        }
+    }
+    cut(&mut attributes.verb, LONGEST_NAME);
+    attributes
+}
+
+/// The reason, as far as it is recorded.
+pub(super) fn reason(text: &str) -> String {
+    let mut text = text.to_owned();
+    cut(&mut text, LONGEST_REASON);
+    text
+}
+
+fn cut(text: &mut String, most: usize) {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
     }
 }
 

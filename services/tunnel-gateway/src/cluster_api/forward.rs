@@ -1,27 +1,35 @@
 //! One request, from its head to its answer.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::header::HeaderName;
 use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tracing::Instrument as _;
-use tunnel::body::{Guard, RequestBody};
+use tunnel::BoxError;
+use tunnel::body::{Guard, GuardedBody, RequestBody};
 use tunnel::wire;
 
 use super::admission::{LetThrough, let_through};
-use super::open::OpenBody;
+use super::open::{End, OpenBody};
 use super::trouble::{Hop, Trouble};
 use super::{AnswerBody, headers, hop, upgrade};
 use crate::gateway::Gateway;
+use crate::session::Session;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static(wire::TRACEPARENT);
 
 /// A reader may stand still for long, as a suspended `kubectl logs -f` does; its stream is all that it holds.
-pub(super) const PATIENT: Guard = Guard {
+const PATIENT: Guard = Guard {
     queue_bytes: 256 * 1024,
     stall: Duration::from_secs(3600),
     small_frame_bytes: 256,
@@ -77,16 +85,9 @@ async fn answer_traced(
         return upgrade::answer(&gateway, through, protocol, upgraded).await;
     }
     let (received, _) = through.entered.open.recorded.counters();
-    let body = counted(request.into_body(), received);
-    let ended = through.entered.open.ended();
-    let answer = tokio::select! {
-        biased;
-        answer = ask(&gateway, &through, body) => answer?,
-        _end = ended => {
-            let message = "what let the request through was withdrawn, or the gateway stops; retry";
-            return Err(Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message));
-        }
-    };
+    let body = ClientBody { inner: request.into_body(), received, ended: through.entered.open.ended() };
+    let body = BodyExt::boxed_unsync(body);
+    let answer = ask_while_open(&gateway, &through, body).await?;
     let (mut parts, body) = answer.into_parts();
     through.entered.open.recorded.answered(parts.status);
     parts.headers = headers::answered(parts.headers);
@@ -94,8 +95,25 @@ async fn answer_traced(
     Ok(Response::from_parts(parts, OpenBody::new(body, through.entered).boxed_unsync()))
 }
 
+/// Asks the agent for as long as the request may be open; what goes wrong is recorded.
+pub(super) async fn ask_while_open(
+    gateway: &Gateway,
+    through: &LetThrough,
+    body: RequestBody,
+) -> Result<Response<AnswerBody>, Trouble> {
+    let answer = tokio::select! {
+        biased;
+        answer = ask(gateway, through, body) => answer,
+        _end = through.entered.open.ended() => {
+            let message = "what let the request through was withdrawn, or the gateway stops; retry";
+            Err(Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message))
+        }
+    };
+    answer.inspect_err(|trouble| through.entered.open.recorded.failed(trouble.code()))
+}
+
 /// Asks the agent, over a tunnel of its that is open here, or else over one of another gateway's.
-pub(super) async fn ask(
+async fn ask(
     gateway: &Gateway,
     through: &LetThrough,
     body: RequestBody,
@@ -106,18 +124,62 @@ pub(super) async fn ask(
     let Some(session) = sessions.into_iter().find(|session| !session.connection.is_closed()) else {
         return hop::ask(gateway, through.agent, request, through.head_time).await;
     };
-    let answer = session.connection.request_guarded(request, through.head_time, PATIENT).await;
-    let answer = answer.map_err(|error| Trouble::not_asked(&error))?;
-    Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()))
+    carry(&session, request, through.head_time).await
 }
 
-/// A client's body, whose bytes are counted.
-fn counted(body: Incoming, received: Arc<AtomicU64>) -> RequestBody {
-    let counted = body.map_frame(move |frame| {
-        if let Some(data) = frame.data_ref() {
-            received.fetch_add(data.len() as u64, Ordering::Relaxed);
+/// Sends a request over a tunnel, if there is room: the rest of the tunnel's streams is for what the agent is to have and to say.
+pub(super) async fn carry(
+    session: &Session,
+    request: Request<RequestBody>,
+    limit: Duration,
+) -> Result<Response<AnswerBody>, Trouble> {
+    let Ok(place) = Arc::clone(&session.cluster_requests).try_acquire_owned() else {
+        let message = "too many requests are open in this cluster; retry";
+        return Err(Trouble::new(StatusCode::TOO_MANY_REQUESTS, Hop::Tunnel, message).retry_after(1));
+    };
+    let answer = session.connection.request_guarded(request, limit, PATIENT).await;
+    let answer = answer.map_err(|error| Trouble::not_asked(&error))?;
+    // The place is taken for as long as the answer goes on.
+    let carried = |body: GuardedBody| {
+        body.map_frame(move |frame| {
+            let _place = &place;
+            frame
+        })
+    };
+    Ok(answer.map(|body| carried(body).map_err(Into::into).boxed_unsync()))
+}
+
+/// A client's body: its bytes are counted, and it breaks off when its request is ended.
+struct ClientBody {
+    inner: Incoming,
+    received: Arc<AtomicU64>,
+    ended: BoxFuture<'static, End>,
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        if let Poll::Ready(End::Cut(reason)) = this.ended.poll_unpin(context) {
+            return Poll::Ready(Some(Err(reason.into())));
         }
-        frame
-    });
-    counted.map_err(Into::into).boxed_unsync()
+        let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
+        if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
+            this.received.fetch_add(data.len() as u64, Ordering::Relaxed);
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
 }

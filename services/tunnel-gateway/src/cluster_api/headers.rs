@@ -21,8 +21,11 @@ const OF_THE_CONNECTION: [HeaderName; 9] = [
     UPGRADE,
 ];
 /// Who somebody is, and where they are, is ours to say.
-const OURS: [HeaderName; 5] = [AUTHORIZATION, COOKIE, EXPECT, FORWARDED, HOST];
+const OURS: [HeaderName; 6] =
+    [AUTHORIZATION, COOKIE, EXPECT, FORWARDED, HOST, HeaderName::from_static("x-real-ip")];
 const OURS_BY_BEGINNING: [&str; 3] = ["x-forwarded-", "x-remote-", OWN_HEADERS];
+/// What the API server upgrades to.
+const PROTOCOLS: [&str; 2] = ["websocket", "SPDY/3.1"];
 const IMPERSONATE: &str = "impersonate-";
 
 /// The headers that go on with a request.
@@ -68,7 +71,10 @@ pub(super) fn upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
     let is_wished = request.version() == Version::HTTP_11
         && matches!(*request.method(), Method::GET | Method::POST)
         && named_by_connection(request.headers()).iter().any(|named| named == "upgrade");
-    request.headers().get(UPGRADE).filter(|_| is_wished).cloned()
+    let known = |value: &&HeaderValue| {
+        PROTOCOLS.iter().any(|known| value.as_bytes().eq_ignore_ascii_case(known.as_bytes()))
+    };
+    request.headers().get(UPGRADE).filter(|_| is_wished).filter(known).cloned()
 }
 
 /// Only what is said before a connection becomes another protocol.

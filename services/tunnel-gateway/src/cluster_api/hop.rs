@@ -21,9 +21,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tunnel::BoxError;
 use tunnel::body::RequestBody;
+use tunnel::wire;
+use world::spawn::TaskHandle;
 
 use super::AnswerBody;
-use super::forward::PATIENT;
+use super::forward::carry;
 use super::trouble::{Hop, Trouble};
 use crate::gateway::{ASK_TIME, Gateway, SERVICE};
 use crate::session::Session;
@@ -57,8 +59,8 @@ pub(super) async fn ask(
     let broken = |detail: String| Trouble::new(StatusCode::BAD_GATEWAY, Hop::Replica, detail);
     let head = framed(&head).map_err(|error| broken(error.to_string()))?;
     writer.0.write(head).await.map_err(|error| broken(error.to_string()))?;
-    gateway.world.spawner.spawn("cluster-api hop", Box::pin(write_all(body, writer)));
-    let mut incoming = Incoming::new(reader);
+    let sending = gateway.world.spawner.spawn("cluster-api hop", Box::pin(write_all(body, writer)));
+    let mut incoming = Incoming { _sending: Some(Sending(sending)), ..Incoming::new(reader) };
     let answer = tokio::select! {
         biased;
         answer = incoming.head::<ForwardedAnswer>() => answer.map_err(|error| broken(error.to_string()))?,
@@ -103,9 +105,17 @@ async fn answer(gateway: &Gateway, session: Option<Arc<Session>>, stream: ByteSt
         Ok(head) => head,
         Err(error) => return writer.0.reset(&error.to_string()).await,
     };
-    let answered = match session {
-        Some(session) => asked(gateway, &session, head, incoming.body()).await,
-        None => Err(Trouble::not_connected()),
+    let asking = async {
+        match session {
+            Some(session) => asked(gateway, &session, head, incoming.body()).await,
+            None => Err(Trouble::not_connected()),
+        }
+    };
+    let answered = tokio::select! {
+        biased;
+        answered = asking => answered,
+        // Whoever asked is gone: nobody waits for the answer.
+        () = writer.0.closed() => return,
     };
     let (head, body) = match answered {
         Ok(response) => {
@@ -133,23 +143,35 @@ async fn asked(
     body: RequestBody,
 ) -> Result<Response<AnswerBody>, Trouble> {
     let bad = |error: http::Error| Trouble::new(StatusCode::BAD_REQUEST, Hop::Replica, error.to_string());
+    // Nothing else of an agent is another gateway's business.
+    if !head.target.strip_prefix(wire::path::CLUSTER).is_some_and(|rest| rest.starts_with('/')) {
+        return Err(Trouble::new(
+            StatusCode::BAD_REQUEST,
+            Hop::Replica,
+            "this is no path of a cluster's API",
+        ));
+    }
     let uri = http::Uri::builder().scheme("http").authority("agent").path_and_query(head.target);
     let request = Request::builder().method(head.method.as_str()).uri(uri.build().map_err(bad)?);
     let mut request = request.body(body).map_err(bad)?;
     *request.headers_mut() = map_of(head.headers);
     gateway.counts.cluster_hops.inc();
     let limit = Duration::from_millis(head.head_time_millis);
-    let answer = session.connection.request_guarded(request, limit, PATIENT).await;
-    let answer = answer.map_err(|error| Trouble::not_asked(&error))?;
-    Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()))
+    carry(session, request, limit).await
 }
 
 /// Writes a body to its end, or says that it broke.
 async fn write_all(mut body: RequestBody, mut writer: ByteWriter) {
-    while let Some(frame) = body.frame().await {
+    loop {
+        let frame = tokio::select! {
+            biased;
+            () = writer.0.closed() => return,
+            frame = body.frame() => frame,
+        };
         let data = match frame {
-            Ok(frame) => frame.into_data().unwrap_or_default(),
-            Err(error) => return writer.0.reset(&error.to_string()).await,
+            None => break,
+            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            Some(Err(error)) => return writer.0.reset(&error.to_string()).await,
         };
         if !data.is_empty() && writer.0.write(data).await.is_err() {
             return;
@@ -163,11 +185,22 @@ struct Incoming {
     reader: ByteReader,
     /// Read and not taken yet.
     rest: BytesMut,
+    /// What goes the other way ends with it.
+    _sending: Option<Sending>,
+}
+
+/// A body that is being sent; dropping this resets what was not sent yet.
+struct Sending(TaskHandle);
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Incoming {
     fn new(reader: ByteReader) -> Self {
-        Self { reader, rest: BytesMut::new() }
+        Self { reader, rest: BytesMut::new(), _sending: None }
     }
 
     async fn head<T: DeserializeOwned>(&mut self) -> Result<T, BoxError> {

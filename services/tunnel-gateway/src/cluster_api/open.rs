@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -89,6 +89,8 @@ impl Open {
 #[derive(Default)]
 pub(crate) struct OpenRequests {
     entered: Notify,
+    /// Nothing is to be open any more.
+    closed: AtomicBool,
     open: Mutex<(u64, BTreeMap<u64, Arc<Open>>)>,
 }
 
@@ -103,6 +105,9 @@ impl OpenRequests {
         all.1.insert(number, Arc::clone(&open));
         drop(all);
         self.entered.notify_one();
+        if self.closed.load(Ordering::Acquire) {
+            open.end(End::Cut("the gateway is stopping".to_owned()));
+        }
         Entered { number, open, among: Arc::clone(self) }
     }
 
@@ -134,6 +139,7 @@ impl OpenRequests {
 
     /// Ends all of them.
     pub(super) fn end_all(&self, reason: &str) {
+        self.closed.store(true, Ordering::Release);
         for open in self.list(None) {
             open.end(End::Cut(reason.to_owned()));
         }
@@ -150,6 +156,7 @@ pub(super) struct Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         self.among.open.lock().1.remove(&self.number);
+        self.open.recorded.finish();
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct HeldPass {
     /// When the token ends by itself.
     pub(super) token_ends: Option<Timestamp>,
     until: Duration,
+    /// How many changes were heard before it was asked for.
+    asked_after: u64,
 }
 
 /// See the module.
@@ -41,6 +43,9 @@ struct State {
     held: BTreeMap<Key, Arc<HeldPass>>,
     /// What was heard of changes of who may do what: a pass from before counts no more.
     seen: Position,
+    /// How many changes were heard of, and after how many each organization's last one.
+    changes: u64,
+    changed: BTreeMap<OrganizationId, u64>,
 }
 
 impl Passes {
@@ -56,9 +61,12 @@ impl Passes {
 
     /// A pass that is no older than what was heard of changes.
     pub(super) async fn renewed(&self, gateway: &Gateway, key: Key) -> Result<Arc<HeldPass>, Refusal> {
-        let since = self.state.lock().seen.clone();
+        let (since, asked_after) = {
+            let state = self.state.lock();
+            (state.seen.clone(), state.changes)
+        };
         let (now, (hash, agent)) = (gateway.world.clock.monotonic(), key);
-        let request = SignPass { hash, agent, since: since.clone() };
+        let request = SignPass { hash, agent, since };
         let context = gateway.context(OrganizationId::SYSTEM);
         let issued: IssuedPass = bus::ask(&*gateway.bus, &context, &request).await?;
         let internal = |error: &dyn std::fmt::Display| Refusal::new(RefusalKind::Internal, error.to_string());
@@ -67,9 +75,10 @@ impl Passes {
             header: pass_to_header(&issued.pass).map_err(|error| internal(&error))?,
             token_ends: issued.token_ends,
             until: now.saturating_add(USED),
+            asked_after,
         });
         let mut state = self.state.lock();
-        if state.seen == since {
+        if !state.is_stale(&held) {
             if state.held.len() >= MOST {
                 state.held.retain(|_, held| now < held.until);
             }
@@ -80,11 +89,25 @@ impl Passes {
         Ok(held)
     }
 
+    /// Whether something changed in the pass's organization since it was asked for.
+    pub(super) fn is_stale(&self, held: &HeldPass) -> bool {
+        self.state.lock().is_stale(held)
+    }
+
     /// Something changed in an organization.
     pub(super) fn changed(&self, organization: OrganizationId, at: &Position) {
         let mut state = self.state.lock();
         state.seen.merge(at);
+        state.changes += 1;
+        let changes = state.changes;
+        state.changed.insert(organization, changes);
         state.held.retain(|_, held| held.pass.organization != organization);
+    }
+}
+
+impl State {
+    fn is_stale(&self, held: &HeldPass) -> bool {
+        self.changed.get(&held.pass.organization).is_some_and(|changed| *changed > held.asked_after)
     }
 }
 

@@ -88,6 +88,10 @@ impl Trouble {
         self
     }
 
+    pub(super) const fn code(&self) -> StatusCode {
+        self.code
+    }
+
     pub(super) fn describe(&self) -> String {
         format!("{} at the {}: {}", self.code.as_u16(), self.hop.as_str(), self.message)
     }

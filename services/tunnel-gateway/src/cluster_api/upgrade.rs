@@ -22,7 +22,7 @@ use world::World;
 
 use super::AnswerBody;
 use super::admission::LetThrough;
-use super::forward::ask;
+use super::forward::ask_while_open;
 use super::headers;
 use super::open::{Entered, OpenBody};
 use super::trouble::Trouble;
@@ -48,7 +48,7 @@ pub(super) async fn answer(
     let (sender, mut receiver) = mpsc::channel::<Piece>(WAITING);
     let pieces = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
     let body: RequestBody = StreamBody::new(pieces).boxed_unsync();
-    let (mut parts, body) = ask(gateway, &through, body).await?.into_parts();
+    let (mut parts, body) = ask_while_open(gateway, &through, body).await?.into_parts();
     let became = parts.headers.get(cluster::UPGRADE).is_some() && parts.status == StatusCode::OK;
     let code = if became { StatusCode::SWITCHING_PROTOCOLS } else { parts.status };
     through.entered.open.recorded.answered(code);
@@ -73,7 +73,12 @@ async fn join(
     body: AnswerBody,
     entered: Entered,
 ) {
-    let client = match upgraded.await {
+    let upgraded = tokio::select! {
+        biased;
+        _end = entered.open.ended() => return,
+        upgraded = upgraded => upgraded,
+    };
+    let client = match upgraded {
         Ok(client) => TokioIo::new(client),
         Err(error) => {
             tracing::debug!(%error, "a connection did not become another protocol");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::Shutdown;
-use events::{AggregateKind, Commit, Position, RefusalKind, Timestamp};
+use events::{AggregateKind, Commit, OrganizationId, Position, RefusalKind, Timestamp};
 use futures::StreamExt as _;
 use objects::pass::lets_through;
 use store::{Followed, ReadFilter};
@@ -32,8 +32,8 @@ const KINDS: [AggregateKind; 6] = [
     AggregateKind::Agent,
     AggregateKind::Configuration,
 ];
-/// The one event of theirs that comes all the time and changes nothing of that.
-const TOKEN_USED: &str = "kasbah.token.used";
+/// Those events of theirs that come all the time and take nothing away.
+const HARMLESS: [&str; 2] = ["kasbah.token.used", "kasbah.token.issued"];
 
 /// Watches until shutdown is asked for.
 pub(crate) async fn watch(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()> {
@@ -73,16 +73,26 @@ pub(crate) async fn watch(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::
         end_expired(&gateway);
         if ticked.saturating_sub(looked) >= LOOK_EVERY {
             looked = ticked;
-            look(&gateway, gateway.open_requests.list(None)).await;
+            begin_look(&gateway, None);
         }
         for organization in std::mem::take(&mut changed) {
-            look(&gateway, gateway.open_requests.list(Some(organization))).await;
+            begin_look(&gateway, Some(organization));
         }
     }
 }
 
+/// Looks beside what else is heard: authz may be slow.
+fn begin_look(gateway: &Arc<Gateway>, organization: Option<OrganizationId>) {
+    let open = gateway.open_requests.list(organization);
+    if !open.is_empty() {
+        let looking = Arc::clone(gateway);
+        let look = async move { look(&looking, open).await };
+        gateway.world.spawner.spawn("cluster-api look", Box::pin(look));
+    }
+}
+
 fn may_withdraw(commit: &Commit) -> bool {
-    commit.events.iter().any(|event| event.body.event_type != TOKEN_USED)
+    commit.events.iter().any(|event| !HARMLESS.contains(&event.body.event_type.as_str()))
 }
 
 fn end_expired(gateway: &Gateway) {
@@ -95,7 +105,7 @@ fn end_expired(gateway: &Gateway) {
 }
 
 /// Asks for each pass anew that lets something through, and ends what the new one would not let through in the same way.
-async fn look(gateway: &Gateway, open: Vec<Arc<Open>>) {
+pub(super) async fn look(gateway: &Gateway, open: Vec<Arc<Open>>) {
     let keys: BTreeSet<Key> = open.iter().map(|open| open.asked.key).collect();
     let asking = keys.into_iter().map(|key| async move { (key, gateway.passes.renewed(gateway, key).await) });
     let passes: BTreeMap<Key, _> = futures::stream::iter(asking).buffer_unordered(AT_ONCE).collect().await;

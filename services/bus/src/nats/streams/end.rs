@@ -249,6 +249,12 @@ impl WriteBytes for Writer {
         }
     }
 
+    async fn closed(&mut self) {
+        while self.end.state.lock().outgoing_reset.is_none() {
+            self.end.writable.notified().await;
+        }
+    }
+
     async fn finish(&mut self) -> Result<(), StreamReset> {
         let total = {
             let mut state = self.end.state.lock();
