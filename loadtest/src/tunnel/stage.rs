@@ -82,6 +82,9 @@ impl Stage {
         kasbah.cli(["project", "create", PROJECT, "--repository", &url])?;
         git.add_webhook("clusters", kasbah.webhook(PROJECT)?)?;
         let agent = kasbah.register_agent(AGENT, PROJECT)?;
+        // Past the balancer, which is of the tests and not of what is measured.
+        let gateway = kasbah.replicas()?.gateways().first().copied().context("no gateway")?;
+        kasbah.let_agents_dial(gateway.to_string());
         kasbah.start_agent(AGENT, AGENT, plane.kubeconfig(), &namespace)?;
         let token = std::fs::read_to_string(kasbah.replicas()?.owner_token()?)?.trim().to_owned();
         let stage = Self { plane, kasbah, namespace, agent, token, _tree: tree, _git: git, _nats: nats };

@@ -196,6 +196,11 @@ impl Installation {
         Ok(())
     }
 
+    /// Agents that are started from now on dial here.
+    pub fn let_agents_dial(&mut self, gateway: String) {
+        self.options.agents_dial = Some(gateway);
+    }
+
     /// The command that starts an agent, to be changed before it runs.
     pub fn agent_command(&self, agent: &str, kubeconfig: &Path, namespace: &str) -> Result<Command> {
         let program = self.options.agent_program.clone().map_or_else(|| program("kasbah-agent"), Ok)?;
