@@ -13,7 +13,7 @@ use world::World;
 use world::spawn::{TaskHandle, blocking};
 
 use crate::folded::{Folded, anchor_name, begin_with};
-use crate::log::{EventLog, FollowReader, Followed, ReadError};
+use crate::log::{EventLog, FollowReader, Followed, ReadError, ReadFilter};
 use crate::model::Heads;
 use crate::projection::Projection;
 use crate::snapshots::{SnapshotError, Snapshots};
@@ -24,6 +24,10 @@ const START_TIME: Duration = Duration::from_secs(60);
 const START_PAUSE: Duration = Duration::from_millis(500);
 /// How long a refused request waits for the projection to catch up.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+/// A snapshot that is due waits until the log has been still for so long: it holds the fold up, and what comes now is waited for.
+const STILL: Duration = Duration::from_secs(1);
+/// It waits for so many times the records between two snapshots at most.
+const OVERDUE: u64 = 4;
 /// Records that are folded under one lock.
 const AT_ONCE: usize = 64;
 
@@ -127,6 +131,19 @@ where
             begun => return begun,
         }
     }
+}
+
+/// Follows what comes from now on, as [`patiently`] as a start needs.
+///
+/// # Errors
+/// The last refusal.
+pub async fn follow_from_now(
+    world: &World,
+    who: &str,
+    log: &dyn EventLog,
+    filter: &ReadFilter,
+) -> Result<FollowReader, ReadError> {
+    patiently(world, who, || async { log.follow(&log.position(&filter.streams).await?, filter).await }).await
 }
 
 /// A projection over the log. It stands at its start until [`Following::drive`] runs.
@@ -271,16 +288,21 @@ impl<P: Projection> Following<P> {
         let mut unsaved = 0;
         let mut saving: Option<TaskHandle> = None;
         let driven = loop {
-            let folded = tokio::select! {
+            let is_saving = saving.as_ref().is_some_and(|saving| !saving.is_finished());
+            let is_due = unsaved >= P::SNAPSHOT_EVERY && !is_saving;
+            let is_still = tokio::select! {
                 biased;
                 () = &mut shutdown => break Ok(()),
-                folded = self.fold_next(&mut records, &streams) => folded,
+                folded = self.fold_next(&mut records, &streams) => match folded {
+                    Ok(count) => {
+                        unsaved += count;
+                        false
+                    }
+                    Err(error) => break Err(error),
+                },
+                () = self.inner.world.clock.sleep(STILL), if is_due => true,
             };
-            match folded {
-                Ok(count) => unsaved += count,
-                Err(error) => break Err(error),
-            }
-            if unsaved >= P::SNAPSHOT_EVERY && saving.as_ref().is_none_or(TaskHandle::is_finished) {
+            if is_due && (is_still || unsaved >= OVERDUE * P::SNAPSHOT_EVERY) {
                 unsaved = 0;
                 let following = self.clone();
                 let save = Box::pin(async move { following.save().await });

@@ -41,7 +41,9 @@ pub use blobs::{Addresses, BlobError, Blobs};
 pub use checkpoint::{Checkpoint, PartitionCheck, Tally};
 pub use decide::{Command, DecideError, Decided, append_known, decide, new_events};
 pub use feed::{Feed, Feeder, Gone};
-pub use following::{CatchUpError, FollowError, Following, WaitError, follow_projection, patiently};
+pub use following::{
+    CatchUpError, FollowError, Following, WaitError, follow_from_now, follow_projection, patiently,
+};
 pub use keyring::{KeyName, KeyRing, KeyRingError};
 pub use log::{
     AppendError, Appended, EventLog, FollowReader, Followed, ForgetError, Kept, NewBatch, NewCommit,

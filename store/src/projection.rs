@@ -17,7 +17,7 @@ pub trait Projection: Serialize + DeserializeOwned + Send + Sync + 'static {
     const NAME: &'static str;
     /// Grows when the fold or the snapshot's shape changes; older snapshots are then thrown away.
     const FOLD_VERSION: u32;
-    /// Records between two snapshots.
+    /// Records between two snapshots, about: one that is due waits for a lull.
     const SNAPSHOT_EVERY: u64;
 
     /// What it folds.
