@@ -293,6 +293,14 @@ pub enum AppendError {
     },
 }
 
+impl AppendError {
+    /// Whether the same may be appended later: the outcome is unknown, or the log is away.
+    #[must_use]
+    pub const fn may_pass(&self) -> bool {
+        matches!(self, Self::Unknown { .. } | Self::Away { .. })
+    }
+}
+
 /// The log could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {

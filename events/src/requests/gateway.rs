@@ -119,12 +119,20 @@ pub enum ForwardedAnswer {
         headers: Vec<(String, Vec<u8>)>,
     },
     /// It did not.
-    Trouble {
-        /// HTTP status for the client.
-        code: u16,
-        /// Where it got stuck.
-        hop: String,
-        /// What is wrong and what to do.
-        message: String,
-    },
+    Trouble(ForwardedTrouble),
+}
+
+/// Why there is no answer of an agent.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardedTrouble {
+    /// HTTP status for the client.
+    pub code: u16,
+    /// Where it got stuck.
+    pub hop: String,
+    /// What is wrong and what to do.
+    pub message: String,
+    /// Worth another try after so many seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u16>,
 }

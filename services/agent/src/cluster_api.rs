@@ -8,7 +8,6 @@
 mod answer;
 mod forward;
 mod headers;
-mod held;
 mod pass;
 mod root_key;
 mod upgrade;

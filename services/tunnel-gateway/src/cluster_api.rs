@@ -95,8 +95,7 @@ async fn answer(
     gateway: Arc<Gateway>,
     request: Request<Incoming>,
 ) -> Result<Response<AnswerBody>, Infallible> {
-    let counts = gateway.counts.clone();
-    let answered = forward::answer(gateway, request).await.unwrap_or_else(trouble::Trouble::into_response);
-    counts.cluster_requests.with([class(answered.status())]).inc();
+    let answered = forward::answer(&gateway, request).await.unwrap_or_else(trouble::Trouble::into_response);
+    gateway.counts.cluster_requests.with([class(answered.status())]).inc();
     Ok(answered)
 }

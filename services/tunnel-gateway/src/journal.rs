@@ -1,7 +1,6 @@
 //! What the gateway itself observes: connections, in its own name.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use events::observation::{Observation, ObservationBatch, Observed};
 use events::position::Stream;
@@ -10,10 +9,11 @@ use store::{AppendError, EventLog, NewBatch};
 use tokio::sync::mpsc;
 use world::World;
 
+use crate::append::append_until_stored;
+
 /// Entries that wait for the log; over that they are dropped and counted.
 const CAPACITY: usize = 4096;
 const AT_ONCE: usize = 100;
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// Takes observations. Cheap to clone; never waits.
 #[derive(Clone)]
@@ -100,18 +100,10 @@ impl JournalWriter {
         let record =
             NewBatch { stream: Stream::Observations, organization, writer: self.writer.clone(), data };
         self.next = self.next.saturating_add(count);
-        loop {
-            match self.log.append_batch(record.clone()).await {
-                Ok(_) => return Ok(()),
-                Err(AppendError::Unknown { detail } | AppendError::Away { detail }) => {
-                    tracing::warn!(%detail, "connection may not be recorded, trying again");
-                    self.world.clock.sleep(PAUSE).await;
-                }
-                Err(error) => {
-                    tracing::error!(%error, "connection is not recorded");
-                    return Ok(());
-                }
-            }
+        let stored = append_until_stored(&self.world, &*self.log, record, AppendError::may_pass).await;
+        if let Err(error) = stored {
+            tracing::error!(%error, "connection is not recorded");
         }
+        Ok(())
     }
 }

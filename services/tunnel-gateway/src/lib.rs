@@ -21,6 +21,7 @@ pub mod model;
 
 mod access;
 mod answers;
+mod append;
 mod args;
 mod cluster_api;
 mod counted;

@@ -3,10 +3,12 @@
 mod coalesced;
 mod dust;
 mod guarded;
+mod held;
 mod outgoing;
 
 pub use coalesced::Coalesced;
 pub use guarded::{BodyFault, Guard, GuardedBody};
+pub use held::Held;
 pub use outgoing::{EventBody, EventSender, SendError, event_body};
 
 use bytes::Bytes;

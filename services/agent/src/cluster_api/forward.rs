@@ -10,10 +10,10 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::sync::oneshot;
 use tower::BoxError;
+use tunnel::body::Held;
 
 use super::answer::Failure;
 use super::headers;
-use super::held::Held;
 use super::{ClusterApi, Open};
 use crate::kubernetes::ApiServer;
 use crate::kubernetes::api_server::RequestBody;

@@ -2,30 +2,17 @@
 
 use events::pass::{AccessAs, Impersonated};
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
-    SEC_WEBSOCKET_PROTOCOL, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, SEC_WEBSOCKET_PROTOCOL, SET_COOKIE, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tunnel::wire::cluster::OWN_HEADERS;
+use tunnel::wire::cluster::{OWN_HEADERS, remove, without_the_connections};
 
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const IMPERSONATE_UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const IMPERSONATE_EXTRA: &str = "impersonate-extra-";
 
-/// What concerns one connection and not what travels over it.
-const OF_THE_CONNECTION: [HeaderName; 9] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-];
 /// What says who somebody is, or where they mean to be: the agent says both by itself.
 const OF_THE_ASKER: [HeaderName; 3] = [AUTHORIZATION, COOKIE, HOST];
 /// The same, by what a name begins with: impersonation, and a proxy in front that authenticates.
@@ -51,10 +38,7 @@ pub(super) enum NotNameable {
 /// The headers of a request as it goes on.
 pub(super) fn to_api_server(came: &HeaderMap, access_as: &AccessAs) -> Result<HeaderMap, NotNameable> {
     let mut headers = without_the_connections(came);
-    let names: Vec<HeaderName> = headers.keys().filter(|name| is_of_the_asker(name)).cloned().collect();
-    for name in names {
-        headers.remove(name);
-    }
+    remove(&mut headers, is_of_the_asker);
     remove_bearer_protocol(&mut headers);
     match access_as {
         AccessAs::Agent => {}
@@ -67,11 +51,7 @@ pub(super) fn to_api_server(came: &HeaderMap, access_as: &AccessAs) -> Result<He
 pub(super) fn from_api_server(came: &HeaderMap) -> HeaderMap {
     let mut headers = without_the_connections(came);
     headers.remove(SET_COOKIE);
-    let own: Vec<HeaderName> =
-        headers.keys().filter(|name| name.as_str().starts_with(OWN_HEADERS)).cloned().collect();
-    for name in own {
-        headers.remove(name);
-    }
+    remove(&mut headers, |name| name.as_str().starts_with(OWN_HEADERS));
     headers
 }
 
@@ -80,20 +60,6 @@ pub(super) fn ask_for_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.remove(CONTENT_LENGTH);
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, protocol);
-}
-
-fn without_the_connections(came: &HeaderMap) -> HeaderMap {
-    let mut headers = came.clone();
-    for value in came.get_all(CONNECTION) {
-        let named = value.as_bytes().split(|byte| *byte == b',');
-        for name in named.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()) {
-            headers.remove(name);
-        }
-    }
-    for name in OF_THE_CONNECTION {
-        headers.remove(name);
-    }
-    headers
 }
 
 fn is_of_the_asker(name: &HeaderName) -> bool {

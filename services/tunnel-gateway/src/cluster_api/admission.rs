@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chassis::server::bearer_token;
 use events::attributes::Attributes;
 use events::audit::{AuditPhase, AuditRecord};
 use events::pass::AccessAs;
-use events::{AgentId, RefusalKind, Sha256};
+use events::{AgentId, Sha256, Timestamp};
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http::{Request, StatusCode, Uri};
 use hyper::body::Incoming;
@@ -14,7 +15,7 @@ use objects::attributes::{attributes, is_long_running};
 use objects::pass::lets_through;
 use tunnel::wire::{self, cluster};
 
-use super::audit::{Recorded, now, reason, shortened};
+use super::audit::{Recorded, reason, shortened};
 use super::meant::{Meant, meant};
 use super::open::{Asked, Entered};
 use super::passes::HeldPass;
@@ -36,8 +37,13 @@ const TRACEPARENT: HeaderName = HeaderName::from_static(wire::TRACEPARENT);
 
 /// A request that was let through.
 pub(super) struct LetThrough {
-    pub(super) agent: AgentId,
     pub(super) entered: Entered,
+    pub(super) asked: Forwarded,
+}
+
+/// What goes on to the agent.
+pub(super) struct Forwarded {
+    pub(super) agent: AgentId,
     /// The head of the answer has to be there within this time.
     pub(super) head_time: Duration,
     /// Method, path, query and headers as they travel to the agent.
@@ -63,7 +69,7 @@ pub(super) async fn let_through(
     gateway.audit.room().await?;
     let record = AuditRecord {
         id: gateway.world.new_uuid(),
-        phase: if goes_on { AuditPhase::Ended } else { AuditPhase::Whole },
+        phase: AuditPhase::Whole,
         agent,
         holder: held.pass.holder.clone(),
         impersonated: held.pass.access_as != AccessAs::Agent,
@@ -74,7 +80,7 @@ pub(super) async fn let_through(
             Err(refusal) => reason(refusal),
         },
         code: 0,
-        began_at: now(&gateway.world),
+        began_at: Timestamp(gateway.world.clock.now_millis()),
         millis: 0,
         received: 0,
         sent: 0,
@@ -82,7 +88,7 @@ pub(super) async fn let_through(
         trace: trace.to_owned(),
     };
     let organization = held.pass.organization;
-    let recorded = Recorded::new(&gateway.audit, organization, record);
+    let recorded = Recorded::new(&gateway.audit, organization, record, goes_on);
     let (access_as, _) = judged.map_err(|refusal| {
         recorded.answered(StatusCode::FORBIDDEN);
         Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, refusal)
@@ -95,7 +101,7 @@ pub(super) async fn let_through(
         // What was heard between the pass and now was acted on before this request was open.
         withdrawals::look(gateway, vec![Arc::clone(&entered.open)]).await;
     }
-    Ok(LetThrough { agent, entered, head_time, head })
+    Ok(LetThrough { entered, asked: Forwarded { agent, head_time, head } })
 }
 
 /// As whom the cluster sees a request, and by which entry; or why it is refused.
@@ -172,16 +178,11 @@ fn token_hash(headers: &HeaderMap) -> Result<Sha256, Trouble> {
             "send one token as `Authorization: Bearer`; `kasbah kubeconfig` writes a kubeconfig that does";
         return Err(unauthenticated(message));
     };
-    let token = value
-        .to_str()
-        .ok()
-        .and_then(|text| text.split_once(' '))
-        .filter(|(scheme, token)| scheme.eq_ignore_ascii_case("bearer") && token.len() <= MAXIMUM_TOKEN)
-        .map(|(_, token)| token.trim())
-        .ok_or_else(|| unauthenticated("the authorization header holds no bearer token"))?;
+    let token = bearer_token(value, MAXIMUM_TOKEN);
+    let token = token.ok_or_else(|| unauthenticated("the authorization header holds no bearer token"))?;
     Ok(Sha256::of(token.as_bytes()))
 }
 
 fn unauthenticated(message: &str) -> Trouble {
-    Trouble::refused(events::Refusal::new(RefusalKind::Unauthenticated, message))
+    Trouble::new(StatusCode::UNAUTHORIZED, Hop::Gateway, message)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use events::attributes::{Attributes, Target};
 use events::audit::{AuditBatch, AuditPhase, AuditRecord};
 use events::position::Stream;
-use events::{InstanceId, OrganizationId, Timestamp};
+use events::{InstanceId, OrganizationId};
 use http::StatusCode;
 use parking_lot::Mutex;
 use store::{AppendError, EventLog, NewBatch};
@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, watch};
 use world::World;
 
 use super::trouble::{Hop, Trouble};
+use crate::append::append_until_stored;
 use crate::gateway::SERVICE;
 
 /// Records that wait for the log.
@@ -32,7 +33,6 @@ const LONGEST_NAME: usize = 300;
 const LONGEST_REASON: usize = 1000;
 /// How long a request waits for room.
 const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(500);
 
 type Entry = (OrganizationId, AuditRecord);
 
@@ -92,6 +92,8 @@ pub(super) struct Recorded {
     organization: OrganizationId,
     /// But for what is only known later.
     record: AuditRecord,
+    /// It is told of when it is answered, too.
+    goes_on: bool,
     code: AtomicU16,
     received: Arc<AtomicU64>,
     sent: Arc<AtomicU64>,
@@ -108,11 +110,17 @@ enum Stage {
 }
 
 impl Recorded {
-    pub(super) fn new(audit: &Audit, organization: OrganizationId, record: AuditRecord) -> Self {
+    pub(super) fn new(
+        audit: &Audit,
+        organization: OrganizationId,
+        record: AuditRecord,
+        goes_on: bool,
+    ) -> Self {
         Self {
             begun: audit.world.clock.monotonic(),
             organization,
             record,
+            goes_on,
             code: AtomicU16::new(0),
             received: Arc::default(),
             sent: Arc::default(),
@@ -121,17 +129,21 @@ impl Recorded {
         }
     }
 
-    /// Where it is counted what the client sends, and what it is sent.
-    pub(super) fn counters(&self) -> (Arc<AtomicU64>, Arc<AtomicU64>) {
-        (Arc::clone(&self.received), Arc::clone(&self.sent))
+    /// Where it is counted what the client sends.
+    pub(super) fn received(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.received)
+    }
+
+    /// Where it is counted what it is sent.
+    pub(super) fn sent(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.sent)
     }
 
     /// The head of an answer is there.
     pub(super) fn answered(&self, code: StatusCode) {
         self.failed(code);
-        let goes_on = self.record.phase == AuditPhase::Ended;
         let mut stage = self.stage.lock();
-        if goes_on && *stage == Stage::Open {
+        if self.goes_on && *stage == Stage::Open {
             *stage = Stage::Begun;
             self.audit.take(self.organization, self.so_far(AuditPhase::Began));
         }
@@ -213,23 +225,14 @@ impl AuditWriter {
     async fn append(&self, organization: OrganizationId, records: Vec<AuditRecord>) -> anyhow::Result<()> {
         let data = events::encode(&AuditBatch { organization, gateway: self.gateway, records })?;
         let batch = NewBatch { stream: Stream::Audit, organization, writer: SERVICE.to_owned(), data };
-        loop {
-            match self.log.append_batch(batch.clone()).await {
-                Ok(_) => return Ok(()),
-                Err(
-                    AppendError::Unknown { detail }
-                    | AppendError::Away { detail }
-                    | AppendError::ReadOnly { reason: detail },
-                ) => {
-                    tracing::warn!(%detail, "what was done may not be recorded, trying again");
-                    self.world.clock.sleep(PAUSE).await;
-                }
-                Err(error) => {
-                    tracing::error!(%error, "what was done is not recorded");
-                    return Ok(());
-                }
-            }
+        // Whoever begins something waits meanwhile, also for a log that is read-only until it is started again.
+        let may_pass =
+            |error: &AppendError| error.may_pass() || matches!(error, AppendError::ReadOnly { .. });
+        let stored = append_until_stored(&self.world, &*self.log, batch, may_pass).await;
+        if let Err(error) = stored {
+            tracing::error!(%error, "what was done is not recorded");
         }
+        Ok(())
     }
 }
 
@@ -264,9 +267,4 @@ fn cut(text: &mut String, most: usize) {
         text.truncate(end);
         text.push('…');
     }
-}
-
-/// When a request came.
-pub(super) fn now(world: &World) -> Timestamp {
-    Timestamp(world.clock.now_millis())
 }

@@ -1,26 +1,19 @@
 //! One request, from its head to its answer.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use http::header::HeaderName;
 use http::{Request, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tracing::Instrument as _;
 use tunnel::BoxError;
-use tunnel::body::{Guard, GuardedBody, RequestBody};
+use tunnel::body::{Guard, Held, RequestBody};
 use tunnel::wire;
 
-use super::admission::{LetThrough, let_through};
-use super::open::{End, OpenBody};
+use super::admission::{Forwarded, LetThrough, let_through};
+use super::open::Entered;
 use super::trouble::{Hop, Trouble};
 use super::{AnswerBody, headers, hop, upgrade};
 use crate::gateway::Gateway;
@@ -39,7 +32,7 @@ const PATIENT: Guard = Guard {
 
 /// Answers a request.
 pub(super) async fn answer(
-    gateway: Arc<Gateway>,
+    gateway: &Gateway,
     request: Request<Incoming>,
 ) -> Result<Response<AnswerBody>, Trouble> {
     let traceparent =
@@ -52,7 +45,7 @@ pub(super) async fn answer(
         http.response.status_code = tracing::field::Empty,
     );
     chassis::traces::set_parent(&span, traceparent.as_deref());
-    let trace = trace_of(&gateway, &span);
+    let trace = trace_of(gateway, &span);
     let answered = answer_traced(gateway, request, &trace).instrument(span.clone()).await;
     match answered {
         Ok(answer) => {
@@ -74,57 +67,57 @@ fn trace_of(gateway: &Gateway, span: &tracing::Span) -> String {
 }
 
 async fn answer_traced(
-    gateway: Arc<Gateway>,
+    gateway: &Gateway,
     mut request: Request<Incoming>,
     trace: &str,
 ) -> Result<Response<AnswerBody>, Trouble> {
     let wished = headers::upgrade(&request);
-    let through = let_through(&gateway, &request, wished.as_ref(), trace).await?;
+    let through = let_through(gateway, &request, wished.as_ref(), trace).await?;
     if let Some(protocol) = wished {
         let upgraded = hyper::upgrade::on(&mut request);
-        return upgrade::answer(&gateway, through, protocol, upgraded).await;
+        return upgrade::answer(gateway, through, protocol, upgraded).await;
     }
-    let (received, _) = through.entered.open.recorded.counters();
-    let body = ClientBody { inner: request.into_body(), received, ended: through.entered.open.ended() };
-    let body = BodyExt::boxed_unsync(body);
-    let answer = ask_while_open(&gateway, &through, body).await?;
+    let LetThrough { entered, asked } = through;
+    let body = BodyExt::boxed_unsync(entered.received(request.into_body().map_err(BoxError::from)));
+    let answer = ask_while_open(gateway, &entered, asked, body).await?;
+    entered.open.recorded.answered(answer.status());
     let (mut parts, body) = answer.into_parts();
-    through.entered.open.recorded.answered(parts.status);
-    parts.headers = headers::answered(parts.headers);
+    parts.headers = headers::answered(&parts.headers);
     parts.version = http::Version::HTTP_11;
-    Ok(Response::from_parts(parts, OpenBody::new(body, through.entered).boxed_unsync()))
+    Ok(Response::from_parts(parts, entered.sent(body).boxed_unsync()))
 }
 
 /// Asks the agent for as long as the request may be open; what goes wrong is recorded.
 pub(super) async fn ask_while_open(
     gateway: &Gateway,
-    through: &LetThrough,
+    entered: &Entered,
+    asked: Forwarded,
     body: RequestBody,
 ) -> Result<Response<AnswerBody>, Trouble> {
     let answer = tokio::select! {
         biased;
-        answer = ask(gateway, through, body) => answer,
-        _end = through.entered.open.ended() => {
+        // First: of a request that was ended before it was sent, nothing is.
+        _end = entered.open.ended() => {
             let message = "what let the request through was withdrawn, or the gateway stops; retry";
             Err(Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message))
         }
+        answer = ask(gateway, asked, body) => answer,
     };
-    answer.inspect_err(|trouble| through.entered.open.recorded.failed(trouble.code()))
+    answer.inspect_err(|trouble| entered.open.recorded.failed(trouble.code()))
 }
 
 /// Asks the agent, over a tunnel of its that is open here, or else over one of another gateway's.
 async fn ask(
     gateway: &Gateway,
-    through: &LetThrough,
+    Forwarded { agent, head_time, head }: Forwarded,
     body: RequestBody,
 ) -> Result<Response<AnswerBody>, Trouble> {
-    let (parts, ()) = through.head.clone().into_parts();
-    let request = Request::from_parts(parts, body);
-    let sessions = gateway.registry.list(Some(through.agent));
-    let Some(session) = sessions.into_iter().find(|session| !session.connection.is_closed()) else {
-        return hop::ask(gateway, through.agent, request, through.head_time).await;
-    };
-    carry(&session, request, through.head_time).await
+    let request = head.map(|()| body);
+    let sessions = gateway.registry.list(Some(agent));
+    match sessions.into_iter().find(|session| !session.connection.is_closed()) {
+        Some(session) => carry(&session, request, head_time).await,
+        None => hop::ask(gateway, agent, request, head_time).await,
+    }
 }
 
 /// Sends a request over a tunnel, if there is room: the rest of the tunnel's streams is for what the agent is to have and to say.
@@ -140,46 +133,5 @@ pub(super) async fn carry(
     let answer = session.connection.request_guarded(request, limit, PATIENT).await;
     let answer = answer.map_err(|error| Trouble::not_asked(&error))?;
     // The place is taken for as long as the answer goes on.
-    let carried = |body: GuardedBody| {
-        body.map_frame(move |frame| {
-            let _place = &place;
-            frame
-        })
-    };
-    Ok(answer.map(|body| carried(body).map_err(Into::into).boxed_unsync()))
-}
-
-/// A client's body: its bytes are counted, and it breaks off when its request is ended.
-struct ClientBody {
-    inner: Incoming,
-    received: Arc<AtomicU64>,
-    ended: BoxFuture<'static, End>,
-}
-
-impl Body for ClientBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = self.get_mut();
-        if let Poll::Ready(End::Cut(reason)) = this.ended.poll_unpin(context) {
-            return Poll::Ready(Some(Err(reason.into())));
-        }
-        let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
-        if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
-            this.received.fetch_add(data.len() as u64, Ordering::Relaxed);
-        }
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
+    Ok(answer.map(|body| Held::new(body, place).map_err(Into::into).boxed_unsync()))
 }

@@ -2,57 +2,34 @@
 
 use http::header::{
     ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap,
-    HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
-    UPGRADE,
+    HeaderName, HeaderValue, UPGRADE,
 };
 use http::{Method, Request, Version};
-use tunnel::wire::cluster::OWN_HEADERS;
+use tunnel::wire::cluster::{OWN_HEADERS, remove, without_the_connections};
 
-/// Headers of one connection and not of what is said over it (RFC 9110, section 7.6.1).
-const OF_THE_CONNECTION: [HeaderName; 9] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-];
 /// Who somebody is, and where they are, is ours to say.
 const OURS: [HeaderName; 6] =
     [AUTHORIZATION, COOKIE, EXPECT, FORWARDED, HOST, HeaderName::from_static("x-real-ip")];
-const OURS_BY_BEGINNING: [&str; 3] = ["x-forwarded-", "x-remote-", OWN_HEADERS];
+const OURS_BY_BEGINNING: [&str; 4] = [IMPERSONATE, "x-forwarded-", "x-remote-", OWN_HEADERS];
 /// What the API server upgrades to.
 const PROTOCOLS: [&str; 2] = ["websocket", "SPDY/3.1"];
 const IMPERSONATE: &str = "impersonate-";
 
 /// The headers that go on with a request.
 pub(super) fn forwarded(headers: &HeaderMap) -> HeaderMap {
-    let named = named_by_connection(headers);
-    let mut forwarded = headers.clone();
+    let mut forwarded = without_the_connections(headers);
     remove(&mut forwarded, |name| {
         let text = name.as_str();
-        named.iter().any(|named| named == text)
-            || OF_THE_CONNECTION.contains(name)
-            || OURS.contains(name)
-            || text.starts_with(IMPERSONATE)
-            || OURS_BY_BEGINNING.iter().any(|beginning| text.starts_with(beginning))
+        OURS.contains(name) || OURS_BY_BEGINNING.iter().any(|beginning| text.starts_with(beginning))
     });
     forwarded
 }
 
 /// The headers that come back with an answer.
-pub(super) fn answered(mut headers: HeaderMap) -> HeaderMap {
-    let named = named_by_connection(&headers);
-    remove(&mut headers, |name| {
-        let text = name.as_str();
-        named.iter().any(|named| named == text)
-            || OF_THE_CONNECTION.contains(name)
-            || text.starts_with(OWN_HEADERS)
-    });
-    headers
+pub(super) fn answered(headers: &HeaderMap) -> HeaderMap {
+    let mut answered = without_the_connections(headers);
+    remove(&mut answered, |name| name.as_str().starts_with(OWN_HEADERS));
+    answered
 }
 
 /// Whether a client wants to be somebody else in the cluster, as `kubectl --as` does.
@@ -70,7 +47,7 @@ pub(super) fn discovers(headers: &HeaderMap) -> bool {
 pub(super) fn upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
     let is_wished = request.version() == Version::HTTP_11
         && matches!(*request.method(), Method::GET | Method::POST)
-        && named_by_connection(request.headers()).iter().any(|named| named == "upgrade");
+        && asks_to_upgrade(request.headers());
     let known = |value: &&HeaderValue| {
         PROTOCOLS.iter().any(|known| value.as_bytes().eq_ignore_ascii_case(known.as_bytes()))
     };
@@ -82,16 +59,9 @@ pub(super) fn without_body(headers: &mut HeaderMap) {
     headers.remove(CONTENT_LENGTH);
 }
 
-fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
+fn asks_to_upgrade(headers: &HeaderMap) -> bool {
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect()
-}
-
-fn remove(headers: &mut HeaderMap, is_unwanted: impl Fn(&HeaderName) -> bool) {
-    let unwanted: Vec<HeaderName> = headers.keys().filter(|name| is_unwanted(name)).cloned().collect();
-    for name in unwanted {
-        headers.remove(name);
-    }
+    values.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("upgrade"))
 }
 
 #[cfg(test)]
@@ -152,7 +122,7 @@ mod tests {
 
     #[test]
     fn answers_come_back_but_for_what_is_of_the_connection_or_ours() {
-        let answered = answered(headers(&[
+        let answered = answered(&headers(&[
             ("content-type", "application/json"),
             ("audit-id", "1"),
             ("warning", "299 - \"a\""),

@@ -77,15 +77,14 @@ pub(super) async fn ask(
             *response.headers_mut() = map_of(headers);
             Ok(response)
         }
-        ForwardedAnswer::Trouble { code, hop, message } => Err(Trouble::told(code, &hop, message)),
+        ForwardedAnswer::Trouble(told) => Err(Trouble::told(told)),
     }
 }
 
 /// Serves the requests of other gateways to an agent, while one of its tunnels is open here.
 pub(crate) async fn serve(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Result<Serving, BusError> {
     let subject = Subject::agent_request(ForwardedRequest::NAME, session.agent);
-    let (gateway, session) = (Arc::clone(gateway), Arc::downgrade(session));
-    let serving = Arc::clone(&gateway);
+    let (serving, session) = (Arc::clone(gateway), Arc::downgrade(session));
     let handler = Arc::new(move |context: RequestContext, mut stream: ByteStream| {
         let (gateway, session) = (Arc::clone(&serving), session.upgrade());
         Box::pin(async move {

@@ -17,8 +17,8 @@ use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tunnel::BoxError;
+use tunnel::body::Held;
 
-use super::AnswerBody;
 use super::audit::Recorded;
 use super::passes::Key;
 
@@ -118,6 +118,15 @@ impl OpenRequests {
         all.1.values().filter(wanted).cloned().collect()
     }
 
+    /// Ends those whose tokens have ended by themselves.
+    pub(super) fn end_expired(&self, now: Timestamp) {
+        for open in self.open.lock().1.values() {
+            if open.asked.token_ends.is_some_and(|end| end <= now) {
+                open.end(End::Cut("the token has expired".to_owned()));
+            }
+        }
+    }
+
     /// Returns once one was entered.
     pub(super) async fn entered(&self) {
         self.entered.notified().await;
@@ -160,23 +169,36 @@ impl Drop for Entered {
     }
 }
 
-/// The body of an answer, which ends when its request is ended.
-pub(super) struct OpenBody {
-    inner: AnswerBody,
-    ended: BoxFuture<'static, End>,
-    is_drained: bool,
-    sent: Arc<AtomicU64>,
-    _entered: Entered,
+/// A body of an open request, in either direction: its bytes are counted, and it ends when the request is ended.
+pub(super) struct OpenBody<B> {
+    inner: B,
+    /// Nothing once it was heard.
+    ended: Option<BoxFuture<'static, End>>,
+    is_over: bool,
+    bytes: Arc<AtomicU64>,
 }
 
-impl OpenBody {
-    pub(super) fn new(inner: AnswerBody, entered: Entered) -> Self {
-        let (_, sent) = entered.open.recorded.counters();
-        Self { inner, ended: entered.open.ended(), is_drained: false, sent, _entered: entered }
+impl Entered {
+    /// What the client sends.
+    pub(super) fn received<B>(&self, inner: B) -> OpenBody<B> {
+        self.body(inner, self.open.recorded.received())
+    }
+
+    /// What it is sent, which keeps the request open.
+    pub(super) fn sent<B>(self, inner: B) -> Held<OpenBody<B>, Self> {
+        let body = self.body(inner, self.open.recorded.sent());
+        Held::new(body, self)
+    }
+
+    fn body<B>(&self, inner: B, bytes: Arc<AtomicU64>) -> OpenBody<B> {
+        OpenBody { inner, ended: Some(self.open.ended()), is_over: false, bytes }
     }
 }
 
-impl Body for OpenBody {
+impl<B> Body for OpenBody<B>
+where
+    B: Body<Data = Bytes, Error = BoxError> + Unpin,
+{
     type Data = Bytes;
     type Error = BoxError;
 
@@ -185,26 +207,26 @@ impl Body for OpenBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
-        if this.is_drained {
-            return Poll::Ready(None);
+        if let Some(Poll::Ready(end)) = this.ended.as_mut().map(|ended| ended.poll_unpin(context)) {
+            this.ended = None;
+            this.is_over = true;
+            return Poll::Ready(match end {
+                End::Cut(reason) => Some(Err(reason.into())),
+                End::Drained => None,
+            });
         }
-        match this.ended.poll_unpin(context) {
-            Poll::Ready(End::Cut(reason)) => return Poll::Ready(Some(Err(reason.into()))),
-            Poll::Ready(End::Drained) => {
-                this.is_drained = true;
-                return Poll::Ready(None);
-            }
-            Poll::Pending => {}
+        if this.is_over {
+            return Poll::Ready(None);
         }
         let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
         if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
-            this.sent.fetch_add(data.len() as u64, Ordering::Relaxed);
+            this.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_drained || self.inner.is_end_stream()
+        self.is_over || self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -1,7 +1,7 @@
 //! Answers that are ours and not the API server's, in the form that its clients read.
 
 use bytes::Bytes;
-use events::requests::gateway::ForwardedAnswer;
+use events::requests::gateway::{ForwardedAnswer, ForwardedTrouble};
 use events::{Refusal, RefusalKind};
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
@@ -55,18 +55,21 @@ impl Trouble {
     }
 
     /// What another gateway told.
-    pub(super) fn told(code: u16, hop: &str, message: String) -> Self {
-        let hop = [Hop::Gateway, Hop::Replica, Hop::Tunnel, Hop::Agent]
-            .into_iter()
-            .find(|known| known.as_str() == hop);
-        let code = StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_GATEWAY);
-        Self::new(code, hop.unwrap_or(Hop::Replica), message)
+    pub(super) fn told(told: ForwardedTrouble) -> Self {
+        let hops = [Hop::Gateway, Hop::Replica, Hop::Tunnel, Hop::Agent];
+        let hop = hops.into_iter().find(|known| known.as_str() == told.hop).unwrap_or(Hop::Replica);
+        let code = StatusCode::from_u16(told.code).unwrap_or(StatusCode::BAD_GATEWAY);
+        Self { retry_after_seconds: told.retry_after_seconds, ..Self::new(code, hop, told.message) }
     }
 
     /// As another gateway is told.
     pub(super) fn forwarded(self) -> ForwardedAnswer {
-        let (code, hop) = (self.code.as_u16(), self.hop.as_str().to_owned());
-        ForwardedAnswer::Trouble { code, hop, message: self.message }
+        ForwardedAnswer::Trouble(ForwardedTrouble {
+            code: self.code.as_u16(),
+            hop: self.hop.as_str().to_owned(),
+            message: self.message,
+            retry_after_seconds: self.retry_after_seconds,
+        })
     }
 
     /// Worth another try after a while.
@@ -178,6 +181,16 @@ fn reason(code: StatusCode) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_another_gateway_is_told_is_told_whole() {
+        for trouble in
+            [Trouble::not_connected(), Trouble::new(StatusCode::GATEWAY_TIMEOUT, Hop::Agent, "late")]
+        {
+            let ForwardedAnswer::Trouble(told) = trouble.clone().forwarded() else { panic!("{trouble:?}") };
+            assert_eq!(Trouble::told(told), trouble);
+        }
+    }
 
     #[tokio::test]
     async fn what_goes_wrong_is_told_as_kubernetes_tells_it() {

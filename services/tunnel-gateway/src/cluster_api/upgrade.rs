@@ -1,7 +1,6 @@
 //! Connections that become another protocol: exec, attach, port-forward. Bytes go through as they are.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use super::AnswerBody;
 use super::admission::LetThrough;
 use super::forward::ask_while_open;
 use super::headers;
-use super::open::{Entered, OpenBody};
+use super::open::Entered;
 use super::trouble::Trouble;
 use crate::gateway::Gateway;
 
@@ -40,28 +39,28 @@ type Client = TokioIo<Upgraded>;
 
 /// Asks the agent to open such a connection, and joins the client's with it.
 pub(super) async fn answer(
-    gateway: &Arc<Gateway>,
-    through: LetThrough,
+    gateway: &Gateway,
+    LetThrough { entered, asked }: LetThrough,
     protocol: HeaderValue,
     upgraded: OnUpgrade,
 ) -> Result<Response<AnswerBody>, Trouble> {
     let (sender, mut receiver) = mpsc::channel::<Piece>(WAITING);
     let pieces = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
     let body: RequestBody = StreamBody::new(pieces).boxed_unsync();
-    let (mut parts, body) = ask_while_open(gateway, &through, body).await?.into_parts();
+    let (mut parts, body) = ask_while_open(gateway, &entered, asked, body).await?.into_parts();
     let became = parts.headers.get(cluster::UPGRADE).is_some() && parts.status == StatusCode::OK;
     let code = if became { StatusCode::SWITCHING_PROTOCOLS } else { parts.status };
-    through.entered.open.recorded.answered(code);
-    parts.headers = headers::answered(parts.headers);
+    entered.open.recorded.answered(code);
+    parts.headers = headers::answered(&parts.headers);
     parts.version = http::Version::HTTP_11;
     if !became {
-        return Ok(Response::from_parts(parts, OpenBody::new(body, through.entered).boxed_unsync()));
+        return Ok(Response::from_parts(parts, entered.sent(body).boxed_unsync()));
     }
     parts.status = StatusCode::SWITCHING_PROTOCOLS;
     headers::without_body(&mut parts.headers);
     parts.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     parts.headers.insert(UPGRADE, protocol);
-    let joined = join(gateway.world.clone(), upgraded, sender, body, through.entered);
+    let joined = join(gateway.world.clone(), upgraded, sender, body, entered);
     gateway.world.spawner.spawn("cluster-upgrade", Box::pin(joined));
     Ok(Response::from_parts(parts, Empty::new().map_err(|never| match never {}).boxed_unsync()))
 }
@@ -87,11 +86,11 @@ async fn join(
         }
     };
     let (reader, writer) = tokio::io::split(client);
-    let (received, sent) = entered.open.recorded.counters();
+    let (received, ended) = (entered.open.recorded.received(), entered.open.ended());
     tokio::select! {
         biased;
-        _end = entered.open.ended() => {}
-        () = carry(world, up(reader, sender, &received), down(body, writer, &sent)) => {}
+        _end = ended => {}
+        () = carry(world, up(reader, sender, &received), down(entered.sent(body).boxed_unsync(), writer)) => {}
     }
 }
 
@@ -134,10 +133,9 @@ async fn up(mut client: ReadHalf<Client>, sender: mpsc::Sender<Piece>, received:
 }
 
 /// What the API server says; its end is the end of what is written to the client.
-async fn down(mut body: AnswerBody, mut client: WriteHalf<Client>, sent: &AtomicU64) {
+async fn down(mut body: AnswerBody, mut client: WriteHalf<Client>) {
     while let Some(Ok(frame)) = body.frame().await {
         let Ok(piece) = frame.into_data() else { continue };
-        sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
         if client.write_all(&piece).await.is_err() || client.flush().await.is_err() {
             return;
         }

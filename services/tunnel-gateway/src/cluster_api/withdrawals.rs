@@ -38,11 +38,10 @@ const HARMLESS: [&str; 2] = ["kasbah.token.used", "kasbah.token.issued"];
 /// Watches until shutdown is asked for.
 pub(crate) async fn watch(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()> {
     let filter = ReadFilter::decisions(&KINDS);
-    let begin = || async { gateway.log.follow(&gateway.log.position(&filter.streams).await?, &filter).await };
     let mut changes = tokio::select! {
         biased;
         () = shutdown.requested() => return Ok(()),
-        begun = store::patiently(&gateway.world, SERVICE, begin) => begun?,
+        begun = store::follow_from_now(&gateway.world, SERVICE, &*gateway.log, &filter) => begun?,
     };
     let clock = Arc::clone(&gateway.world.clock);
     let (mut looked, mut ticked) = (clock.monotonic(), clock.monotonic());
@@ -70,7 +69,7 @@ pub(crate) async fn watch(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::
                 continue;
             }
         }
-        end_expired(&gateway);
+        gateway.open_requests.end_expired(Timestamp(clock.now_millis()));
         if ticked.saturating_sub(looked) >= LOOK_EVERY {
             looked = ticked;
             begin_look(&gateway, None);
@@ -93,15 +92,6 @@ fn begin_look(gateway: &Arc<Gateway>, organization: Option<OrganizationId>) {
 
 fn may_withdraw(commit: &Commit) -> bool {
     commit.events.iter().any(|event| !HARMLESS.contains(&event.body.event_type.as_str()))
-}
-
-fn end_expired(gateway: &Gateway) {
-    let now = Timestamp(gateway.world.clock.now_millis());
-    for open in gateway.open_requests.list(None) {
-        if open.asked.token_ends.is_some_and(|end| end <= now) {
-            open.end(End::Cut("the token has expired".to_owned()));
-        }
-    }
 }
 
 /// Asks for each pass anew that lets something through, and ends what the new one would not let through in the same way.

@@ -7,7 +7,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use events::pass::SignedPass;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{
+    CONNECTION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE as UPGRADE_HEADER,
+};
 
 /// The pass that lets a request through.
 pub const PASS: HeaderName = HeaderName::from_static("kasbah-pass");
@@ -22,6 +25,43 @@ pub const AGENT: HeaderValue = HeaderValue::from_static("agent");
 pub const API_SERVER: HeaderValue = HeaderValue::from_static("api-server");
 /// What the names of this project's own headers begin with. Neither a client nor an API server gets one through.
 pub const OWN_HEADERS: &str = "kasbah-";
+
+/// Headers of one connection and not of what is said over it (RFC 9110, section 7.6.1).
+const OF_THE_CONNECTION: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE_HEADER,
+];
+
+/// What of headers is passed on: not those of the connection that they came over, nor those that it names.
+#[must_use]
+pub fn without_the_connections(came: &HeaderMap) -> HeaderMap {
+    let mut headers = came.clone();
+    for value in came.get_all(CONNECTION) {
+        let named = value.as_bytes().split(|byte| *byte == b',');
+        for name in named.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()) {
+            headers.remove(name);
+        }
+    }
+    for name in OF_THE_CONNECTION {
+        headers.remove(name);
+    }
+    headers
+}
+
+/// Removes all headers that are not wanted.
+pub fn remove(headers: &mut HeaderMap, is_unwanted: impl Fn(&HeaderName) -> bool) {
+    let unwanted: Vec<HeaderName> = headers.keys().filter(|name| is_unwanted(name)).cloned().collect();
+    for name in unwanted {
+        headers.remove(name);
+    }
+}
 
 /// A header that is no pass.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

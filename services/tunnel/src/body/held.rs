@@ -7,13 +7,15 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 /// Passes a body on as it comes; drops `T` with it.
-pub(super) struct Held<B, T> {
+pub struct Held<B, T> {
     body: B,
     _held: T,
 }
 
 impl<B, T> Held<B, T> {
-    pub(super) const fn new(body: B, held: T) -> Self {
+    /// `held` lives as long as `body`.
+    #[must_use]
+    pub const fn new(body: B, held: T) -> Self {
         Self { body, _held: held }
     }
 }
