@@ -26,7 +26,7 @@ use events::requests::authz::{
 };
 use events::{AggregateKind, AggregateRef, Event, OrganizationId, Position, RefusalKind, Sha256};
 use running::{Running, project};
-use store::{KeyName, NewCommit, ReadFilter, follow_projection};
+use store::{KeyName, ReadFilter, follow_projection};
 use testkit::eventually;
 
 #[tokio::test]
@@ -224,22 +224,8 @@ async fn a_claim_left_by_a_crash_blocks_nobody() {
     let claim = derived_uuid(&[b"name", b"group", organization.0.as_bytes(), b"shop"]);
     let event =
         DirectoryEvent::NameClaimed(NameClaimed { what: "group".to_owned(), holder: claimed.to_string() });
-    let context = bus::context_for_service(&running.world, "authz", organization);
-    let commit = NewCommit {
-        id: context.idempotency_key,
-        organization,
-        aggregate: AggregateRef::new(AggregateKind::Name, claim),
-        expected: 0,
-        actor: context.actor,
-        correlation_id: context.correlation_id,
-        causation_id: None,
-        traceparent: None,
-        occurred_at: events::Timestamp(running.world.clock.now_millis()),
-        command: None,
-        grounds: None,
-        events: store::new_events(&running.world, [Event::from(event)]).unwrap(),
-    };
-    running.store.log.append(commit).await.unwrap();
+    let name = AggregateRef::new(AggregateKind::Name, claim);
+    running.append("authz", organization, name, Event::from(event)).await;
     let group = running.ask(&owner, &CreateGroup { name: "shop".to_owned() }).await.unwrap();
     assert_eq!(group.id.0, claimed, "the claim is completed");
     running.stop().await;

@@ -81,6 +81,7 @@ macro_rules! conformance_suite {
                 streams: a_reset_reaches_the_other_side_with_its_reason,
                 streams: a_dropped_writer_is_not_an_orderly_end,
                 streams: a_dropped_reader_stops_the_writer,
+                streams: an_idle_writer_hears_that_its_reader_is_gone,
                 streams: each_direction_ends_by_itself,
             );
         }

@@ -11,7 +11,6 @@ use events::requests::authz::{AgentWithToken, IssuedPass, RegisterAgent, RevokeT
 use events::{
     AgentId, AggregateKind, AggregateRef, Event, OrganizationId, Position, Refusal, RefusalKind, Sha256,
 };
-use store::NewCommit;
 
 use crate::running::{Person, Running, project};
 
@@ -31,26 +30,9 @@ async fn let_in(running: &Running, owner: &Person, agent: AgentId, path: &str) -
     };
     let changed = ConfigurationChanged { agent, commit: "0".to_owned(), configuration, warnings: Vec::new() };
     let organization = owner.principal.organization;
-    let context = bus::context_for_service(&running.world, "config-fetcher", organization);
-    let commit = NewCommit {
-        id: context.idempotency_key,
-        organization,
-        aggregate: AggregateRef::new(AggregateKind::Configuration, agent),
-        expected: 0,
-        actor: context.actor,
-        correlation_id: context.correlation_id,
-        causation_id: None,
-        traceparent: None,
-        occurred_at: events::Timestamp(running.world.clock.now_millis()),
-        command: None,
-        grounds: None,
-        events: store::new_events(
-            &running.world,
-            [Event::from(ConfigurationEvent::ConfigurationChanged(changed))],
-        )
-        .unwrap(),
-    };
-    running.store.log.append(commit).await.unwrap();
+    let event = Event::from(ConfigurationEvent::ConfigurationChanged(changed));
+    let of = AggregateRef::new(AggregateKind::Configuration, agent);
+    running.append("config-fetcher", organization, of, event).await;
     running.store.log.position(&[events::Stream::Decisions]).await.unwrap()
 }
 

@@ -12,9 +12,11 @@ use events::requests::authz::{
     Authenticate, CreateOrganization, CreateProject, CreateUser, FirstStart, IssueToken, ListOrganizations,
     Principal,
 };
-use events::{OrganizationId, Position, Refusal, RefusalKind, Request, Sha256};
+use events::{
+    AggregateRef, Event, OrganizationId, Position, Refusal, RefusalKind, Request, Sha256, Timestamp,
+};
 use store::embedded::{EmbeddedStore, Options, open};
-use store::{ReadFilter, Record};
+use store::{NewCommit, ReadFilter, Record};
 use world::World;
 use world::spawn::TaskHandle;
 
@@ -50,6 +52,26 @@ impl Running {
         self.task.take().unwrap().join().await.unwrap();
         let (bus, trigger, task) = run(&self.world, &self.store).await;
         (self.bus, self.trigger, self.task) = (bus, trigger, Some(task));
+    }
+
+    /// Appends what another service would decide, as the first event of its aggregate.
+    pub async fn append(&self, service: &str, organization: OrganizationId, of: AggregateRef, event: Event) {
+        let context = bus::context_for_service(&self.world, service, organization);
+        let commit = NewCommit {
+            id: context.idempotency_key,
+            organization,
+            aggregate: of,
+            expected: 0,
+            actor: context.actor,
+            correlation_id: context.correlation_id,
+            causation_id: None,
+            traceparent: None,
+            occurred_at: Timestamp(self.world.clock.now_millis()),
+            command: None,
+            grounds: None,
+            events: store::new_events(&self.world, [event]).unwrap(),
+        };
+        self.store.log.append(commit).await.unwrap();
     }
 
     pub async fn stop(mut self) {

@@ -181,6 +181,16 @@ pub async fn a_dropped_reader_stops_the_writer(bus: Arc<dyn Bus>, world: World) 
 }
 
 #[allow(missing_docs, reason = "the name is the law")]
+pub async fn an_idle_writer_hears_that_its_reader_is_gone(bus: Arc<dyn Bus>, world: World) -> Result<()> {
+    let mut line = Line::new(&*bus, &world).await?;
+    let (mut near, far) = line.open(&*bus, &world).await?;
+    let is_closed = near.writer.0.closed().now_or_never().is_some();
+    ensure!(!is_closed, "its reader is there");
+    drop(far);
+    patiently(&world, "that nobody reads", near.writer.0.closed()).await
+}
+
+#[allow(missing_docs, reason = "the name is the law")]
 pub async fn each_direction_ends_by_itself(bus: Arc<dyn Bus>, world: World) -> Result<()> {
     let mut line = Line::new(&*bus, &world).await?;
     let (mut near, mut far) = line.open(&*bus, &world).await?;
