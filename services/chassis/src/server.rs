@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use http::HeaderValue;
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::service::Service;
@@ -36,6 +37,13 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Who dialled: among the extensions of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
+
+/// The token in the value of an `Authorization` header (RFC 6750), if it is one of at most `longest` bytes.
+#[must_use]
+pub fn bearer_token(authorization: &HeaderValue, longest: usize) -> Option<&str> {
+    let (scheme, token) = authorization.to_str().ok()?.split_once(' ')?;
+    (scheme.eq_ignore_ascii_case("bearer") && token.len() <= longest).then(|| token.trim())
+}
 
 /// What one client may take.
 #[derive(Debug, Clone, Copy)]

@@ -81,10 +81,9 @@ impl App {
     /// When the log cannot be read.
     pub async fn watch_revocations(self: Arc<Self>, shutdown: Shutdown) -> anyhow::Result<()> {
         let filter = ReadFilter::decisions(&[AggregateKind::User, AggregateKind::Agent]);
-        let begin = || async { self.log.follow(&self.log.position(&filter.streams).await?, &filter).await };
         let mut changes = tokio::select! {
             () = shutdown.requested() => return Ok(()),
-            begun = store::patiently(&self.world, "console", begin) => begun?,
+            begun = store::follow_from_now(&self.world, "console", &*self.log, &filter) => begun?,
         };
         self.callers.forget();
         loop {

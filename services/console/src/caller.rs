@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
 use bus::Bus;
+use chassis::server::bearer_token;
 use events::requests::authz::{Authenticate, Principal};
 use events::{OrganizationId, Refusal, RefusalKind, Sha256};
 use parking_lot::Mutex;
@@ -71,12 +72,7 @@ fn token_hash(headers: &HeaderMap) -> Result<Sha256, Refusal> {
     let value = headers
         .get(header::AUTHORIZATION)
         .ok_or_else(|| refuse("send a token as `Authorization: Bearer`"))?;
-    let token = value
-        .to_str()
-        .ok()
-        .and_then(|text| text.split_once(' '))
-        .filter(|(scheme, token)| scheme.eq_ignore_ascii_case("bearer") && token.len() <= MAXIMUM_TOKEN)
-        .map(|(_, token)| token.trim())
-        .ok_or_else(|| refuse("the authorization header holds no bearer token"))?;
+    let token = bearer_token(value, MAXIMUM_TOKEN);
+    let token = token.ok_or_else(|| refuse("the authorization header holds no bearer token"))?;
     Ok(Sha256::of(token.as_bytes()))
 }

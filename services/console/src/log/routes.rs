@@ -178,8 +178,8 @@ async fn events(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     let Call { input, context, token, server_sent, .. } = call;
     let request: ReadEvents = input.parse()?;
     let follow = parse_follow(request.follow.as_deref())?;
-    let from = match request.from.as_deref() {
-        Some(from) => Cursors::of(&*app.keys, &*app.log, context.organization).await?.open("from", from)?,
+    let from = match opened(&app, &context, request.from.as_deref()).await? {
+        Some(from) => from,
         None if follow => Cursor {
             position: app.log.position(Stream::ALL).await.map_err(|error| unavailable(&error))?,
             within: None,
@@ -199,10 +199,7 @@ async fn audit(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     let Call { input, context, token, server_sent, .. } = call;
     let request: ReadAudit = input.parse()?;
     let follow = parse_follow(request.follow.as_deref())?;
-    let from = match request.from.as_deref() {
-        Some(from) => Cursors::of(&*app.keys, &*app.log, context.organization).await?.open("from", from)?,
-        None => Cursor::default(),
-    };
+    let from = opened(&app, &context, request.from.as_deref()).await?.unwrap_or_default();
     let agent = match request.agent {
         Some(agent) => Some(visible_agent(&app, &context, agent).await?),
         None => None,
@@ -215,6 +212,17 @@ async fn audit(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     let which = Which::Audit(Audited { agent, user, since });
     let reader = Reader { asked: Reader::question(&context), token, context };
     tail::answer(app, Wanted { from, follow, which, server_sent }, reader).await
+}
+
+/// Where a reader left off, if it says so.
+async fn opened(app: &App, context: &RequestContext, from: Option<&str>) -> Result<Option<Cursor>, Refusal> {
+    match from {
+        Some(from) => {
+            let cursors = Cursors::of(&*app.keys, &*app.log, context.organization).await?;
+            cursors.open("from", from).map(Some)
+        }
+        None => Ok(None),
+    }
 }
 
 /// The user of that login name, or of that id.

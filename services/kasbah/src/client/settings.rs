@@ -167,11 +167,7 @@ impl Settings {
             (None, None, None) => return Err(SettingsError::NoFolder),
         };
         let known = known.filter(|_| named.as_ref() == Some(&server));
-        let token = token(args, surroundings, known.as_ref(), &server, world)?;
-        let token_file = args.token_file.clone().or_else(|| {
-            let known = known.as_ref().filter(|_| surroundings.token.is_none());
-            known.map(|file| file.token_file.clone())
-        });
+        let (token, token_file) = token(args, surroundings, known.as_ref(), &server, world)?;
         let (ca_file, gateway, clusters) =
             known.map_or((None, None, None), |file| (file.ca_file, Some(file.gateway), file.clusters));
         let ca_file = args.ca_file.clone().or(ca_file);
@@ -199,23 +195,26 @@ fn read_client_file(folder: &Path, world: &World) -> Result<Option<ClientFile>, 
     Ok(Some(file))
 }
 
+/// The token, and the file that it came from if it came from one.
 fn token(
     args: &ConnectionArgs,
     surroundings: &Surroundings,
     known: Option<&ClientFile>,
     server: &Url,
     world: &World,
-) -> Result<Zeroizing<String>, SettingsError> {
-    let (token, origin) = match (&args.token_file, &surroundings.token, known.map(|file| &file.token_file)) {
-        (Some(path), _, _) | (None, None, Some(path)) => {
-            (read_token(path, world)?, path.display().to_string())
-        }
-        (None, Some(token), _) => (token.clone(), "KASBAH_TOKEN".to_owned()),
+) -> Result<(Zeroizing<String>, Option<PathBuf>), SettingsError> {
+    let (token, file) = match (&args.token_file, &surroundings.token, known.map(|file| &file.token_file)) {
+        (Some(path), _, _) | (None, None, Some(path)) => (read_token(path, world)?, Some(path.clone())),
+        (None, Some(token), _) => (token.clone(), None),
         (None, None, None) => return Err(SettingsError::NoToken { server: server.clone() }),
     };
     let token = Zeroizing::new(token.trim().to_owned());
     let sound = token.starts_with("kasbah_") && token.bytes().all(|byte| byte.is_ascii_graphic());
-    if sound { Ok(token) } else { Err(SettingsError::BadToken { origin }) }
+    if sound {
+        return Ok((token, file));
+    }
+    let origin = file.map_or_else(|| "KASBAH_TOKEN".to_owned(), |file| file.display().to_string());
+    Err(SettingsError::BadToken { origin })
 }
 
 fn read_token(path: &Path, world: &World) -> Result<Zeroizing<String>, SettingsError> {
