@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::id::{AgentId, UserId};
+use crate::id::{AgentId, JobId, UserId};
 
 /// Who caused an event or sends a request: an id, never a name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,6 +14,8 @@ pub enum Actor {
     User(UserId),
     /// An agent.
     Agent(AgentId),
+    /// A CI job.
+    Job(JobId),
     /// A service of Kasbah acting by itself, by its name.
     Service(String),
 }
@@ -31,6 +33,7 @@ impl fmt::Display for Actor {
         match self {
             Self::User(id) => write!(f, "user:{id}"),
             Self::Agent(id) => write!(f, "agent:{id}"),
+            Self::Job(id) => write!(f, "job:{id}"),
             Self::Service(name) => write!(f, "service:{name}"),
         }
     }
@@ -38,7 +41,7 @@ impl fmt::Display for Actor {
 
 /// A text names no actor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an actor: expected user:<id>, agent:<id> or service:<name>")]
+#[error("{0:?} is not an actor: expected user:<id>, agent:<id>, job:<id> or service:<name>")]
 pub struct ParseActorError(String);
 
 impl FromStr for Actor {
@@ -49,6 +52,7 @@ impl FromStr for Actor {
         match kind {
             "user" => rest.parse().map(Self::User).map_err(|_| wrong()),
             "agent" => rest.parse().map(Self::Agent).map_err(|_| wrong()),
+            "job" => rest.parse().map(Self::Job).map_err(|_| wrong()),
             "service" if !rest.is_empty() => Ok(Self::Service(rest.to_owned())),
             _ => Err(wrong()),
         }

@@ -37,6 +37,8 @@ kinds! {
     User = "user",
     /// An agent and its tokens.
     Agent = "agent",
+    /// A CI job that was let in, and its token.
+    Job = "job",
     /// A Git credential (its secret lives in the key ring).
     Credential = "credential",
     /// A claimed name; the id derives from kind, parent and name.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::context;
 use crate::digest::Sha256;
-use crate::id::{AgentId, CredentialId, GroupId, OrganizationId, ProjectId, TokenId, UserId};
+use crate::id::{AgentId, CredentialId, GroupId, JobId, OrganizationId, ProjectId, TokenId, UserId};
 use crate::time::Timestamp;
 
 context! {
@@ -36,6 +36,8 @@ context! {
         AgentRegistered(AgentRegistered) = "kasbah.agent.registered" v 1,
         /// An agent was deleted; its tokens are dead.
         AgentDeleted(AgentDeleted) = "kasbah.agent.deleted" v 1,
+        /// A CI job was let in.
+        JobAdmitted(JobAdmitted) = "kasbah.job.admitted" v 1,
         /// A token was issued.
         TokenIssued(TokenIssued) = "kasbah.token.issued" v 1,
         /// A token was revoked.
@@ -110,6 +112,50 @@ pub enum TokenHolder {
     Agent(AgentId),
     /// A user.
     User(UserId),
+    /// A CI job.
+    Job(JobId),
+}
+
+/// What is known of a CI job. No name of a person is in it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct JobFacts {
+    /// What the CI system, or whoever issued its token, calls it.
+    pub name: String,
+    /// The pipeline or workflow run that it is part of; empty if that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pipeline: String,
+    /// The branch or tag that it runs for; empty if that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reference: String,
+    /// That branch or tag is protected.
+    #[serde(default)]
+    pub is_protected: bool,
+    /// What it deploys to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<JobEnvironment>,
+}
+
+/// What a CI job deploys to.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobEnvironment {
+    /// Its name, such as `production` or `review/login`.
+    pub name: String,
+    /// Its tier, such as `production` or `staging`; empty if it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tier: String,
+}
+
+/// See [`DirectoryEvent::JobAdmitted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobAdmitted {
+    /// Its id.
+    pub job: JobId,
+    /// The project that it is a job of.
+    pub project: ProjectId,
+    /// What is known of it.
+    pub facts: JobFacts,
 }
 
 /// See [`DirectoryEvent::OrganizationCreated`].

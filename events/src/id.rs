@@ -62,8 +62,10 @@ id! {
     InstanceId, "an instance id";
     /// A Git credential in the key ring.
     CredentialId, "a credential id";
-    /// A token of an agent or a user.
+    /// A token of an agent, a user or a job.
     TokenId, "a token id";
+    /// A CI job that was let in.
+    JobId, "a job id";
     /// A manifest source of an agent: [`SourceId::derive`].
     SourceId, "a source id";
     /// One run that makes a cluster match a bundle.

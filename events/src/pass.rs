@@ -133,6 +133,30 @@ pub struct Impersonated {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
+impl Impersonated {
+    /// The agent through which somebody comes.
+    pub const AGENT: &str = "kasbah.dev/agent";
+    /// The project of a job.
+    pub const PROJECT: &str = "kasbah.dev/project";
+    /// What a job is called.
+    pub const CI_JOB: &str = "kasbah.dev/ci-job";
+    /// The pipeline of a job.
+    pub const CI_PIPELINE: &str = "kasbah.dev/ci-pipeline";
+    /// What a job deploys to.
+    pub const ENVIRONMENT: &str = "kasbah.dev/environment";
+    /// The tier of what it deploys to.
+    pub const ENVIRONMENT_TIER: &str = "kasbah.dev/environment-tier";
+    /// Every key of [`Impersonated::extra`] that Kasbah sets by itself.
+    pub const EXTRAS: &'static [&'static str] = &[
+        Self::AGENT,
+        Self::PROJECT,
+        Self::CI_JOB,
+        Self::CI_PIPELINE,
+        Self::ENVIRONMENT,
+        Self::ENVIRONMENT_TIER,
+    ];
+}
+
 /// What of a grant may be used; an empty list leaves everything.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

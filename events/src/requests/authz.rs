@@ -12,8 +12,10 @@ use crate::request::{Refusal, request};
 use crate::time::Timestamp;
 
 mod agents;
+mod jobs;
 mod use_of_clusters;
 pub use agents::*;
+pub use jobs::*;
 pub use use_of_clusters::*;
 
 /// What may be done. The table action × role is in authz; what it does not name is denied.
@@ -39,6 +41,8 @@ pub enum Action {
     ReadAgent,
     DeleteAgent,
     IssueAgentToken,
+    /// Issue, list and revoke tokens of a project's jobs.
+    ManageJobTokens,
     ReadTokens,
     RevokeToken,
     /// Open a tunnel as an agent.
@@ -79,6 +83,7 @@ impl Action {
         Self::ReadAgent,
         Self::DeleteAgent,
         Self::IssueAgentToken,
+        Self::ManageJobTokens,
         Self::ReadTokens,
         Self::RevokeToken,
         Self::ConnectAgent,

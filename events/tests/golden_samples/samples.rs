@@ -70,6 +70,23 @@ pub fn all() -> Vec<(&'static str, Event)> {
     samples
 }
 
+fn job_admitted(project: ProjectId) -> JobAdmitted {
+    JobAdmitted {
+        job: JobId(id(17)),
+        project,
+        facts: JobFacts {
+            name: "deploy 4711".to_owned(),
+            pipeline: "815".to_owned(),
+            reference: "refs/heads/main".to_owned(),
+            is_protected: true,
+            environment: Some(JobEnvironment {
+                name: "production".to_owned(),
+                tier: "production".to_owned(),
+            }),
+        },
+    }
+}
+
 fn directory() -> Vec<(&'static str, Event)> {
     let (user, agent, project, credential, token) =
         (UserId(id(1)), AgentId(id(2)), ProjectId(id(3)), CredentialId(id(5)), TokenId(id(6)));
@@ -109,6 +126,7 @@ fn directory() -> Vec<(&'static str, Event)> {
         DirectoryEvent::CredentialRevoked(CredentialRevoked { credential }),
         DirectoryEvent::AgentRegistered(AgentRegistered { agent, name: "production".to_owned(), project }),
         DirectoryEvent::AgentDeleted(AgentDeleted { agent }),
+        DirectoryEvent::JobAdmitted(job_admitted(project)),
         DirectoryEvent::TokenIssued(TokenIssued {
             token,
             holder: TokenHolder::Agent(agent),

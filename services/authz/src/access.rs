@@ -1,6 +1,6 @@
 //! What this service may do on NATS.
 
-use events::AggregateKind::{Agent, Credential, Group, Name, Organization, Project, User};
+use events::AggregateKind::{Agent, Credential, Group, Job, Name, Organization, Project, User};
 use events::Request as _;
 use events::Stream;
 use events::access::{Access, Keys};
@@ -11,7 +11,7 @@ use crate::model::Directory;
 
 /// What it says and hears: its permissions on NATS are made of this.
 pub const ACCESS: Access = Access {
-    decides: &[Organization, Group, Project, User, Agent, Credential, Name],
+    decides: &[Organization, Group, Project, User, Agent, Job, Credential, Name],
     appends: &[Stream::Refusals],
     keys: &[Keys::Organizations, Keys::Persons, Keys::Credentials, Keys::Root],
     projections: &[Directory::NAME],

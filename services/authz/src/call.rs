@@ -83,6 +83,7 @@ plain!(
     RevokeCredential,
     RegisterAgent,
     DeleteAgent,
+    IssueJobToken,
     RevokeToken,
 );
 

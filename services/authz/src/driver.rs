@@ -2,6 +2,7 @@
 
 mod commit;
 mod credentials;
+mod jobs;
 mod organizations;
 mod projects;
 mod queries;

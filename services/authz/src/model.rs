@@ -11,6 +11,8 @@ pub mod credentials;
 pub mod fetch;
 pub mod fold;
 pub mod grants;
+pub mod job_grants;
+pub mod jobs;
 pub mod lookup;
 pub mod projects;
 pub mod steps;
@@ -23,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use events::directory::{DirectoryEvent, PersonalData, ProjectSettings, Role, Scope, TokenHolder};
 use events::grants::Grants;
 use events::{
-    AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, OrganizationId, ProjectId,
+    AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, JobId, OrganizationId, ProjectId,
     Refusal, RefusalKind, Sha256, Timestamp, TokenId, UserId,
 };
 use serde::{Deserialize, Serialize};
@@ -45,6 +47,9 @@ pub struct Directory {
     pub(crate) versions: BTreeMap<Key, u64>,
     pub(crate) unreadable: BTreeMap<Key, String>,
     pub(crate) grants: BTreeMap<AgentId, Grants>,
+    pub(crate) jobs: BTreeMap<JobId, jobs::Job>,
+    /// When each job's token ends by itself.
+    pub(crate) job_ends: BTreeSet<(Timestamp, JobId)>,
 }
 
 /// An aggregate anywhere.

@@ -24,6 +24,8 @@ pub enum TokenKind {
     Agent,
     /// A user's.
     Personal,
+    /// A job's.
+    Job,
 }
 
 impl NewToken {
@@ -35,6 +37,7 @@ impl NewToken {
         let letter = match kind {
             TokenKind::Agent => 'a',
             TokenKind::Personal => 'p',
+            TokenKind::Job => 'j',
         };
         let secret = format!("kasbah_{letter}_{}", URL_SAFE_NO_PAD.encode(bytes.as_slice()));
         let hash = Sha256::of(secret.as_bytes());

@@ -58,6 +58,7 @@ pub const TABLE: &[Row] = &[
     row(Action::ReadAgent, [N, Y, Y, Y, Y, Y, N], true),
     row(Action::DeleteAgent, [N, Y, Y, N, N, N, N], false),
     row(Action::IssueAgentToken, [N, Y, Y, N, N, N, N], false),
+    row(Action::ManageJobTokens, [N, Y, Y, N, N, N, N], false),
     row(Action::ReadTokens, [N, Y, Y, N, N, N, N], true),
     row(Action::RevokeToken, [N, Y, Y, N, N, N, N], false),
     row(Action::ConnectAgent, [N, N, N, N, N, N, S], false),

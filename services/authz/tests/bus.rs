@@ -259,7 +259,7 @@ async fn a_use_is_noted_and_a_revoked_token_opens_nothing() {
         IssueToken { agent: None, user: None, name: "laptop".to_owned(), lifetime_seconds: Some(3600) };
     let token = running.ask(&owner, &issue).await.unwrap();
     running.principal(&token.secret).await.unwrap();
-    let own = ListTokens { agent: None, user: None };
+    let own = ListTokens { agent: None, user: None, project: None };
     eventually(Duration::from_secs(20), || async {
         let tokens = running.ask(&owner, &own).await.unwrap();
         let noted = tokens.iter().any(|view| view.id == token.view.id && view.last_used_at.is_some());

@@ -3,9 +3,9 @@
 use events::access::{Access, Keys};
 use events::requests::authz::{
     AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup, CreateOrganization, CreateProject,
-    CreateUser, Decide, DeleteAgent, GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups,
-    ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential,
-    RevokeToken, SetProject, ShowAgent, ShowProject,
+    CreateUser, Decide, DeleteAgent, GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials,
+    ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject,
+    RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
@@ -29,6 +29,8 @@ pub const ACCESS: Access = Access {
         Decide::NAME,
         DeleteAgent::NAME,
         GrantCredential::NAME,
+        IssueJobToken::NAME,
+        ListJobAgents::NAME,
         IssueToken::NAME,
         ListAgents::NAME,
         ListCredentials::NAME,

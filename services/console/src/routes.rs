@@ -3,9 +3,9 @@
 use axum::http::Method;
 use events::requests::authz::{
     AssignRole, CanUse, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser,
-    DeleteAgent, GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups, ListOrganizations,
-    ListProjects, ListTokens, ListUsers, RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent,
-    ShowProject,
+    DeleteAgent, GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups,
+    ListJobAgents, ListOrganizations, ListProjects, ListTokens, ListUsers, RegisterAgent, RevokeCredential,
+    RevokeToken, SetProject, ShowAgent, ShowProject,
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
@@ -103,11 +103,23 @@ fn people_and_secrets() -> Vec<Route> {
             "revokeCredential",
             "Destroys a credential's secret",
         ),
+        Route::ask::<IssueJobToken>(
+            POST,
+            "/api/v1/projects/{project}/job-tokens",
+            "issueJobToken",
+            "Issues a token for a CI job of a project; its secret is shown once",
+        ),
+        Route::ask::<ListJobAgents>(
+            GET,
+            "/api/v1/job/agents",
+            "listJobAgents",
+            "Lists the agents whose clusters' APIs the asking job may use",
+        ),
         Route::ask::<ListTokens>(
             GET,
             "/api/v1/tokens",
             "listTokens",
-            "Lists your tokens, a user's or an agent's",
+            "Lists your tokens, a user's, an agent's, or those of a project's jobs",
         ),
         Route::ask::<IssueToken>(
             POST,

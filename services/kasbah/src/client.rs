@@ -20,7 +20,7 @@ use clap::Subcommand;
 use world::World;
 
 use crate::exit;
-use commands::{access, agent, credential, group, log, organization, project, source, token, user};
+use commands::{access, agent, ci, credential, group, log, organization, project, source, token, user};
 use failure::Failure;
 use session::Session;
 use settings::{Common, Surroundings};
@@ -48,11 +48,13 @@ pub enum ClientCommand {
     Agent(Of<agent::Command>),
     /// Writes a kubeconfig for an agent's cluster: kubectl, helm and every other client work with it
     Kubeconfig(With<commands::kubeconfig::Kubeconfig>),
+    /// CI jobs: their kubeconfigs, and tokens for them
+    Ci(Of<ci::Command>),
     /// Shows who did what through clusters' APIs
     Audit(With<commands::audit::Audit>),
     /// Who may use the clusters' APIs
     Access(Of<access::Command>),
-    /// Tokens of agents and users
+    /// Tokens of agents, users and jobs
     #[command(visible_alias = "tokens")]
     Token(Of<token::Command>),
     /// Manifest sources: what an agent keeps applied
@@ -107,6 +109,7 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Credential(of) => credential::run(of.command, &open(&of.common)?).await,
         ClientCommand::Agent(of) => agent::run(of.command, &open(&of.common)?).await,
         ClientCommand::Kubeconfig(with) => commands::kubeconfig::run(with.wanted, &open(&with.common)?).await,
+        ClientCommand::Ci(of) => ci::run(of.command, &open(&of.common)?).await,
         ClientCommand::Audit(with) => commands::audit::run(with.wanted, &open(&with.common)?).await,
         ClientCommand::Access(of) => access::run(of.command, &open(&of.common)?).await,
         ClientCommand::Token(of) => token::run(of.command, &open(&of.common)?).await,

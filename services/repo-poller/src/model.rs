@@ -225,7 +225,7 @@ impl State {
     fn tokens_of(&mut self, holder: &TokenHolder) -> Option<&mut BTreeMap<TokenId, Option<Timestamp>>> {
         match holder {
             TokenHolder::Agent(agent) => self.agents.get_mut(agent).map(|agent| &mut agent.tokens),
-            TokenHolder::User(_) => None,
+            TokenHolder::User(_) | TokenHolder::Job(_) => None,
         }
     }
 

@@ -109,6 +109,9 @@ pub struct ListTokens {
     pub agent: Option<String>,
     /// A user, by name or id.
     pub user: Option<String>,
+    /// A project, by `group/name` or id: those of its jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
 }
 request!(ListTokens => Vec<TokenView>, "authz.list-tokens");
 

@@ -7,10 +7,10 @@ use events::position::Stream;
 use events::request::{RefusedCommand, RequestContext};
 use events::requests::authz::{
     Admit, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup, CreateOrganization,
-    CreateProject, CreateUser, Decide, DecideFetch, DeleteAgent, EnsureOwner, GrantCredential, IssueToken,
-    ListAgents, ListCredentials, ListGroups, ListOrganizations, ListProjects, ListTokens, ListUsers,
-    LocateProject, RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
-    SignPass,
+    CreateProject, CreateUser, Decide, DecideFetch, DeleteAgent, EnsureOwner, GrantCredential, IssueJobToken,
+    IssueToken, ListAgents, ListCredentials, ListGroups, ListJobAgents, ListOrganizations, ListProjects,
+    ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential, RevokeToken, SetProject,
+    ShowAgent, ShowProject, SignPass,
 };
 use events::{Actor, Refusal, Request};
 use store::NewBatch;
@@ -72,6 +72,7 @@ served! {
         RegisterAgent => register_agent,
         DeleteAgent => delete_agent,
         IssueToken => issue_token,
+        IssueJobToken => issue_job_token,
         RevokeToken => revoke_token,
     }
     queries {
@@ -90,6 +91,7 @@ served! {
         ShowAgent => show_agent,
         ListTokens => list_tokens,
         CanUse => can_use,
+        ListJobAgents => list_job_agents,
         SignPass => sign_pass,
     }
 }
@@ -110,7 +112,8 @@ impl Driver {
         let call = Call::new(context.clone(), &request)?;
         let ask = || decide(self.clone(), call.clone(), request.clone());
         let answered = self.directory.answer(ask).await;
-        if let (Err(refusal), Actor::User(_) | Actor::Agent(_)) = (&answered, &context.actor) {
+        if let (Err(refusal), Actor::User(_) | Actor::Agent(_) | Actor::Job(_)) = (&answered, &context.actor)
+        {
             self.keep_refusal(&context, R::NAME, refusal).await;
         }
         answered

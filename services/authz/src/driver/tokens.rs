@@ -80,6 +80,7 @@ impl Driver {
         let kind = match holder {
             TokenHolder::Agent(_) => TokenKind::Agent,
             TokenHolder::User(_) => TokenKind::Personal,
+            TokenHolder::Job(_) => TokenKind::Job,
         };
         let token = TokenId(call.pass(self.fresh()));
         let made = NewToken::make(&*self.world.random, kind);
@@ -89,7 +90,7 @@ impl Driver {
     }
 
     /// The secret with its view. When the request is a repetition, the log has kept the first one's token, not this.
-    fn shown_once(&self, token: TokenId, made: NewToken) -> Result<SecretToken, Refusal> {
+    pub(super) fn shown_once(&self, token: TokenId, made: NewToken) -> Result<SecretToken, Refusal> {
         let view = self.directory.read(|directory| directory.token_view(token)).ok_or_else(|| {
             let message = "this request issued its token already, and it is shown once; issue another";
             Refusal::new(RefusalKind::Conflict, message)
@@ -102,6 +103,16 @@ impl Driver {
         asker: Asker,
         request: ListTokens,
     ) -> Result<Vec<TokenView>, Refusal> {
+        if let Some(project) = &request.project {
+            if request.agent.is_some() || request.user.is_some() {
+                return Err(Refusal::invalid("project", "say a project, an agent or a user, not several"));
+            }
+            return self.directory.read(|directory| {
+                let project = directory.project_for_jobs(&asker, project)?;
+                let jobs = directory.tokens_of_jobs(project).map(TokenHolder::Job);
+                Ok(jobs.flat_map(|holder| directory.tokens_of(holder)).collect())
+            });
+        }
         let holder =
             self.holder(&asker, TokenUse::List, request.agent.as_deref(), request.user.as_deref()).await?;
         Ok(self.directory.read(|directory| directory.tokens_of(holder)))

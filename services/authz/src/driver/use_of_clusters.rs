@@ -6,37 +6,47 @@ use events::directory::Scope;
 use events::grants::UserAccessAs;
 use events::pass::{AccessAs, Impersonated, Pass, SignedPass};
 use events::requests::authz::{Action, Authenticate, CanUse, IssuedPass, SignPass, UseDecision};
-use events::{Actor, AgentId, Refusal, RefusalKind, Timestamp, UserId};
+use events::{Actor, AgentId, JobId, Refusal, RefusalKind, Timestamp, UserId};
 use objects::pass::lets_through;
 
 use super::{Driver, gone};
-use crate::model::Asker;
-use crate::model::grants::Granted;
+use crate::model::job_grants::JobGranted;
+use crate::model::{self, Asker};
 
 /// The group of all people whom Kasbah lets in as themselves.
 const PEOPLE: &str = "kasbah:user";
 /// Largest pass, in bytes: it travels in a header.
 const MAXIMUM_PASS_BYTES: usize = 64 * 1024;
 
+/// What lets somebody use a cluster's API.
+enum Granted {
+    ToUser(UserId, model::grants::Granted),
+    ToJob(JobId, Box<JobGranted>),
+}
+
 impl Driver {
     pub(super) async fn can_use(self, asker: Asker, request: CanUse) -> Result<UseDecision, Refusal> {
-        let user = match (&request.user, &asker.actor) {
-            (Some(other), _) => self.another_user(&asker, other).await?,
-            (None, Actor::User(user)) => *user,
+        let holder = match (&request.user, &asker.actor) {
+            (Some(other), _) => Actor::User(self.another_user(&asker, other).await?),
+            (None, Actor::User(_) | Actor::Job(_)) => asker.actor.clone(),
             (None, _) => {
-                return Err(Refusal::invalid("user", "must be given, as the asker is no person"));
+                return Err(Refusal::invalid(
+                    "user",
+                    "must be given, as the asker is neither person nor job",
+                ));
             }
         };
-        let (agent, granted) = self.directory.read(|directory| {
-            let (agent, _) = directory.visible_agent(&asker, &request.agent)?;
-            Ok::<_, Refusal>((agent, directory.use_granted(agent, user)))
-        })?;
+        let agent =
+            self.directory.read(|directory| match directory.visible_agent(&asker, &request.agent) {
+                Ok((agent, _)) => Ok(agent),
+                Err(missing) => directory.agent_granted_to(&asker, &request.agent).ok_or(missing),
+            })?;
         let withheld = |reason| UseDecision { allowed: false, access_as: None, reason };
-        let granted = match granted {
+        let granted = match self.lent(agent, &holder)? {
             Ok(granted) => granted,
             Err(reason) => return Ok(withheld(reason)),
         };
-        let pass = self.pass(agent, user, granted).await?;
+        let pass = self.pass(agent, holder, granted).await?;
         Ok(match lets_through(&pass, &request.attributes) {
             Ok(through) => UseDecision {
                 allowed: true,
@@ -50,19 +60,17 @@ impl Driver {
     pub(super) async fn sign_pass(self, asker: Asker, request: SignPass) -> Result<IssuedPass, Refusal> {
         self.has_seen(&request.since).await?;
         let holder = self.clone().authenticate(asker, Authenticate { hash: request.hash }).await?;
-        let Actor::User(user) = holder.actor else {
-            return Err(Refusal::new(RefusalKind::Denied, "this is no person's token"));
-        };
-        let asker = Asker { actor: holder.actor.clone(), organization: holder.organization };
-        let granted = self.directory.read(|directory| match directory.use_granted(request.agent, user) {
-            Ok(granted) => Ok(granted),
+        let granted = self.lent(request.agent, &holder.actor)?.map_err(|reason| {
+            let asker = Asker { actor: holder.actor.clone(), organization: holder.organization };
+            let scope = Scope::Agent(request.agent);
             // Who may not know of the agent is not told why they are not let in.
-            Err(_) if !directory.may(&asker, Action::ReadAgent, Scope::Agent(request.agent)) => {
-                Err(Refusal::not_found("agent"))
+            if self.directory.read(|directory| directory.may(&asker, Action::ReadAgent, scope)) {
+                Refusal::new(RefusalKind::Denied, reason)
+            } else {
+                Refusal::not_found("agent")
             }
-            Err(reason) => Err(Refusal::new(RefusalKind::Denied, reason)),
         })?;
-        let pass = self.pass(request.agent, user, granted).await?;
+        let pass = self.pass(request.agent, holder.actor, granted).await?;
         let internal = |error: String| Refusal::new(RefusalKind::Internal, error);
         let encoded = events::encode(&pass).map_err(|error| internal(error.to_string()))?;
         if encoded.len() > MAXIMUM_PASS_BYTES {
@@ -76,22 +84,40 @@ impl Driver {
         Ok(IssuedPass { pass: SignedPass { pass: encoded, signature }, token_ends: holder.expires_at })
     }
 
+    /// What lets the holder use the API of an agent's cluster, or what is missing.
+    fn lent(&self, agent: AgentId, holder: &Actor) -> Result<Result<Granted, String>, Refusal> {
+        self.directory.read(|directory| match holder {
+            Actor::User(id) => {
+                Ok(directory.use_granted(agent, *id).map(|granted| Granted::ToUser(*id, granted)))
+            }
+            Actor::Job(id) => {
+                Ok(directory.granted_to_job(agent, *id).map(|granted| Granted::ToJob(*id, Box::new(granted))))
+            }
+            Actor::Agent(_) | Actor::Service(_) => {
+                Err(Refusal::new(RefusalKind::Denied, "this is no token of a person or a job"))
+            }
+        })
+    }
+
     /// A pass that begins now.
-    async fn pass(&self, agent: AgentId, user: UserId, granted: Granted) -> Result<Pass, Refusal> {
-        let access_as = match granted.access_as {
-            UserAccessAs::Agent => AccessAs::Agent,
-            UserAccessAs::User => AccessAs::Impersonated(self.impersonated(user).await?),
+    async fn pass(&self, agent: AgentId, holder: Actor, granted: Granted) -> Result<Pass, Refusal> {
+        let (organization, access_as, grants) = match granted {
+            Granted::ToUser(user, granted) => {
+                let access_as = match granted.access_as {
+                    UserAccessAs::Agent => AccessAs::Agent,
+                    UserAccessAs::User => AccessAs::Impersonated(self.impersonated(user).await?),
+                };
+                (granted.organization, access_as, granted.grants)
+            }
+            Granted::ToJob(job, granted) => {
+                let JobGranted { organization, access_as, grant, .. } = *granted;
+                let access_as = self.directory.read(|directory| directory.job_as(agent, job, access_as));
+                (organization, access_as, vec![grant])
+            }
         };
         let issued_at = self.now();
-        Ok(Pass {
-            organization: granted.organization,
-            agent,
-            holder: Actor::User(user),
-            access_as,
-            grants: granted.grants,
-            issued_at,
-            expires_at: Timestamp(issued_at.0.saturating_add(SignPass::LIFETIME_MILLIS)),
-        })
+        let expires_at = Timestamp(issued_at.0.saturating_add(SignPass::LIFETIME_MILLIS));
+        Ok(Pass { organization, agent, holder, access_as, grants, issued_at, expires_at })
     }
 
     /// A person as the cluster sees them.

@@ -1,5 +1,7 @@
 //! Who may do what where: roles on scopes, inherited downwards, deny by default.
 
+use std::collections::BTreeSet;
+
 use events::directory::{Role, Scope};
 use events::requests::authz::{Action, Decide, Decision};
 use events::{Actor, AgentId, OrganizationId, Refusal, RefusalKind, UserId};
@@ -18,7 +20,13 @@ impl Directory {
             Actor::Service(name) => service_decision(name, query.action),
             Actor::Agent(agent) => self.agent_decision(*agent, query),
             Actor::User(user) => match self.users.get(user) {
-                Some(record) => self.user_decision(record, query, &chain),
+                Some(User { organization, roles, .. }) => {
+                    self.decision_by_role(*organization, roles, query, &chain)
+                }
+                None => invisible(),
+            },
+            Actor::Job(job) => match self.jobs.get(job) {
+                Some(job) => self.decision_by_role(job.organization, &job.roles(), query, &chain),
                 None => invisible(),
             },
         }
@@ -100,32 +108,44 @@ impl Directory {
         }
     }
 
-    fn user_decision(&self, user: &User, query: &Decide, chain: &[Scope]) -> Decision {
-        let operator = user.roles.contains(&OPERATOR);
+    fn decision_by_role(
+        &self,
+        organization: OrganizationId,
+        roles: &BTreeSet<(Role, Scope)>,
+        query: &Decide,
+        chain: &[Scope],
+    ) -> Decision {
+        let operator = roles.contains(&OPERATOR);
         if operator && cell(query.action, Role::Operator) == Cell::Yes {
             return allowed(Role::Operator, Scope::Organization(OrganizationId::SYSTEM));
         }
-        let home = user.organization == query.organization;
+        let home = organization == query.organization;
         let in_system = operator && query.organization == OrganizationId::SYSTEM;
         if !(home || in_system) {
             return invisible();
         }
-        let by_role = user.roles.iter().find(|(role, scope)| {
+        let by_role = roles.iter().find(|(role, scope)| {
             *role != Role::Operator && chain.contains(scope) && cell(query.action, *role) == Cell::Yes
         });
         match by_role {
             Some((role, scope)) => allowed(*role, *scope),
-            None if self.sees(user, query.scope, chain) => denied(query.action),
+            None if self.sees(organization, roles, query.scope, chain) => denied(query.action),
             None => invisible(),
         }
     }
 
-    /// A user sees their organization, everything that a role of theirs covers, and what lies above it.
-    fn sees(&self, user: &User, scope: Scope, chain: &[Scope]) -> bool {
+    /// Whoever has roles sees their organization, everything that a role of theirs covers, and what lies above it.
+    fn sees(
+        &self,
+        organization: OrganizationId,
+        roles: &BTreeSet<(Role, Scope)>,
+        scope: Scope,
+        chain: &[Scope],
+    ) -> bool {
         matches!(scope, Scope::Organization(_))
-            || user.roles.iter().any(|(_, held)| {
+            || roles.iter().any(|(_, held)| {
                 chain.contains(held)
-                    || self.chain(user.organization, *held).is_some_and(|above| above.contains(&scope))
+                    || self.chain(organization, *held).is_some_and(|above| above.contains(&scope))
             })
     }
 }

@@ -8,7 +8,7 @@ use super::{Agent, Claim, Credential, Directory, Group, Organization, Project, T
 
 impl Projection for Directory {
     const NAME: &'static str = "authz-directory";
-    const FOLD_VERSION: u32 = 3;
+    const FOLD_VERSION: u32 = 4;
     const SNAPSHOT_EVERY: u64 = 10_000;
 
     fn filter() -> ReadFilter {
@@ -18,6 +18,7 @@ impl Projection for Directory {
             AggregateKind::Project,
             AggregateKind::User,
             AggregateKind::Agent,
+            AggregateKind::Job,
             AggregateKind::Credential,
             AggregateKind::Name,
             AggregateKind::Configuration,
@@ -125,7 +126,11 @@ impl Directory {
                 self.grants.remove(&event.agent);
                 self.kill_tokens(TokenHolder::Agent(event.agent), commit.occurred_at);
             }
+            DirectoryEvent::JobAdmitted(event) => self.apply_job_admitted(event, commit),
             DirectoryEvent::TokenIssued(event) => {
+                if let (TokenHolder::Job(job), Some(end)) = (event.holder, event.expires_at) {
+                    self.job_ends.insert((end, job));
+                }
                 self.hashes.insert(event.hash, event.token);
                 self.holders.entry(event.holder).or_default().insert(event.token);
                 let token = Token {

@@ -27,6 +27,8 @@ pub(crate) struct Given {
     pub(crate) directory: Directory,
     pub(crate) commits: Vec<Commit>,
     ids: u128,
+    /// What has passed since [`NOW`].
+    pub(crate) passed_millis: i64,
 }
 
 impl Given {
@@ -100,7 +102,7 @@ impl Given {
             correlation_id: CorrelationId(Uuid::nil()),
             causation_id: None,
             traceparent: None,
-            occurred_at: NOW,
+            occurred_at: NOW.plus_millis(self.passed_millis),
             command: None,
             grounds: None,
             events: bodies.into_iter().map(|body| NewEvent { id: EventId(Uuid::nil()), body }).collect(),

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use events::directory::{
-    AgentRegistered, PersonalData, ProjectSettings, Role, Scope, TokenHolder, TokenIssued,
+    AgentRegistered, JobAdmitted, PersonalData, ProjectSettings, Role, Scope, TokenHolder, TokenIssued,
 };
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, Event, GroupId, OrganizationId,
-    ProjectId, Refusal, RefusalKind, Timestamp, TokenId, UserId,
+    Actor, AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, Event, GroupId, JobId,
+    OrganizationId, ProjectId, Refusal, RefusalKind, Timestamp, TokenId, UserId,
 };
 use serde::{Deserialize, Serialize};
 use store::{Decides, LookedAt};
@@ -46,6 +46,7 @@ pub enum Step {
     RegisterAgent { agent: AgentRegistered, token: TokenIssued, key: CommitId },
     DeleteAgent { agent: String },
     IssueToken { token: TokenIssued, unless_held: bool },
+    AdmitJob { job: JobAdmitted, token: TokenIssued },
     RevokeToken { token: TokenId },
     Revoke { token: TokenId },
     UseToken { token: TokenId },
@@ -99,6 +100,9 @@ impl Directory {
                 Ok(Decided::already(token.token.0))
             }
             Step::IssueToken { token, .. } => about(token.token.0, self.issue_token(asker, token, *now)),
+            Step::AdmitJob { job, token } => {
+                about(token.token.0, self.admit_job(asker, job.clone(), token.clone(), *now))
+            }
             Step::RevokeToken { token } => about(token.0, self.revoke_token(asker, *token)),
             Step::Revoke { token } => about(token.0, self.revoke(*token)),
             Step::UseToken { token } => about(token.0, self.use_token(*token, *now)),
@@ -120,6 +124,7 @@ impl Decides for Directory {
         AggregateKind::Project,
         AggregateKind::User,
         AggregateKind::Agent,
+        AggregateKind::Job,
         AggregateKind::Credential,
         AggregateKind::Name,
     ];
@@ -176,6 +181,10 @@ impl Decides for Directory {
             AggregateKind::Agent => {
                 let (id, agent) = self.agents.get_key_value(&AgentId(id))?;
                 Some(format!("{agent:#?}\ntokens {:#?}", tokens(TokenHolder::Agent(*id))))
+            }
+            AggregateKind::Job => {
+                let (id, job) = self.jobs.get_key_value(&JobId(id))?;
+                Some(format!("{job:#?}\ntokens {:#?}", tokens(TokenHolder::Job(*id))))
             }
             _ => None,
         }

@@ -52,6 +52,7 @@ impl Directory {
         let actor = match token.holder {
             TokenHolder::Agent(agent) => Actor::Agent(agent),
             TokenHolder::User(user) => Actor::User(user),
+            TokenHolder::Job(job) => Actor::Job(job),
         };
         Ok(Principal { actor, organization: token.organization, token: id, expires_at: token.expires_at })
     }
@@ -123,6 +124,11 @@ impl Directory {
                     TokenUse::Revoke => Action::RevokeToken,
                 };
                 self.authorize(asker, action, Scope::Agent(agent), "agent")
+            }
+            TokenHolder::Job(job) => {
+                let missing = || Refusal::not_found("job");
+                let project = self.jobs.get(&job).ok_or_else(missing)?.project;
+                self.authorize(asker, Action::ManageJobTokens, Scope::Project(project), "job")
             }
             TokenHolder::User(user) if asker.actor == Actor::User(user) => Ok(()),
             TokenHolder::User(user) => {
@@ -231,5 +237,6 @@ pub(super) fn holder_aggregate(holder: TokenHolder) -> AggregateRef {
     match holder {
         TokenHolder::Agent(agent) => aggregate(AggregateKind::Agent, agent),
         TokenHolder::User(user) => aggregate(AggregateKind::User, user),
+        TokenHolder::Job(job) => aggregate(AggregateKind::Job, job),
     }
 }

@@ -75,8 +75,7 @@ impl Directory {
     #[must_use]
     pub fn agent_view(&self, id: AgentId) -> Option<AgentView> {
         let agent = self.agents.get(&id)?;
-        let project_path =
-            self.projects.get(&agent.project).map(|project| self.path(project)).unwrap_or_default();
+        let project_path = self.project_path_of(agent).unwrap_or_default();
         let (name, project, registered_at) = (agent.name.clone(), agent.project, agent.registered_at);
         Some(AgentView { id, name, project, project_path, registered_at })
     }

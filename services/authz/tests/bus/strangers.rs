@@ -9,9 +9,9 @@ use events::directory::{Role, Scope};
 use events::requests::authz::{
     Action, Admit, AgentView, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup,
     CreateOrganization, CreateProject, CreateUser, CredentialView, Decide, DecideFetch, DeleteAgent,
-    EnsureOwner, GrantCredential, IssueToken, ListAgents, ListCredentials, ListGroups, ListOrganizations,
-    ListProjects, ListTokens, ListUsers, LocateProject, ProjectView, RegisterAgent, RevokeCredential,
-    RevokeToken, SetProject, ShowAgent, ShowProject, SignPass,
+    EnsureOwner, GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups,
+    ListJobAgents, ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject, ProjectView,
+    RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject, SignPass,
 };
 use events::{OrganizationId, Position, Refusal, Request, Sha256, TokenId};
 
@@ -206,14 +206,26 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
             let asked = CanUse { agent: agent.clone(), user, attributes: attributes.clone() };
             asking.ask(asked, debug).await;
         }
-        asking.ask(ListTokens { agent: Some(agent), user: None }, debug).await;
+        asking.ask(ListTokens { agent: Some(agent), user: None, project: None }, debug).await;
     }
-    asking.ask(ListTokens { agent: None, user: Some("owner".to_owned()) }, debug).await;
+    ask_for_tokens(asking, home).await;
+}
+
+async fn ask_for_tokens(asking: &mut Asking<'_>, home: &Home) {
+    asking.ask(ListTokens { agent: None, user: Some("owner".to_owned()), project: None }, debug).await;
+    let project = Some(home.project.id.to_string());
+    asking.ask(ListTokens { agent: None, user: None, project }, debug).await;
+    asking.ask(ListJobAgents {}, debug).await;
 }
 
 async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
     let (project_id, owner) = (home.project.id.to_string(), "owner".to_owned());
     let (organization, again) = ("default".to_owned(), owner.clone());
+    for project in [project_id.clone(), "acme-shop/acme-front".to_owned()] {
+        let name = "deploy".to_owned();
+        let (environment, protected, lifetime_seconds) = (None, false, None);
+        asking.ask(IssueJobToken { project, name, environment, protected, lifetime_seconds }, debug).await;
+    }
     let ensure = EnsureOwner { organization, owner: again, token: None, shared: false };
     asking.ask(ensure, debug).await;
     asking.ask(CreateOrganization { name: "third".to_owned(), owner: owner.clone() }, debug).await;

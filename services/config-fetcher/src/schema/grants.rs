@@ -22,11 +22,6 @@ const RESERVED: [&str; 2] = ["system:", "kasbah:"];
 pub(super) fn grants(report: &mut Report, ci: Option<&Node>, user: Option<&Node>) -> Grants {
     let mut grants = Grants::default();
     if let Some(node) = ci {
-        report.odd(
-            node,
-            "ci_access",
-            "is checked and recorded; this version lets no job use the cluster's API yet",
-        );
         let known = mapping(report, node, "ci_access", &["projects", "groups"]);
         grants.ci_projects = entries(report, &known, "ci_access", "projects", ci_grant);
         grants.ci_groups = entries(report, &known, "ci_access", "groups", ci_grant);

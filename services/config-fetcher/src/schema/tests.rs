@@ -322,9 +322,7 @@ proptest! {
 fn granted(text: &str) -> Grants {
     let checked = check(FILE, format!("sources: []\n{text}").as_bytes());
     assert_eq!(checked.findings, [], "{text}");
-    let fields: Vec<_> = checked.warnings.into_iter().map(|warning| warning.field).collect();
-    let sections = ["ci_access"].into_iter().filter(|key| text.contains(key));
-    assert_eq!(fields, sections.collect::<Vec<_>>(), "nothing is odd but that jobs are not let in yet");
+    assert!(checked.warnings.is_empty(), "{:?}", checked.warnings);
     checked.draft.grants
 }
 

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod agent;
 pub mod audit;
+pub mod ci;
 pub mod credential;
 pub mod group;
 pub mod kubeconfig;

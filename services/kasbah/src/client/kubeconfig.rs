@@ -13,8 +13,17 @@ pub struct Context {
     pub certificate_authority: Option<String>,
     /// Namespace of requests that name none.
     pub namespace: Option<String>,
-    /// The program that prints a credential, and its arguments.
-    pub program: Vec<String>,
+    /// What shows the server who asks.
+    pub credential: Credential,
+}
+
+/// What shows a server who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// A program that prints it, and the program's arguments.
+    Program(Vec<String>),
+    /// A token.
+    Token(String),
 }
 
 /// What is there is no kubeconfig.
@@ -28,6 +37,18 @@ impl Context {
     /// # Errors
     /// When what is there is none.
     pub fn merge_into(&self, kubeconfig: Value) -> Result<Value, NoKubeconfig> {
+        let mut file = self.put_into(kubeconfig)?;
+        if let Some(file) = file.as_object_mut() {
+            file.insert("current-context".to_owned(), self.name.clone().into());
+        }
+        Ok(file)
+    }
+
+    /// The same, but the current context stays what it is.
+    ///
+    /// # Errors
+    /// When what is there is none.
+    pub fn put_into(&self, kubeconfig: Value) -> Result<Value, NoKubeconfig> {
         let mut file = match kubeconfig {
             Value::Null => Map::new(),
             Value::Object(file) => file,
@@ -42,7 +63,6 @@ impl Context {
         ] {
             self.put(&mut file, list, key, value)?;
         }
-        file.insert("current-context".to_owned(), self.name.clone().into());
         Ok(Value::Object(file))
     }
 
@@ -76,10 +96,13 @@ impl Context {
         cluster
     }
 
-    /// A credential plugin (client.authentication.k8s.io/v1).
+    /// A credential plugin (client.authentication.k8s.io/v1), or a token.
     fn user(&self) -> Value {
-        let (command, arguments) =
-            self.program.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+        let program = match &self.credential {
+            Credential::Token(token) => return json!({"token": token}),
+            Credential::Program(program) => program,
+        };
+        let (command, arguments) = program.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
         json!({"exec": {
             "apiVersion": "client.authentication.k8s.io/v1",
             "command": command,
@@ -108,7 +131,9 @@ mod tests {
             server: "https://kasbah.example:8443/agents/1".to_owned(),
             certificate_authority: Some("QQ==".to_owned()),
             namespace: namespace.map(str::to_owned),
-            program: vec!["/usr/bin/kasbah".to_owned(), "credential".to_owned(), "kubectl".to_owned()],
+            credential: Credential::Program(
+                ["/usr/bin/kasbah", "credential", "kubectl"].map(str::to_owned).to_vec(),
+            ),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use events::pass::Impersonated;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
@@ -131,11 +132,14 @@ impl Installation {
     /// as themselves: whoever may bind any role may do that anyway.
     fn cluster_rights(&self) -> [Value; 2] {
         let metadata = json!({"name": self.cluster_name(), "labels": self.labels()});
+        // Authorization knows no wildcard for extras (Kubernetes: "User impersonation").
+        let extras = Impersonated::EXTRAS.iter().map(|key| format!("userextras/{key}"));
+        let resources: Vec<String> = std::iter::once("uids".to_owned()).chain(extras).collect();
         self.bound_role(&metadata, true, &json!([
             {"apiGroups": ["*"], "resources": ["*"], "verbs": VERBS},
             {"apiGroups": [RBAC_GROUP], "resources": ["roles", "clusterroles"], "verbs": ["bind", "escalate"]},
             {"apiGroups": [""], "resources": ["serviceaccounts", "users", "groups"], "verbs": ["impersonate"]},
-            {"apiGroups": [AUTHENTICATION], "resources": ["uids", "userextras/*"], "verbs": ["impersonate"]},
+            {"apiGroups": [AUTHENTICATION], "resources": resources, "verbs": ["impersonate"]},
         ]))
     }
 

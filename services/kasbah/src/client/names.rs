@@ -100,6 +100,7 @@ impl Names {
                 Some(name) => format!("user {name}"),
                 None => format!("user {id}"),
             },
+            TokenHolder::Job(id) => format!("job {id}"),
         }
     }
 

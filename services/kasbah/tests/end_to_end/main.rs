@@ -13,6 +13,7 @@ mod cluster_api;
 mod commands;
 mod copies;
 mod fixtures;
+mod jobs;
 mod log;
 mod pods;
 mod push;

@@ -71,6 +71,8 @@ impl Home {
                 let agents = self.things["agent"].iter().map(agent);
                 refused(agents.chain(self.things["user"].iter().map(user)).collect())
             }
+            "issueJobToken" => refused(self.each("project", Some(json!({ "name": "t" })))),
+            "listJobAgents" => refused(plain(None)),
             "revokeToken" => refused(self.each("token", None)),
             "registerAgent" => {
                 refused(plain(Some(json!({ "name": "spy", "project": self.things["project"][0] }))))

@@ -24,16 +24,17 @@ const AT_ONCE: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Kinds whose commits may change who may do what.
-const KINDS: [AggregateKind; 6] = [
+const KINDS: [AggregateKind; 7] = [
     AggregateKind::Organization,
     AggregateKind::Group,
     AggregateKind::Project,
     AggregateKind::User,
     AggregateKind::Agent,
+    AggregateKind::Job,
     AggregateKind::Configuration,
 ];
 /// Those events of theirs that come all the time and take nothing away.
-const HARMLESS: [&str; 2] = ["kasbah.token.used", "kasbah.token.issued"];
+const HARMLESS: [&str; 3] = ["kasbah.token.used", "kasbah.token.issued", "kasbah.job.admitted"];
 
 /// Watches until shutdown is asked for.
 pub(crate) async fn watch(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()> {

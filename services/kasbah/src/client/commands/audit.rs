@@ -68,6 +68,7 @@ fn line(event: &Value, names: &Names, style: Style) -> String {
 fn of_record(record: &AuditRecord, names: &Names, style: Style) -> String {
     let who = match &record.holder {
         Actor::User(id) => names.holder(TokenHolder::User(*id)),
+        Actor::Job(id) => names.holder(TokenHolder::Job(*id)),
         other => other.to_string(),
     };
     let who = who.strip_prefix("user ").unwrap_or(&who).to_owned();

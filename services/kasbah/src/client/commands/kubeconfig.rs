@@ -8,7 +8,7 @@ use clap::ValueHint;
 use serde_json::Value;
 
 use crate::client::failure::Failure;
-use crate::client::kubeconfig::Context;
+use crate::client::kubeconfig::{Context, Credential};
 use crate::client::print::yaml;
 use crate::client::session::Session;
 
@@ -41,17 +41,13 @@ pub struct Kubeconfig {
 /// When there is no such agent, or the file cannot be read or written.
 pub async fn run(wanted: Kubeconfig, session: &Session) -> Result<(), Failure> {
     let agent = session.agent(&wanted.agent).await?;
-    let clusters = wanted.clusters.as_deref().or(session.settings.clusters.as_deref());
-    let clusters = clusters.map_or_else(
-        || format!("https://{}:{CLUSTERS_PORT}", session.settings.host()),
-        |url| url.trim_end_matches('/').to_owned(),
-    );
+    let clusters = clusters_url(session, wanted.clusters.as_deref());
     let context = Context {
         name: format!("{}:{}", agent.project_path, agent.name),
         server: format!("{clusters}/agents/{}", agent.id),
         certificate_authority: session.authority()?.map(|pem| STANDARD.encode(pem)),
         namespace: wanted.namespace,
-        program: credential_program(session)?,
+        credential: Credential::Program(credential_program(session)?),
     };
     let wrong = |error: crate::client::kubeconfig::NoKubeconfig| Failure::usage("--file", error.to_string());
     if wanted.print {
@@ -65,6 +61,14 @@ pub async fn run(wanted: Kubeconfig, session: &Session) -> Result<(), Failure> {
     let merged = context.merge_into(read(session, &file)?).map_err(wrong)?;
     write(session, &file, &yaml(&merged)?)?;
     session.printer.text(&format!("Context {} is current in {}.", context.name, file.display()))
+}
+
+/// Where clusters' APIs are.
+pub(super) fn clusters_url(session: &Session, given: Option<&str>) -> String {
+    given.or(session.settings.clusters.as_deref()).map_or_else(
+        || format!("https://{}:{CLUSTERS_PORT}", session.settings.host()),
+        |url| url.trim_end_matches('/').to_owned(),
+    )
 }
 
 /// The program that prints a credential, with all that it needs wherever it is started.
@@ -93,7 +97,7 @@ fn default_file() -> Option<PathBuf> {
     first.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".kube/config")))
 }
 
-fn read(session: &Session, file: &Path) -> Result<Value, Failure> {
+pub(super) fn read(session: &Session, file: &Path) -> Result<Value, Failure> {
     match session.world.disk.read(file) {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);
@@ -110,7 +114,7 @@ fn read(session: &Session, file: &Path) -> Result<Value, Failure> {
 }
 
 /// Readable by its user alone, as other entries of it may hold secrets.
-fn write(session: &Session, file: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn write(session: &Session, file: &Path, text: &str) -> Result<(), Failure> {
     let failure = |detail| Failure::Io { doing: format!("write {}", file.display()), detail };
     let file = std::path::absolute(file).map_err(failure)?;
     if let Some(folder) = file.parent() {

@@ -34,6 +34,9 @@ pub enum Command {
     List {
         #[command(flatten)]
         holder: HolderArgs,
+        /// Those of this project's jobs, by group/name or id
+        #[arg(long, conflicts_with_all = ["agent", "user"])]
+        project: Option<String>,
     },
     /// Revokes a token: dead at once, with every tunnel that it opened
     Revoke {
@@ -53,7 +56,7 @@ pub struct HolderArgs {
     user: Option<String>,
 }
 
-fn parse_lifetime(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_lifetime(text: &str) -> Result<Duration, String> {
     let lifetime = parse_duration(text).map_err(|error| error.to_string())?;
     if lifetime < Duration::from_secs(1) {
         Err("expected at least one second".to_owned())
@@ -77,10 +80,11 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             }
             session.printer.show(&issued, issued_text)
         }
-        Command::List { holder } => {
+        Command::List { holder, project } => {
             let mut query = Vec::new();
             query.extend(holder.agent.map(|agent| ("agent", agent)));
             query.extend(holder.user.map(|user| ("user", user)));
+            query.extend(project.map(|project| ("project", project)));
             let all: Vec<TokenView> = session.api.get(&["tokens"], &query).await?;
             let names = names(session, &all).await?;
             session.printer.show(&all, |all, style| table(all, &names, style))
@@ -107,7 +111,7 @@ async fn names(session: &Session, tokens: &[TokenView]) -> Result<Names, Failure
     Ok(names)
 }
 
-fn issued_text(issued: &SecretToken, style: Style) -> String {
+pub(super) fn issued_text(issued: &SecretToken, style: Style) -> String {
     let expires = issued.view.expires_at.map(|moment| at(moment, style.now));
     let fields = Fields::new()
         .with("Token", issued.secret.as_str())

@@ -1,0 +1,236 @@
+//! `kasbah ci …`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::{ValueEnum, ValueHint};
+use events::directory::JobEnvironment;
+use events::requests::authz::{IssueJobToken, JobAgent, SecretToken};
+use reqwest::Method;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::kubeconfig::{clusters_url, read, write};
+use super::token::{issued_text, parse_lifetime};
+use crate::client::failure::Failure;
+use crate::client::kubeconfig::{Context, Credential};
+use crate::client::print::yaml;
+use crate::client::session::Session;
+
+/// What to do for jobs.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Writes a kubeconfig with a context for each agent that lets this job in, and prints the variables that name it
+    Kubeconfig(Kubeconfig),
+    /// Issues a token for jobs of a project; prints it, once. The job gets it as KASBAH_TOKEN
+    Token {
+        /// Project of the job: group/name, or id
+        #[arg(long)]
+        project: String,
+        /// What the job is called
+        #[arg(long)]
+        name: String,
+        /// Environment that it deploys to
+        #[arg(long)]
+        environment: Option<String>,
+        /// Tier of that environment, such as production or staging
+        #[arg(long, requires = "environment")]
+        tier: Option<String>,
+        /// It runs for a protected branch or tag
+        #[arg(long)]
+        protected: bool,
+        /// Ends by itself after this time, such as 30m or 90d; an hour if not given
+        #[arg(long, value_name = "DURATION", value_parser = parse_lifetime)]
+        expires: Option<Duration>,
+        /// Prints the token and nothing else
+        #[arg(long)]
+        token_only: bool,
+    },
+}
+
+/// Which kubeconfig.
+#[derive(Debug, clap::Args)]
+pub struct Kubeconfig {
+    /// The agent whose context is the current one: name, or group/project:name. If not given, the one that lets in jobs of this job's
+    /// environment, or else the only one
+    #[arg(long)]
+    agent: Option<String>,
+    /// File that the contexts are put into; it holds the job's token
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = "kasbah.kubeconfig")]
+    file: PathBuf,
+    /// How the variables are printed
+    #[arg(long, value_enum, default_value_t = Form::Shell)]
+    format: Form,
+    /// URL of clusters' APIs; the API's host with port 8443 if nothing says another
+    #[arg(long, env = "KASBAH_CLUSTERS", value_name = "URL")]
+    clusters: Option<String>,
+}
+
+/// How variables are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// `export NAME='value'`, for `eval "$(…)"`
+    Shell,
+    /// `NAME=value`, for `>> "$GITHUB_ENV"` and dotenv files
+    Dotenv,
+}
+
+/// Names the kubeconfig, and what in it is meant.
+#[derive(Debug, Serialize)]
+struct Variables {
+    #[serde(rename = "KUBECONFIG")]
+    kubeconfig: String,
+    #[serde(rename = "KUBE_CONTEXT", skip_serializing_if = "Option::is_none")]
+    context: Option<String>,
+    #[serde(rename = "KUBE_NAMESPACE", skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When the server refuses or cannot be asked, or no agent lets the job in.
+pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
+    match command {
+        Command::Kubeconfig(wanted) => kubeconfig(wanted, session).await,
+        Command::Token { project, name, environment, tier, protected, expires, token_only } => {
+            let environment = environment.map(|name| JobEnvironment { name, tier: tier.unwrap_or_default() });
+            let lifetime_seconds = expires.map(|lifetime| lifetime.as_secs());
+            let path = ["projects", &project, "job-tokens"];
+            let body =
+                IssueJobToken { project: project.clone(), name, environment, protected, lifetime_seconds };
+            let issued: SecretToken = session.api.send(Method::POST, &path, &body).await?;
+            if token_only {
+                return session.printer.text(&issued.secret);
+            }
+            session.printer.show(&issued, issued_text)
+        }
+    }
+}
+
+async fn kubeconfig(wanted: Kubeconfig, session: &Session) -> Result<(), Failure> {
+    let agents: Vec<JobAgent> = session.api.get(&["job", "agents"], &[]).await?;
+    if agents.is_empty() {
+        let message =
+            "no agent lets this job in: name its project or group, and its environment, in ci_access of one";
+        return Err(Failure::Unsuccessful(message.to_owned()));
+    }
+    let current = current(&agents, wanted.agent.as_deref())?;
+    let clusters = clusters_url(session, wanted.clusters.as_deref());
+    let authority = session.authority()?.map(|pem| STANDARD.encode(pem));
+    let wrong = |error: crate::client::kubeconfig::NoKubeconfig| Failure::usage("--file", error.to_string());
+    let mut file: Value = read(session, &wanted.file)?;
+    for agent in &agents {
+        let context = Context {
+            name: context_name(agent),
+            server: format!("{clusters}/agents/{}", agent.id),
+            certificate_authority: authority.clone(),
+            namespace: Some(agent.default_namespace.clone()),
+            credential: Credential::Token(session.settings.token.to_string()),
+        };
+        let is_current = current.is_some_and(|current| current.id == agent.id);
+        file = if is_current { context.merge_into(file) } else { context.put_into(file) }.map_err(wrong)?;
+    }
+    write(session, &wanted.file, &yaml(&file)?)?;
+    let absolute = std::path::absolute(&wanted.file).unwrap_or(wanted.file);
+    let variables = Variables {
+        kubeconfig: absolute.display().to_string(),
+        context: current.map(context_name),
+        namespace: current.map(|agent| agent.default_namespace.clone()),
+    };
+    session.printer.show(&variables, |variables, _| variables.lines(wanted.format))
+}
+
+/// `<project path>:<agent name>`, as GitLab calls them.
+fn context_name(agent: &JobAgent) -> String {
+    format!("{}:{}", agent.project_path, agent.name)
+}
+
+/// The agent that is meant, if that can be said.
+fn current<'a>(agents: &'a [JobAgent], wanted: Option<&str>) -> Result<Option<&'a JobAgent>, Failure> {
+    let Some(wanted) = wanted else {
+        let for_environment = only(agents.iter().filter(|agent| agent.is_for_environment));
+        return Ok(for_environment.or_else(|| only(agents.iter())));
+    };
+    let is_meant = |agent: &&JobAgent| agent.name == wanted || context_name(agent) == wanted;
+    only(agents.iter().filter(is_meant)).map(Some).ok_or_else(|| {
+        let known: Vec<String> = agents.iter().map(context_name).collect();
+        Failure::usage(
+            "--agent",
+            format!("must name one of those that let this job in: {}", known.join(", ")),
+        )
+    })
+}
+
+fn only<'a>(mut agents: impl Iterator<Item = &'a JobAgent>) -> Option<&'a JobAgent> {
+    let first = agents.next();
+    first.filter(|_| agents.next().is_none())
+}
+
+impl Variables {
+    fn lines(&self, form: Form) -> String {
+        let named = [
+            ("KUBECONFIG", Some(&self.kubeconfig)),
+            ("KUBE_CONTEXT", self.context.as_ref()),
+            ("KUBE_NAMESPACE", self.namespace.as_ref()),
+        ];
+        let line = |(name, value): (&str, Option<&String>)| {
+            let value = value?;
+            Some(match form {
+                Form::Shell => format!("export {name}='{}'\n", value.replace('\'', "'\\''")),
+                Form::Dotenv => format!("{name}={value}\n"),
+            })
+        };
+        named.into_iter().filter_map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use events::AgentId;
+    use events::grants::CiAccessAs;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn agent(number: u128, name: &str, is_for_environment: bool) -> JobAgent {
+        JobAgent {
+            id: AgentId(Uuid::from_u128(number)),
+            name: name.to_owned(),
+            project_path: "shop/deploy".to_owned(),
+            default_namespace: "shop".to_owned(),
+            access_as: CiAccessAs::CiJob,
+            is_for_environment,
+            place: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_current_context_is_the_one_of_the_environment_or_the_only_one() {
+        let (one, other) = (agent(1, "one", false), agent(2, "other", true));
+        let name =
+            |agents: &[JobAgent], wanted| current(agents, wanted).unwrap().map(|agent| agent.name.clone());
+        assert_eq!(name(std::slice::from_ref(&one), None).as_deref(), Some("one"));
+        assert_eq!(name(&[one.clone(), other.clone()], None).as_deref(), Some("other"));
+        assert_eq!(name(&[one.clone(), agent(3, "third", false)], None), None);
+        assert_eq!(name(&[one.clone(), other.clone()], Some("shop/deploy:one")).as_deref(), Some("one"));
+        let said = current(&[one, other], Some("gone")).unwrap_err().to_string();
+        assert!(said.contains("--agent") && said.contains("shop/deploy:one, shop/deploy:other"), "{said}");
+    }
+
+    #[test]
+    fn variables_survive_the_shell() {
+        let variables = Variables {
+            kubeconfig: "/builds/it's here/file".to_owned(),
+            context: Some("shop/deploy:one".to_owned()),
+            namespace: None,
+        };
+        assert_eq!(
+            variables.lines(Form::Shell),
+            "export KUBECONFIG='/builds/it'\\''s here/file'\nexport KUBE_CONTEXT='shop/deploy:one'\n"
+        );
+        assert!(variables.lines(Form::Dotenv).starts_with("KUBECONFIG=/builds/it's here/file\n"));
+    }
+}
