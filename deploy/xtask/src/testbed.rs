@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Subcommand;
-use testkit::{ETCD, KUBERNETES, KWOK, NATS_SERVER};
+use testkit::{ETCD, HELM, KUBERNETES, KWOK, NATS_SERVER};
 
 pub use hold::Testbed;
 
@@ -61,7 +61,7 @@ pub fn run(command: &Command) -> Result<()> {
 /// Builds everything that is not in the cache yet.
 pub fn build() -> Result<()> {
     golang::check()?;
-    for build in [kubernetes(), etcd(), kwok(), nats_server()] {
+    for build in [kubernetes(), etcd(), kwok(), nats_server(), helm()] {
         build.run()?;
     }
     packages::node_parts()
@@ -117,6 +117,16 @@ fn nats_server() -> Build<'static> {
         packages: &[("github.com/nats-io/nats-server/v2", "nats-server")],
         linker_flags: String::new(),
         remark: "built from source, once; less than a minute",
+    }
+}
+
+fn helm() -> Build<'static> {
+    Build {
+        name: format!("helm-{HELM}"),
+        module: "helm",
+        packages: &[("helm.sh/helm/v3/cmd/helm", "helm")],
+        linker_flags: "-s -w".to_owned(),
+        remark: "built from source, once; about two minutes",
     }
 }
 

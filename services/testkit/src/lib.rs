@@ -66,7 +66,9 @@ pub use proxy::Proxy;
 pub use replicas::{Replicas, ReplicasOptions};
 pub use shared::{SHARED_KUBECONFIG, SharedControlPlane, shared_control_plane};
 pub use tls_front::TlsFront;
-pub use tools::{ETCD, KUBERNETES, KWOK, NATS_SERVER, TESTBED_BIN, Tools, cache_folder, node_parts_name};
+pub use tools::{
+    ETCD, HELM, KUBERNETES, KWOK, NATS_SERVER, TESTBED_BIN, Tools, cache_folder, node_parts_name,
+};
 pub use work_tree::WorkTree;
 pub use workspace::Folder;
 

@@ -11,6 +11,8 @@ pub const KUBERNETES: &str = "v1.36.3";
 pub const ETCD: &str = "v3.6.8";
 /// The pinned release of kwok, which plays nodes where no real one can be had.
 pub const KWOK: &str = "v0.7.0";
+/// The pinned release of helm.
+pub const HELM: &str = "v3.22.0";
 /// The pinned release of nats-server.
 pub const NATS_SERVER: &str = "v2.15.2";
 /// Environment variable that names a folder with all the programs, before the cache is looked at.
@@ -44,6 +46,7 @@ impl Tools {
             format!("kubernetes-{KUBERNETES}"),
             format!("etcd-{ETCD}"),
             format!("kwok-{KWOK}"),
+            format!("helm-{HELM}"),
             format!("nats-server-{NATS_SERVER}"),
         ];
         folders.extend(tools.iter().map(|tool| cache.join(tool).join("bin")));
