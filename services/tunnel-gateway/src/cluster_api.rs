@@ -13,6 +13,7 @@ mod open;
 mod passes;
 mod trouble;
 mod upgrade;
+mod way;
 mod withdrawals;
 
 pub(crate) use audit::{Audit, AuditWriter, audit};

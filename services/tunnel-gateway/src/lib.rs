@@ -34,6 +34,7 @@ mod push;
 mod questions;
 mod registry;
 mod resolve;
+mod returns;
 mod run;
 mod session;
 mod supply;

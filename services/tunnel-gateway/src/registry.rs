@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use events::requests::delivery::ChangedAgent;
 use events::{AgentId, InstanceId};
@@ -10,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tunnel::wire::{Again, Farewell};
 
+use crate::returns::Returns;
 use crate::session::Session;
 
 /// Tunnels by agent and instance. One instance has one tunnel: a newer one takes the place of the older.
@@ -18,6 +20,7 @@ pub(crate) struct Registry {
     /// The newest epoch that wrote through this gateway, of agents with tunnels.
     begun: Mutex<BTreeMap<AgentId, u64>>,
     open: watch::Sender<usize>,
+    returns: Returns,
     maximum_per_agent: usize,
 }
 
@@ -27,6 +30,7 @@ impl Registry {
             agents: Mutex::default(),
             begun: Mutex::default(),
             open: watch::Sender::new(0),
+            returns: Returns::default(),
             maximum_per_agent,
         }
     }
@@ -46,11 +50,13 @@ impl Registry {
         if former.is_none() {
             self.open.send_modify(|open| *open += 1);
         }
+        drop(agents);
+        self.returns.arrived(session.agent);
         former
     }
 
-    /// Takes a tunnel out, unless another has its place already.
-    pub(crate) fn leave(&self, session: &Arc<Session>) {
+    /// Takes a tunnel out, unless another has its place already. Whose token is no longer good is not expected back.
+    pub(crate) fn leave(&self, session: &Arc<Session>, again: Again, now: Duration) {
         let mut agents = self.agents.lock();
         if let Some(open) = agents.get_mut(&session.agent) {
             if open.get(&session.instance).is_some_and(|current| Arc::ptr_eq(current, session)) {
@@ -60,8 +66,17 @@ impl Registry {
             if open.is_empty() {
                 agents.remove(&session.agent);
                 self.begun.lock().remove(&session.agent);
+                match again {
+                    Again::AtOnce | Again::Later => self.returns.note(session.agent, now),
+                    Again::Slowly => self.returns.gone(session.agent),
+                }
             }
         }
+    }
+
+    /// Who was there a moment ago.
+    pub(crate) const fn returns(&self) -> &Returns {
+        &self.returns
     }
 
     /// How many agents have tunnels.

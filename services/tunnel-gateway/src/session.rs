@@ -135,28 +135,27 @@ pub(crate) async fn run(gateway: Arc<Gateway>, session: Arc<Session>) {
     tracing::info!(%agent, %instance, version, "tunnel opened");
     gateway.counts.tunnels.inc();
     gateway.journal.note(session.organization, Observed::TunnelOpened { agent, instance, version });
-    let reason = match AssertUnwindSafe(hold(&gateway, &session)).catch_unwind().await {
-        Ok(reason) => reason,
+    let Farewell { reason, again } = match AssertUnwindSafe(hold(&gateway, &session)).catch_unwind().await {
+        Ok(farewell) => farewell,
         Err(_panic) => {
             tracing::error!(%agent, %instance, "a fault of ours ended a tunnel");
-            let reason = "a fault of the gateway".to_owned();
-            let farewell = Farewell { reason: reason.clone(), again: Again::Later };
+            let farewell = Farewell { reason: "a fault of the gateway".to_owned(), again: Again::Later };
             Box::pin(session.connection.close(&farewell)).await;
-            reason
+            farewell
         }
     };
-    gateway.registry.leave(&session);
+    gateway.registry.leave(&session, again, gateway.world.clock.monotonic());
     gateway.counts.tunnels.dec();
     tracing::info!(%agent, %instance, reason, "tunnel closed");
     gateway.journal.note(session.organization, Observed::TunnelClosed { agent, instance, reason });
 }
 
-async fn hold(gateway: &Arc<Gateway>, session: &Arc<Session>) -> String {
+async fn hold(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Farewell {
     let serving = async {
         let answers = answers::serve_agent(gateway, session).await?;
         Ok::<_, BusError>((answers, cluster_api::serve_hops(gateway, session).await?))
     };
-    let _serving = match Box::pin(serving).await {
+    let serving = match Box::pin(serving).await {
         Ok(serving) => Some(serving),
         Err(error) => {
             tracing::warn!(agent = %session.agent, %error, "requests for this agent are not served");
@@ -171,7 +170,7 @@ async fn hold(gateway: &Arc<Gateway>, session: &Arc<Session>) -> String {
         biased;
         farewell = session.dismissed() => farewell,
         () = &mut expiry => Farewell { reason: "the token has expired".to_owned(), again: Again::Slowly },
-        reason = session.connection.closed() => return reason,
+        reason = session.connection.closed() => return Farewell { reason, again: Again::Later },
         () = &mut push => Farewell { reason: "the push ended".to_owned(), again: Again::Later },
         () = &mut intake => {
             read_to_the_end = true;
@@ -187,8 +186,10 @@ async fn hold(gateway: &Arc<Gateway>, session: &Arc<Session>) -> String {
             () = gateway.world.clock.sleep(gateway.args.tunnel_drain / 2) => {}
         }
     }
+    // Other gateways find no way to a tunnel that is being closed.
+    drop(serving);
     Box::pin(session.connection.close(&farewell)).await;
-    farewell.reason
+    farewell
 }
 
 async fn expired(gateway: &Gateway, session: &Session) {

@@ -12,6 +12,11 @@ mod agent;
 #[path = "gateway/harness.rs"]
 mod harness;
 
+#[path = "gateway/people.rs"]
+mod people;
+
+#[path = "gateway/absence.rs"]
+mod absence;
 #[path = "gateway/door.rs"]
 mod door;
 #[path = "gateway/intake.rs"]

@@ -15,6 +15,7 @@ use tunnel::wire;
 use super::admission::{Forwarded, LetThrough, let_through};
 use super::open::Entered;
 use super::trouble::{Hop, Trouble};
+use super::way::{self, Way};
 use super::{AnswerBody, headers, hop, upgrade};
 use crate::gateway::Gateway;
 use crate::session::Session;
@@ -106,17 +107,16 @@ pub(super) async fn ask_while_open(
     answer.inspect_err(|trouble| entered.open.recorded.failed(trouble.code()))
 }
 
-/// Asks the agent, over a tunnel of its that is open here, or else over one of another gateway's.
+/// Asks the agent once there is a way to it.
 async fn ask(
     gateway: &Gateway,
     Forwarded { agent, head_time, head }: Forwarded,
     body: RequestBody,
 ) -> Result<Response<AnswerBody>, Trouble> {
     let request = head.map(|()| body);
-    let sessions = gateway.registry.list(Some(agent));
-    match sessions.into_iter().find(|session| !session.connection.is_closed()) {
-        Some(session) => carry(&session, request, head_time).await,
-        None => hop::ask(gateway, agent, request, head_time).await,
+    match way::find(gateway, agent, head_time).await? {
+        Way::Here(session) => carry(&session, request, head_time).await,
+        Way::There(stream) => hop::ask(gateway, stream, request, head_time).await,
     }
 }
 

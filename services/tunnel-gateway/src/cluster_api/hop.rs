@@ -12,7 +12,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use events::request::RequestContext;
 use events::requests::gateway::{ForwardedAnswer, ForwardedRequest};
 use events::subject::Subject;
-use events::{Actor, AgentId, Request as _};
+use events::{Actor, AgentId, OrganizationId, Request as _};
 use futures::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::Frame;
@@ -35,10 +35,26 @@ const WINDOW: u32 = 1024 * 1024;
 /// Largest head of a request or an answer.
 const MAXIMUM_HEAD: usize = 512 * 1024;
 
-/// Sends a request to whichever gateway has a tunnel of the agent.
+/// Opens a stream to whichever gateway has a tunnel of the agent, if one has.
+pub(super) async fn open(gateway: &Gateway, agent: AgentId) -> Result<Option<ByteStream>, Trouble> {
+    let subject = Subject::agent_request(ForwardedRequest::NAME, agent);
+    match gateway.bus.open_stream(&subject, &gateway.context(OrganizationId::SYSTEM), WINDOW).await {
+        Ok(stream) => {
+            gateway.registry.returns().note(agent, gateway.world.clock.monotonic());
+            Ok(Some(stream))
+        }
+        Err(RequestError::NoResponder { .. }) => Ok(None),
+        Err(error) => {
+            let message = format!("the other gateways cannot be asked now: {error}");
+            Err(Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Replica, message).retry_after(1))
+        }
+    }
+}
+
+/// Sends a request over such a stream.
 pub(super) async fn ask(
     gateway: &Gateway,
-    agent: AgentId,
+    ByteStream { reader, mut writer }: ByteStream,
     request: Request<RequestBody>,
     head_time: Duration,
 ) -> Result<Response<AnswerBody>, Trouble> {
@@ -49,13 +65,6 @@ pub(super) async fn ask(
         headers: listed(&parts.headers),
         head_time_millis: u64::try_from(head_time.as_millis()).unwrap_or(u64::MAX),
     };
-    let subject = Subject::agent_request(ForwardedRequest::NAME, agent);
-    let context = bus::within(
-        bus::context_for_service(&gateway.world, SERVICE, events::OrganizationId::SYSTEM),
-        ASK_TIME,
-    );
-    let opened = gateway.bus.open_stream(&subject, &context, WINDOW).await;
-    let ByteStream { reader, mut writer } = opened.map_err(|error| unopened(&error))?;
     let broken = |detail: String| Trouble::new(StatusCode::BAD_GATEWAY, Hop::Replica, detail);
     let head = framed(&head).map_err(|error| broken(error.to_string()))?;
     writer.0.write(head).await.map_err(|error| broken(error.to_string()))?;
@@ -259,16 +268,6 @@ fn map_of(listed: Vec<(String, Vec<u8>)>) -> HeaderMap {
         map.append(name, value);
     }
     map
-}
-
-fn unopened(error: &RequestError) -> Trouble {
-    match error {
-        RequestError::NoResponder { .. } => Trouble::not_connected(),
-        error => {
-            let message = format!("the other gateways cannot be asked now: {error}");
-            Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Replica, message).retry_after(1)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Answers that are ours and not the API server's, in the form that its clients read.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use events::requests::gateway::{ForwardedAnswer, ForwardedTrouble};
 use events::{Refusal, RefusalKind};
@@ -51,6 +53,14 @@ impl Trouble {
     /// No gateway has a tunnel of the agent.
     pub(super) fn not_connected() -> Self {
         let message = "the agent is not connected; see `kasbah agent show`";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Tunnel, message).retry_after(5)
+    }
+
+    /// None came while it was waited for one.
+    pub(super) fn not_back(waited: Duration) -> Self {
+        let message = format!(
+            "the agent is not connected: it was a moment ago, and did not come back within {waited:?}; see `kasbah agent show`"
+        );
         Self::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Tunnel, message).retry_after(5)
     }
 

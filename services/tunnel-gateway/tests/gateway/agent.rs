@@ -11,10 +11,11 @@ use events::desired::{DesiredReply, DesiredSource, DesiredState};
 use events::observation::Observation;
 use events::requests::gateway::SourceDiff;
 use events::{InstanceId, Sha256};
+use futures::StreamExt as _;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::service::Service;
 use parking_lot::Mutex;
 use testkit::eventually;
@@ -48,6 +49,8 @@ pub struct State {
     pub old: bool,
     /// Says that it lacks this, whatever it has.
     pub greedy: Option<Sha256>,
+    /// What it was asked of its cluster's API.
+    pub asked_of_cluster: Vec<String>,
 }
 
 pub struct TestAgent {
@@ -118,6 +121,17 @@ impl TestAgent {
     }
 }
 
+/// Of a watch, a line and no end; else what was sent.
+async fn cluster_answer(query: Option<&str>, body: Incoming) -> Result<Response<AgentBody>, hyper::Error> {
+    if query.is_some_and(|query| query.contains("watch=")) {
+        let line = futures::stream::iter([Ok(Frame::data(Bytes::from_static(b"{}\n")))]);
+        let endless = StreamBody::new(line.chain(futures::stream::pending()));
+        return Ok(Response::new(endless.boxed_unsync()));
+    }
+    let sent = body.collect().await?.to_bytes();
+    Ok(answer(StatusCode::OK, sent.to_vec()))
+}
+
 #[derive(Clone)]
 struct AgentService {
     state: Arc<Mutex<State>>,
@@ -149,6 +163,10 @@ impl Service<Request<Incoming>> for AgentService {
                 state.opened.push(after);
                 state.events = Some(sender);
                 return Ok(Response::new(body.boxed_unsync()));
+            }
+            if let Some(asked) = path.strip_prefix("/k8s") {
+                state.lock().asked_of_cluster.push(format!("{} {asked}", parts.method));
+                return cluster_answer(parts.uri.query(), body).await;
             }
             let body = body.collect().await?.to_bytes();
             if path == "/v1/desired" && state.lock().mute {

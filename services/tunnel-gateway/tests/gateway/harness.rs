@@ -39,7 +39,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tunnel::agent::{DialError, Target, Transport, dial};
 use tunnel::handshake::{Hello, Token};
-use tunnel_gateway::{Args, Deps};
+use tunnel_gateway::{Args, ClusterListener, Deps};
 use uuid::Uuid;
 use world::World;
 
@@ -126,6 +126,8 @@ pub struct Gateway {
     pub directory: Arc<Mutex<Directory>>,
     pub delivery: Arc<Mutex<Delivery>>,
     pub address: SocketAddr,
+    /// Where people reach clusters' APIs, in plain text.
+    pub clusters: SocketAddr,
     pub stop: ShutdownTrigger,
     pub running: JoinHandle<anyhow::Result<()>>,
     client: Arc<rustls::ClientConfig>,
@@ -187,6 +189,8 @@ impl Gateway {
         let (tls, client) = tls(&world);
         let listener = world.network.listen(args.tunnel_listen).await.unwrap();
         let address = listener.local_address().unwrap();
+        let people = world.network.listen(args.clusters_listen).await.unwrap();
+        let clusters = people.local_address().unwrap();
         let readiness = Readiness::new();
         let deps = Deps {
             world: world.clone(),
@@ -195,7 +199,7 @@ impl Gateway {
             snapshots: Arc::clone(&store.snapshots),
             bus: Arc::new(bus.clone()),
             listener,
-            clusters: None,
+            clusters: Some(ClusterListener { listener: people, tls: None }),
             tls: Some(tls),
             readiness: readiness.clone(),
             metrics: Metrics::new(),
@@ -209,6 +213,7 @@ impl Gateway {
             directory,
             delivery,
             address,
+            clusters,
             stop,
             running,
             client,

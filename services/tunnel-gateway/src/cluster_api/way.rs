@@ -1,0 +1,86 @@
+//! The way to an agent: a tunnel that is open here, or else one of another gateway's. An agent that could be reached a moment ago is
+//! waited for, as it dials again at once; any other is away, and that is said at once.
+//!
+//! Nothing of a request was sent, or read of its body, while a way is looked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::ByteStream;
+use events::AgentId;
+
+use super::hop;
+use super::trouble::Trouble;
+use crate::gateway::Gateway;
+use crate::returns::Waiting;
+use crate::session::Session;
+
+/// How long an agent is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Nobody tells of an agent that came to another gateway: the others are asked after this time, then after twice as long, and so on.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// See the module.
+pub(super) enum Way {
+    /// A tunnel that is open here.
+    Here(Arc<Session>),
+    /// A stream to a gateway that has one.
+    There(ByteStream),
+}
+
+/// Finds a way within `limit`.
+pub(super) async fn find(gateway: &Gateway, agent: AgentId, limit: Duration) -> Result<Way, Trouble> {
+    if let Some(way) = look(gateway, agent).await? {
+        return Ok(way);
+    }
+    let clock = &gateway.world.clock;
+    let Some(waiting) = gateway.registry.returns().wait(agent, clock.monotonic()) else {
+        return Err(Trouble::not_connected());
+    };
+    let patience = PATIENCE.min(limit);
+    let found = tokio::select! {
+        biased;
+        way = come_back(gateway, agent, &waiting) => way,
+        () = clock.sleep(patience) => {
+            let way = look(gateway, agent).await?;
+            way.ok_or_else(|| Trouble::not_back(patience))
+        }
+    };
+    let outcome = if found.is_ok() { "back" } else { "away" };
+    gateway.counts.cluster_waits.with([outcome]).inc();
+    found
+}
+
+async fn look(gateway: &Gateway, agent: AgentId) -> Result<Option<Way>, Trouble> {
+    match here(gateway, agent) {
+        Some(session) => Ok(Some(Way::Here(session))),
+        None => Ok(hop::open(gateway, agent).await?.map(Way::There)),
+    }
+}
+
+fn here(gateway: &Gateway, agent: AgentId) -> Option<Arc<Session>> {
+    gateway.registry.list(Some(agent)).into_iter().find(|session| !session.connection.is_closed())
+}
+
+async fn come_back(gateway: &Gateway, agent: AgentId, waiting: &Waiting<'_>) -> Result<Way, Trouble> {
+    let mut pause = FIRST_PAUSE;
+    let mut ask_others = gateway.world.clock.sleep(pause);
+    loop {
+        // Made before the look, so that one who comes in between is not missed.
+        let arrival = waiting.arrival.notified();
+        if let Some(session) = here(gateway, agent) {
+            return Ok(Way::Here(session));
+        }
+        tokio::select! {
+            biased;
+            () = arrival => {}
+            () = &mut ask_others => {
+                if let Some(stream) = hop::open(gateway, agent).await? {
+                    return Ok(Way::There(stream));
+                }
+                pause = pause.saturating_mul(2);
+                ask_others = gateway.world.clock.sleep(pause);
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Requests to agents that are not there: one that was, a moment ago, is waited for.
+
+use std::time::Duration;
+
+use events::observation::Observed;
+use testkit::eventually;
+use tokio::time::timeout;
+
+use super::agent::TestAgent;
+use super::harness::{Gateway, LIMIT};
+use super::people::{People, Second, Told};
+
+const PODS: &str = "/api/v1/namespaces/a/pods";
+/// What is answered without waiting is answered within this time.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+async fn stage() -> (Gateway, People) {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    let people = People::of(&gateway).await;
+    people.let_in(1);
+    (gateway, people)
+}
+
+/// Breaks an agent's connection off, and waits until its gateway has heard of it.
+async fn breaks_off(gateway: &Gateway, agent: TestAgent) {
+    let closed = async || {
+        let journal = gateway.journal().await;
+        journal.iter().filter(|what| matches!(what, Observed::TunnelClosed { .. })).count()
+    };
+    let before = closed().await;
+    agent.link.abort();
+    eventually(LIMIT, || async {
+        let now = closed().await;
+        if now > before { Ok(()) } else { Err(format!("{now} tunnels were closed")) }
+    })
+    .await;
+}
+
+fn refused_at_once(gateway: &Gateway, told: &Told, since: Duration) {
+    let took = gateway.world.clock.monotonic() - since;
+    assert_eq!(told.code, 503, "{told:?}");
+    assert!(told.retry_after.is_some() && told.message().contains("not connected"), "{told:?}");
+    assert!(took < AT_ONCE, "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_to_an_agent_that_lost_its_tunnel_a_moment_ago_waits_and_is_sent_once() {
+    let (gateway, people) = stage().await;
+    let agent = gateway.connect(1, 1).await;
+    assert_eq!(people.get(1, gateway.clusters, 1, PODS).await.code, 200);
+    breaks_off(&gateway, agent).await;
+    let mut waiting = people.send(1, gateway.clusters, 1, "whole");
+    assert!(timeout(Duration::from_millis(500), &mut waiting).await.is_err(), "it does not wait");
+    let agent = gateway.connect(1, 1).await;
+    let told = timeout(LIMIT, waiting).await.unwrap().unwrap();
+    assert_eq!((told.code, told.body.as_str()), (200, "whole"));
+    assert_eq!(agent.state.lock().asked_of_cluster, [format!("POST {PODS}")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_comes_back_to_another_gateway_is_found_there() {
+    let (first, people) = stage().await;
+    let second = Second::beside(&first).await;
+    let agent = first.connect(1, 1).await;
+    agent.events().await;
+    breaks_off(&first, agent).await;
+    let mut waiting = people.send(1, first.clusters, 1, "whole");
+    assert!(timeout(Duration::from_millis(500), &mut waiting).await.is_err(), "it does not wait");
+    let _agent = second.connect(&first, 1, 1).await;
+    let told = timeout(LIMIT, waiting).await.unwrap().unwrap();
+    assert_eq!((told.code, told.body.as_str()), (200, "whole"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_reached_an_agent_through_another_waits_for_it_too() {
+    let (first, people) = stage().await;
+    let second = Second::beside(&first).await;
+    let agent = first.connect(1, 1).await;
+    agent.events().await;
+    assert_eq!(people.get(1, second.clusters, 1, PODS).await.code, 200);
+    breaks_off(&first, agent).await;
+    let mut waiting = people.send(1, second.clusters, 1, "again");
+    assert!(timeout(Duration::from_millis(500), &mut waiting).await.is_err(), "it does not wait");
+    let _agent = second.connect(&first, 1, 1).await;
+    let told = timeout(LIMIT, waiting).await.unwrap().unwrap();
+    assert_eq!((told.code, told.body.as_str()), (200, "again"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_was_never_here_or_does_not_come_back_is_not_waited_for() {
+    let (gateway, people) = stage().await;
+    let since = gateway.world.clock.monotonic();
+    refused_at_once(&gateway, &people.get(1, gateway.clusters, 1, PODS).await, since);
+
+    let agent = gateway.connect(1, 1).await;
+    agent.events().await;
+    gateway.revoke(1).await;
+    timeout(LIMIT, agent.link).await.unwrap().unwrap();
+    eventually(LIMIT, || async {
+        let journal = gateway.journal().await;
+        let is_closed = journal.iter().any(|what| matches!(what, Observed::TunnelClosed { .. }));
+        is_closed.then_some(()).ok_or("the tunnel is open")
+    })
+    .await;
+    let since = gateway.world.clock.monotonic();
+    refused_at_once(&gateway, &people.get(1, gateway.clusters, 1, PODS).await, since);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_stays_away_is_waited_for_only_so_long() {
+    let (gateway, people) = stage().await;
+    let agent = gateway.connect(1, 1).await;
+    agent.events().await;
+    breaks_off(&gateway, agent).await;
+    let since = gateway.world.clock.monotonic();
+    let told = timeout(LIMIT, people.get(1, gateway.clusters, 1, PODS)).await.unwrap();
+    assert_eq!((told.code, told.retry_after), (503, Some(5)), "{told:?}");
+    assert!(told.message().contains("did not come back within 5s"), "{told:?}");
+    let took = gateway.world.clock.monotonic() - since;
+    assert!(took > AT_ONCE, "{took:?}");
+}
