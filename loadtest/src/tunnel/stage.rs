@@ -59,6 +59,15 @@ pub struct Watch {
     text: String,
 }
 
+/// One user does here what a gateway is there for at most.
+fn without_limits() -> Vec<(String, String)> {
+    let limits = ["RATE_PER_USER", "RATE_PER_AGENT", "RATE_PER_ORGANIZATION"];
+    let bytes = ["BYTES_PER_USER", "BYTES_PER_ORGANIZATION"];
+    let limits =
+        limits.into_iter().chain(bytes).chain(["OPEN_PER_USER", "OPEN_PER_AGENT", "OPEN_PER_ORGANIZATION"]);
+    limits.map(|limit| (format!("KASBAH_CLUSTERS_{limit}"), "0".to_owned())).collect()
+}
+
 impl Stage {
     pub async fn start() -> anyhow::Result<Self> {
         let plane =
@@ -76,6 +85,7 @@ impl Stage {
         tree.commit_and_push("let people in")?;
         let mut kasbah = Installation::start(InstallationOptions {
             each_service: Some((2, vec![nats.shipped_url("{service}")])),
+            variables: without_limits(),
             ..crate::push::options()
         })
         .await?;

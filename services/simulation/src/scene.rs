@@ -334,6 +334,7 @@ fn gateway_args(address: SocketAddr) -> tunnel_gateway::Args {
         tunnel_drain: DRAIN,
         tunnel_per_agent: 16,
         tunnel_observation_rate: 64 * 1024 * 1024,
+        cluster_limits: tunnel_gateway::ClusterLimits::default(),
     }
 }
 

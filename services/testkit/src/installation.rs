@@ -32,6 +32,8 @@ pub struct InstallationOptions {
     pub server: Vec<String>,
     /// Instead of `kasbah up`: so many processes of each service, on these NATS servers.
     pub each_service: Option<(usize, Vec<String>)>,
+    /// Settings of each of these services, as variables of the environment.
+    pub variables: Vec<(String, String)>,
     /// The server's program, when it is not the one beside this program.
     pub server_program: Option<PathBuf>,
     /// The agent's program, when it is not the one beside this program.
@@ -83,7 +85,7 @@ impl Installation {
             api_port: Some(ports.api),
             tunnel_port: Some(ports.tunnel),
             clusters_port: Some(ports.clusters),
-            variables: Vec::new(),
+            variables: options.variables.clone(),
         });
         let replicas = Some(replicas.await?);
         Ok(Self { agents: BTreeMap::new(), server: None, replicas, options, ports, folder })

@@ -36,4 +36,61 @@ pub struct Args {
     /// Bytes of observations that one agent may send each second for long, in the log's encoding; twice as many at once
     #[arg(long, env = "KASBAH_TUNNEL_OBSERVATION_RATE", value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
     pub tunnel_observation_rate: u32,
+
+    /// What one user, agent or organization may use of clusters' APIs.
+    #[command(flatten)]
+    pub cluster_limits: ClusterLimits,
+}
+
+/// How much of clusters' APIs may be used through one gateway.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct ClusterLimits {
+    /// Requests to clusters' APIs, watches and sessions among them, that one user may have open at a gateway; 0 for any number
+    #[arg(long, env = "KASBAH_CLUSTERS_OPEN_PER_USER", value_name = "COUNT", default_value_t = Self::default().clusters_open_per_user)]
+    pub clusters_open_per_user: u32,
+
+    /// The same of all users together at one agent's cluster, where nobody may hold more than are free; 0 for any number
+    #[arg(long, env = "KASBAH_CLUSTERS_OPEN_PER_AGENT", value_name = "COUNT", default_value_t = Self::default().clusters_open_per_agent)]
+    pub clusters_open_per_agent: u32,
+
+    /// The same of all users of one organization; 0 for any number
+    #[arg(long, env = "KASBAH_CLUSTERS_OPEN_PER_ORGANIZATION", value_name = "COUNT", default_value_t = Self::default().clusters_open_per_organization)]
+    pub clusters_open_per_organization: u32,
+
+    /// Requests to clusters' APIs that one user may make each second for long at a gateway, five times as many at once; 0 for any number
+    #[arg(long, env = "KASBAH_CLUSTERS_RATE_PER_USER", value_name = "COUNT", default_value_t = Self::default().clusters_rate_per_user)]
+    pub clusters_rate_per_user: u32,
+
+    /// The same of all users together at one agent's cluster; 0 for any number
+    #[arg(long, env = "KASBAH_CLUSTERS_RATE_PER_AGENT", value_name = "COUNT", default_value_t = Self::default().clusters_rate_per_agent)]
+    pub clusters_rate_per_agent: u32,
+
+    /// The same of all users of one organization; 0 for any number
+    #[arg(long, env = "KASBAH_CLUSTERS_RATE_PER_ORGANIZATION", value_name = "COUNT", default_value_t = Self::default().clusters_rate_per_organization)]
+    pub clusters_rate_per_organization: u32,
+
+    /// Bytes that one user may move each second for long to and from clusters' APIs at a gateway, twice as many at once; what is over is
+    /// slowed down, not refused; 0 for any number
+    #[arg(long, env = "KASBAH_CLUSTERS_BYTES_PER_USER", value_name = "BYTES", default_value_t = Self::default().clusters_bytes_per_user)]
+    pub clusters_bytes_per_user: u32,
+
+    /// The same of all users of one organization; 0 for any number
+    #[arg(long, env = "KASBAH_CLUSTERS_BYTES_PER_ORGANIZATION", value_name = "BYTES", default_value_t = Self::default().clusters_bytes_per_organization)]
+    pub clusters_bytes_per_organization: u32,
+}
+
+impl Default for ClusterLimits {
+    fn default() -> Self {
+        Self {
+            clusters_open_per_user: 1000,
+            clusters_open_per_agent: 800,
+            clusters_open_per_organization: 10_000,
+            clusters_rate_per_user: 400,
+            clusters_rate_per_agent: 2000,
+            clusters_rate_per_organization: 5000,
+            clusters_bytes_per_user: 256 * 1024 * 1024,
+            clusters_bytes_per_organization: 1024 * 1024 * 1024,
+        }
+    }
 }

@@ -14,7 +14,7 @@ use store::{EventLog, Following};
 use world::World;
 
 use crate::args::Args;
-use crate::cluster_api::{Audit, OpenRequests, Passes};
+use crate::cluster_api::{Audit, OpenRequests, Passes, Places};
 use crate::journal::Journal;
 use crate::metrics::Counts;
 use crate::model::{Cursors, Refusals, Standing};
@@ -41,6 +41,7 @@ pub(crate) struct Gateway {
     pub(crate) journal: Journal,
     pub(crate) audit: Audit,
     pub(crate) passes: Passes,
+    pub(crate) places: Arc<Places>,
     pub(crate) open_requests: Arc<OpenRequests>,
     pub(crate) refusals: Mutex<Refusals>,
     pub(crate) counts: Counts,

@@ -41,6 +41,6 @@ mod supply;
 mod together;
 
 pub use access::ACCESS;
-pub use args::Args;
+pub use args::{Args, ClusterLimits};
 pub use cluster_api::ClusterListener;
 pub use run::{Deps, run};

@@ -25,6 +25,8 @@ chassis::metrics! {
         pub(crate) cluster_requests: Counter { code: "`1xx` for sessions, `2xx`, `3xx`, `4xx`, `5xx`" },
         /// Requests to clusters' APIs that came from other gateways
         pub(crate) cluster_hops: Counter,
+        /// Requests to clusters' APIs that were over a limit
+        pub(crate) cluster_limited: Counter { whose: "`user`, `agent`, `organization`", limit: "`open` (too many at once), `rate` (too many a second)" },
         /// Requests to clusters' APIs that waited for an agent which was there a moment ago
         pub(crate) cluster_waits: Counter { outcome: "`back`, `away` (it did not come in time)" },
         /// Requests to clusters' APIs that are open here, watches and sessions among them

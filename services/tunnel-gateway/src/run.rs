@@ -19,7 +19,7 @@ use world::network::Listener;
 
 use crate::answers;
 use crate::args::Args;
-use crate::cluster_api::{self, AuditWriter, ClusterListener, OpenRequests, Passes};
+use crate::cluster_api::{self, AuditWriter, ClusterListener, OpenRequests, Passes, Places};
 use crate::door;
 use crate::gateway::{Gateway, SERVICE};
 use crate::journal::journal;
@@ -72,11 +72,11 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     let standing =
         store::follow_projection::<Standing>(Arc::clone(&log), Arc::clone(&snapshots), world.clone());
     let cursors = store::follow_projection::<Cursors>(Arc::clone(&log), snapshots, world.clone());
-    let (admissions, shown) = together();
-    let (plans, wanted) = together();
+    let ((admissions, shown), (plans, wanted)) = (together(), together());
     let drain = args.tunnel_drain;
     let gateway = Arc::new(Gateway {
         registry: Registry::new(args.tunnel_per_agent),
+        places: Places::new(world.clone(), args.cluster_limits.clone()),
         admissions,
         plans,
         args,

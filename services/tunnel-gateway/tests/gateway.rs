@@ -21,5 +21,7 @@ mod absence;
 mod door;
 #[path = "gateway/intake.rs"]
 mod intake;
+#[path = "gateway/limits.rs"]
+mod limits;
 #[path = "gateway/push.rs"]
 mod push;

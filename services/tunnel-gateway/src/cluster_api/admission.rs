@@ -16,9 +16,11 @@ use objects::pass::lets_through;
 use tunnel::wire::{self, cluster};
 
 use super::audit::{Recorded, reason, shortened};
+use super::limits::{TooMany, Who, Whose};
 use super::meant::{Meant, meant};
 use super::open::{Asked, Entered};
 use super::passes::HeldPass;
+use super::places::Place;
 use super::trouble::{Hop, Trouble};
 use super::{headers, withdrawals};
 use crate::gateway::Gateway;
@@ -64,6 +66,7 @@ pub(super) async fn let_through(
     let attributes = attributes(request.method().as_str(), path, query, wished.is_some())
         .map_err(|error| bad(error.to_string()))?;
     let held = gateway.passes.of(gateway, key).await.map_err(Trouble::refused)?;
+    let place = place(gateway, &held)?;
     let judged = judge(request, &held, &attributes);
     let goes_on = judged.is_ok() && (wished.is_some() || is_long_running(&attributes));
     gateway.audit.room().await?;
@@ -96,12 +99,32 @@ pub(super) async fn let_through(
     let head = head(request, path, query, &held, wished)?;
     let head_time = if goes_on { LONGEST_HEAD_TIME } else { HEAD_TIME };
     let asked = Asked { key, organization, attributes, access_as, token_ends: held.token_ends };
-    let entered = gateway.open_requests.enter(asked, recorded, gateway.world.clock.monotonic());
+    let entered = gateway.open_requests.enter(asked, recorded, place, gateway.world.clock.monotonic());
     if gateway.passes.is_stale(&held) {
         // What was heard between the pass and now was acted on before this request was open.
         withdrawals::look(gateway, vec![Arc::clone(&entered.open)]).await;
     }
     Ok(LetThrough { entered, asked: Forwarded { agent, head_time, head } })
+}
+
+/// A place for a request of a pass's holder, unless that would be over a limit. What is refused here has no record, so that who asks for
+/// too much does not fill the log.
+fn place(gateway: &Gateway, held: &HeldPass) -> Result<Arc<Place>, Trouble> {
+    let pass = &held.pass;
+    let who = Who { user: pass.holder.clone(), agent: pass.agent, organization: pass.organization };
+    gateway.places.take(who).map_err(|exceeded| {
+        let whose = match exceeded.whose {
+            Whose::User => "user",
+            Whose::Agent => "agent",
+            Whose::Organization => "organization",
+        };
+        let limit = match exceeded.too_many {
+            TooMany::Open | TooMany::Held(_) => "open",
+            TooMany::AtOnce | TooMany::OftenHeld => "rate",
+        };
+        gateway.counts.cluster_limited.with([whose, limit]).inc();
+        Trouble::over_limit(&exceeded)
+    })
 }
 
 /// As whom the cluster sees a request, and by which entry; or why it is refused.

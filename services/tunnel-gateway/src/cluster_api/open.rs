@@ -21,6 +21,7 @@ use tunnel::body::Held;
 
 use super::audit::Recorded;
 use super::passes::Key;
+use super::places::Place;
 
 /// Why a request is ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +97,13 @@ pub(crate) struct OpenRequests {
 
 impl OpenRequests {
     /// Enters one; it is taken out when the guard is dropped.
-    pub(super) fn enter(self: &Arc<Self>, asked: Asked, recorded: Recorded, now: Duration) -> Entered {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        asked: Asked,
+        recorded: Recorded,
+        place: Arc<Place>,
+        now: Duration,
+    ) -> Entered {
         let open =
             Arc::new(Open { asked, recorded, sure_at: Mutex::new(now), end: watch::Sender::new(None) });
         let mut all = self.open.lock();
@@ -108,7 +115,7 @@ impl OpenRequests {
         if self.closed.load(Ordering::Acquire) {
             open.end(End::Cut("the gateway is stopping".to_owned()));
         }
-        Entered { number, open, among: Arc::clone(self) }
+        Entered { number, open, place, among: Arc::clone(self) }
     }
 
     /// All of them, or those of one organization.
@@ -159,6 +166,7 @@ impl OpenRequests {
 pub(super) struct Entered {
     number: u64,
     pub(super) open: Arc<Open>,
+    pub(super) place: Arc<Place>,
     among: Arc<OpenRequests>,
 }
 
@@ -169,13 +177,16 @@ impl Drop for Entered {
     }
 }
 
-/// A body of an open request, in either direction: its bytes are counted, and it ends when the request is ended.
+/// A body of an open request, in either direction: its bytes are counted, it goes only as fast as whose it is may, and it ends when the
+/// request is ended.
 pub(super) struct OpenBody<B> {
     inner: B,
     /// Nothing once it was heard.
     ended: Option<BoxFuture<'static, End>>,
     is_over: bool,
     bytes: Arc<AtomicU64>,
+    place: Arc<Place>,
+    pause: Option<BoxFuture<'static, ()>>,
 }
 
 impl Entered {
@@ -191,7 +202,8 @@ impl Entered {
     }
 
     fn body<B>(&self, inner: B, bytes: Arc<AtomicU64>) -> OpenBody<B> {
-        OpenBody { inner, ended: Some(self.open.ended()), is_over: false, bytes }
+        let (ended, place) = (Some(self.open.ended()), Arc::clone(&self.place));
+        OpenBody { inner, ended, is_over: false, bytes, place, pause: None }
     }
 }
 
@@ -218,9 +230,14 @@ where
         if this.is_over {
             return Poll::Ready(None);
         }
+        if let Some(pause) = this.pause.as_mut() {
+            ready!(pause.poll_unpin(context));
+            this.pause = None;
+        }
         let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
         if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
             this.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+            this.pause = this.place.pace(data.len());
         }
         Poll::Ready(frame)
     }

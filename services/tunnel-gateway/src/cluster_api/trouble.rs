@@ -12,6 +12,7 @@ use serde_json::json;
 use tunnel::gateway::AskError;
 
 use super::AnswerBody;
+use super::limits::{Exceeded, TooMany, Whose};
 
 /// Where a request got stuck on its way to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +63,32 @@ impl Trouble {
             "the agent is not connected: it was a moment ago, and did not come back within {waited:?}; see `kasbah agent show`"
         );
         Self::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Tunnel, message).retry_after(5)
+    }
+
+    /// Somebody asks for more than is allowed.
+    pub(super) fn over_limit(exceeded: &Exceeded) -> Self {
+        let Exceeded { whose, too_many, limit, retry_after } = *exceeded;
+        let (whose, option) = match whose {
+            Whose::User => ("you", "user"),
+            Whose::Agent => ("this agent's users", "agent"),
+            Whose::Organization => ("your organization's users", "organization"),
+        };
+        let message = match too_many {
+            TooMany::Open => format!(
+                "{whose} have {limit} requests open at this gateway, the most that are allowed (--clusters-open-per-{option}): end watches and sessions that are not needed, then retry"
+            ),
+            TooMany::Held(held) => format!(
+                "{whose} may have {limit} requests open at this gateway (--clusters-open-per-{option}), of which you hold {held}, as many as are free: the rest is for others; end watches and sessions that are not needed, then retry"
+            ),
+            TooMany::AtOnce => format!(
+                "{whose} make more than {limit} requests a second at this gateway, the most that are allowed for long (--clusters-rate-per-{option}): retry later, and ask less often, as with a watch"
+            ),
+            TooMany::OftenHeld => format!(
+                "{whose} may make {limit} requests a second for long at this gateway (--clusters-rate-per-{option}), of which you make as many as are left: the rest is for others; retry later, and ask less often, as with a watch"
+            ),
+        };
+        let seconds = u16::try_from(retry_after.as_millis().div_ceil(1000)).unwrap_or(u16::MAX).max(1);
+        Self::new(StatusCode::TOO_MANY_REQUESTS, Hop::Gateway, message).retry_after(seconds)
     }
 
     /// What another gateway told.

@@ -1,6 +1,7 @@
 //! Connections that become another protocol: exec, attach, port-forward. Bytes go through as they are.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use super::admission::LetThrough;
 use super::forward::ask_while_open;
 use super::headers;
 use super::open::Entered;
+use super::places::Place;
 use super::trouble::Trouble;
 use crate::gateway::Gateway;
 
@@ -87,10 +89,11 @@ async fn join(
     };
     let (reader, writer) = tokio::io::split(client);
     let (received, ended) = (entered.open.recorded.received(), entered.open.ended());
+    let place = Arc::clone(&entered.place);
     tokio::select! {
         biased;
         _end = ended => {}
-        () = carry(world, up(reader, sender, &received), down(entered.sent(body).boxed_unsync(), writer)) => {}
+        () = carry(world, up(reader, sender, &received, &place), down(entered.sent(body).boxed_unsync(), writer)) => {}
     }
 }
 
@@ -108,7 +111,12 @@ async fn carry(world: World, up: impl Future<Output = bool>, down: impl Future<O
 }
 
 /// What the client says; its end is the end of the request's body. Whether it ended in order.
-async fn up(mut client: ReadHalf<Client>, sender: mpsc::Sender<Piece>, received: &AtomicU64) -> bool {
+async fn up(
+    mut client: ReadHalf<Client>,
+    sender: mpsc::Sender<Piece>,
+    received: &AtomicU64,
+    place: &Place,
+) -> bool {
     let mut buffer = BytesMut::new();
     loop {
         buffer.reserve(PIECE);
@@ -121,6 +129,9 @@ async fn up(mut client: ReadHalf<Client>, sender: mpsc::Sender<Piece>, received:
             Ok(0) => return true,
             Ok(bytes) => {
                 received.fetch_add(bytes as u64, Ordering::Relaxed);
+                if let Some(pause) = place.pace(bytes) {
+                    pause.await;
+                }
                 Ok(Frame::data(buffer.split().freeze()))
             }
             Err(error) => Err(error.into()),

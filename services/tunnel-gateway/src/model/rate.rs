@@ -18,6 +18,12 @@ impl Rate {
         Self { per_second, left: per_second * 2.0, refilled: now }
     }
 
+    /// Whether nothing of the allowance is taken.
+    pub fn is_full(&mut self, now: Duration) -> bool {
+        self.take(0, now);
+        self.left >= self.per_second * 2.0
+    }
+
     /// Takes `bytes`; gives how long to wait before the next are taken. `now` never runs backwards.
     pub fn take(&mut self, bytes: usize, now: Duration) -> Duration {
         let since = now.saturating_sub(self.refilled).as_secs_f64();

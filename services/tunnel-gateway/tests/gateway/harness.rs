@@ -144,6 +144,7 @@ pub fn args() -> Args {
         tunnel_drain: Duration::from_secs(10),
         tunnel_per_agent: 4,
         tunnel_observation_rate: 1 << 30,
+        cluster_limits: tunnel_gateway::ClusterLimits::default(),
     }
 }
 

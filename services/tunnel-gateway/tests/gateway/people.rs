@@ -15,6 +15,7 @@ use serde_json::Value;
 use store::EventLog;
 use testkit::{client_trusting, eventually};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tunnel::agent::Target;
 use tunnel_gateway::{Args, ClusterListener, Deps};
 
@@ -98,7 +99,7 @@ impl People {
 
     /// The same, until it is answered whole.
     pub async fn get(&self, person: u128, clusters: SocketAddr, agent: u128, path: &str) -> Told {
-        told(self.request(person, clusters, agent, path)).await
+        timeout(LIMIT, told(self.request(person, clusters, agent, path))).await.expect("an answer that ends")
     }
 
     /// Begins to send something, which comes back when it reached the cluster.
