@@ -10,6 +10,7 @@
 
 mod chaos;
 mod cluster_api;
+mod command_lines;
 mod commands;
 mod copies;
 mod fixtures;
