@@ -33,8 +33,10 @@ impl<'a> Job<'a> {
     fn script(&self, script: &str) -> Result<String> {
         let variables = self.kasbah(&["ci", "kubeconfig"]);
         ensure!(variables.status.success(), "{}", String::from_utf8_lossy(&variables.stderr));
-        let kubectl: PathBuf = Tools::find()?.path("kubectl")?;
-        let places = [kubectl.parent().unwrap_or(Path::new("/")), Path::new("/usr/bin"), Path::new("/bin")];
+        let tools = Tools::find()?;
+        let [kubectl, helm] = [tools.path("kubectl")?, tools.path("helm")?];
+        let own = [&kubectl, &helm].map(|tool| tool.parent().unwrap_or(Path::new("/")));
+        let places = own.into_iter().chain([Path::new("/usr/bin"), Path::new("/bin")]);
         let script = format!("{}\n{script}", String::from_utf8_lossy(&variables.stdout));
         let output = Command::new("/bin/sh")
             .args(["-euc", &script])
@@ -97,6 +99,12 @@ async fn a_job_deploys_to_its_environment_with_an_unmodified_kubectl_and_is_reco
     job.script(&format!("{KUBECTL} create configmap released --from-literal=by=job")).unwrap();
     let made = scene.cluster.kubectl(["get", "configmap", "released", "-n", &scene.namespace]).await;
     assert!(made.unwrap().contains("released"));
+    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/command_lines/files/chart");
+    let upgrade = format!(
+        r#"helm upgrade --install shop {chart} --kube-context="$KUBE_CONTEXT" --namespace="$KUBE_NAMESPACE" --wait"#
+    );
+    let deployed = job.script(&upgrade).unwrap();
+    assert!(deployed.contains("STATUS: deployed"), "{deployed}");
     let elsewhere = job.script(&format!("{KUBECTL} get secrets -n kube-system")).unwrap_err().to_string();
     assert!(elsewhere.contains("cannot list resource \"secrets\""), "{elsewhere}");
     let file = std::fs::metadata(job.folder.path().join("kasbah.kubeconfig")).unwrap();

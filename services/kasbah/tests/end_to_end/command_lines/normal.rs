@@ -30,7 +30,7 @@ static VARYING: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (r"LS0tLS1CRUdJTi[\w+/=]+", "<certificate>"),
         (r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----", "<certificate>"),
         // Files that kubectl makes for diff and edit.
-        (r"/tmp/(LIVE|MERGED|kubectl-edit)-\d+", "/tmp/$1-<made-up>"),
+        (r"\b(LIVE|MERGED|kubectl-edit)-\d+", "$1-<made-up>"),
         // The fake kubelet's port.
         (r#""Port": \d+"#, r#""Port": <port>"#),
         // helm's record of a release, with the time of day in it.

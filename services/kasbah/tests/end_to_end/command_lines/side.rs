@@ -148,6 +148,8 @@ impl Side {
         let programs = self.folder.path().join("bin");
         command.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
         command.env("KUBECONFIG", kubeconfig).env("HOME", self.folder.path());
+        // kubectl edit leaves behind what was refused.
+        command.env("TMPDIR", self.folder.path());
         command.env("TZ", "UTC").env("LANG", "C").env("TERM", "dumb");
         let begun = Instant::now();
         let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap();
