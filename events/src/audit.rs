@@ -60,6 +60,26 @@ pub struct AuditRecord {
     pub trace: String,
 }
 
+/// What becomes of a request whose record the log does not take.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuditMode {
+    /// It goes on: records follow requests.
+    #[default]
+    FailOpen,
+    /// It does not: the record that it begins is durable before anything of it goes on.
+    FailClosed,
+}
+
+impl AuditMode {
+    /// Whether it is what holds when nothing is said.
+    #[must_use]
+    pub const fn is_default(&self) -> bool {
+        matches!(self, Self::FailOpen)
+    }
+}
+
 /// What of a request is recorded.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,7 +87,7 @@ pub struct AuditRecord {
 pub enum AuditPhase {
     /// All of it, once it was over.
     Whole,
-    /// That it was answered and goes on: a watch, a log, a session.
+    /// That it was answered and goes on: a watch, a log, a session. Under [`AuditMode::FailClosed`] that it begins, with code 0.
     Began,
     /// That it is over.
     Ended,

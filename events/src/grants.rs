@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::audit::AuditMode;
 use crate::pass::{Impersonated, Narrowing};
 
 /// All grants of an agent's configuration.
@@ -24,6 +25,9 @@ pub struct Grants {
     /// As whom the cluster sees people.
     #[serde(default)]
     pub users_access_as: UserAccessAs,
+    /// What becomes of requests that cannot be recorded.
+    #[serde(default, skip_serializing_if = "AuditMode::is_default")]
+    pub audit: AuditMode,
 }
 
 /// A grant for jobs.

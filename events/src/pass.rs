@@ -7,6 +7,7 @@ use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
+use crate::audit::AuditMode;
 use crate::catalogue::DecodeError;
 use crate::id::{AgentId, OrganizationId};
 use crate::object::is_empty;
@@ -29,6 +30,9 @@ pub struct Pass {
     pub access_as: AccessAs,
     /// What lets them through: any one of these.
     pub grants: Vec<PassGrant>,
+    /// What becomes of a request that cannot be recorded.
+    #[serde(default, skip_serializing_if = "AuditMode::is_default")]
+    pub audit: AuditMode,
     /// When it was signed.
     pub issued_at: Timestamp,
     /// When it ends.

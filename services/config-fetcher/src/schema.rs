@@ -7,6 +7,7 @@ mod grants;
 mod report;
 mod source;
 
+use events::audit::AuditMode;
 use events::configuration::{
     AgentConfiguration, FileFinding, KindPattern, Mode, ResourceRules, SourceConfiguration,
 };
@@ -135,7 +136,7 @@ fn root(report: &mut Report, content: &[u8]) -> Option<Node> {
 }
 
 fn configuration(report: &mut Report, root: &Node) -> Draft {
-    let keys = ["mode", "lockdown", "resources", "sources", "ci_access", "user_access"];
+    let keys = ["mode", "lockdown", "resources", "sources", "audit", "ci_access", "user_access"];
     let known = mapping(report, root, "", &keys);
     let modes = [("cluster", Mode::Cluster), ("namespaced", Mode::Namespaced)];
     let mode = known.get("mode").and_then(|node| choice(report, node, "mode", &modes));
@@ -148,6 +149,9 @@ fn configuration(report: &mut Report, root: &Node) -> Draft {
     };
     let sources = sources.map(|node| sources_of(report, node, lockdown)).unwrap_or_default();
     let grants = grants::grants(report, known.get("ci_access").copied(), known.get("user_access").copied());
+    let audits = [("fail_open", AuditMode::FailOpen), ("fail_closed", AuditMode::FailClosed)];
+    let audit = known.get("audit").and_then(|node| choice(report, node, "audit", &audits));
+    let grants = Grants { audit: audit.unwrap_or_default(), ..grants };
     Draft { mode: mode.unwrap_or(Mode::Cluster), lockdown, resources, sources, grants }
 }
 

@@ -69,6 +69,7 @@ mod tests {
             holder: Actor::service("test"),
             access_as,
             grants,
+            audit: events::audit::AuditMode::default(),
             issued_at: Timestamp(0),
             expires_at: Timestamp(1),
         }

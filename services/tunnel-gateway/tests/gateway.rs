@@ -25,3 +25,5 @@ mod intake;
 mod limits;
 #[path = "gateway/push.rs"]
 mod push;
+#[path = "gateway/recording.rs"]
+mod recording;

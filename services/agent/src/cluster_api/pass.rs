@@ -135,6 +135,7 @@ mod tests {
             holder: Actor::service("test"),
             access_as: AccessAs::Agent,
             grants: Vec::new(),
+            audit: events::audit::AuditMode::default(),
             issued_at: Timestamp(issued_at),
             expires_at: Timestamp(expires_at),
         }

@@ -101,23 +101,23 @@ impl Driver {
 
     /// A pass that begins now.
     async fn pass(&self, agent: AgentId, holder: Actor, granted: Granted) -> Result<Pass, Refusal> {
-        let (organization, access_as, grants) = match granted {
+        let (organization, access_as, grants, audit) = match granted {
             Granted::ToUser(user, granted) => {
                 let access_as = match granted.access_as {
                     UserAccessAs::Agent => AccessAs::Agent,
                     UserAccessAs::User => AccessAs::Impersonated(self.impersonated(user).await?),
                 };
-                (granted.organization, access_as, granted.grants)
+                (granted.organization, access_as, granted.grants, granted.audit)
             }
             Granted::ToJob(job, granted) => {
-                let JobGranted { organization, access_as, grant, .. } = *granted;
+                let JobGranted { organization, access_as, grant, audit, .. } = *granted;
                 let access_as = self.directory.read(|directory| directory.job_as(agent, job, access_as));
-                (organization, access_as, vec![grant])
+                (organization, access_as, vec![grant], audit)
             }
         };
         let issued_at = self.now();
         let expires_at = Timestamp(issued_at.0.saturating_add(SignPass::LIFETIME_MILLIS));
-        Ok(Pass { organization, agent, holder, access_as, grants, issued_at, expires_at })
+        Ok(Pass { organization, agent, holder, access_as, grants, audit, issued_at, expires_at })
     }
 
     /// A person as the cluster sees them.

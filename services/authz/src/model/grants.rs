@@ -1,5 +1,6 @@
 //! Who may use a cluster's API: what the agent's configuration grants, to those who have a role there.
 
+use events::audit::AuditMode;
 use events::configuration::{ConfigurationEvent, file_of};
 use events::directory::{Role, Scope};
 use events::grants::{Grants, UserAccessAs, UserGrant};
@@ -21,6 +22,8 @@ pub struct Granted {
     pub access_as: UserAccessAs,
     /// What each entry lets through, those of projects first; as themselves with the user's roles there as groups.
     pub grants: Vec<PassGrant>,
+    /// What becomes of requests that cannot be recorded.
+    pub audit: AuditMode,
 }
 
 /// An entry of `user_access` that lets a user in.
@@ -87,7 +90,12 @@ impl Directory {
                 }),
             }
         }
-        Ok(Granted { organization: agent.organization, access_as: grants.users_access_as, grants: merged })
+        Ok(Granted {
+            organization: agent.organization,
+            access_as: grants.users_access_as,
+            grants: merged,
+            audit: grants.audit,
+        })
     }
 
     /// The entries that let a user in, those of projects first.
@@ -206,7 +214,7 @@ mod tests {
             user: UserId,
             attributes: &Attributes,
         ) -> Result<(String, Vec<String>), String> {
-            let Granted { organization, access_as, grants } =
+            let Granted { organization, access_as, grants, audit } =
                 self.given.directory.use_granted(self.agent, user)?;
             let access_as = match access_as {
                 UserAccessAs::Agent => AccessAs::Agent,
@@ -214,7 +222,7 @@ mod tests {
             };
             let (issued_at, expires_at) = (Timestamp(0), Timestamp(1));
             let (agent, holder) = (self.agent, Actor::User(user));
-            let pass = Pass { organization, agent, holder, access_as, grants, issued_at, expires_at };
+            let pass = Pass { organization, agent, holder, access_as, grants, audit, issued_at, expires_at };
             let through = lets_through(&pass, attributes).map_err(|error| error.to_string())?;
             let groups = match through.access_as {
                 AccessAs::Agent => Vec::new(),

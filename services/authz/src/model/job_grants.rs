@@ -1,5 +1,6 @@
 //! Which clusters' APIs a job may use: the most specific entry of an agent's `ci_access` decides, and no other is looked at.
 
+use events::audit::AuditMode;
 use events::configuration::file_of;
 use events::directory::JobFacts;
 use events::grants::{CiAccessAs, CiGrant};
@@ -28,6 +29,8 @@ pub struct JobGranted {
     pub default_namespace: String,
     /// The entry names environments, and the job's is one of them.
     pub is_for_environment: bool,
+    /// What becomes of requests that cannot be recorded.
+    pub audit: AuditMode,
 }
 
 impl Directory {
@@ -41,6 +44,7 @@ impl Directory {
         let agent = agent.filter(|agent| agent.organization == job.organization);
         let agent = agent.ok_or_else(|| "there is no such agent".to_owned())?;
         let file = file_of(&agent.name);
+        let audit = self.grants.get(&id).map(|grants| grants.audit).unwrap_or_default();
         match self.entry_for_job(id, agent, job) {
             Some((list, grant)) => {
                 let place = format!("{file}:{} ci_access.{list} {}", grant.line, grant.path);
@@ -51,6 +55,7 @@ impl Directory {
                     grant: PassGrant { narrowing: grant.narrowing.clone(), groups: Vec::new(), place },
                     default_namespace: grant.default_namespace.clone(),
                     is_for_environment: !grant.environments.is_empty(),
+                    audit,
                 })
             }
             None if job.project == agent.project => Ok(JobGranted {
@@ -63,6 +68,7 @@ impl Directory {
                 },
                 default_namespace: DEFAULT_NAMESPACE.to_owned(),
                 is_for_environment: false,
+                audit,
             }),
             None => Err(format!(
                 "{file} names neither the job's project nor its group in ci_access; add an entry to it"

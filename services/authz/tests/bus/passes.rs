@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use events::audit::AuditMode;
 use events::configuration::{
     AgentConfiguration, ConfigurationChanged, ConfigurationEvent, Mode, ResourceRules,
 };
@@ -25,6 +26,7 @@ async fn let_in(running: &Running, owner: &Person, agent: AgentId, path: &str) -
         grants: Grants {
             user_projects: vec![grant],
             users_access_as: UserAccessAs::User,
+            audit: AuditMode::FailClosed,
             ..Grants::default()
         },
     };
@@ -63,6 +65,7 @@ async fn whom_a_configuration_lets_in_gets_a_pass_that_the_root_signed() {
     let issued = sign(&running, &owner.secret, agent.id, &since).await.unwrap();
     let root = STANDARD.decode(root_key).unwrap();
     let pass = issued.pass.verified(&root).unwrap();
+    assert_eq!(pass.audit, AuditMode::FailClosed);
     assert_eq!((pass.agent, &pass.holder), (agent.id, &owner.principal.actor));
     assert_eq!(pass.expires_at.millis_since(pass.issued_at), SignPass::LIFETIME_MILLIS);
     let AccessAs::Impersonated(whom) = &pass.access_as else { panic!("{pass:?}") };

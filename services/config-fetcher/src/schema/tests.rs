@@ -1,3 +1,4 @@
+use events::audit::AuditMode;
 use events::configuration::{Adoption, Conflicts, GitReference, OnRemoval, ServiceAccount, SyncPolicies};
 use events::grants::{CiAccessAs, Grants, UserAccessAs};
 use proptest::prelude::*;
@@ -97,6 +98,8 @@ fn wrong_values_are_told_with_line_column_field_and_what_is_allowed() {
         ("mode: [cluster]\nsources: []\n", 1, 7, "mode", "a list is not one of cluster, namespaced"),
         ("lockdown: maybe\nsources: []\n", 1, 11, "lockdown", "text where true or false is expected"),
         ("lockdown: 'yes'\nsources: []\n", 1, 11, "lockdown", "text where true or false is expected"),
+        ("audit: closed\nsources: []\n", 1, 8, "audit", "'closed' is not one of fail_open, fail_closed"),
+        ("audit: true\nsources: []\n", 1, 8, "audit", "is not one of fail_open, fail_closed"),
         ("sources: shop\n", 1, 10, "sources", "text where a list is expected"),
         ("sources:\n", 1, 8, "sources", "nothing where a list is expected"),
         ("sources:\n  - shop\n", 2, 5, "sources[0]", "text where a mapping is expected"),
@@ -324,6 +327,17 @@ fn granted(text: &str) -> Grants {
     assert_eq!(checked.findings, [], "{text}");
     assert!(checked.warnings.is_empty(), "{:?}", checked.warnings);
     checked.draft.grants
+}
+
+#[test]
+fn requests_that_cannot_be_recorded_go_on_unless_the_file_says_that_they_do_not() {
+    for (text, audit) in [
+        ("", AuditMode::FailOpen),
+        ("audit: fail_open\n", AuditMode::FailOpen),
+        ("audit: fail_closed\n", AuditMode::FailClosed),
+    ] {
+        assert_eq!(granted(text).audit, audit, "{text}");
+    }
 }
 
 #[test]

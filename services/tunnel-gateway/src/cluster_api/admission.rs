@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chassis::server::bearer_token;
 use events::attributes::Attributes;
-use events::audit::{AuditPhase, AuditRecord};
+use events::audit::{AuditMode, AuditPhase, AuditRecord};
 use events::pass::AccessAs;
 use events::{AgentId, Sha256, Timestamp};
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
@@ -97,6 +97,9 @@ pub(super) async fn let_through(
         Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, refusal)
     })?;
     let head = head(request, path, query, &held, wished)?;
+    if held.pass.audit == AuditMode::FailClosed {
+        recorded.begin_durably().await?;
+    }
     let head_time = if goes_on { LONGEST_HEAD_TIME } else { HEAD_TIME };
     let asked = Asked { key, organization, attributes, access_as, token_ends: held.token_ends };
     let entered = gateway.open_requests.enter(asked, recorded, place, gateway.world.clock.monotonic());

@@ -1,7 +1,8 @@
 //! Records of who did what, on their way into the log.
 //!
 //! Nothing is dropped: a request begins only when there is room for its records, so that a log that is slow slows requests down.
-//! Records are written in batches behind the requests that they are about; a gateway that dies takes the last of them with it.
+//! Records are written in batches behind the requests that they are about; a gateway that dies takes the last of them with it. Where an
+//! agent's configuration wants it, the record that a request begins is durable before anything of it goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use events::{InstanceId, OrganizationId};
 use http::StatusCode;
 use parking_lot::Mutex;
 use store::{AppendError, EventLog, NewBatch};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use world::World;
 
 use super::trouble::{Hop, Trouble};
@@ -33,8 +34,16 @@ const LONGEST_NAME: usize = 300;
 const LONGEST_REASON: usize = 1000;
 /// How long a request waits for room.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one waits until the record that it begins is durable.
+const DURABLE_WITHIN: Duration = Duration::from_secs(5);
 
-type Entry = (OrganizationId, AuditRecord);
+/// A record on its way.
+struct Entry {
+    organization: OrganizationId,
+    record: AuditRecord,
+    /// Who waits until it is durable.
+    stored: Option<oneshot::Sender<()>>,
+}
 
 /// Takes records. Cheap to clone.
 #[derive(Clone)]
@@ -42,6 +51,8 @@ pub(crate) struct Audit {
     world: World,
     /// Never full: whoever begins something waits, not who ends it.
     entries: mpsc::UnboundedSender<Entry>,
+    /// Those that somebody waits for: they do not gather, nor stand behind others.
+    awaited: mpsc::UnboundedSender<Entry>,
     waiting: Arc<watch::Sender<usize>>,
 }
 
@@ -51,15 +62,23 @@ pub(crate) struct AuditWriter {
     log: Arc<dyn EventLog>,
     gateway: InstanceId,
     entries: mpsc::UnboundedReceiver<Entry>,
+    awaited: mpsc::UnboundedReceiver<Entry>,
     waiting: Arc<watch::Sender<usize>>,
 }
 
 pub(crate) fn audit(world: &World, log: Arc<dyn EventLog>, gateway: InstanceId) -> (Audit, AuditWriter) {
     let (entries, receiver) = mpsc::unbounded_channel();
+    let (awaited, awaited_receiver) = mpsc::unbounded_channel();
     let waiting = Arc::new(watch::Sender::new(0));
-    let writer =
-        AuditWriter { world: world.clone(), log, gateway, entries: receiver, waiting: Arc::clone(&waiting) };
-    (Audit { world: world.clone(), entries, waiting }, writer)
+    let writer = AuditWriter {
+        world: world.clone(),
+        log,
+        gateway,
+        entries: receiver,
+        awaited: awaited_receiver,
+        waiting: Arc::clone(&waiting),
+    };
+    (Audit { world: world.clone(), entries, awaited, waiting }, writer)
 }
 
 impl Audit {
@@ -74,16 +93,33 @@ impl Audit {
         if has_room {
             return Ok(());
         }
-        let message = "what is done cannot be recorded now, so nothing is; retry";
-        Err(Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message).retry_after(5))
+        Err(not_recorded())
     }
 
     fn take(&self, organization: OrganizationId, record: AuditRecord) {
         self.waiting.send_modify(|waiting| *waiting += 1);
-        if self.entries.send((organization, record)).is_err() {
+        if self.entries.send(Entry { organization, record, stored: None }).is_err() {
             tracing::error!("what is done is not recorded: the gateway has stopped");
         }
     }
+
+    /// Takes a record, and waits until it is durable.
+    async fn store(&self, organization: OrganizationId, record: AuditRecord) -> Result<(), Trouble> {
+        let (stored, is_stored) = oneshot::channel();
+        self.waiting.send_modify(|waiting| *waiting += 1);
+        let taken = self.awaited.send(Entry { organization, record, stored: Some(stored) });
+        let is_durable = tokio::select! {
+            biased;
+            is_stored = is_stored => is_stored.is_ok() && taken.is_ok(),
+            () = self.world.clock.sleep(DURABLE_WITHIN) => false,
+        };
+        if is_durable { Ok(()) } else { Err(not_recorded()) }
+    }
+}
+
+fn not_recorded() -> Trouble {
+    let message = "what is done cannot be recorded now, so nothing is; retry";
+    Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message).retry_after(5)
 }
 
 /// The records of one request, which are made as it goes on; the last one when this is dropped.
@@ -139,6 +175,13 @@ impl Recorded {
         Arc::clone(&self.sent)
     }
 
+    /// Says that it begins, and waits until that is durable.
+    pub(super) async fn begin_durably(&self) -> Result<(), Trouble> {
+        *self.stage.lock() = Stage::Begun;
+        let begun = self.audit.store(self.organization, self.so_far(AuditPhase::Began)).await;
+        begun.inspect_err(|trouble| self.failed(trouble.code()))
+    }
+
     /// The head of an answer is there.
     pub(super) fn answered(&self, code: StatusCode) {
         self.failed(code);
@@ -186,53 +229,101 @@ impl Drop for Recorded {
 
 impl AuditWriter {
     /// Writes until nobody makes records any more, and then until what was taken is durable.
-    pub(crate) async fn run(mut self, all_said: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
-        let mut all_said = std::pin::pin!(all_said);
+    pub(crate) async fn run(self, all_said: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+        let Self { world, log, gateway, mut entries, mut awaited, waiting } = self;
+        let pen = Pen { world, log, gateway, waiting };
+        let (said, is_all_said) = watch::channel(false);
+        let closing = async {
+            all_said.await;
+            said.send_replace(true);
+            std::future::pending().await
+        };
+        let written = async {
+            tokio::try_join!(
+                pen.write_all(&mut entries, Some(GATHER), is_all_said.clone()),
+                pen.write_all(&mut awaited, None, is_all_said.clone()),
+            )
+        };
+        tokio::select! {
+            biased;
+            written = written => written.map(drop),
+            never = closing => never,
+        }
+    }
+}
+
+/// Writes records into the log.
+struct Pen {
+    world: World,
+    log: Arc<dyn EventLog>,
+    gateway: InstanceId,
+    waiting: Arc<watch::Sender<usize>>,
+}
+
+impl Pen {
+    /// Writes what comes, once it gathered for a while, until all was said.
+    async fn write_all(
+        &self,
+        entries: &mut mpsc::UnboundedReceiver<Entry>,
+        gather: Option<Duration>,
+        mut is_all_said: watch::Receiver<bool>,
+    ) -> anyhow::Result<()> {
         let mut closing = false;
         let mut taken = Vec::with_capacity(AT_ONCE);
         loop {
             tokio::select! {
                 biased;
-                () = &mut all_said, if !closing => {
+                _said = is_all_said.wait_for(|said| *said), if !closing => {
                     closing = true;
-                    self.entries.close();
+                    entries.close();
                     continue;
                 }
-                count = self.entries.recv_many(&mut taken, AT_ONCE) => if count == 0 { return Ok(()) },
+                count = entries.recv_many(&mut taken, AT_ONCE) => if count == 0 { return Ok(()) },
             }
             // What comes within a moment goes together: the log syncs once for each batch.
-            if !closing && taken.len() < AT_ONCE {
-                self.world.clock.sleep(GATHER).await;
+            if let Some(gather) = gather.filter(|_| !closing && taken.len() < AT_ONCE) {
+                self.world.clock.sleep(gather).await;
             }
             while taken.len() < MOST_AT_ONCE
-                && let Ok(next) = self.entries.try_recv()
+                && let Ok(next) = entries.try_recv()
             {
                 taken.push(next);
             }
-            let mut entries: Vec<Entry> = std::mem::take(&mut taken);
-            entries.sort_by_key(|(organization, _)| *organization);
-            for ours in entries.chunk_by(|(one, _), (other, _)| one == other) {
-                for together in ours.chunks(AT_ONCE) {
-                    let Some((organization, _)) = together.first() else { continue };
-                    let records = together.iter().map(|(_, record)| record.clone()).collect();
-                    self.append(*organization, records).await?;
-                }
-            }
-            self.waiting.send_modify(|waiting| *waiting = waiting.saturating_sub(entries.len()));
+            let count = taken.len();
+            self.write(std::mem::take(&mut taken)).await?;
+            self.waiting.send_modify(|waiting| *waiting = waiting.saturating_sub(count));
         }
     }
 
-    async fn append(&self, organization: OrganizationId, records: Vec<AuditRecord>) -> anyhow::Result<()> {
+    async fn write(&self, mut entries: Vec<Entry>) -> anyhow::Result<()> {
+        entries.sort_by_key(|entry| entry.organization);
+        for ours in entries.chunk_by_mut(|one, other| one.organization == other.organization) {
+            for together in ours.chunks_mut(AT_ONCE) {
+                let Some(organization) = together.first().map(|entry| entry.organization) else { continue };
+                let records = together.iter().map(|entry| entry.record.clone()).collect();
+                if self.append(organization, records).await? {
+                    for stored in together.iter_mut().filter_map(|entry| entry.stored.take()) {
+                        // Whoever waited may have gone.
+                        let _heard = stored.send(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the log has them.
+    async fn append(&self, organization: OrganizationId, records: Vec<AuditRecord>) -> anyhow::Result<bool> {
         let data = events::encode(&AuditBatch { organization, gateway: self.gateway, records })?;
         let batch = NewBatch { stream: Stream::Audit, organization, writer: SERVICE.to_owned(), data };
         // Whoever begins something waits meanwhile, also for a log that is read-only until it is started again.
         let may_pass =
             |error: &AppendError| error.may_pass() || matches!(error, AppendError::ReadOnly { .. });
         let stored = append_until_stored(&self.world, &*self.log, batch, may_pass).await;
-        if let Err(error) = stored {
+        if let Err(error) = &stored {
             tracing::error!(%error, "what was done is not recorded");
         }
-        Ok(())
+        Ok(stored.is_ok())
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bus::Serving;
 use chassis::tls::Authority;
 use chassis::{Readiness, Shutdown, ShutdownTrigger};
+use events::audit::AuditMode;
 use events::pass::{AccessAs, Narrowing, Pass, PassGrant, SignedPass};
 use events::requests::authz::{IssuedPass, SignPass};
 use events::{Refusal, RefusalKind, Sha256, Timestamp};
@@ -79,10 +80,16 @@ impl People {
                 groups: Vec::new(),
                 place: "by the test".to_owned(),
             }],
+            audit: AuditMode::default(),
             issued_at: Timestamp(0),
             expires_at: Timestamp(i64::MAX),
         };
         self.passes.lock().insert(Sha256::of(number.to_string().as_bytes()), pass);
+    }
+
+    /// From now on nothing goes on that is not recorded.
+    pub fn must_be_recorded(&self) {
+        self.passes.lock().values_mut().for_each(|pass| pass.audit = AuditMode::FailClosed);
     }
 
     /// A request of somebody to an agent's cluster.

@@ -79,7 +79,10 @@ fn the_most_specific_entry_decides_and_no_other() {
     let said = scene.place(of_back).unwrap_err();
     assert!(said.contains(".kasbah/agents/cluster/config.yaml names neither"), "{said}");
 
-    scene.configured(Grants { ci_groups: vec![entry("shop", 3, &[])], ..Grants::default() });
+    let audit = AuditMode::FailClosed;
+    scene.configured(Grants { ci_groups: vec![entry("shop", 3, &[])], audit, ..Grants::default() });
+    let implicit = scene.given.directory.granted_to_job(scene.agent, of_front).unwrap();
+    assert_eq!(implicit.audit, audit, "of all that an agent lets in");
     assert_eq!(scene.place(of_front).unwrap(), own, "before an entry of its group");
     assert!(scene.place(of_back).unwrap().contains("config.yaml:3 ci_access.groups shop"));
     assert!(scene.place(of_vault).is_err());

@@ -74,6 +74,7 @@ fn of_record(record: &AuditRecord, names: &Names, style: Style) -> String {
     let who = who.strip_prefix("user ").unwrap_or(&who).to_owned();
     let is_good = (100..400).contains(&record.code);
     let code = match record.code {
+        0 if record.phase == AuditPhase::Began => "asked".to_owned(),
         0 => "left".to_owned(),
         code => code.to_string(),
     };
@@ -156,6 +157,7 @@ mod tests {
             )
         );
         assert!(text(&record(AuditPhase::Began, 101)).contains("  101  began  "));
+        assert!(text(&record(AuditPhase::Began, 0)).contains("  asked  began  "));
         assert!(text(&record(AuditPhase::Whole, 0)).contains("  left  "));
         assert!(text(&AuditRecord { dry_run: true, ..record(AuditPhase::Whole, 200) }).contains("(dry run)"));
     }

@@ -1,0 +1,172 @@
+//! Records of what people do: behind their requests, or, where an agent's configuration wants it, before them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use events::audit::{AuditBatch, AuditPhase, AuditRecord};
+use events::{AggregateRef, OrganizationId, Position, Stream};
+use store::{
+    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit,
+    ReadError, ReadFilter, Record, RecordReader,
+};
+use testkit::eventually;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::agent::TestAgent;
+use super::harness::{Gateway, LIMIT, args};
+use super::people::{People, Second};
+
+const PODS: &str = "/api/v1/namespaces/a/pods";
+const WATCH: &str = "/api/v1/namespaces/a/pods?watch=true";
+
+/// A log that takes no audit records while it is held.
+struct HeldLog {
+    log: Arc<dyn EventLog>,
+    held: watch::Sender<bool>,
+    /// Audit records that came.
+    came: watch::Sender<usize>,
+}
+
+#[async_trait]
+impl EventLog for HeldLog {
+    fn id(&self) -> uuid::Uuid {
+        self.log.id()
+    }
+
+    fn partitions(&self) -> u16 {
+        self.log.partitions()
+    }
+
+    async fn append(&self, commit: NewCommit) -> Result<Appended, AppendError> {
+        self.log.append(commit).await
+    }
+
+    async fn append_batch(&self, record: NewBatch) -> Result<Position, AppendError> {
+        if record.stream == Stream::Audit {
+            self.came.send_modify(|came| *came += 1);
+            self.held.subscribe().wait_for(|held| !held).await.unwrap();
+        }
+        self.log.append_batch(record).await
+    }
+
+    async fn history(&self, of: OrganizationId, aggregate: &AggregateRef) -> Result<Vec<Record>, ReadError> {
+        self.log.history(of, aggregate).await
+    }
+
+    async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
+        self.log.read(from, filter).await
+    }
+
+    async fn follow(&self, from: &Position, filter: &ReadFilter) -> Result<FollowReader, ReadError> {
+        self.log.follow(from, filter).await
+    }
+
+    async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
+        self.log.position(streams).await
+    }
+
+    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError> {
+        self.log.kept(stream).await
+    }
+
+    async fn forget(&self, until: &Position) -> Result<(), ForgetError> {
+        self.log.forget(until).await
+    }
+
+    async fn checkpoints(&self, stream: Stream) -> Result<BTreeMap<u16, Checkpoint>, ReadError> {
+        self.log.checkpoints(stream).await
+    }
+}
+
+struct Stage {
+    first: Gateway,
+    gateway: Second,
+    log: Arc<HeldLog>,
+    people: People,
+    agent: TestAgent,
+}
+
+impl Stage {
+    async fn start() -> Self {
+        let first = Gateway::start().await;
+        first.register(1).await;
+        let people = People::of(&first).await;
+        people.let_in(1);
+        let log = Arc::clone(&first.store.log);
+        let log = Arc::new(HeldLog { log, held: watch::Sender::new(false), came: watch::Sender::new(0) });
+        let gateway = Second::with(&first, args(), Arc::clone(&log) as Arc<dyn EventLog>).await;
+        let agent = gateway.connect(&first, 1, 1).await;
+        agent.events().await;
+        Self { first, gateway, log, people, agent }
+    }
+
+    /// What was recorded: phase and code.
+    async fn recorded(&self) -> Vec<(AuditPhase, u16)> {
+        let filter = ReadFilter::streams(&[Stream::Audit]);
+        let mut records = self.first.store.log.read(&Position::start(), &filter).await.unwrap();
+        let mut found: Vec<AuditRecord> = Vec::new();
+        while let Some(record) = records.recv().await {
+            found.extend(events::decode::<AuditBatch>(&record.unwrap().bytes).unwrap().records);
+        }
+        found.iter().map(|record| (record.phase, record.code)).collect()
+    }
+
+    async fn is_recorded(&self, wanted: &[(AuditPhase, u16)]) {
+        eventually(LIMIT, || async {
+            let recorded = self.recorded().await;
+            if recorded == wanted { Ok(()) } else { Err(format!("{recorded:?}")) }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_goes_on_before_it_is_recorded_where_that_is_wanted() {
+    let stage = Stage::start().await;
+    stage.people.must_be_recorded();
+    stage.log.held.send_replace(true);
+    let waiting = stage.people.send(1, stage.gateway.clusters, 1, "whole");
+    stage.log.came.subscribe().wait_for(|came| *came > 0).await.unwrap();
+    assert!(stage.agent.state.lock().asked_of_cluster.is_empty(), "it went on");
+    assert!(!waiting.is_finished());
+    stage.log.held.send_replace(false);
+    let told = timeout(LIMIT, waiting).await.unwrap().unwrap();
+    assert_eq!((told.code, told.body.as_str()), (200, "whole"));
+    assert_eq!(stage.agent.state.lock().asked_of_cluster, [format!("POST {PODS}")]);
+    let (began, ended) = ((AuditPhase::Began, 0), (AuditPhase::Ended, 200));
+    stage.is_recorded(&[began, ended]).await;
+
+    // What goes on for long is not said to begin a second time.
+    let watch = stage.people.request(1, stage.gateway.clusters, 1, WATCH).send().await.unwrap();
+    assert_eq!(watch.status().as_u16(), 200);
+    assert_eq!(stage.recorded().await, [began, ended, began], "it is there when the answer is");
+    drop(watch);
+    stage.is_recorded(&[began, ended, began, ended]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_recorded_is_refused_where_that_is_wanted() {
+    let stage = Stage::start().await;
+    stage.people.must_be_recorded();
+    stage.log.held.send_replace(true);
+    let told = timeout(LIMIT, stage.people.get(1, stage.gateway.clusters, 1, PODS)).await.unwrap();
+    assert_eq!((told.code, told.retry_after), (503, Some(5)), "{told:?}");
+    assert_eq!(told.status()["reason"], "ServiceUnavailable");
+    assert!(told.message().contains("cannot be recorded now, so nothing is"), "{told:?}");
+    assert!(stage.agent.state.lock().asked_of_cluster.is_empty(), "it went on");
+    stage.log.held.send_replace(false);
+    stage.is_recorded(&[(AuditPhase::Began, 0), (AuditPhase::Ended, 503)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_follow_requests_where_nothing_else_is_wanted() {
+    let stage = Stage::start().await;
+    stage.log.held.send_replace(true);
+    let told = timeout(Duration::from_secs(3), stage.people.get(1, stage.gateway.clusters, 1, PODS)).await;
+    assert_eq!(told.unwrap().code, 200);
+    stage.log.held.send_replace(false);
+    stage.is_recorded(&[(AuditPhase::Whole, 200)]).await;
+}
