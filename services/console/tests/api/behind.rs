@@ -58,6 +58,8 @@ const OTHERS: &[&str] = &[
     "authz.revoke-credential",
     "authz.list-tokens",
     "authz.issue-token",
+    "authz.issue-job-token",
+    "authz.list-job-agents",
     "authz.revoke-token",
     "authz.list-agents",
     "authz.register-agent",

@@ -32,6 +32,8 @@ fn bodies() -> Vec<(&'static str, Option<Value>)> {
         ("revokeCredential", None),
         ("listTokens", None),
         ("issueToken", Some(json!({ "name": "laptop" }))),
+        ("issueJobToken", Some(json!({ "name": "deploy" }))),
+        ("listJobAgents", None),
         ("revokeToken", None),
         ("listAgents", None),
         ("registerAgent", Some(json!({ "name": "cluster", "project": "shop/front" }))),
