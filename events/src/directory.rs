@@ -14,6 +14,10 @@ context! {
     DirectoryEvent {
         /// A tenant came to be.
         OrganizationCreated(OrganizationCreated) = "kasbah.organization.created" v 1,
+        /// An organization believes an identity provider.
+        IdentityProviderTrusted(IdentityProviderTrusted) = "kasbah.identity-provider.trusted" v 1,
+        /// An organization believes an identity provider no more.
+        IdentityProviderDistrusted(IdentityProviderDistrusted) = "kasbah.identity-provider.distrusted" v 1,
         /// A group came to be.
         GroupCreated(GroupCreated) = "kasbah.group.created" v 1,
         /// A project came to be.
@@ -22,6 +26,10 @@ context! {
         ProjectChanged(ProjectChanged) = "kasbah.project.changed" v 1,
         /// A user came to be.
         UserCreated(UserCreated) = "kasbah.user.created" v 1,
+        /// An account at an identity provider is a user's from now on.
+        UserLinked(UserLinked) = "kasbah.user.linked" v 1,
+        /// A user has no account at an identity provider any more.
+        UserUnlinked(UserUnlinked) = "kasbah.user.unlinked" v 1,
         /// A user got a role.
         RoleAssigned(RoleAssigned) = "kasbah.role.assigned" v 1,
         /// A user lost a role.
@@ -167,6 +175,23 @@ pub struct OrganizationCreated {
     pub name: String,
 }
 
+/// See [`DirectoryEvent::IdentityProviderTrusted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdentityProviderTrusted {
+    /// Its name, which the operator gave it.
+    pub provider: String,
+    /// Of jobs: whose repositories' jobs are let in, such as a group of GitLab or an organization of GitHub.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<String>,
+}
+
+/// See [`DirectoryEvent::IdentityProviderDistrusted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdentityProviderDistrusted {
+    /// Its name.
+    pub provider: String,
+}
+
 /// See [`DirectoryEvent::GroupCreated`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupCreated {
@@ -221,6 +246,26 @@ pub struct UserCreated {
     pub user: UserId,
     /// Their login name, encrypted.
     pub name: PersonalData,
+}
+
+/// See [`DirectoryEvent::UserLinked`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserLinked {
+    /// Whose.
+    pub user: UserId,
+    /// Where the account is.
+    pub provider: String,
+    /// The account's id there, under a key of the organization: it tells nobody who it is.
+    pub subject: Sha256,
+}
+
+/// See [`DirectoryEvent::UserUnlinked`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserUnlinked {
+    /// Whose.
+    pub user: UserId,
+    /// Where the account is.
+    pub provider: String,
 }
 
 /// See [`DirectoryEvent::RoleAssigned`].

@@ -12,9 +12,11 @@ use crate::request::{Refusal, request};
 use crate::time::Timestamp;
 
 mod agents;
+mod identity;
 mod jobs;
 mod use_of_clusters;
 pub use agents::*;
+pub use identity::*;
 pub use jobs::*;
 pub use use_of_clusters::*;
 
@@ -61,6 +63,8 @@ pub enum Action {
     ReadRepository,
     /// Issue, list and revoke another user's personal tokens.
     ManageUserTokens,
+    /// Say which identity providers the organization believes, and take accounts there from users.
+    ManageIdentityProviders,
 }
 
 impl Action {
@@ -98,6 +102,7 @@ impl Action {
         Self::AnnouncePush,
         Self::ReadRepository,
         Self::ManageUserTokens,
+        Self::ManageIdentityProviders,
     ];
 }
 

@@ -106,6 +106,19 @@ fn directory() -> Vec<(&'static str, Event)> {
             project,
             settings: ProjectSettings { credential: None, external_id: None, ..settings() },
         }),
+        DirectoryEvent::IdentityProviderTrusted(IdentityProviderTrusted {
+            provider: "gitlab".to_owned(),
+            owners: vec!["shop".to_owned()],
+        }),
+        DirectoryEvent::IdentityProviderDistrusted(IdentityProviderDistrusted {
+            provider: "gitlab".to_owned(),
+        }),
+        DirectoryEvent::UserLinked(UserLinked {
+            user,
+            provider: "company".to_owned(),
+            subject: Sha256([7; 32]),
+        }),
+        DirectoryEvent::UserUnlinked(UserUnlinked { user, provider: "company".to_owned() }),
         DirectoryEvent::UserCreated(UserCreated { user, name: PersonalData(vec![1, 2, 3]) }),
         DirectoryEvent::RoleAssigned(RoleAssigned {
             user,

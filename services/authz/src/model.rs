@@ -11,6 +11,7 @@ pub mod credentials;
 pub mod fetch;
 pub mod fold;
 pub mod grants;
+pub mod identity;
 pub mod job_grants;
 pub mod jobs;
 pub mod lookup;
@@ -24,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use events::directory::{DirectoryEvent, PersonalData, ProjectSettings, Role, Scope, TokenHolder};
 use events::grants::Grants;
+use events::requests::authz::ProviderTrust;
 use events::{
     AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, JobId, OrganizationId, ProjectId,
     Refusal, RefusalKind, Sha256, Timestamp, TokenId, UserId,
@@ -48,6 +50,10 @@ pub struct Directory {
     pub(crate) unreadable: BTreeMap<Key, String>,
     pub(crate) grants: BTreeMap<AgentId, Grants>,
     pub(crate) jobs: BTreeMap<JobId, jobs::Job>,
+    /// Which identity providers each organization believes, by their names.
+    pub(crate) trusts: BTreeMap<(OrganizationId, String), ProviderTrust>,
+    /// Whose each account at an identity provider is.
+    pub(crate) accounts: BTreeMap<identity::Account, UserId>,
     /// When each job's token ends by itself.
     pub(crate) job_ends: BTreeSet<(Timestamp, JobId)>,
 }

@@ -73,6 +73,7 @@ pub const TABLE: &[Row] = &[
     row(Action::AnnouncePush, [N, Y, Y, Y, N, Y, N], true),
     row(Action::ReadRepository, [N, N, N, N, N, N, N], true),
     row(Action::ManageUserTokens, [N, Y, N, N, N, N, N], false),
+    row(Action::ManageIdentityProviders, [N, Y, N, N, N, N, N], false),
 ];
 
 /// What the table answers a role; no when it says nothing.

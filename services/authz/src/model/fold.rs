@@ -1,14 +1,16 @@
 //! The fold.
 
-use events::directory::{DirectoryEvent, TokenHolder};
+use events::directory::{DirectoryEvent, TokenHolder, UserLinked};
+use events::requests::authz::ProviderTrust;
 use events::{AggregateKind, Commit, Timestamp};
 use store::{Projection, ReadFilter, Record};
 
+use super::identity::Account;
 use super::{Agent, Claim, Credential, Directory, Group, Organization, Project, Token, User};
 
 impl Projection for Directory {
     const NAME: &'static str = "authz-directory";
-    const FOLD_VERSION: u32 = 4;
+    const FOLD_VERSION: u32 = 5;
     const SNAPSHOT_EVERY: u64 = 10_000;
 
     fn filter() -> ReadFilter {
@@ -69,6 +71,20 @@ impl Directory {
         match event {
             DirectoryEvent::OrganizationCreated(event) => {
                 self.organizations.insert(event.organization, Organization { name: event.name, created_by });
+            }
+            DirectoryEvent::IdentityProviderTrusted(event) => {
+                let trust = ProviderTrust { owners: event.owners };
+                self.trusts.insert((organization, event.provider), trust);
+            }
+            DirectoryEvent::IdentityProviderDistrusted(event) => {
+                self.trusts.remove(&(organization, event.provider));
+            }
+            DirectoryEvent::UserLinked(UserLinked { user, provider, subject }) => {
+                self.accounts.insert(Account { organization, provider, subject }, user);
+            }
+            DirectoryEvent::UserUnlinked(event) => {
+                self.accounts
+                    .retain(|account, user| *user != event.user || account.provider != event.provider);
             }
             DirectoryEvent::GroupCreated(event) => {
                 self.groups.insert(event.group, Group { organization, name: event.name, created_by });

@@ -57,6 +57,17 @@ impl Directory {
             let message = "this request issued its token already, and it is shown once; issue another";
             return Err(Refusal::new(RefusalKind::Conflict, message));
         }
+        self.job_with_token(asker.organization, job, token, now)
+    }
+
+    /// A job and its token, if the project may have another.
+    pub(super) fn job_with_token(
+        &self,
+        organization: OrganizationId,
+        job: JobAdmitted,
+        token: TokenIssued,
+        now: Timestamp,
+    ) -> Result<Decided<()>, Refusal> {
         let live = self.tokens_of_jobs(job.project).filter(|id| self.is_live(*id, now)).count();
         if live >= MAXIMUM_LIVE_JOBS {
             let message =
@@ -65,7 +76,7 @@ impl Directory {
         }
         let of = aggregate(AggregateKind::Job, job.job);
         let events = vec![DirectoryEvent::JobAdmitted(job), DirectoryEvent::TokenIssued(token)];
-        self.draft(asker.organization, of, events, ())
+        self.draft(organization, of, events, ())
     }
 
     /// The holders of the tokens of a project's jobs.

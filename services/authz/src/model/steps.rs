@@ -14,6 +14,7 @@ use store::{Decides, LookedAt};
 use uuid::Uuid;
 
 use super::claims::NameId;
+use super::identity::{Account, JobClaims};
 use super::projects::NewProject;
 use super::{Asker, Decided, Directory, User};
 
@@ -47,6 +48,11 @@ pub enum Step {
     DeleteAgent { agent: String },
     IssueToken { token: TokenIssued, unless_held: bool },
     AdmitJob { job: JobAdmitted, token: TokenIssued },
+    TrustProvider { provider: String, owners: BTreeSet<String> },
+    DistrustProvider { provider: String },
+    UnlinkUser { user: UserId, provider: String },
+    SignInJob { claims: JobClaims, job: JobAdmitted, token: TokenIssued },
+    SignInUser { account: Account, token: TokenIssued },
     RevokeToken { token: TokenId },
     Revoke { token: TokenId },
     UseToken { token: TokenId },
@@ -102,6 +108,19 @@ impl Directory {
             Step::IssueToken { token, .. } => about(token.token.0, self.issue_token(asker, token, *now)),
             Step::AdmitJob { job, token } => {
                 about(token.token.0, self.admit_job(asker, job.clone(), token.clone(), *now))
+            }
+            Step::TrustProvider { provider, owners } => {
+                about(asker.organization.0, self.trust_provider(asker, provider, owners))
+            }
+            Step::DistrustProvider { provider } => {
+                about(asker.organization.0, self.distrust_provider(asker, provider))
+            }
+            Step::UnlinkUser { user, provider } => about(user.0, self.unlink_user(asker, *user, provider)),
+            Step::SignInJob { claims, job, token } => {
+                about(token.token.0, self.sign_in_job(claims, job.clone(), token.clone(), *now))
+            }
+            Step::SignInUser { account, token } => {
+                about(token.token.0, self.sign_in_user(account, token.clone(), *now))
             }
             Step::RevokeToken { token } => about(token.0, self.revoke_token(asker, *token)),
             Step::Revoke { token } => about(token.0, self.revoke(*token)),

@@ -154,17 +154,23 @@ impl Directory {
         token: &TokenIssued,
         now: Timestamp,
     ) -> Result<Decided<()>, Refusal> {
-        let live = self.held_by(token.holder).filter(|(_, other)| other.is_live(now)).count();
-        if live >= MAXIMUM_LIVE_TOKENS {
-            let message = format!("there are {live} live tokens already; revoke some first");
-            return Err(Refusal::new(RefusalKind::Conflict, message));
-        }
+        self.has_room_for_token(token.holder, now)?;
         let gone = matches!(token.holder, TokenHolder::Agent(id) if self.agents.get(&id).is_none_or(|agent| agent.deleted));
         if gone {
             return Err(Refusal::not_found("agent"));
         }
         let events = vec![DirectoryEvent::TokenIssued(token.clone())];
         self.draft(asker.organization, holder_aggregate(token.holder), events, ())
+    }
+
+    /// Refuses when the holder has as many live tokens as anybody may.
+    pub(super) fn has_room_for_token(&self, holder: TokenHolder, now: Timestamp) -> Result<(), Refusal> {
+        let live = self.held_by(holder).filter(|(_, other)| other.is_live(now)).count();
+        if live < MAXIMUM_LIVE_TOKENS {
+            return Ok(());
+        }
+        let message = format!("there are {live} live tokens already; revoke some first");
+        Err(Refusal::new(RefusalKind::Conflict, message))
     }
 
     /// Revokes a token.
