@@ -68,6 +68,7 @@ macro_rules! conformance_suite {
                 requests: a_member_that_left_gets_no_more,
                 requests: a_bad_subject_is_refused,
                 requests: typed_requests_carry_answers_and_refusals,
+                requests: requests_and_streams_are_served_together,
                 notices: every_subscriber_gets_each_notice_once_and_in_order,
                 notices: a_late_subscriber_gets_nothing_from_before,
                 notices: other_subjects_are_not_heard,

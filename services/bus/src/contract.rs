@@ -60,6 +60,19 @@ pub trait Bus: Send + Sync {
         group: &str,
         handler: StreamHandler,
     ) -> Result<Serving, BusError>;
+
+    /// Serves requests under one subject and byte streams under another, as a member of the same group. For the many that serve
+    /// both, such as one for each agent: it may cost as little as serving one.
+    async fn serve_both(
+        &self,
+        group: &str,
+        (requests, handler): (&Subject, Handler),
+        (streams, stream_handler): (&Subject, StreamHandler),
+    ) -> Result<Serving, BusError> {
+        let requests = self.serve(requests, group, handler).await?;
+        let streams = self.serve_streams(streams, group, stream_handler).await?;
+        Ok(Serving(Box::new((requests, streams))))
+    }
 }
 
 /// Answers one request with the encoded `Result<Reply, Refusal>`.

@@ -33,4 +33,4 @@ pub use contract::{
 pub use local::LocalBus;
 pub use nats::{NatsBus, NatsOptions, permissions};
 pub use presence::{Live, Presence};
-pub use typed::{announce, answer, answer_under, ask, ask_under};
+pub use typed::{announce, answer, answer_under, ask, ask_under, handler_of};

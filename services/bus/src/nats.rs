@@ -141,14 +141,51 @@ impl NatsBus {
         }
     }
 
-    async fn join(&self, subject: &Subject, group: &str, answer: Answered) -> Result<Serving, BusError> {
-        checked(subject)?;
+    async fn join(&self, filter: String, group: &str, answer: Answered) -> Result<Serving, BusError> {
         let wire = &self.link.wire;
-        let subscribed = wire.subscribe(subject.to_string(), Some(group.to_owned())).await;
+        let subscribed = wire.subscribe(filter, Some(group.to_owned())).await;
         let subscriber = subscribed.map_err(|error| BusError::Away { detail: error.to_string() })?;
         self.link.settled(&self.world).await?;
         Ok(Serving(Box::new(Server::start(&self.world, Arc::clone(wire), subscriber, answer))))
     }
+
+    /// Takes the streams that are opened to it.
+    fn accepting(&self, handler: StreamHandler) -> Answered {
+        let bus = self.clone();
+        Arc::new(move |message| {
+            let (bus, handler) = (bus.clone(), Arc::clone(&handler));
+            async move {
+                let context = headers::context(message.headers.as_ref())?;
+                let (far, window) = headers::stream(message.headers.as_ref())?;
+                let near = streams::Inbox::open(&bus.link).await.ok()?;
+                let address = Bytes::from(near.address.clone());
+                let stream = streams::start(&bus.world, &bus.link, near, far, window).ok()?;
+                bus.world.spawner.spawn("bus stream", handler(context, stream));
+                Some(address)
+            }
+            .boxed()
+        })
+    }
+}
+
+/// Answers requests.
+fn answering(handler: Handler) -> Answered {
+    Arc::new(move |message| {
+        let handler = Arc::clone(&handler);
+        async move {
+            let context = headers::context(message.headers.as_ref())?;
+            Some(handler(context, message.payload).await)
+        }
+        .boxed()
+    })
+}
+
+/// The narrowest filter that hears both; none if they are not of the same length.
+fn filter_of_both(one: &str, other: &str) -> Option<String> {
+    let tokens = (one.split('.').count() == other.split('.').count())
+        .then(|| one.split('.').zip(other.split('.')))?
+        .map(|(one, other)| if one == other { one } else { "*" });
+    Some(tokens.collect::<Vec<_>>().join("."))
 }
 
 #[async_trait]
@@ -164,15 +201,8 @@ impl Bus for NatsBus {
     }
 
     async fn serve(&self, subject: &Subject, group: &str, handler: Handler) -> Result<Serving, BusError> {
-        let answer: Answered = Arc::new(move |message| {
-            let handler = Arc::clone(&handler);
-            async move {
-                let context = headers::context(message.headers.as_ref())?;
-                Some(handler(context, message.payload).await)
-            }
-            .boxed()
-        });
-        self.join(subject, group, answer).await
+        checked(subject)?;
+        self.join(subject.to_string(), group, answering(handler)).await
     }
 
     async fn publish(&self, subject: &Subject, body: Bytes) -> Result<(), BusError> {
@@ -241,21 +271,32 @@ impl Bus for NatsBus {
         group: &str,
         handler: StreamHandler,
     ) -> Result<Serving, BusError> {
-        let bus = self.clone();
-        let answer: Answered = Arc::new(move |message| {
-            let (bus, handler) = (bus.clone(), Arc::clone(&handler));
-            async move {
-                let context = headers::context(message.headers.as_ref())?;
-                let (far, window) = headers::stream(message.headers.as_ref())?;
-                let near = streams::Inbox::open(&bus.link).await.ok()?;
-                let address = Bytes::from(near.address.clone());
-                let stream = streams::start(&bus.world, &bus.link, near, far, window).ok()?;
-                bus.world.spawner.spawn("bus stream", handler(context, stream));
-                Some(address)
-            }
-            .boxed()
+        checked(subject)?;
+        self.join(subject.to_string(), group, self.accepting(handler)).await
+    }
+
+    async fn serve_both(
+        &self,
+        group: &str,
+        (requests, handler): (&Subject, Handler),
+        (streams, stream_handler): (&Subject, StreamHandler),
+    ) -> Result<Serving, BusError> {
+        checked(requests)?;
+        checked(streams)?;
+        // A subscription costs some kilobytes, above all the queue that waits for its messages.
+        let Some(filter) = filter_of_both(requests.as_str(), streams.as_str()) else {
+            let requests = self.serve(requests, group, handler).await?;
+            let streams = self.serve_streams(streams, group, stream_handler).await?;
+            return Ok(Serving(Box::new((requests, streams))));
+        };
+        let (answers, accepts) = (answering(handler), self.accepting(stream_handler));
+        let (requests, streams) = (requests.clone(), streams.clone());
+        let either: Answered = Arc::new(move |message| match message.subject.as_str() {
+            subject if subject == requests.as_str() => answers(message),
+            subject if subject == streams.as_str() => accepts(message),
+            _ => futures::future::ready(None).boxed(),
         });
-        self.join(subject, group, answer).await
+        self.join(filter, group, either).await
     }
 }
 

@@ -8,7 +8,7 @@ use events::subject::Subject;
 use events::{Notice, Refusal, RefusalKind, Request};
 use futures::future::BoxFuture;
 
-use crate::contract::{Bus, BusError, MAXIMUM_MESSAGE_BYTES, RequestError, Serving};
+use crate::contract::{Bus, BusError, Handler, MAXIMUM_MESSAGE_BYTES, RequestError, Serving};
 
 /// Kept free in a reply for what a bus adds.
 const REPLY_HEADROOM: usize = 1024;
@@ -77,24 +77,26 @@ where
     F: Fn(RequestContext, R) -> BoxFuture<'static, Result<R::Reply, Refusal>> + Send + Sync + 'static,
 {
     let group = R::NAME.split('.').next().unwrap_or(R::NAME).to_owned();
+    bus.serve(subject, &group, handler_of::<R, F>(handler)).await
+}
+
+/// What answers requests of a type, for [`Bus::serve_both`].
+pub fn handler_of<R, F>(handler: F) -> Handler
+where
+    R: Request,
+    F: Fn(RequestContext, R) -> BoxFuture<'static, Result<R::Reply, Refusal>> + Send + Sync + 'static,
+{
     let handler = Arc::new(handler);
-    bus.serve(
-        subject,
-        &group,
-        Arc::new(move |context, body| {
-            let handler = Arc::clone(&handler);
-            Box::pin(async move {
-                let reply = match events::decode::<R>(&body) {
-                    Ok(request) => handler(context, request).await,
-                    Err(error) => {
-                        Err(Refusal::new(RefusalKind::Invalid, format!("malformed request: {error}")))
-                    }
-                };
-                encode_reply::<R>(&reply)
-            })
-        }),
-    )
-    .await
+    Arc::new(move |context, body| {
+        let handler = Arc::clone(&handler);
+        Box::pin(async move {
+            let reply = match events::decode::<R>(&body) {
+                Ok(request) => handler(context, request).await,
+                Err(error) => Err(Refusal::new(RefusalKind::Invalid, format!("malformed request: {error}"))),
+            };
+            encode_reply::<R>(&reply)
+        })
+    })
 }
 
 /// A reply that the bus would not carry becomes a refusal, so that the asker does not wait in vain.

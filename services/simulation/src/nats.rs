@@ -45,6 +45,8 @@ struct State {
     /// What the server knows of: by subject, and by what stands before `.>`.
     exact: BTreeMap<String, BTreeSet<u64>>,
     below: BTreeMap<String, BTreeSet<u64>>,
+    /// The same by filters that have one `*` among their tokens.
+    between: BTreeMap<String, BTreeSet<u64>>,
     next: u64,
 }
 
@@ -214,6 +216,15 @@ impl Nats {
             let before = to.get(..at).unwrap_or_default();
             matching.extend(state.below.get(before).into_iter().flatten());
         }
+        if !state.between.is_empty() {
+            let tokens: Vec<&str> = to.split('.').collect();
+            for at in 0..tokens.len() {
+                let any =
+                    tokens.iter().enumerate().map(|(index, token)| if index == at { "*" } else { token });
+                let filter = any.collect::<Vec<_>>().join(".");
+                matching.extend(state.between.get(&filter).into_iter().flatten());
+            }
+        }
         let mut groups: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
         let mut chosen = Vec::new();
         for id in matching {
@@ -311,6 +322,10 @@ fn answered(subject: &str) -> Option<(u64, u64)> {
 impl State {
     fn list(&mut self, id: u64) -> Option<(&mut BTreeMap<String, BTreeSet<u64>>, String)> {
         let subject = &self.subscriptions.get(&id)?.subject;
+        if subject.contains(".*.") {
+            let filter = subject.clone();
+            return Some((&mut self.between, filter));
+        }
         Some(match subject.strip_suffix(".>") {
             Some(before) => {
                 let before = before.to_owned();

@@ -10,13 +10,14 @@ use events::directory::Scope;
 use events::request::RequestContext;
 use events::requests::authz::Action;
 use events::requests::delivery::ShowNext;
-use events::requests::gateway::{DiffSource, ListTunnels, SourceDiff, TunnelView};
+use events::requests::gateway::{DiffSource, ForwardedRequest, ListTunnels, SourceDiff, TunnelView};
 use events::subject::Subject;
 use events::{Actor, AgentId, Refusal, RefusalKind, Request, SourceId};
 use http::{Method, StatusCode};
 use tunnel::gateway::AskError;
 use tunnel::wire::path;
 
+use crate::cluster_api;
 use crate::gateway::{ASK_TIME, Gateway, SERVICE};
 use crate::session::Session;
 use crate::supply::{MAXIMUM_REPLY_BYTES, ROUNDS, Supply};
@@ -33,15 +34,17 @@ pub(crate) async fn serve(gateway: &Arc<Gateway>) -> Result<Serving, BusError> {
     .await
 }
 
-/// Answers for one agent, while one of its tunnels is open here.
-pub(crate) async fn serve_agent(gateway: &Arc<Gateway>, session: &Session) -> Result<Serving, BusError> {
-    let subject = Subject::agent_request(DiffSource::NAME, session.agent);
+/// Answers for one agent, and takes what other gateways have for it, while one of its tunnels is open here.
+pub(crate) async fn serve_agent(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Result<Serving, BusError> {
+    let asked = Subject::agent_request(DiffSource::NAME, session.agent);
     let answering = Arc::clone(gateway);
-    bus::answer_under::<DiffSource, _>(&*gateway.bus, &subject, move |context, request| {
+    let answers = bus::handler_of::<DiffSource, _>(move |context, request| {
         let gateway = Arc::clone(&answering);
         Box::pin(async move { diff(&gateway, &context, &request).await })
-    })
-    .await
+    });
+    let opened = Subject::agent_request(ForwardedRequest::NAME, session.agent);
+    let accepts = cluster_api::accept_hops(gateway, session);
+    gateway.bus.serve_both(SERVICE, (&asked, answers), (&opened, accepts)).await
 }
 
 async fn list(

@@ -19,7 +19,7 @@ mod way;
 mod withdrawals;
 
 pub(crate) use audit::{Audit, AuditWriter, audit};
-pub(crate) use hop::serve as serve_hops;
+pub(crate) use hop::accept as accept_hops;
 pub(crate) use open::OpenRequests;
 pub(crate) use passes::Passes;
 pub(crate) use places::Places;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use bus::BusError;
 use events::desired::Applier;
 use events::observation::Observed;
 use events::{AgentId, InstanceId, OrganizationId, Timestamp, TokenId};
@@ -17,7 +16,7 @@ use tunnel::gateway::AgentConnection;
 use tunnel::wire::{Again, Farewell};
 
 use crate::gateway::Gateway;
-use crate::{answers, cluster_api, intake, push};
+use crate::{answers, intake, push};
 
 /// A sleep is never longer than this, so that a clock that jumps ends no token late.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(30);
@@ -151,11 +150,7 @@ pub(crate) async fn run(gateway: Arc<Gateway>, session: Arc<Session>) {
 }
 
 async fn hold(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Farewell {
-    let serving = async {
-        let answers = answers::serve_agent(gateway, session).await?;
-        Ok::<_, BusError>((answers, cluster_api::serve_hops(gateway, session).await?))
-    };
-    let serving = match Box::pin(serving).await {
+    let serving = match Box::pin(answers::serve_agent(gateway, session)).await {
         Ok(serving) => Some(serving),
         Err(error) => {
             tracing::warn!(agent = %session.agent, %error, "requests for this agent are not served");

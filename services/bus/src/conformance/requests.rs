@@ -8,13 +8,13 @@ use anyhow::{Context, Result, anyhow, ensure};
 use bytes::Bytes;
 use events::requests::authz::{Authenticate, Principal};
 use events::subject::Subject;
-use events::{Actor, EventId, Refusal, RefusalKind, Sha256, TokenId};
+use events::{Actor, AgentId, EventId, Refusal, RefusalKind, Sha256, TokenId};
 use parking_lot::Mutex;
 use tokio::sync::{Barrier, mpsc};
 use world::World;
 
 use super::{fresh_name, patient_context, patiently};
-use crate::contract::{Bus, Handler, MAXIMUM_MESSAGE_BYTES, RequestError};
+use crate::contract::{Bus, Handler, MAXIMUM_MESSAGE_BYTES, RequestError, StreamHandler};
 
 fn echo() -> Handler {
     Arc::new(|_, body| Box::pin(async move { body }))
@@ -218,5 +218,46 @@ pub async fn typed_requests_carry_answers_and_refusals(bus: Arc<dyn Bus>, world:
         .err()
         .ok_or_else(|| anyhow!("answered by nobody"))?;
     ensure!(gone.kind == RefusalKind::Unavailable, "{gone:?}");
+    Ok(())
+}
+
+#[allow(missing_docs, reason = "the name is the law")]
+pub async fn requests_and_streams_are_served_together(bus: Arc<dyn Bus>, world: World) -> Result<()> {
+    let (asked, opened) = (fresh_name(&world, "asked"), fresh_name(&world, "opened"));
+    let context = patient_context(&world);
+    let mut all = Vec::new();
+    for name in ["one", "other"] {
+        let agent = AgentId(world.new_uuid());
+        let subjects = (Subject::agent_request(&asked, agent), Subject::agent_request(&opened, agent));
+        let answer: Handler =
+            Arc::new(move |_, _| Box::pin(async move { Bytes::from_static(name.as_bytes()) }));
+        let accept: StreamHandler = Arc::new(move |_, mut stream| {
+            Box::pin(async move {
+                let _said = stream.writer.0.write(Bytes::from_static(name.as_bytes())).await;
+                let _ended = stream.writer.0.finish().await;
+            })
+        });
+        let serving = bus.serve_both("both", (&subjects.0, answer), (&subjects.1, accept)).await?;
+        all.push((name, subjects, serving));
+    }
+    for (name, (asked, opened), _) in &all {
+        let answer = bus.request(asked, &context, Bytes::new());
+        let answer = patiently(&world, "an answer", answer).await??;
+        let mut stream = patiently(&world, "a stream", bus.open_stream(opened, &context, 1024)).await??;
+        let said = patiently(&world, "what it says", stream.reader.0.read()).await??;
+        ensure!(answer == name.as_bytes() && said.as_deref() == Some(name.as_bytes()), "{answer:?} {said:?}");
+    }
+    for (_, (asked, opened), serving) in all {
+        drop(serving);
+        patiently(&world, "nobody to answer", async {
+            while !matches!(
+                bus.request(&asked, &context, Bytes::new()).await,
+                Err(RequestError::NoResponder { .. })
+            ) {}
+        })
+        .await?;
+        let refused = patiently(&world, "nobody to accept", bus.open_stream(&opened, &context, 1024)).await?;
+        ensure!(matches!(refused, Err(RequestError::NoResponder { .. })), "somebody accepts a stream");
+    }
     Ok(())
 }

@@ -50,6 +50,20 @@ impl ObservedBus {
         self.counts.request_seconds.with([name]).observe(took.as_secs_f64());
         answered
     }
+
+    /// The handler, each time in a span of its own.
+    fn traced(&self, subject: &Subject, handler: Handler) -> Handler {
+        let name = self.names.of(subject);
+        Arc::new(move |mut context: RequestContext, body| {
+            let organization = context.organization;
+            let span =
+                tracing::info_span!("request", otel.name = name, otel.kind = "server", name, %organization);
+            traces::set_parent_or_none(&span, context.traceparent.as_deref());
+            context.traceparent = traces::traceparent_of(&span).or(context.traceparent);
+            let handling = span.in_scope(|| handler(context, body));
+            Box::pin(handling.instrument(span))
+        })
+    }
 }
 
 /// Names of requests and notices as labels. They are kept for good: there are only as many as the program has.
@@ -116,17 +130,7 @@ impl Bus for ObservedBus {
     }
 
     async fn serve(&self, subject: &Subject, group: &str, handler: Handler) -> Result<Serving, BusError> {
-        let name = self.names.of(subject);
-        let traced: Handler = Arc::new(move |mut context: RequestContext, body| {
-            let organization = context.organization;
-            let span =
-                tracing::info_span!("request", otel.name = name, otel.kind = "server", name, %organization);
-            traces::set_parent_or_none(&span, context.traceparent.as_deref());
-            context.traceparent = traces::traceparent_of(&span).or(context.traceparent);
-            let handling = span.in_scope(|| handler(context, body));
-            Box::pin(handling.instrument(span))
-        });
-        self.inner.serve(subject, group, traced).await
+        self.inner.serve(subject, group, self.traced(subject, handler)).await
     }
 
     async fn publish(&self, subject: &Subject, body: Bytes) -> Result<(), BusError> {
@@ -158,6 +162,15 @@ impl Bus for ObservedBus {
         handler: StreamHandler,
     ) -> Result<Serving, BusError> {
         self.inner.serve_streams(subject, group, handler).await
+    }
+
+    async fn serve_both(
+        &self,
+        group: &str,
+        (requests, handler): (&Subject, Handler),
+        streams: (&Subject, StreamHandler),
+    ) -> Result<Serving, BusError> {
+        self.inner.serve_both(group, (requests, self.traced(requests, handler)), streams).await
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{BusError, ByteReader, ByteStream, ByteWriter, RequestError, Serving};
+use bus::{ByteReader, ByteStream, ByteWriter, RequestError, StreamHandler};
 use bytes::{Buf, Bytes, BytesMut};
 use events::request::RequestContext;
 use events::requests::gateway::{ForwardedAnswer, ForwardedRequest};
@@ -27,7 +27,7 @@ use world::spawn::TaskHandle;
 use super::AnswerBody;
 use super::forward::carry;
 use super::trouble::{Hop, Trouble};
-use crate::gateway::{ASK_TIME, Gateway, SERVICE};
+use crate::gateway::{ASK_TIME, Gateway};
 use crate::session::Session;
 
 /// Bytes under way in each direction.
@@ -90,20 +90,18 @@ pub(super) async fn ask(
     }
 }
 
-/// Serves the requests of other gateways to an agent, while one of its tunnels is open here.
-pub(crate) async fn serve(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Result<Serving, BusError> {
-    let subject = Subject::agent_request(ForwardedRequest::NAME, session.agent);
+/// Takes the requests of other gateways to an agent, while one of its tunnels is open here.
+pub(crate) fn accept(gateway: &Arc<Gateway>, session: &Arc<Session>) -> StreamHandler {
     let (serving, session) = (Arc::clone(gateway), Arc::downgrade(session));
-    let handler = Arc::new(move |context: RequestContext, mut stream: ByteStream| {
+    Arc::new(move |context: RequestContext, mut stream: ByteStream| {
         let (gateway, session) = (Arc::clone(&serving), session.upgrade());
         Box::pin(async move {
             match context.actor {
                 Actor::Service(_) => answer(&gateway, session, stream).await,
                 _ => stream.writer.0.reset("only gateways ask this").await,
             }
-        }) as _
-    });
-    gateway.bus.serve_streams(&subject, SERVICE, handler).await
+        })
+    })
 }
 
 async fn answer(gateway: &Gateway, session: Option<Arc<Session>>, stream: ByteStream) {
