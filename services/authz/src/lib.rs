@@ -18,6 +18,7 @@ mod access;
 pub mod call;
 pub mod checks;
 pub mod driver;
+pub mod identity;
 pub mod model;
 pub mod personal;
 pub mod secrets;

@@ -41,6 +41,7 @@ mod proxy;
 mod replicas;
 mod shared;
 mod tls_front;
+mod token_issuer;
 mod tools;
 mod work_tree;
 mod workspace;
@@ -66,6 +67,7 @@ pub use proxy::Proxy;
 pub use replicas::{Replicas, ReplicasOptions};
 pub use shared::{SHARED_KUBECONFIG, SharedControlPlane, shared_control_plane};
 pub use tls_front::TlsFront;
+pub use token_issuer::{IssuerFault, TokenIssuer};
 pub use tools::{
     ETCD, HELM, KUBERNETES, KWOK, NATS_SERVER, TESTBED_BIN, Tools, cache_folder, node_parts_name,
 };
