@@ -444,6 +444,9 @@ pub struct UserView {
     pub name: Option<String>,
     /// Roles and where they hold.
     pub roles: Vec<(Role, Scope)>,
+    /// The identity providers at which they have an account.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accounts: Vec<String>,
 }
 
 /// Puts a Git credential into the key ring.

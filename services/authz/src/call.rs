@@ -3,7 +3,7 @@
 use events::id::derived_uuid;
 use events::request::RequestContext;
 use events::requests::authz::{
-    AssignRole, CreateCredential, CreateOrganization, CreateUser, EnsureOwner, IssueToken,
+    AssignRole, CreateCredential, CreateOrganization, CreateUser, EnsureOwner, IssueToken, SignIn, UnlinkUser,
 };
 use events::{CommandRecord, CommitId, Refusal, RefusalKind, Request, UserId};
 use uuid::Uuid;
@@ -85,6 +85,8 @@ plain!(
     DeleteAgent,
     IssueJobToken,
     RevokeToken,
+    TrustProvider,
+    DistrustProvider,
 );
 
 /// An id says who it is to those who may know; a name is left out.
@@ -119,6 +121,18 @@ impl Command for AssignRole {
 impl Command for CreateCredential {
     fn for_the_log(&self) -> Self {
         Self { secret: String::new(), user: None, ..self.clone() }
+    }
+}
+
+impl Command for SignIn {
+    fn for_the_log(&self) -> Self {
+        Self { id_token: String::new(), ..self.clone() }
+    }
+}
+
+impl Command for UnlinkUser {
+    fn for_the_log(&self) -> Self {
+        Self { user: id_only(&self.user), ..self.clone() }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod commit;
 mod credentials;
+mod identity;
 mod jobs;
 mod organizations;
 mod projects;
@@ -25,6 +26,7 @@ use uuid::Uuid;
 use world::World;
 
 use crate::checks;
+use crate::identity::IdentityProviders;
 use crate::model::Directory;
 use crate::model::lookup::UserRef;
 use crate::model::steps::gone;
@@ -44,6 +46,7 @@ pub struct Driver {
     names: Arc<Names>,
     root: Arc<OnceCell<RootKey>>,
     uses: mpsc::Sender<TokenId>,
+    providers: Arc<IdentityProviders>,
 }
 
 impl Driver {
@@ -54,9 +57,11 @@ impl Driver {
         log: Arc<dyn EventLog>,
         keys: Arc<dyn KeyRing>,
         directory: Following<Directory>,
+        providers: Arc<IdentityProviders>,
     ) -> (Self, mpsc::Receiver<TokenId>) {
         let (uses, waiting) = mpsc::channel(USES_WAITING);
-        (Self { world, log, keys, directory, names: Arc::default(), root: Arc::default(), uses }, waiting)
+        let (names, root) = (Arc::default(), Arc::default());
+        (Self { world, log, keys, directory, names, root, uses, providers }, waiting)
     }
 
     fn now(&self) -> Timestamp {

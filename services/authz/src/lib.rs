@@ -9,6 +9,7 @@
 //! - Of tokens only hashes are stored; of persons only ciphertext, and a keyed hash of their login name.
 //! - A name is claimed before it is given, and a crash in between blocks no name ([`model`]).
 //! - Whether a token has expired is decided by the server's clock at each use.
+//! - Who signs in by an identity provider is believed as far as the organization said, once for each ID token ([`identity`]).
 //!
 //! Deliberately absent: passwords and sign-in pages; whoever answers a request asks here, nothing is enforced elsewhere by
 //! this crate.
@@ -26,6 +27,7 @@ pub mod table;
 
 pub use access::ACCESS;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bus::Bus;
@@ -33,14 +35,19 @@ use chassis::{Readiness, Shutdown, Supervisor};
 use driver::Driver;
 use events::requests::authz::{EnsureOwner, FirstStart};
 use events::{OrganizationId, Refusal, Sha256};
+use identity::IdentityProviders;
 use model::Directory;
 use store::{EventLog, KeyRing, Snapshots, follow_projection};
 use world::World;
 
-/// Settings of authz. There are none yet: everything is in the directory.
+/// Settings of authz.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
-pub struct Args {}
+pub struct Args {
+    /// YAML file with the identity providers by which people and jobs may sign in; organizations say which of them they believe
+    #[arg(long, env = "KASBAH_IDENTITY_PROVIDERS", value_name = "FILE")]
+    pub identity_providers: Option<PathBuf>,
+}
 
 /// What authz needs.
 #[derive(Clone)]
@@ -62,12 +69,16 @@ pub struct Deps {
 /// Runs authz until `shutdown`.
 ///
 /// # Errors
-/// When the log cannot be read, the bus is away, or a task ends unexpectedly.
-pub async fn run(_args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
+/// When the file of identity providers is wrong, the log cannot be read, the bus is away, or a task ends unexpectedly.
+pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
     let ready = deps.readiness.register("authz");
+    let providers = match &args.identity_providers {
+        Some(path) => IdentityProviders::load(path, &deps.world)?,
+        None => IdentityProviders::none(),
+    };
     let supervisor = Supervisor::new(Arc::clone(&deps.world.spawner), shutdown.clone());
     let directory = follow_projection::<Directory>(Arc::clone(&deps.log), deps.snapshots, deps.world.clone());
-    let (driver, uses) = Driver::new(deps.world, deps.log, deps.keys, directory.clone());
+    let (driver, uses) = Driver::new(deps.world, deps.log, deps.keys, directory.clone(), Arc::new(providers));
     let folding = directory.clone().drive({
         let shutdown = shutdown.clone();
         async move { shutdown.requested().await }

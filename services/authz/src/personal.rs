@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use events::directory::PersonalData;
-use events::{OrganizationId, Refusal, RefusalKind, UserId};
+use events::{OrganizationId, Refusal, RefusalKind, Sha256, UserId};
 use parking_lot::Mutex;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::{hkdf, hmac};
@@ -15,9 +15,11 @@ use world::Random;
 use zeroize::Zeroizing;
 
 use crate::model::claims::{NameId, Named};
+use crate::model::identity::Account;
 
 const PERSONAL: &[u8] = b"kasbah personal data";
 const LOGIN_NAMES: &[u8] = b"kasbah login names";
+const ACCOUNTS: &[u8] = b"kasbah accounts at identity providers";
 
 /// Names that were decrypted; `None` of those whose key is gone.
 #[derive(Debug, Default)]
@@ -78,11 +80,37 @@ pub async fn login_claim(
     organization: OrganizationId,
     name: &str,
 ) -> Result<NameId, Refusal> {
+    let tag = keyed(keys, organization, LOGIN_NAMES, name.as_bytes()).await?;
+    Ok(NameId::of(Named::User, organization, organization.0, &hex::encode(tag.0)))
+}
+
+/// An account at an identity provider, as an organization knows it: `subject` is its id there.
+///
+/// # Errors
+/// When the key ring is away.
+pub async fn account(
+    keys: &dyn KeyRing,
+    organization: OrganizationId,
+    provider: &str,
+    subject: &str,
+) -> Result<Account, Refusal> {
+    let said = [provider.as_bytes(), b"\0", subject.as_bytes()].concat();
+    let subject = keyed(keys, organization, ACCOUNTS, &said).await?;
+    Ok(Account { organization, provider: provider.to_owned(), subject })
+}
+
+/// What only this installation can tell of a person's data: a hash under a key of the organization.
+async fn keyed(
+    keys: &dyn KeyRing,
+    organization: OrganizationId,
+    purpose: &[u8],
+    data: &[u8],
+) -> Result<Sha256, Refusal> {
     let secret =
         keys.get_or_create(KeyName::Organization(organization)).await.map_err(|error| away(&error))?;
-    let key = derive(&secret, LOGIN_NAMES).map_err(|_| internal("cannot derive a key"))?;
-    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.as_slice()), name.as_bytes());
-    Ok(NameId::of(Named::User, organization, organization.0, &hex::encode(tag)))
+    let key = derive(&secret, purpose).map_err(|_| internal("cannot derive a key"))?;
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.as_slice()), data);
+    tag.as_ref().try_into().map(Sha256).map_err(|_| internal("a hash has another length"))
 }
 
 fn open(key: &[u8], user: UserId, data: &PersonalData) -> Option<String> {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authz::driver::Driver;
+use authz::identity::IdentityProviders;
 use authz::model::Directory;
 use bus::LocalBus;
 use events::directory::{DirectoryEvent, NameClaimed, Role, Scope};
@@ -198,7 +199,13 @@ async fn a_fetch_is_not_refused_for_what_lies_in_the_log_already() {
     let log = Arc::clone(&store.log);
     let behind =
         follow_projection::<Directory>(Arc::clone(&log), Arc::clone(&store.snapshots), world.clone());
-    let (driver, _uses) = Driver::new(world.clone(), log, Arc::clone(&store.keys), behind.clone());
+    let (driver, _uses) = Driver::new(
+        world.clone(),
+        log,
+        Arc::clone(&store.keys),
+        behind.clone(),
+        Arc::new(IdentityProviders::none()),
+    );
     let bus = LocalBus::new(world.clone());
     let _serving = driver.serve(&bus).await.unwrap();
     let context = bus::context_for_service(world, "test", owner.principal.organization);

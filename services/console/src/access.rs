@@ -3,9 +3,10 @@
 use events::access::{Access, Keys};
 use events::requests::authz::{
     AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup, CreateOrganization, CreateProject,
-    CreateUser, Decide, DeleteAgent, GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials,
-    ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject,
-    RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject,
+    CreateUser, Decide, DeleteAgent, DistrustProvider, GrantCredential, IssueJobToken, IssueToken,
+    ListAgents, ListCredentials, ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders,
+    ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential, RevokeToken, SetProject,
+    ShowAgent, ShowProject, SignIn, TrustProvider, UnlinkUser,
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
@@ -44,6 +45,11 @@ pub const ACCESS: Access = Access {
         RevokeCredential::NAME,
         RevokeToken::NAME,
         SetProject::NAME,
+        ListProviders::NAME,
+        TrustProvider::NAME,
+        DistrustProvider::NAME,
+        UnlinkUser::NAME,
+        SignIn::NAME,
         ShowAgent::NAME,
         ShowProject::NAME,
         ConfirmSource::NAME,

@@ -16,14 +16,14 @@ use chassis::{Metrics, Shutdown, traces};
 use events::id::derived_uuid;
 use events::request::RequestContext;
 use events::requests::authz::Principal;
-use events::{AggregateKind, CommitId, Refusal, RefusalKind};
+use events::{Actor, AggregateKind, CommitId, Refusal, RefusalKind};
 use http_body_util::{BodyExt, Limited};
 use store::{EventLog, Followed, KeyRing, ReadFilter};
 use tokio::sync::watch;
 use tracing::Instrument as _;
 use world::World;
 
-use crate::caller::Callers;
+use crate::caller::{self, Callers};
 use crate::input::Input;
 use crate::metrics::{self, Counts};
 use crate::route::{Call, Route};
@@ -179,7 +179,12 @@ async fn no_method(method: Method) -> Response {
 
 async fn answer(app: Arc<App>, route: Arc<Route>, request: axum::extract::Request) -> Response {
     let (mut parts, body) = request.into_parts();
-    let (token, principal) = match app.callers.identify(&app.world, &*app.bus, &parts.headers).await {
+    let identified = if route.is_open {
+        Ok(caller::stranger())
+    } else {
+        app.callers.identify(&app.world, &*app.bus, &parts.headers).await
+    };
+    let (token, principal) = match identified {
         Ok(known) => known,
         Err(refusal) => return problem::response(&refusal),
     };
@@ -249,7 +254,7 @@ pub(crate) async fn read_body(app: &App, body: Body, limit: usize) -> Result<Byt
 fn context(world: &World, headers: &HeaderMap, principal: &Principal) -> RequestContext {
     let mut context = bus::context_for(world, principal.actor.clone(), principal.organization);
     context.traceparent = traceparent(headers);
-    if let Some(key) = headers.get(IDEMPOTENCY) {
+    if let Some(key) = headers.get(IDEMPOTENCY).filter(|_| !matches!(principal.actor, Actor::Service(_))) {
         // Of one caller's own choosing, so that nobody repeats another's request.
         let actor = principal.actor.to_string();
         let id = derived_uuid(&[b"idempotency", actor.as_bytes(), key.as_bytes()]);

@@ -6,8 +6,9 @@ use std::time::Duration;
 use axum::http::{HeaderMap, header};
 use bus::Bus;
 use chassis::server::bearer_token;
+use events::id::derived_uuid;
 use events::requests::authz::{Authenticate, Principal};
-use events::{OrganizationId, Refusal, RefusalKind, Sha256};
+use events::{Actor, OrganizationId, Refusal, RefusalKind, Sha256, TokenId};
 use parking_lot::Mutex;
 use world::World;
 
@@ -65,6 +66,14 @@ impl Callers {
     pub fn forget(&self) {
         self.remembered.lock().clear();
     }
+}
+
+/// Nobody: who asks without a token what needs none, on behalf of the console, in no organization.
+#[must_use]
+pub fn stranger() -> (Sha256, Principal) {
+    let (actor, organization) = (Actor::Service("console".to_owned()), OrganizationId::SYSTEM);
+    let token = TokenId(derived_uuid(&[b"no token"]));
+    (Sha256::of(b""), Principal { actor, organization, token, expires_at: None })
 }
 
 fn token_hash(headers: &HeaderMap) -> Result<Sha256, Refusal> {

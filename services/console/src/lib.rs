@@ -1,6 +1,6 @@
 //! Kasbah's own HTTP way in: the API under `/api/v1`, and webhooks under `/hooks/v1`.
 //!
-//! Purpose: people and programs reach every service through one door, over TLS, with one token.
+//! Purpose: people and programs reach every service through one door, over TLS, with one token; and get one by an identity provider.
 //!
 //! Laws:
 //! - The console decides nothing. It finds out who asks ([`caller`]), passes the request on as them, in their organization,

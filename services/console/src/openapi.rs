@@ -80,6 +80,9 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         "parameters": parameters,
         "responses": responses(route, &reply),
     });
+    if let (true, Some(operation)) = (route.is_open, operation.as_object_mut()) {
+        operation.insert("security".to_owned(), json!([]));
+    }
     if let (Some(body), Some(operation)) = (body, operation.as_object_mut()) {
         operation.insert("requestBody".to_owned(), body);
     }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::app::App;
 use crate::input::Input;
 
-/// One request to the API, from a caller who is known.
+/// One request to the API.
 pub struct Call {
     /// What it says.
     pub input: Input,
@@ -50,6 +50,8 @@ pub struct Route {
     pub request: SchemaOf,
     /// What it answers.
     pub reply: SchemaOf,
+    /// Whether it is answered without a token: what it asks has to prove itself.
+    pub is_open: bool,
     /// Media type of the answer.
     pub media: &'static str,
     /// Status of a success.
@@ -113,10 +115,18 @@ impl Route {
             summary,
             request: |generator| generator.subschema_for::<I>(),
             reply: |generator| generator.subschema_for::<O>(),
+            is_open: false,
             media: "application/json",
             status: StatusCode::OK,
             run: Arc::new(run),
         }
+    }
+
+    /// The same without a token: it is asked as the console, which may ask little.
+    #[must_use]
+    pub fn open(mut self) -> Self {
+        self.is_open = true;
+        self
     }
 
     /// The same with answers of that media type.

@@ -3,9 +3,10 @@
 use axum::http::Method;
 use events::requests::authz::{
     AssignRole, CanUse, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser,
-    DeleteAgent, GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups,
-    ListJobAgents, ListOrganizations, ListProjects, ListTokens, ListUsers, RegisterAgent, RevokeCredential,
-    RevokeToken, SetProject, ShowAgent, ShowProject,
+    DeleteAgent, DistrustProvider, GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials,
+    ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers,
+    RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject, SignIn, TrustProvider,
+    UnlinkUser,
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
@@ -23,11 +24,12 @@ const POST: Method = Method::POST;
 const PATCH: Method = Method::PATCH;
 const DELETE: Method = Method::DELETE;
 
-/// All routes that need a token.
+/// All routes.
 #[must_use]
 pub fn all() -> Vec<Route> {
     let mut routes = directory();
     routes.extend(people_and_secrets());
+    routes.extend(signing_in());
     routes.extend(agents());
     routes.extend(sources());
     routes.extend(log_routes::all());
@@ -128,6 +130,49 @@ fn people_and_secrets() -> Vec<Route> {
             "Issues a token for yourself, a user or an agent; its secret is shown once",
         ),
         Route::ask::<RevokeToken>(DELETE, "/api/v1/tokens/{token}", "revokeToken", "Revokes a token"),
+    ]
+}
+
+fn signing_in() -> Vec<Route> {
+    vec![
+        Route::ask::<ListProviders>(
+            GET,
+            "/api/v1/sign-in",
+            "listSignIns",
+            "Lists the identity providers by which people and jobs may sign in",
+        )
+        .open(),
+        Route::ask::<SignIn>(
+            POST,
+            "/api/v1/sign-in",
+            "signIn",
+            "Signs a person or a job in with an ID token, once; the token of Kasbah is shown once",
+        )
+        .open(),
+        Route::ask::<ListProviders>(
+            GET,
+            "/api/v1/identity-providers",
+            "listIdentityProviders",
+            "Lists the identity providers that the operator allows, and which of them your organization believes",
+        ),
+        Route::ask::<TrustProvider>(
+            POST,
+            "/api/v1/identity-providers/{provider}/trust",
+            "trustIdentityProvider",
+            "Believes an identity provider; of jobs: of whom",
+        ),
+        Route::ask::<DistrustProvider>(
+            DELETE,
+            "/api/v1/identity-providers/{provider}/trust",
+            "distrustIdentityProvider",
+            "Believes an identity provider no more",
+        ),
+        Route::ask::<UnlinkUser>(
+            DELETE,
+            "/api/v1/users/{user}/accounts/{provider}",
+            "unlinkUser",
+            "Takes a user's account at an identity provider from them",
+        ),
     ]
 }
 

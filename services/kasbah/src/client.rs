@@ -20,7 +20,9 @@ use clap::Subcommand;
 use world::World;
 
 use crate::exit;
-use commands::{access, agent, ci, credential, group, log, organization, project, source, token, user};
+use commands::{
+    access, agent, ci, credential, group, log, organization, project, provider, source, token, user,
+};
 use failure::Failure;
 use session::Session;
 use settings::{Common, Surroundings};
@@ -40,6 +42,9 @@ pub enum ClientCommand {
     /// Users and their roles
     #[command(visible_alias = "users")]
     User(Of<user::Command>),
+    /// Identity providers, by which people and jobs sign in
+    #[command(visible_alias = "providers")]
+    Provider(Of<provider::Command>),
     /// Git credentials, and your own for kubectl
     #[command(visible_alias = "credentials")]
     Credential(Of<credential::Command>),
@@ -106,6 +111,7 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Group(of) => group::run(of.command, &open(&of.common)?).await,
         ClientCommand::Project(of) => project::run(of.command, &open(&of.common)?).await,
         ClientCommand::User(of) => user::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Provider(of) => provider::run(of.command, &open(&of.common)?).await,
         ClientCommand::Credential(of) => credential::run(of.command, &open(&of.common)?).await,
         ClientCommand::Agent(of) => agent::run(of.command, &open(&of.common)?).await,
         ClientCommand::Kubeconfig(with) => commands::kubeconfig::run(with.wanted, &open(&with.common)?).await,

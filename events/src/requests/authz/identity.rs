@@ -72,14 +72,14 @@ pub struct TrustProvider {
 }
 request!(TrustProvider => ProviderView, "authz.trust-provider");
 
-/// Believes an identity provider no more. Tokens that were issued for what it said live until they end.
+/// Believes an identity provider no more; answers of whom it was believed. Tokens that were issued for what it said live until they end.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DistrustProvider {
     /// Its name.
     pub provider: String,
 }
-request!(DistrustProvider => ProviderView, "authz.distrust-provider");
+request!(DistrustProvider => ProviderTrust, "authz.distrust-provider");
 
 /// Takes a user's account at an identity provider from them: the next who signs in there under their login name is them.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -7,10 +7,11 @@ use events::position::Stream;
 use events::request::{RefusedCommand, RequestContext};
 use events::requests::authz::{
     Admit, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup, CreateOrganization,
-    CreateProject, CreateUser, Decide, DecideFetch, DeleteAgent, EnsureOwner, GrantCredential, IssueJobToken,
-    IssueToken, ListAgents, ListCredentials, ListGroups, ListJobAgents, ListOrganizations, ListProjects,
-    ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential, RevokeToken, SetProject,
-    ShowAgent, ShowProject, SignPass,
+    CreateProject, CreateUser, Decide, DecideFetch, DeleteAgent, DistrustProvider, EnsureOwner,
+    GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups, ListJobAgents,
+    ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers, LocateProject, RegisterAgent,
+    RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject, SignIn, SignPass, TrustProvider,
+    UnlinkUser,
 };
 use events::{Actor, Refusal, Request};
 use store::NewBatch;
@@ -74,6 +75,10 @@ served! {
         IssueToken => issue_token,
         IssueJobToken => issue_job_token,
         RevokeToken => revoke_token,
+        TrustProvider => trust_provider,
+        DistrustProvider => distrust_provider,
+        UnlinkUser => unlink_user,
+        SignIn => sign_in,
     }
     queries {
         Authenticate => authenticate,
@@ -93,6 +98,7 @@ served! {
         CanUse => can_use,
         ListJobAgents => list_job_agents,
         SignPass => sign_pass,
+        ListProviders => list_providers,
     }
 }
 

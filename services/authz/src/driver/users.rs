@@ -50,7 +50,7 @@ impl Driver {
         self.directory.read(|directory| directory.find_user(asker, user))
     }
 
-    async fn user_view(&self, id: UserId) -> Result<UserView, Refusal> {
+    pub(super) async fn user_view(&self, id: UserId) -> Result<UserView, Refusal> {
         let view = self.directory.read(|directory| directory.user_view(id)).ok_or_else(gone)?;
         self.named_view(view).await
     }

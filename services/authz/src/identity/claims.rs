@@ -102,14 +102,11 @@ impl Claims<'_> {
         Ok(Said::Job { claims, facts })
     }
 
-    /// Path and number of whose the repository is. A path that begins like a number could be taken for somebody else's
-    /// number, so that such an owner is known by the number alone.
+    /// Path and number of whose the repository is. A number says that it is one, because a path may be all digits.
     fn owners(&self, path: &str, number: &str) -> Result<Vec<String>, Refusal> {
         let path = self.text(path)?.ok_or_else(|| missing(path))?;
-        let first = path.split('/').next().unwrap_or_default();
-        let is_like_a_number = first.bytes().all(|byte| byte.is_ascii_digit());
-        let number = self.number(number)?.map(|number| number.to_string());
-        Ok(Some(path).filter(|_| !is_like_a_number).into_iter().chain(number).collect())
+        let number = self.number(number)?.map(|number| format!("id:{number}"));
+        Ok(std::iter::once(path).chain(number).collect())
     }
 
     fn repository(&self, settings: &Settings, claim: &str) -> Result<String, Refusal> {

@@ -10,6 +10,7 @@ use events::requests::authz::{Action, ProviderTrust};
 use events::{AggregateKind, OrganizationId, ProjectId, Refusal, RefusalKind, Sha256, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
+use super::claims::NameId;
 use super::tokens::holder_aggregate;
 use super::{Asker, Decided, Directory, Project, aggregate};
 
@@ -32,7 +33,7 @@ pub struct Account {
 pub struct JobClaims {
     /// Who says it.
     pub provider: String,
-    /// Whose the repository is; several names of the same, such as a path and a number.
+    /// Whose the repository is: by path, and as `id:` with a number, which stays when paths change hands.
     pub owners: Vec<String>,
     /// Where the repository is, without a `.git` at its end.
     pub repository: String,
@@ -187,14 +188,16 @@ impl Directory {
     ///
     /// # Errors
     /// Nobody's, or the user has another account there.
-    pub fn user_of_account(&self, account: &Account, by_name: Option<UserId>) -> Result<UserId, Refusal> {
+    pub fn user_of_account(&self, account: &Account, login: NameId) -> Result<UserId, Refusal> {
         if let Some(user) = self.accounts.get(account) {
             return Ok(*user);
         }
-        let user = by_name.filter(|id| self.users.contains_key(id)).ok_or_else(|| {
-            let message = "nobody has this login name here: an owner runs `kasbah user create` with it";
-            Refusal::new(RefusalKind::Denied, message)
-        })?;
+        let user = self.named(login).map(UserId).ok_or_else(|| unknown_login(&account.provider))?;
+        self.has_no_other_account(user, account)?;
+        Ok(user)
+    }
+
+    fn has_no_other_account(&self, user: UserId, account: &Account) -> Result<(), Refusal> {
         let mut others = self.accounts.iter().filter(|(_, holder)| **holder == user);
         if others.any(|(other, _)| other.provider == account.provider) {
             let message = format!(
@@ -203,7 +206,7 @@ impl Directory {
             );
             return Err(Refusal::new(RefusalKind::Denied, message));
         }
-        Ok(user)
+        Ok(())
     }
 
     /// Signs a user in: links the account if it is not yet, and issues the token, whose id derives from what was said.
@@ -218,11 +221,12 @@ impl Directory {
     ) -> Result<Decided<()>, Refusal> {
         let TokenHolder::User(user) = token.holder else { return Err(Refusal::not_found("user")) };
         if self.trust(account.organization, &account.provider).is_none() {
-            let message = format!("this organization does not believe {}", account.provider);
-            return Err(Refusal::new(RefusalKind::Denied, message));
+            return Err(unknown_login(&account.provider));
         }
-        if self.user_of_account(account, Some(user))? != user {
-            return Err(Refusal::new(RefusalKind::Denied, "the account is another user's"));
+        match self.accounts.get(account) {
+            Some(holder) if *holder == user => {}
+            Some(_) => return Err(Refusal::new(RefusalKind::Denied, "the account is another user's")),
+            None => self.has_no_other_account(user, account)?,
         }
         if self.tokens.contains_key(&token.token) {
             return Err(used());
@@ -270,7 +274,19 @@ fn is_repository(project: &Project, claims: &JobClaims) -> bool {
         && project.settings.external_id.is_none_or(|known| claims.external_id == Some(known))
 }
 
+/// Nobody whom the person could be; whether an organization believes the provider is not told.
+#[must_use]
+pub fn unknown_login(provider: &str) -> Refusal {
+    let message = format!(
+        "no organization that believes {provider} knows this login name: an owner runs `kasbah provider trust {provider}` and `kasbah user create`"
+    );
+    Refusal::new(RefusalKind::Denied, message)
+}
+
 fn used() -> Refusal {
     let message = "this ID token was used already, and it is good for once: ask the provider for another";
     Refusal::new(RefusalKind::Unauthenticated, message)
 }
+
+#[cfg(test)]
+mod tests;

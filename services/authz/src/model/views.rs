@@ -126,7 +126,9 @@ impl Directory {
     pub fn user_view(&self, id: UserId) -> Option<(UserView, PersonalData)> {
         let user = self.users.get(&id)?;
         let roles = user.roles.iter().copied().collect();
-        Some((UserView { id, name: None, roles }, user.name.clone()))
+        let accounts = self.accounts.iter().filter(|(_, holder)| **holder == id);
+        let accounts = accounts.map(|(account, _)| account.provider.clone()).collect();
+        Some((UserView { id, name: None, roles, accounts }, user.name.clone()))
     }
 
     /// One token.

@@ -9,9 +9,10 @@ use events::directory::{Role, Scope};
 use events::requests::authz::{
     Action, Admit, AgentView, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup,
     CreateOrganization, CreateProject, CreateUser, CredentialView, Decide, DecideFetch, DeleteAgent,
-    EnsureOwner, GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups,
-    ListJobAgents, ListOrganizations, ListProjects, ListTokens, ListUsers, LocateProject, ProjectView,
-    RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject, SignPass,
+    DistrustProvider, EnsureOwner, GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials,
+    ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers,
+    LocateProject, ProjectView, RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent,
+    ShowProject, SignIn, SignPass, TrustProvider, UnlinkUser,
 };
 use events::{OrganizationId, Position, Refusal, Request, Sha256, TokenId};
 
@@ -144,6 +145,10 @@ const MUST_REFUSE: &[&str] = &[
     "authz.assign-role",
     "authz.grant-credential",
     "authz.revoke-credential",
+    "authz.trust-provider",
+    "authz.distrust-provider",
+    "authz.unlink-user",
+    "authz.sign-in",
 ];
 
 /// Decisions of the first organization.
@@ -194,6 +199,7 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
         asking.ask(ShowProject { project }, debug).await;
     }
     asking.ask(ListUsers {}, debug).await;
+    asking.ask(ListProviders {}, debug).await;
     asking.ask(ListCredentials {}, debug).await;
     asking.ask(ListAgents {}, debug).await;
     for agent in
@@ -218,6 +224,17 @@ async fn ask_for_tokens(asking: &mut Asking<'_>, home: &Home) {
     asking.ask(ListJobAgents {}, debug).await;
 }
 
+async fn ask_about_sign_in(asking: &mut Asking<'_>, home: &Home) {
+    let provider = || "company".to_owned();
+    asking.ask(TrustProvider { provider: provider(), owners: Vec::new() }, debug).await;
+    asking.ask(DistrustProvider { provider: provider() }, debug).await;
+    for user in ["owner".to_owned(), home.owner.principal.actor.to_string().replace("user:", "")] {
+        asking.ask(UnlinkUser { user, provider: provider() }, debug).await;
+    }
+    let id_token = "e30.e30.e30".to_owned();
+    asking.ask(SignIn { id_token, organization: Some("acme".to_owned()), project: None }, debug).await;
+}
+
 async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
     let (project_id, owner) = (home.project.id.to_string(), "owner".to_owned());
     let (organization, again) = ("default".to_owned(), owner.clone());
@@ -229,6 +246,7 @@ async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
     let ensure = EnsureOwner { organization, owner: again, token: None, shared: false };
     asking.ask(ensure, debug).await;
     asking.ask(CreateOrganization { name: "third".to_owned(), owner: owner.clone() }, debug).await;
+    ask_about_sign_in(asking, home).await;
     asking.ask(CreateGroup { name: "strange".to_owned() }, debug).await;
     for (path, external_id) in [("strange/new", None), ("strange/newer", Some(4711))] {
         let create = CreateProject { external_id, ..project(path, "https://git.example/a.git") };

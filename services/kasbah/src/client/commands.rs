@@ -10,6 +10,7 @@ pub mod kubeconfig;
 pub mod log;
 pub mod organization;
 pub mod project;
+pub mod provider;
 pub mod source;
 pub mod token;
 pub mod user;

@@ -73,6 +73,18 @@ impl Home {
             }
             "issueJobToken" => refused(self.each("project", Some(json!({ "name": "t" })))),
             "listJobAgents" => refused(plain(None)),
+            "listSignIns" | "listIdentityProviders" => own(plain(None)),
+            "signIn" => refused(plain(Some(json!({ "id_token": "e30.e30.e30" })))),
+            "trustIdentityProvider" | "distrustIdentityProvider" => {
+                let path = BTreeMap::from([("provider", "company".to_owned())]);
+                refused(vec![(path, None)])
+            }
+            "unlinkUser" => {
+                let both = |user: &String| {
+                    BTreeMap::from([("user", user.clone()), ("provider", "company".to_owned())])
+                };
+                refused(self.things["user"].iter().map(|user| (both(user), None)).collect())
+            }
             "revokeToken" => refused(self.each("token", None)),
             "registerAgent" => {
                 refused(plain(Some(json!({ "name": "spy", "project": self.things["project"][0] }))))

@@ -17,7 +17,7 @@ async fn a_job_of_gitlab_is_what_gitlab_says() {
     assert_eq!(verified.subject, "project_path:shop/web/deployment:ref_type:branch:ref:main");
     assert_eq!(verified.token_lifetime, Duration::from_secs(3600));
     let (claims, facts) = job(verified);
-    assert_eq!(claims.owners, ["shop/web", "72"]);
+    assert_eq!(claims.owners, ["shop/web", "id:72"]);
     assert_eq!(claims.repository, "https://gitlab.example.org/shop/web/deployment");
     assert_eq!((claims.provider.as_str(), claims.external_id), ("gitlab", Some(20)));
     let environment = JobEnvironment { name: "shop/production".to_owned(), tier: "production".to_owned() };
@@ -53,7 +53,7 @@ async fn a_job_of_gitlab_may_say_less() {
 async fn a_job_of_github_is_what_github_says() {
     let scene = Scene::new();
     let (claims, facts) = job(scene.verified(github_job()).await.unwrap());
-    assert_eq!(claims.owners, ["shop", "65"]);
+    assert_eq!(claims.owners, ["shop", "id:65"]);
     assert_eq!(claims.repository, "https://github.example.org/shop/deployment");
     assert_eq!((claims.provider.as_str(), claims.external_id), ("github", Some(74)));
     let environment = JobEnvironment { name: "prod".to_owned(), tier: String::new() };
@@ -68,10 +68,10 @@ async fn a_job_of_github_is_what_github_says() {
 }
 
 #[tokio::test]
-async fn an_owner_whose_name_is_a_number_is_known_by_the_number() {
+async fn the_number_of_an_owner_says_that_it_is_one() {
     let scene = Scene::new();
     let (claims, _) = job(scene.verified(with(gitlab_job(), "namespace_path", json!("71/x"))).await.unwrap());
-    assert_eq!(claims.owners, ["72"]);
+    assert_eq!(claims.owners, ["71/x", "id:72"]);
 }
 
 #[tokio::test]

@@ -37,6 +37,14 @@ pub enum Command {
         #[arg(long)]
         withdraw: bool,
     },
+    /// Takes a user's account at an identity provider from them: who next signs in there under their login name is them
+    Unlink {
+        /// Login name or id
+        user: String,
+        /// Name of the identity provider
+        #[arg(long)]
+        provider: String,
+    },
 }
 
 /// Where a role holds.
@@ -66,6 +74,9 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             let body = AssignRole { user, role, scope: place.scope.resolve(session).await?, withdraw };
             vec![session.api.send(Method::POST, &["users", &body.user, "roles"], &body).await?]
         }
+        Command::Unlink { user, provider } => {
+            vec![session.api.delete(&["users", &user, "accounts", &provider]).await?]
+        }
     };
     let names = names(session, &users).await?;
     match users.first() {
@@ -85,7 +96,7 @@ async fn names(session: &Session, users: &[UserView]) -> Result<Names, Failure> 
 }
 
 fn table(users: &[UserView], names: &Names, style: Style) -> String {
-    let mut table = Table::new(&["NAME", "ROLES", "ID"]);
+    let mut table = Table::new(&["NAME", "ROLES", "ACCOUNTS", "ID"]);
     for user in users {
         let name = user.name.as_deref().map_or_else(|| Cell::painted("(erased)", Paint::Dim), Cell::from);
         let roles: Vec<String> = user
@@ -93,7 +104,12 @@ fn table(users: &[UserView], names: &Names, style: Style) -> String {
             .iter()
             .map(|(role, scope)| format!("{} of {}", role_name(*role), names.scope(*scope)))
             .collect();
-        table.row([name, Cell::or_dash(Some(&roles.join(", "))), user.id.to_string().into()]);
+        table.row([
+            name,
+            Cell::or_dash(Some(&roles.join(", "))),
+            Cell::or_dash(Some(&user.accounts.join(", "))),
+            user.id.to_string().into(),
+        ]);
     }
     table.render(style, "no user")
 }
