@@ -1,6 +1,7 @@
 //! The control plane on this machine: built from its sources once, started and stopped by a word.
 
 mod hold;
+mod node_js;
 mod packages;
 
 use std::path::{Path, PathBuf};
@@ -64,6 +65,7 @@ pub fn build() -> Result<()> {
     for build in [kubernetes(), etcd(), kwok(), nats_server(), helm()] {
         build.run()?;
     }
+    node_js::oidc_provider()?;
     packages::node_parts()
 }
 

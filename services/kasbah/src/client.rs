@@ -7,12 +7,15 @@ mod api;
 mod commands;
 mod failure;
 mod feed;
+mod kept_login;
 mod kubeconfig;
 mod manifests;
 mod names;
+mod oidc;
 mod print;
 mod session;
 mod settings;
+mod sign_in;
 
 use std::process::ExitCode;
 
@@ -30,6 +33,10 @@ use settings::{Common, Surroundings};
 /// Commands of the client.
 #[derive(Debug, Subcommand)]
 pub enum ClientCommand {
+    /// Signs you in with the identity provider of your company; every command without a token of its own asks as you from then on
+    Login(With<commands::login::Login>),
+    /// Ends what `kasbah login` began: its token is dead at once
+    Logout(With<commands::logout::Logout>),
     /// Organizations: the tenants of an installation
     #[command(visible_alias = "organizations")]
     Organization(Of<organization::Command>),
@@ -107,6 +114,8 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
     let world = World::real();
     let open = |common: &Common| Session::open(common, &Surroundings::of_process(), &world);
     match command {
+        ClientCommand::Login(with) => commands::login::run(with.wanted, &with.common, &world).await,
+        ClientCommand::Logout(with) => commands::logout::run(with.wanted, &with.common, &world).await,
         ClientCommand::Organization(of) => organization::run(of.command, &open(&of.common)?).await,
         ClientCommand::Group(of) => group::run(of.command, &open(&of.common)?).await,
         ClientCommand::Project(of) => project::run(of.command, &open(&of.common)?).await,

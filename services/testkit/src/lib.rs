@@ -33,6 +33,7 @@ mod image;
 mod installation;
 mod nats_server;
 mod node;
+mod oidc_provider;
 mod pki;
 mod ports;
 mod process;
@@ -59,6 +60,9 @@ pub use image::Image;
 pub use installation::{Installation, InstallationOptions};
 pub use nats_server::{NatsCluster, NatsServer};
 pub use node::Node;
+pub use oidc_provider::{
+    Browser, NODE_JS, OIDC_PROVIDER, OidcProvider, Page, node_js, node_js_name, oidc_provider_name,
+};
 pub use pki::{Authority, Certified, write_private};
 pub use ports::free_port;
 pub use process::{Process, memory_of};

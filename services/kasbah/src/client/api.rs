@@ -1,9 +1,10 @@
 //! The server's HTTP API.
 
+use std::path::Path;
 use std::time::Duration;
 
 use events::request::{Refusal, RefusalKind};
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, RETRY_AFTER};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,7 +13,8 @@ use world::World;
 use super::failure::Failure;
 use super::settings::{Settings, SettingsError};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const USER_AGENT: &str = concat!("kasbah/", env!("CARGO_PKG_VERSION"));
 /// A dry run in a cluster takes its time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// An endless answer shows every ten seconds that it lives.
@@ -28,6 +30,8 @@ pub struct Api {
     root: Url,
     server: String,
     host: String,
+    /// Whose token it is, where a login keeps it.
+    login: Option<String>,
     world: World,
 }
 
@@ -40,28 +44,50 @@ impl Api {
     /// # Errors
     /// When whom to trust cannot be read.
     pub fn new(settings: &Settings, world: &World) -> Result<Self, Failure> {
-        let tls = chassis::tls::client_config(world, settings.ca_file.as_deref(), &[b"h2", b"http/1.1"])
-            .map_err(SettingsError::from)?;
         let mut bearer = HeaderValue::from_str(&format!("Bearer {}", settings.token.as_str()))
             .map_err(|_| SettingsError::BadToken { origin: "the token".to_owned() })?;
         bearer.set_sensitive(true);
-        let headers = [(AUTHORIZATION, bearer), (ACCEPT, HeaderValue::from_static("application/json"))];
+        let mut api = Self::with(&settings.server, settings.ca_file.as_deref(), Some(bearer), world)?;
+        api.login.clone_from(&settings.login);
+        Ok(api)
+    }
+
+    /// The same for those who have no token yet: they may ask who is believed, and sign in.
+    ///
+    /// # Errors
+    /// When whom to trust cannot be read.
+    pub fn without_token(server: &Url, ca_file: Option<&Path>, world: &World) -> Result<Self, Failure> {
+        Self::with(server, ca_file, None, world)
+    }
+
+    fn with(
+        server: &Url,
+        ca_file: Option<&Path>,
+        bearer: Option<HeaderValue>,
+        world: &World,
+    ) -> Result<Self, Failure> {
+        let tls = chassis::tls::client_config(world, ca_file, &[b"h2", b"http/1.1"])
+            .map_err(SettingsError::from)?;
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.extend(bearer.map(|bearer| (AUTHORIZATION, bearer)));
         let http = Client::builder()
             .tls_backend_preconfigured((*tls).clone())
-            .user_agent(concat!("kasbah/", env!("CARGO_PKG_VERSION")))
-            .default_headers(headers.into_iter().collect())
+            .user_agent(USER_AGENT)
+            .default_headers(headers)
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .build()
             .map_err(|error| {
                 Failure::Unsuccessful(format!("cannot set up the connection: {}", root_cause(&error)))
             })?;
-        let mut root = settings.server.clone();
+        let mut root = server.clone();
         if let Ok(mut path) = root.path_segments_mut() {
             path.pop_if_empty().extend(["api", "v1"]);
         }
-        let server = settings.server.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { http, root, server, host: settings.host(), world: world.clone() })
+        let host = server.host_str().unwrap_or_default().to_owned();
+        let server = server.as_str().trim_end_matches('/').to_owned();
+        Ok(Self { http, root, server, host, login: None, world: world.clone() })
     }
 
     /// Reads.
@@ -160,6 +186,9 @@ impl Api {
             response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let body = response.bytes().await.unwrap_or_default();
         if let Ok(refusal) = serde_json::from_slice::<Refusal>(&body) {
+            if let (RefusalKind::Unauthenticated, Some(login)) = (refusal.kind, &self.login) {
+                return Err(SettingsError::LoginEnded { login: login.clone() }.into());
+            }
             return Err(Failure::Refused { refusal, retry_after });
         }
         Err(match status {
@@ -206,7 +235,7 @@ fn is_refused(error: &reqwest::Error) -> bool {
 }
 
 /// What stands at the end of a chain of errors: the operating system's own words.
-fn root_cause(error: &dyn std::error::Error) -> String {
+pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
         deepest = source;

@@ -8,6 +8,8 @@ pub mod credential;
 pub mod group;
 pub mod kubeconfig;
 pub mod log;
+pub mod login;
+pub mod logout;
 pub mod organization;
 pub mod project;
 pub mod provider;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use chassis::tls::CertificateTrouble;
 use events::request::{Refusal, RefusalKind};
 
+use super::oidc::ProviderTrouble;
 use super::settings::SettingsError;
 use crate::exit;
 
@@ -51,6 +52,17 @@ pub enum Failure {
         /// What happened.
         detail: String,
     },
+    /// The identity provider did not do what was asked.
+    #[error(transparent)]
+    Provider(#[from] ProviderTrouble),
+    /// The server does not take what the identity provider said.
+    #[error("{server} does not let you in: {reason}")]
+    NotLetIn {
+        /// Who was asked.
+        server: String,
+        /// Why not.
+        reason: String,
+    },
     /// Something answered that is not this API.
     #[error(
         "{server} gave an answer that this client cannot read ({detail}); check --server, and that both are of the same version"
@@ -84,7 +96,7 @@ fn in_words(refusal: &Refusal, retry_after: Option<u64>) -> String {
     let advice = match (refusal.kind, retry_after) {
         (RefusalKind::Unavailable, Some(seconds)) => format!("; try again in {seconds} s"),
         (RefusalKind::Unauthenticated, _) => {
-            "; give a live token with --token-file or KASBAH_TOKEN".to_owned()
+            "; run `kasbah login`, or give a live token with --token-file or KASBAH_TOKEN".to_owned()
         }
         _ => String::new(),
     };
@@ -134,11 +146,16 @@ impl Failure {
     pub fn code(&self) -> i32 {
         match self {
             _ if self.is_closed_pipe() => exit::DONE,
+            Self::Settings(SettingsError::LoginEnded { .. } | SettingsError::NotSignedIn { .. })
+            | Self::NotLetIn { .. } => exit::DENIED,
             Self::Settings(_) => exit::BAD_CONFIGURATION,
+            Self::Provider(trouble) if trouble.may_pass() => exit::UNAVAILABLE,
+            Self::Provider(trouble) if trouble.is_denial() => exit::DENIED,
             Self::Usage { .. } => exit::USAGE,
             Self::Refused { refusal, .. } => exit::of(refusal.kind),
             Self::Unreachable { .. } | Self::Broken { .. } => exit::UNAVAILABLE,
             Self::Certificate(_)
+            | Self::Provider(_)
             | Self::Unreadable { .. }
             | Self::Unsuccessful(_)
             | Self::Io { .. }

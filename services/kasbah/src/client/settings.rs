@@ -1,5 +1,7 @@
 //! Where the server is, whom it is trusted by, and who we are there.
 
+mod target;
+
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -8,8 +10,11 @@ use reqwest::Url;
 use world::World;
 use zeroize::Zeroizing;
 
+use super::kept_login::KeptLogin;
 use super::print::Format;
-use crate::folder::{CLIENT_FILE, ClientFile, default_data_folder};
+use crate::folder::default_data_folder;
+
+pub use target::Target;
 
 /// The API's port when a server is given without one.
 const API_PORT: u16 = 8440;
@@ -30,7 +35,7 @@ pub struct Common {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
-    /// Address of the API, such as https://kasbah.example.org:8440; from client.json in the data folder if not given
+    /// Address of the API, such as https://kasbah.example.org:8440; that of `kasbah login`, or else of client.json in the data folder, if not given
     #[arg(long, env = "KASBAH_SERVER", global = true, value_name = "URL")]
     pub server: Option<String>,
 
@@ -42,7 +47,7 @@ pub struct ConnectionArgs {
     #[arg(long, env = "KASBAH_CA_FILE", global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca_file: Option<PathBuf>,
 
-    /// Folder in which `kasbah up` leaves client.json; `kasbah` in the user's data folder if not given
+    /// Folder in which `kasbah up` leaves client.json, and `kasbah login` what it keeps; `kasbah` in the user's data folder if not given
     #[arg(long, env = "KASBAH_DATA", global = true, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub data: Option<PathBuf>,
 }
@@ -81,9 +86,21 @@ pub enum SettingsError {
     #[error("no server is known: give --server")]
     NoFolder,
     /// No token at all.
-    #[error("no token for {server}: give --token-file or set KASBAH_TOKEN")]
+    #[error("no token for {server}: run `kasbah login`, give --token-file or set KASBAH_TOKEN")]
     NoToken {
         /// For whom.
+        server: Url,
+    },
+    /// The token of a login is dead.
+    #[error("the login of {login} has ended: run `kasbah login`")]
+    LoginEnded {
+        /// Whose, and where.
+        login: String,
+    },
+    /// A login's token is wanted, and there is none for this server.
+    #[error("nobody is signed in at {server}: run `kasbah login --server {server}`")]
+    NotSignedIn {
+        /// Where.
         server: Url,
     },
     /// A file cannot be read.
@@ -96,11 +113,13 @@ pub enum SettingsError {
         /// What the operating system said.
         detail: std::io::Error,
     },
-    /// client.json is not what `kasbah up` writes.
-    #[error("{} is not what `kasbah up` writes: {detail}", file.display())]
+    /// A file is not what its writer writes.
+    #[error("{} is not what `{writer}` writes: {detail}", file.display())]
     BadFile {
         /// Which.
         file: PathBuf,
+        /// The command that writes it.
+        writer: &'static str,
         /// What is wrong.
         detail: serde_json::Error,
     },
@@ -138,11 +157,13 @@ pub struct Settings {
     pub token_file: Option<PathBuf>,
     /// Who we are.
     pub token: Zeroizing<String>,
+    /// Whose token it is and where, if a login keeps it.
+    pub login: Option<String>,
 }
 
 impl Settings {
-    /// Puts together what the options, the environment and client.json say. What client.json says of trust and token counts
-    /// only for the server that it names, so that no token is sent to another.
+    /// Puts together what the options, the environment, a login and client.json say. What a file says of trust and token
+    /// counts only for the server that it names, so that no token is sent to another.
     ///
     /// # Errors
     /// When something is missing or cannot be read.
@@ -151,27 +172,12 @@ impl Settings {
         surroundings: &Surroundings,
         world: &World,
     ) -> Result<Self, SettingsError> {
-        let given = args.server.as_deref().map(parse_server).transpose()?;
-        let folder = args.data.clone().or_else(|| surroundings.data.clone());
-        let known = match &folder {
-            Some(folder) => read_client_file(folder, world)?,
-            None => None,
-        };
-        let named = known.as_ref().map(|file| parse_server(&file.server)).transpose()?;
-        let server = match (given, &named, &folder) {
-            (Some(given), _, _) => given,
-            (None, Some(named), _) => named.clone(),
-            (None, None, Some(folder)) => {
-                return Err(SettingsError::NoServer { file: folder.join(CLIENT_FILE) });
-            }
-            (None, None, None) => return Err(SettingsError::NoFolder),
-        };
-        let known = known.filter(|_| named.as_ref() == Some(&server));
-        let (token, token_file) = token(args, surroundings, known.as_ref(), &server, world)?;
-        let (ca_file, gateway, clusters) =
-            known.map_or((None, None, None), |file| (file.ca_file, Some(file.gateway), file.clusters));
-        let ca_file = args.ca_file.clone().or(ca_file);
-        Ok(Self { server, ca_file, gateway, clusters, token, token_file })
+        let target = Target::resolve(args, surroundings, world)?;
+        let found = token(args, surroundings, &target, world)?;
+        let Target { server, ca_file, up, .. } = target;
+        let (gateway, clusters) = up.map_or((None, None), |file| (Some(file.gateway), file.clusters));
+        let Found { token, file: token_file, login } = found;
+        Ok(Self { server, ca_file, gateway, clusters, token, token_file, login })
     }
 
     /// The host, for messages.
@@ -181,43 +187,57 @@ impl Settings {
     }
 }
 
-fn read_client_file(folder: &Path, world: &World) -> Result<Option<ClientFile>, SettingsError> {
-    let path = folder.join(CLIENT_FILE);
-    let bytes = match world.disk.read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(detail) => return Err(SettingsError::File { setting: "--data", file: path, detail }),
-    };
-    let mut file: ClientFile = serde_json::from_slice(&bytes)
-        .map_err(|detail| SettingsError::BadFile { file: path.clone(), detail })?;
-    file.ca_file = file.ca_file.map(|path| folder.join(path));
-    file.token_file = folder.join(&file.token_file);
-    Ok(Some(file))
+/// A token and where it comes from.
+struct Found {
+    token: Zeroizing<String>,
+    file: Option<PathBuf>,
+    login: Option<String>,
 }
 
-/// The token, and the file that it came from if it came from one.
 fn token(
     args: &ConnectionArgs,
     surroundings: &Surroundings,
-    known: Option<&ClientFile>,
-    server: &Url,
+    target: &Target,
     world: &World,
-) -> Result<(Zeroizing<String>, Option<PathBuf>), SettingsError> {
-    let (token, file) = match (&args.token_file, &surroundings.token, known.map(|file| &file.token_file)) {
-        (Some(path), _, _) | (None, None, Some(path)) => (read_token(path, world)?, Some(path.clone())),
-        (None, Some(token), _) => (token.clone(), None),
-        (None, None, None) => return Err(SettingsError::NoToken { server: server.clone() }),
+) -> Result<Found, SettingsError> {
+    let (token, file, login) = match (&args.token_file, &surroundings.token) {
+        (Some(path), _) => match KeptLogin::folder_of(path) {
+            Some(folder) => of_login(folder, target.login_in(folder, world)?, target, world)?,
+            None => (read_token(path, world)?, Some(path.clone()), None),
+        },
+        (None, Some(token)) => (token.clone(), None, None),
+        (None, None) => match (&target.folder, &target.login, &target.up) {
+            (Some(folder), Some(login), _) => of_login(folder, Some(login.clone()), target, world)?,
+            (_, None, Some(up)) => (read_token(&up.token_file, world)?, Some(up.token_file.clone()), None),
+            _ => return Err(SettingsError::NoToken { server: target.server.clone() }),
+        },
     };
     let token = Zeroizing::new(token.trim().to_owned());
     let sound = token.starts_with("kasbah_") && token.bytes().all(|byte| byte.is_ascii_graphic());
     if sound {
-        return Ok((token, file));
+        return Ok(Found { token, file, login });
     }
     let origin = file.map_or_else(|| "KASBAH_TOKEN".to_owned(), |file| file.display().to_string());
     Err(SettingsError::BadToken { origin })
 }
 
-fn read_token(path: &Path, world: &World) -> Result<Zeroizing<String>, SettingsError> {
+type TokenOfFile = (Zeroizing<String>, Option<PathBuf>, Option<String>);
+
+fn of_login(
+    folder: &Path,
+    login: Option<KeptLogin>,
+    target: &Target,
+    world: &World,
+) -> Result<TokenOfFile, SettingsError> {
+    let login = login.ok_or_else(|| SettingsError::NotSignedIn { server: target.server.clone() })?;
+    if login.has_ended(world) {
+        return Err(SettingsError::LoginEnded { login: login.to_string() });
+    }
+    let path = KeptLogin::token_file(folder);
+    Ok((read_token(&path, world)?, Some(path), Some(login.to_string())))
+}
+
+pub(super) fn read_token(path: &Path, world: &World) -> Result<Zeroizing<String>, SettingsError> {
     let bytes = world.disk.read(path).map_err(|detail| SettingsError::File {
         setting: "--token-file",
         file: path.to_owned(),
@@ -227,7 +247,7 @@ fn read_token(path: &Path, world: &World) -> Result<Zeroizing<String>, SettingsE
     Ok(Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-fn parse_server(given: &str) -> Result<Url, SettingsError> {
+pub(super) fn parse_server(given: &str) -> Result<Url, SettingsError> {
     let wrong = |detail: String| SettingsError::BadServer { given: given.to_owned(), detail };
     let text = if given.contains("://") { given.to_owned() } else { format!("https://{given}") };
     let mut url = Url::parse(&text).map_err(|error| wrong(error.to_string()))?;
@@ -263,7 +283,7 @@ fn names_port(text: &str) -> bool {
         .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-fn is_loopback(url: &Url) -> bool {
+pub(super) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())

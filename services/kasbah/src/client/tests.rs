@@ -48,6 +48,9 @@ fn what_people_type_is_understood() {
         "log show source/0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55",
         "log verify -o json",
         "agents list",
+        "login --server kasbah.example.org --ca-file ca.crt --provider company --organization acme --no-open",
+        "login --device -o json",
+        "logout",
     ] {
         parse(words).unwrap_or_else(|error| panic!("{words}: {error}"));
     }
@@ -71,6 +74,7 @@ fn what_makes_no_sense_is_refused() {
         "token revoke second",
         "source sync edge/web --timeout 5m",
         "log show web",
+        "login --browser --device",
         "log tail --from start --lines 3",
         "log tail -o xml",
         "credential create forge --host git.example.org --secret hunter2",

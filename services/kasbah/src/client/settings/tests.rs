@@ -110,3 +110,92 @@ async fn a_bad_token_is_refused_and_not_shown() {
     let said = Folder::of_up().resolve(None, Some("hunter2 with spaces")).err().unwrap().to_string();
     assert_eq!(said, "KASBAH_TOKEN holds no token: expected one line that begins with kasbah_");
 }
+
+const HOUR: i64 = 3_600_000;
+
+impl Folder {
+    /// Signed in at a server, with a token that ends so many milliseconds from now.
+    fn signed_in(self, server: &str, ends_in: i64) -> Self {
+        let world = World::real();
+        let login = KeptLogin {
+            server: server.to_owned(),
+            ca_file: Some("/etc/login.crt".into()),
+            organization: "acme".to_owned(),
+            provider: "company".to_owned(),
+            login: Some("ada@example.org".to_owned()),
+            token: events::TokenId(uuid::Uuid::from_u128(7)),
+            expires_at: Some(events::Timestamp(world.clock.now_millis() + ends_in)),
+        };
+        login.write("kasbah_p_login", self.folder.path(), &world).unwrap();
+        self
+    }
+
+    fn resolve_file(&self, server: &str) -> Result<Settings, SettingsError> {
+        let args = ConnectionArgs {
+            server: Some(server.to_owned()),
+            token_file: Some(self.folder.path().join("login-token")),
+            ..ConnectionArgs::default()
+        };
+        Settings::resolve(&args, &Surroundings::default(), &World::real())
+    }
+}
+
+const ELSEWHERE: &str = "https://elsewhere.example.org:8440/";
+
+#[tokio::test]
+async fn a_login_is_enough_and_its_token_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new().signed_in(ELSEWHERE, HOUR);
+    let settings = folder.resolve(None, None).unwrap();
+    assert_eq!(settings.server.as_str(), ELSEWHERE);
+    assert_eq!(settings.token.as_str(), "kasbah_p_login");
+    assert_eq!(settings.ca_file.as_deref(), Some(Path::new("/etc/login.crt")));
+    assert_eq!(settings.login.as_deref(), Some("ada@example.org at https://elsewhere.example.org:8440"));
+    let file = settings.token_file.unwrap();
+    assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(folder.resolve(None, Some("kasbah_p_mine")).unwrap().token.as_str(), "kasbah_p_mine");
+}
+
+#[tokio::test]
+async fn a_login_comes_before_what_up_left_and_replaces_nothing_of_it() {
+    let folder = Folder::of_up().signed_in("https://127.0.0.1:8440/", HOUR);
+    let settings = folder.resolve(None, None).unwrap();
+    assert_eq!(settings.token.as_str(), "kasbah_p_login");
+    assert_eq!(settings.gateway.as_deref(), Some("127.0.0.1:8441"));
+    KeptLogin::remove(folder.folder.path(), &World::real()).unwrap();
+    assert_eq!(folder.resolve(None, None).unwrap().token.as_str(), "kasbah_p_owner");
+}
+
+#[tokio::test]
+async fn the_token_of_a_login_is_not_sent_to_another_server() {
+    let folder = Folder::of_up().signed_in(ELSEWHERE, HOUR);
+    assert_eq!(folder.resolve(None, None).unwrap().token.as_str(), "kasbah_p_login");
+    let local = folder.resolve(Some("127.0.0.1:8440"), None).unwrap();
+    assert_eq!((local.token.as_str(), local.login), ("kasbah_p_owner", None));
+    let third = folder.resolve(Some("https://third.example.org"), None).err().unwrap();
+    assert!(matches!(third, SettingsError::NoToken { .. }), "{third}");
+}
+
+#[tokio::test]
+async fn a_login_that_has_ended_says_so() {
+    let folder = Folder::of_up().signed_in(ELSEWHERE, -1);
+    let said = folder.resolve(None, None).err().unwrap().to_string();
+    let login = "ada@example.org at https://elsewhere.example.org:8440";
+    assert_eq!(said, format!("the login of {login} has ended: run `kasbah login`"));
+    assert_eq!(folder.resolve_file(ELSEWHERE).err().unwrap().to_string(), said);
+    assert_eq!(folder.resolve(Some("127.0.0.1:8440"), None).unwrap().token.as_str(), "kasbah_p_owner");
+}
+
+/// A kubeconfig names the token's file for as long as it lives, whoever signs in where meanwhile.
+#[tokio::test]
+async fn a_login_by_the_file_of_its_token_is_one_at_that_server() {
+    let folder = Folder::new().signed_in(ELSEWHERE, HOUR);
+    let settings = folder.resolve_file(ELSEWHERE).unwrap();
+    assert!(settings.login.is_some() && settings.token.as_str() == "kasbah_p_login");
+    let other = folder.resolve_file("https://third.example.org").err().unwrap().to_string();
+    let advice = "run `kasbah login --server https://third.example.org:8440/`";
+    assert_eq!(other, format!("nobody is signed in at https://third.example.org:8440/: {advice}"));
+    KeptLogin::remove(folder.folder.path(), &World::real()).unwrap();
+    let gone = folder.resolve_file(ELSEWHERE).err().unwrap();
+    assert!(matches!(gone, SettingsError::NotSignedIn { .. }), "{gone}");
+}
