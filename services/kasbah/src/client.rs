@@ -124,7 +124,7 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Credential(of) => credential::run(of.command, &open(&of.common)?).await,
         ClientCommand::Agent(of) => agent::run(of.command, &open(&of.common)?).await,
         ClientCommand::Kubeconfig(with) => commands::kubeconfig::run(with.wanted, &open(&with.common)?).await,
-        ClientCommand::Ci(of) => ci::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Ci(of) => ci::run(of.command, &of.common, &world).await,
         ClientCommand::Audit(with) => commands::audit::run(with.wanted, &open(&with.common)?).await,
         ClientCommand::Access(of) => access::run(of.command, &open(&of.common)?).await,
         ClientCommand::Token(of) => token::run(of.command, &open(&of.common)?).await,

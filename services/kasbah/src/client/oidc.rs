@@ -21,11 +21,12 @@ use world::World;
 pub use browser::open;
 pub use device::Elsewhere;
 pub use id_token::IdToken;
+pub use talk::Talk;
 pub use trouble::ProviderTrouble;
 
 use super::failure::Failure;
 use super::settings::is_loopback;
-use talk::{Answer, Talk};
+use talk::Answer;
 
 /// An identity provider that told where its parts are.
 pub struct Provider {

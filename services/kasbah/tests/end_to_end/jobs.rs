@@ -1,5 +1,7 @@
 //! A CI job that deploys through the tunnel, with the real kubectl.
 
+mod id_tokens;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -13,19 +15,25 @@ use crate::scene::{AGENT, LIMIT, Scene};
 struct Job<'a> {
     scene: &'a Scene,
     folder: tempfile::TempDir,
-    token: String,
+    /// What the CI system sets for it.
+    variables: Vec<(&'static str, String)>,
 }
 
 impl<'a> Job<'a> {
     fn of(scene: &'a Scene, project: &str, more: &[&str]) -> Self {
         let arguments = ["ci", "token", "--project", project, "--name", "deploy", "--token-only"];
         let issued = scene.kasbah.cli(arguments.iter().chain(more)).unwrap();
-        Self { scene, folder: tempfile::tempdir().unwrap(), token: issued.trim().to_owned() }
+        Self::with(scene, vec![("KASBAH_TOKEN", issued.trim().to_owned())])
+    }
+
+    fn with(scene: &'a Scene, variables: Vec<(&'static str, String)>) -> Self {
+        Self { scene, folder: tempfile::tempdir().unwrap(), variables }
     }
 
     fn kasbah(&self, arguments: &[&str]) -> Output {
         let mut command = self.scene.kasbah.cli_command().unwrap();
-        command.env("KASBAH_TOKEN", &self.token).env("KASBAH_CLUSTERS", self.scene.kasbah.clusters());
+        command.envs(self.variables.iter().map(|(name, value)| (*name, value.as_str())));
+        command.env("KASBAH_CLUSTERS", self.scene.kasbah.clusters());
         command.current_dir(self.folder.path()).args(arguments).output().unwrap()
     }
 
@@ -53,11 +61,12 @@ impl<'a> Job<'a> {
 
 const KUBECTL: &str = r#"kubectl --context="$KUBE_CONTEXT" --namespace="$KUBE_NAMESPACE""#;
 
-/// Lets jobs of the project in that deploy to staging; the cluster lets them do everything in one namespace.
-async fn let_jobs_in(scene: &Scene) {
+/// Lets jobs in that deploy to staging, such as those of `projects` `shop/deploy`; the cluster lets them do everything in one
+/// namespace.
+async fn let_jobs_in(scene: &Scene, list: &str, path: &str) {
     let namespace = &scene.namespace;
     let grants = format!(
-        "ci_access:\n  projects:\n    - id: shop/deploy\n      access_as: {{ci_job: {{}}}}\n      environments: [staging]\n      default_namespace: {namespace}\n"
+        "ci_access:\n  {list}:\n    - id: {path}\n      access_as: {{ci_job: {{}}}}\n      environments: [staging]\n      default_namespace: {namespace}\n"
     );
     configure(scene, &grants, "let jobs in");
     let binding = json!({
@@ -80,7 +89,7 @@ fn configure(scene: &Scene, grants: &str, why: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_deploys_to_its_environment_with_an_unmodified_kubectl_and_is_recorded() {
     let scene = Scene::start().await;
-    let_jobs_in(&scene).await;
+    let_jobs_in(&scene, "projects", "shop/deploy").await;
     let job = Job::of(&scene, "shop/deploy", &["--environment", "staging", "--tier", "staging"]);
     let whoami = format!("{KUBECTL} auth whoami -o json");
     let user: Value = eventually(LIMIT, || async {
@@ -123,7 +132,7 @@ async fn a_job_deploys_to_its_environment_with_an_unmodified_kubectl_and_is_reco
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_is_not_meant_is_told_why_and_one_whose_token_goes_is_out() {
     let scene = Scene::start().await;
-    let_jobs_in(&scene).await;
+    let_jobs_in(&scene, "projects", "shop/deploy").await;
     let job = Job::of(&scene, "shop/deploy", &["--environment", "staging"]);
     eventually(LIMIT, || async { job.script(&format!("{KUBECTL} get configmaps")) }).await;
 

@@ -1,6 +1,8 @@
 //! `kasbah ci …`.
 
-use std::path::PathBuf;
+mod job;
+
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -11,6 +13,10 @@ use events::requests::authz::{IssueJobToken, JobAgent, SecretToken};
 use reqwest::Method;
 use serde::Serialize;
 use serde_json::Value;
+use world::World;
+use zeroize::Zeroizing;
+
+use job::{JobArgs, Runner};
 
 use super::kubeconfig::{clusters_url, read, write};
 use super::token::{issued_text, parse_lifetime};
@@ -18,6 +24,7 @@ use crate::client::failure::Failure;
 use crate::client::kubeconfig::{Context, Credential};
 use crate::client::print::yaml;
 use crate::client::session::Session;
+use crate::client::settings::{Common, Surroundings};
 
 /// What to do for jobs.
 #[derive(Debug, clap::Subcommand)]
@@ -66,6 +73,9 @@ pub struct Kubeconfig {
     /// URL of clusters' APIs; the API's host with port 8443 if nothing says another
     #[arg(long, env = "KASBAH_CLUSTERS", value_name = "URL")]
     clusters: Option<String>,
+    /// Who the job is.
+    #[command(flatten)]
+    job: JobArgs,
 }
 
 /// How variables are printed.
@@ -86,16 +96,25 @@ struct Variables {
     context: Option<String>,
     #[serde(rename = "KUBE_NAMESPACE", skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
+    /// Of a job that was signed in: an ID token is good for once, and so what follows asks with this.
+    #[serde(rename = "KASBAH_TOKEN_FILE", skip_serializing_if = "Option::is_none")]
+    token_file: Option<String>,
 }
 
 /// Runs it.
 ///
 /// # Errors
 /// When the server refuses or cannot be asked, or no agent lets the job in.
-pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
+pub async fn run(command: Command, common: &Common, world: &World) -> Result<(), Failure> {
+    let surroundings = Surroundings::of_process();
     match command {
-        Command::Kubeconfig(wanted) => kubeconfig(wanted, session).await,
+        Command::Kubeconfig(wanted) => {
+            let runner = Runner::of_process();
+            let (session, token) = job::open(&wanted.job, &runner, common, &surroundings, world).await?;
+            kubeconfig(wanted, &session, token).await
+        }
         Command::Token { project, name, environment, tier, protected, expires, token_only } => {
+            let session = &Session::open(common, &surroundings, world)?;
             let environment = environment.map(|name| JobEnvironment { name, tier: tier.unwrap_or_default() });
             let lifetime_seconds = expires.map(|lifetime| lifetime.as_secs());
             let path = ["projects", &project, "job-tokens"];
@@ -110,7 +129,11 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     }
 }
 
-async fn kubeconfig(wanted: Kubeconfig, session: &Session) -> Result<(), Failure> {
+async fn kubeconfig(
+    wanted: Kubeconfig,
+    session: &Session,
+    signed_in: Option<Zeroizing<String>>,
+) -> Result<(), Failure> {
     let agents: Vec<JobAgent> = session.api.get(&["job", "agents"], &[]).await?;
     if agents.is_empty() {
         let message =
@@ -135,12 +158,26 @@ async fn kubeconfig(wanted: Kubeconfig, session: &Session) -> Result<(), Failure
     }
     write(session, &wanted.file, &yaml(&file)?)?;
     let absolute = std::path::absolute(&wanted.file).unwrap_or(wanted.file);
+    let token_file = match signed_in {
+        Some(token) => Some(keep_token(&token, &absolute, session)?),
+        None => None,
+    };
     let variables = Variables {
         kubeconfig: absolute.display().to_string(),
         context: current.map(context_name),
         namespace: current.map(|agent| agent.default_namespace.clone()),
+        token_file: token_file.map(|file| file.display().to_string()),
     };
     session.printer.show(&variables, |variables, _| variables.lines(wanted.format))
+}
+
+/// Beside the kubeconfig, readable by its user alone.
+fn keep_token(token: &str, kubeconfig: &Path, session: &Session) -> Result<PathBuf, Failure> {
+    let mut file = kubeconfig.to_owned().into_os_string();
+    file.push(".token");
+    let file = PathBuf::from(file);
+    write(session, &file, token)?;
+    Ok(file)
 }
 
 /// `<project path>:<agent name>`, as GitLab calls them.
@@ -175,6 +212,7 @@ impl Variables {
             ("KUBECONFIG", Some(&self.kubeconfig)),
             ("KUBE_CONTEXT", self.context.as_ref()),
             ("KUBE_NAMESPACE", self.namespace.as_ref()),
+            ("KASBAH_TOKEN_FILE", self.token_file.as_ref()),
         ];
         let line = |(name, value): (&str, Option<&String>)| {
             let value = value?;
@@ -226,6 +264,7 @@ mod tests {
             kubeconfig: "/builds/it's here/file".to_owned(),
             context: Some("shop/deploy:one".to_owned()),
             namespace: None,
+            token_file: None,
         };
         assert_eq!(
             variables.lines(Form::Shell),

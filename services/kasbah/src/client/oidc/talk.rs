@@ -64,6 +64,14 @@ impl Talk {
         self.send(self.http.get(url.clone()), url).await
     }
 
+    /// Reads as the holder of a token.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub async fn get_as(&self, url: &Url, bearer: &str) -> Result<Answer, Failure> {
+        self.send(self.http.get(url.clone()).bearer_auth(bearer), url).await
+    }
+
     /// Sends a form; `client` shows who asks, where the form does not.
     ///
     /// # Errors
