@@ -1,6 +1,6 @@
 //! `kasbah credential …`.
 
-mod kubectl;
+pub(super) mod kubectl;
 
 use std::path::PathBuf;
 

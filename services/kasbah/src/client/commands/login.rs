@@ -89,7 +89,7 @@ fn text(login: &KeptLogin, style: Style) -> String {
     let who = login.login.as_ref().map(|login| format!(" as {login}")).unwrap_or_default();
     let until = login.expires_at.map(|end| format!(" until {}", at(end, style.now))).unwrap_or_default();
     let server = login.server.trim_end_matches('/');
-    format!("Signed in to {server}{who} (organization {}){until}", login.organization)
+    format!("Signed in to {server}{who} (organization {}){until}", one_line(&login.organization))
 }
 
 /// The provider that is meant: the one that is named, or the only one, or that of the last login.

@@ -8,6 +8,7 @@ use events::{Timestamp, TokenId};
 use serde::Serialize;
 use world::World;
 
+use super::credential::kubectl;
 use crate::client::api::Api;
 use crate::client::failure::Failure;
 use crate::client::kept_login::KeptLogin;
@@ -83,6 +84,7 @@ async fn revoke(login: &KeptLogin, folder: &Path, world: &World) -> Result<(), F
         data: Some(folder.to_owned()),
     };
     let settings = Settings::resolve(&args, &Surroundings::default(), world)?;
+    kubectl::forget(&settings, world);
     let api = Api::new(&settings, world)?;
     let revoked: Result<TokenView, Failure> = api.delete(&["tokens", &login.token.to_string()]).await;
     match revoked {

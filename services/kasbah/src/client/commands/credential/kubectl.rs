@@ -7,10 +7,12 @@ use events::{Sha256, Timestamp};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use world::World;
 use zeroize::Zeroizing;
 
 use crate::client::failure::Failure;
 use crate::client::session::Session;
+use crate::client::settings::Settings;
 
 /// How long each token lives, in seconds.
 const LIFETIME_SECONDS: u64 = 15 * 60;
@@ -32,7 +34,7 @@ struct Kept {
 /// When the server refuses or cannot be asked.
 pub async fn run(session: &Session) -> Result<(), Failure> {
     let now = Timestamp(session.world.clock.now_millis());
-    let file = file_of(session);
+    let file = file_of(&session.settings);
     let kept = file.as_ref().and_then(|file| read(session, file));
     let kept = match kept.filter(|kept| kept.expires_at.millis_since(now) > ENOUGH_MILLIS) {
         Some(kept) => kept,
@@ -71,10 +73,18 @@ fn read(session: &Session, file: &Path) -> Option<Kept> {
     serde_json::from_slice(&bytes).ok()
 }
 
+/// Forgets the token that is kept for a login, if there is one.
+pub fn forget(settings: &Settings, world: &World) {
+    if let Some(file) = file_of(settings) {
+        // What cannot be removed ends by itself within a quarter of an hour.
+        drop(world.disk.remove(&file));
+    }
+}
+
 /// Another file for each server and each holder: `$XDG_CACHE_HOME`, else `~/.cache`.
-fn file_of(session: &Session) -> Option<PathBuf> {
+fn file_of(settings: &Settings) -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
-    let whose = format!("{}\n{}", session.settings.server, session.settings.token.as_str());
+    let whose = format!("{}\n{}", settings.server, settings.token.as_str());
     Some(cache.join("kasbah/credentials").join(format!("{}.json", Sha256::of(whose.as_bytes()))))
 }
