@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use reqwest::{Client, RequestBuilder, Response, Url};
 
-use crate::{Folder, Process, cache_folder, eventually, free_port};
+use crate::{Folder, Process, cache_folder, eventually, free_port, tls_trusting};
 
 /// The pinned release of Node.js for machines that have none.
 pub const NODE_JS: &str = "24.19.0";
@@ -89,7 +89,10 @@ impl OidcProvider {
 }
 
 fn http() -> Result<Client> {
-    let builder = Client::builder().redirect(reqwest::redirect::Policy::none());
+    // It speaks plain HTTP on this machine only, but a client is not built without TLS.
+    let tls = tls_trusting(&[])?;
+    let builder =
+        Client::builder().tls_backend_preconfigured(tls).redirect(reqwest::redirect::Policy::none());
     builder.timeout(START_LIMIT).build().context("no HTTP client")
 }
 

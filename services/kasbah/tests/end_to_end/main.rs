@@ -16,6 +16,7 @@ mod copies;
 mod fixtures;
 mod jobs;
 mod log;
+mod login;
 mod pods;
 mod push;
 mod replicas;

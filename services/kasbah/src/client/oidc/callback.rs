@@ -151,7 +151,10 @@ mod tests {
         let url = callback.address().unwrap();
         let silent = tokio::net::TcpStream::connect(url.trim_start_matches("http://").trim_end_matches(PATH));
         let _silent = silent.await.unwrap();
-        let ask = |tail: &str| reqwest::get(url.replace(PATH, tail));
+        // A client is not built without TLS, though this is plain HTTP.
+        let tls = testkit::tls_trusting(&[]).unwrap();
+        let client = reqwest::Client::builder().tls_backend_preconfigured(tls).build().unwrap();
+        let ask = |tail: &str| client.get(url.replace(PATH, tail)).send();
         let asked = async {
             for tail in [
                 "/callback?code=a&state=theirs",
@@ -161,7 +164,7 @@ mod tests {
             ] {
                 assert_eq!(ask(tail).await.unwrap().status(), 404, "{tail}");
             }
-            let posted = reqwest::Client::new().post(format!("{url}?code=a&state=s")).send().await;
+            let posted = client.post(format!("{url}?code=a&state=s")).send().await;
             assert_eq!(posted.unwrap().status(), 404);
             let page = ask("/callback?code=a&state=s").await.unwrap();
             assert!(page.text().await.unwrap().contains("You are signed in"));

@@ -47,6 +47,14 @@ fn of_gitlab(issuer: &TokenIssuer, more: Value) -> String {
     issuer.sign(claims).unwrap()
 }
 
+/// What it says is of another job than what was signed.
+fn forged(issuer: &TokenIssuer) -> String {
+    let [honest, other] = ["31", "32"].map(|job| of_gitlab(issuer, json!({ "job_id": job })));
+    let (_, signature) = honest.rsplit_once('.').unwrap();
+    let (said, _) = other.rsplit_once('.').unwrap();
+    format!("{said}.{signature}")
+}
+
 fn said(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -95,7 +103,7 @@ async fn a_job_of_gitlab_is_let_in_by_what_gitlab_signs_about_it_once() {
         (of_gitlab(&issuer, json!({ "project_path": "shop/other" })), "no project has the repository"),
         (of_gitlab(&issuer, json!({ "aud": "https://vault.example" })), "is for another audience"),
         (of_gitlab(&issuer, json!({ "iat": 1_700_000_000, "exp": 1_700_000_300 })), "expired"),
-        (format!("{}x", of_gitlab(&issuer, json!({}))), "signature"),
+        (forged(&issuer), "signature"),
     ] {
         let output = Job::with(&scene, vec![("KASBAH_ID_TOKEN", wrong)]).kasbah(&["ci", "kubeconfig"]);
         assert!(!output.status.success() && said(&output).contains(reason), "{reason}: {}", said(&output));
