@@ -1,5 +1,8 @@
 //! Sessions with containers through the tunnel: exec, logs, cp, port-forward, with the real kubectl and a real node.
 
+mod crowd;
+mod gapless;
+
 use std::process::Stdio;
 
 use anyhow::ensure;
@@ -8,7 +11,7 @@ use testkit::{
     Cluster, ControlPlane, ControlPlaneOptions, Image, InstallationOptions, NatsServer, Node, Tools,
     cluster_node, eventually, free_port,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::cluster_api::{Person, let_in};
@@ -119,24 +122,62 @@ impl<'a> There<'a> {
         assert!(nowhere.contains("pods \"nobody\" not found"), "{nowhere}");
     }
 
-    async fn copies_files(&self) {
+    /// The program in the container sees the size of the terminal, also when it changes.
+    async fn follows_a_terminal(&self) {
+        let folder = tempfile::tempdir().unwrap();
+        let command =
+            self.person.kubectl_command(&self.in_namespace(&["exec", "-it", "web", "--", "sh", "-c"]));
+        let command = command.as_std();
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let kubectl = words.map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ");
+        // The terminal has no size at first: its client tells it.
+        let within = r#"is() { [ "$(stty size 2>&1)" = "$1" ]; }; until is "31 97"; do :; done; stty size; until is "40 120"; do :; done; stty size"#;
+        let script = format!(
+            "stty rows 31 cols 97\n(until grep -q '31 97' seen; do sleep 0.1; done; stty rows 40 cols 120 </dev/tty) &\n{kubectl} '{within}'\n"
+        );
+        std::fs::write(folder.path().join("script"), script).unwrap();
+        let mut at_a_terminal = tokio::process::Command::new("script");
+        at_a_terminal.args(["-qefc", "sh script", "seen"]).current_dir(folder.path()).kill_on_drop(true);
+        at_a_terminal.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        // Somebody who types nothing is still there.
+        let mut at_a_terminal = at_a_terminal.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let _typing = at_a_terminal.stdin.take();
+        let ended = tokio::time::timeout(LIMIT, at_a_terminal.wait()).await;
+        let seen = std::fs::read_to_string(folder.path().join("seen")).unwrap();
+        assert!(ended.is_ok_and(|status| status.unwrap().success()), "{seen}");
+        assert!(seen.contains("31 97\r\n40 120\r\n"), "{seen}");
+    }
+
+    /// Copies a file into the pod and back.
+    async fn copies(&self, megabytes: usize) {
         let folder = tempfile::tempdir().unwrap();
         let (there, back) = (folder.path().join("there"), folder.path().join("back"));
-        let content: Vec<u8> =
-            (0..20_000_000_u32).map(|number| (number.wrapping_mul(747_796_405) >> 24) as u8).collect();
-        std::fs::write(&there, &content).unwrap();
+        let mut file = std::io::BufWriter::new(std::fs::File::create(&there).unwrap());
+        for number in 0..megabytes {
+            let seed = u32::try_from(number).unwrap();
+            let block: Vec<u8> = (0..1_000_000_u32)
+                .map(|place| ((place ^ seed).wrapping_mul(747_796_405) >> 24) as u8)
+                .collect();
+            std::io::Write::write_all(&mut file, &block).unwrap();
+        }
+        std::io::Write::flush(&mut file).unwrap();
         let arguments = ["-n", self.namespace, "cp", there.to_str().unwrap(), "web:/tmp/copy"];
         self.person.kubectl(&arguments).await.unwrap();
         let arguments = ["-n", self.namespace, "cp", "web:/tmp/copy", back.to_str().unwrap()];
         self.person.kubectl(&arguments).await.unwrap();
-        assert!(std::fs::read(&back).unwrap() == content, "copied there and back");
+        let same = tokio::process::Command::new("cmp").args([&there, &back]).status().await.unwrap();
+        assert!(same.success(), "{megabytes} MB copied there and back");
+        self.kubectl(&["exec", "web", "--", "rm", "/tmp/copy"]).await.unwrap();
     }
 
-    async fn forwards_a_port(&self) {
+    async fn forwards_a_port(&self, spdy: bool) {
         let port = free_port().unwrap();
         let forward = format!("{port}:8080");
         let arguments = ["-n", self.namespace, "port-forward", "pod/web", &forward];
-        let (_forwarding, mut lines) = self.person.start(&arguments);
+        let mut command = self.person.kubectl_command(&arguments);
+        command.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", if spdy { "false" } else { "true" });
+        let mut forwarding = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(forwarding.stdout.take().unwrap()).lines();
         let line = tokio::time::timeout(LIMIT, lines.next_line()).await.expect("it listens in time").unwrap();
         assert!(line.is_some_and(|line| line.contains("Forwarding from")));
         let fetch = move || async move {
@@ -147,7 +188,7 @@ impl<'a> There<'a> {
             ensure!(answer.ends_with("hello\n"), "{answer}");
             anyhow::Ok(())
         };
-        let fetching: Vec<_> = (0..20).map(|_| tokio::spawn(fetch())).collect();
+        let fetching: Vec<_> = (0..100).map(|_| tokio::spawn(fetch())).collect();
         for one in fetching {
             one.await.unwrap().unwrap();
         }
@@ -157,14 +198,22 @@ impl<'a> There<'a> {
 /// Everything that people do with containers, from each gateway.
 async fn sessions_work(options: InstallationOptions) {
     let ground = Ground::start(options).await;
+    let watches = gapless::Watches::begin(&ground).await;
     for person in &ground.people {
         let there = There { person, namespace: &ground.scene.namespace };
         let ready = ["wait", "--for=condition=Ready", "pod/web", "--timeout=1s"];
         eventually(LIMIT, || async { there.kubectl(&ready).await }).await;
         there.runs_commands().await;
-        there.copies_files().await;
-        there.forwards_a_port().await;
+        there.follows_a_terminal().await;
+        there.copies(20).await;
+        there.forwards_a_port(false).await;
+        there.forwards_a_port(true).await;
     }
+    crowd::runs_a_thousand_commands(&ground).await;
+    if ground.people.len() == 1 {
+        There { person: &ground.people[0], namespace: &ground.scene.namespace }.copies(1000).await;
+    }
+    watches.saw_the_same().await;
     eventually(LIMIT, || async {
         let audit = ground.scene.kasbah.cli(["audit"])?;
         let has =
@@ -190,6 +239,6 @@ async fn sessions_with_a_real_node_go_through_any_gateway() {
         return;
     }
     let nats = NatsServer::start_as_shipped().await.unwrap();
-    let each_service = Some((2, vec![nats.shipped_url("{service}")]));
+    let each_service = Some((3, vec![nats.shipped_url("{service}")]));
     sessions_work(InstallationOptions { each_service, ..InstallationOptions::default() }).await;
 }

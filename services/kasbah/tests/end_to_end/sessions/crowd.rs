@@ -1,0 +1,37 @@
+//! Many commands at once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::future::join_all;
+
+use super::{Ground, There};
+
+const COMMANDS: usize = 1000;
+const WORKERS: usize = 10;
+
+/// A thousand commands in the pod, ten at a time, from each gateway as many; none may fail.
+pub(super) async fn runs_a_thousand_commands(ground: &Ground) {
+    let next = AtomicUsize::new(0);
+    let work = |worker: usize| {
+        let person = &ground.people[worker % ground.people.len()];
+        let there = There { person, namespace: &ground.scene.namespace };
+        let next = &next;
+        async move {
+            let mut failed = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed).to_string();
+                if number.parse::<usize>().unwrap() >= COMMANDS {
+                    return failed;
+                }
+                let arguments = ["-n", there.namespace, "exec", "web", "--", "echo", &number];
+                match there.person.kubectl(&arguments).await {
+                    Ok(said) if said.trim() == number => {}
+                    Ok(said) => failed.push(format!("{number} said {said:?}")),
+                    Err(error) => failed.push(format!("{number}: {error:#}")),
+                }
+            }
+        }
+    };
+    let failed: Vec<String> = join_all((0..WORKERS).map(work)).await.into_iter().flatten().collect();
+    assert!(failed.is_empty(), "{} of {COMMANDS} failed: {failed:#?}", failed.len());
+}
