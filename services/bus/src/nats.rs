@@ -54,14 +54,14 @@ impl NatsBus {
     /// When none does, or it takes only smaller messages than the bus promises.
     pub async fn connect(world: World, options: &NatsOptions) -> Result<Self, BusError> {
         let connection = Connection::open(options).await?;
-        Ok(Self { world, link: Link { wire: Arc::new(connection) } })
+        Ok(Self { world, link: Link::new(Arc::new(connection)) })
     }
 
     /// The bus over a wire.
     #[cfg(feature = "simulation")]
     #[must_use]
-    pub const fn over(world: World, wire: Arc<dyn wire::Wire>) -> Self {
-        Self { world, link: Link { wire } }
+    pub fn over(world: World, wire: Arc<dyn wire::Wire>) -> Self {
+        Self { world, link: Link::new(wire) }
     }
 
     /// Whether a server is connected now.
