@@ -87,6 +87,24 @@ fn job_admitted(project: ProjectId) -> JobAdmitted {
     }
 }
 
+fn of_sign_in(user: UserId) -> [DirectoryEvent; 4] {
+    [
+        DirectoryEvent::IdentityProviderTrusted(IdentityProviderTrusted {
+            provider: "gitlab".to_owned(),
+            owners: vec!["shop".to_owned()],
+        }),
+        DirectoryEvent::IdentityProviderDistrusted(IdentityProviderDistrusted {
+            provider: "gitlab".to_owned(),
+        }),
+        DirectoryEvent::UserLinked(UserLinked {
+            user,
+            provider: "company".to_owned(),
+            subject: Sha256([7; 32]),
+        }),
+        DirectoryEvent::UserUnlinked(UserUnlinked { user, provider: "company".to_owned() }),
+    ]
+}
+
 fn directory() -> Vec<(&'static str, Event)> {
     let (user, agent, project, credential, token) =
         (UserId(id(1)), AgentId(id(2)), ProjectId(id(3)), CredentialId(id(5)), TokenId(id(6)));
@@ -106,19 +124,6 @@ fn directory() -> Vec<(&'static str, Event)> {
             project,
             settings: ProjectSettings { credential: None, external_id: None, ..settings() },
         }),
-        DirectoryEvent::IdentityProviderTrusted(IdentityProviderTrusted {
-            provider: "gitlab".to_owned(),
-            owners: vec!["shop".to_owned()],
-        }),
-        DirectoryEvent::IdentityProviderDistrusted(IdentityProviderDistrusted {
-            provider: "gitlab".to_owned(),
-        }),
-        DirectoryEvent::UserLinked(UserLinked {
-            user,
-            provider: "company".to_owned(),
-            subject: Sha256([7; 32]),
-        }),
-        DirectoryEvent::UserUnlinked(UserUnlinked { user, provider: "company".to_owned() }),
         DirectoryEvent::UserCreated(UserCreated { user, name: PersonalData(vec![1, 2, 3]) }),
         DirectoryEvent::RoleAssigned(RoleAssigned {
             user,
@@ -151,7 +156,7 @@ fn directory() -> Vec<(&'static str, Event)> {
         DirectoryEvent::TokenUsed(TokenUsed { token, at: Timestamp(1_800_000_000_000) }),
         DirectoryEvent::NameClaimed(NameClaimed { what: "project".to_owned(), holder: project.to_string() }),
     ];
-    events.into_iter().map(|event| ("full", Event::from(event))).collect()
+    events.into_iter().chain(of_sign_in(user)).map(|event| ("full", Event::from(event))).collect()
 }
 
 fn configuration() -> Vec<(&'static str, Event)> {
