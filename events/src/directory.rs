@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::context;
 use crate::digest::Sha256;
 use crate::id::{AgentId, CredentialId, GroupId, JobId, OrganizationId, ProjectId, TokenId, UserId};
+use crate::root::RootLink;
 use crate::time::Timestamp;
 
 context! {
@@ -14,6 +15,8 @@ context! {
     DirectoryEvent {
         /// A tenant came to be.
         OrganizationCreated(OrganizationCreated) = "kasbah.organization.created" v 1,
+        /// Passes are signed by another root from now on.
+        RootRotated(RootRotated) = "kasbah.root.rotated" v 1,
         /// An organization believes an identity provider.
         IdentityProviderTrusted(IdentityProviderTrusted) = "kasbah.identity-provider.trusted" v 1,
         /// An organization believes an identity provider no more.
@@ -173,6 +176,13 @@ pub struct OrganizationCreated {
     pub organization: OrganizationId,
     /// Its name, unique on this installation.
     pub name: String,
+}
+
+/// See [`DirectoryEvent::RootRotated`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootRotated {
+    /// The former root's word for it.
+    pub link: RootLink,
 }
 
 /// See [`DirectoryEvent::IdentityProviderTrusted`].

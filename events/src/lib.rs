@@ -34,6 +34,7 @@ pub mod position;
 pub mod repository;
 pub mod request;
 pub mod requests;
+pub mod root;
 #[cfg(feature = "schema")]
 mod schema;
 pub mod subject;

@@ -15,6 +15,8 @@ pub enum KeyName {
     Credential(CredentialId),
     /// The Ed25519 root (PKCS#8) that signs passes; agents pin its public half.
     Root,
+    /// The root of that number, which took the place of the one before: from 1 on.
+    LaterRoot(u32),
     /// The certificate authority's key and certificate, PEM.
     CertificateAuthority,
 }
@@ -25,7 +27,7 @@ pub trait KeyRing: Send + Sync {
     /// The key, if there is one.
     async fn get(&self, name: KeyName) -> Result<Option<Zeroizing<Vec<u8>>>, KeyRingError>;
 
-    /// The key; if there is none, a new one of 32 random bytes (the root's in PKCS#8). Two callers get the same.
+    /// The key; if there is none, a new one of 32 random bytes (a root's in PKCS#8). Two callers get the same.
     async fn get_or_create(&self, name: KeyName) -> Result<Zeroizing<Vec<u8>>, KeyRingError>;
 
     /// Stores a key unless there is one by that name; returns the one that is stored now.

@@ -35,6 +35,14 @@ pub async fn root_key(keys: &dyn KeyRing) -> Result<RootKey, RootKeyError> {
     RootKey::from_pkcs8(&keys.get_or_create(KeyName::Root).await?)
 }
 
+/// A root that took the place of an earlier one; it is made if there is none of that number.
+///
+/// # Errors
+/// As [`root_key`].
+pub async fn later_root_key(keys: &dyn KeyRing, number: u32) -> Result<RootKey, RootKeyError> {
+    RootKey::from_pkcs8(&keys.get_or_create(KeyName::LaterRoot(number)).await?)
+}
+
 impl RootKey {
     /// Reads a key in PKCS#8.
     ///

@@ -118,11 +118,11 @@ pub(crate) fn derive(
     key.expand(&[purpose], Length)?.fill(out)
 }
 
-/// A new key of that name: 32 random bytes, the root's in PKCS#8.
+/// A new key of that name: 32 random bytes, a root's in PKCS#8.
 pub(crate) fn fresh_key(random: &dyn Random, name: KeyName) -> Zeroizing<Vec<u8>> {
     let mut seed = Zeroizing::new(vec![0_u8; 32]);
     random.fill(&mut seed);
-    if name == KeyName::Root { root::pkcs8(&seed) } else { seed }
+    if matches!(name, KeyName::Root | KeyName::LaterRoot(_)) { root::pkcs8(&seed) } else { seed }
 }
 
 pub(crate) fn name_text(name: KeyName) -> String {
@@ -131,6 +131,7 @@ pub(crate) fn name_text(name: KeyName) -> String {
         KeyName::Person(id) => format!("person/{id}"),
         KeyName::Credential(id) => format!("credential/{id}"),
         KeyName::Root => "root".to_owned(),
+        KeyName::LaterRoot(number) => format!("root/{number}"),
         KeyName::CertificateAuthority => "certificate-authority".to_owned(),
     }
 }
@@ -139,6 +140,7 @@ pub(crate) fn parse_name(text: &str) -> Option<KeyName> {
     match text.split_once('/') {
         None if text == "root" => Some(KeyName::Root),
         None if text == "certificate-authority" => Some(KeyName::CertificateAuthority),
+        Some(("root", number)) => number.parse().ok().map(KeyName::LaterRoot),
         Some(("organization", id)) => id.parse().ok().map(KeyName::Organization),
         Some(("person", id)) => id.parse().ok().map(KeyName::Person),
         Some(("credential", id)) => id.parse().ok().map(KeyName::Credential),
@@ -162,6 +164,7 @@ mod tests {
             KeyName::Person(events::UserId(id)),
             KeyName::Credential(events::CredentialId(id)),
             KeyName::Root,
+            KeyName::LaterRoot(3),
             KeyName::CertificateAuthority,
         ] {
             assert_eq!(parse_name(&name_text(name)), Some(name));

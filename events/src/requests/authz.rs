@@ -14,10 +14,12 @@ use crate::time::Timestamp;
 mod agents;
 mod identity;
 mod jobs;
+mod root;
 mod use_of_clusters;
 pub use agents::*;
 pub use identity::*;
 pub use jobs::*;
+pub use root::*;
 pub use use_of_clusters::*;
 
 /// What may be done. The table action × role is in authz; what it does not name is denied.
@@ -65,6 +67,8 @@ pub enum Action {
     ManageUserTokens,
     /// Say which identity providers the organization believes, and take accounts there from users.
     ManageIdentityProviders,
+    /// See which root signs passes, and have another sign from now on.
+    RotateRoot,
 }
 
 impl Action {
@@ -103,6 +107,7 @@ impl Action {
         Self::ReadRepository,
         Self::ManageUserTokens,
         Self::ManageIdentityProviders,
+        Self::RotateRoot,
     ];
 }
 

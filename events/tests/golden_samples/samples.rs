@@ -4,6 +4,7 @@ use events::configuration::*;
 use events::delivery::*;
 use events::directory::*;
 use events::repository::*;
+use events::root::RootLink;
 use events::*;
 use uuid::Uuid;
 
@@ -87,6 +88,12 @@ fn job_admitted(project: ProjectId) -> JobAdmitted {
     }
 }
 
+fn of_the_root() -> DirectoryEvent {
+    DirectoryEvent::RootRotated(RootRotated {
+        link: RootLink { number: 1, public_key: vec![7; 32], signature: vec![9; 64] },
+    })
+}
+
 fn of_sign_in(user: UserId) -> [DirectoryEvent; 4] {
     [
         DirectoryEvent::IdentityProviderTrusted(IdentityProviderTrusted {
@@ -156,7 +163,12 @@ fn directory() -> Vec<(&'static str, Event)> {
         DirectoryEvent::TokenUsed(TokenUsed { token, at: Timestamp(1_800_000_000_000) }),
         DirectoryEvent::NameClaimed(NameClaimed { what: "project".to_owned(), holder: project.to_string() }),
     ];
-    events.into_iter().chain(of_sign_in(user)).map(|event| ("full", Event::from(event))).collect()
+    events
+        .into_iter()
+        .chain(of_sign_in(user))
+        .chain([of_the_root()])
+        .map(|event| ("full", Event::from(event)))
+        .collect()
 }
 
 fn configuration() -> Vec<(&'static str, Event)> {

@@ -87,6 +87,7 @@ plain!(
     RevokeToken,
     TrustProvider,
     DistrustProvider,
+    RotateRoot,
 );
 
 /// An id says who it is to those who may know; a name is left out.

@@ -7,6 +7,7 @@ mod jobs;
 mod organizations;
 mod projects;
 mod queries;
+mod root;
 mod serve;
 mod tokens;
 mod usage;
@@ -20,8 +21,8 @@ use std::sync::Arc;
 use events::directory::PersonalData;
 use events::requests::authz::UserView;
 use events::{OrganizationId, Refusal, Timestamp, TokenId, UserId};
-use store::{EventLog, Following, KeyRing, RootKey};
-use tokio::sync::{OnceCell, mpsc};
+use store::{EventLog, Following, KeyRing};
+use tokio::sync::mpsc;
 use uuid::Uuid;
 use world::World;
 
@@ -31,7 +32,7 @@ use crate::model::Directory;
 use crate::model::lookup::UserRef;
 use crate::model::steps::gone;
 use crate::personal::{self, Names};
-use crate::secrets::root_key;
+use root::Roots;
 
 /// Uses of tokens that wait to be noted; more than that are dropped: the next use notes them.
 const USES_WAITING: usize = 65_536;
@@ -44,7 +45,7 @@ pub struct Driver {
     keys: Arc<dyn KeyRing>,
     directory: Following<Directory>,
     names: Arc<Names>,
-    root: Arc<OnceCell<RootKey>>,
+    roots: Arc<Roots>,
     uses: mpsc::Sender<TokenId>,
     providers: Arc<IdentityProviders>,
 }
@@ -60,17 +61,12 @@ impl Driver {
         providers: Arc<IdentityProviders>,
     ) -> (Self, mpsc::Receiver<TokenId>) {
         let (uses, waiting) = mpsc::channel(USES_WAITING);
-        let (names, root) = (Arc::default(), Arc::default());
-        (Self { world, log, keys, directory, names, root, uses, providers }, waiting)
+        let (names, roots) = (Arc::default(), Arc::default());
+        (Self { world, log, keys, directory, names, roots, uses, providers }, waiting)
     }
 
     fn now(&self) -> Timestamp {
         Timestamp(self.world.clock.now_millis())
-    }
-
-    /// The key that agents pin.
-    async fn root(&self) -> Result<&RootKey, Refusal> {
-        self.root.get_or_try_init(|| root_key(&*self.keys)).await
     }
 
     fn fresh(&self) -> Uuid {

@@ -16,6 +16,7 @@ pub mod job_grants;
 pub mod jobs;
 pub mod lookup;
 pub mod projects;
+pub mod root;
 pub mod steps;
 pub mod tokens;
 pub mod users;
@@ -52,6 +53,8 @@ pub struct Directory {
     pub(crate) jobs: BTreeMap<JobId, jobs::Job>,
     /// Which identity providers each organization believes, by their names.
     pub(crate) trusts: BTreeMap<(OrganizationId, String), ProviderTrust>,
+    /// The roots that took the place of the first one.
+    pub(crate) roots: Vec<root::LaterRoot>,
     /// Whose each account at an identity provider is.
     pub(crate) accounts: BTreeMap<identity::Account, UserId>,
     /// When each job's token ends by itself.

@@ -50,10 +50,22 @@ impl NewToken {
 /// # Errors
 /// When the key ring is away or holds something else.
 pub async fn root_key(keys: &dyn KeyRing) -> Result<RootKey, Refusal> {
-    store::root_key(keys).await.map_err(|error| match error {
-        RootKeyError::KeyRing(error) => away(&error),
+    store::root_key(keys).await.map_err(|error| unusable(&error))
+}
+
+/// A root that took the place of an earlier one; it is made if there is none of that number.
+///
+/// # Errors
+/// As [`root_key`].
+pub async fn later_root_key(keys: &dyn KeyRing, number: u32) -> Result<RootKey, Refusal> {
+    store::later_root_key(keys, number).await.map_err(|error| unusable(&error))
+}
+
+fn unusable(error: &RootKeyError) -> Refusal {
+    match error {
+        RootKeyError::KeyRing(error) => away(error),
         RootKeyError::Malformed => Refusal::new(RefusalKind::Internal, error.to_string()),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ const fn row(action: Action, roles: [Cell; COLUMNS.len()], service: bool) -> Row
 pub const TABLE: &[Row] = &[
     //                              operator, owner, maintainer, developer, viewer, job, agent;  service
     row(Action::CreateOrganization, [Y, N, N, N, N, N, N], false),
+    row(Action::RotateRoot, [Y, N, N, N, N, N, N], false),
     row(Action::ReadOrganization, [Y, Y, Y, Y, Y, N, N], true),
     row(Action::CreateGroup, [N, Y, N, N, N, N, N], false),
     row(Action::CreateProject, [N, Y, Y, N, N, N, N], false),
@@ -164,6 +165,8 @@ mod tests {
     fn nothing_of_a_tenants_is_in_the_operators_column() {
         let may: Vec<_> =
             Action::ALL.iter().filter(|action| cell(**action, Role::Operator) == Cell::Yes).collect();
-        assert_eq!(may, [&Action::CreateOrganization, &Action::ReadOrganization, &Action::VerifyLog]);
+        let of_the_installation =
+            [Action::CreateOrganization, Action::ReadOrganization, Action::VerifyLog, Action::RotateRoot];
+        assert_eq!(may, of_the_installation.iter().collect::<Vec<_>>());
     }
 }

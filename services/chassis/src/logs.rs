@@ -12,7 +12,7 @@ use tracing_subscriber::{Layer, Registry, fmt};
 use world::World;
 
 use crate::Metrics;
-use crate::traces::{Process, TraceArgs, TraceError, Traces};
+use crate::traces::{FOR_COLLECTORS, Process, TraceArgs, TraceError, Traces};
 
 /// What goes into the log, and in which form.
 #[derive(Debug, Clone, clap::Args)]
@@ -66,7 +66,8 @@ pub fn init(
     process: &Process,
     metrics: &Metrics,
 ) -> Result<Traces, LogError> {
-    let filter = EnvFilter::builder().parse(&logs.log_level)?;
+    let for_collectors = format!("{FOR_COLLECTORS}=off").parse()?;
+    let filter = EnvFilter::builder().parse(&logs.log_level)?.add_directive(for_collectors);
     let human = match logs.log_format {
         LogFormat::Auto => std::io::stderr().is_terminal(),
         LogFormat::Human => true,

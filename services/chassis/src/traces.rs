@@ -136,6 +136,10 @@ fn parse_ratio(text: &str) -> Result<f64, String> {
     ratio.ok_or_else(|| "expected a number from 0 to 1, such as 0.1".to_owned())
 }
 
+/// Target of spans that collectors alone see. The log's lines would cost more than a small request's own work, and without a collector
+/// such a span is none.
+pub const FOR_COLLECTORS: &str = "kasbah_trace";
+
 /// The trace context of the current span as a `traceparent` header's value; `None` when no trace is running.
 #[must_use]
 pub fn current_traceparent() -> Option<String> {

@@ -5,8 +5,8 @@ use events::requests::authz::{
     AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup, CreateOrganization, CreateProject,
     CreateUser, Decide, DeleteAgent, DistrustProvider, GrantCredential, IssueJobToken, IssueToken,
     ListAgents, ListCredentials, ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders,
-    ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential, RevokeToken, SetProject,
-    ShowAgent, ShowProject, SignIn, TrustProvider, UnlinkUser,
+    ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential, RevokeToken, RotateRoot,
+    SetProject, ShowAgent, ShowProject, ShowRoot, SignIn, TrustProvider, UnlinkUser,
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
@@ -49,6 +49,8 @@ pub const ACCESS: Access = Access {
         TrustProvider::NAME,
         DistrustProvider::NAME,
         UnlinkUser::NAME,
+        ShowRoot::NAME,
+        RotateRoot::NAME,
         SignIn::NAME,
         ShowAgent::NAME,
         ShowProject::NAME,

@@ -5,8 +5,8 @@ use events::requests::authz::{
     AssignRole, CanUse, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser,
     DeleteAgent, DistrustProvider, GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials,
     ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers,
-    RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject, SignIn, TrustProvider,
-    UnlinkUser,
+    RegisterAgent, RevokeCredential, RevokeToken, RotateRoot, SetProject, ShowAgent, ShowProject, ShowRoot,
+    SignIn, TrustProvider, UnlinkUser,
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
@@ -166,6 +166,13 @@ fn signing_in() -> Vec<Route> {
             "/api/v1/identity-providers/{provider}/trust",
             "distrustIdentityProvider",
             "Believes an identity provider no more",
+        ),
+        Route::ask::<ShowRoot>(GET, "/api/v1/root", "showRoot", "Shows the root that signs passes"),
+        Route::ask::<RotateRoot>(
+            POST,
+            "/api/v1/root/rotation",
+            "rotateRoot",
+            "Has another root sign passes from now on; agents come to it by the former one's signature",
         ),
         Route::ask::<UnlinkUser>(
             DELETE,

@@ -7,6 +7,7 @@ mod api;
 mod commands;
 mod failure;
 mod feed;
+mod impersonation;
 mod kept_login;
 mod kubeconfig;
 mod manifests;
@@ -24,7 +25,7 @@ use world::World;
 
 use crate::exit;
 use commands::{
-    access, agent, ci, credential, group, log, organization, project, provider, source, token, user,
+    access, agent, ci, credential, group, log, organization, project, provider, root, source, token, user,
 };
 use failure::Failure;
 use session::Session;
@@ -52,6 +53,8 @@ pub enum ClientCommand {
     /// Identity providers, by which people and jobs sign in
     #[command(visible_alias = "providers")]
     Provider(Of<provider::Command>),
+    /// The root that signs what lets people and jobs use clusters' APIs; for operators
+    Root(Of<root::Command>),
     /// Git credentials, and your own for kubectl
     #[command(visible_alias = "credentials")]
     Credential(Of<credential::Command>),
@@ -121,6 +124,7 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Project(of) => project::run(of.command, &open(&of.common)?).await,
         ClientCommand::User(of) => user::run(of.command, &open(&of.common)?).await,
         ClientCommand::Provider(of) => provider::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Root(of) => root::run(of.command, &open(&of.common)?).await,
         ClientCommand::Credential(of) => credential::run(of.command, &open(&of.common)?).await,
         ClientCommand::Agent(of) => agent::run(of.command, &open(&of.common)?).await,
         ClientCommand::Kubeconfig(with) => commands::kubeconfig::run(with.wanted, &open(&with.common)?).await,

@@ -332,7 +332,9 @@ fn gateway_args(address: SocketAddr) -> tunnel_gateway::Args {
         clusters_domain: None,
         tunnel_insecure_plain_text: true,
         tunnel_drain: DRAIN,
+        clusters_origins: Vec::new(),
         tunnel_per_agent: 16,
+        tunnel_bulk_per_agent: 16,
         tunnel_observation_rate: 64 * 1024 * 1024,
         cluster_limits: tunnel_gateway::ClusterLimits::default(),
     }

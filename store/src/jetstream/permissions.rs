@@ -76,14 +76,16 @@ fn keeps(may: &mut Permissions, access: &Access) {
         may.says(blobs::SUBJECTS);
     }
     for keys in access.keys {
-        let names = match keys {
-            Keys::Organizations => "organization.*",
-            Keys::Persons => "person.*",
-            Keys::Credentials => "credential.*",
-            Keys::Root => "root",
-            Keys::CertificateAuthority => "certificate-authority",
+        let names: &[&str] = match keys {
+            Keys::Organizations => &["organization.*"],
+            Keys::Persons => &["person.*"],
+            Keys::Credentials => &["credential.*"],
+            Keys::Root => &["root", "root.*"],
+            Keys::CertificateAuthority => &["certificate-authority"],
         };
-        may.says(format!("kasbah.{}.{names}", keyring::TOKEN));
+        for names in names {
+            may.says(format!("kasbah.{}.{names}", keyring::TOKEN));
+        }
     }
     let mut kept: Vec<String> = access.projections.iter().map(|name| (*name).to_owned()).collect();
     for projection in access.anchors {

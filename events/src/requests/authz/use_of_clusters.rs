@@ -8,6 +8,7 @@ use crate::id::AgentId;
 use crate::pass::{AccessAs, SignedPass};
 use crate::position::Position;
 use crate::request::request;
+use crate::root::RootLink;
 use crate::time::Timestamp;
 
 /// May a user do this with the API of an agent's cluster? Says which entry of the agent's configuration grants it, or what is
@@ -66,6 +67,9 @@ pub struct IssuedPass {
     /// When the token ends by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ends: Option<Timestamp>,
+    /// How agents that pin an earlier root come to the one that signed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roots: Vec<RootLink>,
 }
 
 impl SignPass {

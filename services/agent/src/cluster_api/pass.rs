@@ -8,9 +8,10 @@ use events::pass::{Pass, PassError};
 use events::requests::authz::SignPass;
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
-use tunnel::wire::cluster::{NoPass, PASS, pass_from_headers};
+use tunnel::wire::cluster::{NoPass, PASS, pass_from_headers, roots_from_headers};
 
 use super::RootKey;
+use super::roots::Roots;
 
 /// How far this machine's clock and the signer's may differ, in milliseconds.
 const LEEWAY_MILLIS: i64 = 30_000;
@@ -44,13 +45,13 @@ pub(super) enum PassFault {
 
 /// Verifies passes; each signature once.
 pub(super) struct Passes {
-    root: Option<RootKey>,
+    roots: Option<Roots>,
     verified: Mutex<HashMap<HeaderValue, Arc<Pass>>>,
 }
 
 impl Passes {
     pub(super) fn new(root: Option<RootKey>) -> Self {
-        Self { root, verified: Mutex::default() }
+        Self { roots: root.map(Roots::pinning), verified: Mutex::default() }
     }
 
     /// The pass of a request to `agent`.
@@ -60,7 +61,7 @@ impl Passes {
         agent: Option<AgentId>,
         now_millis: i64,
     ) -> Result<Arc<Pass>, PassFault> {
-        let root = self.root.ok_or(PassFault::NoRootKey)?;
+        let roots = self.roots.as_ref().ok_or(PassFault::NoRootKey)?;
         let agent = agent.ok_or(PassFault::NoAgent)?;
         let mut values = headers.get_all(PASS).iter();
         let (Some(value), None) = (values.next(), values.next()) else { return Err(NoPass.into()) };
@@ -69,7 +70,8 @@ impl Passes {
             check(&pass, agent, now_millis)?;
             return Ok(pass);
         }
-        let pass = Arc::new(pass_from_headers(headers)?.verified(&root.0)?);
+        let links = roots_from_headers(headers);
+        let pass = Arc::new(roots.verified(&pass_from_headers(headers)?, &links, now_millis)?);
         check(&pass, agent, now_millis)?;
         self.hold(value.clone(), Arc::clone(&pass), now_millis);
         Ok(pass)

@@ -10,8 +10,8 @@ use events::requests::authz::{
     CreateProject, CreateUser, Decide, DecideFetch, DeleteAgent, DistrustProvider, EnsureOwner,
     GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups, ListJobAgents,
     ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers, LocateProject, RegisterAgent,
-    RevokeCredential, RevokeToken, SetProject, ShowAgent, ShowProject, SignIn, SignPass, TrustProvider,
-    UnlinkUser,
+    RevokeCredential, RevokeToken, RotateRoot, SetProject, ShowAgent, ShowProject, ShowRoot, SignIn,
+    SignPass, TrustProvider, UnlinkUser,
 };
 use events::{Actor, Refusal, Request};
 use store::NewBatch;
@@ -78,6 +78,7 @@ served! {
         TrustProvider => trust_provider,
         DistrustProvider => distrust_provider,
         UnlinkUser => unlink_user,
+        RotateRoot => rotate_root,
         SignIn => sign_in,
     }
     queries {
@@ -99,6 +100,7 @@ served! {
         ListJobAgents => list_job_agents,
         SignPass => sign_pass,
         ListProviders => list_providers,
+        ShowRoot => show_root,
     }
 }
 

@@ -31,7 +31,8 @@ impl Driver {
         let asker = call.asker();
         let project =
             self.directory.read(|directory| directory.project_for_agent(&asker, &request.project))?;
-        let root_key = self.root().await?.public_key_base64();
+        let (root, _) = self.root().await?;
+        let root_key = root.public_key_base64();
         let fresh = call.pass(self.fresh());
         let token = TokenId(call.pass(self.fresh()));
         let key = call.key();

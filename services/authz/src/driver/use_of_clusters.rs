@@ -80,8 +80,10 @@ impl Driver {
             );
             return Err(Refusal::new(RefusalKind::Denied, message));
         }
-        let signature = self.root().await?.sign(&SignedPass::signed_text(&encoded));
-        Ok(IssuedPass { pass: SignedPass { pass: encoded, signature }, token_ends: holder.expires_at })
+        let (root, roots) = self.root().await?;
+        let signature = root.sign(&SignedPass::signed_text(&encoded));
+        let pass = SignedPass { pass: encoded, signature };
+        Ok(IssuedPass { pass, token_ends: holder.expires_at, roots })
     }
 
     /// What lets the holder use the API of an agent's cluster, or what is missing.

@@ -6,11 +6,12 @@ use events::{AggregateKind, Commit, Timestamp};
 use store::{Projection, ReadFilter, Record};
 
 use super::identity::Account;
+use super::root::LaterRoot;
 use super::{Agent, Claim, Credential, Directory, Group, Organization, Project, Token, User};
 
 impl Projection for Directory {
     const NAME: &'static str = "authz-directory";
-    const FOLD_VERSION: u32 = 5;
+    const FOLD_VERSION: u32 = 6;
     const SNAPSHOT_EVERY: u64 = 10_000;
 
     fn filter() -> ReadFilter {
@@ -71,6 +72,9 @@ impl Directory {
         match event {
             DirectoryEvent::OrganizationCreated(event) => {
                 self.organizations.insert(event.organization, Organization { name: event.name, created_by });
+            }
+            DirectoryEvent::RootRotated(event) => {
+                self.roots.push(LaterRoot { link: event.link, since: commit.occurred_at });
             }
             DirectoryEvent::IdentityProviderTrusted(event) => {
                 let trust = ProviderTrust { owners: event.owners };

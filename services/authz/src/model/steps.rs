@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use events::directory::{
     AgentRegistered, JobAdmitted, PersonalData, ProjectSettings, Role, Scope, TokenHolder, TokenIssued,
 };
+use events::root::RootLink;
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, Event, GroupId, JobId,
     OrganizationId, ProjectId, Refusal, RefusalKind, Timestamp, TokenId, UserId,
@@ -50,6 +51,7 @@ pub enum Step {
     AdmitJob { job: JobAdmitted, token: TokenIssued },
     TrustProvider { provider: String, owners: BTreeSet<String> },
     DistrustProvider { provider: String },
+    RotateRoot { link: RootLink },
     UnlinkUser { user: UserId, provider: String },
     SignInJob { claims: JobClaims, job: JobAdmitted, token: TokenIssued },
     SignInUser { account: Account, token: TokenIssued },
@@ -116,6 +118,7 @@ impl Directory {
             Step::DistrustProvider { provider } => {
                 about(asker.organization.0, self.distrust_provider(asker, provider))
             }
+            Step::RotateRoot { link } => about(OrganizationId::SYSTEM.0, self.rotate_root(asker, link)),
             Step::UnlinkUser { user, provider } => about(user.0, self.unlink_user(asker, *user, provider)),
             Step::SignInJob { claims, job, token } => {
                 about(token.token.0, self.sign_in_job(claims, job.clone(), token.clone(), *now))

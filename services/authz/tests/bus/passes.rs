@@ -8,7 +8,9 @@ use events::configuration::{
 };
 use events::grants::{Grants, UserAccessAs, UserGrant};
 use events::pass::{AccessAs, Narrowing, PassError};
-use events::requests::authz::{AgentWithToken, IssuedPass, RegisterAgent, RevokeToken, SignPass};
+use events::requests::authz::{
+    AgentWithToken, IssuedPass, RegisterAgent, RevokeToken, RotateRoot, ShowRoot, SignPass,
+};
 use events::{
     AgentId, AggregateKind, AggregateRef, Event, OrganizationId, Position, Refusal, RefusalKind, Sha256,
 };
@@ -91,5 +93,44 @@ async fn whom_a_configuration_lets_in_gets_a_pass_that_the_root_signed() {
     running.ask(&owner, &RevokeToken { token: owner.principal.token }).await.unwrap();
     let revoked = sign(&running, &owner.secret, agent.id, &since).await.unwrap_err();
     assert_eq!(revoked.kind, RefusalKind::Unauthenticated);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn another_root_signs_once_it_was_rotated_and_the_former_one_leads_to_it() {
+    let running = Running::start().await;
+    let owner = running.owner().await;
+    running.ask(&owner, &project("shop/front", "https://git.example/shop.git")).await.unwrap();
+    let register = |name: &str| RegisterAgent { name: name.to_owned(), project: "shop/front".to_owned() };
+    let AgentWithToken { agent, root_key, .. } = running.ask(&owner, &register("old")).await.unwrap();
+    let since = let_in(&running, &owner, agent.id, "shop/front").await;
+    let first = running.ask(&owner, &ShowRoot {}).await.unwrap();
+    assert_eq!((first.number, &first.public_key, first.since), (0, &root_key, None));
+    assert!(sign(&running, &owner.secret, agent.id, &since).await.unwrap().roots.is_empty());
+
+    let stranger = running.stranger(&owner).await;
+    assert_eq!(running.ask(&stranger, &RotateRoot {}).await.unwrap_err().kind, RefusalKind::NotFound);
+    let second = running.ask(&owner, &RotateRoot {}).await.unwrap();
+    let third = running.ask(&owner, &RotateRoot {}).await.unwrap();
+    assert_eq!((second.number, third.number), (1, 2));
+    assert!(third.since >= second.since && second.since.is_some());
+    assert_eq!(running.ask(&owner, &ShowRoot {}).await.unwrap(), third);
+
+    let issued = sign(&running, &owner.secret, agent.id, &since).await.unwrap();
+    let key = |text: &str| STANDARD.decode(text).unwrap();
+    issued.pass.verified(&key(&third.public_key)).unwrap();
+    assert!(matches!(issued.pass.verified(&key(&second.public_key)), Err(PassError::Signature)));
+    let [to_second, to_third] = issued.roots.as_slice() else { panic!("{:?}", issued.roots) };
+    assert!(to_second.is_signed_by(&key(&root_key)) && to_third.is_signed_by(&to_second.public_key));
+    assert_eq!(to_third.public_key, key(&third.public_key));
+    let newer = running.ask(&owner, &register("new")).await.unwrap();
+    assert_eq!(newer.root_key, third.public_key, "who is registered now pins the newest one");
+
+    let at_once = futures::future::join_all((0..4).map(|_| running.ask(&owner, &RotateRoot {}))).await;
+    let last = running.ask(&owner, &ShowRoot {}).await.unwrap();
+    let made: Vec<u32> = at_once.into_iter().filter_map(|view| Some(view.ok()?.number)).collect();
+    assert!(!made.is_empty() && made.iter().all(|number| *number <= last.number), "{made:?}");
+    let issued = sign(&running, &owner.secret, agent.id, &since).await.unwrap();
+    assert_eq!(issued.roots.len(), last.number as usize);
     running.stop().await;
 }

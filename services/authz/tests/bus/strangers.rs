@@ -11,8 +11,8 @@ use events::requests::authz::{
     CreateOrganization, CreateProject, CreateUser, CredentialView, Decide, DecideFetch, DeleteAgent,
     DistrustProvider, EnsureOwner, GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials,
     ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers,
-    LocateProject, ProjectView, RegisterAgent, RevokeCredential, RevokeToken, SetProject, ShowAgent,
-    ShowProject, SignIn, SignPass, TrustProvider, UnlinkUser,
+    LocateProject, ProjectView, RegisterAgent, RevokeCredential, RevokeToken, RotateRoot, SetProject,
+    ShowAgent, ShowProject, ShowRoot, SignIn, SignPass, TrustProvider, UnlinkUser,
 };
 use events::{OrganizationId, Position, Refusal, Request, Sha256, TokenId};
 
@@ -148,6 +148,7 @@ const MUST_REFUSE: &[&str] = &[
     "authz.trust-provider",
     "authz.distrust-provider",
     "authz.unlink-user",
+    "authz.rotate-root",
     "authz.sign-in",
 ];
 
@@ -231,6 +232,8 @@ async fn ask_about_sign_in(asking: &mut Asking<'_>, home: &Home) {
     for user in ["owner".to_owned(), home.owner.principal.actor.to_string().replace("user:", "")] {
         asking.ask(UnlinkUser { user, provider: provider() }, debug).await;
     }
+    asking.ask(ShowRoot {}, debug).await;
+    asking.ask(RotateRoot {}, debug).await;
     let id_token = "e30.e30.e30".to_owned();
     asking.ask(SignIn { id_token, organization: Some("acme".to_owned()), project: None }, debug).await;
 }

@@ -65,6 +65,8 @@ const OTHERS: &[&str] = &[
     "authz.trust-provider",
     "authz.distrust-provider",
     "authz.unlink-user",
+    "authz.show-root",
+    "authz.rotate-root",
     "authz.sign-in",
     "authz.list-agents",
     "authz.register-agent",

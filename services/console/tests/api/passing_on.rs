@@ -41,6 +41,8 @@ fn bodies() -> Vec<(&'static str, Option<Value>)> {
         ("trustIdentityProvider", Some(json!({ "owners": ["shop"] }))),
         ("distrustIdentityProvider", None),
         ("unlinkUser", None),
+        ("showRoot", None),
+        ("rotateRoot", Some(json!({}))),
         ("listAgents", None),
         ("registerAgent", Some(json!({ "name": "cluster", "project": "shop/front" }))),
         ("showAgent", None),

@@ -85,6 +85,8 @@ impl Home {
                 };
                 refused(self.things["user"].iter().map(|user| (both(user), None)).collect())
             }
+            "showRoot" => refused(plain(None)),
+            "rotateRoot" => refused(plain(Some(json!({})))),
             "revokeToken" => refused(self.each("token", None)),
             "registerAgent" => {
                 refused(plain(Some(json!({ "name": "spy", "project": self.things["project"][0] }))))

@@ -11,11 +11,11 @@ use events::requests::delivery::{
     ConfirmSource, ListSources, NameApplier, PinSource, ResumeSource, ShowDesired, ShowNext, ShowSource,
     SuspendSource, SyncSource, UnpinSource,
 };
-use events::requests::gateway::{DiffSource, ForwardedRequest, ListTunnels};
+use events::requests::gateway::{DiffSource, ForwardedRequest, ListTunnels, RedeemTicket};
 use events::requests::presence::ListReplicas;
 use events::requests::repository::{BundleAt, ReadFile, ShowFetch};
 use events::subject::Subject;
-use events::{Actor, AgentId, InstanceId, OrganizationId, ProjectId, RefusalKind, Request, SourceId};
+use events::{Actor, AgentId, InstanceId, OrganizationId, ProjectId, RefusalKind, Request, Sha256, SourceId};
 use store::Record;
 use testkit::GitServer;
 
@@ -173,6 +173,10 @@ async fn ask_gateway(asking: &mut Asking<'_>) {
         let source = home.source;
         asking.refused_under(&subject, home.agent, agent, |agent| DiffSource { agent, source }).await;
     }
+    let of_tickets = |subject: &Subject| subject.name() == Some(RedeemTicket::NAME);
+    let tickets = asking.running.served().into_iter().find(of_tickets).unwrap();
+    let (one, another) = (Sha256::of(b"one"), Sha256::of(b"another"));
+    asking.refused_under(&tickets, one, another, |secret| RedeemTicket { secret }).await;
 }
 
 /// A request that is a byte stream, whatever it says.

@@ -417,9 +417,10 @@ fn the_simulated_api_server_keeps_every_law() {
 async fn a_real_api_server_keeps_every_law() {
     let cluster = testkit::shared_control_plane().await.unwrap();
     let options = KubeOptions { kubeconfig: Some(cluster.kubeconfig().to_owned()), context: None };
-    let connections = Connections::open(&options).await.unwrap();
+    let connections = Connections::open(&World::real(), &options).await.unwrap();
     let kube = Kube::new(connections, World::real(), Counts::default());
-    every_law(kube, format!("laws-{}", std::process::id())).await;
+    let namespace = cluster.namespace("laws", false).await.unwrap();
+    every_law(kube, namespace).await;
 }
 
 #[test]

@@ -9,7 +9,7 @@ use events::requests::authz::{IssuedPass, SignPass};
 use events::{AgentId, OrganizationId, Position, Refusal, RefusalKind, Sha256, Timestamp};
 use http::HeaderValue;
 use parking_lot::Mutex;
-use tunnel::wire::cluster::pass_to_header;
+use tunnel::wire::cluster::{pass_to_header, roots_to_header};
 
 use crate::gateway::Gateway;
 
@@ -25,6 +25,8 @@ pub(super) type Key = (Sha256, AgentId);
 pub(crate) struct HeldPass {
     pub(super) pass: Pass,
     pub(super) header: HeaderValue,
+    /// How agents come to the root that signed it.
+    pub(super) roots: Option<HeaderValue>,
     /// When the token ends by itself.
     pub(super) token_ends: Option<Timestamp>,
     until: Duration,
@@ -73,6 +75,7 @@ impl Passes {
         let held = Arc::new(HeldPass {
             pass: issued.pass.unverified().map_err(|error| internal(&error))?,
             header: pass_to_header(&issued.pass).map_err(|error| internal(&error))?,
+            roots: roots_to_header(&issued.roots).map_err(|error| internal(&error))?,
             token_ends: issued.token_ends,
             until: now.saturating_add(USED),
             asked_after,

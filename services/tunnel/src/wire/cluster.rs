@@ -7,6 +7,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use events::pass::SignedPass;
+use events::root::RootLink;
 use http::header::{
     CONNECTION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
     TRANSFER_ENCODING, UPGRADE as UPGRADE_HEADER,
@@ -14,6 +15,8 @@ use http::header::{
 
 /// The pass that lets a request through.
 pub const PASS: HeaderName = HeaderName::from_static("kasbah-pass");
+/// How an agent comes from an earlier root to the one that signed the pass; missing while there was but one.
+pub const ROOTS: HeaderName = HeaderName::from_static("kasbah-roots");
 /// Of a request: the protocol that the connection is to become, as in `Upgrade`. Of an answer, whose status is then 200: the one that it
 /// became.
 pub const UPGRADE: HeaderName = HeaderName::from_static("kasbah-upgrade");
@@ -87,6 +90,25 @@ pub fn pass_from_headers(headers: &HeaderMap) -> Result<SignedPass, NoPass> {
     let (body, signature) = value.to_str().ok().and_then(|text| text.split_once('.')).ok_or(NoPass)?;
     let decoded = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| NoPass);
     Ok(SignedPass { pass: decoded(body)?, signature: decoded(signature)? })
+}
+
+/// Links as a header's value; none of none.
+///
+/// # Errors
+/// Never with links; encoder and header type want to be asked.
+pub fn roots_to_header(links: &[RootLink]) -> Result<Option<HeaderValue>, NoPass> {
+    if links.is_empty() {
+        return Ok(None);
+    }
+    let encoded = URL_SAFE_NO_PAD.encode(events::encode(&links.to_vec()).map_err(|_| NoPass)?);
+    HeaderValue::from_str(&encoded).map(Some).map_err(|_| NoPass)
+}
+
+/// The links in a request's headers; nothing of what are none. Nothing of them is verified.
+#[must_use]
+pub fn roots_from_headers(headers: &HeaderMap) -> Vec<RootLink> {
+    let decoded = headers.get(ROOTS).and_then(|value| URL_SAFE_NO_PAD.decode(value).ok());
+    decoded.and_then(|encoded| events::decode(&encoded).ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
