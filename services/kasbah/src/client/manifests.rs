@@ -2,7 +2,6 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use events::pass::Impersonated;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
@@ -42,7 +41,6 @@ pub struct Installation {
 const FOLDER: &str = "/etc/kasbah";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
-const AUTHENTICATION: &str = "authentication.k8s.io";
 const ADMIN_PORT: u16 = 8442;
 /// One applies, the other stands by.
 const REPLICAS: u32 = 2;
@@ -76,7 +74,7 @@ impl Installation {
     }
 
     fn name(&self) -> String {
-        format!("kasbah-agent-{}", self.agent)
+        account_name(&self.agent)
     }
 
     /// Of objects that no namespace keeps apart from those of an agent of the same name.
@@ -103,15 +101,7 @@ impl Installation {
 
     fn bound_role(&self, metadata: &Value, cluster: bool, rules: &Value) -> [Value; 2] {
         let kind = if cluster { "ClusterRole" } else { "Role" };
-        let subject = json!({"kind": "ServiceAccount", "name": self.name(), "namespace": self.namespace});
-        [
-            json!({"apiVersion": RBAC, "kind": kind, "metadata": metadata, "rules": rules}),
-            json!({
-                "apiVersion": RBAC, "kind": format!("{kind}Binding"), "metadata": metadata,
-                "roleRef": {"apiGroup": RBAC_GROUP, "kind": kind, "name": metadata.get("name")},
-                "subjects": [subject],
-            }),
-        ]
+        bound_role(metadata, kind, rules, &(self.name(), &self.namespace))
     }
 
     /// The Lease that says which replica applies.
@@ -128,18 +118,14 @@ impl Installation {
         )
     }
 
-    /// Whatever Git may hold, roles among it; as other service accounts where a source says so, and as people where they are let in
-    /// as themselves: whoever may bind any role may do that anyway.
+    /// Whatever Git may hold, roles among it; as other service accounts where a source says so. As people and jobs only what
+    /// `kasbah agent rights` prints of the agent's configuration.
     fn cluster_rights(&self) -> [Value; 2] {
         let metadata = json!({"name": self.cluster_name(), "labels": self.labels()});
-        // Authorization knows no wildcard for extras (Kubernetes: "User impersonation").
-        let extras = Impersonated::EXTRAS.iter().map(|key| format!("userextras/{key}"));
-        let resources: Vec<String> = std::iter::once("uids".to_owned()).chain(extras).collect();
         self.bound_role(&metadata, true, &json!([
             {"apiGroups": ["*"], "resources": ["*"], "verbs": VERBS},
             {"apiGroups": [RBAC_GROUP], "resources": ["roles", "clusterroles"], "verbs": ["bind", "escalate"]},
-            {"apiGroups": [""], "resources": ["serviceaccounts", "users", "groups"], "verbs": ["impersonate"]},
-            {"apiGroups": [AUTHENTICATION], "resources": resources, "verbs": ["impersonate"]},
+            {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]},
         ]))
     }
 
@@ -239,6 +225,29 @@ impl Installation {
         }
         Value::Array(variables)
     }
+}
+
+/// The service account of an agent.
+pub(super) fn account_name(agent: &str) -> String {
+    format!("kasbah-agent-{agent}")
+}
+
+/// A role of this kind, and its binding to a service account, by name and namespace.
+pub(super) fn bound_role(
+    metadata: &Value,
+    kind: &str,
+    rules: &Value,
+    (account, namespace): &(String, &str),
+) -> [Value; 2] {
+    let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": namespace});
+    [
+        json!({"apiVersion": RBAC, "kind": kind, "metadata": metadata, "rules": rules}),
+        json!({
+            "apiVersion": RBAC, "kind": format!("{kind}Binding"), "metadata": metadata,
+            "roleRef": {"apiGroup": RBAC_GROUP, "kind": kind, "name": metadata.get("name")},
+            "subjects": [subject],
+        }),
+    ]
 }
 
 #[cfg(test)]

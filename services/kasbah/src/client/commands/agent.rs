@@ -1,6 +1,7 @@
 //! `kasbah agent …`.
 
 mod register;
+mod rights;
 mod show;
 
 use events::requests::authz::AgentView;
@@ -21,6 +22,8 @@ pub enum Command {
         /// Name, `group/project:name`, or id
         agent: String,
     },
+    /// Prints what the agent has to be allowed to impersonate, by its configuration: pipe it into `kubectl apply -f -`
+    Rights(rights::Rights),
     /// Deletes an agent: its tokens are dead at once; what it applied stays in the cluster
     Delete {
         /// Name, `group/project:name`, or id
@@ -40,6 +43,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             session.printer.show(&all, |all, style| table(all, style))
         }
         Command::Show { agent } => show::run(session, &agent).await,
+        Command::Rights(rights) => rights.run(session).await,
         Command::Delete { agent } => {
             let deleted: AgentView = session.api.delete(&["agents", &agent]).await?;
             session.printer.show(&deleted, |deleted, _| {
