@@ -10,6 +10,7 @@ mod forward;
 mod headers;
 mod pass;
 mod root_key;
+mod roots;
 mod upgrade;
 
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, Uri};
 use http_body::Body;
 use http_body_util::BodyExt;
-use objects::attributes::{attributes, is_long_running};
+use objects::attributes::attributes;
 use objects::pass::lets_through;
 use tower::BoxError;
 use tunnel::wire;
@@ -123,7 +124,7 @@ impl ClusterApi {
             Some(protocol) => self.upgrade(api_server, replayed(&parts, protocol), body, open).await,
             None => {
                 let request = Request::from_parts(sent(parts), body);
-                self.forward(api_server, request, open, is_long_running(&asked)).await
+                self.forward(api_server, request, open, &asked).await
             }
         }
     }

@@ -18,9 +18,11 @@ const WATCH: &str = "watch";
 const PARTS_OF_A_NAMESPACE: [&str; 2] = ["status", "finalize"];
 /// Subresources of the core group that are a connection.
 const CONNECTIONS: [(&str, &[&str]); 3] =
-    [("pods", &["exec", "attach", "portforward", "proxy"]), ("services", &["proxy"]), ("nodes", &["proxy"])];
+    [("pods", &["exec", "attach", "portforward", PROXY]), ("services", &[PROXY]), ("nodes", &[PROXY])];
 /// Subresources that go on as long as they like.
-const LONG_RUNNING: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
+const LONG_RUNNING: [&str; 5] = ["attach", "exec", PROXY, LOG, "portforward"];
+/// The subresource behind which somebody else answers.
+const PROXY: &str = "proxy";
 /// The one subresource that may be read over an upgraded connection.
 const LOG: &str = "log";
 
@@ -91,7 +93,7 @@ pub fn attributes(
         rest => ("", rest),
     };
     // What stands behind a subresource `proxy` is another server's and may look as it likes.
-    let anothers = if parts.get(2) == Some(&"proxy") { parts.len() - 3 } else { 0 };
+    let anothers = if parts.get(2) == Some(&PROXY) { parts.len() - 3 } else { 0 };
     segments.iter().rev().skip(anothers).try_for_each(|segment| plain(segment))?;
     let part = |index: usize| parts.get(index).copied().unwrap_or_default().to_owned();
     let mut target = ResourceTarget {
@@ -131,6 +133,12 @@ pub fn attributes(
 pub fn is_long_running(attributes: &Attributes) -> bool {
     let Target::Resource(target) = &attributes.target else { return false };
     attributes.verb == WATCH || LONG_RUNNING.contains(&target.subresource.as_str())
+}
+
+/// Whether somebody behind the API server answers, and not it: a pod, say, whatever that is.
+#[must_use]
+pub fn is_answered_by_others(attributes: &Attributes) -> bool {
+    matches!(&attributes.target, Target::Resource(target) if target.subresource == PROXY)
 }
 
 /// The verb of an HTTP method; empty for one that objects do not know.

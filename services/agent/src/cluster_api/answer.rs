@@ -10,6 +10,7 @@ use objects::pass::NotLetThrough;
 use serde_json::json;
 use tunnel::wire::cluster::{AGENT, ANSWERED_BY, API_SERVER};
 
+use super::forward::MAXIMUM_ANSWER_HEADERS;
 use super::headers::NotNameable;
 use super::pass::PassFault;
 use crate::link::AnswerBody;
@@ -35,6 +36,10 @@ pub(super) enum Failure {
     NoApiServer,
     #[error("the agent cannot reach the API server: {detail}")]
     Unreachable { detail: String },
+    #[error(
+        "the answer's headers take {length} bytes and {MAXIMUM_ANSWER_HEADERS} go through the tunnel; have whatever answers there say less in them"
+    )]
+    LongHead { length: usize },
     #[error("the API server did not answer the agent within {0:?}")]
     Late(Duration),
 }
@@ -47,7 +52,7 @@ impl Failure {
                 StatusCode::FORBIDDEN
             }
             Self::NoApiServer => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Unreachable { .. } => StatusCode::BAD_GATEWAY,
+            Self::Unreachable { .. } | Self::LongHead { .. } => StatusCode::BAD_GATEWAY,
             Self::Late(_) => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -64,7 +69,7 @@ impl Failure {
 
     const fn answered_by(&self) -> HeaderValue {
         match self {
-            Self::Unreachable { .. } | Self::Late(_) => API_SERVER,
+            Self::Unreachable { .. } | Self::LongHead { .. } | Self::Late(_) => API_SERVER,
             _ => AGENT,
         }
     }
@@ -72,7 +77,7 @@ impl Failure {
     /// As metrics have it.
     pub(super) const fn outcome(&self) -> &'static str {
         match self {
-            Self::Unreachable { .. } | Self::NoApiServer => "unreachable",
+            Self::Unreachable { .. } | Self::LongHead { .. } | Self::NoApiServer => "unreachable",
             Self::Late(_) => "late",
             _ => "refused",
         }

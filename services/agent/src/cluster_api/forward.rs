@@ -3,14 +3,17 @@
 use std::future::{Future, pending};
 use std::time::Duration;
 
+use events::attributes::Attributes;
 use futures::future::{Either, select};
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use objects::attributes::{is_answered_by_others, is_long_running};
 use tokio::sync::oneshot;
 use tower::BoxError;
 use tunnel::body::Held;
+use tunnel::settings::MAXIMUM_HEADER_LIST_BYTES;
 
 use super::answer::Failure;
 use super::headers;
@@ -24,13 +27,18 @@ use crate::link::AnswerBody;
 /// server itself gives up after a minute.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(90);
 
+/// Longer lists of headers do not go back: the gateway takes none that are longer, and room is left for the status.
+pub(super) const MAXIMUM_ANSWER_HEADERS: usize = MAXIMUM_HEADER_LIST_BYTES as usize - 1024;
+/// What HTTP/2 counts for each header beside its name and value (RFC 9113, section 6.5.2).
+const BYTES_BESIDE_A_HEADER: usize = 32;
+
 impl ClusterApi {
     pub(super) async fn forward(
         &self,
         api_server: &ApiServer,
         request: Request<RequestBody>,
         open: Open,
-        is_long_running: bool,
+        asked: &Attributes,
     ) -> Result<Response<AnswerBody>, Failure> {
         // Without a body there is nothing to wait for, however long the connection may take to take the request.
         let (coming, came) = oneshot::channel::<()>();
@@ -39,11 +47,12 @@ impl ClusterApi {
         let whole = async {
             // Dropped with the body: nobody sends.
             let _end = came.await;
-            if is_long_running {
+            if is_long_running(asked) {
                 pending::<()>().await;
             }
         };
-        let (response, lane) = self.in_time(api_server.send(request), whole).await?;
+        let (response, lane) =
+            self.in_time(api_server.send(request, is_answered_by_others(asked)), whole).await?;
         answered(response, (lane, open))
     }
 
@@ -78,9 +87,17 @@ where
         return Err(Failure::Unreachable { detail: format!("it answered {status}") });
     }
     let headers = headers::from_api_server(response.headers());
+    let length = list_length(&headers);
+    if length > MAXIMUM_ANSWER_HEADERS {
+        return Err(Failure::LongHead { length });
+    }
     let body = Held::new(response.into_body(), held);
     let mut answer = Response::new(body.map_err(Into::into).boxed_unsync());
     *answer.status_mut() = status;
     *answer.headers_mut() = headers;
     Ok(answer)
+}
+
+fn list_length(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + BYTES_BESIDE_A_HEADER).sum()
 }

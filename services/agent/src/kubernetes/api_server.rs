@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
 use http::{Request, Response, Version};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 use tower::{BoxError, ServiceExt};
+use world::World;
 
 use super::clients::{Client, Clients, Protocols};
 use super::connections::{REQUESTS_PER_LANE, UnderWay};
@@ -19,6 +23,8 @@ use super::connections::{REQUESTS_PER_LANE, UnderWay};
 const IDLE_LANES: usize = 2;
 /// Asked once to see which protocol the API server speaks. Its answer's status does not matter.
 const PROBE: &str = "/version";
+/// How long that answer is waited for.
+const PROBE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Body of a request.
 pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -27,12 +33,28 @@ pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 /// an API server allows about a hundred on one, and the next would wait for a watch to end. Where it speaks only HTTP/1.1, each has
 /// a connection.
 pub struct ApiServer {
+    world: World,
     clients: Clients,
     /// Dials once for each request while none is open: alone used where HTTP/2 is not to be had.
     any: Client<RequestBody>,
-    upgrading: Client<RequestBody>,
-    speaks_http2: tokio::sync::Mutex<Option<bool>>,
+    /// A connection for each request.
+    alone: Client<RequestBody>,
+    probe: Mutex<Option<Probe>>,
     lanes: Arc<Mutex<Vec<OpenLane>>>,
+}
+
+/// Whether the API server speaks HTTP/2, once it is known.
+type Probe = Shared<BoxFuture<'static, Result<bool, ProbeError>>>;
+
+/// Which protocol the API server speaks is not known. All who wait for it hear it.
+#[derive(Debug, Clone, thiserror::Error)]
+enum ProbeError {
+    #[error(transparent)]
+    NotAnswered(Arc<dyn std::error::Error + Send + Sync>),
+    #[error("it takes connections and did not say within {PROBE_DEADLINE:?} which version it is")]
+    Silent,
+    #[error("the agent is ending")]
+    Ended,
 }
 
 struct OpenLane {
@@ -60,12 +82,13 @@ impl Drop for Lane {
 
 impl ApiServer {
     /// Dials nothing yet.
-    pub(super) fn new(clients: Clients) -> Self {
+    pub(super) fn new(world: World, clients: Clients) -> Self {
         Self {
+            world,
             any: clients.make(Protocols::Any),
-            upgrading: clients.make(Protocols::FreshHttp1),
+            alone: clients.make(Protocols::FreshHttp1),
             clients,
-            speaks_http2: tokio::sync::Mutex::default(),
+            probe: Mutex::default(),
             lanes: Arc::default(),
         }
     }
@@ -77,24 +100,34 @@ impl ApiServer {
     }
 
     /// Sends a request; its place is taken until the lane is dropped. Only a request of which nothing was sent is sent again, when
-    /// its connection turns out to be broken.
+    /// its connection turns out to be broken. What is not the API server's own answer but whatever somebody behind it says
+    /// (`is_of_others`) comes on a connection of its own, as it can break the one that it comes on.
     ///
     /// # Errors
     /// When there is no answer.
-    pub async fn send(&self, request: Request<RequestBody>) -> Result<(Response<Incoming>, Lane), BoxError> {
-        let (client, lane) = if self.speaks_http2().await? {
-            self.lane()
-        } else {
-            (self.any.clone(), Lane { under_way: None, lanes: Arc::clone(&self.lanes) })
-        };
-        match ask(client, request).await {
-            Ok(response) => Ok((response, lane)),
-            Err(error) => {
-                // It may be another API server behind the same address by now.
-                *self.speaks_http2.lock().await = None;
-                Err(error)
-            }
+    pub async fn send(
+        &self,
+        request: Request<RequestBody>,
+        is_of_others: bool,
+    ) -> Result<(Response<Incoming>, Lane), BoxError> {
+        if is_of_others {
+            return Ok((ask(self.alone.clone(), request).await?, self.no_lane()));
         }
+        let probe = self.probe();
+        let (client, lane) = match probe.clone().await {
+            Ok(true) => self.lane(),
+            Ok(false) => (self.any.clone(), self.no_lane()),
+            Err(error) => {
+                self.forget(&probe);
+                return Err(error.into());
+            }
+        };
+        let answer = ask(client, request).await;
+        if answer.is_err() {
+            // It may be another API server behind the same address by now.
+            self.forget(&probe);
+        }
+        Ok((answer?, lane))
     }
 
     /// Sends a request on a connection of its own that may become another protocol.
@@ -102,7 +135,7 @@ impl ApiServer {
     /// # Errors
     /// When there is no answer.
     pub async fn upgrade(&self, request: Request<()>) -> Result<Response<Incoming>, BoxError> {
-        ask(self.upgrading.clone(), request.map(|()| nothing())).await
+        ask(self.alone.clone(), request.map(|()| nothing())).await
     }
 
     /// Requests under way on each connection.
@@ -111,14 +144,22 @@ impl ApiServer {
         self.lanes.lock().iter().map(|lane| lane.requests.load(Ordering::Acquire)).collect()
     }
 
-    /// One request finds out, and the others wait for it: each of them would dial, and all end up on one connection.
-    async fn speaks_http2(&self) -> Result<bool, BoxError> {
-        let mut known = self.speaks_http2.lock().await;
-        if let Some(known) = *known {
-            return Ok(known);
+    /// One finds out, and the others wait for it and hear the same, an error too: each of them would dial, and all end up on one
+    /// connection.
+    fn probe(&self) -> Probe {
+        self.probe.lock().get_or_insert_with(|| probe(&self.world, self.any.clone())).clone()
+    }
+
+    /// Has the next request find out anew, unless one has already begun to.
+    fn forget(&self, probe: &Probe) {
+        let mut current = self.probe.lock();
+        if current.as_ref().is_some_and(|current| current.ptr_eq(probe)) {
+            *current = None;
         }
-        let response = ask(self.any.clone(), Request::get(PROBE).body(nothing())?).await?;
-        Ok(*known.insert(response.version() == Version::HTTP_2))
+    }
+
+    fn no_lane(&self) -> Lane {
+        Lane { under_way: None, lanes: Arc::clone(&self.lanes) }
     }
 
     /// The first one that has room, so that few requests need one connection.
@@ -135,6 +176,28 @@ impl ApiServer {
         };
         (client, Lane { under_way: Some(UnderWay::begin(&requests)), lanes: Arc::clone(&self.lanes) })
     }
+}
+
+/// Goes on by itself: whoever began it may give up, and the next one is not to find it half done.
+fn probe(world: &World, client: Client<RequestBody>) -> Probe {
+    let clock = Arc::clone(&world.clock);
+    let (tell, known) = oneshot::channel();
+    let probing = async move {
+        let answer = tokio::select! {
+            biased;
+            answer = speaks_http2(client) => answer.map_err(|error| ProbeError::NotAnswered(error.into())),
+            () = clock.sleep(PROBE_DEADLINE) => Err(ProbeError::Silent),
+        };
+        // Nobody may want to know any more.
+        let _heard = tell.send(answer);
+    };
+    world.spawner.spawn("API server's protocol", Box::pin(probing));
+    known.map(|known| known.unwrap_or(Err(ProbeError::Ended))).boxed().shared()
+}
+
+async fn speaks_http2(client: Client<RequestBody>) -> Result<bool, BoxError> {
+    let response = ask(client, Request::get(PROBE).body(nothing())?).await?;
+    Ok(response.version() == Version::HTTP_2)
 }
 
 /// One type for whoever waits, whatever the client is made of.

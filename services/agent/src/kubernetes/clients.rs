@@ -24,6 +24,9 @@ const DIAL_DEADLINE: Duration = Duration::from_secs(10);
 const STREAM_WINDOW: u32 = 1 << 20;
 /// The largest that HTTP/2 has: readers that stand still never exhaust it, so that they stop no other.
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
+/// An answer with a longer list of headers fails. One that is longer by far would end the connection that many share, as what it says
+/// cannot be skipped: this is more than an API server says by itself.
+const MAXIMUM_HEADER_LIST_BYTES: u32 = 1 << 20;
 
 /// What a client may speak.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -100,6 +103,7 @@ impl Clients {
             .http2_only(protocols == Protocols::Http2)
             .http2_initial_stream_window_size(STREAM_WINDOW)
             .http2_initial_connection_window_size(CONNECTION_WINDOW)
+            .http2_max_header_list_size(MAXIMUM_HEADER_LIST_BYTES)
             .http2_keep_alive_interval(Duration::from_secs(10))
             .http2_keep_alive_timeout(Duration::from_secs(10))
             .http2_keep_alive_while_idle(true);

@@ -14,6 +14,7 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use thiserror::Error;
 use tower::BoxError;
+use world::World;
 
 use super::api_server::ApiServer;
 use super::clients::{Clients, Protocols};
@@ -125,7 +126,7 @@ impl Connections {
     ///
     /// # Errors
     /// When there is no usable configuration.
-    pub async fn open(options: &KubeOptions) -> Result<Self, ConnectError> {
+    pub async fn open(world: &World, options: &KubeOptions) -> Result<Self, ConnectError> {
         let config = match &options.kubeconfig {
             Some(path) => {
                 let context =
@@ -140,7 +141,7 @@ impl Connections {
             Ok(Arc::new(kube::Client::new(clients.make::<Body>(protocols), namespace.clone())))
         };
         let connections = Self::of(namespace.clone(), made)?;
-        Ok(Self { api_server: Some(Arc::new(ApiServer::new(clients))), ..connections })
+        Ok(Self { api_server: Some(Arc::new(ApiServer::new(world.clone(), clients))), ..connections })
     }
 
     /// Everything over one channel, as in `namespace`.

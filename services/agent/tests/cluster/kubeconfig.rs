@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use testkit::Cluster;
+use testkit::{Authority, Cluster};
 
 /// A kubeconfig with another token.
 pub fn with_token(cluster: &Cluster, token: &str, path: &Path) {
@@ -13,6 +15,15 @@ pub fn with_token(cluster: &Cluster, token: &str, path: &Path) {
 /// A kubeconfig with another address.
 pub fn at(cluster: &Cluster, server: &str, path: &Path) {
     changed(cluster, path, |config| config["clusters"][0]["cluster"]["server"] = json!(server));
+}
+
+/// A kubeconfig with another address, which another authority vouches for.
+pub fn of_authority(cluster: &Cluster, server: &str, authority: &Authority, path: &Path) {
+    let certificate = STANDARD.encode(authority.certificate());
+    changed(cluster, path, |config| {
+        config["clusters"][0]["cluster"] =
+            json!({"server": server, "certificate-authority-data": certificate});
+    });
 }
 
 fn changed(cluster: &Cluster, path: &Path, change: impl FnOnce(&mut Value)) {

@@ -1,169 +1,25 @@
 //! The cluster's API through the agent: against a real API server, and against ones that misbehave.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod misbehaving;
+mod tunnel;
 
-use agent::Agent;
-use agent::cluster_api::RootKey;
-use agent::kubernetes::{ApiServer, Connections, KubeOptions};
-use agent::link::AgentService;
-use agent::metrics::Counts;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use ::tunnel::wire::cluster::{ANSWERED_BY, UPGRADE};
 use bytes::Bytes;
-use events::pass::{AccessAs, Impersonated, Narrowing, Pass, PassGrant, SignedPass};
-use events::{Actor, AgentId, InstanceId, OrganizationId, Timestamp};
+use events::AgentId;
+use events::pass::{AccessAs, Impersonated, Narrowing, Pass};
 use http::request::Builder;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
-use hyper::client::conn::http2::SendRequest;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use ring::signature::{Ed25519KeyPair, KeyPair};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use testkit::{Cluster, Folder, eventually};
+use testkit::{Cluster, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tunnel::wire::cluster::{ANSWERED_BY, PASS, UPGRADE, pass_to_header};
 use world::World;
 
-use crate::kubeconfig;
+use self::misbehaving::{fake, head};
+use self::tunnel::{Tunnel, as_user, before, in_pieces, read, spawn, through, whole};
 use crate::rig::{DEADLINE, cluster, config_map, uuid};
-
-type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
-
-/// An agent's service at the other end of a connection with HTTP/2, as a gateway has it.
-struct Tunnel {
-    agent: AgentId,
-    gateway: SendRequest<Body>,
-    api_server: Arc<ApiServer>,
-    counts: Counts,
-    world: World,
-}
-
-fn root() -> Ed25519KeyPair {
-    Ed25519KeyPair::from_seed_unchecked(&[3; 32]).unwrap()
-}
-
-fn pinned() -> RootKey {
-    STANDARD.encode(root().public_key().as_ref()).parse().unwrap()
-}
-
-async fn through(cluster: &Cluster) -> Tunnel {
-    Tunnel::open(World::real(), cluster.kubeconfig(), Some(pinned())).await
-}
-
-/// Before something at an address that is no API server.
-async fn before(world: World, address: &str) -> Tunnel {
-    let folder = Folder::temporary().unwrap();
-    let path = folder.path().join("kubeconfig");
-    kubeconfig::at(&cluster().await, address, &path);
-    Tunnel::open(world, &path, Some(pinned())).await
-}
-
-impl Tunnel {
-    async fn open(world: World, kubeconfig: &std::path::Path, root: Option<RootKey>) -> Self {
-        let options = KubeOptions { kubeconfig: Some(kubeconfig.to_owned()), context: None };
-        let connections = Connections::open(&options).await.unwrap();
-        let api_server = connections.api_server().unwrap();
-        let (counts, instance) = (Counts::default(), InstanceId(uuid()));
-        let agent = Agent::new(world.clone(), connections, None, counts.clone(), instance).pinning(root);
-        let service: AgentService = agent.service();
-        let agent = AgentId(uuid());
-        service.is_agent(agent);
-        let (ours, theirs) = tokio::io::duplex(1 << 20);
-        let answer = service_fn(move |request: Request<Incoming>| service.clone().answer(request));
-        let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-            .initial_stream_window_size(1 << 20)
-            .initial_connection_window_size((1 << 31) - 1)
-            .max_concurrent_streams(1000)
-            .serve_connection(TokioIo::new(theirs), answer);
-        spawn(&world, async { drop(serving.await) });
-        let (gateway, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
-            .initial_stream_window_size(1 << 20)
-            .initial_connection_window_size((1 << 31) - 1)
-            .handshake(TokioIo::new(ours))
-            .await
-            .unwrap();
-        spawn(&world, async { drop(connection.await) });
-        Self { agent, gateway, api_server, counts, world }
-    }
-
-    fn pass(&self, access_as: AccessAs, narrowing: Narrowing) -> Pass {
-        let now = Timestamp(self.world.clock.now_millis());
-        Pass {
-            organization: OrganizationId(uuid()),
-            agent: self.agent,
-            holder: Actor::service("test"),
-            access_as,
-            grants: vec![PassGrant { narrowing, groups: Vec::new(), place: "agents/a.yaml:3".to_owned() }],
-            audit: events::audit::AuditMode::default(),
-            issued_at: now,
-            expires_at: now.plus_millis(60_000),
-        }
-    }
-
-    async fn send(&self, request: Builder, pass: &Pass, body: Body) -> Response<Incoming> {
-        let pass = events::encode(pass).unwrap();
-        let signature = root().sign(&SignedPass::signed_text(&pass)).as_ref().to_vec();
-        let request = request.header(PASS, pass_to_header(&SignedPass { pass, signature }).unwrap());
-        self.gateway.clone().send_request(request.body(body).unwrap()).await.unwrap()
-    }
-
-    /// As the user, with everything that the pass allows.
-    async fn ask(
-        &self,
-        method: Method,
-        path: &str,
-        user: &str,
-        body: &Value,
-    ) -> (StatusCode, HeaderMap, Value) {
-        let pass = self.pass(as_user(user), Narrowing::default());
-        let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("/k8s{path}"))
-            .header("content-type", "application/json");
-        read(self.send(request, &pass, whole(body)).await).await
-    }
-
-    /// As the agent itself.
-    async fn get(&self, path: &str) -> Response<Incoming> {
-        let pass = self.pass(AccessAs::Agent, Narrowing::default());
-        self.send(Request::get(format!("/k8s{path}")), &pass, whole("")).await
-    }
-}
-
-fn spawn(world: &World, task: impl Future<Output = ()> + Send + 'static) {
-    world.spawner.spawn("test", Box::pin(task));
-}
-
-fn as_user(name: &str) -> AccessAs {
-    AccessAs::Impersonated(Impersonated { username: name.to_owned(), ..Impersonated::default() })
-}
-
-fn whole(body: impl Into<Bytes>) -> Body {
-    Full::new(body.into()).boxed_unsync()
-}
-
-/// A body that comes in pieces.
-fn in_pieces() -> (mpsc::Sender<Bytes>, Body) {
-    let (sender, receiver) = mpsc::channel(1);
-    let pieces = futures::stream::unfold(receiver, |mut receiver| async {
-        receiver.recv().await.map(|piece: Bytes| (Ok(Frame::data(piece)), receiver))
-    });
-    (sender, BodyExt::boxed_unsync(StreamBody::new(pieces)))
-}
-
-async fn read(response: Response<Incoming>) -> (StatusCode, HeaderMap, Value) {
-    let (parts, body) = response.into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
-    let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
-    (parts.status, parts.headers, serde_json::from_slice(&body).unwrap_or_else(|_| text()))
-}
 
 async fn may_read(cluster: &Cluster, namespace: &str, user: &str) {
     let root = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
@@ -380,77 +236,6 @@ async fn an_upgrade_that_the_api_server_refuses_is_answered_in_its_own_words() {
         assert_eq!((status, &body["reason"]), (StatusCode::NOT_FOUND, &json!("NotFound")), "{body}");
         drop(sender);
     }
-}
-
-/// Waits a sixtieth of what it should.
-struct Hasty(world::clock::SystemClock);
-
-#[async_trait::async_trait]
-impl world::Clock for Hasty {
-    fn now_millis(&self) -> i64 {
-        self.0.now_millis()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.monotonic()
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        self.0.sleep(duration / 60).await;
-    }
-}
-
-/// Reads the head of a request.
-async fn head(stream: &mut TcpStream) -> String {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.unwrap());
-    }
-    String::from_utf8(head).unwrap()
-}
-
-/// Whoever connects is first asked for the version, which makes it an API server that speaks HTTP/1.1.
-async fn fake() -> (TcpListener, String) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    (listener, address)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_that_does_not_answer_is_named_as_the_one_at_fault() {
-    let (silent, address) = fake().await;
-    let world = World { clock: Arc::new(Hasty(world::clock::SystemClock::new())), ..World::real() };
-    let tunnel = before(world, &address).await;
-    let answer = tunnel.get("/version").await;
-    assert_eq!(answer.headers()[ANSWERED_BY], "api-server");
-    let (status, _, body) = read(answer).await;
-    assert_eq!((status, &body["reason"]), (StatusCode::GATEWAY_TIMEOUT, &json!("Timeout")));
-    drop(silent);
-    let answer = tunnel.get("/version").await;
-    assert_eq!(answer.headers()[ANSWERED_BY], "api-server");
-    let (status, _, body) = read(answer).await;
-    assert_eq!(status, StatusCode::BAD_GATEWAY, "{body}");
-    assert!(body["message"].as_str().unwrap().contains("refused"), "{body}");
-    assert_eq!(tunnel.counts.cluster_api_requests.with(["late"]).get(), 1);
-    assert_eq!(tunnel.counts.cluster_api_requests.with(["unreachable"]).get(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_breaks_off_does_not_end_in_order() {
-    let (listener, address) = fake().await;
-    let tunnel = before(World::real(), &address).await;
-    spawn(&tunnel.world, async move {
-        for answer in ["200 OK\r\ncontent-length: 2\r\n\r\n{}", "200 OK\r\ncontent-length: 99\r\n\r\nhalf"] {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            head(&mut stream).await;
-            let answer =
-                format!("HTTP/1.1 {}", answer.replace("\r\ncontent", "\r\nconnection: close\r\ncontent"));
-            stream.write_all(answer.as_bytes()).await.unwrap();
-        }
-    });
-    let answer = tunnel.get("/version").await;
-    assert_eq!(answer.status(), StatusCode::OK);
-    assert!(answer.into_body().collect().await.is_err());
 }
 
 /// Takes two connections: on the first it says back what it hears, of the second it tells how it ends.

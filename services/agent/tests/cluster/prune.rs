@@ -131,7 +131,7 @@ async fn a_namespace_waits_for_an_api_group_that_does_not_answer() {
     plane.create_object("/apis/apiregistration.k8s.io/v1/apiservices", &silent).await.unwrap();
     // The document that the agent reads follows the object a moment later.
     let options = KubeOptions { kubeconfig: Some(plane.kubeconfig().to_owned()), ..KubeOptions::default() };
-    let connections = Connections::open(&options).await.unwrap();
+    let connections = Connections::open(&World::real(), &options).await.unwrap();
     let kube = Kube::new(connections, World::real(), Counts::default());
     eventually(DEADLINE, || async {
         let kinds = Discovery::default().refresh(&kube).await?;

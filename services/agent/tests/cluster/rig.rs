@@ -123,7 +123,7 @@ impl Process {
             let (sender, receiver) = tokio::sync::oneshot::channel();
             let (inner, namespace, counts) = (world.clone(), namespace.to_owned(), counts.clone());
             let task = async move {
-                let connections = Connections::open(&options).await.unwrap();
+                let connections = Connections::open(&World::real(), &options).await.unwrap();
                 let instance = InstanceId(inner.new_uuid());
                 let process = Agent::new(inner, connections, Some(namespace), counts, instance);
                 let started = (process.service(), process.outbox());

@@ -1,0 +1,223 @@
+//! API servers that misbehave.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::tunnel::wire::cluster::ANSWERED_BY;
+use bytes::Bytes;
+use futures::future::join_all;
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use serde_json::json;
+use testkit::{Authority, Folder};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use world::World;
+
+use super::tunnel::{Tunnel, before, read, spawn};
+use crate::kubeconfig;
+use crate::rig::cluster;
+
+/// Waits a sixtieth of what it should.
+struct Hasty(world::clock::SystemClock);
+
+#[async_trait::async_trait]
+impl world::Clock for Hasty {
+    fn now_millis(&self) -> i64 {
+        self.0.now_millis()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.0.sleep(duration / 60).await;
+    }
+}
+
+/// Reads the head of a request.
+pub async fn head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// Whoever connects is first asked for the version, which makes it an API server that speaks HTTP/1.1.
+pub async fn fake() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    (listener, address)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_does_not_answer_is_named_as_the_one_at_fault() {
+    let (listener, address) = fake().await;
+    let world = World { clock: Arc::new(Hasty(world::clock::SystemClock::new())), ..World::real() };
+    let tunnel = before(world, &address).await;
+    let says_its_version_alone = async {
+        let (mut asked, _) = listener.accept().await.unwrap();
+        head(&mut asked).await;
+        let answer = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+        asked.write_all(answer.as_bytes()).await.unwrap();
+        listener.accept().await.unwrap()
+    };
+    let (answer, silent) = tokio::join!(tunnel.get("/version"), says_its_version_alone);
+    assert_eq!(answer.headers()[ANSWERED_BY], "api-server");
+    let (status, _, body) = read(answer).await;
+    assert_eq!((status, &body["reason"]), (StatusCode::GATEWAY_TIMEOUT, &json!("Timeout")));
+    drop((silent, listener));
+    let answer = tunnel.get("/version").await;
+    assert_eq!(answer.headers()[ANSWERED_BY], "api-server");
+    let (status, _, body) = read(answer).await;
+    assert_eq!(status, StatusCode::BAD_GATEWAY, "{body}");
+    assert!(body["message"].as_str().unwrap().contains("refused"), "{body}");
+    assert_eq!(tunnel.counts.cluster_api_requests.with(["late"]).get(), 1);
+    assert_eq!(tunnel.counts.cluster_api_requests.with(["unreachable"]).get(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_breaks_off_does_not_end_in_order() {
+    let (listener, address) = fake().await;
+    let tunnel = before(World::real(), &address).await;
+    spawn(&tunnel.world, async move {
+        for answer in ["200 OK\r\ncontent-length: 2\r\n\r\n{}", "200 OK\r\ncontent-length: 99\r\n\r\nhalf"] {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            head(&mut stream).await;
+            let answer =
+                format!("HTTP/1.1 {}", answer.replace("\r\ncontent", "\r\nconnection: close\r\ncontent"));
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let answer = tunnel.get("/version").await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert!(answer.into_body().collect().await.is_err());
+}
+
+type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
+
+/// Says as much in its headers as the path's last segment asks for, in kilobytes; a watch says something and goes on.
+fn says_much(request: &Request<Incoming>) -> Response<Body> {
+    let last = request.uri().path().rsplit('/').next().unwrap();
+    let mut answer = Response::new(Full::from("{}").boxed_unsync());
+    if request.uri().query() == Some("watch=1") {
+        let goes_on = futures::stream::pending();
+        *answer.body_mut() = BodyExt::boxed_unsync(StreamBody::new(goes_on));
+    }
+    // One value, as what consists of small ones can be skipped.
+    if let Ok(kilobytes) = last.parse::<usize>() {
+        answer.headers_mut().insert("x-much", "x".repeat(kilobytes * 1000).parse().unwrap());
+    }
+    answer
+}
+
+/// An API server that speaks HTTP/2, and HTTP/1.1 to whoever wants that.
+async fn before_one_that_says_much(world: World) -> Tunnel {
+    let folder = Folder::temporary().unwrap();
+    let authority = Authority::new("much").unwrap();
+    let shown = authority.server(&["localhost"], &[Ipv4Addr::LOCALHOST.into()]).unwrap();
+    let mut tls = testkit::tls_showing(&shown).unwrap();
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("https://{}", listener.local_addr().unwrap());
+    let accepting = world.clone();
+    spawn(&world, async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            spawn(&accepting, async move {
+                let Ok(stream) = acceptor.accept(stream).await else { return };
+                let answer =
+                    service_fn(async |request| Ok::<_, std::convert::Infallible>(says_much(&request)));
+                let builder = auto::Builder::new(TokioExecutor::new());
+                drop(builder.serve_connection(TokioIo::new(stream), answer).await);
+            });
+        }
+    });
+    let path = folder.path().join("kubeconfig");
+    kubeconfig::of_authority(&cluster().await, &address, &authority, &path);
+    Tunnel::open(world, &path, Some(super::tunnel::pinned())).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_with_endless_headers_ends_no_other() {
+    const PROXY: &str = "/api/v1/namespaces/a/pods/b/proxy";
+    let tunnel = before_one_that_says_much(World::real()).await;
+    let mut watch = tunnel.get("/api/v1/pods?watch=1").await;
+    assert_eq!(watch.status(), StatusCode::OK);
+    for much in
+        ["/version/50".to_owned(), format!("{PROXY}/50"), "/version/150".to_owned(), format!("{PROXY}/150")]
+    {
+        let answer = tunnel.get(&much).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{much}");
+        assert!(answer.headers()["x-much"].len() >= 50_000, "{much}");
+    }
+    for (too_much, says) in [
+        ("/version/500".to_owned(), "headers take"),
+        (format!("{PROXY}/300"), "headers take"),
+        (format!("{PROXY}/9000"), "API server"),
+    ] {
+        let answer = tunnel.get(&too_much).await;
+        assert_eq!(answer.headers()[ANSWERED_BY], "api-server", "{too_much}");
+        let (status, _, body) = read(answer).await;
+        assert_eq!(
+            (status, &body["kind"]),
+            (StatusCode::BAD_GATEWAY, &json!("Status")),
+            "{too_much}: {body}"
+        );
+        assert!(body["message"].as_str().unwrap().contains(says), "{too_much}: {body}");
+    }
+    assert_eq!(tunnel.api_server.lanes(), [1]);
+    let ended = tokio::time::timeout(Duration::ZERO, watch.body_mut().frame()).await;
+    assert!(ended.is_err(), "the watch on the shared connection goes on: {ended:?}");
+    assert_eq!(tunnel.get("/version").await.status(), StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_wait_for_a_silent_api_server_hear_together_that_it_says_nothing() {
+    const AT_ONCE: usize = 20;
+    let (silent, address) = fake().await;
+    let tunnel = before(World::real(), &address.replace("http:", "https:")).await;
+    let ask = |_| tunnel.api_server.send(Request::get("/version").body(no_body()).unwrap(), false);
+    // All of them have asked before any of them is waited for.
+    let asked = join_all((0..AT_ONCE).map(ask));
+    let ends = async { drop(silent.accept().await.unwrap()) };
+    let (answers, ()) = tokio::join!(asked, ends);
+    assert!(answers.iter().all(Result::is_err));
+    let dialled = tokio::time::timeout(Duration::ZERO, silent.accept()).await;
+    assert!(dialled.is_err(), "one of them dialled by itself");
+}
+
+fn no_body() -> UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+    Empty::new().map_err(|never: std::convert::Infallible| match never {}).boxed_unsync()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_after_a_silence_is_not_told_of_it() {
+    let (listener, address) = fake().await;
+    let world = World { clock: Arc::new(Hasty(world::clock::SystemClock::new())), ..World::real() };
+    let tunnel = before(world, &address).await;
+    let answer = tunnel.get("/version").await;
+    let (silence, _) = listener.accept().await.unwrap();
+    let (status, _, body) = read(answer).await;
+    assert_eq!(status, StatusCode::BAD_GATEWAY, "{body}");
+    assert!(body["message"].as_str().unwrap().contains("which version"), "{body}");
+    spawn(&tunnel.world, async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            head(&mut stream).await;
+            let answer = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    assert_eq!(tunnel.get("/version").await.status(), StatusCode::OK);
+    drop(silence);
+}
