@@ -1,6 +1,7 @@
 //! The agent's own HTTP service, which the server drives through the tunnel, and the tunnel itself.
 
 mod access;
+mod bulk;
 mod client;
 mod events_answer;
 mod last_words;

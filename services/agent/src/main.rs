@@ -51,7 +51,7 @@ async fn start(args: Args) -> std::process::ExitCode {
         }
     }
     let options = KubeOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
-    let outcome = match Connections::open(&options).await.context("no cluster") {
+    let outcome = match Connections::open(&world, &options).await.context("no cluster") {
         Ok(connections) => {
             let deps = Deps { world, connections, readiness: Readiness::new(), metrics, instance };
             agent::run(args, deps, shutdown).await

@@ -14,6 +14,8 @@ chassis::metrics! {
     pub struct Counts in "kasbah_agent" {
         /// The tunnel to the server is open (1) or not (0)
         pub(crate) tunnel_open: Gauge,
+        /// Connections beside the tunnel, on which requests to the cluster's API come
+        pub(crate) bulk_connections: Gauge,
         /// Times that the server was dialled
         pub(crate) dials: Counter { outcome: "`opened`, `refused` (the token is not good, or the server says no), `failed`" },
         /// This instance holds the agent's Lease (1) or not (0)

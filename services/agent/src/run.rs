@@ -160,7 +160,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         supervisor.spawn("admin listener", serving);
     }
     let ready = readiness.register("tunnel");
-    let link = LinkKeeper { world: world.clone(), access, service: agent.service(), ready, counts };
+    let link = LinkKeeper::new(world.clone(), access, agent.service(), ready, counts);
     let until = shutdown.clone();
     supervisor.spawn("tunnel", async move {
         link.keep(until).await;

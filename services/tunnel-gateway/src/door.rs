@@ -7,11 +7,11 @@ use std::time::Duration;
 use chassis::Shutdown;
 use events::observation::Observed;
 use events::requests::authz::{Admission, Principal};
-use events::{AgentId, InstanceId, OrganizationId, Refusal, RefusalKind, Sha256, Timestamp};
+use events::{AgentId, OrganizationId, Refusal, RefusalKind, Sha256, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tunnel::gateway::{AcceptError, Accepted, Door, Presented, Rejection};
-use tunnel::handshake::Role;
+use tunnel::handshake::{Hello, Role};
 use tunnel::wire::{Again, Farewell};
 use world::network::{Connection, Listener};
 
@@ -104,6 +104,7 @@ async fn enter(
     };
     let Accepted { hello, admitted, connection } = accepted;
     let identity = Identity {
+        role: hello.role,
         agent: admitted.agent,
         instance: hello.instance,
         organization: admitted.principal.organization,
@@ -145,9 +146,6 @@ async fn admit(
     if draining {
         return Err(Rejection::unavailable("this gateway is going", RETRY_AFTER));
     }
-    if presented.hello.role != Role::Control {
-        return Err(Rejection::denied("only control connections are taken by this version"));
-    }
     let hash = Sha256::of(presented.token.secret().as_bytes());
     let (principal, agent, refusal) = match gateway.admissions.ask(hash).await {
         Admission::Admitted { holder, agent } => (holder, agent, None),
@@ -161,19 +159,26 @@ async fn admit(
     if let Some(reason) = gateway.standing.read(|standing| standing.objection(agent, principal.token)) {
         return Err(Rejection::unauthenticated(reason));
     }
-    room(gateway, agent, presented.hello.instance)?;
+    room(gateway, agent, &presented.hello)?;
     Ok((agent, Admitted { agent, principal }))
 }
 
-fn room(gateway: &Gateway, agent: AgentId, instance: InstanceId) -> Result<(), Rejection> {
-    if gateway.registry.has_room(agent, instance) {
+fn room(gateway: &Gateway, agent: AgentId, hello: &Hello) -> Result<(), Rejection> {
+    let (has_room, most, what) = match hello.role {
+        Role::Control => {
+            let has_room = gateway.registry.has_room(agent, hello.instance);
+            (has_room, gateway.args.tunnel_per_agent, "tunnels")
+        }
+        Role::Bulk => {
+            let has_room = gateway.registry.has_room_for_bulk(agent);
+            (has_room, gateway.args.tunnel_bulk_per_agent, "connections beside its tunnels")
+        }
+    };
+    if has_room {
         return Ok(());
     }
-    let most = gateway.args.tunnel_per_agent;
-    Err(Rejection::unavailable(
-        format!("this agent has {most} tunnels open, the most that are allowed"),
-        RETRY_AFTER,
-    ))
+    let message = format!("this agent has {most} {what} open, the most that are allowed");
+    Err(Rejection::unavailable(message, RETRY_AFTER))
 }
 
 fn reject(refusal: Refusal) -> Rejection {

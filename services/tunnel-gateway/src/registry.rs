@@ -9,44 +9,91 @@ use events::requests::delivery::ChangedAgent;
 use events::{AgentId, InstanceId};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tunnel::handshake::Role;
 use tunnel::wire::{Again, Farewell};
 
 use crate::returns::Returns;
+use crate::room::Taken;
 use crate::session::Session;
 
-/// Tunnels by agent and instance. One instance has one tunnel: a newer one takes the place of the older.
+/// Tunnels by agent and instance, and the connections beside them.
 pub(crate) struct Registry {
-    agents: Mutex<BTreeMap<AgentId, BTreeMap<InstanceId, Arc<Session>>>>,
+    agents: Mutex<BTreeMap<AgentId, Connections>>,
     /// The newest epoch that wrote through this gateway, of agents with tunnels.
     begun: Mutex<BTreeMap<AgentId, u64>>,
     open: watch::Sender<usize>,
     returns: Returns,
     maximum_per_agent: usize,
+    maximum_bulk_per_agent: usize,
+}
+
+/// What one agent has open here.
+#[derive(Default)]
+struct Connections {
+    /// One instance has one tunnel: a newer one takes the place of the older.
+    tunnels: BTreeMap<InstanceId, Arc<Session>>,
+    bulk: Vec<Arc<Session>>,
+}
+
+impl Connections {
+    /// For requests to the cluster's API: over tunnels only where there is nothing beside them.
+    fn for_requests(&self) -> impl Iterator<Item = &Arc<Session>> {
+        let open = |session: &&Arc<Session>| !session.connection.is_closed();
+        self.bulk.iter().chain(self.tunnels.values()).filter(open)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tunnels.is_empty() && self.bulk.is_empty()
+    }
+}
+
+/// Where a request to a cluster's API may go.
+pub(crate) enum ForRequest {
+    /// There is room here.
+    Room(Arc<Session>, Taken),
+    /// All that is open here is taken.
+    Full,
+    /// Nothing is open here.
+    None,
 }
 
 impl Registry {
-    pub(crate) fn new(maximum_per_agent: usize) -> Self {
+    pub(crate) fn new(maximum_per_agent: usize, maximum_bulk_per_agent: usize) -> Self {
         Self {
             agents: Mutex::default(),
             begun: Mutex::default(),
             open: watch::Sender::new(0),
             returns: Returns::default(),
             maximum_per_agent,
+            maximum_bulk_per_agent,
         }
     }
 
     /// Whether another instance of this agent finds room.
     pub(crate) fn has_room(&self, agent: AgentId, instance: InstanceId) -> bool {
         let agents = self.agents.lock();
-        agents
-            .get(&agent)
-            .is_none_or(|open| open.contains_key(&instance) || open.len() < self.maximum_per_agent)
+        agents.get(&agent).is_none_or(|open| {
+            open.tunnels.contains_key(&instance) || open.tunnels.len() < self.maximum_per_agent
+        })
     }
 
-    /// Enters a tunnel; gives the one whose place it took.
+    /// Whether one more connection beside its tunnels finds room.
+    pub(crate) fn has_room_for_bulk(&self, agent: AgentId) -> bool {
+        let open = self.agents.lock().get(&agent).map_or(0, |open| open.bulk.len());
+        open < self.maximum_bulk_per_agent
+    }
+
+    /// Enters a connection; gives the tunnel whose place it took.
     pub(crate) fn enter(&self, session: &Arc<Session>) -> Option<Arc<Session>> {
         let mut agents = self.agents.lock();
-        let former = agents.entry(session.agent).or_default().insert(session.instance, Arc::clone(session));
+        let open = agents.entry(session.agent).or_default();
+        let former = match session.role {
+            Role::Control => open.tunnels.insert(session.instance, Arc::clone(session)),
+            Role::Bulk => {
+                open.bulk.push(Arc::clone(session));
+                None
+            }
+        };
         if former.is_none() {
             self.open.send_modify(|open| *open += 1);
         }
@@ -55,17 +102,20 @@ impl Registry {
         former
     }
 
-    /// Takes a tunnel out, unless another has its place already. Whose token is no longer good is not expected back.
+    /// Takes a connection out, unless it is out or another has its place already. Whose token is no longer good is not expected back.
     pub(crate) fn leave(&self, session: &Arc<Session>, again: Again, now: Duration) {
         let mut agents = self.agents.lock();
         if let Some(open) = agents.get_mut(&session.agent) {
-            if open.get(&session.instance).is_some_and(|current| Arc::ptr_eq(current, session)) {
-                open.remove(&session.instance);
-                self.open.send_modify(|open| *open -= 1);
+            let before = open.tunnels.len() + open.bulk.len();
+            open.tunnels.retain(|_, current| !Arc::ptr_eq(current, session));
+            open.bulk.retain(|current| !Arc::ptr_eq(current, session));
+            let left = before - open.tunnels.len() - open.bulk.len();
+            self.open.send_modify(|open| *open -= left);
+            if open.tunnels.is_empty() {
+                self.begun.lock().remove(&session.agent);
             }
             if open.is_empty() {
                 agents.remove(&session.agent);
-                self.begun.lock().remove(&session.agent);
                 match again {
                     Again::AtOnce | Again::Later => self.returns.note(session.agent, now),
                     Again::Slowly => self.returns.gone(session.agent),
@@ -79,7 +129,7 @@ impl Registry {
         &self.returns
     }
 
-    /// How many agents have tunnels.
+    /// How many agents have something open.
     pub(crate) fn agents(&self) -> usize {
         self.agents.lock().len()
     }
@@ -87,10 +137,33 @@ impl Registry {
     /// All tunnels, or those of one agent.
     pub(crate) fn list(&self, agent: Option<AgentId>) -> Vec<Arc<Session>> {
         let agents = self.agents.lock();
+        let tunnels = |open: &Connections| open.tunnels.values().cloned().collect::<Vec<_>>();
         match agent {
-            Some(agent) => agents.get(&agent).into_iter().flat_map(|open| open.values().cloned()).collect(),
-            None => agents.values().flat_map(|open| open.values().cloned()).collect(),
+            Some(agent) => agents.get(&agent).map(tunnels).unwrap_or_default(),
+            None => agents.values().flat_map(tunnels).collect(),
         }
+    }
+
+    /// Everything that is open, with what stands beside the tunnels.
+    pub(crate) fn connections(&self) -> Vec<Arc<Session>> {
+        let agents = self.agents.lock();
+        agents.values().flat_map(|open| open.tunnels.values().chain(&open.bulk).cloned()).collect()
+    }
+
+    /// Where a request to an agent's cluster may go; and a tunnel of the agent, with the room that is left beside its tunnels.
+    pub(crate) fn for_request(&self, agent: AgentId) -> (ForRequest, Option<(Arc<Session>, usize)>) {
+        let agents = self.agents.lock();
+        let Some(open) = agents.get(&agent) else { return (ForRequest::None, None) };
+        let taken = open.for_requests().find_map(|session| Some((Arc::clone(session), session.room.take()?)));
+        let found = match taken {
+            Some((session, taken)) => ForRequest::Room(session, taken),
+            None if open.for_requests().next().is_some() => ForRequest::Full,
+            None => ForRequest::None,
+        };
+        let may_have_more = open.bulk.len() < self.maximum_bulk_per_agent;
+        let tunnel = open.tunnels.values().find(|tunnel| may_have_more && !tunnel.connection.is_closed());
+        let free = open.bulk.iter().map(|session| session.room.free()).sum();
+        (found, tunnel.map(|tunnel| (Arc::clone(tunnel), free)))
     }
 
     /// The newest epoch of an agent that wrote through this gateway while it had tunnels, 0 if none did.
@@ -116,21 +189,21 @@ impl Registry {
     pub(crate) fn announced(&self, changed: &[ChangedAgent]) {
         let agents = self.agents.lock();
         for ChangedAgent { agent, revision } in changed {
-            for session in agents.get(agent).into_iter().flat_map(BTreeMap::values) {
+            for session in agents.get(agent).into_iter().flat_map(|open| open.tunnels.values()) {
                 session.announced.fetch_max(*revision, Ordering::Relaxed);
                 session.may_have_changed();
             }
         }
     }
 
-    /// Tells every tunnel to end.
+    /// Tells every connection to end.
     pub(crate) fn dismiss_all(&self, reason: &str, again: Again) {
-        for session in self.list(None) {
+        for session in self.connections() {
             session.dismiss(Farewell { reason: reason.to_owned(), again });
         }
     }
 
-    /// How many tunnels are open, and each change of that.
+    /// How many connections are open, and each change of that.
     pub(crate) fn open(&self) -> watch::Receiver<usize> {
         self.open.subscribe()
     }

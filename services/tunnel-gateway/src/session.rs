@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use events::desired::Applier;
@@ -11,20 +11,25 @@ use events::observation::Observed;
 use events::{AgentId, InstanceId, OrganizationId, Timestamp, TokenId};
 use futures::FutureExt;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tunnel::gateway::AgentConnection;
+use tunnel::handshake::Role;
 use tunnel::wire::{Again, Farewell};
 
 use crate::gateway::Gateway;
-use crate::{answers, intake, push};
+use crate::room::Room;
+use crate::{answers, bulk, intake, push};
 
 /// A sleep is never longer than this, so that a clock that jumps ends no token late.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(30);
 /// Requests to the cluster's API that one tunnel carries at once: of its streams a fifth is left for its own.
 const CLUSTER_REQUESTS: usize = tunnel::settings::MAXIMUM_STREAMS as usize / 5 * 4;
+/// The same of a connection beside it, whose streams are for nothing else but a last word.
+const CLUSTER_REQUESTS_OF_BULK: usize = tunnel::settings::MAXIMUM_STREAMS as usize - 8;
 
-/// One open tunnel.
+/// One open tunnel, or a connection beside one.
 pub(crate) struct Session {
+    pub(crate) role: Role,
     pub(crate) agent: AgentId,
     pub(crate) instance: InstanceId,
     pub(crate) organization: OrganizationId,
@@ -34,13 +39,15 @@ pub(crate) struct Session {
     pub(crate) since: Timestamp,
     pub(crate) connection: AgentConnection,
     /// Room for requests to the cluster's API.
-    pub(crate) cluster_requests: Arc<Semaphore>,
+    pub(crate) room: Room,
     /// Counts the times that the desired state may have changed.
     pub(crate) changed: watch::Sender<u64>,
     /// The newest revision of it that was heard of.
     pub(crate) announced: AtomicU64,
     farewell: watch::Sender<Option<Farewell>>,
     applier: Mutex<Appliers>,
+    /// The agent is asked for a connection beside this one.
+    asks_for_more: AtomicBool,
 }
 
 #[derive(Default)]
@@ -53,6 +60,7 @@ struct Appliers {
 
 /// What a session is made of besides its connection.
 pub(crate) struct Identity {
+    pub(crate) role: Role,
     pub(crate) agent: AgentId,
     pub(crate) instance: InstanceId,
     pub(crate) organization: OrganizationId,
@@ -63,8 +71,13 @@ pub(crate) struct Identity {
 
 impl Session {
     pub(crate) fn new(identity: Identity, connection: AgentConnection, since: Timestamp) -> Arc<Self> {
-        let Identity { agent, instance, organization, token, expires_at, version } = identity;
+        let Identity { role, agent, instance, organization, token, expires_at, version } = identity;
+        let requests = match role {
+            Role::Control => CLUSTER_REQUESTS,
+            Role::Bulk => CLUSTER_REQUESTS_OF_BULK,
+        };
         Arc::new(Self {
+            role,
             agent,
             instance,
             organization,
@@ -73,17 +86,28 @@ impl Session {
             version,
             since,
             connection,
-            cluster_requests: Arc::new(Semaphore::new(CLUSTER_REQUESTS)),
+            room: Room::new(requests),
             changed: watch::Sender::new(0),
             announced: AtomicU64::new(0),
             farewell: watch::Sender::new(None),
             applier: Mutex::default(),
+            asks_for_more: AtomicBool::new(false),
         })
     }
 
     /// The desired state may have changed.
     pub(crate) fn may_have_changed(&self) {
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Whether nobody asks the agent for another connection yet; from now on somebody does.
+    pub(crate) fn begins_to_ask(&self) -> bool {
+        !self.asks_for_more.swap(true, Ordering::AcqRel)
+    }
+
+    /// The agent was asked.
+    pub(crate) fn has_asked(&self) {
+        self.asks_for_more.store(false, Ordering::Release);
     }
 
     /// Tells the tunnel to end. The first word counts, but for a token that is no longer good, which ends it at once.
@@ -128,8 +152,15 @@ impl Session {
     }
 }
 
-/// Runs a tunnel that was entered in the registry until it ends; then it has left the registry.
+/// Runs what was entered in the registry until it ends; then it has left the registry.
 pub(crate) async fn run(gateway: Arc<Gateway>, session: Arc<Session>) {
+    match session.role {
+        Role::Control => run_tunnel(gateway, session).await,
+        Role::Bulk => Box::pin(bulk::run(&gateway, &session)).await,
+    }
+}
+
+async fn run_tunnel(gateway: Arc<Gateway>, session: Arc<Session>) {
     let (agent, instance, version) = (session.agent, session.instance, session.version.clone());
     tracing::info!(%agent, %instance, version, "tunnel opened");
     gateway.counts.tunnels.inc();
@@ -187,7 +218,7 @@ async fn hold(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Farewell {
     farewell
 }
 
-async fn expired(gateway: &Gateway, session: &Session) {
+pub(crate) async fn expired(gateway: &Gateway, session: &Session) {
     let Some(end) = session.expires_at else { return std::future::pending().await };
     loop {
         let left = end.millis_since(Timestamp(gateway.world.clock.now_millis()));

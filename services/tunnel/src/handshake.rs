@@ -55,9 +55,9 @@ impl fmt::Debug for Token {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Desired state and events.
+    /// Desired state and events: the tunnel itself.
     Control,
-    /// Large and long transfers.
+    /// Requests to the cluster's API, beside the tunnel.
     Bulk,
 }
 
@@ -126,6 +126,12 @@ impl Hello {
             version: version.to_owned(),
             capabilities: Vec::new(),
         }
+    }
+
+    /// Says hello for a connection beside the tunnel.
+    #[must_use]
+    pub fn bulk(instance: InstanceId, version: &str) -> Self {
+        Self { role: Role::Bulk, ..Self::control(instance, 0, version) }
     }
 
     /// The headers of the upgrade request.

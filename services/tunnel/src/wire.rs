@@ -58,6 +58,10 @@ pub mod path {
     pub const CLUSTER: &str = "/k8s";
     /// `GET`: JSON for people.
     pub const DEBUG_STATE: &str = "/v1/debug/state";
+    /// `POST`: asks for one more connection of [`crate::handshake::Role::Bulk`], on which requests to the cluster's API go from then on.
+    /// Answers `204` once it is open, wherever it came in; `409` when there are as many as the agent opens; `503` when it cannot be
+    /// opened.
+    pub const BULK: &str = "/v1/bulk";
     /// `PUT`: [`super::Farewell`]; answered by this crate before the caller's service sees it.
     pub const FAREWELL: &str = "/v1/farewell";
 }

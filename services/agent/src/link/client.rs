@@ -13,6 +13,7 @@ use tunnel::handshake::Hello;
 use world::World;
 
 use super::access::Access;
+use super::bulk::{Bulk, BulkRoom};
 use super::last_words::LastWords;
 use super::service::AgentService;
 use crate::kubernetes::client::chain;
@@ -29,18 +30,31 @@ const LOOK_FOR_TOKEN: Duration = Duration::from_secs(5);
 /// What a tunnel needs.
 pub struct LinkKeeper {
     /// Clock, randomness, network.
-    pub world: World,
+    world: World,
     /// What lets this agent in.
-    pub access: Access,
+    access: Access,
     /// What answers.
-    pub service: AgentService,
+    service: AgentService,
     /// Whether there is a tunnel.
-    pub ready: ReadyHandle,
+    ready: ReadyHandle,
     /// Where it is counted.
-    pub counts: Counts,
+    counts: Counts,
+    bulk: BulkRoom,
 }
 
 impl LinkKeeper {
+    /// Of these parts.
+    #[must_use]
+    pub fn new(
+        world: World,
+        access: Access,
+        service: AgentService,
+        ready: ReadyHandle,
+        counts: Counts,
+    ) -> Self {
+        Self { world, access, service, ready, counts, bulk: BulkRoom::default() }
+    }
+
     /// Dials again and again until shutdown is asked for.
     pub async fn keep(mut self, shutdown: Shutdown) {
         let mut reconnect = Reconnect::new();
@@ -93,6 +107,18 @@ impl LinkKeeper {
         self.access.refresh();
     }
 
+    fn bulk(&self, shutdown: Shutdown) -> Bulk {
+        Bulk {
+            world: self.world.clone(),
+            service: self.service.clone(),
+            target: self.access.target().clone(),
+            token: self.access.token().clone(),
+            room: self.bulk.clone(),
+            counts: self.counts.clone(),
+            shutdown,
+        }
+    }
+
     async fn serve_link(&self, link: Link, shutdown: &Shutdown) -> (Ended, Duration) {
         let begun = self.world.clock.monotonic();
         let welcome = link.welcome();
@@ -101,8 +127,8 @@ impl LinkKeeper {
         self.service.is_agent(welcome.agent);
         self.ready.set(true);
         self.counts.tunnel_open.set(1);
-        let service = self.service.clone();
-        let answer = service_fn(move |request: Request<Incoming>| service.clone().answer(request));
+        let bulk = self.bulk(shutdown.clone());
+        let answer = service_fn(move |request: Request<Incoming>| bulk.clone().answer(request));
         let end = serve(&self.world, link, answer, shutdown).await;
         self.ready.set(false);
         self.counts.tunnel_open.set(0);
@@ -124,7 +150,7 @@ fn tell_once(error: &DialError, last_words: &mut LastWords) {
     }
 }
 
-async fn serve<S>(world: &World, link: Link, service: S, shutdown: &Shutdown) -> LinkEnd
+pub(super) async fn serve<S>(world: &World, link: Link, service: S, shutdown: &Shutdown) -> LinkEnd
 where
     S: hyper::service::Service<
             Request<Incoming>,

@@ -272,7 +272,7 @@ fn full(bytes: impl Into<Bytes>) -> AnswerBody {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-fn empty(status: StatusCode) -> Response<AnswerBody> {
+pub(super) fn empty(status: StatusCode) -> Response<AnswerBody> {
     let mut response = Response::new(full(Bytes::new()));
     *response.status_mut() = status;
     response
@@ -302,7 +302,7 @@ fn not_found(message: &str) -> Refused {
     refusal(StatusCode::NOT_FOUND, RefusalKind::NotFound, message)
 }
 
-fn refusal(status: StatusCode, kind: RefusalKind, message: &str) -> Refused {
+pub(super) fn refusal(status: StatusCode, kind: RefusalKind, message: &str) -> Refused {
     let refusal = Refusal::new(kind, message);
     Box::new(encoded(status, &refusal).unwrap_or_else(|_| empty(status)))
 }
