@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::digest::Sha256;
 use crate::id::{AgentId, InstanceId, SourceId};
 use crate::object::ObjectIdentity;
 use crate::request::request;
@@ -87,6 +88,28 @@ pub enum DiffChange {
     Prune,
     /// The API server would refuse it.
     Refused,
+}
+
+/// Takes a ticket for a WebSocket, which is good for once, out of the gateway that issued it. Sent under
+/// [`crate::subject::Subject::replica_request`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RedeemTicket {
+    /// Hash of what the ticket holds.
+    pub secret: Sha256,
+}
+request!(RedeemTicket => RedeemedTicket, "tunnel-gateway.redeem-ticket");
+
+/// What a ticket was issued for.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RedeemedTicket {
+    /// Hash of the token of whoever asked for it.
+    pub token: Sha256,
+    /// Path and query of the one WebSocket that it opens.
+    pub target: String,
+    /// The origin of the page that asked for it.
+    pub origin: String,
 }
 
 /// One request to a cluster's API, from the gateway that it came to to the one that has the agent's tunnel. Opens a byte stream under

@@ -3,7 +3,7 @@
 use events::access::{Access, Keys, Use};
 use events::requests::authz::{Admit, Decide, SignPass};
 use events::requests::delivery::{DesiredChanged, NameApplier, ShowDesired, ShowNext};
-use events::requests::gateway::ForwardedRequest;
+use events::requests::gateway::{ForwardedRequest, RedeemTicket};
 use events::{Notice as _, Request as _, Stream};
 use store::Projection as _;
 
@@ -19,6 +19,7 @@ pub const ACCESS: Access = Access {
         ShowNext::NAME,
         NameApplier::NAME,
         ForwardedRequest::NAME,
+        RedeemTicket::NAME,
     ],
     hears: &[DesiredChanged::NAME],
     appends: &[Stream::Observations, Stream::Audit],

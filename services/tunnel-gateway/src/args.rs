@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use chassis::args::parse_duration;
 
+use crate::cluster_api::Origin;
+
 /// Settings of the gateway.
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
@@ -29,9 +31,18 @@ pub struct Args {
     #[arg(long, env = "KASBAH_CLUSTERS_DOMAIN", value_name = "DOMAIN")]
     pub clusters_domain: Option<String>,
 
+    /// Origins whose pages may use clusters' APIs from a browser, such as `https://console.example`; each by itself, with commas between them
+    #[arg(long, env = "KASBAH_CLUSTERS_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
+    pub clusters_origins: Vec<Origin>,
+
     /// Tunnels that one agent may hold at once
     #[arg(long, env = "KASBAH_TUNNEL_PER_AGENT", value_name = "COUNT", default_value_t = 16)]
     pub tunnel_per_agent: usize,
+
+    /// Connections beside its tunnel that one agent may hold for requests to its cluster's API, each for about a thousand at a time; the
+    /// agent opens them as they are needed
+    #[arg(long, env = "KASBAH_TUNNEL_BULK_PER_AGENT", value_name = "COUNT", default_value_t = 16)]
+    pub tunnel_bulk_per_agent: usize,
 
     /// Bytes of observations that one agent may send each second for long, in the log's encoding; twice as many at once
     #[arg(long, env = "KASBAH_TUNNEL_OBSERVATION_RATE", value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
@@ -84,7 +95,7 @@ impl Default for ClusterLimits {
     fn default() -> Self {
         Self {
             clusters_open_per_user: 1000,
-            clusters_open_per_agent: 800,
+            clusters_open_per_agent: 8000,
             clusters_open_per_organization: 10_000,
             clusters_rate_per_user: 400,
             clusters_rate_per_agent: 2000,

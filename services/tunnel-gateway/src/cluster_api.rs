@@ -5,6 +5,7 @@
 
 mod admission;
 mod audit;
+mod browser;
 mod forward;
 mod headers;
 mod hop;
@@ -19,6 +20,8 @@ mod way;
 mod withdrawals;
 
 pub(crate) use audit::{Audit, AuditWriter, audit};
+pub use browser::{NotAnOrigin, Origin};
+pub(crate) use browser::{Tickets, serve_tickets};
 pub(crate) use hop::accept as accept_hops;
 pub(crate) use open::OpenRequests;
 pub(crate) use passes::Passes;
@@ -99,7 +102,15 @@ async fn answer(
     gateway: Arc<Gateway>,
     request: Request<Incoming>,
 ) -> Result<Response<AnswerBody>, Infallible> {
-    let answered = forward::answer(&gateway, request).await.unwrap_or_else(trouble::Trouble::into_response);
+    let origins = &gateway.args.clusters_origins;
+    let origin = browser::allowed(origins, request.headers());
+    let answered = match (browser::preflight(origins, &request), browser::own(&gateway, &request)) {
+        (Some(answer), _) => Ok(answer),
+        (None, Some(own)) => browser::answer(&gateway, own, request).await,
+        (None, None) => forward::answer(&gateway, request).await,
+    };
+    let mut answered = answered.unwrap_or_else(trouble::Trouble::into_response);
+    browser::show(origins, origin, answered.headers_mut());
     gateway.counts.cluster_requests.with([class(answered.status())]).inc();
     Ok(answered)
 }

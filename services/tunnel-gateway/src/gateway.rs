@@ -14,7 +14,7 @@ use store::{EventLog, Following};
 use world::World;
 
 use crate::args::Args;
-use crate::cluster_api::{Audit, OpenRequests, Passes, Places};
+use crate::cluster_api::{Audit, OpenRequests, Passes, Places, Tickets};
 use crate::journal::Journal;
 use crate::metrics::Counts;
 use crate::model::{Cursors, Refusals, Standing};
@@ -42,6 +42,7 @@ pub(crate) struct Gateway {
     pub(crate) audit: Audit,
     pub(crate) passes: Passes,
     pub(crate) places: Arc<Places>,
+    pub(crate) tickets: Tickets,
     pub(crate) open_requests: Arc<OpenRequests>,
     pub(crate) refusals: Mutex<Refusals>,
     pub(crate) counts: Counts,

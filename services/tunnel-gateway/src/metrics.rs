@@ -7,6 +7,8 @@ chassis::metrics! {
         pub(crate) agents: Gauge,
         /// Tunnels that are open here
         pub(crate) tunnels: Gauge,
+        /// Connections beside tunnels, on which requests to clusters' APIs go
+        pub(crate) bulk_connections: Gauge,
         /// Tunnels that were refused
         pub(crate) refusals: Counter,
         /// Bytes through tunnels, as they are on the wire

@@ -19,7 +19,7 @@ use world::network::Listener;
 
 use crate::answers;
 use crate::args::Args;
-use crate::cluster_api::{self, AuditWriter, ClusterListener, OpenRequests, Passes, Places};
+use crate::cluster_api::{self, AuditWriter, ClusterListener, OpenRequests, Passes, Places, Tickets};
 use crate::door;
 use crate::gateway::{Gateway, SERVICE};
 use crate::journal::journal;
@@ -75,7 +75,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     let ((admissions, shown), (plans, wanted)) = (together(), together());
     let drain = args.tunnel_drain;
     let gateway = Arc::new(Gateway {
-        registry: Registry::new(args.tunnel_per_agent),
+        registry: Registry::new(args.tunnel_per_agent, args.tunnel_bulk_per_agent),
         places: Places::new(world.clone(), args.cluster_limits.clone()),
         admissions,
         plans,
@@ -89,6 +89,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         journal,
         audit,
         passes: Passes::default(),
+        tickets: Tickets::new(&world),
         open_requests: Arc::<OpenRequests>::default(),
         refusals: Mutex::new(Refusals::default()),
         counts: Counts::register(&metrics),
@@ -98,8 +99,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     let supervisor = Supervisor::new(Arc::clone(&world.spawner), shutdown.clone());
     follow(&supervisor, standing, &shutdown);
     follow(&supervisor, cursors, &shutdown);
-    supervisor.spawn("notices", notices(Arc::clone(&gateway), shutdown.clone()));
-    supervisor.spawn("revocations", revocations(Arc::clone(&gateway), shutdown.clone()));
+    hear(&supervisor, &gateway, &shutdown);
     supervisor.spawn("admissions", shown.run(Arc::clone(&gateway), shutdown.clone()));
     supervisor.spawn("plans", wanted.run(Arc::clone(&gateway), shutdown.clone()));
     if let Some(clusters) = clusters {
@@ -113,15 +113,21 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
             () = shutdown.requested() => return Ok(()),
             caught_up = async { gateway.standing.caught_up().await.and(gateway.cursors.caught_up().await) } => caught_up?,
         }
-        let _serving = answers::serve(&gateway).await?;
+        let _serving = (answers::serve(&gateway).await?, cluster_api::serve_tickets(&gateway).await?);
         ready.set(true);
         let door = Door { tls: tls.map(without_tickets), ..Door::default() };
-        door::run(Arc::clone(&gateway), listener, door, shutdown.clone()).await?;
+        door::run(gateway, listener, door, shutdown.clone()).await?;
         ready.set(false);
         drop(drained);
         Ok(())
     });
     supervisor.join_within(&*world.clock, drain.saturating_add(LAST_WORDS)).await
+}
+
+/// Hears what changes for agents that are connected.
+fn hear(supervisor: &Supervisor, gateway: &Arc<Gateway>, shutdown: &Shutdown) {
+    supervisor.spawn("notices", notices(Arc::clone(gateway), shutdown.clone()));
+    supervisor.spawn("revocations", revocations(Arc::clone(gateway), shutdown.clone()));
 }
 
 /// A tunnel lasts for days, and whoever comes back finds another gateway: tickets to resume its TLS would be made for nothing.
@@ -227,7 +233,7 @@ async fn revocations(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Resul
             continue;
         }
         seen = withdrawals;
-        for session in gateway.registry.list(None) {
+        for session in gateway.registry.connections() {
             let (agent, token) = (session.agent, session.token);
             if let Some(reason) = gateway.standing.read(|standing| standing.objection(agent, token)) {
                 session.dismiss(Farewell { reason: reason.to_owned(), again: Again::Slowly });

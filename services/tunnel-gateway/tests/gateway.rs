@@ -17,6 +17,10 @@ mod people;
 
 #[path = "gateway/absence.rs"]
 mod absence;
+#[path = "gateway/browser.rs"]
+mod browser;
+#[path = "gateway/bulk.rs"]
+mod bulk;
 #[path = "gateway/door.rs"]
 mod door;
 #[path = "gateway/intake.rs"]

@@ -7,7 +7,7 @@ use chassis::server::bearer_token;
 use events::attributes::Attributes;
 use events::audit::{AuditMode, AuditPhase, AuditRecord};
 use events::pass::AccessAs;
-use events::{AgentId, Sha256, Timestamp};
+use events::{AgentId, Timestamp};
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http::{Request, StatusCode, Uri};
 use hyper::body::Incoming;
@@ -22,7 +22,7 @@ use super::open::{Asked, Entered};
 use super::passes::HeldPass;
 use super::places::Place;
 use super::trouble::{Hop, Trouble};
-use super::{headers, withdrawals};
+use super::{browser, headers, withdrawals};
 use crate::gateway::Gateway;
 
 /// The head of an answer has to be there within this time; the API server's own limit is a minute, and the agent waits a little longer
@@ -62,7 +62,7 @@ pub(super) async fn let_through(
     let bad = |message: String| Trouble::new(StatusCode::BAD_REQUEST, Hop::Gateway, message);
     let Meant { agent, path, query } = meant(request, gateway.args.clusters_domain.as_deref())
         .map_err(|error| Trouble::new(StatusCode::NOT_FOUND, Hop::Gateway, error.to_string()))?;
-    let key = (token_hash(request.headers())?, agent);
+    let key = (browser::token_of(gateway, request, wished.is_some()).await?, agent);
     let attributes = attributes(request.method().as_str(), path, query, wished.is_some())
         .map_err(|error| bad(error.to_string()))?;
     let held = gateway.passes.of(gateway, key).await.map_err(Trouble::refused)?;
@@ -178,6 +178,7 @@ fn head(
     let mut head = Request::builder().method(request.method()).uri(uri).body(()).map_err(unsendable)?;
     let mut forwarded = headers::forwarded(request.headers());
     forwarded.insert(cluster::PASS, held.header.clone());
+    forwarded.extend(held.roots.clone().map(|roots| (cluster::ROOTS, roots)));
     if let Some(peer) = request.extensions().get::<chassis::server::Peer>()
         && let Ok(address) = HeaderValue::from_str(&peer.0.ip().to_string())
     {
@@ -196,8 +197,8 @@ fn head(
     Ok(head)
 }
 
-/// The hash of the one bearer token.
-fn token_hash(headers: &HeaderMap) -> Result<Sha256, Trouble> {
+/// The one bearer token.
+pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, Trouble> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
         let message =
@@ -205,8 +206,7 @@ fn token_hash(headers: &HeaderMap) -> Result<Sha256, Trouble> {
         return Err(unauthenticated(message));
     };
     let token = bearer_token(value, MAXIMUM_TOKEN);
-    let token = token.ok_or_else(|| unauthenticated("the authorization header holds no bearer token"))?;
-    Ok(Sha256::of(token.as_bytes()))
+    token.ok_or_else(|| unauthenticated("the authorization header holds no bearer token"))
 }
 
 fn unauthenticated(message: &str) -> Trouble {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chassis::traces::FOR_COLLECTORS;
 use http::header::HeaderName;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -18,6 +19,7 @@ use super::trouble::{Hop, Trouble};
 use super::way::{self, Way};
 use super::{AnswerBody, headers, hop, upgrade};
 use crate::gateway::Gateway;
+use crate::room::Taken;
 use crate::session::Session;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static(wire::TRACEPARENT);
@@ -33,13 +35,14 @@ const PATIENT: Guard = Guard {
 
 /// Answers a request.
 pub(super) async fn answer(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     request: Request<Incoming>,
 ) -> Result<Response<AnswerBody>, Trouble> {
     let traceparent =
         request.headers().get(&TRACEPARENT).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let discovers = headers::discovers(request.headers());
     let span = tracing::info_span!(
+        target: FOR_COLLECTORS,
         "cluster request",
         otel.kind = "server",
         http.request.method = %request.method(),
@@ -61,14 +64,14 @@ pub(super) async fn answer(
 }
 
 /// The trace that a request is part of, or where traces are not kept, a number for the logs.
-fn trace_of(gateway: &Gateway, span: &tracing::Span) -> String {
+fn trace_of(gateway: &Arc<Gateway>, span: &tracing::Span) -> String {
     let traceparent = chassis::traces::traceparent_of(span);
     let trace = traceparent.as_deref().and_then(|text| text.split('-').nth(1)).map(str::to_owned);
     trace.unwrap_or_else(|| gateway.world.new_uuid().simple().to_string())
 }
 
 async fn answer_traced(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     mut request: Request<Incoming>,
     trace: &str,
 ) -> Result<Response<AnswerBody>, Trouble> {
@@ -90,7 +93,7 @@ async fn answer_traced(
 
 /// Asks the agent for as long as the request may be open; what goes wrong is recorded.
 pub(super) async fn ask_while_open(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     entered: &Entered,
     asked: Forwarded,
     body: RequestBody,
@@ -109,29 +112,25 @@ pub(super) async fn ask_while_open(
 
 /// Asks the agent once there is a way to it.
 async fn ask(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     Forwarded { agent, head_time, head }: Forwarded,
     body: RequestBody,
 ) -> Result<Response<AnswerBody>, Trouble> {
     let request = head.map(|()| body);
     match way::find(gateway, agent, head_time).await? {
-        Way::Here(session) => carry(&session, request, head_time).await,
+        Way::Here(session, taken) => carry((session, taken), request, head_time).await,
         Way::There(stream) => hop::ask(gateway, stream, request, head_time).await,
     }
 }
 
-/// Sends a request over a tunnel, if there is room: the rest of the tunnel's streams is for what the agent is to have and to say.
+/// Sends a request over a connection with room for it.
 pub(super) async fn carry(
-    session: &Session,
+    (session, taken): (Arc<Session>, Taken),
     request: Request<RequestBody>,
     limit: Duration,
 ) -> Result<Response<AnswerBody>, Trouble> {
-    let Ok(place) = Arc::clone(&session.cluster_requests).try_acquire_owned() else {
-        let message = "too many requests are open in this cluster; retry";
-        return Err(Trouble::new(StatusCode::TOO_MANY_REQUESTS, Hop::Tunnel, message).retry_after(1));
-    };
     let answer = session.connection.request_guarded(request, limit, PATIENT).await;
     let answer = answer.map_err(|error| Trouble::not_asked(&error))?;
-    // The place is taken for as long as the answer goes on.
-    Ok(answer.map(|body| Held::new(body, place).map_err(Into::into).boxed_unsync()))
+    // The room is taken for as long as the answer goes on.
+    Ok(answer.map(|body| Held::new(body, taken).map_err(Into::into).boxed_unsync()))
 }

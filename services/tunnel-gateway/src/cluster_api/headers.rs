@@ -2,18 +2,28 @@
 
 use http::header::{
     ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap,
-    HeaderName, HeaderValue, UPGRADE,
+    HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_PROTOCOL, UPGRADE,
 };
 use http::{Method, Request, Version};
 use tunnel::wire::cluster::{OWN_HEADERS, remove, without_the_connections};
 
 /// Who somebody is, and where they are, is ours to say.
-const OURS: [HeaderName; 6] =
-    [AUTHORIZATION, COOKIE, EXPECT, FORWARDED, HOST, HeaderName::from_static("x-real-ip")];
+const OURS: [HeaderName; 8] = [
+    AUTHORIZATION,
+    COOKIE,
+    EXPECT,
+    FORWARDED,
+    HOST,
+    ORIGIN,
+    HeaderName::from_static("x-csrf-token"),
+    HeaderName::from_static("x-real-ip"),
+];
 const OURS_BY_BEGINNING: [&str; 4] = [IMPERSONATE, "x-forwarded-", "x-remote-", OWN_HEADERS];
 /// What the API server upgrades to.
 const PROTOCOLS: [&str; 2] = ["websocket", "SPDY/3.1"];
 const IMPERSONATE: &str = "impersonate-";
+/// How the protocol of a WebSocket begins that is a ticket.
+pub(super) const TICKET_PROTOCOL: &str = "kasbah.ticket.";
 
 /// The headers that go on with a request.
 pub(super) fn forwarded(headers: &HeaderMap) -> HeaderMap {
@@ -22,7 +32,26 @@ pub(super) fn forwarded(headers: &HeaderMap) -> HeaderMap {
         let text = name.as_str();
         OURS.contains(name) || OURS_BY_BEGINNING.iter().any(|beginning| text.starts_with(beginning))
     });
+    remove_tickets(&mut forwarded);
     forwarded
+}
+
+fn remove_tickets(headers: &mut HeaderMap) {
+    let offered: Vec<HeaderValue> = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().cloned().collect();
+    if !offered.iter().any(|value| value.to_str().is_ok_and(|value| value.contains(TICKET_PROTOCOL))) {
+        return;
+    }
+    headers.remove(SEC_WEBSOCKET_PROTOCOL);
+    for value in offered.iter().filter_map(|value| value.to_str().ok()) {
+        let protocols = value.split(',').map(str::trim);
+        let left: Vec<&str> = protocols.filter(|protocol| !protocol.starts_with(TICKET_PROTOCOL)).collect();
+        // What consisted of parts of a header's value is one.
+        if let Ok(left) = HeaderValue::from_str(&left.join(", "))
+            && !left.is_empty()
+        {
+            headers.append(SEC_WEBSOCKET_PROTOCOL, left);
+        }
+    }
 }
 
 /// The headers that come back with an answer.

@@ -27,6 +27,7 @@ use world::spawn::TaskHandle;
 use super::AnswerBody;
 use super::forward::carry;
 use super::trouble::{Hop, Trouble};
+use super::way;
 use crate::gateway::{ASK_TIME, Gateway};
 use crate::session::Session;
 
@@ -92,31 +93,26 @@ pub(super) async fn ask(
 
 /// Takes the requests of other gateways to an agent, while one of its tunnels is open here.
 pub(crate) fn accept(gateway: &Arc<Gateway>, session: &Arc<Session>) -> StreamHandler {
-    let (serving, session) = (Arc::clone(gateway), Arc::downgrade(session));
+    let (serving, agent) = (Arc::clone(gateway), session.agent);
     Arc::new(move |context: RequestContext, mut stream: ByteStream| {
-        let (gateway, session) = (Arc::clone(&serving), session.upgrade());
+        let gateway = Arc::clone(&serving);
         Box::pin(async move {
             match context.actor {
-                Actor::Service(_) => answer(&gateway, session, stream).await,
+                Actor::Service(_) => answer(&gateway, agent, stream).await,
                 _ => stream.writer.0.reset("only gateways ask this").await,
             }
         })
     })
 }
 
-async fn answer(gateway: &Gateway, session: Option<Arc<Session>>, stream: ByteStream) {
+async fn answer(gateway: &Arc<Gateway>, agent: AgentId, stream: ByteStream) {
     let ByteStream { reader, mut writer } = stream;
     let mut incoming = Incoming::new(reader);
     let head = match incoming.head::<ForwardedRequest>().await {
         Ok(head) => head,
         Err(error) => return writer.0.reset(&error.to_string()).await,
     };
-    let asking = async {
-        match session {
-            Some(session) => asked(gateway, &session, head, incoming.body()).await,
-            None => Err(Trouble::not_connected()),
-        }
-    };
+    let asking = asked(gateway, agent, head, incoming.body());
     let answered = tokio::select! {
         biased;
         answered = asking => answered,
@@ -143,8 +139,8 @@ async fn answer(gateway: &Gateway, session: Option<Arc<Session>>, stream: ByteSt
 }
 
 async fn asked(
-    gateway: &Gateway,
-    session: &Session,
+    gateway: &Arc<Gateway>,
+    agent: AgentId,
     head: ForwardedRequest,
     body: RequestBody,
 ) -> Result<Response<AnswerBody>, Trouble> {
@@ -163,7 +159,8 @@ async fn asked(
     *request.headers_mut() = map_of(head.headers);
     gateway.counts.cluster_hops.inc();
     let limit = Duration::from_millis(head.head_time_millis);
-    carry(session, request, limit).await
+    let room = way::here(gateway, agent)?.ok_or_else(Trouble::not_connected)?;
+    carry(room, request, limit).await
 }
 
 /// Writes a body to its end, or says that it broke.

@@ -153,6 +153,12 @@ impl Trouble {
         Self::new(code, Hop::Gateway, message)
     }
 
+    /// Everything that leads there is taken.
+    pub(super) fn full() -> Self {
+        let message = "too many requests are open in this cluster; retry";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, Hop::Tunnel, message).retry_after(1)
+    }
+
     /// What the tunnel could not carry.
     pub(super) fn not_asked(error: &AskError) -> Self {
         let (code, hop) = match error {

@@ -41,7 +41,7 @@ type Client = TokioIo<Upgraded>;
 
 /// Asks the agent to open such a connection, and joins the client's with it.
 pub(super) async fn answer(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     LetThrough { entered, asked }: LetThrough,
     protocol: HeaderValue,
     upgraded: OnUpgrade,

@@ -1,4 +1,4 @@
-//! The way to an agent: a tunnel that is open here, or else one of another gateway's. An agent that could be reached a moment ago is
+//! The way to an agent: a connection that is open here, or else one of another gateway's. An agent that could be reached a moment ago is
 //! waited for, as it dials again at once; any other is away, and that is said at once.
 //!
 //! Nothing of a request was sent, or read of its body, while a way is looked for.
@@ -11,8 +11,11 @@ use events::AgentId;
 
 use super::hop;
 use super::trouble::Trouble;
+use crate::bulk;
 use crate::gateway::Gateway;
+use crate::registry::ForRequest;
 use crate::returns::Waiting;
+use crate::room::Taken;
 use crate::session::Session;
 
 /// How long an agent is waited for.
@@ -22,14 +25,14 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 /// See the module.
 pub(super) enum Way {
-    /// A tunnel that is open here.
-    Here(Arc<Session>),
+    /// A connection that is open here, with room on it.
+    Here(Arc<Session>, Taken),
     /// A stream to a gateway that has one.
     There(ByteStream),
 }
 
 /// Finds a way within `limit`.
-pub(super) async fn find(gateway: &Gateway, agent: AgentId, limit: Duration) -> Result<Way, Trouble> {
+pub(super) async fn find(gateway: &Arc<Gateway>, agent: AgentId, limit: Duration) -> Result<Way, Trouble> {
     if let Some(way) = look(gateway, agent).await? {
         return Ok(way);
     }
@@ -51,25 +54,34 @@ pub(super) async fn find(gateway: &Gateway, agent: AgentId, limit: Duration) -> 
     found
 }
 
-async fn look(gateway: &Gateway, agent: AgentId) -> Result<Option<Way>, Trouble> {
-    match here(gateway, agent) {
-        Some(session) => Ok(Some(Way::Here(session))),
+async fn look(gateway: &Arc<Gateway>, agent: AgentId) -> Result<Option<Way>, Trouble> {
+    match here(gateway, agent)? {
+        Some((session, taken)) => Ok(Some(Way::Here(session, taken))),
         None => Ok(hop::open(gateway, agent).await?.map(Way::There)),
     }
 }
 
-fn here(gateway: &Gateway, agent: AgentId) -> Option<Arc<Session>> {
-    gateway.registry.list(Some(agent)).into_iter().find(|session| !session.connection.is_closed())
+/// Room on a connection that is open here, beside the agent's tunnel if something is. One too few is asked for on the way.
+pub(super) fn here(gateway: &Arc<Gateway>, agent: AgentId) -> Result<Option<(Arc<Session>, Taken)>, Trouble> {
+    let (found, more) = gateway.registry.for_request(agent);
+    if let Some((tunnel, free)) = more {
+        bulk::ask_for_more(gateway, &tunnel, free);
+    }
+    match found {
+        ForRequest::Room(session, taken) => Ok(Some((session, taken))),
+        ForRequest::None => Ok(None),
+        ForRequest::Full => Err(Trouble::full()),
+    }
 }
 
-async fn come_back(gateway: &Gateway, agent: AgentId, waiting: &Waiting<'_>) -> Result<Way, Trouble> {
+async fn come_back(gateway: &Arc<Gateway>, agent: AgentId, waiting: &Waiting<'_>) -> Result<Way, Trouble> {
     let mut pause = FIRST_PAUSE;
     let mut ask_others = gateway.world.clock.sleep(pause);
     loop {
         // Made before the look, so that one who comes in between is not missed.
         let arrival = waiting.arrival.notified();
-        if let Some(session) = here(gateway, agent) {
-            return Ok(Way::Here(session));
+        if let Some((session, taken)) = here(gateway, agent)? {
+            return Ok(Way::Here(session, taken));
         }
         tokio::select! {
             biased;

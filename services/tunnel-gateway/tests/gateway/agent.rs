@@ -12,7 +12,7 @@ use events::observation::Observation;
 use events::requests::gateway::SourceDiff;
 use events::{InstanceId, Sha256};
 use futures::StreamExt as _;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -49,8 +49,12 @@ pub struct State {
     pub old: bool,
     /// Says that it lacks this, whatever it has.
     pub greedy: Option<Sha256>,
+    /// How often it was asked for a connection beside its tunnel; it opens none by itself.
+    pub asked_for_bulk: usize,
     /// What it was asked of its cluster's API.
     pub asked_of_cluster: Vec<String>,
+    /// The headers of each of those.
+    pub headers_of_cluster: Vec<HeaderMap>,
 }
 
 pub struct TestAgent {
@@ -71,7 +75,15 @@ impl TestAgent {
         instance: InstanceId,
         state: State,
     ) -> Self {
-        let hello = Hello::control(instance, 0, "0.1.0");
+        Self::connect_as(world, target, secret, Hello::control(instance, 0, "0.1.0"), state).await
+    }
+
+    /// A connection beside its tunnel.
+    pub async fn connect_bulk(world: &World, target: &Target, secret: &str, instance: InstanceId) -> Self {
+        Self::connect_as(world, target, secret, Hello::bulk(instance, "0.1.0"), State::default()).await
+    }
+
+    async fn connect_as(world: &World, target: &Target, secret: &str, hello: Hello, state: State) -> Self {
         let link =
             dial(world, target, &Token::new(secret), &hello).await.unwrap_or_else(|error| panic!("{error}"));
         let state = Arc::new(Mutex::new(state));
@@ -165,7 +177,11 @@ impl Service<Request<Incoming>> for AgentService {
                 return Ok(Response::new(body.boxed_unsync()));
             }
             if let Some(asked) = path.strip_prefix("/k8s") {
-                state.lock().asked_of_cluster.push(format!("{} {asked}", parts.method));
+                {
+                    let mut state = state.lock();
+                    state.asked_of_cluster.push(format!("{} {asked}", parts.method));
+                    state.headers_of_cluster.push(parts.headers);
+                }
                 return cluster_answer(parts.uri.query(), body).await;
             }
             let body = body.collect().await?.to_bytes();
@@ -198,6 +214,10 @@ impl State {
             }
             "/v1/acknowledged" => {
                 self.acknowledged.push(events::decode(&body).unwrap());
+                answer(StatusCode::NO_CONTENT, Vec::new())
+            }
+            "/v1/bulk" => {
+                self.asked_for_bulk += 1;
                 answer(StatusCode::NO_CONTENT, Vec::new())
             }
             path if path.ends_with("/diff") => {

@@ -142,7 +142,9 @@ pub fn args() -> Args {
         clusters_domain: None,
         tunnel_insecure_plain_text: false,
         tunnel_drain: Duration::from_secs(10),
+        clusters_origins: Vec::new(),
         tunnel_per_agent: 4,
+        tunnel_bulk_per_agent: 16,
         tunnel_observation_rate: 1 << 30,
         cluster_limits: tunnel_gateway::ClusterLimits::default(),
     }

@@ -1,0 +1,100 @@
+//! Pages in browsers that use clusters' APIs: which pages, and how they show whose they are.
+//!
+//! A page's origin is let in by the operator, one by one (`origins`). It hands in a token once and gets a session: the token in a cookie that
+//! no script can read, and a word that has to stand in a header of each request, which no other page knows (`session`). A browser sets no
+//! headers for a WebSocket, so the page asks for a ticket first, which opens one WebSocket (`tickets`).
+//!
+//! No gateway keeps a session, so that each replica knows all of them; only tickets lie where they were issued, and are good for once.
+
+mod origins;
+mod session;
+mod tickets;
+
+pub use origins::{NotAnOrigin, Origin};
+pub(super) use origins::{allowed, preflight, show};
+pub(crate) use tickets::{Tickets, serve as serve_tickets};
+
+use events::Sha256;
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+
+use super::AnswerBody;
+use super::admission::bearer;
+use super::meant::{NotMeant, meant};
+use super::trouble::{Hop, Trouble};
+use crate::gateway::Gateway;
+
+const SESSIONS: &str = "/sessions";
+const TICKETS: &str = "/tickets";
+
+/// A request that is for a page's own session, and for no cluster.
+#[derive(Clone, Copy)]
+pub(super) enum Own {
+    Sessions,
+    Tickets,
+}
+
+/// What a request is for, if it is for a page's session. Where no origin is let in, none is.
+pub(super) fn own<B>(gateway: &Gateway, request: &Request<B>) -> Option<Own> {
+    let own = match request.uri().path() {
+        SESSIONS => Own::Sessions,
+        TICKETS => Own::Tickets,
+        _ => return None,
+    };
+    let is_no_cluster = meant(request, gateway.args.clusters_domain.as_deref()) == Err(NotMeant::NoAgent);
+    (is_no_cluster && !gateway.args.clusters_origins.is_empty()).then_some(own)
+}
+
+/// Answers it.
+pub(super) async fn answer(
+    gateway: &Gateway,
+    own: Own,
+    request: Request<Incoming>,
+) -> Result<Response<AnswerBody>, Trouble> {
+    let origin = known_origin(gateway, request.headers())?.clone();
+    match (own, request.method()) {
+        (Own::Sessions, &Method::POST) => session::begin(request.headers()),
+        (Own::Sessions, &Method::DELETE) => session::end(gateway, request.headers()),
+        (Own::Tickets, &Method::POST) => tickets::issue(gateway, &origin, request).await,
+        _ => Err(Trouble::new(StatusCode::METHOD_NOT_ALLOWED, Hop::Gateway, "POST, or DELETE of /sessions")),
+    }
+}
+
+/// The hash of the token that a request shows: in its authorization, by a ticket, or by a session.
+pub(super) async fn token_of<B>(
+    gateway: &Gateway,
+    request: &Request<B>,
+    is_upgrade: bool,
+) -> Result<Sha256, Trouble> {
+    let headers = request.headers();
+    if headers.contains_key(AUTHORIZATION) || gateway.args.clusters_origins.is_empty() {
+        return bearer(headers).map(|token| Sha256::of(token.as_bytes()));
+    }
+    if let Some(ticket) = tickets::shown(headers).filter(|_| is_upgrade) {
+        let origin = known_origin(gateway, headers)?;
+        return tickets::redeem(gateway, ticket, origin, request.uri()).await;
+    }
+    match session::token(headers)? {
+        Some(token) => session::checked(gateway, headers, token),
+        None => bearer(headers).map(|token| Sha256::of(token.as_bytes())),
+    }
+}
+
+/// The origin of a request's page, which has to be let in.
+fn known_origin<'a>(gateway: &'a Gateway, headers: &HeaderMap) -> Result<&'a Origin, Trouble> {
+    allowed(&gateway.args.clusters_origins, headers).ok_or_else(|| {
+        let message = "sessions and tickets are for pages of the origins that `--clusters-origins` names; programs send a token as `Authorization: Bearer`";
+        Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, message)
+    })
+}
+
+/// An answer that is a page's own: no cache may keep it.
+fn json_answer(code: StatusCode, body: String) -> Response<AnswerBody> {
+    let mut answer = Response::new(Full::from(body).map_err(|never| match never {}).boxed_unsync());
+    *answer.status_mut() = code;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
