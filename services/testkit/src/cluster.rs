@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -17,6 +16,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::{Tools, eventually};
+
+/// How long a loaded API server may take until it has made a namespace.
+const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// What the API server answered.
 #[derive(Debug, Clone)]
@@ -167,17 +169,18 @@ impl Cluster {
         bail!("POST {collection}: {}: {}", answer.status, message(&answer.body))
     }
 
-    /// A new namespace with a name of its own, ready for pods (its default service account exists when a controller
-    /// manager runs; without one, give `false`).
+    /// A new namespace with a name that the API server makes up, ready for pods (its default service account exists when a
+    /// controller manager runs; without one, give `false`). A loaded API server may say that it is late.
     pub async fn namespace(&self, prefix: &str, with_service_account: bool) -> Result<String> {
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        let name = format!("{prefix}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        self.create_object("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await?;
+        let asked = json!({"metadata": {"generateName": format!("{prefix}-")}});
+        let made = eventually(READY_WITHIN, || self.create_object("/api/v1/namespaces", &asked)).await;
+        let name =
+            made.pointer("/metadata/name").and_then(Value::as_str).context("a namespace has a name")?;
         if with_service_account {
             let path = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
-            eventually(Duration::from_secs(30), || self.get(&path)).await;
+            eventually(READY_WITHIN, || self.get(&path)).await;
         }
-        Ok(name)
+        Ok(name.to_owned())
     }
 }
 

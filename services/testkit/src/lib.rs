@@ -70,7 +70,7 @@ pub use programs::{STATIC_AGENT, build_static_agent, program, static_agent};
 pub use proxy::Proxy;
 pub use replicas::{Replicas, ReplicasOptions};
 pub use shared::{SHARED_KUBECONFIG, SharedControlPlane, shared_control_plane};
-pub use tls_front::TlsFront;
+pub use tls_front::{TlsFront, tls_showing};
 pub use token_issuer::{IssuerFault, TokenIssuer};
 pub use tools::{
     ETCD, HELM, KUBERNETES, KWOK, NATS_SERVER, TESTBED_BIN, Tools, cache_folder, node_parts_name,

@@ -24,14 +24,7 @@ pub struct TlsFront {
 impl TlsFront {
     /// Starts one on a free loopback port, which shows this certificate.
     pub fn start(upstream: SocketAddr, shown: &Certified) -> Result<Self> {
-        let chain =
-            CertificateDer::pem_slice_iter(shown.certificate.as_bytes()).collect::<Result<Vec<_>, _>>()?;
-        let key = PrivateKeyDer::from_pem_slice(shown.key.as_bytes())?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)?;
+        let config = tls_showing(shown)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let serve = move |stream| Some(carry(acceptor.clone(), stream, upstream));
@@ -44,6 +37,16 @@ impl TlsFront {
         let path = plain.splitn(4, '/').nth(3).unwrap_or_default();
         format!("https://{host}:{}/{path}", self.address.port())
     }
+}
+
+/// What a server shows that has this certificate.
+pub fn tls_showing(shown: &Certified) -> Result<ServerConfig> {
+    let chain =
+        CertificateDer::pem_slice_iter(shown.certificate.as_bytes()).collect::<Result<Vec<_>, _>>()?;
+    let key = PrivateKeyDer::from_pem_slice(shown.key.as_bytes())?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let versions = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(versions.with_no_client_auth().with_single_cert(chain, key)?)
 }
 
 async fn carry(acceptor: TlsAcceptor, stream: TcpStream, upstream: SocketAddr) {

@@ -388,6 +388,41 @@ async fn a_kubeconfig_is_put_beside_what_is_there_and_calls_back_for_short_lived
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn another_root_signs_and_agents_that_pin_the_first_one_follow() {
+    let mut scene = Scene::start().await;
+    let_in(&scene, "").await;
+    let owner = Person::owner(&scene.kasbah, AGENT);
+    let namespace = scene.namespace.clone();
+    let lists = ["get", "configmaps", "-n", &namespace];
+    eventually(LIMIT, || owner.kubectl(&lists)).await;
+    let root = |scene: &Scene, command: &str| scene.kasbah.json(["root", command]).unwrap();
+    let first = root(&scene, "show");
+    let pinned = scene.kasbah.token_file(AGENT).with_file_name(format!("{AGENT}.root-key"));
+    assert_eq!((first["number"].as_u64(), pinned.exists()), (Some(0), true), "{}", pinned.display());
+    for number in 1..=2 {
+        let rotated = root(&scene, "rotate");
+        assert_eq!(rotated["number"].as_u64(), Some(number));
+        // What changes who may do what has gateways ask for passes anew.
+        let user = format!("user-{number}");
+        scene.kasbah.cli(["user", "create", &user, "--role", "viewer"]).unwrap();
+        owner.kubectl(&lists).await.unwrap();
+    }
+    // Whoever starts anew, too: the agent begins at the root that it pins.
+    scene.kasbah.stop_agent("agent").unwrap();
+    let kubeconfig = scene.cluster.kubeconfig().to_owned();
+    scene.kasbah.start_agent("agent", AGENT, &kubeconfig, &namespace).unwrap();
+    eventually(LIMIT, || owner.kubectl(&lists)).await;
+    scene.kasbah.stop_server().unwrap();
+    scene.kasbah.start_server().await.unwrap();
+    eventually(LIMIT, || owner.kubectl(&lists)).await;
+    let newest = root(&scene, "show");
+    assert_eq!(newest["number"].as_u64(), Some(2));
+    let registered = scene.kasbah.json(["agent", "register", "newer", "--project", crate::scene::PROJECT]);
+    assert_eq!(registered.unwrap()["root_key"], newest["public_key"]);
+    assert_ne!(newest["public_key"], first["public_key"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_gateway_leads_to_every_cluster_and_one_that_dies_is_left_behind() {
     let nats = NatsServer::start_as_shipped().await.unwrap();
     let each_service = Some((2, vec![nats.shipped_url("{service}")]));

@@ -10,10 +10,12 @@
 
 mod chaos;
 mod cluster_api;
+mod cluster_faults;
 mod command_lines;
 mod commands;
 mod copies;
 mod fixtures;
+mod impersonation;
 mod jobs;
 mod log;
 mod login;

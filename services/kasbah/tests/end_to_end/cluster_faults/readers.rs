@@ -1,0 +1,129 @@
+//! Readers that stand still.
+
+use anyhow::ensure;
+use futures::future::try_join_all;
+use reqwest::Response;
+
+use super::canary::{Canary, Song};
+use super::flat::{AGENTS, Held, admin, metric, nothing_is_open};
+use super::stage::{Asker, FAULTY, Stage, told};
+use crate::scene::Scene;
+
+const SIZES: [usize; 4] = [1, 32, 128, 64 * 1024];
+/// Of each size: they fill whatever can be filled.
+const STALLED: usize = 8;
+/// What a tunnel carries at a time.
+const CAP: usize = 800;
+/// More than a tunnel and one connection beside it carry together.
+const MANY: usize = 2000;
+/// Opened at the same time, so that no connection waits long for its handshake.
+const TOGETHER: usize = 40;
+
+/// The gateway's own limits would come before those of connections.
+fn without_limits() -> Vec<String> {
+    ["agent", "user", "organization"].map(|whose| format!("--clusters-open-per-{whose}=0")).to_vec()
+}
+
+/// Readers that never read, on connections of both kinds.
+async fn stalled(stage: &Stage, kind: &str, count: usize) -> Vec<Response> {
+    let mut opened: Vec<Response> = Vec::new();
+    while opened.len() < count {
+        // One connection of HTTP/2 for some of them, and one each for the others.
+        let asker: Asker = stage.asker();
+        let some = TOGETHER.min(count - opened.len());
+        let opening = (0..some).map(|number| {
+            let (asker, on_http2) = (asker.clone(), number % 2 == 0);
+            let size = SIZES[number % SIZES.len()];
+            let path = stage.pod(&format!("{kind}-{size}"), "log?follow=true");
+            async move {
+                let answer =
+                    if on_http2 { asker.open_on_http2(&path).await? } else { asker.open(&path).await? };
+                ensure!(answer.status() == 200, "{}", answer.text().await?);
+                anyhow::Ok(answer)
+            }
+        });
+        opened.extend(try_join_all(opening).await.unwrap());
+    }
+    opened
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_of_dust_that_stand_still_hold_nobody_up() {
+    let mut stage = Stage::start().await;
+    let gateway = stage.scene.kasbah.clusters();
+    let beside = Canary::begin(&stage, "beside", stage.canary_at(&gateway, true), Song::Whole).await;
+    let elsewhere = Canary::begin(&stage, "elsewhere", stage.canary_at(&gateway, false), Song::Whole).await;
+    let mut held = None;
+    // The first round is what processes keep of having done it at all.
+    for _ in 0..2 {
+        let readers = stalled(&stage, "flood", STALLED * SIZES.len()).await;
+        stage.everything_is_full().await;
+        assert_eq!(stage.front.open(), STALLED * SIZES.len(), "none was ended");
+        let read = stage.asker().reads(&stage.maps()).await.unwrap();
+        assert_eq!(read["kind"], "ConfigMapList");
+        drop(readers);
+        stage.open_at_the_front(0).await;
+        match &held {
+            None => held = Some(Held::now(&mut stage, &[], &AGENTS)),
+            Some(held) => held.is_held_again().await,
+        }
+    }
+    beside.noticed_nothing().await;
+    elsewhere.noticed_nothing().await;
+    nothing_is_open(&admin(&stage)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_tunnel_says_so_and_still_brings_what_the_agent_is_to_have() {
+    let mut options = without_limits();
+    options.push("--tunnel-bulk-per-agent=0".to_owned());
+    let mut stage = Stage::start_with(options).await;
+    let gateway = stage.scene.kasbah.clusters();
+    let beside = Canary::begin(&stage, "beside", stage.canary_at(&gateway, true), Song::Watch).await;
+    let elsewhere = Canary::begin(&stage, "elsewhere", stage.canary_at(&gateway, false), Song::Whole).await;
+    let mut held = None;
+    for round in 0..2 {
+        // The canary's watch is one of them.
+        let readers = stalled(&stage, "drip", CAP - 1).await;
+        stage.open_at_the_front(CAP - 1).await;
+        for on_http2 in [false, true] {
+            let asker = stage.asker();
+            let refused = match on_http2 {
+                false => asker.open(&stage.maps()).await.unwrap(),
+                true => asker.open_on_http2(&stage.maps()).await.unwrap(),
+            };
+            assert_eq!(refused.headers().get("retry-after").unwrap(), "1");
+            told(refused).await.unwrap().is_status(429, "too many requests are open in this cluster");
+        }
+        let (name, value) = ("desired", round.to_string());
+        stage.scene.tree.write(&format!("{FAULTY}/{name}.yaml"), Scene::config_map(name, &value)).unwrap();
+        stage.scene.tree.commit_and_push("what the agent is to have").unwrap();
+        stage.scene.value_becomes(name, &value).await;
+        assert_eq!(stage.front.open(), CAP - 1, "none was ended");
+        drop(readers);
+        stage.open_at_the_front(0).await;
+        stage.faulty_answers(&gateway).await;
+        match &held {
+            None => held = Some(Held::now(&mut stage, &[], &AGENTS)),
+            Some(held) => held.is_held_again().await,
+        }
+    }
+    beside.noticed_nothing().await;
+    elsewhere.noticed_nothing().await;
+    nothing_is_open(&admin(&stage)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_more_than_a_connection_takes_goes_over_further_ones() {
+    let stage = Stage::start_with(without_limits()).await;
+    let gateway = stage.scene.kasbah.clusters();
+    let beside = Canary::begin(&stage, "beside", stage.canary_at(&gateway, true), Song::Whole).await;
+    let readers = stalled(&stage, "drip", MANY).await;
+    stage.open_at_the_front(MANY).await;
+    let connections = metric(&admin(&stage), "kasbah_tunnel_gateway_bulk_connections").unwrap();
+    assert!((2..=4).contains(&connections), "{connections} connections beside the tunnel");
+    drop(readers);
+    stage.open_at_the_front(0).await;
+    beside.noticed_nothing().await;
+    nothing_is_open(&admin(&stage)).await;
+}
