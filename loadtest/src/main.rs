@@ -47,7 +47,7 @@ enum Scenario {
     Link,
     /// The simulation: steps a second on one core.
     Simulation,
-    /// A cluster's API through the tunnel: latency, many clients, large lists, watches.
+    /// A cluster's API through the tunnel: latency, many clients, large lists, watches; and what the tunnel alone costs.
     Tunnel,
     /// From a push to the cluster: latency, first syncs, idle cost, memory, disk.
     Push,
@@ -80,6 +80,10 @@ struct Arguments {
 async fn main() -> anyhow::Result<std::process::ExitCode> {
     if std::env::args().nth(1).as_deref() == Some(agents::bare::ARGUMENT) {
         agents::bare::hold().await?;
+        return Ok(std::process::ExitCode::SUCCESS);
+    }
+    if std::env::args().nth(1).as_deref() == Some(tunnel::bare::ARGUMENT) {
+        tunnel::bare::run(&std::env::args().skip(2).collect::<Vec<_>>()).await?;
         return Ok(std::process::ExitCode::SUCCESS);
     }
     let arguments = Arguments::parse();

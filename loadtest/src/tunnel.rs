@@ -2,6 +2,8 @@
 //!
 //! The baseline sends the same impersonation over TLS and connections that stay open.
 
+mod alone;
+pub mod bare;
 mod stage;
 
 use std::time::{Duration, Instant};
@@ -13,7 +15,8 @@ use serde_json::json;
 
 use crate::figure::{Figure, Target, percentile};
 use crate::push::millis;
-use stage::{Protocol, Stage, Way};
+use alone::Alone;
+use stage::{Client, Protocol, Stage, Way};
 
 /// Requests one after the other, in turns of so many for each way.
 const SEQUENTIAL: usize = 2_000;
@@ -39,6 +42,7 @@ struct Measured {
     list: Runs,
     list_gzip: Runs,
     watch: Runs,
+    recorded_first: Runs,
 }
 
 /// Measures every figure so many times.
@@ -63,8 +67,25 @@ pub async fn run(count: usize) -> anyhow::Result<Vec<Figure>> {
             runs.push((list(&stage, near, gzip).await.context("a list")?, Some(direct)));
         }
         all.watch.push(watch(&stage, near).await.context("a watch")?);
+        let recorded_later = many(&stage, near, Protocol::Http1).await?;
+        stage.records_first(near, true).await?;
+        let recorded_first = many(&stage, near, Protocol::Http1).await.context("many, recorded first")?;
+        all.recorded_first.push((recorded_first, Some(recorded_later)));
+        stage.records_first(near, false).await?;
     }
-    Ok(vec![
+    drop(stage);
+    let mut alone = alone::Measured::default();
+    for number in 0..count {
+        eprintln!("run {} of {count}, before an API server that answers at once", number + 1);
+        // Of its own each: what a process once held for ten thousand watches it keeps.
+        Alone::start().await?.measure(&mut alone).await?;
+    }
+    let of_both = [figures(all), alone.figures()];
+    Ok(of_both.into_iter().flatten().collect())
+}
+
+fn figures(all: Measured) -> Vec<Figure> {
+    vec![
         Figure::of("tunnel.get-p50", "ms", Target::AddsAtMost(0.3), all.get_p50),
         Figure::of("tunnel.get-p99", "ms", Target::AddsAtMost(1.0), all.get_p99),
         Figure::of("tunnel.hop-p50", "ms", Target::AddsAtMost(0.4), all.hop_p50),
@@ -74,7 +95,8 @@ pub async fn run(count: usize) -> anyhow::Result<Vec<Figure>> {
         Figure::of("tunnel.list", "MB/s", Target::RatioAtLeast(0.7), all.list),
         Figure::of("tunnel.list-gzip", "MB/s", Target::RatioAtLeast(0.7), all.list_gzip),
         Figure::of("tunnel.watch-event-p50", "ms", Target::AddsAtMost(0.3), all.watch),
-    ])
+        Figure::of("tunnel.recorded-first", "requests/s", Target::RatioAtLeast(0.5), all.recorded_first),
+    ]
 }
 
 /// `GET /version` one after the other, by one way and by another in turns.
@@ -107,6 +129,12 @@ async fn sequential(
 /// Small requests a second of many clients at once.
 async fn many(stage: &Stage, way: Way, protocol: Protocol) -> anyhow::Result<f64> {
     let clients = (0..CLIENTS).map(|_| stage.client(way, protocol)).collect::<anyhow::Result<Vec<_>>>()?;
+    let (count, took) = many_of(&clients).await?;
+    Ok(f64::from(count) / took.as_secs_f64())
+}
+
+/// How many small requests these clients have answered at once, and in which time.
+async fn many_of(clients: &[Client]) -> anyhow::Result<(u32, Duration)> {
     try_join_all(clients.iter().map(|client| client.get("/version"))).await?;
     let begun = Instant::now();
     let asking = clients.iter().map(|client| async move {
@@ -118,7 +146,7 @@ async fn many(stage: &Stage, way: Way, protocol: Protocol) -> anyhow::Result<f64
         anyhow::Ok(count)
     });
     let counts = try_join_all(asking).await?;
-    Ok(f64::from(counts.iter().sum::<u32>()) / begun.elapsed().as_secs_f64())
+    Ok((counts.iter().sum(), begun.elapsed()))
 }
 
 /// Megabytes a second of a large list, in its plain form.

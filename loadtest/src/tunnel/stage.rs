@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use futures::StreamExt as _;
+use http::StatusCode;
 use http::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use testkit::{
@@ -13,8 +14,8 @@ use testkit::{
 };
 
 const PROJECT: &str = "bench/clusters";
-const AGENT: &str = "bench";
-const LIMIT: Duration = Duration::from_secs(60);
+pub const AGENT: &str = "bench";
+pub const LIMIT: Duration = Duration::from_secs(60);
 /// Objects of the large list, and bytes of each.
 const LARGE: usize = 60;
 const LARGE_BYTES: usize = 880_000;
@@ -41,7 +42,7 @@ pub struct Stage {
     namespace: String,
     agent: String,
     token: String,
-    _tree: WorkTree,
+    tree: WorkTree,
     _git: GitServer,
     _nats: NatsServer,
 }
@@ -53,19 +54,52 @@ pub struct Client {
     headers: HeaderMap,
 }
 
+/// Of an answer that comes.
+pub type Pieces = futures::stream::BoxStream<'static, reqwest::Result<bytes::Bytes>>;
+
 /// A watch that is open.
 pub struct Watch {
-    pieces: futures::stream::BoxStream<'static, reqwest::Result<bytes::Bytes>>,
+    pieces: Pieces,
     text: String,
 }
 
 /// One user does here what a gateway is there for at most.
-fn without_limits() -> Vec<(String, String)> {
+pub fn without_limits() -> Vec<(String, String)> {
     let limits = ["RATE_PER_USER", "RATE_PER_AGENT", "RATE_PER_ORGANIZATION"];
     let bytes = ["BYTES_PER_USER", "BYTES_PER_ORGANIZATION"];
     let limits =
         limits.into_iter().chain(bytes).chain(["OPEN_PER_USER", "OPEN_PER_AGENT", "OPEN_PER_ORGANIZATION"]);
     limits.map(|limit| (format!("KASBAH_CLUSTERS_{limit}"), "0".to_owned())).collect()
+}
+
+/// A repository whose configuration lets people in, and its URL.
+pub fn grants() -> anyhow::Result<(GitServer, WorkTree, String)> {
+    let git = GitServer::start()?;
+    let url = git.create("clusters")?;
+    let tree = WorkTree::clone(&url)?;
+    write_grants(&tree, "")?;
+    Ok((git, tree, url))
+}
+
+/// Lets people in, with `more` of the agent's configuration.
+pub fn write_grants(tree: &WorkTree, more: &str) -> anyhow::Result<()> {
+    let configuration = format!(
+        "sources: []\n{more}user_access:\n  access_as: {{user: {{}}}}\n  projects:\n    - id: {PROJECT}\n"
+    );
+    tree.write(&format!(".kasbah/agents/{AGENT}/config.yaml"), configuration)?;
+    tree.commit_and_push("let people in")?;
+    Ok(())
+}
+
+/// Registers project and agent; agents dial the first gateway from then on, past the balancer, which is of the tests and not of
+/// what is measured. Gives the agent's id.
+pub fn register(kasbah: &mut Installation, git: &GitServer, url: &str) -> anyhow::Result<String> {
+    kasbah.cli(["project", "create", PROJECT, "--repository", url])?;
+    git.add_webhook("clusters", kasbah.webhook(PROJECT)?)?;
+    let agent = kasbah.register_agent(AGENT, PROJECT)?;
+    let gateway = kasbah.replicas()?.gateways().first().copied().context("no gateway")?;
+    kasbah.let_agents_dial(gateway.to_string());
+    Ok(agent)
 }
 
 impl Stage {
@@ -75,29 +109,17 @@ impl Stage {
                 .await?;
         let namespace = plane.namespace("bench", false).await?;
         let nats = NatsServer::start_as_shipped().await?;
-        let git = GitServer::start()?;
-        let url = git.create("clusters")?;
-        let tree = WorkTree::clone(&url)?;
-        let configuration = format!(
-            "sources: []\nuser_access:\n  access_as: {{user: {{}}}}\n  projects:\n    - id: {PROJECT}\n"
-        );
-        tree.write(&format!(".kasbah/agents/{AGENT}/config.yaml"), configuration)?;
-        tree.commit_and_push("let people in")?;
+        let (git, tree, url) = grants()?;
         let mut kasbah = Installation::start(InstallationOptions {
             each_service: Some((2, vec![nats.shipped_url("{service}")])),
             variables: without_limits(),
             ..crate::push::options()
         })
         .await?;
-        kasbah.cli(["project", "create", PROJECT, "--repository", &url])?;
-        git.add_webhook("clusters", kasbah.webhook(PROJECT)?)?;
-        let agent = kasbah.register_agent(AGENT, PROJECT)?;
-        // Past the balancer, which is of the tests and not of what is measured.
-        let gateway = kasbah.replicas()?.gateways().first().copied().context("no gateway")?;
-        kasbah.let_agents_dial(gateway.to_string());
+        let agent = register(&mut kasbah, &git, &url)?;
         kasbah.start_agent(AGENT, AGENT, plane.kubeconfig(), &namespace)?;
         let token = std::fs::read_to_string(kasbah.replicas()?.owner_token()?)?.trim().to_owned();
-        let stage = Self { plane, kasbah, namespace, agent, token, _tree: tree, _git: git, _nats: nats };
+        let stage = Self { plane, kasbah, namespace, agent, token, tree, _git: git, _nats: nats };
         stage.fill().await?;
         Ok(stage)
     }
@@ -164,28 +186,30 @@ impl Stage {
                 self.token.clone(),
             ),
         };
-        let mut headers = HeaderMap::new();
-        headers.insert("authorization", HeaderValue::from_str(&format!("Bearer {token}"))?);
+        let mut client = Client::new(&authority, root, &token, protocol)?;
         if matches!(way, Way::Direct) {
             for (name, value) in
                 [("impersonate-user", "kasbah:user:owner"), ("impersonate-group", "kasbah:user")]
             {
-                headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+                client.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
             }
         }
-        let mut tls = testkit::tls_trusting(&authority)?;
-        let builder = reqwest::Client::builder().no_proxy();
-        let builder = match protocol {
-            Protocol::Http1 => {
-                tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-                builder.http1_only()
-            }
-            Protocol::Http2 => {
-                tls.alpn_protocols = vec![b"h2".to_vec()];
-                builder.http2_prior_knowledge()
-            }
-        };
-        Ok(Client { http: builder.tls_backend_preconfigured(tls).build()?, root, headers })
+        Ok(client)
+    }
+
+    /// From now on nothing goes on to the cluster before its record is durable, or it does.
+    pub async fn records_first(&self, way: Way, does: bool) -> anyhow::Result<()> {
+        write_grants(&self.tree, if does { "audit: fail_closed\n" } else { "" })?;
+        let client = self.client(way, Protocol::Http1)?;
+        eventually(LIMIT, || async {
+            client.get("/version").await?;
+            let shown = self.kasbah.cli(["audit", "--agent", AGENT, "--since", "10s"])?;
+            let last = shown.lines().last().unwrap_or_default();
+            ensure!(last.contains("asked") == does, "the last record is {last:?}");
+            Ok(())
+        })
+        .await;
+        Ok(())
     }
 
     pub fn cluster(&self) -> &Cluster {
@@ -215,6 +239,38 @@ impl Stage {
 }
 
 impl Client {
+    /// Trusts `authority`, and shows `token`.
+    pub fn new(authority: &[u8], root: String, token: &str, protocol: Protocol) -> anyhow::Result<Self> {
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", HeaderValue::from_str(&format!("Bearer {token}"))?);
+        let mut tls = testkit::tls_trusting(authority)?;
+        let builder = reqwest::Client::builder().no_proxy();
+        let builder = match protocol {
+            Protocol::Http1 => {
+                tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+                builder.http1_only()
+            }
+            Protocol::Http2 => {
+                tls.alpn_protocols = vec![b"h2".to_vec()];
+                builder.http2_prior_knowledge()
+            }
+        };
+        Ok(Self { http: builder.tls_backend_preconfigured(tls).build()?, root, headers })
+    }
+
+    /// The pieces of an answer.
+    pub async fn pieces(&self, path: &str) -> anyhow::Result<Pieces> {
+        Ok(self.send(path, false).await?.bytes_stream().boxed())
+    }
+
+    /// A connection that became another protocol.
+    pub async fn session(&self, path: &str) -> anyhow::Result<reqwest::Upgraded> {
+        let request = self.http.post(format!("{}{path}", self.root)).headers(self.headers.clone());
+        let answer = request.header("connection", "Upgrade").header("upgrade", "SPDY/3.1").send().await?;
+        ensure!(answer.status() == StatusCode::SWITCHING_PROTOCOLS, "{path}: {}", answer.status());
+        Ok(answer.upgrade().await?)
+    }
+
     async fn send(&self, path: &str, gzip: bool) -> anyhow::Result<reqwest::Response> {
         let mut request = self.http.get(format!("{}{path}", self.root)).headers(self.headers.clone());
         if gzip {
@@ -243,8 +299,7 @@ impl Client {
     }
 
     pub async fn watch(&self, path: &str) -> anyhow::Result<Watch> {
-        let pieces = self.send(path, false).await?.bytes_stream().boxed();
-        Ok(Watch { pieces, text: String::new() })
+        Ok(Watch { pieces: self.pieces(path).await?, text: String::new() })
     }
 }
 
