@@ -77,6 +77,8 @@ macro_rules! conformance_suite {
                 notices: a_notice_over_the_limit_is_refused,
                 streams: bytes_arrive_in_order_and_complete,
                 streams: nobody_there_is_told_at_once,
+                streams: what_is_said_with_the_opening_is_read_first_and_needs_credit,
+                streams: more_than_the_window_does_not_go_with_an_opening,
                 streams: a_writer_waits_for_credit,
                 streams: a_slow_reader_stops_only_its_own_stream,
                 streams: a_reset_reaches_the_other_side_with_its_reason,

@@ -12,6 +12,12 @@ use futures::future::BoxFuture;
 /// Largest message in bytes, headers included, as NATS has it by default.
 pub const MAXIMUM_MESSAGE_BYTES: usize = 1024 * 1024;
 
+/// The largest piece of a byte stream that crosses at once.
+pub(crate) const LARGEST_PIECE: usize = MAXIMUM_MESSAGE_BYTES / 4;
+
+/// Most that goes with the opening of a byte stream, in bytes.
+pub const MAXIMUM_FIRST_BYTES: usize = LARGEST_PIECE;
+
 /// Longest subject in bytes.
 pub const MAXIMUM_SUBJECT_BYTES: usize = 255;
 
@@ -46,11 +52,16 @@ pub trait Bus: Send + Sync {
 
     /// Opens a byte stream to whoever serves it under this subject ([`Bus::serve_streams`]). In each direction at most
     /// `window` bytes are under way; at least one.
+    ///
+    /// `first` is what the opener says first. It goes with the opening, so that whoever serves need not wait for it: at most as much as
+    /// `window`, and as [`MAXIMUM_FIRST_BYTES`]. An opening may reach a second one who serves when nothing is heard of the first,
+    /// so what stands in it has to be what may be done twice.
     async fn open_stream(
         &self,
         subject: &Subject,
         context: &RequestContext,
         window: u32,
+        first: Bytes,
     ) -> Result<ByteStream, RequestError>;
 
     /// Accepts byte streams under a subject.
@@ -227,6 +238,12 @@ pub(crate) fn fits(bytes: usize) -> Result<(), BusError> {
     } else {
         Err(BusError::TooLarge { bytes, limit: MAXIMUM_MESSAGE_BYTES })
     }
+}
+
+/// Refuses more with an opening than there is credit for, or than one piece may have.
+pub(crate) fn fits_first(bytes: usize, window: u32) -> Result<(), RequestError> {
+    let limit = MAXIMUM_FIRST_BYTES.min(usize::try_from(window).unwrap_or(usize::MAX));
+    if bytes <= limit { Ok(()) } else { Err(RequestError::TooLarge { bytes, limit }) }
 }
 
 impl From<BusError> for RequestError {

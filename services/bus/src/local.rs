@@ -16,7 +16,7 @@ use world::World;
 
 use crate::contract::{
     Bus, BusError, ByteStream, Handler, MAXIMUM_CONCURRENT, MAXIMUM_MESSAGE_BYTES, RequestError, Serving,
-    StreamHandler, Subscription, checked, fits,
+    StreamHandler, Subscription, checked, fits, fits_first,
 };
 use members::Members;
 use notices::Notices;
@@ -114,9 +114,11 @@ impl Bus for LocalBus {
         subject: &Subject,
         context: &RequestContext,
         window: u32,
+        first: Bytes,
     ) -> Result<ByteStream, RequestError> {
         checked(subject)?;
-        let header = encoded(context, 0)?;
+        fits_first(first.len(), window)?;
+        let header = encoded(context, first.len())?;
         let chosen = self.streams.choose(subject.as_str(), &*self.world.random);
         let Some(member) = chosen.into_iter().next() else {
             return Err(RequestError::NoResponder { subject: subject.to_string() });
@@ -129,7 +131,8 @@ impl Bus for LocalBus {
                 return Err(RequestError::Deadline { subject: subject.to_string(), deadline });
             }
         };
-        let (near, far) = streams::pair(window);
+        let opened = streams::pair(window, first);
+        let (near, far) = opened.map_err(|reset| RequestError::Away { detail: reset.reason })?;
         let handling = (member.handler)(decoded(&header)?, far);
         let task = async move {
             handling.await;

@@ -28,6 +28,7 @@ use world::World;
 
 use crate::contract::{
     Bus, BusError, ByteStream, Handler, RequestError, Serving, StreamHandler, Subscription, checked, fits,
+    fits_first,
 };
 use crate::queue::{Queue, hand_over};
 use connection::Connection;
@@ -35,6 +36,7 @@ pub use connection::NatsOptions;
 use link::Link;
 pub use permissions::permissions;
 use serving::{Answered, Server};
+use streams::Opening;
 use wire::{HeaderMap, WireError};
 
 /// How long nobody may say anything about a request before it is sent again; each next time twice as long.
@@ -159,7 +161,8 @@ impl NatsBus {
                 let (far, window) = headers::stream(message.headers.as_ref())?;
                 let near = streams::Inbox::open(&bus.link).await.ok()?;
                 let address = Bytes::from(near.address.clone());
-                let stream = streams::start(&bus.world, &bus.link, near, far, window).ok()?;
+                let opening = (window, Opening::Heard(message.payload));
+                let stream = streams::start(&bus.world, &bus.link, near, far, opening).ok()?;
                 bus.world.spawner.spawn("bus stream", handler(context, stream));
                 Some(address)
             }
@@ -251,18 +254,21 @@ impl Bus for NatsBus {
         subject: &Subject,
         context: &RequestContext,
         window: u32,
+        first: Bytes,
     ) -> Result<ByteStream, RequestError> {
         checked(subject)?;
+        fits_first(first.len(), window)?;
         let away = |error: WireError| RequestError::Away { detail: error.to_string() };
         let near = streams::Inbox::open(&self.link).await.map_err(away)?;
         let mut headers = headers::of(context)?;
         headers::for_stream(&mut headers, &near.address, window);
-        let far = self.ask(subject, context, headers, Bytes::new()).await?;
+        let opening = (window, Opening::Said(first.len() as u64));
+        let far = self.ask(subject, context, headers, first).await?;
         let far = String::from_utf8(far.to_vec()).ok().filter(|far| !far.is_empty());
         let far = far.ok_or_else(|| RequestError::Away {
             detail: "no address of the stream's other side".to_owned(),
         })?;
-        Ok(streams::start(&self.world, &self.link, near, far, window)?)
+        Ok(streams::start(&self.world, &self.link, near, far, opening)?)
     }
 
     async fn serve_streams(

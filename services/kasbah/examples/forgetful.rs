@@ -62,8 +62,9 @@ impl Bus for Forgetful {
         subject: &Subject,
         context: &RequestContext,
         window: u32,
+        first: Bytes,
     ) -> Result<ByteStream, RequestError> {
-        self.inner.open_stream(subject, context, window).await
+        self.inner.open_stream(subject, context, window, first).await
     }
 
     async fn serve_streams(

@@ -23,6 +23,7 @@ enum Fault {
     MiscountsLosses,
     SwallowsResets,
     GivesCreditWithoutEnd,
+    ChangesWhatCameWithAnOpening,
 }
 
 struct FaultyBus {
@@ -93,9 +94,13 @@ impl Bus for FaultyBus {
         subject: &Subject,
         context: &RequestContext,
         window: u32,
+        mut first: Bytes,
     ) -> Result<ByteStream, RequestError> {
         let window = if self.fault == Fault::GivesCreditWithoutEnd { u32::MAX } else { window };
-        self.inner.open_stream(subject, context, window).await
+        if self.fault == Fault::ChangesWhatCameWithAnOpening {
+            first = Bytes::from(vec![0; first.len()]);
+        }
+        self.inner.open_stream(subject, context, window, first).await
     }
 
     async fn serve_streams(
@@ -146,4 +151,6 @@ breaks! {
     a_wrong_count_of_losses: MiscountsLosses breaks notices::a_slow_subscriber_loses_and_is_told;
     an_end_instead_of_a_reset: SwallowsResets breaks streams::a_dropped_writer_is_not_an_orderly_end;
     credit_without_end: GivesCreditWithoutEnd breaks streams::a_writer_waits_for_credit;
+    changed_first_bytes: ChangesWhatCameWithAnOpening
+        breaks streams::what_is_said_with_the_opening_is_read_first_and_needs_credit;
 }

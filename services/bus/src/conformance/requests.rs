@@ -243,7 +243,8 @@ pub async fn requests_and_streams_are_served_together(bus: Arc<dyn Bus>, world: 
     for (name, (asked, opened), _) in &all {
         let answer = bus.request(asked, &context, Bytes::new());
         let answer = patiently(&world, "an answer", answer).await??;
-        let mut stream = patiently(&world, "a stream", bus.open_stream(opened, &context, 1024)).await??;
+        let mut stream =
+            patiently(&world, "a stream", bus.open_stream(opened, &context, 1024, Bytes::new())).await??;
         let said = patiently(&world, "what it says", stream.reader.0.read()).await??;
         ensure!(answer == name.as_bytes() && said.as_deref() == Some(name.as_bytes()), "{answer:?} {said:?}");
     }
@@ -256,7 +257,9 @@ pub async fn requests_and_streams_are_served_together(bus: Arc<dyn Bus>, world: 
             ) {}
         })
         .await?;
-        let refused = patiently(&world, "nobody to accept", bus.open_stream(&opened, &context, 1024)).await?;
+        let refused =
+            patiently(&world, "nobody to accept", bus.open_stream(&opened, &context, 1024, Bytes::new()))
+                .await?;
         ensure!(matches!(refused, Err(RequestError::NoResponder { .. })), "somebody accepts a stream");
     }
     Ok(())

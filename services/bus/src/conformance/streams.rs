@@ -36,8 +36,18 @@ impl Line {
     }
 
     async fn open(&mut self, bus: &dyn Bus, world: &World) -> Result<(ByteStream, ByteStream)> {
+        self.open_saying(bus, world, Bytes::new()).await
+    }
+
+    async fn open_saying(
+        &mut self,
+        bus: &dyn Bus,
+        world: &World,
+        first: Bytes,
+    ) -> Result<(ByteStream, ByteStream)> {
         let context = patient_context(world);
-        let near = patiently(world, "a stream", bus.open_stream(&self.subject, &context, WINDOW)).await??;
+        let near =
+            patiently(world, "a stream", bus.open_stream(&self.subject, &context, WINDOW, first)).await??;
         let far = patiently(world, "its far end", self.accepted.recv()).await?.context("nobody accepts")?;
         Ok((near, far))
     }
@@ -85,8 +95,60 @@ pub async fn bytes_arrive_in_order_and_complete(bus: Arc<dyn Bus>, world: World)
 pub async fn nobody_there_is_told_at_once(bus: Arc<dyn Bus>, world: World) -> Result<()> {
     let subject = Subject::request(&fresh_name(&world, "nobody"));
     let context = patient_context(&world);
-    let outcome = patiently(&world, "a refusal", bus.open_stream(&subject, &context, WINDOW)).await?;
+    let outcome =
+        patiently(&world, "a refusal", bus.open_stream(&subject, &context, WINDOW, Bytes::new())).await?;
     ensure!(matches!(outcome, Err(RequestError::NoResponder { .. })), "not told");
+    Ok(())
+}
+
+#[allow(missing_docs, reason = "the name is the law")]
+pub async fn what_is_said_with_the_opening_is_read_first_and_needs_credit(
+    bus: Arc<dyn Bus>,
+    world: World,
+) -> Result<()> {
+    let mut line = Line::new(&*bus, &world).await?;
+    let content = content();
+    let first = content.slice(..WINDOW as usize);
+    let (mut near, mut far) = line.open_saying(&*bus, &world, first.clone()).await?;
+    let read = patiently(&world, "what came with the opening", far.reader.0.read()).await??;
+    ensure!(read.as_ref() == Some(&first), "other bytes came with the opening");
+    let rest = content.slice(WINDOW as usize..);
+    let there = async {
+        tokio::join!(
+            async {
+                near.writer.0.write(rest.clone()).await?;
+                near.writer.0.finish().await
+            },
+            read_to_end(&mut far.reader)
+        )
+    };
+    let (written, read) = patiently(&world, "the rest", there).await?;
+    written?;
+    ensure!(read? == rest, "other bytes behind what came with the opening");
+
+    let (mut near, _unread) = line.open_saying(&*bus, &world, first).await?;
+    let more = near.writer.0.write(Bytes::from_static(b"more"));
+    let reply = Subject::notice(&fresh_name(&world, "meanwhile"));
+    let mut subscription = bus.subscribe(&reply).await?;
+    let meanwhile = async {
+        bus.publish(&reply, Bytes::new()).await?;
+        subscription.receiver.recv().await.context("no notice")
+    };
+    tokio::select! {
+        biased;
+        written = more => anyhow::bail!("written without credit: {written:?}"),
+        heard = patiently(&world, "a notice", meanwhile) => drop(heard??),
+    }
+    Ok(())
+}
+
+#[allow(missing_docs, reason = "the name is the law")]
+pub async fn more_than_the_window_does_not_go_with_an_opening(bus: Arc<dyn Bus>, world: World) -> Result<()> {
+    let line = Line::new(&*bus, &world).await?;
+    let (context, first) = (patient_context(&world), content().slice(..WINDOW as usize + 1));
+    let opened =
+        patiently(&world, "a refusal", bus.open_stream(&line.subject, &context, WINDOW, first)).await?;
+    ensure!(matches!(opened, Err(RequestError::TooLarge { .. })), "it went");
     Ok(())
 }
 

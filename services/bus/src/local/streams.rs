@@ -9,11 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::contract::{
-    ByteReader, ByteStream, ByteWriter, MAXIMUM_MESSAGE_BYTES, ReadBytes, StreamReset, WriteBytes,
+    ByteReader, ByteStream, ByteWriter, LARGEST_PIECE, ReadBytes, StreamReset, WriteBytes,
 };
-
-/// The largest piece that crosses at once.
-const LARGEST_PIECE: usize = MAXIMUM_MESSAGE_BYTES / 4;
 
 struct Direction {
     window: usize,
@@ -39,11 +36,12 @@ struct Writer {
     back: Arc<Direction>,
 }
 
-/// Both ends of a stream.
-pub(super) fn pair(window: u32) -> (ByteStream, ByteStream) {
+/// Both ends of a stream. The first one has said `first` already.
+pub(super) fn pair(window: u32, mut first: Bytes) -> Result<(ByteStream, ByteStream), StreamReset> {
     let window = usize::try_from(window).unwrap_or(usize::MAX).max(1);
     let (there, back) = (Direction::new(window), Direction::new(window));
-    (end(Arc::clone(&back), Arc::clone(&there)), end(there, back))
+    there.put(&mut first)?;
+    Ok((end(Arc::clone(&back), Arc::clone(&there)), end(there, back)))
 }
 
 fn end(from: Arc<Direction>, to: Arc<Direction>) -> ByteStream {

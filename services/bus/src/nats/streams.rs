@@ -1,6 +1,7 @@
 //! Byte streams between two inboxes.
 //!
 //! Each end listens on `<inbox>.>` and says by the last tokens of the subject what a message is, so that bytes travel as they are.
+//! The opener's first bytes travel with its request for an inbox, and count as sent.
 //! What the server says when the other end is gone is addressed to the reply subject `<inbox of who speaks>.gone.<count>`. The count
 //! stands there because the server looks a subject up anew each time that it changes, and no reply subject:
 //!
@@ -22,6 +23,7 @@ use world::World;
 use super::link::Link;
 use super::wire::{Subscriber, WireError};
 use crate::contract::{BusError, ByteReader, ByteStream, ByteWriter};
+pub(in crate::nats) use end::Opening;
 use end::{End, Reader, Writer};
 
 /// What the server's word about a lost other side is addressed to.
@@ -47,9 +49,10 @@ pub(super) fn start(
     link: &Link,
     near: Inbox,
     far: String,
-    window: u32,
+    (window, opening): (u32, Opening),
 ) -> Result<ByteStream, BusError> {
     let end = Arc::new(End::new(Arc::clone(&link.wire), near.address, far, window));
+    end.opened(opening);
     let lost = link.lost()?;
     let pumping = pump::run(Arc::clone(&end), near.subscriber, lost, world.clone());
     world.spawner.spawn("nats stream", Box::pin(pumping));

@@ -149,9 +149,10 @@ impl Bus for ObservedBus {
         subject: &Subject,
         context: &RequestContext,
         window: u32,
+        first: Bytes,
     ) -> Result<ByteStream, RequestError> {
         let began = self.world.clock.monotonic();
-        let opened = self.inner.open_stream(subject, &with_trace(context), window).await;
+        let opened = self.inner.open_stream(subject, &with_trace(context), window, first).await;
         self.asked(subject, began, opened, |_| "ok")
     }
 

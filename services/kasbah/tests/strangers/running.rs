@@ -68,8 +68,9 @@ impl Bus for NotingBus {
         subject: &Subject,
         context: &RequestContext,
         window: u32,
+        first: Bytes,
     ) -> Result<ByteStream, RequestError> {
-        self.inner.open_stream(subject, context, window).await
+        self.inner.open_stream(subject, context, window, first).await
     }
 
     async fn serve_streams(
@@ -153,7 +154,7 @@ impl Running {
         subject: &Subject,
     ) -> Result<ByteStream, RequestError> {
         let context = bus::context_for(&self.world, actor, organization);
-        self.bus.open_stream(subject, &context, 1024).await
+        self.bus.open_stream(subject, &context, 1024, Bytes::new()).await
     }
 
     /// Where agents dial.

@@ -9,11 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::GONE;
-use crate::contract::{MAXIMUM_MESSAGE_BYTES, ReadBytes, StreamReset, WriteBytes};
+use crate::contract::{LARGEST_PIECE, ReadBytes, StreamReset, WriteBytes};
 use crate::nats::wire::{HeaderMap, Wire};
-
-/// The largest piece that crosses at once.
-const LARGEST_PIECE: usize = MAXIMUM_MESSAGE_BYTES / 4;
 
 /// Shared by both halves and the pump.
 pub(super) struct End {
@@ -45,6 +42,14 @@ struct State {
     outgoing_reset: Option<String>,
     /// Resets that the other side has not been told.
     to_say: Vec<(Which, String)>,
+}
+
+/// What an opening held besides the stream's addresses.
+pub(in crate::nats) enum Opening {
+    /// By this end: so many bytes.
+    Said(u64),
+    /// By the other one.
+    Heard(Bytes),
 }
 
 /// Which direction a reset ends, seen by who says it.
@@ -80,6 +85,19 @@ impl End {
             readable: Notify::new(),
             writable: Notify::new(),
             unsaid: Notify::new(),
+        }
+    }
+
+    /// The opening said this already.
+    pub(super) fn opened(&self, opening: Opening) {
+        let mut state = self.state.lock();
+        match opening {
+            Opening::Said(bytes) => state.sent = bytes,
+            Opening::Heard(first) if first.is_empty() => {}
+            Opening::Heard(first) => {
+                state.received = first.len() as u64;
+                state.pieces.push_back(first);
+            }
         }
     }
 
