@@ -1,36 +1,32 @@
 //! What an agent has to be allowed so that the cluster sees people and jobs as themselves: the users, groups and further fields of its
 //! configuration, and no others.
 //!
-//! RBAC lists names one by one and knows no beginning of a name. So what cannot be listed (who may come, and each job) stays open for
-//! user names, which give nothing by themselves, and never for groups.
+//! RBAC lists names one by one and knows no beginning of a name. Clusters bind their own controllers and administrators by user name, so
+//! open user names are as good as all rights for whoever takes over the agent: people are listed one by one, and the names of jobs that
+//! come as themselves, which nobody knows before they run, are opened only if asked for. Groups are never open. What stays open are
+//! uids, and the fields that only tell jobs apart: clusters bind no role to these.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod allowed;
+mod directory;
+
+use std::collections::BTreeSet;
 
 use events::grants::{CiAccessAs, CiGrant, Grants, UserAccessAs};
 use events::pass::Impersonated;
-use events::requests::authz::{AgentView, GroupView, ProjectView};
+use events::requests::authz::{AgentView, ProjectView};
+use events::{Refusal, RefusalKind};
 use serde_json::{Value, json};
 
+use self::allowed::{Allowed, Names};
 use super::failure::Failure;
 use super::manifests::{account_name, bound_role};
+use super::names::role_name;
 use super::print::yaml;
 
-const AUTHENTICATION: &str = "authentication.k8s.io";
-/// How the names of service accounts begin; they are no users to Kubernetes' authorization.
-const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-/// Roles that let a person in.
-const ROLES: [&str; 3] = ["owner", "maintainer", "developer"];
+pub use self::directory::Directory;
+
 /// What GitLab knows an environment as.
 const TIERS: [&str; 5] = ["production", "staging", "testing", "development", "other"];
-
-/// What stands behind the paths of a configuration.
-#[derive(Clone, Copy)]
-pub struct Directory<'a> {
-    /// All that the asker may see.
-    pub projects: &'a [ProjectView],
-    /// The same of groups.
-    pub groups: &'a [GroupView],
-}
 
 /// What the rights are made of.
 pub struct Impersonation<'a> {
@@ -40,130 +36,112 @@ pub struct Impersonation<'a> {
     pub namespace: &'a str,
     /// Of the configuration that is in force.
     pub grants: &'a Grants,
-    /// Ids behind its paths.
+    /// What stands behind its paths.
     pub directory: Directory<'a>,
-    /// Login names of those who may come, if they are known.
+    /// Login names of those who may come; those who have a role for it if empty.
     pub users: &'a [String],
+    /// User names are open if jobs come as themselves.
+    pub any_user: bool,
     /// Environments of jobs beside those that the configuration names.
     pub environments: BTreeSet<String>,
+    /// Tiers of environments beside those that are usual.
+    pub tiers: BTreeSet<String>,
 }
 
-/// Names that may be impersonated.
-#[derive(Default)]
-struct Names {
-    /// Any, beside those that are listed.
-    any: bool,
-    listed: BTreeSet<String>,
+/// Rights to impersonate, as they are printed.
+#[derive(Debug)]
+pub struct Rights {
+    /// What they open, and whom they leave out.
+    pub remarks: Vec<String>,
+    /// Roles and their bindings.
+    pub objects: Vec<Value>,
 }
 
-/// All that may be impersonated.
-#[derive(Default)]
-struct Allowed {
-    users: Names,
-    service_accounts: BTreeSet<String>,
-    groups: BTreeSet<String>,
-    uids: Names,
-    extras: BTreeMap<String, Names>,
-}
-
-impl Names {
-    fn all() -> Self {
-        Self { any: true, listed: BTreeSet::new() }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.any |= other.any;
-        self.listed.extend(other.listed);
-    }
-
-    /// The rule for them; none without names.
-    fn rule(&self, group: &str, resource: &str) -> Option<Value> {
-        let mut rule = json!({"apiGroups": [group], "resources": [resource], "verbs": ["impersonate"]});
-        match (self.any, self.listed.is_empty()) {
-            (false, true) => return None,
-            (false, false) => rule.as_object_mut()?.insert("resourceNames".to_owned(), json!(self.listed)),
-            (true, _) => None,
-        };
-        Some(rule)
-    }
-}
-
-impl From<BTreeSet<String>> for Names {
-    fn from(listed: BTreeSet<String>) -> Self {
-        Self { any: false, listed }
-    }
-}
-
-impl Impersonation<'_> {
-    /// A ClusterRole and its binding, with what they leave open said above them.
+impl Rights {
+    /// The objects, with the remarks above them.
     ///
     /// # Errors
     /// When they cannot be expressed.
     pub fn yaml(&self) -> Result<String, Failure> {
-        let allowed = self.allowed();
-        let mut text: String = self.remarks(&allowed).iter().map(|line| format!("# {line}\n")).collect();
-        for object in self.objects(&allowed.rules()) {
-            text.push_str(&format!("---\n{}", yaml(&object)?));
+        let mut text: String = self.remarks.iter().map(|line| format!("# {line}\n")).collect();
+        for object in &self.objects {
+            text.push_str(&format!("---\n{}", yaml(object)?));
         }
         Ok(text)
     }
+}
 
-    fn objects(&self, rules: &[Value]) -> [Value; 2] {
+impl Impersonation<'_> {
+    /// The rights.
+    ///
+    /// # Errors
+    /// When the asker sees too little to say which they are: what is left out would be taken away.
+    pub fn rights(&self) -> Result<Rights, Failure> {
+        let missing = self.directory.missing(self.grants);
+        if !missing.is_empty() {
+            let message = format!(
+                "the configuration names what is not there, or not visible to you: {}; ask as an owner of the organization, and take out of the configuration what is gone: rights without it would turn away whom it lets in",
+                missing.join(", ")
+            );
+            return Err(Failure::Refused {
+                refusal: Refusal::new(RefusalKind::NotFound, message),
+                retry_after: None,
+            });
+        }
+        let people = self.people()?;
+        let allowed = self.allowed(people.as_ref());
+        Ok(Rights { remarks: self.remarks(people.as_ref()), objects: self.objects(&allowed) })
+    }
+
+    /// A ClusterRole and its binding, and a Role and its binding wherever service accounts are.
+    fn objects(&self, allowed: &Allowed) -> Vec<Value> {
         let name = format!("kasbah-agent:{}:{}:impersonation", self.namespace, self.agent.name);
         let labels =
             json!({"app.kubernetes.io/name": "kasbah-agent", "app.kubernetes.io/instance": self.agent.name});
         let account = (account_name(&self.agent.name), self.namespace);
-        bound_role(&json!({"name": name, "labels": labels}), "ClusterRole", &json!(rules), &account)
+        let metadata = json!({"name": name, "labels": labels});
+        let mut objects = bound_role(&metadata, "ClusterRole", &json!(allowed.rules()), &account).to_vec();
+        for (namespace, rules) in allowed.rules_of_namespaces() {
+            let metadata = json!({"name": name, "namespace": namespace, "labels": labels});
+            objects.extend(bound_role(&metadata, "Role", &json!(rules), &account));
+        }
+        objects
     }
 
-    fn remarks(&self, allowed: &Allowed) -> Vec<String> {
-        let mut lines = vec![format!(
-            "What agent {} may impersonate, by its configuration in force. Print it again when that changes.",
-            self.agent.name
-        )];
-        if allowed.users.any {
-            lines.push(
-                "Any user name, as RBAC knows no beginning of a name: bind roles to groups, not to users. --user lists people one by one."
-                    .to_owned(),
-            );
+    /// User names of the people who may come; `None` when nobody comes as themselves.
+    fn people(&self) -> Result<Option<BTreeSet<String>>, Failure> {
+        if !people_come_as_themselves(self.grants) {
+            return Ok(None);
         }
-        if self.lets_in_jobs_of_any_environment() {
-            lines.push(
-                "Jobs of environments that are not listed are refused by the cluster: add them with --environment."
-                    .to_owned(),
-            );
-        }
-        lines
+        let logins: BTreeSet<String> = match self.users {
+            [] => self.directory.logins(self.grants).ok_or_else(|| {
+                let message = "you may not list the people of the organization; name those who may come as themselves, or ask as an owner or maintainer of the organization";
+                Failure::usage("--user", message)
+            })?,
+            named => named.iter().cloned().collect(),
+        };
+        Ok(Some(logins.iter().map(|login| format!("kasbah:user:{login}")).collect()))
     }
 
-    fn allowed(&self) -> Allowed {
+    fn allowed(&self, people: Option<&BTreeSet<String>>) -> Allowed {
         let mut allowed = Allowed::default();
-        let grants = self.grants;
-        if grants.users_access_as == UserAccessAs::User
-            && !(grants.user_projects.is_empty() && grants.user_groups.is_empty())
-        {
-            self.people(&mut allowed);
+        if let Some(people) = people {
+            allowed.users.add(people.clone().into());
+            allowed.uids.add(Names::all());
+            allowed.groups.insert("kasbah:user".to_owned());
+            allowed.groups.extend(self.groups_of_people());
         }
-        for (grant, is_group) in self.ci_grants() {
+        for (grant, is_group) in ci_grants(self.grants) {
             match &grant.access_as {
                 CiAccessAs::Agent => {}
                 CiAccessAs::CiJob => self.jobs(grant, is_group, &mut allowed),
-                CiAccessAs::Impersonate(whom) => named(whom, &mut allowed),
+                CiAccessAs::Impersonate(whom) => allowed.add(whom),
             }
         }
         allowed
     }
 
-    fn ci_grants(&self) -> impl Iterator<Item = (&CiGrant, bool)> {
-        let of_projects = self.grants.ci_projects.iter().map(|grant| (grant, false));
-        of_projects.chain(self.grants.ci_groups.iter().map(|grant| (grant, true)))
-    }
-
-    fn people(&self, allowed: &mut Allowed) {
-        let users: BTreeSet<String> = self.users.iter().map(|name| format!("kasbah:user:{name}")).collect();
-        allowed.users.add(if users.is_empty() { Names::all() } else { users.into() });
-        allowed.uids.add(Names::all());
-        allowed.groups.insert("kasbah:user".to_owned());
+    fn groups_of_people(&self) -> BTreeSet<String> {
         let projects = self.grants.user_projects.iter().filter_map(|grant| {
             let project = self.directory.project(&grant.path)?;
             Some(format!("project_role:{}", project.id))
@@ -172,35 +150,24 @@ impl Impersonation<'_> {
             let group = self.directory.group(&grant.path)?;
             Some(format!("group_role:{}", group.id))
         });
-        for scope in projects.chain(groups) {
-            allowed.groups.extend(ROLES.map(|role| format!("kasbah:{scope}:{role}")));
-        }
+        let roles = directory::LET_IN.map(role_name);
+        let of_scope = |scope: String| roles.map(|role| format!("kasbah:{scope}:{role}"));
+        projects.chain(groups).flat_map(of_scope).collect()
     }
 
     fn jobs(&self, grant: &CiGrant, is_group: bool, allowed: &mut Allowed) {
-        allowed.users.add(Names::all());
+        if self.any_user {
+            allowed.users.add(Names::all());
+        }
         allowed.uids.add(Names::all());
         allowed.groups.insert("kasbah:ci_job".to_owned());
-        let environments = self.environments_of(grant);
-        let projects = self.directory.projects.iter().filter(|project| match is_group {
-            false => project.path.eq_ignore_ascii_case(&grant.path),
-            true => self.directory.group(&grant.path).is_some_and(|group| group.id == project.group),
-        });
+        let (environments, tiers) = (self.environments_of(grant), self.tiers());
         let mut ids = BTreeSet::new();
-        for project in projects {
-            let (id, group) = (project.id, project.group);
-            ids.insert(id.to_string());
-            allowed.groups.extend([format!("kasbah:project:{id}"), format!("kasbah:group:{group}")]);
-            for name in &environments {
-                allowed.groups.insert(format!("kasbah:project_env:{id}:{name}"));
-            }
-            for tier in TIERS {
-                allowed.groups.insert(format!("kasbah:project_env_tier:{id}:{tier}"));
-                allowed.groups.insert(format!("kasbah:group_env_tier:{group}:{tier}"));
-            }
+        for project in self.directory.projects_of(grant, is_group) {
+            ids.insert(project.id.to_string());
+            allowed.groups.extend(groups_of_jobs(project, &environments, &tiers));
         }
         let agent = BTreeSet::from([self.agent.id.to_string()]);
-        let tiers = TIERS.map(str::to_owned).into_iter().collect::<BTreeSet<_>>();
         for (key, names) in [
             (Impersonated::AGENT, agent.into()),
             (Impersonated::PROJECT, ids.into()),
@@ -218,56 +185,89 @@ impl Impersonation<'_> {
         named.chain(self.environments.iter().cloned()).collect()
     }
 
+    fn tiers(&self) -> BTreeSet<String> {
+        TIERS.map(str::to_owned).into_iter().chain(self.tiers.iter().cloned()).collect()
+    }
+
+    fn remarks(&self, people: Option<&BTreeSet<String>>) -> Vec<String> {
+        let mut lines = vec![format!(
+            "What agent {} may impersonate, by its configuration in force. Print it again when that, a role of people or a project of a group changes.",
+            self.agent.name
+        )];
+        if people.is_some_and(BTreeSet::is_empty) {
+            lines.push("Nobody has a role that lets them come as themselves.".to_owned());
+        }
+        if ci_grants(self.grants).any(|(grant, _)| grant.access_as == CiAccessAs::CiJob) {
+            lines.extend(self.remarks_on_jobs());
+        }
+        lines
+    }
+
+    fn remarks_on_jobs(&self) -> Vec<String> {
+        let mut lines = vec![self.remark_on_names_of_jobs().to_owned()];
+        if self.lets_in_jobs_of_any_environment() {
+            lines.push(
+                "Jobs of environments that are not listed are refused by the cluster: add them with --environment."
+                    .to_owned(),
+            );
+        }
+        let tiers: Vec<String> = self.tiers().into_iter().collect();
+        lines.push(format!(
+            "Jobs of other tiers than {} are refused by the cluster: add them with --tier.",
+            tiers.join(", ")
+        ));
+        // Who may not list people may be blind to projects as well.
+        if self.directory.users.is_none() {
+            let of_groups = ci_grants(self.grants)
+                .filter(|(grant, is_group)| *is_group && grant.access_as == CiAccessAs::CiJob);
+            lines.extend(of_groups.map(|(grant, _)| {
+                format!("Projects of group {:?} that you may not see are left out, and their jobs refused by the cluster: an owner of the organization sees all.", grant.path)
+            }));
+        }
+        lines
+    }
+
+    fn remark_on_names_of_jobs(&self) -> &'static str {
+        if self.any_user {
+            "Any user name, as the names of jobs cannot be listed: whoever takes over the agent can be any user to whom this cluster binds a role, its controllers and administrators among them."
+        } else {
+            "Jobs that come as themselves (ci_job) are refused by the cluster: each has a user name of its own, and RBAC cannot list what is yet to come. Let them come as a fixed name instead (access_as: {impersonate: {username: …}}) or as the agent ({agent: {}}). --any-user opens all user names, which makes whoever takes over the agent an administrator of the cluster."
+        }
+    }
+
     fn lets_in_jobs_of_any_environment(&self) -> bool {
-        self.ci_grants().any(|(grant, _)| {
+        ci_grants(self.grants).any(|(grant, _)| {
             grant.access_as == CiAccessAs::CiJob
                 && (grant.environments.is_empty() || grant.environments.iter().any(|name| name.contains('*')))
         })
     }
 }
 
-impl<'a> Directory<'a> {
-    fn project(&self, path: &str) -> Option<&'a ProjectView> {
-        self.projects.iter().find(|project| project.path.eq_ignore_ascii_case(path))
-    }
-
-    fn group(&self, name: &str) -> Option<&'a GroupView> {
-        self.groups.iter().find(|group| group.name.eq_ignore_ascii_case(name))
-    }
+/// Entries for jobs, and whether they are for those of a group.
+fn ci_grants(grants: &Grants) -> impl Iterator<Item = (&CiGrant, bool)> {
+    let of_projects = grants.ci_projects.iter().map(|grant| (grant, false));
+    of_projects.chain(grants.ci_groups.iter().map(|grant| (grant, true)))
 }
 
-/// Somebody whom the configuration names.
-fn named(whom: &Impersonated, allowed: &mut Allowed) {
-    let account = whom.username.strip_prefix(SERVICE_ACCOUNT).and_then(|account| account.split_once(':'));
-    match account {
-        Some((_, name)) => allowed.service_accounts.insert(name.to_owned()),
-        None => allowed.users.listed.insert(whom.username.clone()),
-    };
-    allowed.groups.extend(whom.groups.iter().cloned());
-    if !whom.uid.is_empty() {
-        allowed.uids.listed.insert(whom.uid.clone());
-    }
-    for (key, values) in &whom.extra {
-        let names: BTreeSet<String> = values.iter().cloned().collect();
-        allowed.extras.entry(key.to_lowercase()).or_default().add(names.into());
-    }
+fn people_come_as_themselves(grants: &Grants) -> bool {
+    grants.users_access_as == UserAccessAs::User
+        && !(grants.user_projects.is_empty() && grants.user_groups.is_empty())
 }
 
-impl Allowed {
-    fn rules(&self) -> Vec<Value> {
-        let groups: Names = self.groups.clone().into();
-        let accounts: Names = self.service_accounts.clone().into();
-        let mut rules = vec![
-            self.users.rule("", "users"),
-            groups.rule("", "groups"),
-            accounts.rule("", "serviceaccounts"),
-            self.uids.rule(AUTHENTICATION, "uids"),
-        ];
-        let of_extra =
-            |(key, names): (&String, &Names)| names.rule(AUTHENTICATION, &format!("userextras/{key}"));
-        rules.extend(self.extras.iter().map(of_extra));
-        rules.into_iter().flatten().collect()
+/// The groups of a project's jobs, beside that of all.
+fn groups_of_jobs(
+    project: &ProjectView,
+    environments: &BTreeSet<String>,
+    tiers: &BTreeSet<String>,
+) -> Vec<String> {
+    let (id, group) = (project.id, project.group);
+    let mut groups = vec![format!("kasbah:project:{id}"), format!("kasbah:group:{group}")];
+    groups.extend(environments.iter().map(|name| format!("kasbah:project_env:{id}:{name}")));
+    for tier in tiers {
+        groups.push(format!("kasbah:project_env_tier:{id}:{tier}"));
+        groups.push(format!("kasbah:group_env_tier:{group}:{tier}"));
     }
+    groups
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! `kasbah agent rights …`.
 
-use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
 
-use events::requests::authz::{GroupView, ProjectView};
+use events::request::RefusalKind;
+use events::requests::authz::{GroupView, ProjectView, UserView};
 use events::requests::configuration::ConfigurationView;
 
 use crate::client::failure::Failure;
@@ -17,19 +18,26 @@ pub struct Rights {
     /// Namespace that the agent runs in
     #[arg(long, value_name = "NAME", default_value = "kasbah-agent")]
     namespace: String,
-    /// Login names of the people who may come as themselves; anybody whom the configuration lets in if not given
+    /// Login names of the people who may come as themselves; all whose roles let them in by the configuration if not given
     #[arg(long = "user", value_name = "NAME,…", value_delimiter = ',')]
     users: Vec<String>,
+    /// Opens all user names where jobs come as themselves, as theirs cannot be listed: whoever takes over the agent can then be any
+    /// user of the cluster, its controllers and administrators among them
+    #[arg(long)]
+    any_user: bool,
     /// Environments of jobs, beside those that the configuration names: the cluster refuses jobs of any other
     #[arg(long = "environment", value_name = "NAME,…", value_delimiter = ',')]
     environments: Vec<String>,
+    /// Tiers of environments, beside production, staging, testing, development and other: the cluster refuses jobs of any other
+    #[arg(long = "tier", value_name = "NAME,…", value_delimiter = ',')]
+    tiers: Vec<String>,
 }
 
 impl Rights {
     /// Prints them for the configuration that is in force.
     ///
     /// # Errors
-    /// When the server refuses or cannot be asked.
+    /// When the server refuses or cannot be asked, or the asker sees too little.
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         let agent = session.agent(&self.agent).await?;
         let id = agent.id.to_string();
@@ -37,14 +45,35 @@ impl Rights {
         let grants = view.configuration.map(|configuration| configuration.grants).unwrap_or_default();
         let projects: Vec<ProjectView> = session.api.get(&["projects"], &[]).await?;
         let groups: Vec<GroupView> = session.api.get(&["groups"], &[]).await?;
-        let rights = Impersonation {
+        let users = everybody(session).await?;
+        let impersonation = Impersonation {
             agent: &agent,
             namespace: &self.namespace,
             grants: &grants,
-            directory: Directory { projects: &projects, groups: &groups },
+            directory: Directory { projects: &projects, groups: &groups, users: users.as_deref() },
             users: &self.users,
-            environments: self.environments.into_iter().collect::<BTreeSet<_>>(),
+            any_user: self.any_user,
+            environments: self.environments.into_iter().collect(),
+            tiers: self.tiers.into_iter().collect(),
         };
-        session.printer.text(&rights.yaml()?)
+        let rights = impersonation.rights()?;
+        session.printer.text(&rights.yaml()?)?;
+        // What goes into a pipe is read by nobody.
+        if !std::io::stdout().is_terminal() {
+            rights.remarks.iter().for_each(|remark| eprintln!("{remark}"));
+        }
+        Ok(())
+    }
+}
+
+/// The people of the organization, if the asker may list them.
+async fn everybody(session: &Session) -> Result<Option<Vec<UserView>>, Failure> {
+    match session.api.get(&["users"], &[]).await {
+        Err(Failure::Refused { refusal, .. })
+            if matches!(refusal.kind, RefusalKind::Denied | RefusalKind::NotFound) =>
+        {
+            Ok(None)
+        }
+        other => other.map(Some),
     }
 }
