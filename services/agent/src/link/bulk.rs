@@ -9,27 +9,29 @@ use events::RefusalKind;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
-use tunnel::agent::{Link, Target, dial};
-use tunnel::handshake::{Hello, Token};
+use tunnel::agent::{DialError, Link, dial};
+use tunnel::handshake::Hello;
 use tunnel::wire::path;
 use world::World;
 
-use super::client::serve;
+use super::access::Access;
+use super::client::{serve, tell_once};
+use super::last_words::LastWords;
 use super::service::{AgentService, AnswerBody, empty, refusal};
 use crate::kubernetes::client::chain;
 use crate::metrics::Counts;
 
 /// Open at once, whatever the server asks for.
-const MOST: usize = 16;
+const MOST: u32 = 16;
 
 /// Opens them, and answers on them. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Bulk {
     pub(super) world: World,
     pub(super) service: AgentService,
-    pub(super) target: Target,
-    pub(super) token: Token,
+    pub(super) access: Arc<Mutex<Access>>,
     pub(super) room: BulkRoom,
     pub(super) counts: Counts,
     pub(super) shutdown: Shutdown,
@@ -37,11 +39,23 @@ pub(super) struct Bulk {
 
 /// For how many more there is room, whichever tunnel they were asked for over.
 #[derive(Clone)]
-pub(super) struct BulkRoom(Arc<Semaphore>);
+pub(super) struct BulkRoom {
+    places: Arc<Semaphore>,
+    /// What was wrong with the last dial.
+    last_words: Arc<Mutex<LastWords>>,
+}
 
 impl Default for BulkRoom {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MOST)))
+        Self { places: Arc::new(Semaphore::new(MOST as usize)), last_words: Arc::default() }
+    }
+}
+
+impl BulkRoom {
+    /// Returns once none is open, and none is opened any more.
+    pub(super) async fn emptied(&self) {
+        // Nothing closes the semaphore itself.
+        let _all = self.places.acquire_many(MOST).await;
     }
 }
 
@@ -55,13 +69,21 @@ impl Bulk {
     }
 
     async fn open(self) -> Response<AnswerBody> {
-        let Ok(place) = Arc::clone(&self.room.0).try_acquire_owned() else {
+        let Ok(place) = Arc::clone(&self.room.places).try_acquire_owned() else {
             let message = format!("{MOST} connections are open beside the tunnel");
             return *refusal(StatusCode::CONFLICT, RefusalKind::Conflict, &message);
         };
-        let hello = Hello::bulk(self.service.instance(), env!("CARGO_PKG_VERSION"));
-        match dial(&self.world, &self.target, &self.token, &hello).await {
+        let dialled = tokio::select! {
+            biased;
+            () = self.shutdown.requested() => {
+                let message = "this agent is stopping";
+                return *refusal(StatusCode::SERVICE_UNAVAILABLE, RefusalKind::Unavailable, message);
+            }
+            dialled = self.dial() => dialled,
+        };
+        match dialled {
             Ok(link) => {
+                self.room.last_words.lock().forget();
                 let spawner = Arc::clone(&self.world.spawner);
                 let serving = async move {
                     self.serve(link).await;
@@ -71,11 +93,21 @@ impl Bulk {
                 empty(StatusCode::NO_CONTENT)
             }
             Err(error) => {
-                let reason = chain(&error);
-                tracing::debug!(reason, "no connection beside the tunnel");
-                *refusal(StatusCode::SERVICE_UNAVAILABLE, RefusalKind::Unavailable, &reason)
+                tell_once("no connection beside the tunnel", &error, &mut self.room.last_words.lock());
+                *refusal(StatusCode::SERVICE_UNAVAILABLE, RefusalKind::Unavailable, &chain(&error))
             }
         }
+    }
+
+    /// With what is in force now: the tunnel may be older than the token.
+    async fn dial(&self) -> Result<Link, DialError> {
+        let (target, token) = {
+            let mut access = self.access.lock();
+            access.refresh();
+            (access.target().clone(), access.token().clone())
+        };
+        let hello = Hello::bulk(self.service.instance(), env!("CARGO_PKG_VERSION"));
+        dial(&self.world, &target, &token, &hello).await
     }
 
     async fn serve(self, link: Link) {
@@ -87,3 +119,6 @@ impl Bulk {
         tracing::debug!(end = ?end, "connection beside the tunnel closed");
     }
 }
+
+#[cfg(test)]
+mod tests;

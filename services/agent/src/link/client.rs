@@ -8,8 +8,9 @@ use chassis::{ReadyHandle, Shutdown};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use parking_lot::Mutex;
 use tunnel::agent::{DialError, Ended, Link, LinkEnd, Reconnect};
-use tunnel::handshake::Hello;
+use tunnel::handshake::{Hello, Token};
 use world::World;
 
 use super::access::Access;
@@ -32,7 +33,7 @@ pub struct LinkKeeper {
     /// Clock, randomness, network.
     world: World,
     /// What lets this agent in.
-    access: Access,
+    access: Arc<Mutex<Access>>,
     /// What answers.
     service: AgentService,
     /// Whether there is a tunnel.
@@ -52,29 +53,40 @@ impl LinkKeeper {
         ready: ReadyHandle,
         counts: Counts,
     ) -> Self {
+        let access = Arc::new(Mutex::new(access));
         Self { world, access, service, ready, counts, bulk: BulkRoom::default() }
     }
 
-    /// Dials again and again until shutdown is asked for.
-    pub async fn keep(mut self, shutdown: Shutdown) {
+    /// Dials again and again until shutdown is asked for; then what is open is brought to its end.
+    pub async fn keep(self, shutdown: Shutdown) {
+        self.keep_tunnel(&shutdown).await;
+        // Each ends by itself within the time that the tunnel has, too.
+        self.bulk.emptied().await;
+    }
+
+    async fn keep_tunnel(&self, shutdown: &Shutdown) {
         let mut reconnect = Reconnect::new();
         let mut last_words = LastWords::default();
         while !shutdown.is_requested() {
             let hello =
                 Hello::control(self.service.instance(), self.service.epoch(), env!("CARGO_PKG_VERSION"));
+            let (target, token) = {
+                let access = self.access.lock();
+                (access.target().clone(), access.token().clone())
+            };
             let dialled = tokio::select! {
                 biased;
                 () = shutdown.requested() => return,
-                dialled = tunnel::agent::dial(&self.world, self.access.target(), self.access.token(), &hello) => dialled,
+                dialled = tunnel::agent::dial(&self.world, &target, &token, &hello) => dialled,
             };
             let (ended, lived) = match dialled {
                 Ok(link) => {
                     self.counts.dials.with(["opened"]).inc();
                     last_words.forget();
-                    self.serve_link(link, &shutdown).await
+                    self.serve_link(link, &target.host, shutdown).await
                 }
                 Err(error) => {
-                    tell_once(&error, &mut last_words);
+                    tell_once("no tunnel", &error, &mut last_words);
                     let ended = Ended::from(&error);
                     let outcome = if ended == Ended::Refused { "refused" } else { "failed" };
                     self.counts.dials.with([outcome]).inc();
@@ -85,17 +97,17 @@ impl LinkKeeper {
             tokio::select! {
                 biased;
                 () = shutdown.requested() => return,
-                () = self.pause(ended, wait) => {}
+                () = self.pause(ended, wait, &token) => {}
             }
         }
     }
 
-    /// Waits; who was refused no longer than until there is another token.
-    async fn pause(&mut self, ended: Ended, mut wait: Duration) {
+    /// Waits; who was refused with this token no longer than until there is another.
+    async fn pause(&self, ended: Ended, mut wait: Duration, refused: &Token) {
         let clock = Arc::clone(&self.world.clock);
         if ended == Ended::Refused {
             while !wait.is_zero() {
-                if self.access.refresh() {
+                if self.refreshed().secret() != refused.secret() {
                     return;
                 }
                 let step = wait.min(LOOK_FOR_TOKEN);
@@ -104,25 +116,31 @@ impl LinkKeeper {
             }
         }
         clock.sleep(wait).await;
-        self.access.refresh();
+        self.refreshed();
+    }
+
+    /// The token, after its file was read again.
+    fn refreshed(&self) -> Token {
+        let mut access = self.access.lock();
+        access.refresh();
+        access.token().clone()
     }
 
     fn bulk(&self, shutdown: Shutdown) -> Bulk {
         Bulk {
             world: self.world.clone(),
             service: self.service.clone(),
-            target: self.access.target().clone(),
-            token: self.access.token().clone(),
+            access: Arc::clone(&self.access),
             room: self.bulk.clone(),
             counts: self.counts.clone(),
             shutdown,
         }
     }
 
-    async fn serve_link(&self, link: Link, shutdown: &Shutdown) -> (Ended, Duration) {
+    async fn serve_link(&self, link: Link, host: &str, shutdown: &Shutdown) -> (Ended, Duration) {
         let begun = self.world.clock.monotonic();
         let welcome = link.welcome();
-        tracing::info!(agent = %welcome.agent, host = %self.access.target().host, "tunnel open");
+        tracing::info!(agent = %welcome.agent, host, "tunnel open");
         warn_of_skew(link.clock_skew_millis());
         self.service.is_agent(welcome.agent);
         self.ready.set(true);
@@ -138,7 +156,7 @@ impl LinkKeeper {
 }
 
 /// One line that says what is wrong, once until it is another.
-fn tell_once(error: &DialError, last_words: &mut LastWords) {
+pub(super) fn tell_once(what: &str, error: &DialError, last_words: &mut LastWords) {
     let words = match error {
         DialError::Tls { host, source } => {
             chassis::tls::explain(source, host).map_or_else(|| chain(error), |trouble| trouble.to_string())
@@ -146,7 +164,7 @@ fn tell_once(error: &DialError, last_words: &mut LastWords) {
         _ => chain(error),
     };
     if let Some(reason) = last_words.news(words) {
-        tracing::warn!(reason, "no tunnel");
+        tracing::warn!(reason, "{what}");
     }
 }
 
