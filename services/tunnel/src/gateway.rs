@@ -5,4 +5,4 @@ mod connection;
 mod gathered;
 
 pub use accept::{AcceptError, Accepted, Door, Presented, Rejection};
-pub use connection::{AgentConnection, AskError, Asked};
+pub use connection::{AgentConnection, AskError, Asked, Unanswered};

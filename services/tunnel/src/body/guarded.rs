@@ -22,6 +22,8 @@ use super::dust::Dust;
 /// Pieces below this size are joined, up to about that size.
 const JOIN_BELOW_BYTES: usize = 4096;
 const JOIN_UP_TO_BYTES: usize = 32 * 1024;
+/// Frames that are taken at once with an answer's head.
+const FRAMES_WITH_HEAD: usize = 16;
 
 /// Bounds of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +72,7 @@ pub enum BodyFault {
     },
 }
 
+#[derive(Default)]
 struct Queue {
     pieces: VecDeque<Bytes>,
     tail: BytesMut,
@@ -90,17 +93,12 @@ pub struct GuardedBody {
 }
 
 impl GuardedBody {
-    pub(crate) fn new(world: &World, guard: Guard, incoming: Incoming) -> Self {
-        let ended = incoming.is_end_stream();
-        let queue = Queue {
-            pieces: VecDeque::new(),
-            tail: BytesMut::new(),
-            bytes: 0,
-            end: ended.then_some(Ok(())),
-            reader: None,
-        };
+    pub(crate) fn new(world: &World, guard: Guard, mut incoming: Incoming) -> Self {
+        let mut queue = Queue::default();
+        queue.take_what_is_there(&mut incoming, guard.queue_bytes);
+        let is_whole = queue.end.is_some();
         let shared = Arc::new(Shared { queue: Mutex::new(queue), taken: Notify::new() });
-        let pump = (!ended).then(|| {
+        let pump = (!is_whole).then(|| {
             let pump = Pump { shared: Arc::clone(&shared), world: world.clone(), guard };
             world.spawner.spawn("tunnel-body", Box::pin(pump.run(incoming)))
         });
@@ -162,6 +160,45 @@ impl Body for GuardedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         self.get_mut().poll_chunk(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
     }
+
+    fn is_end_stream(&self) -> bool {
+        let queue = self.shared.queue.lock();
+        queue.bytes == 0 && queue.end == Some(Ok(()))
+    }
+}
+
+impl Queue {
+    /// A small answer is mostly there with its head: then no task has to read it.
+    fn take_what_is_there(&mut self, incoming: &mut Incoming, most_bytes: usize) {
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..FRAMES_WITH_HEAD {
+            if self.end.is_some() || self.bytes >= most_bytes {
+                return;
+            }
+            match Pin::new(&mut *incoming).poll_frame(&mut context) {
+                Poll::Pending => return,
+                Poll::Ready(None) => self.end = Some(Ok(())),
+                Poll::Ready(Some(Err(error))) => {
+                    self.end = Some(Err(BodyFault::Broken { detail: describe(&error) }));
+                }
+                Poll::Ready(Some(Ok(frame))) => self.put(frame.into_data().unwrap_or_default()),
+            }
+        }
+    }
+
+    fn put(&mut self, data: Bytes) {
+        self.bytes = self.bytes.saturating_add(data.len());
+        let small = data.len() < JOIN_BELOW_BYTES;
+        if !self.tail.is_empty() && (!small || self.tail.len() >= JOIN_UP_TO_BYTES) {
+            let tail = self.tail.split().freeze();
+            self.pieces.push_back(tail);
+        }
+        if small {
+            self.tail.extend_from_slice(&data);
+        } else {
+            self.pieces.push_back(data);
+        }
+    }
 }
 
 impl Drop for GuardedBody {
@@ -209,17 +246,7 @@ impl Pump {
     async fn store(&self, data: Bytes) -> Result<(), BodyFault> {
         {
             let mut queue = self.shared.queue.lock();
-            queue.bytes = queue.bytes.saturating_add(data.len());
-            let small = data.len() < JOIN_BELOW_BYTES;
-            if !queue.tail.is_empty() && (!small || queue.tail.len() >= JOIN_UP_TO_BYTES) {
-                let tail = queue.tail.split().freeze();
-                queue.pieces.push_back(tail);
-            }
-            if small {
-                queue.tail.extend_from_slice(&data);
-            } else {
-                queue.pieces.push_back(data);
-            }
+            queue.put(data);
             wake(&mut queue);
             if queue.bytes < self.guard.queue_bytes {
                 return Ok(());

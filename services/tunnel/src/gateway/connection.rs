@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
 use hyper::client::conn::http2;
 use hyper::upgrade::Upgraded;
 use tokio::sync::watch;
@@ -47,6 +48,15 @@ pub enum AskError {
     /// The answer broke off.
     #[error("the agent's answer cannot be read")]
     Answer(#[source] BodyFault),
+}
+
+/// A request that got no answer, and what became of it.
+#[derive(Debug)]
+pub struct Unanswered {
+    /// Why.
+    pub error: AskError,
+    /// The request itself, if nothing of it was sent: as when the agent took none any more.
+    pub unsent: Option<Box<Request<RequestBody>>>,
 }
 
 /// An answer that was read whole.
@@ -154,14 +164,30 @@ impl AgentConnection {
         limit: Duration,
         guard: Guard,
     ) -> Result<Response<GuardedBody>, AskError> {
+        self.try_request(request, limit, guard).await.map_err(|unanswered| unanswered.error)
+    }
+
+    /// As [`Self::request_guarded`]; a request of which nothing was sent comes back, and may go over another connection.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub async fn try_request(
+        &self,
+        request: Request<RequestBody>,
+        limit: Duration,
+        guard: Guard,
+    ) -> Result<Response<GuardedBody>, Unanswered> {
         let mut sender = self.sender.clone();
         let request = request.map(|body| Box::pin(Coalesced::new(&self.world, body)));
-        let answer = within(&self.world, limit, sender.send_request(request))
-            .await
-            .ok_or(AskError::TimedOut { limit })?;
+        let late = Unanswered { error: AskError::TimedOut { limit }, unsent: None };
+        let answer = within(&self.world, limit, sender.try_send_request(request)).await.ok_or(late)?;
         match answer {
             Ok(response) => Ok(response.map(|incoming| GuardedBody::new(&self.world, guard, incoming))),
-            Err(error) => Err(AskError::Closed { detail: describe(&error) }),
+            Err(mut failed) => {
+                let unsent = failed.take_message();
+                let unsent = unsent.map(|request| Box::new(request.map(BodyExt::boxed_unsync)));
+                Err(Unanswered { error: AskError::Closed { detail: describe(failed.error()) }, unsent })
+            }
         }
     }
 
@@ -191,13 +217,15 @@ impl AgentConnection {
         within(&self.world, limit, asked).await.ok_or(AskError::TimedOut { limit })?
     }
 
-    /// Whether the connection has ended.
+    /// Whether the connection has ended, or takes no more requests.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.shared.ended.borrow().is_some()
+        // The sender knows it first: before a request that was not sent comes back.
+        self.sender.is_closed() || self.shared.ended.borrow().is_some()
     }
 
-    /// Returns, with the reason, once the connection has ended.
+    /// Returns, with the reason, once the connection has ended, or an agent that stops was found to take no more requests: answers that
+    /// were under way then go on until [`Self::close`], or until the agent ends them.
     pub async fn closed(&self) -> String {
         let mut ended = self.shared.ended.subscribe();
         let ended = ended.wait_for(Option::is_some).await;
