@@ -42,6 +42,7 @@ struct Measured {
     list: Runs,
     list_gzip: Runs,
     watch: Runs,
+    recorded_later: Runs,
     recorded_first: Runs,
 }
 
@@ -67,11 +68,7 @@ pub async fn run(count: usize) -> anyhow::Result<Vec<Figure>> {
             runs.push((list(&stage, near, gzip).await.context("a list")?, Some(direct)));
         }
         all.watch.push(watch(&stage, near).await.context("a watch")?);
-        let recorded_later = many(&stage, near, Protocol::Http1).await?;
-        stage.records_first(near, true).await?;
-        let recorded_first = many(&stage, near, Protocol::Http1).await.context("many, recorded first")?;
-        all.recorded_first.push((recorded_first, Some(recorded_later)));
-        stage.records_first(near, false).await?;
+        recorded(&mut stage, &mut all).await.context("records")?;
     }
     drop(stage);
     let mut alone = alone::Measured::default();
@@ -82,6 +79,20 @@ pub async fn run(count: usize) -> anyhow::Result<Vec<Figure>> {
     }
     let of_both = [figures(all), alone.figures()];
     Ok(of_both.into_iter().flatten().collect())
+}
+
+/// Small requests a second with records behind the requests, and before them, beside those without any.
+async fn recorded(stage: &mut Stage, all: &mut Measured) -> anyhow::Result<()> {
+    let near = stage.audits("fail-closed").await?;
+    let without = many(stage, near, Protocol::Http1).await.context("many, without records")?;
+    let near = stage.audits("all").await?;
+    let later = many(stage, near, Protocol::Http1).await.context("many, recorded later")?;
+    stage.records_first(near, true).await?;
+    let first = many(stage, near, Protocol::Http1).await.context("many, recorded first")?;
+    stage.records_first(near, false).await?;
+    all.recorded_later.push((later, Some(without)));
+    all.recorded_first.push((first, Some(without)));
+    Ok(())
 }
 
 fn figures(all: Measured) -> Vec<Figure> {
@@ -95,6 +106,7 @@ fn figures(all: Measured) -> Vec<Figure> {
         Figure::of("tunnel.list", "MB/s", Target::RatioAtLeast(0.7), all.list),
         Figure::of("tunnel.list-gzip", "MB/s", Target::RatioAtLeast(0.7), all.list_gzip),
         Figure::of("tunnel.watch-event-p50", "ms", Target::AddsAtMost(0.3), all.watch),
+        Figure::of("tunnel.recorded-later", "requests/s", Target::RatioAtLeast(0.9), all.recorded_later),
         Figure::of("tunnel.recorded-first", "requests/s", Target::RatioAtLeast(0.5), all.recorded_first),
     ]
 }

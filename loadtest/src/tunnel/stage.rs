@@ -197,6 +197,19 @@ impl Stage {
         Ok(client)
     }
 
+    /// Has gateways that record which requests, and gives the one with the agent's tunnel.
+    pub async fn audits(&mut self, which: &str) -> anyhow::Result<Way> {
+        let replicas = self.kasbah.replicas()?;
+        for gateway in ["tunnel-gateway-1", "tunnel-gateway-2"] {
+            replicas.set_variable(gateway, "KASBAH_CLUSTERS_AUDIT", which)?;
+            replicas.stop(gateway)?;
+        }
+        for gateway in ["tunnel-gateway-1", "tunnel-gateway-2"] {
+            replicas.start_again(gateway).await?;
+        }
+        Ok(self.gateways().await?.0)
+    }
+
     /// From now on nothing goes on to the cluster before its record is durable, or it does.
     pub async fn records_first(&self, way: Way, does: bool) -> anyhow::Result<()> {
         write_grants(&self.tree, if does { "audit: fail_closed\n" } else { "" })?;

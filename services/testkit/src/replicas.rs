@@ -176,6 +176,17 @@ impl Replicas {
         self.named(name)?.spawn(name)
     }
 
+    /// Sets a variable of one process from its next start on.
+    ///
+    /// # Errors
+    /// When there is no such process.
+    pub fn set_variable(&mut self, name: &str, variable: &str, value: &str) -> Result<()> {
+        let variables = &mut self.named(name)?.variables;
+        variables.retain(|(known, _)| known != variable);
+        variables.push((variable.to_owned(), value.to_owned()));
+        Ok(())
+    }
+
     /// Starts those again that ended by themselves, as whoever runs them would; which, and how each ended.
     ///
     /// # Errors
