@@ -332,6 +332,7 @@ fn gateway_args(address: SocketAddr) -> tunnel_gateway::Args {
         clusters_domain: None,
         tunnel_insecure_plain_text: true,
         tunnel_drain: DRAIN,
+        clusters_audit: tunnel_gateway::Audited::All,
         clusters_origins: Vec::new(),
         tunnel_per_agent: 16,
         tunnel_bulk_per_agent: 16,

@@ -35,6 +35,10 @@ pub struct Args {
     #[arg(long, env = "KASBAH_CLUSTERS_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
     pub clusters_origins: Vec<Origin>,
 
+    /// Which requests to clusters' APIs leave an audit record. Without records nobody can say afterwards who did what
+    #[arg(long, env = "KASBAH_CLUSTERS_AUDIT", value_name = "WHICH", value_enum, default_value_t = Audited::All)]
+    pub clusters_audit: Audited,
+
     /// Tunnels that one agent may hold at once
     #[arg(long, env = "KASBAH_TUNNEL_PER_AGENT", value_name = "COUNT", default_value_t = 16)]
     pub tunnel_per_agent: usize,
@@ -51,6 +55,15 @@ pub struct Args {
     /// What one user, agent or organization may use of clusters' APIs.
     #[command(flatten)]
     pub cluster_limits: ClusterLimits,
+}
+
+/// Which requests to clusters' APIs are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Audited {
+    /// All of them.
+    All,
+    /// Only those to agents whose configuration has `audit: fail_closed`.
+    FailClosed,
 }
 
 /// How much of clusters' APIs may be used through one gateway.

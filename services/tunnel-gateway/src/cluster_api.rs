@@ -14,6 +14,7 @@ mod meant;
 mod open;
 mod passes;
 mod places;
+mod redirects;
 mod trouble;
 mod upgrade;
 mod way;

@@ -50,8 +50,9 @@ pub(crate) async fn run(
                     "tunnel",
                     Box::pin(async move {
                         // Boxed, here and in all that a tunnel does only now and then: an idle one holds what its task is made of.
+                        let coming = gateway.registry.rush().comes();
                         let entered = Box::pin(enter(&gateway, &door, socket, peer, &shutdown)).await;
-                        drop(permit);
+                        drop((permit, coming));
                         if let Some(session) = entered {
                             session::run(gateway, session).await;
                         }

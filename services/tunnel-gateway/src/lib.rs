@@ -38,11 +38,12 @@ mod resolve;
 mod returns;
 mod room;
 mod run;
+mod rush;
 mod session;
 mod supply;
 mod together;
 
 pub use access::ACCESS;
-pub use args::{Args, ClusterLimits};
+pub use args::{Args, Audited, ClusterLimits};
 pub use cluster_api::{ClusterListener, NotAnOrigin, Origin};
 pub use run::{Deps, run};

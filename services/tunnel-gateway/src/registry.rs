@@ -8,12 +8,13 @@ use std::time::Duration;
 use events::requests::delivery::ChangedAgent;
 use events::{AgentId, InstanceId};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tunnel::handshake::Role;
 use tunnel::wire::{Again, Farewell};
 
 use crate::returns::Returns;
 use crate::room::Taken;
+use crate::rush::Rush;
 use crate::session::Session;
 
 /// Tunnels by agent and instance, and the connections beside them.
@@ -23,6 +24,7 @@ pub(crate) struct Registry {
     begun: Mutex<BTreeMap<AgentId, u64>>,
     open: watch::Sender<usize>,
     returns: Returns,
+    rush: Rush,
     maximum_per_agent: usize,
     maximum_bulk_per_agent: usize,
 }
@@ -32,19 +34,30 @@ pub(crate) struct Registry {
 struct Connections {
     /// One instance has one tunnel: a newer one takes the place of the older.
     tunnels: BTreeMap<InstanceId, Arc<Session>>,
+    /// In the order in which they came.
     bulk: Vec<Arc<Session>>,
+    /// While the agent is asked for one more beside its tunnels: told when one comes in here.
+    asked: Option<Arc<Notify>>,
 }
 
 impl Connections {
-    /// For requests to the cluster's API: over tunnels only where there is nothing beside them.
+    /// For requests to the cluster's API: over tunnels only where there is nothing beside them. The newest first: an older one may be
+    /// dead without anybody knowing it yet.
     fn for_requests(&self) -> impl Iterator<Item = &Arc<Session>> {
-        let open = |session: &&Arc<Session>| !session.connection.is_closed();
-        self.bulk.iter().chain(self.tunnels.values()).filter(open)
+        self.offered_bulk().rev().chain(self.tunnels.values().filter(|session| is_offered(session)))
+    }
+
+    fn offered_bulk(&self) -> impl DoubleEndedIterator<Item = &Arc<Session>> {
+        self.bulk.iter().filter(|session| is_offered(session))
     }
 
     fn is_empty(&self) -> bool {
         self.tunnels.is_empty() && self.bulk.is_empty()
     }
+}
+
+fn is_offered(session: &Session) -> bool {
+    !session.room.is_closed() && !session.connection.is_closed()
 }
 
 /// Where a request to a cluster's API may go.
@@ -64,6 +77,7 @@ impl Registry {
             begun: Mutex::default(),
             open: watch::Sender::new(0),
             returns: Returns::default(),
+            rush: Rush::default(),
             maximum_per_agent,
             maximum_bulk_per_agent,
         }
@@ -79,21 +93,36 @@ impl Registry {
 
     /// Whether one more connection beside its tunnels finds room.
     pub(crate) fn has_room_for_bulk(&self, agent: AgentId) -> bool {
-        let open = self.agents.lock().get(&agent).map_or(0, |open| open.bulk.len());
-        open < self.maximum_bulk_per_agent
+        let agents = self.agents.lock();
+        agents.get(&agent).is_none_or(|open| {
+            // Those that only bring what they have to its end may be as many again.
+            open.offered_bulk().count() < self.maximum_bulk_per_agent
+                && open.bulk.len() / 2 < self.maximum_bulk_per_agent
+        })
     }
 
-    /// Enters a connection; gives the tunnel whose place it took.
+    /// Enters a connection; gives the tunnel whose place it took. What came in beside that one may be as dead as it is: nothing new goes
+    /// over it.
     pub(crate) fn enter(&self, session: &Arc<Session>) -> Option<Arc<Session>> {
         let mut agents = self.agents.lock();
         let open = agents.entry(session.agent).or_default();
         let former = match session.role {
-            Role::Control => open.tunnels.insert(session.instance, Arc::clone(session)),
+            Role::Control => {
+                open.asked = None;
+                open.tunnels.insert(session.instance, Arc::clone(session))
+            }
             Role::Bulk => {
                 open.bulk.push(Arc::clone(session));
+                if let Some(arrival) = &open.asked {
+                    arrival.notify_one();
+                }
                 None
             }
         };
+        if let Some(former) = &former {
+            let beside = open.bulk.iter().filter(|beside| beside.instance == former.instance);
+            beside.for_each(|beside| beside.room.close());
+        }
         if former.is_none() {
             self.open.send_modify(|open| *open += 1);
         }
@@ -102,7 +131,16 @@ impl Registry {
         former
     }
 
-    /// Takes a connection out, unless it is out or another has its place already. Whose token is no longer good is not expected back.
+    /// Nothing new goes over a connection; it stays listed until it leaves.
+    pub(crate) fn offers_no_more(&self, session: &Session, again: Again, now: Duration) {
+        let agents = self.agents.lock();
+        session.room.close();
+        if let Some(open) = agents.get(&session.agent) {
+            self.expect(session.agent, open, again, now);
+        }
+    }
+
+    /// Takes a connection out, unless it is out or another has its place already.
     pub(crate) fn leave(&self, session: &Arc<Session>, again: Again, now: Duration) {
         let mut agents = self.agents.lock();
         if let Some(open) = agents.get_mut(&session.agent) {
@@ -114,14 +152,30 @@ impl Registry {
             if open.tunnels.is_empty() {
                 self.begun.lock().remove(&session.agent);
             }
+            // Of what offered nothing any more, that was noted before.
+            if !session.room.is_closed() || again == Again::Slowly {
+                self.expect(session.agent, open, again, now);
+            }
             if open.is_empty() {
                 agents.remove(&session.agent);
-                match again {
-                    Again::AtOnce | Again::Later => self.returns.note(session.agent, now),
-                    Again::Slowly => self.returns.gone(session.agent),
-                }
             }
         }
+    }
+
+    /// An agent to which nothing leads any more is expected back, but for one whose token is no longer good.
+    fn expect(&self, agent: AgentId, open: &Connections, again: Again, now: Duration) {
+        if open.for_requests().next().is_some() {
+            return;
+        }
+        match again {
+            Again::AtOnce | Again::Later => self.returns.note(agent, now),
+            Again::Slowly => self.returns.gone(agent),
+        }
+    }
+
+    /// Those that are coming in.
+    pub(crate) const fn rush(&self) -> &Rush {
+        &self.rush
     }
 
     /// Who was there a moment ago.
@@ -129,9 +183,9 @@ impl Registry {
         &self.returns
     }
 
-    /// How many agents have something open.
+    /// How many agents have tunnels.
     pub(crate) fn agents(&self) -> usize {
-        self.agents.lock().len()
+        self.agents.lock().values().filter(|open| !open.tunnels.is_empty()).count()
     }
 
     /// All tunnels, or those of one agent.
@@ -160,10 +214,25 @@ impl Registry {
             None if open.for_requests().next().is_some() => ForRequest::Full,
             None => ForRequest::None,
         };
-        let may_have_more = open.bulk.len() < self.maximum_bulk_per_agent;
-        let tunnel = open.tunnels.values().find(|tunnel| may_have_more && !tunnel.connection.is_closed());
-        let free = open.bulk.iter().map(|session| session.room.free()).sum();
+        let may_have_more = open.offered_bulk().count() < self.maximum_bulk_per_agent;
+        let tunnel = open.tunnels.values().find(|tunnel| may_have_more && is_offered(tunnel));
+        let free = open.offered_bulk().map(|session| session.room.free()).sum();
         (found, tunnel.map(|tunnel| (Arc::clone(tunnel), free)))
+    }
+
+    /// Begins to ask an agent for one more connection beside its tunnels, unless somebody does already; gives what is told when one
+    /// comes in here.
+    pub(crate) fn begins_to_ask(&self, agent: AgentId) -> Option<Arc<Notify>> {
+        let mut agents = self.agents.lock();
+        let open = agents.get_mut(&agent).filter(|open| open.asked.is_none())?;
+        Some(Arc::clone(open.asked.insert(Arc::default())))
+    }
+
+    /// It was asked. Who has a new tunnel since then was to be asked anew.
+    pub(crate) fn has_asked(&self, agent: AgentId, arrival: &Arc<Notify>) {
+        if let Some(open) = self.agents.lock().get_mut(&agent) {
+            open.asked.take_if(|asked| Arc::ptr_eq(asked, arrival));
+        }
     }
 
     /// The newest epoch of an agent that wrote through this gateway while it had tunnels, 0 if none did.

@@ -3,9 +3,10 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use bus::Serving;
 use events::desired::Applier;
 use events::observation::Observed;
 use events::{AgentId, InstanceId, OrganizationId, Timestamp, TokenId};
@@ -23,9 +24,11 @@ use crate::{answers, bulk, intake, push};
 /// A sleep is never longer than this, so that a clock that jumps ends no token late.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(30);
 /// Requests to the cluster's API that one tunnel carries at once: of its streams a fifth is left for its own.
-const CLUSTER_REQUESTS: usize = tunnel::settings::MAXIMUM_STREAMS as usize / 5 * 4;
+const CLUSTER_REQUESTS: u32 = tunnel::settings::MAXIMUM_STREAMS / 5 * 4;
 /// The same of a connection beside it, whose streams are for nothing else but a last word.
-const CLUSTER_REQUESTS_OF_BULK: usize = tunnel::settings::MAXIMUM_STREAMS as usize - 8;
+const CLUSTER_REQUESTS_OF_BULK: u32 = tunnel::settings::MAXIMUM_STREAMS - 8;
+/// An agent that stops brings what is open to its end within this time, and then breaks it off itself.
+pub(crate) const DRAIN_OF_AGENT: Duration = Duration::from_secs(15);
 
 /// One open tunnel, or a connection beside one.
 pub(crate) struct Session {
@@ -46,8 +49,6 @@ pub(crate) struct Session {
     pub(crate) announced: AtomicU64,
     farewell: watch::Sender<Option<Farewell>>,
     applier: Mutex<Appliers>,
-    /// The agent is asked for a connection beside this one.
-    asks_for_more: AtomicBool,
 }
 
 #[derive(Default)]
@@ -91,23 +92,12 @@ impl Session {
             announced: AtomicU64::new(0),
             farewell: watch::Sender::new(None),
             applier: Mutex::default(),
-            asks_for_more: AtomicBool::new(false),
         })
     }
 
     /// The desired state may have changed.
     pub(crate) fn may_have_changed(&self) {
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
-    }
-
-    /// Whether nobody asks the agent for another connection yet; from now on somebody does.
-    pub(crate) fn begins_to_ask(&self) -> bool {
-        !self.asks_for_more.swap(true, Ordering::AcqRel)
-    }
-
-    /// The agent was asked.
-    pub(crate) fn has_asked(&self) {
-        self.asks_for_more.store(false, Ordering::Release);
     }
 
     /// Tells the tunnel to end. The first word counts, but for a token that is no longer good, which ends it at once.
@@ -123,8 +113,14 @@ impl Session {
 
     /// Returns once the tunnel was told to end.
     pub(crate) async fn dismissed(&self) -> Farewell {
+        self.dismissed_if(|_| true).await
+    }
+
+    /// Returns once the tunnel was told to end, in a way of which this holds.
+    async fn dismissed_if(&self, counts: impl Fn(&Farewell) -> bool) -> Farewell {
         let mut farewell = self.farewell.subscribe();
-        let said = farewell.wait_for(Option::is_some).await.ok().and_then(|said| said.clone());
+        let said = farewell.wait_for(|said| said.as_ref().is_some_and(&counts)).await;
+        let said = said.ok().and_then(|said| said.clone());
         said.unwrap_or_else(|| Farewell { reason: "closed".to_owned(), again: Again::Later })
     }
 
@@ -195,30 +191,98 @@ async fn hold(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Farewell {
     let farewell = tokio::select! {
         biased;
         farewell = session.dismissed() => farewell,
-        () = &mut expiry => Farewell { reason: "the token has expired".to_owned(), again: Again::Slowly },
-        reason = session.connection.closed() => return Farewell { reason, again: Again::Later },
+        () = &mut expiry => shut_out_by_time(),
+        reason = session.connection.closed() => {
+            drop(serving);
+            let farewell = Farewell { reason, again: Again::Later };
+            gateway.registry.offers_no_more(session, farewell.again, gateway.world.clock.monotonic());
+            Box::pin(drained(gateway, session, Some(DRAIN_OF_AGENT))).await;
+            Box::pin(session.connection.close(&farewell)).await;
+            return farewell;
+        }
         () = &mut push => Farewell { reason: "the push ended".to_owned(), again: Again::Later },
         () = &mut intake => {
             read_to_the_end = true;
             session.dismissed().await
         }
     };
-    if farewell.again == Again::AtOnce && !read_to_the_end {
-        // What is on its way into the log is brought to its end and acknowledged.
-        tokio::select! {
-            biased;
-            () = &mut intake => {}
-            _reason = session.connection.closed() => {}
-            () = gateway.world.clock.sleep(gateway.args.tunnel_drain / 2) => {}
-        }
-    }
-    // Other gateways find no way to a tunnel that is being closed.
-    drop(serving);
+    let farewell = if farewell.again == Again::AtOnce {
+        let intake = (!read_to_the_end).then_some(intake);
+        Box::pin(wind_down(gateway, session, farewell, intake, serving)).await
+    } else {
+        // Other gateways find no way to a tunnel that is being closed.
+        drop(serving);
+        farewell
+    };
     Box::pin(session.connection.close(&farewell)).await;
     farewell
 }
 
-pub(crate) async fn expired(gateway: &Gateway, session: &Session) {
+/// Brings to its end what is under way on a tunnel that has to go, for a while; gives what is said to the agent then.
+async fn wind_down(
+    gateway: &Gateway,
+    session: &Session,
+    farewell: Farewell,
+    intake: Option<impl Future<Output = ()>>,
+    serving: Option<Serving>,
+) -> Farewell {
+    let ending = async {
+        // What is on its way into the log is brought to its end and acknowledged.
+        if let Some(intake) = intake {
+            intake.await;
+        }
+        drop(serving);
+        gateway.registry.offers_no_more(session, Again::AtOnce, gateway.world.clock.monotonic());
+        session.room.emptied().await;
+    };
+    tokio::select! {
+        biased;
+        shut_out = shut_out(gateway, session) => return shut_out,
+        () = ending => {}
+        _reason = session.connection.closed() => {}
+        () = gateway.world.clock.sleep(gateway.args.tunnel_drain / 2) => {}
+    }
+    farewell
+}
+
+/// Waits until what is open on a connection has ended, at most for this time; if this gateway is going, for most of what it has itself,
+/// and no longer than its token is good.
+pub(crate) async fn drained(gateway: &Gateway, session: &Session, time: Option<Duration>) {
+    let clock = &gateway.world.clock;
+    let over = async {
+        match time {
+            Some(time) => clock.sleep(time).await,
+            None => std::future::pending().await,
+        }
+    };
+    let gone = async {
+        session.dismissed().await;
+        // The rest is for the last word.
+        clock.sleep(gateway.args.tunnel_drain / 5 * 4).await;
+    };
+    tokio::select! {
+        biased;
+        _farewell = shut_out(gateway, session) => {}
+        () = session.room.emptied() => {}
+        () = over => {}
+        () = gone => {}
+    }
+}
+
+/// Returns once a connection's token is no longer good.
+pub(crate) async fn shut_out(gateway: &Gateway, session: &Session) -> Farewell {
+    tokio::select! {
+        biased;
+        farewell = session.dismissed_if(|farewell| farewell.again == Again::Slowly) => farewell,
+        () = expired(gateway, session) => shut_out_by_time(),
+    }
+}
+
+fn shut_out_by_time() -> Farewell {
+    Farewell { reason: "the token has expired".to_owned(), again: Again::Slowly }
+}
+
+async fn expired(gateway: &Gateway, session: &Session) {
     let Some(end) = session.expires_at else { return std::future::pending().await };
     loop {
         let left = end.millis_since(Timestamp(gateway.world.clock.now_millis()));

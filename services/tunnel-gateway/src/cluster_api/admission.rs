@@ -23,6 +23,7 @@ use super::passes::HeldPass;
 use super::places::Place;
 use super::trouble::{Hop, Trouble};
 use super::{browser, headers, withdrawals};
+use crate::args::Audited;
 use crate::gateway::Gateway;
 
 /// The head of an answer has to be there within this time; the API server's own limit is a minute, and the agent waits a little longer
@@ -41,6 +42,8 @@ const TRACEPARENT: HeaderName = HeaderName::from_static(wire::TRACEPARENT);
 pub(super) struct LetThrough {
     pub(super) entered: Entered,
     pub(super) asked: Forwarded,
+    /// Whose paths begin with the agent, as the request named it by its path.
+    pub(super) below: Option<AgentId>,
 }
 
 /// What goes on to the agent.
@@ -60,7 +63,7 @@ pub(super) async fn let_through(
     trace: &str,
 ) -> Result<LetThrough, Trouble> {
     let bad = |message: String| Trouble::new(StatusCode::BAD_REQUEST, Hop::Gateway, message);
-    let Meant { agent, path, query } = meant(request, gateway.args.clusters_domain.as_deref())
+    let Meant { agent, path, query, by_path } = meant(request, gateway.args.clusters_domain.as_deref())
         .map_err(|error| Trouble::new(StatusCode::NOT_FOUND, Hop::Gateway, error.to_string()))?;
     let key = (browser::token_of(gateway, request, wished.is_some()).await?, agent);
     let attributes = attributes(request.method().as_str(), path, query, wished.is_some())
@@ -92,12 +95,15 @@ pub(super) async fn let_through(
     };
     let organization = held.pass.organization;
     let recorded = Recorded::new(&gateway.audit, organization, record, goes_on);
+    let is_first_recorded = held.pass.audit == AuditMode::FailClosed;
+    let is_recorded = is_first_recorded || gateway.args.clusters_audit == Audited::All;
+    let recorded = if is_recorded { recorded } else { recorded.untold() };
     let (access_as, _) = judged.map_err(|refusal| {
         recorded.answered(StatusCode::FORBIDDEN);
         Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, refusal)
     })?;
     let head = head(request, path, query, &held, wished)?;
-    if held.pass.audit == AuditMode::FailClosed {
+    if is_first_recorded {
         recorded.begin_durably().await?;
     }
     let head_time = if goes_on { LONGEST_HEAD_TIME } else { HEAD_TIME };
@@ -107,12 +113,13 @@ pub(super) async fn let_through(
         // What was heard between the pass and now was acted on before this request was open.
         withdrawals::look(gateway, vec![Arc::clone(&entered.open)]).await;
     }
-    Ok(LetThrough { entered, asked: Forwarded { agent, head_time, head } })
+    let below = by_path.then_some(agent);
+    Ok(LetThrough { entered, asked: Forwarded { agent, head_time, head }, below })
 }
 
 /// A place for a request of a pass's holder, unless that would be over a limit. What is refused here has no record, so that who asks for
 /// too much does not fill the log.
-fn place(gateway: &Gateway, held: &HeldPass) -> Result<Arc<Place>, Trouble> {
+pub(super) fn place(gateway: &Gateway, held: &HeldPass) -> Result<Arc<Place>, Trouble> {
     let pass = &held.pass;
     let who = Who { user: pass.holder.clone(), agent: pass.agent, organization: pass.organization };
     gateway.places.take(who).map_err(|exceeded| {

@@ -126,8 +126,6 @@ fn not_recorded() -> Trouble {
 pub(super) struct Recorded {
     begun: Duration,
     organization: OrganizationId,
-    /// But for what is only known later.
-    record: AuditRecord,
     /// It is told of when it is answered, too.
     goes_on: bool,
     code: AtomicU16,
@@ -137,11 +135,10 @@ pub(super) struct Recorded {
     audit: Audit,
 }
 
-/// How far a request's records are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How far a request's records are, with what is told of it, but for what is only known later.
 enum Stage {
-    Open,
-    Begun,
+    Open(Box<AuditRecord>),
+    Begun(Box<AuditRecord>),
     Over,
 }
 
@@ -155,14 +152,19 @@ impl Recorded {
         Self {
             begun: audit.world.clock.monotonic(),
             organization,
-            record,
             goes_on,
             code: AtomicU16::new(0),
             received: Arc::default(),
             sent: Arc::default(),
-            stage: Mutex::new(Stage::Open),
+            stage: Mutex::new(Stage::Open(Box::new(record))),
             audit: audit.clone(),
         }
+    }
+
+    /// Nothing is told of the request.
+    pub(super) fn untold(self) -> Self {
+        *self.stage.lock() = Stage::Over;
+        self
     }
 
     /// Where it is counted what the client sends.
@@ -177,18 +179,18 @@ impl Recorded {
 
     /// Says that it begins, and waits until that is durable.
     pub(super) async fn begin_durably(&self) -> Result<(), Trouble> {
-        *self.stage.lock() = Stage::Begun;
-        let begun = self.audit.store(self.organization, self.so_far(AuditPhase::Began)).await;
+        let Some(record) = self.begins() else { return Ok(()) };
+        let begun = self.audit.store(self.organization, record).await;
         begun.inspect_err(|trouble| self.failed(trouble.code()))
     }
 
     /// The head of an answer is there.
     pub(super) fn answered(&self, code: StatusCode) {
         self.failed(code);
-        let mut stage = self.stage.lock();
-        if self.goes_on && *stage == Stage::Open {
-            *stage = Stage::Begun;
-            self.audit.take(self.organization, self.so_far(AuditPhase::Began));
+        if self.goes_on
+            && let Some(record) = self.begins()
+        {
+            self.audit.take(self.organization, record);
         }
     }
 
@@ -200,15 +202,31 @@ impl Recorded {
     /// The request is over.
     pub(super) fn finish(&self) {
         let was = std::mem::replace(&mut *self.stage.lock(), Stage::Over);
-        let phase = match was {
-            Stage::Open => AuditPhase::Whole,
-            Stage::Begun => AuditPhase::Ended,
+        let (phase, record) = match was {
+            Stage::Open(record) => (AuditPhase::Whole, record),
+            Stage::Begun(record) => (AuditPhase::Ended, record),
             Stage::Over => return,
         };
-        self.audit.take(self.organization, self.so_far(phase));
+        self.audit.take(self.organization, self.so_far(phase, *record));
     }
 
-    fn so_far(&self, phase: AuditPhase) -> AuditRecord {
+    /// The record that it begins, unless there is one.
+    fn begins(&self) -> Option<AuditRecord> {
+        let mut stage = self.stage.lock();
+        match std::mem::replace(&mut *stage, Stage::Over) {
+            Stage::Open(record) => {
+                let begins = self.so_far(AuditPhase::Began, (*record).clone());
+                *stage = Stage::Begun(record);
+                Some(begins)
+            }
+            other => {
+                *stage = other;
+                None
+            }
+        }
+    }
+
+    fn so_far(&self, phase: AuditPhase, record: AuditRecord) -> AuditRecord {
         let took = self.audit.world.clock.monotonic().saturating_sub(self.begun);
         AuditRecord {
             phase,
@@ -216,7 +234,7 @@ impl Recorded {
             millis: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             received: self.received.load(Ordering::Relaxed),
             sent: self.sent.load(Ordering::Relaxed),
-            ..self.record.clone()
+            ..record
         }
     }
 }
@@ -297,15 +315,19 @@ impl Pen {
 
     async fn write(&self, mut entries: Vec<Entry>) -> anyhow::Result<()> {
         entries.sort_by_key(|entry| entry.organization);
-        for ours in entries.chunk_by_mut(|one, other| one.organization == other.organization) {
-            for together in ours.chunks_mut(AT_ONCE) {
-                let Some(organization) = together.first().map(|entry| entry.organization) else { continue };
-                let records = together.iter().map(|entry| entry.record.clone()).collect();
-                if self.append(organization, records).await? {
-                    for stored in together.iter_mut().filter_map(|entry| entry.stored.take()) {
-                        // Whoever waited may have gone.
-                        let _heard = stored.send(());
-                    }
+        let mut entries = entries.into_iter().peekable();
+        while let Some(Entry { organization, record, stored }) = entries.next() {
+            let (mut records, mut waiting) = (vec![record], Vec::from_iter(stored));
+            while records.len() < AT_ONCE
+                && let Some(next) = entries.next_if(|next| next.organization == organization)
+            {
+                records.push(next.record);
+                waiting.extend(next.stored);
+            }
+            if self.append(organization, records).await? {
+                for stored in waiting {
+                    // Whoever waited may have gone.
+                    let _heard = stored.send(());
                 }
             }
         }

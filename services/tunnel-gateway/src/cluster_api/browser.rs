@@ -74,7 +74,7 @@ pub(super) async fn token_of<B>(
     }
     if let Some(ticket) = tickets::shown(headers).filter(|_| is_upgrade) {
         let origin = known_origin(gateway, headers)?;
-        return tickets::redeem(gateway, ticket, origin, request.uri()).await;
+        return tickets::redeem(gateway, ticket, origin, request).await;
     }
     match session::token(headers)? {
         Some(token) => session::checked(gateway, headers, token),

@@ -6,11 +6,13 @@ use std::time::Duration;
 use chassis::traces::FOR_COLLECTORS;
 use http::header::HeaderName;
 use http::{Request, Response, StatusCode};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tracing::Instrument as _;
 use tunnel::BoxError;
 use tunnel::body::{Guard, Held, RequestBody};
+use tunnel::gateway::Unanswered;
 use tunnel::wire;
 
 use super::admission::{Forwarded, LetThrough, let_through};
@@ -81,12 +83,15 @@ async fn answer_traced(
         let upgraded = hyper::upgrade::on(&mut request);
         return upgrade::answer(gateway, through, protocol, upgraded).await;
     }
-    let LetThrough { entered, asked } = through;
-    let body = BodyExt::boxed_unsync(entered.received(request.into_body().map_err(BoxError::from)));
-    let answer = ask_while_open(gateway, &entered, asked, body).await?;
-    entered.open.recorded.answered(answer.status());
-    let (mut parts, body) = answer.into_parts();
-    parts.headers = headers::answered(&parts.headers);
+    let LetThrough { entered, asked, below } = through;
+    let body = request.into_body();
+    let body = match body.is_end_stream() {
+        true => tunnel::body::empty(),
+        false => BodyExt::boxed_unsync(entered.received(body.map_err(BoxError::from))),
+    };
+    let (mut parts, body) = ask_while_open(gateway, &entered, asked, body).await?.into_parts();
+    parts.headers = entered.leads_inside(parts.status, headers::answered(&parts.headers), below)?;
+    entered.open.recorded.answered(parts.status);
     parts.version = http::Version::HTTP_11;
     Ok(Response::from_parts(parts, entered.sent(body).boxed_unsync()))
 }
@@ -110,17 +115,32 @@ pub(super) async fn ask_while_open(
     answer.inspect_err(|trouble| entered.open.recorded.failed(trouble.code()))
 }
 
-/// Asks the agent once there is a way to it.
+/// Asks the agent once there is a way to it; over another one, when that took nothing of the request.
 async fn ask(
     gateway: &Arc<Gateway>,
-    Forwarded { agent, head_time, head }: Forwarded,
-    body: RequestBody,
+    mut asked: Forwarded,
+    mut body: RequestBody,
 ) -> Result<Response<AnswerBody>, Trouble> {
-    let request = head.map(|()| body);
-    match way::find(gateway, agent, head_time).await? {
-        Way::Here(session, taken) => carry((session, taken), request, head_time).await,
-        Way::There(stream) => hop::ask(gateway, stream, request, head_time).await,
+    loop {
+        let (session, taken) = match way::find(gateway, &asked).await? {
+            Way::Here(session, taken) => (session, taken),
+            Way::There(opened) => return hop::ask(gateway, opened, body, asked.head_time).await,
+        };
+        match carry((session, taken), asked.head.map(|()| body), asked.head_time).await? {
+            Carried::Answered(answer) => return Ok(answer),
+            Carried::Unsent(request) => {
+                let (parts, unsent) = request.into_parts();
+                (asked.head, body) = (Request::from_parts(parts, ()), unsent);
+            }
+        }
     }
+}
+
+/// What became of a request that was to go over a connection.
+pub(super) enum Carried {
+    Answered(Response<AnswerBody>),
+    /// The agent takes nothing over it any more, as when it stops; no request finds it now.
+    Unsent(Box<Request<RequestBody>>),
 }
 
 /// Sends a request over a connection with room for it.
@@ -128,9 +148,13 @@ pub(super) async fn carry(
     (session, taken): (Arc<Session>, Taken),
     request: Request<RequestBody>,
     limit: Duration,
-) -> Result<Response<AnswerBody>, Trouble> {
-    let answer = session.connection.request_guarded(request, limit, PATIENT).await;
-    let answer = answer.map_err(|error| Trouble::not_asked(&error))?;
-    // The room is taken for as long as the answer goes on.
-    Ok(answer.map(|body| Held::new(body, taken).map_err(Into::into).boxed_unsync()))
+) -> Result<Carried, Trouble> {
+    match session.connection.try_request(request, limit, PATIENT).await {
+        // The room is taken for as long as the answer goes on.
+        Ok(answer) => Ok(Carried::Answered(
+            answer.map(|body| Held::new(body, taken).map_err(Into::into).boxed_unsync()),
+        )),
+        Err(Unanswered { unsent: Some(request), .. }) => Ok(Carried::Unsent(request)),
+        Err(Unanswered { error, unsent: None }) => Err(Trouble::not_asked(&error)),
+    }
 }

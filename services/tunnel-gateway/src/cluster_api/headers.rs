@@ -1,8 +1,8 @@
 //! What of a request's headers goes on, and what of an answer's comes back. Pure.
 
 use http::header::{
-    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap,
-    HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_PROTOCOL, UPGRADE,
+    ACCEPT, ALT_SVC, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap,
+    HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_PROTOCOL, SET_COOKIE, STRICT_TRANSPORT_SECURITY, UPGRADE,
 };
 use http::{Method, Request, Version};
 use tunnel::wire::cluster::{OWN_HEADERS, remove, without_the_connections};
@@ -22,6 +22,15 @@ const OURS_BY_BEGINNING: [&str; 4] = [IMPERSONATE, "x-forwarded-", "x-remote-", 
 /// What the API server upgrades to.
 const PROTOCOLS: [&str; 2] = ["websocket", "SPDY/3.1"];
 const IMPERSONATE: &str = "impersonate-";
+/// What a browser would take for the whole host and keep. All clusters answer there, and the gateway: none of them speaks for it.
+const OF_THE_HOST: [HeaderName; 6] = [
+    ALT_SVC,
+    SET_COOKIE,
+    STRICT_TRANSPORT_SECURITY,
+    HeaderName::from_static("clear-site-data"),
+    HeaderName::from_static("nel"),
+    HeaderName::from_static("report-to"),
+];
 /// How the protocol of a WebSocket begins that is a ticket.
 pub(super) const TICKET_PROTOCOL: &str = "kasbah.ticket.";
 
@@ -57,7 +66,7 @@ fn remove_tickets(headers: &mut HeaderMap) {
 /// The headers that come back with an answer.
 pub(super) fn answered(headers: &HeaderMap) -> HeaderMap {
     let mut answered = without_the_connections(headers);
-    remove(&mut answered, |name| name.as_str().starts_with(OWN_HEADERS));
+    remove(&mut answered, |name| OF_THE_HOST.contains(name) || name.as_str().starts_with(OWN_HEADERS));
     answered
 }
 
@@ -150,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_back_but_for_what_is_of_the_connection_or_ours() {
+    fn answers_come_back_but_for_what_is_of_the_connection_the_host_or_ours() {
         let answered = answered(&headers(&[
             ("content-type", "application/json"),
             ("audit-id", "1"),
@@ -159,6 +168,13 @@ mod tests {
             ("connection", "audit-id"),
             ("transfer-encoding", "chunked"),
             ("kasbah-upgrade", "x"),
+            ("set-cookie", "__Host-kasbah-session=x"),
+            ("set-cookie", "theme=dark"),
+            ("clear-site-data", "\"*\""),
+            ("strict-transport-security", "max-age=1"),
+            ("alt-svc", "h2=\":1\""),
+            ("nel", "{}"),
+            ("report-to", "{}"),
         ]));
         assert_eq!(answered.len(), 3);
         assert_eq!(answered.get_all("warning").iter().count(), 2);

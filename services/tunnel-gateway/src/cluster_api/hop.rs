@@ -13,7 +13,7 @@ use events::request::RequestContext;
 use events::requests::gateway::{ForwardedAnswer, ForwardedRequest};
 use events::subject::Subject;
 use events::{Actor, AgentId, OrganizationId, Request as _};
-use futures::stream;
+use futures::{FutureExt as _, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -21,11 +21,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tunnel::BoxError;
 use tunnel::body::RequestBody;
-use tunnel::wire;
+use tunnel::wire::{self, cluster};
 use world::spawn::TaskHandle;
 
 use super::AnswerBody;
-use super::forward::carry;
+use super::admission::Forwarded;
+use super::forward::{Carried, carry};
 use super::trouble::{Hop, Trouble};
 use super::way;
 use crate::gateway::{ASK_TIME, Gateway};
@@ -36,13 +37,26 @@ const WINDOW: u32 = 1024 * 1024;
 /// Largest head of a request or an answer.
 const MAXIMUM_HEAD: usize = 512 * 1024;
 
-/// Opens a stream to whichever gateway has a tunnel of the agent, if one has.
-pub(super) async fn open(gateway: &Gateway, agent: AgentId) -> Result<Option<ByteStream>, Trouble> {
+/// A stream to a gateway that has a tunnel of the agent.
+pub(super) struct Opened {
+    stream: ByteStream,
+    /// The head, unless it went with the opening.
+    unsaid: Option<Bytes>,
+}
+
+/// Opens a stream to whichever gateway has a tunnel of the agent, if one has. The head of what only reads goes with it: that may come to
+/// two gateways, when nothing is heard of the first.
+pub(super) async fn open(gateway: &Gateway, asked: &Forwarded) -> Result<Option<Opened>, Trouble> {
+    let agent = asked.agent;
     let subject = Subject::agent_request(ForwardedRequest::NAME, agent);
-    match gateway.bus.open_stream(&subject, &gateway.context(OrganizationId::SYSTEM), WINDOW).await {
+    let head = framed(&forwarded(asked)).map_err(|error| broken(&*error))?;
+    let goes_along = only_reads(&asked.head) && head.len() <= bus::MAXIMUM_FIRST_BYTES;
+    let (first, unsaid) = if goes_along { (head, None) } else { (Bytes::new(), Some(head)) };
+    let context = gateway.context(OrganizationId::SYSTEM);
+    match gateway.bus.open_stream(&subject, &context, WINDOW, first).await {
         Ok(stream) => {
             gateway.registry.returns().note(agent, gateway.world.clock.monotonic());
-            Ok(Some(stream))
+            Ok(Some(Opened { stream, unsaid }))
         }
         Err(RequestError::NoResponder { .. }) => Ok(None),
         Err(error) => {
@@ -52,28 +66,38 @@ pub(super) async fn open(gateway: &Gateway, agent: AgentId) -> Result<Option<Byt
     }
 }
 
+fn only_reads(head: &Request<()>) -> bool {
+    head.method().is_safe() && !head.headers().contains_key(cluster::UPGRADE)
+}
+
+fn forwarded(Forwarded { head, head_time, .. }: &Forwarded) -> ForwardedRequest {
+    ForwardedRequest {
+        method: head.method().to_string(),
+        target: head.uri().path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
+        headers: listed(head.headers()),
+        head_time_millis: u64::try_from(head_time.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn broken(error: &(impl std::fmt::Display + ?Sized)) -> Trouble {
+    Trouble::new(StatusCode::BAD_GATEWAY, Hop::Replica, error.to_string())
+}
+
 /// Sends a request over such a stream.
 pub(super) async fn ask(
     gateway: &Gateway,
-    ByteStream { reader, mut writer }: ByteStream,
-    request: Request<RequestBody>,
+    Opened { stream: ByteStream { reader, mut writer }, unsaid }: Opened,
+    body: RequestBody,
     head_time: Duration,
 ) -> Result<Response<AnswerBody>, Trouble> {
-    let (parts, body) = request.into_parts();
-    let head = ForwardedRequest {
-        method: parts.method.to_string(),
-        target: parts.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
-        headers: listed(&parts.headers),
-        head_time_millis: u64::try_from(head_time.as_millis()).unwrap_or(u64::MAX),
-    };
-    let broken = |detail: String| Trouble::new(StatusCode::BAD_GATEWAY, Hop::Replica, detail);
-    let head = framed(&head).map_err(|error| broken(error.to_string()))?;
-    writer.0.write(head).await.map_err(|error| broken(error.to_string()))?;
+    if let Some(head) = unsaid {
+        writer.0.write(head).await.map_err(|error| broken(&error))?;
+    }
     let sending = gateway.world.spawner.spawn("cluster-api hop", Box::pin(write_all(body, writer)));
     let mut incoming = Incoming { _sending: Some(Sending(sending)), ..Incoming::new(reader) };
     let answer = tokio::select! {
         biased;
-        answer = incoming.head::<ForwardedAnswer>() => answer.map_err(|error| broken(error.to_string()))?,
+        answer = incoming.head::<ForwardedAnswer>() => answer.map_err(|error| broken(&*error))?,
         () = gateway.world.clock.sleep(head_time.saturating_add(ASK_TIME)) => {
             let message = format!("no answer within {head_time:?}");
             return Err(Trouble::new(StatusCode::GATEWAY_TIMEOUT, Hop::Replica, message));
@@ -82,8 +106,7 @@ pub(super) async fn ask(
     match answer {
         ForwardedAnswer::Head { status, headers } => {
             let mut response = Response::new(incoming.body());
-            *response.status_mut() =
-                StatusCode::from_u16(status).map_err(|error| broken(error.to_string()))?;
+            *response.status_mut() = StatusCode::from_u16(status).map_err(|error| broken(&error))?;
             *response.headers_mut() = map_of(headers);
             Ok(response)
         }
@@ -129,13 +152,33 @@ async fn answer(gateway: &Arc<Gateway>, agent: AgentId, stream: ByteStream) {
         Err(trouble) => (trouble.forwarded(), None),
     };
     let Ok(head) = framed(&head) else { return writer.0.reset("the answer cannot be encoded").await };
-    if writer.0.write(head).await.is_err() {
-        return;
-    }
     match body {
-        Some(body) => write_all(body, writer).await,
-        None => drop(writer.0.finish().await),
+        Some(mut body) => {
+            // What is there of the body already goes with its head, in one piece.
+            let begun = body.frame().now_or_never();
+            let begins = match &begun {
+                Some(Some(Ok(frame))) => frame.data_ref().cloned().unwrap_or_default(),
+                _ => Bytes::new(),
+            };
+            if writer.0.write(joined(head, &begins)).await.is_err() {
+                return;
+            }
+            match begun {
+                Some(Some(Err(error))) => writer.0.reset(&error.to_string()).await,
+                Some(None) => drop(writer.0.finish().await),
+                Some(Some(Ok(_))) | None => write_all(body, writer).await,
+            }
+        }
+        None => {
+            if writer.0.write(head).await.is_ok() {
+                drop(writer.0.finish().await);
+            }
+        }
     }
+}
+
+fn joined(head: Bytes, begins: &Bytes) -> Bytes {
+    if begins.is_empty() { head } else { [&*head, begins].concat().into() }
 }
 
 async fn asked(
@@ -159,8 +202,13 @@ async fn asked(
     *request.headers_mut() = map_of(head.headers);
     gateway.counts.cluster_hops.inc();
     let limit = Duration::from_millis(head.head_time_millis);
-    let room = way::here(gateway, agent)?.ok_or_else(Trouble::not_connected)?;
-    carry(room, request, limit).await
+    loop {
+        let room = way::here(gateway, agent)?.ok_or_else(Trouble::not_connected)?;
+        match carry(room, request, limit).await? {
+            Carried::Answered(answer) => return Ok(answer),
+            Carried::Unsent(unsent) => request = *unsent,
+        }
+    }
 }
 
 /// Writes a body to its end, or says that it broke.

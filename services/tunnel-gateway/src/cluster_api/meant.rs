@@ -13,6 +13,13 @@ pub(super) struct Meant<'a> {
     pub(super) agent: AgentId,
     pub(super) path: &'a str,
     pub(super) query: Option<&'a str>,
+    /// By its path, which begins as [`path_of`] the agent.
+    pub(super) by_path: bool,
+}
+
+/// How paths begin that name an agent.
+pub(super) fn path_of(agent: AgentId) -> String {
+    format!("{AGENTS}{agent}")
 }
 
 /// A request that means no agent, or more than one.
@@ -32,7 +39,7 @@ pub(super) fn meant<'a, B>(request: &'a Request<B>, domain: Option<&str>) -> Res
     let host = host(uri, request.headers())?;
     let query = uri.query();
     if let Some(agent) = domain.and_then(|domain| agent_of_host(host?, domain)) {
-        return Ok(Meant { agent, path: uri.path(), query });
+        return Ok(Meant { agent, path: uri.path(), query, by_path: false });
     }
     let rest = uri.path().strip_prefix(AGENTS).ok_or(NotMeant::NoAgent)?;
     let (agent, path) = match rest.find('/') {
@@ -40,7 +47,7 @@ pub(super) fn meant<'a, B>(request: &'a Request<B>, domain: Option<&str>) -> Res
         None => (rest, "/"),
     };
     let agent = agent.parse().map_err(|_| NotMeant::NoAgent)?;
-    Ok(Meant { agent, path, query })
+    Ok(Meant { agent, path, query, by_path: true })
 }
 
 /// The one host of a request, without its port.
@@ -88,6 +95,7 @@ mod tests {
             let request = request(uri, &[]);
             let meant = meant(&request, None).unwrap();
             assert_eq!((meant.agent.to_string().as_str(), meant.path, meant.query), (ID, path, query));
+            assert!(meant.by_path);
         }
         for uri in ["/", "/api/v1/pods", "/agents/", "/agents/x/api", "/agents//ID/api", "/Agents/ID/api"] {
             assert_eq!(meant(&request(uri, &[]), Some("clusters.example")), Err(NotMeant::NoAgent), "{uri}");

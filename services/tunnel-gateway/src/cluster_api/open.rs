@@ -10,9 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use events::attributes::Attributes;
 use events::pass::AccessAs;
-use events::{OrganizationId, Timestamp};
+use events::{AgentId, OrganizationId, Timestamp};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -22,6 +23,8 @@ use tunnel::body::Held;
 use super::audit::Recorded;
 use super::passes::Key;
 use super::places::Place;
+use super::redirects::kept_inside;
+use super::trouble::Trouble;
 
 /// Why a request is ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,6 +193,17 @@ pub(super) struct OpenBody<B> {
 }
 
 impl Entered {
+    /// The headers of an answer that leads nowhere else; one that does is recorded as what is said instead.
+    pub(super) fn leads_inside(
+        &self,
+        status: StatusCode,
+        headers: HeaderMap,
+        below: Option<AgentId>,
+    ) -> Result<HeaderMap, Trouble> {
+        let kept = kept_inside(status, headers, below);
+        kept.inspect_err(|trouble| self.open.recorded.failed(trouble.code()))
+    }
+
     /// What the client sends.
     pub(super) fn received<B>(&self, inner: B) -> OpenBody<B> {
         self.body(inner, self.open.recorded.received())

@@ -55,9 +55,16 @@ impl Passes {
     pub(super) async fn of(&self, gateway: &Gateway, key: Key) -> Result<Arc<HeldPass>, Refusal> {
         let now = gateway.world.clock.monotonic();
         let held = self.state.lock().held.get(&key).cloned();
-        match held.filter(|held| now < held.until && !held.token_has_ended(gateway)) {
-            Some(held) => Ok(held),
-            None => self.renewed(gateway, key).await,
+        let held = held.filter(|held| !held.token_has_ended(gateway));
+        if let Some(held) = held.as_ref().filter(|held| now < held.until) {
+            return Ok(Arc::clone(held));
+        }
+        match (self.renewed(gateway, key).await, held) {
+            // While authz cannot be asked, what it said last counts for as long as it lives.
+            (Err(refusal), Some(held)) if refusal.kind == RefusalKind::Unavailable && held.lives(gateway) => {
+                Ok(held)
+            }
+            (renewed, _) => renewed,
         }
     }
 
@@ -115,6 +122,10 @@ impl State {
 }
 
 impl HeldPass {
+    fn lives(&self, gateway: &Gateway) -> bool {
+        gateway.world.clock.now_millis() < self.pass.expires_at.0
+    }
+
     fn token_has_ended(&self, gateway: &Gateway) -> bool {
         self.token_ends.is_some_and(|end| end.0 <= gateway.world.clock.now_millis())
     }

@@ -42,7 +42,7 @@ type Client = TokioIo<Upgraded>;
 /// Asks the agent to open such a connection, and joins the client's with it.
 pub(super) async fn answer(
     gateway: &Arc<Gateway>,
-    LetThrough { entered, asked }: LetThrough,
+    LetThrough { entered, asked, below }: LetThrough,
     protocol: HeaderValue,
     upgraded: OnUpgrade,
 ) -> Result<Response<AnswerBody>, Trouble> {
@@ -51,9 +51,9 @@ pub(super) async fn answer(
     let body: RequestBody = StreamBody::new(pieces).boxed_unsync();
     let (mut parts, body) = ask_while_open(gateway, &entered, asked, body).await?.into_parts();
     let became = parts.headers.get(cluster::UPGRADE).is_some() && parts.status == StatusCode::OK;
+    parts.headers = entered.leads_inside(parts.status, headers::answered(&parts.headers), below)?;
     let code = if became { StatusCode::SWITCHING_PROTOCOLS } else { parts.status };
     entered.open.recorded.answered(code);
-    parts.headers = headers::answered(&parts.headers);
     parts.version = http::Version::HTTP_11;
     if !became {
         return Ok(Response::from_parts(parts, entered.sent(body).boxed_unsync()));

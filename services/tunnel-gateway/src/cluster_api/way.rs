@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::ByteStream;
 use events::AgentId;
 
-use super::hop;
+use super::admission::Forwarded;
+use super::hop::{self, Opened};
 use super::trouble::Trouble;
 use crate::bulk;
 use crate::gateway::Gateway;
@@ -28,24 +28,24 @@ pub(super) enum Way {
     /// A connection that is open here, with room on it.
     Here(Arc<Session>, Taken),
     /// A stream to a gateway that has one.
-    There(ByteStream),
+    There(Opened),
 }
 
-/// Finds a way within `limit`.
-pub(super) async fn find(gateway: &Arc<Gateway>, agent: AgentId, limit: Duration) -> Result<Way, Trouble> {
-    if let Some(way) = look(gateway, agent).await? {
+/// Finds a way within the time that the head of the answer may take.
+pub(super) async fn find(gateway: &Arc<Gateway>, asked: &Forwarded) -> Result<Way, Trouble> {
+    if let Some(way) = look(gateway, asked).await? {
         return Ok(way);
     }
     let clock = &gateway.world.clock;
-    let Some(waiting) = gateway.registry.returns().wait(agent, clock.monotonic()) else {
+    let Some(waiting) = gateway.registry.returns().wait(asked.agent, clock.monotonic()) else {
         return Err(Trouble::not_connected());
     };
-    let patience = PATIENCE.min(limit);
+    let patience = PATIENCE.min(asked.head_time);
     let found = tokio::select! {
         biased;
-        way = come_back(gateway, agent, &waiting) => way,
+        way = come_back(gateway, asked, &waiting) => way,
         () = clock.sleep(patience) => {
-            let way = look(gateway, agent).await?;
+            let way = look(gateway, asked).await?;
             way.ok_or_else(|| Trouble::not_back(patience))
         }
     };
@@ -54,10 +54,10 @@ pub(super) async fn find(gateway: &Arc<Gateway>, agent: AgentId, limit: Duration
     found
 }
 
-async fn look(gateway: &Arc<Gateway>, agent: AgentId) -> Result<Option<Way>, Trouble> {
-    match here(gateway, agent)? {
+async fn look(gateway: &Arc<Gateway>, asked: &Forwarded) -> Result<Option<Way>, Trouble> {
+    match here(gateway, asked.agent)? {
         Some((session, taken)) => Ok(Some(Way::Here(session, taken))),
-        None => Ok(hop::open(gateway, agent).await?.map(Way::There)),
+        None => Ok(hop::open(gateway, asked).await?.map(Way::There)),
     }
 }
 
@@ -74,21 +74,21 @@ pub(super) fn here(gateway: &Arc<Gateway>, agent: AgentId) -> Result<Option<(Arc
     }
 }
 
-async fn come_back(gateway: &Arc<Gateway>, agent: AgentId, waiting: &Waiting<'_>) -> Result<Way, Trouble> {
+async fn come_back(gateway: &Arc<Gateway>, asked: &Forwarded, waiting: &Waiting<'_>) -> Result<Way, Trouble> {
     let mut pause = FIRST_PAUSE;
     let mut ask_others = gateway.world.clock.sleep(pause);
     loop {
         // Made before the look, so that one who comes in between is not missed.
         let arrival = waiting.arrival.notified();
-        if let Some((session, taken)) = here(gateway, agent)? {
+        if let Some((session, taken)) = here(gateway, asked.agent)? {
             return Ok(Way::Here(session, taken));
         }
         tokio::select! {
             biased;
             () = arrival => {}
             () = &mut ask_others => {
-                if let Some(stream) = hop::open(gateway, agent).await? {
-                    return Ok(Way::There(stream));
+                if let Some(opened) = hop::open(gateway, asked).await? {
+                    return Ok(Way::There(opened));
                 }
                 pause = pause.saturating_mul(2);
                 ask_others = gateway.world.clock.sleep(pause);

@@ -55,6 +55,8 @@ pub struct State {
     pub asked_of_cluster: Vec<String>,
     /// The headers of each of those.
     pub headers_of_cluster: Vec<HeaderMap>,
+    /// Slow answers of its cluster's API end once this is true.
+    pub hurries: watch::Sender<bool>,
 }
 
 pub struct TestAgent {
@@ -99,6 +101,11 @@ impl TestAgent {
         eventually(LIMIT, || async { probe(&self.state.lock()).ok_or_else(|| what.to_owned()) }).await
     }
 
+    /// Lets slow answers end.
+    pub fn hurry(&self) {
+        self.state.lock().hurries.send_replace(true);
+    }
+
     /// The open event stream.
     pub async fn events(&self) -> EventSender {
         self.until("no event stream", |state| state.events.clone()).await
@@ -133,12 +140,24 @@ impl TestAgent {
     }
 }
 
-/// Of a watch, a line and no end; else what was sent.
-async fn cluster_answer(query: Option<&str>, body: Incoming) -> Result<Response<AgentBody>, hyper::Error> {
+/// Of a watch, a line and no end; of what is slow, a line and later another; else what was sent.
+async fn cluster_answer(
+    query: Option<&str>,
+    body: Incoming,
+    mut hurries: watch::Receiver<bool>,
+) -> Result<Response<AgentBody>, hyper::Error> {
+    let line = |line: &'static str| Ok(Frame::data(Bytes::from_static(line.as_bytes())));
+    let first = futures::stream::iter([line("{}\n")]);
     if query.is_some_and(|query| query.contains("watch=")) {
-        let line = futures::stream::iter([Ok(Frame::data(Bytes::from_static(b"{}\n")))]);
-        let endless = StreamBody::new(line.chain(futures::stream::pending()));
+        let endless = StreamBody::new(first.chain(futures::stream::pending()));
         return Ok(Response::new(endless.boxed_unsync()));
+    }
+    if query.is_some_and(|query| query.contains("slow")) {
+        let last = futures::stream::once(async move {
+            hurries.wait_for(|hurries| *hurries).await.unwrap();
+            line("the end")
+        });
+        return Ok(Response::new(StreamBody::new(first.chain(last)).boxed_unsync()));
     }
     let sent = body.collect().await?.to_bytes();
     Ok(answer(StatusCode::OK, sent.to_vec()))
@@ -177,12 +196,13 @@ impl Service<Request<Incoming>> for AgentService {
                 return Ok(Response::new(body.boxed_unsync()));
             }
             if let Some(asked) = path.strip_prefix("/k8s") {
-                {
+                let hurries = {
                     let mut state = state.lock();
                     state.asked_of_cluster.push(format!("{} {asked}", parts.method));
                     state.headers_of_cluster.push(parts.headers);
-                }
-                return cluster_answer(parts.uri.query(), body).await;
+                    state.hurries.subscribe()
+                };
+                return cluster_answer(parts.uri.query(), body, hurries).await;
             }
             let body = body.collect().await?.to_bytes();
             if path == "/v1/desired" && state.lock().mute {

@@ -142,6 +142,7 @@ pub fn args() -> Args {
         clusters_domain: None,
         tunnel_insecure_plain_text: false,
         tunnel_drain: Duration::from_secs(10),
+        clusters_audit: tunnel_gateway::Audited::All,
         clusters_origins: Vec::new(),
         tunnel_per_agent: 4,
         tunnel_bulk_per_agent: 16,

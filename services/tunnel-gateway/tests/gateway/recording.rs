@@ -14,6 +14,7 @@ use store::{
 use testkit::eventually;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tunnel_gateway::{Args, Audited};
 
 use super::agent::TestAgent;
 use super::harness::{Gateway, LIMIT, args};
@@ -91,13 +92,17 @@ struct Stage {
 
 impl Stage {
     async fn start() -> Self {
+        Self::start_with(args()).await
+    }
+
+    async fn start_with(args: Args) -> Self {
         let first = Gateway::start().await;
         first.register(1).await;
         let people = People::of(&first).await;
         people.let_in(1);
         let log = Arc::clone(&first.store.log);
         let log = Arc::new(HeldLog { log, held: watch::Sender::new(false), came: watch::Sender::new(0) });
-        let gateway = Second::with(&first, args(), Arc::clone(&log) as Arc<dyn EventLog>).await;
+        let gateway = Second::with(&first, args, Arc::clone(&log) as Arc<dyn EventLog>).await;
         let agent = gateway.connect(&first, 1, 1).await;
         agent.events().await;
         Self { first, gateway, log, people, agent }
@@ -169,4 +174,14 @@ async fn records_follow_requests_where_nothing_else_is_wanted() {
     assert_eq!(told.unwrap().code, 200);
     stage.log.held.send_replace(false);
     stage.is_recorded(&[(AuditPhase::Whole, 200)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_recorded_where_the_operator_wants_none_but_what_a_configuration_wants() {
+    let stage = Stage::start_with(Args { clusters_audit: Audited::FailClosed, ..args() }).await;
+    assert_eq!(stage.people.get(1, stage.gateway.clusters, 1, PODS).await.code, 200);
+    stage.people.let_in(2);
+    stage.people.must_be_recorded();
+    assert_eq!(stage.people.get(2, stage.gateway.clusters, 1, PODS).await.code, 200);
+    stage.is_recorded(&[(AuditPhase::Began, 0), (AuditPhase::Ended, 200)]).await;
 }

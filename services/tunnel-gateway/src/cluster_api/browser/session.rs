@@ -18,6 +18,8 @@ use crate::gateway::Gateway;
 const NAME: &str = "__Host-kasbah-session";
 /// The page may be of another site. What a cookie like this alone would let others do, the word and the origin do not.
 const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=None; Partitioned";
+/// What a browser made of them that did not know the last one.
+const ATTRIBUTES_BEFORE: &str = "Path=/; Secure; HttpOnly; SameSite=None";
 const WORD: HeaderName = HeaderName::from_static("x-csrf-token");
 /// What of a token the word is made for.
 const PURPOSE: &[u8] = b"kasbah csrf 1";
@@ -35,23 +37,37 @@ pub(super) fn begin(headers: &HeaderMap) -> Result<Response<AnswerBody>, Trouble
 }
 
 /// Has the browser forget a session. Its token lives on until it ends or is revoked.
+///
+/// A browser that learned of `Partitioned` since may have two cookies of this name, and a page has no other way to be rid of them: the
+/// word of one is enough, and both go.
 pub(super) fn end(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<AnswerBody>, Trouble> {
-    if let Some(token) = token(headers)? {
-        checked(gateway, headers, token)?;
+    let mut checks =
+        tokens(headers).filter(|token| !token.is_empty()).map(|token| checked(gateway, headers, token));
+    if let Some(first) = checks.next() {
+        first.or_else(|trouble| checks.find_map(Result::ok).ok_or(trouble))?;
     }
-    with_cookie(StatusCode::NO_CONTENT, &format!("{NAME}=; Max-Age=0; {ATTRIBUTES}"), String::new())
+    let mut answer =
+        with_cookie(StatusCode::NO_CONTENT, &format!("{NAME}=; Max-Age=0; {ATTRIBUTES}"), String::new())?;
+    let of_before = format!("{NAME}=; Max-Age=0; {ATTRIBUTES_BEFORE}");
+    answer.headers_mut().append(SET_COOKIE, cookie_value(&of_before)?);
+    Ok(answer)
 }
 
 /// The token in the cookie, if there is one.
 pub(super) fn token(headers: &HeaderMap) -> Result<Option<&str>, Trouble> {
-    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let mut tokens = pairs.filter(|(name, _)| *name == NAME).map(|(_, token)| token);
+    let mut tokens = tokens(headers);
     let (token, another) = (tokens.next(), tokens.next());
     if another.is_some() {
-        return Err(Trouble::new(StatusCode::BAD_REQUEST, Hop::Gateway, "the request has two sessions"));
+        let message = "the request has two sessions; `DELETE /sessions` ends both, then begin another one";
+        return Err(Trouble::new(StatusCode::BAD_REQUEST, Hop::Gateway, message));
     }
     Ok(token.filter(|token| !token.is_empty()))
+}
+
+fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(|(name, _)| *name == NAME).map(|(_, token)| token)
 }
 
 /// The hash of a session's token, if the page is one that has it.
@@ -72,11 +88,15 @@ fn word_of(token: &str) -> String {
 }
 
 fn with_cookie(code: StatusCode, cookie: &str, body: String) -> Result<Response<AnswerBody>, Trouble> {
+    let mut answer = super::json_answer(code, body);
+    answer.headers_mut().insert(SET_COOKIE, cookie_value(cookie)?);
+    Ok(answer)
+}
+
+fn cookie_value(cookie: &str) -> Result<HeaderValue, Trouble> {
     let cookie = HeaderValue::from_str(cookie);
     let mut cookie =
         cookie.map_err(|error| Trouble::new(StatusCode::BAD_REQUEST, Hop::Gateway, error.to_string()))?;
     cookie.set_sensitive(true);
-    let mut answer = super::json_answer(code, body);
-    answer.headers_mut().insert(SET_COOKIE, cookie);
-    Ok(answer)
+    Ok(cookie)
 }
