@@ -78,9 +78,12 @@ impl Stage {
 
     /// The canary with another token, at the faulty agent, and that token's id.
     pub fn with_another_token(&self) -> (String, Asker) {
+        self.with_another_token_at(&self.scene.kasbah.clusters())
+    }
+
+    pub fn with_another_token_at(&self, gateway: &str) -> (String, Asker) {
         let (id, token) = issue_token(&self.scene.kasbah, "another");
-        let kasbah = &self.scene.kasbah;
-        (id, Asker::new(kasbah, &kasbah.clusters(), &self.faulty, token))
+        (id, Asker::new(&self.scene.kasbah, gateway, &self.faulty, token))
     }
 
     pub fn asker_at(&self, gateway: &str) -> Asker {
