@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::context;
 use crate::digest::Sha256;
-use crate::id::{AgentId, CredentialId, GroupId, JobId, OrganizationId, ProjectId, TokenId, UserId};
+use crate::id::{AgentId, CredentialId, GroupId, JobId, OrganizationId, ProjectId, RootId, TokenId, UserId};
 use crate::root::RootLink;
 use crate::time::Timestamp;
 
@@ -181,6 +181,8 @@ pub struct OrganizationCreated {
 /// See [`DirectoryEvent::RootRotated`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootRotated {
+    /// Under which id the key ring has it. A key that was made and then not used has another, and signs nothing ever.
+    pub root: RootId,
     /// The former root's word for it.
     pub link: RootLink,
 }

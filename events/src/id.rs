@@ -66,6 +66,8 @@ id! {
     TokenId, "a token id";
     /// A CI job that was let in.
     JobId, "a job id";
+    /// A root that took the place of an earlier one: its key in the key ring.
+    RootId, "a root id";
     /// A manifest source of an agent: [`SourceId::derive`].
     SourceId, "a source id";
     /// One run that makes a cluster match a bundle.

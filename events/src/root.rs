@@ -23,6 +23,9 @@ pub struct RootLink {
 impl RootLink {
     /// So many links there are at most.
     pub const MOST: usize = 64;
+    /// How long passes of the former root count at an agent that has heard of the next one, in milliseconds: gateways hold theirs for half a
+    /// minute, and not all authz' replicas hear at once. The root is rotated no more often than that.
+    pub const OVERLAP_MILLIS: i64 = 5 * 60 * 1000;
 
     /// What a root signs of the next one.
     #[must_use]

@@ -1,7 +1,7 @@
 //! The key ring: every secret key of an installation, in one place, under one master key.
 
 use async_trait::async_trait;
-use events::{CredentialId, OrganizationId, UserId};
+use events::{CredentialId, OrganizationId, RootId, UserId};
 use zeroize::Zeroizing;
 
 /// Names a key.
@@ -15,8 +15,8 @@ pub enum KeyName {
     Credential(CredentialId),
     /// The Ed25519 root (PKCS#8) that signs passes; agents pin its public half.
     Root,
-    /// The root of that number, which took the place of the one before: from 1 on.
-    LaterRoot(u32),
+    /// A root that took the place of the one before; the log says which.
+    LaterRoot(RootId),
     /// The certificate authority's key and certificate, PEM.
     CertificateAuthority,
 }

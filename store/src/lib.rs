@@ -51,7 +51,7 @@ pub use log::{
 };
 pub use model::{Decides, Draft, Heads, LookedAt};
 pub use projection::{Projection, Snapshot};
-pub use root::{RootKey, RootKeyError, later_root_key, root_key};
+pub use root::{RootKey, RootKeyError, new_root_key, root_key};
 pub use seal::MasterKey;
 pub use snapshots::{SnapshotError, Snapshots};
 pub use verify::{StreamReport, VerifyReport, verify_records};

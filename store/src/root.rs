@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use events::RootId;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use zeroize::Zeroizing;
 
@@ -27,20 +28,22 @@ pub enum RootKeyError {
     Malformed,
 }
 
-/// The installation's root key, made at the first call.
+/// The installation's first root, or the later one with that id; nothing when the key ring has none. None is made: a key that agents pin or
+/// the log names cannot be made again.
 ///
 /// # Errors
 /// When the key ring fails, or holds something else under the root's name.
-pub async fn root_key(keys: &dyn KeyRing) -> Result<RootKey, RootKeyError> {
-    RootKey::from_pkcs8(&keys.get_or_create(KeyName::Root).await?)
+pub async fn root_key(keys: &dyn KeyRing, later: Option<RootId>) -> Result<Option<RootKey>, RootKeyError> {
+    let key = keys.get(later.map_or(KeyName::Root, KeyName::LaterRoot)).await?;
+    key.map(|key| RootKey::from_pkcs8(&key)).transpose()
 }
 
-/// A root that took the place of an earlier one; it is made if there is none of that number.
+/// A root that is to take the place of the one that signs now, under an id that nobody has used.
 ///
 /// # Errors
 /// As [`root_key`].
-pub async fn later_root_key(keys: &dyn KeyRing, number: u32) -> Result<RootKey, RootKeyError> {
-    RootKey::from_pkcs8(&keys.get_or_create(KeyName::LaterRoot(number)).await?)
+pub async fn new_root_key(keys: &dyn KeyRing, id: RootId) -> Result<RootKey, RootKeyError> {
+    RootKey::from_pkcs8(&keys.get_or_create(KeyName::LaterRoot(id)).await?)
 }
 
 impl RootKey {

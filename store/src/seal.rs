@@ -131,7 +131,7 @@ pub(crate) fn name_text(name: KeyName) -> String {
         KeyName::Person(id) => format!("person/{id}"),
         KeyName::Credential(id) => format!("credential/{id}"),
         KeyName::Root => "root".to_owned(),
-        KeyName::LaterRoot(number) => format!("root/{number}"),
+        KeyName::LaterRoot(id) => format!("root/{id}"),
         KeyName::CertificateAuthority => "certificate-authority".to_owned(),
     }
 }
@@ -140,7 +140,7 @@ pub(crate) fn parse_name(text: &str) -> Option<KeyName> {
     match text.split_once('/') {
         None if text == "root" => Some(KeyName::Root),
         None if text == "certificate-authority" => Some(KeyName::CertificateAuthority),
-        Some(("root", number)) => number.parse().ok().map(KeyName::LaterRoot),
+        Some(("root", id)) => id.parse().ok().map(KeyName::LaterRoot),
         Some(("organization", id)) => id.parse().ok().map(KeyName::Organization),
         Some(("person", id)) => id.parse().ok().map(KeyName::Person),
         Some(("credential", id)) => id.parse().ok().map(KeyName::Credential),
@@ -164,7 +164,7 @@ mod tests {
             KeyName::Person(events::UserId(id)),
             KeyName::Credential(events::CredentialId(id)),
             KeyName::Root,
-            KeyName::LaterRoot(3),
+            KeyName::LaterRoot(events::RootId(id)),
             KeyName::CertificateAuthority,
         ] {
             assert_eq!(parse_name(&name_text(name)), Some(name));

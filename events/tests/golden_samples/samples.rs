@@ -90,6 +90,7 @@ fn job_admitted(project: ProjectId) -> JobAdmitted {
 
 fn of_the_root() -> DirectoryEvent {
     DirectoryEvent::RootRotated(RootRotated {
+        root: RootId(id(18)),
         link: RootLink { number: 1, public_key: vec![7; 32], signature: vec![9; 64] },
     })
 }

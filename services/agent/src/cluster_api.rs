@@ -13,6 +13,7 @@ mod root_key;
 mod roots;
 mod upgrade;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -36,6 +37,7 @@ use crate::link::AnswerBody;
 use crate::metrics::Counts;
 use answer::Failure;
 use pass::Passes;
+use root_key::RootKeyFile;
 pub use root_key::{NotARootKey, RootKey};
 
 /// Longer paths are refused. HTTP libraries end at 64 KiB, and a kubeconfig may put something in front.
@@ -76,13 +78,14 @@ impl ClusterApi {
     /// Lets nobody through yet.
     #[must_use]
     pub fn new(world: World, api_server: Option<Arc<ApiServer>>, counts: Counts) -> Self {
-        Self { world, passes: Arc::new(Passes::new(None)), api_server, counts }
+        Self { world, passes: Arc::new(Passes::new(None, None)), api_server, counts }
     }
 
-    /// Lets those through whose passes this root key signed; nobody without one.
+    /// Lets those through whose passes this root key signed; nobody without one. The file that it stands in is looked at for another one.
     #[must_use]
-    pub fn pinning(self, root: Option<RootKey>) -> Self {
-        Self { passes: Arc::new(Passes::new(root)), ..self }
+    pub fn pinning(self, root: Option<RootKey>, file: Option<PathBuf>) -> Self {
+        let file = root.zip(file).map(|(root, path)| RootKeyFile::new(self.world.clone(), path, root));
+        Self { passes: Arc::new(Passes::new(root, file)), ..self }
     }
 
     /// Answers one request to `agent`.

@@ -1,5 +1,6 @@
 //! Puts the parts together.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,8 +76,14 @@ impl Agent {
 
     /// Lets those use the cluster's API whose passes this root key signed; nobody without one.
     #[must_use]
-    pub fn pinning(mut self, root: Option<RootKey>) -> Self {
-        self.cluster_api = self.cluster_api.pinning(root);
+    pub fn pinning(self, root: Option<RootKey>) -> Self {
+        self.pinning_from(root, None)
+    }
+
+    /// The same, of a root key in a file, which is looked at again.
+    #[must_use]
+    pub fn pinning_from(mut self, root: Option<RootKey>, file: Option<PathBuf>) -> Self {
+        self.cluster_api = self.cluster_api.pinning(root, file);
         self
     }
 
@@ -147,7 +154,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     let root = RootKey::read(&args, &world)?;
     let counts = Counts::register(&metrics);
     let agent = Agent::new(world.clone(), connections, args.namespace.clone(), counts.clone(), instance);
-    let agent = Arc::new(agent.pinning(root));
+    let agent = Arc::new(agent.pinning_from(root, args.root_key_file.clone()));
     chassis::metrics::watch_process(&metrics, &world);
     chassis::metrics::show_version(&metrics, env!("CARGO_PKG_VERSION"));
     watch_queues(&metrics, &agent, counts.clone());

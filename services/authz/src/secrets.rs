@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use events::{Refusal, RefusalKind, Sha256};
+use events::{Refusal, RefusalKind, RootId, Sha256};
 use store::{KeyRing, RootKey, RootKeyError};
 use world::Random;
 use zeroize::Zeroizing;
@@ -45,20 +45,20 @@ impl NewToken {
     }
 }
 
-/// The root key; it is made if there is none.
+/// The first root key, or the later one with that id; nothing when the key ring has none.
 ///
 /// # Errors
 /// When the key ring is away or holds something else.
-pub async fn root_key(keys: &dyn KeyRing) -> Result<RootKey, Refusal> {
-    store::root_key(keys).await.map_err(|error| unusable(&error))
+pub async fn root_key(keys: &dyn KeyRing, later: Option<RootId>) -> Result<Option<RootKey>, Refusal> {
+    store::root_key(keys, later).await.map_err(|error| unusable(&error))
 }
 
-/// A root that took the place of an earlier one; it is made if there is none of that number.
+/// A root that is to take the place of the one that signs now.
 ///
 /// # Errors
 /// As [`root_key`].
-pub async fn later_root_key(keys: &dyn KeyRing, number: u32) -> Result<RootKey, Refusal> {
-    store::later_root_key(keys, number).await.map_err(|error| unusable(&error))
+pub async fn new_root_key(keys: &dyn KeyRing, id: RootId) -> Result<RootKey, Refusal> {
+    store::new_root_key(keys, id).await.map_err(|error| unusable(&error))
 }
 
 fn unusable(error: &RootKeyError) -> Refusal {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use events::UserId;
+use events::{RootId, UserId};
 use futures::FutureExt as _;
 use world::World;
 use zeroize::Zeroizing;
 
 use super::{ORGANIZATION, OTHER, Storage, parallel};
 use crate::keyring::KeyName;
-use crate::root::root_key;
+use crate::root::{RootKey, new_root_key, root_key};
 
 const PERSON: KeyName = KeyName::Person(UserId(uuid::Uuid::from_u128(3)));
 
@@ -58,11 +58,18 @@ pub(super) async fn a_destroyed_key_is_gone_for_good(_world: World, storage: Box
 
 pub(super) async fn the_root_signs_and_stays(_world: World, storage: Box<dyn Storage>) {
     let parts = storage.open().await;
-    let root = root_key(&*parts.keys).await.unwrap();
+    let later = RootId(uuid::Uuid::from_u128(4));
+    let of = |root: Option<RootKey>| root.map(|root| root.public_key_base64());
+    assert_eq!(of(root_key(&*parts.keys, Some(later)).await.unwrap()), None);
+    assert_eq!(of(root_key(&*parts.keys, Some(later)).await.unwrap()), None, "asking makes none");
+    let root = root_key(&*parts.keys, None).await.unwrap().unwrap();
+    let next = new_root_key(&*parts.keys, later).await.unwrap();
+    assert_ne!(next.public_key_base64(), root.public_key_base64());
     let signature = root.sign(b"pass");
     drop(parts);
     let parts = storage.open().await;
-    let again = root_key(&*parts.keys).await.unwrap();
+    let again = root_key(&*parts.keys, None).await.unwrap().unwrap();
+    assert_eq!(of(root_key(&*parts.keys, Some(later)).await.unwrap()), Some(next.public_key_base64()));
     assert_eq!(again.public_key_base64(), root.public_key_base64());
     let verifier = ring::signature::UnparsedPublicKey::new(&ring::signature::ED25519, again.public_key());
     verifier.verify(b"pass", &signature).unwrap();

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use events::observation::ObservationBatch;
-use events::{AggregateKind, AggregateRef, Sha256, Timestamp, UserId};
+use events::{AggregateKind, AggregateRef, RootId, Sha256, Timestamp, UserId};
 use testkit::{NatsCluster, NatsServer, eventually};
 use uuid::Uuid;
 use world::World;
@@ -16,6 +16,7 @@ use crate::slice::{Header, Selection, write_slice};
 
 const GONE: OrganizationId = OrganizationId(Uuid::from_u128(0xc3));
 const PERSON: KeyName = KeyName::Person(UserId(Uuid::from_u128(0xd4)));
+const LATER_ROOT: KeyName = KeyName::LaterRoot(RootId(Uuid::from_u128(0xe5)));
 
 fn everything() -> ReadFilter {
     ReadFilter::streams(Stream::ALL)
@@ -48,6 +49,7 @@ async fn fill(world: &World, parts: &Parts) {
     parts.log.append_batch(batch(Stream::Observations, &writer, &data)).await.unwrap();
     parts.log.append_batch(batch(Stream::Refusals, "authz", b"refused")).await.unwrap();
     parts.keys.get_or_create(PERSON).await.unwrap();
+    parts.keys.get_or_create(LATER_ROOT).await.unwrap();
     for organization in [ORGANIZATION, GONE] {
         let contents = vec![Bytes::from_static(b"small"), Bytes::from(vec![7; 700 * 1024])];
         parts.blobs.put(organization, contents).await.unwrap();
@@ -87,9 +89,12 @@ async fn copy_on(world: &World, server: &NatsServer, account: usize, of: &Parts)
 async fn is_the_same(original: &Parts, copy: &Parts) {
     assert_eq!(all(&*original.log).await, all(&*copy.log).await);
     assert_ne!(original.log.id(), copy.log.id(), "a copy is a log of its own");
-    for name in [KeyName::Root, PERSON, KeyName::Organization(ORGANIZATION), KeyName::Organization(GONE)] {
+    for name in
+        [KeyName::Root, LATER_ROOT, PERSON, KeyName::Organization(ORGANIZATION), KeyName::Organization(GONE)]
+    {
         assert_eq!(original.keys.get(name).await, copy.keys.get(name).await, "{name:?}");
     }
+    assert!(copy.keys.get(LATER_ROOT).await.unwrap().is_some(), "roots that sign now go along");
     for content in [Bytes::from_static(b"small"), Bytes::from(vec![7; 700 * 1024])] {
         let address = original.blobs.address(ORGANIZATION, Sha256::of(&content)).await.unwrap();
         assert_eq!(copy.blobs.get(ORGANIZATION, address).await.unwrap(), content);

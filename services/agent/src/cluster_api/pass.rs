@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 use tunnel::wire::cluster::{NoPass, PASS, pass_from_headers, roots_from_headers};
 
-use super::RootKey;
 use super::roots::Roots;
+use super::{RootKey, RootKeyFile};
 
 /// How far this machine's clock and the signer's may differ, in milliseconds.
 const LEEWAY_MILLIS: i64 = 30_000;
@@ -43,15 +43,23 @@ pub(super) enum PassFault {
     LivesTooLong,
 }
 
-/// Verifies passes; each signature once.
+/// Verifies passes.
 pub(super) struct Passes {
-    roots: Option<Roots>,
+    since_pinned: Mutex<Option<Arc<SincePinned>>>,
+    file: Option<RootKeyFile>,
+}
+
+/// What came of the root key that is pinned; another one begins with nothing of it, whatever is being verified at that moment.
+struct SincePinned {
+    roots: Roots,
+    /// Passes whose signatures are not checked again.
     verified: Mutex<HashMap<HeaderValue, Arc<Pass>>>,
 }
 
 impl Passes {
-    pub(super) fn new(root: Option<RootKey>) -> Self {
-        Self { roots: root.map(Roots::pinning), verified: Mutex::default() }
+    /// Pins a root key; the file is looked at for another one.
+    pub(super) fn new(root: Option<RootKey>, file: Option<RootKeyFile>) -> Self {
+        Self { since_pinned: Mutex::new(root.map(SincePinned::new)), file }
     }
 
     /// The pass of a request to `agent`.
@@ -61,20 +69,35 @@ impl Passes {
         agent: Option<AgentId>,
         now_millis: i64,
     ) -> Result<Arc<Pass>, PassFault> {
-        let roots = self.roots.as_ref().ok_or(PassFault::NoRootKey)?;
+        let pinned = self.pinned(now_millis).ok_or(PassFault::NoRootKey)?;
         let agent = agent.ok_or(PassFault::NoAgent)?;
         let mut values = headers.get_all(PASS).iter();
         let (Some(value), None) = (values.next(), values.next()) else { return Err(NoPass.into()) };
-        let known = self.verified.lock().get(value).cloned();
+        let known = pinned.verified.lock().get(value).cloned();
         if let Some(pass) = known {
             check(&pass, agent, now_millis)?;
             return Ok(pass);
         }
         let links = roots_from_headers(headers);
-        let pass = Arc::new(roots.verified(&pass_from_headers(headers)?, &links, now_millis)?);
+        let pass = Arc::new(pinned.roots.verified(&pass_from_headers(headers)?, &links, now_millis)?);
         check(&pass, agent, now_millis)?;
-        self.hold(value.clone(), Arc::clone(&pass), now_millis);
+        pinned.hold(value.clone(), Arc::clone(&pass), now_millis);
         Ok(pass)
+    }
+
+    fn pinned(&self, now_millis: i64) -> Option<Arc<SincePinned>> {
+        let mut pinned = self.since_pinned.lock();
+        if let Some(another) = self.file.as_ref().and_then(|file| file.another(now_millis)) {
+            tracing::info!("another root key is pinned from now on");
+            *pinned = Some(SincePinned::new(another));
+        }
+        pinned.clone()
+    }
+}
+
+impl SincePinned {
+    fn new(root: RootKey) -> Arc<Self> {
+        Arc::new(Self { roots: Roots::pinning(root), verified: Mutex::default() })
     }
 
     fn hold(&self, value: HeaderValue, pass: Arc<Pass>, now_millis: i64) {
@@ -111,13 +134,18 @@ fn check(pass: &Pass, agent: AgentId, now_millis: i64) -> Result<(), PassFault> 
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     use events::pass::{AccessAs, SignedPass};
+    use events::root::RootLink;
     use events::{Actor, OrganizationId, Timestamp};
     use ring::signature::{Ed25519KeyPair, KeyPair};
-    use tunnel::wire::cluster::pass_to_header;
+    use tunnel::wire::cluster::{ROOTS, pass_to_header, roots_to_header};
     use uuid::Uuid;
+    use world::World;
 
     use super::*;
+    use crate::cluster_api::root_key::LOOK_EVERY_MILLIS;
 
     const NOW: i64 = 1_700_000_000_000;
     const AGENT: AgentId = AgentId(Uuid::from_u128(7));
@@ -126,8 +154,16 @@ mod tests {
         Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()
     }
 
+    fn root_key(seed: u8) -> RootKey {
+        RootKey(key(seed).public_key().as_ref().try_into().unwrap())
+    }
+
+    fn held(passes: &Passes) -> usize {
+        passes.pinned(NOW).unwrap().verified.lock().len()
+    }
+
     fn passes(seed: u8) -> Passes {
-        Passes::new(Some(RootKey(key(seed).public_key().as_ref().try_into().unwrap())))
+        Passes::new(Some(root_key(seed)), None)
     }
 
     fn pass(issued_at: i64, expires_at: i64) -> Pass {
@@ -144,8 +180,12 @@ mod tests {
     }
 
     fn signed(pass: &Pass) -> SignedPass {
+        signed_by(1, pass)
+    }
+
+    fn signed_by(seed: u8, pass: &Pass) -> SignedPass {
         let pass = events::encode(pass).unwrap();
-        let signature = key(1).sign(&SignedPass::signed_text(&pass)).as_ref().to_vec();
+        let signature = key(seed).sign(&SignedPass::signed_text(&pass)).as_ref().to_vec();
         SignedPass { pass, signature }
     }
 
@@ -164,7 +204,7 @@ mod tests {
         for now in [NOW - 30_000, NOW, NOW + 60_000, NOW + 89_999] {
             assert_eq!(passes.admit(&good, Some(AGENT), now).unwrap().agent, AGENT, "{now}");
         }
-        assert_eq!(passes.verified.lock().len(), 1);
+        assert_eq!(held(&passes), 1);
         // Held ones are looked at as well.
         let PassFault::Ended { seconds: 31 } = refused(&passes, &good, NOW + 91_000) else { panic!() };
         let PassFault::NotBegun { seconds: 31 } = refused(&passes, &good, NOW - 31_000) else { panic!() };
@@ -195,7 +235,7 @@ mod tests {
         for none in [HeaderMap::new(), two] {
             assert!(matches!(fault(&passes(1), &none), PassFault::NoPass(_)));
         }
-        assert!(matches!(fault(&Passes::new(None), &headers(&good)), PassFault::NoRootKey));
+        assert!(matches!(fault(&Passes::new(None, None), &headers(&good)), PassFault::NoRootKey));
     }
 
     #[test]
@@ -216,9 +256,45 @@ mod tests {
             let one = headers(&signed(&pass(NOW - number, NOW + 10_000)));
             passes.admit(&one, Some(AGENT), NOW).unwrap();
         }
-        assert_eq!(passes.verified.lock().len(), MAXIMUM_HELD);
+        assert_eq!(held(&passes), MAXIMUM_HELD);
         let later = NOW + 50_000;
         passes.admit(&headers(&signed(&pass(later, later + 60_000))), Some(AGENT), later).unwrap();
-        assert_eq!(passes.verified.lock().len(), 1);
+        assert_eq!(held(&passes), 1);
+    }
+
+    #[test]
+    fn who_was_led_astray_comes_back_once_the_root_key_is_pinned_anew() {
+        let folder = testkit::Folder::temporary().unwrap();
+        let path = folder.path().join("root-key");
+        let file = RootKeyFile::new(World::real(), path.clone(), root_key(1));
+        let passes = Passes::new(Some(root_key(1)), Some(file));
+        let linked = |number, former: u8, next: u8, now| {
+            let public_key = key(next).public_key().as_ref().to_vec();
+            let signature = key(former).sign(&RootLink::signed_text(number, &public_key)).as_ref().to_vec();
+            let mut headers = headers(&signed_by(next, &pass(now, now + 60_000)));
+            let links = [RootLink { number, public_key, signature }];
+            headers.insert(ROOTS, roots_to_header(&links).unwrap().unwrap());
+            headers
+        };
+        let pin = |seed: u8| std::fs::write(&path, STANDARD.encode(key(seed).public_key())).unwrap();
+        let is_let_in = |headers: &HeaderMap, now| passes.admit(headers, Some(AGENT), now).is_ok();
+        pin(1);
+        // The thief has root 1 and vouches for a root of their own before anybody rotates.
+        let thiefs = |now| linked(1, 1, 9, now);
+        assert!(is_let_in(&thiefs(NOW), NOW));
+        let later = NOW + RootLink::OVERLAP_MILLIS;
+        let good = |now| linked(1, 1, 2, now);
+        assert!(!is_let_in(&good(later), later), "led astray");
+        let held = thiefs(later);
+        assert!(is_let_in(&held, later) && is_let_in(&held, later + LOOK_EVERY_MILLIS));
+        pin(2);
+        assert!(is_let_in(&held, later + LOOK_EVERY_MILLIS + 1), "it was looked at a moment ago");
+        let now = later + 2 * LOOK_EVERY_MILLIS;
+        assert!(!is_let_in(&held, now), "what was verified before is looked at again");
+        assert!(!is_let_in(&thiefs(now), now) && is_let_in(&good(now), now));
+        // Links that lead on from the pinned one are followed, and the file that stays as it is takes nothing back.
+        let next = linked(2, 2, 3, now);
+        assert!(is_let_in(&next, now) && is_let_in(&next, now + LOOK_EVERY_MILLIS));
+        assert!(is_let_in(&headers(&signed_by(3, &pass(now, now + 50_000))), now + 2 * LOOK_EVERY_MILLIS));
     }
 }

@@ -1,13 +1,18 @@
 //! The root key that this agent pins.
 
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use world::World;
 
 use crate::args::Args;
+
+/// The file is looked at again that often at most.
+pub(super) const LOOK_EVERY_MILLIS: i64 = 5000;
 
 /// The public half of the key that signs passes (Ed25519).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +39,57 @@ impl RootKey {
     /// When the file cannot be read, or holds no key.
     pub fn read(args: &Args, world: &World) -> anyhow::Result<Option<Self>> {
         let Some(path) = &args.root_key_file else { return Ok(args.root_key) };
-        let shown = path.display();
-        let bytes = world.disk.read(path).with_context(|| format!("--root-key-file: cannot read {shown}"))?;
-        let key = String::from_utf8(bytes).map_err(|_| NotARootKey).and_then(|text| text.parse());
-        key.map(Some).with_context(|| format!("--root-key-file: {shown} holds no root key"))
+        key_in(path, world).map(Some)
     }
+}
+
+/// The file that holds the root key, looked at again while passes come: who replaces a root that was stolen starts no agent anew. What was
+/// right stays in force until the file holds another one.
+pub(super) struct RootKeyFile {
+    world: World,
+    path: PathBuf,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    key: RootKey,
+    looked_at_millis: i64,
+    fault: String,
+}
+
+impl RootKeyFile {
+    /// It held that key a moment ago.
+    pub(super) const fn new(world: World, path: PathBuf, key: RootKey) -> Self {
+        let seen = Seen { key, looked_at_millis: 0, fault: String::new() };
+        Self { world, path, seen: Mutex::new(seen) }
+    }
+
+    /// The key in it, when it is another than the one before.
+    pub(super) fn another(&self, now_millis: i64) -> Option<RootKey> {
+        let mut seen = self.seen.lock();
+        if now_millis.abs_diff(seen.looked_at_millis) < LOOK_EVERY_MILLIS.unsigned_abs() {
+            return None;
+        }
+        seen.looked_at_millis = now_millis;
+        let (key, fault) = match key_in(&self.path, &self.world) {
+            Ok(key) => (Some(key), String::new()),
+            Err(error) => (None, format!("{error:#}")),
+        };
+        if !fault.is_empty() && fault != seen.fault {
+            tracing::warn!(fault, "the last root key stays pinned");
+        }
+        seen.fault = fault;
+        let another = key.filter(|key| *key != seen.key)?;
+        seen.key = another;
+        Some(another)
+    }
+}
+
+fn key_in(path: &Path, world: &World) -> anyhow::Result<RootKey> {
+    let shown = path.display();
+    let bytes = world.disk.read(path).with_context(|| format!("--root-key-file: cannot read {shown}"))?;
+    let key = String::from_utf8(bytes).map_err(|_| NotARootKey).and_then(|text| text.parse());
+    key.with_context(|| format!("--root-key-file: {shown} holds no root key"))
 }
 
 #[cfg(test)]
@@ -70,5 +121,39 @@ mod tests {
         assert!(refused(&args).contains("--root-key-file") && refused(&args).contains("32 bytes"));
         std::fs::write(&path, STANDARD.encode([1_u8; 32])).unwrap();
         assert_eq!(RootKey::read(&args, &world).unwrap(), Some(RootKey([1; 32])));
+    }
+
+    #[test]
+    fn another_key_is_found_once_and_what_is_none_changes_nothing() {
+        let (folder, first) = (testkit::Folder::temporary().unwrap(), RootKey([1; 32]));
+        let path = folder.path().join("root-key");
+        let file = RootKeyFile::new(World::real(), path.clone(), first);
+        let hold = |text: &str| std::fs::write(&path, text).unwrap();
+        let mut now = 1_700_000_000_000;
+        let mut look = || {
+            now += LOOK_EVERY_MILLIS;
+            (file.another(now), file.seen.lock().fault.clone())
+        };
+        let (another, fault) = look();
+        assert!(another.is_none() && fault.contains("cannot read"), "{fault}");
+        hold("nothing");
+        let (another, fault) = look();
+        assert!(another.is_none() && fault.contains("holds no root key"), "{fault}");
+        hold(&STANDARD.encode([1_u8; 32]));
+        assert_eq!(look(), (None, String::new()), "it is the one before");
+        hold(&STANDARD.encode([2_u8; 32]));
+        assert_eq!(look().0, Some(RootKey([2; 32])));
+        assert_eq!(look().0, None);
+        hold("");
+        assert_eq!(look().0, None);
+        hold(&STANDARD.encode([2_u8; 32]));
+        assert_eq!(look().0, None, "nothing was taken back");
+        hold(&STANDARD.encode([3_u8; 32]));
+        assert_eq!(file.another(now + LOOK_EVERY_MILLIS - 1), None);
+        assert_eq!(
+            file.another(now - LOOK_EVERY_MILLIS),
+            Some(RootKey([3; 32])),
+            "a clock that was set back"
+        );
     }
 }

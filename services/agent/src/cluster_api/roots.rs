@@ -1,16 +1,14 @@
 //! The root that signs passes, as this agent knows it: the one that it pins, or a later one that earlier ones vouch for, link by link.
 //!
 //! An agent that knows a later root believes the one before it for a few minutes more, and no earlier one: whoever has stolen one that was
-//! replaced gets nothing done here. After a restart it begins at the one that it pins and hears of the others with the first request.
+//! replaced gets nothing done here. After a restart, and once another one is pinned, it begins at that one and hears of the others with the
+//! next request.
 
 use events::pass::{Pass, PassError, SignedPass};
 use events::root::RootLink;
 use parking_lot::Mutex;
 
 use super::RootKey;
-
-/// How long passes of the former root count: gateways hold theirs for half a minute, and not all authz' replicas hear at once.
-const OVERLAP_MILLIS: i64 = 5 * 60 * 1000;
 
 /// See the module.
 pub(super) struct Roots(Mutex<Known>);
@@ -65,7 +63,10 @@ impl Known {
         }
         if let Some(before) = before {
             tracing::info!(number, "passes are signed by another root from now on");
-            *self = Self { newest: at, former: Some((before, now_millis.saturating_add(OVERLAP_MILLIS))) };
+            *self = Self {
+                newest: at,
+                former: Some((before, now_millis.saturating_add(RootLink::OVERLAP_MILLIS))),
+            };
         }
     }
 }
@@ -81,6 +82,7 @@ mod tests {
     use super::*;
 
     const NOW: i64 = 1_700_000_000_000;
+    const OVERLAP_MILLIS: i64 = RootLink::OVERLAP_MILLIS;
 
     fn key(seed: u8) -> Ed25519KeyPair {
         Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()

@@ -74,7 +74,8 @@ impl Directory {
                 self.organizations.insert(event.organization, Organization { name: event.name, created_by });
             }
             DirectoryEvent::RootRotated(event) => {
-                self.roots.push(LaterRoot { link: event.link, since: commit.occurred_at });
+                let (id, link, since) = (event.root, event.link, commit.occurred_at);
+                self.roots.push(LaterRoot { id, link, since, made_by: created_by });
             }
             DirectoryEvent::IdentityProviderTrusted(event) => {
                 let trust = ProviderTrust { owners: event.owners };

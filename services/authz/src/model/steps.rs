@@ -8,7 +8,7 @@ use events::directory::{
 use events::root::RootLink;
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, Event, GroupId, JobId,
-    OrganizationId, ProjectId, Refusal, RefusalKind, Timestamp, TokenId, UserId,
+    OrganizationId, ProjectId, Refusal, RefusalKind, RootId, Timestamp, TokenId, UserId,
 };
 use serde::{Deserialize, Serialize};
 use store::{Decides, LookedAt};
@@ -51,7 +51,7 @@ pub enum Step {
     AdmitJob { job: JobAdmitted, token: TokenIssued },
     TrustProvider { provider: String, owners: BTreeSet<String> },
     DistrustProvider { provider: String },
-    RotateRoot { link: RootLink },
+    RotateRoot { root: RootId, link: RootLink },
     UnlinkUser { user: UserId, provider: String },
     SignInJob { claims: JobClaims, job: JobAdmitted, token: TokenIssued },
     SignInUser { account: Account, token: TokenIssued },
@@ -118,7 +118,7 @@ impl Directory {
             Step::DistrustProvider { provider } => {
                 about(asker.organization.0, self.distrust_provider(asker, provider))
             }
-            Step::RotateRoot { link } => about(OrganizationId::SYSTEM.0, self.rotate_root(asker, link)),
+            Step::RotateRoot { root, link } => about(root.0, self.rotate_root(asker, *root, link, *now)),
             Step::UnlinkUser { user, provider } => about(user.0, self.unlink_user(asker, *user, provider)),
             Step::SignInJob { claims, job, token } => {
                 about(token.token.0, self.sign_in_job(claims, job.clone(), token.clone(), *now))

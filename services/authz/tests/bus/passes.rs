@@ -1,19 +1,31 @@
 //! Passes: signed by the root that agents pin, for those whom a configuration lets in.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use events::audit::AuditMode;
 use events::configuration::{
     AgentConfiguration, ConfigurationChanged, ConfigurationEvent, Mode, ResourceRules,
 };
+use events::directory::DirectoryEvent;
 use events::grants::{Grants, UserAccessAs, UserGrant};
 use events::pass::{AccessAs, Narrowing, PassError};
 use events::requests::authz::{
     AgentWithToken, IssuedPass, RegisterAgent, RevokeToken, RotateRoot, ShowRoot, SignPass,
 };
+use events::root::RootLink;
 use events::{
-    AgentId, AggregateKind, AggregateRef, Event, OrganizationId, Position, Refusal, RefusalKind, Sha256,
+    AgentId, AggregateKind, AggregateRef, Commit, Event, OrganizationId, Position, Refusal, RefusalKind,
+    RootId, Sha256, Stream,
 };
+use store::KeyName;
+use store::copy::Copies as _;
+use uuid::Uuid;
+use world::Clock;
 
 use crate::running::{Person, Running, project};
 
@@ -37,7 +49,7 @@ async fn let_in(running: &Running, owner: &Person, agent: AgentId, path: &str) -
     let event = Event::from(ConfigurationEvent::ConfigurationChanged(changed));
     let of = AggregateRef::new(AggregateKind::Configuration, agent);
     running.append("config-fetcher", organization, of, event).await;
-    running.store.log.position(&[events::Stream::Decisions]).await.unwrap()
+    running.store.log.position(&[Stream::Decisions]).await.unwrap()
 }
 
 async fn sign(
@@ -96,9 +108,59 @@ async fn whom_a_configuration_lets_in_gets_a_pass_that_the_root_signed() {
     running.stop().await;
 }
 
+/// A clock that is ahead of the machine's.
+struct Ahead {
+    clock: Arc<dyn Clock>,
+    millis: i64,
+}
+
+#[async_trait]
+impl Clock for Ahead {
+    fn now_millis(&self) -> i64 {
+        self.clock.now_millis() + self.millis
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.clock.sleep(duration).await;
+    }
+}
+
+/// Starts it anew when passes of the root before the newest one have long ended.
+async fn start_later(running: &mut Running) {
+    let clock = Arc::clone(&running.world.clock);
+    running.world.clock = Arc::new(Ahead { clock, millis: RootLink::OVERLAP_MILLIS });
+    running.restart().await;
+}
+
+/// Later roots that the key ring has.
+async fn kept(running: &Running) -> BTreeSet<RootId> {
+    let names = running.store.key_names().await.unwrap();
+    names
+        .into_iter()
+        .filter_map(|name| if let KeyName::LaterRoot(id) = name { Some(id) } else { None })
+        .collect()
+}
+
+/// Rotations in the log, each with the ids that were passed in.
+async fn rotations(running: &Running) -> Vec<(RootId, Vec<Uuid>)> {
+    let records = running.records(&[Stream::Decisions]).await;
+    let commits = records.iter().filter_map(|record| record.commit());
+    let of_commit = |commit: &Commit| match DirectoryEvent::decode(&commit.events[0].body) {
+        Ok(DirectoryEvent::RootRotated(event)) => {
+            Some((event.root, commit.command.as_ref().unwrap().ids.clone()))
+        }
+        _ => None,
+    };
+    commits.filter_map(of_commit).collect()
+}
+
 #[tokio::test]
 async fn another_root_signs_once_it_was_rotated_and_the_former_one_leads_to_it() {
-    let running = Running::start().await;
+    let mut running = Running::start().await;
     let owner = running.owner().await;
     running.ask(&owner, &project("shop/front", "https://git.example/shop.git")).await.unwrap();
     let register = |name: &str| RegisterAgent { name: name.to_owned(), project: "shop/front".to_owned() };
@@ -111,9 +173,10 @@ async fn another_root_signs_once_it_was_rotated_and_the_former_one_leads_to_it()
     let stranger = running.stranger(&owner).await;
     assert_eq!(running.ask(&stranger, &RotateRoot {}).await.unwrap_err().kind, RefusalKind::NotFound);
     let second = running.ask(&owner, &RotateRoot {}).await.unwrap();
+    start_later(&mut running).await;
     let third = running.ask(&owner, &RotateRoot {}).await.unwrap();
     assert_eq!((second.number, third.number), (1, 2));
-    assert!(third.since >= second.since && second.since.is_some());
+    assert!(third.since > second.since && second.since.is_some());
     assert_eq!(running.ask(&owner, &ShowRoot {}).await.unwrap(), third);
 
     let issued = sign(&running, &owner.secret, agent.id, &since).await.unwrap();
@@ -125,12 +188,61 @@ async fn another_root_signs_once_it_was_rotated_and_the_former_one_leads_to_it()
     assert_eq!(to_third.public_key, key(&third.public_key));
     let newer = running.ask(&owner, &register("new")).await.unwrap();
     assert_eq!(newer.root_key, third.public_key, "who is registered now pins the newest one");
+    running.stop().await;
+}
 
-    let at_once = futures::future::join_all((0..4).map(|_| running.ask(&owner, &RotateRoot {}))).await;
-    let last = running.ask(&owner, &ShowRoot {}).await.unwrap();
-    let made: Vec<u32> = at_once.into_iter().filter_map(|view| Some(view.ok()?.number)).collect();
-    assert!(!made.is_empty() && made.iter().all(|number| *number <= last.number), "{made:?}");
-    let issued = sign(&running, &owner.secret, agent.id, &since).await.unwrap();
-    assert_eq!(issued.roots.len(), last.number as usize);
+#[tokio::test]
+async fn those_who_rotate_at_once_or_again_have_one_root_and_a_hurried_one_makes_no_key() {
+    let running = Running::start().await;
+    let owner = running.owner().await;
+    let context =
+        bus::context_for(&running.world, owner.principal.actor.clone(), owner.principal.organization);
+    let asked = (0..4).map(|_| running.ask(&owner, &RotateRoot {}));
+    let (rotated, at_once) =
+        futures::join!(bus::ask(&*running.bus, &context, &RotateRoot {}), futures::future::join_all(asked));
+    let shown = running.ask(&owner, &ShowRoot {}).await.unwrap();
+    assert_eq!((shown.number, rotated.unwrap()), (1, shown.clone()));
+    for answer in at_once {
+        match answer {
+            Ok(view) => assert_eq!(view, shown),
+            Err(refusal) => assert_eq!(refusal.kind, RefusalKind::Conflict, "{refusal}"),
+        }
+    }
+    let rotations = rotations(&running).await;
+    let [(root, passed)] = rotations.as_slice() else { panic!("{rotations:?}") };
+    assert_eq!(passed, &[root.0], "no key that was made before has that name");
+
+    let keys = kept(&running).await;
+    assert!(keys.contains(root));
+    assert_eq!(bus::ask(&*running.bus, &context, &RotateRoot {}).await.unwrap(), shown, "the same request");
+    let refusal = running.ask(&owner, &RotateRoot {}).await.unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::Conflict);
+    let again = shown.since.unwrap().plus_millis(RootLink::OVERLAP_MILLIS);
+    assert!(refusal.message.ends_with(&format!("again at {again}")), "{}", refusal.message);
+    assert_eq!(kept(&running).await, keys);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_root_that_the_key_ring_lacks_is_not_made_anew() {
+    let mut running = Running::start().await;
+    let owner = running.owner().await;
+    running.ask(&owner, &project("shop/front", "https://git.example/shop.git")).await.unwrap();
+    running.ask(&owner, &RotateRoot {}).await.unwrap();
+    let later = kept(&running).await;
+    for root in later {
+        running.store.keys.destroy(KeyName::LaterRoot(root)).await.unwrap();
+    }
+    start_later(&mut running).await;
+    let register = RegisterAgent { name: "cluster".to_owned(), project: "shop/front".to_owned() };
+    for refusal in [
+        running.ask(&owner, &ShowRoot {}).await.unwrap_err(),
+        running.ask(&owner, &RotateRoot {}).await.unwrap_err(),
+        running.ask(&owner, &register).await.err().unwrap(),
+    ] {
+        assert_eq!(refusal.kind, RefusalKind::Internal);
+        assert!(refusal.message.contains("lacks root 1"), "{}", refusal.message);
+    }
+    assert!(kept(&running).await.is_empty());
     running.stop().await;
 }
