@@ -26,6 +26,8 @@ const WATCHES: usize = 100;
 const TOGETHER: usize = 5;
 /// Round trips of a session.
 const ECHOES: usize = 1_000;
+/// Small requests one after the other.
+const SMALL: usize = 2_000;
 const WATCH: &str = "/api/v1/namespaces/a/configmaps?watch=1";
 
 /// One run's values, each with its baseline.
@@ -58,6 +60,8 @@ pub struct Alone {
     token: String,
     upstream: Program,
     proxy: Program,
+    /// In front of that proxy.
+    second_proxy: Program,
     _tree: WorkTree,
     _git: GitServer,
     _nats: NatsServer,
@@ -68,6 +72,7 @@ impl Alone {
     pub async fn start() -> anyhow::Result<Self> {
         let upstream = Program::upstream()?;
         let proxy = Program::proxy(&upstream.place)?;
+        let second_proxy = Program::proxy(&proxy.place)?;
         let folder = Folder::temporary()?;
         let (kubeconfig, authority) = (folder.path().join("kubeconfig"), folder.path().join("ca.crt"));
         std::fs::write(&authority, &upstream.place.authority)?;
@@ -89,6 +94,7 @@ impl Alone {
             token,
             upstream,
             proxy,
+            second_proxy,
             _tree: tree,
             _git: git,
             _nats: nats,
@@ -108,6 +114,7 @@ impl Alone {
         all.requests.push(self.requests().await.context("requests")?);
         all.bytes.push(self.bytes().await.context("bytes")?);
         all.echo.push(self.echo().await.context("a session")?);
+        self.bare_hops().await.context("bare hops")?;
         Ok(())
     }
 
@@ -125,6 +132,29 @@ impl Alone {
 
     fn past(address: SocketAddr, place: &Place, protocol: Protocol) -> anyhow::Result<Client> {
         Client::new(place.authority.as_bytes(), format!("https://{address}"), "none", protocol)
+    }
+
+    /// What two processes that do nothing but pass on add to a small request, beside what gateway and agent add.
+    async fn bare_hops(&mut self) -> anyhow::Result<()> {
+        let (upstream, two) = (&self.upstream.place, &self.second_proxy.place);
+        let direct = Self::past(upstream.address, upstream, Protocol::Http1)?;
+        let passed_on = Self::past(two.address, two, Protocol::Http1)?;
+        let clients = [direct, passed_on, self.through(Protocol::Http1)?];
+        let mut times = [Vec::new(), Vec::new(), Vec::new()];
+        for _ in 0..SMALL {
+            for (client, times) in clients.iter().zip(&mut times) {
+                let begun = Instant::now();
+                client.get("/version").await?;
+                times.push(millis(begun.elapsed()));
+            }
+        }
+        let [direct, passed_on, through] = times.map(|times| percentile(times, 50.0));
+        println!(
+            "    GET /version p50: {direct:.3} ms, + {:.3} ms through two bare proxies, + {:.3} ms through gateway and agent",
+            passed_on - direct,
+            through - direct
+        );
+        Ok(())
     }
 
     /// Small requests for a second of the gateway's processor time, beside the bare proxy's.
