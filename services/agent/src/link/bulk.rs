@@ -17,7 +17,7 @@ use tunnel::wire::path;
 use world::World;
 
 use super::access::Access;
-use super::client::{serve, tell_once};
+use super::client::{news, serve};
 use super::last_words::LastWords;
 use super::service::{AgentService, AnswerBody, empty, refusal};
 use crate::kubernetes::client::chain;
@@ -93,7 +93,9 @@ impl Bulk {
                 empty(StatusCode::NO_CONTENT)
             }
             Err(error) => {
-                tell_once("no connection beside the tunnel", &error, &mut self.room.last_words.lock());
+                if let Some(reason) = news(&error, &mut self.room.last_words.lock()) {
+                    tracing::warn!(reason, "no connection beside the tunnel");
+                }
                 *refusal(StatusCode::SERVICE_UNAVAILABLE, RefusalKind::Unavailable, &chain(&error))
             }
         }

@@ -86,7 +86,9 @@ impl LinkKeeper {
                     self.serve_link(link, &target.host, shutdown).await
                 }
                 Err(error) => {
-                    tell_once("no tunnel", &error, &mut last_words);
+                    if let Some(reason) = news(&error, &mut last_words) {
+                        tracing::warn!(reason, "no tunnel");
+                    }
                     let ended = Ended::from(&error);
                     let outcome = if ended == Ended::Refused { "refused" } else { "failed" };
                     self.counts.dials.with([outcome]).inc();
@@ -155,17 +157,15 @@ impl LinkKeeper {
     }
 }
 
-/// One line that says what is wrong, once until it is another.
-pub(super) fn tell_once(what: &str, error: &DialError, last_words: &mut LastWords) {
+/// What is wrong in one line, once until it is another.
+pub(super) fn news<'a>(error: &DialError, last_words: &'a mut LastWords) -> Option<&'a str> {
     let words = match error {
         DialError::Tls { host, source } => {
             chassis::tls::explain(source, host).map_or_else(|| chain(error), |trouble| trouble.to_string())
         }
         _ => chain(error),
     };
-    if let Some(reason) = last_words.news(words) {
-        tracing::warn!(reason, "{what}");
-    }
+    last_words.news(words)
 }
 
 pub(super) async fn serve<S>(world: &World, link: Link, service: S, shutdown: &Shutdown) -> LinkEnd
