@@ -50,9 +50,8 @@ pub(crate) async fn run(
                     "tunnel",
                     Box::pin(async move {
                         // Boxed, here and in all that a tunnel does only now and then: an idle one holds what its task is made of.
-                        let coming = gateway.registry.rush().comes();
                         let entered = Box::pin(enter(&gateway, &door, socket, peer, &shutdown)).await;
-                        drop((permit, coming));
+                        drop(permit);
                         if let Some(session) = entered {
                             session::run(gateway, session).await;
                         }

@@ -38,7 +38,6 @@ mod resolve;
 mod returns;
 mod room;
 mod run;
-mod rush;
 mod session;
 mod supply;
 mod together;

@@ -73,7 +73,6 @@ pub(crate) async fn run(gateway: &Gateway, session: &Session) {
     let mut pusher = Pusher { gateway, session, supply, changes, known: None, taken: None };
     let mut pause = Duration::ZERO;
     let mut superseded = 0;
-    Box::pin(gateway.registry.rush().passes(&*gateway.world.clock)).await;
     loop {
         pusher.changes.mark_unchanged();
         match Box::pin(pusher.push(superseded < SUPERSEDED)).await {

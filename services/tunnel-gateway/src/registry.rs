@@ -14,7 +14,6 @@ use tunnel::wire::{Again, Farewell};
 
 use crate::returns::Returns;
 use crate::room::Taken;
-use crate::rush::Rush;
 use crate::session::Session;
 
 /// Tunnels by agent and instance, and the connections beside them.
@@ -24,7 +23,6 @@ pub(crate) struct Registry {
     begun: Mutex<BTreeMap<AgentId, u64>>,
     open: watch::Sender<usize>,
     returns: Returns,
-    rush: Rush,
     maximum_per_agent: usize,
     maximum_bulk_per_agent: usize,
 }
@@ -77,7 +75,6 @@ impl Registry {
             begun: Mutex::default(),
             open: watch::Sender::new(0),
             returns: Returns::default(),
-            rush: Rush::default(),
             maximum_per_agent,
             maximum_bulk_per_agent,
         }
@@ -171,11 +168,6 @@ impl Registry {
             Again::AtOnce | Again::Later => self.returns.note(agent, now),
             Again::Slowly => self.returns.gone(agent),
         }
-    }
-
-    /// Those that are coming in.
-    pub(crate) const fn rush(&self) -> &Rush {
-        &self.rush
     }
 
     /// Who was there a moment ago.

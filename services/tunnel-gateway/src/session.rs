@@ -177,7 +177,6 @@ async fn run_tunnel(gateway: Arc<Gateway>, session: Arc<Session>) {
 }
 
 async fn hold(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Farewell {
-    let coming = gateway.registry.rush().comes();
     let serving = match Box::pin(answers::serve_agent(gateway, session)).await {
         Ok(serving) => Some(serving),
         Err(error) => {
@@ -185,7 +184,6 @@ async fn hold(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Farewell {
             None
         }
     };
-    drop(coming);
     let mut push = pin!(push::run(gateway, session));
     let mut intake = pin!(intake::run(gateway, session));
     let mut expiry = pin!(expired(gateway, session));
