@@ -63,7 +63,6 @@ async fn an_agent_that_comes_back_to_another_gateway_is_found_there() {
     let (first, people) = stage().await;
     let second = Second::beside(&first).await;
     let agent = first.connect(1, 1).await;
-    agent.events().await;
     breaks_off(&first, agent).await;
     let mut waiting = people.send(1, first.clusters, 1, "whole");
     assert!(timeout(Duration::from_millis(500), &mut waiting).await.is_err(), "it does not wait");
@@ -77,7 +76,6 @@ async fn a_gateway_that_reached_an_agent_through_another_waits_for_it_too() {
     let (first, people) = stage().await;
     let second = Second::beside(&first).await;
     let agent = first.connect(1, 1).await;
-    agent.events().await;
     assert_eq!(people.get(1, second.clusters, 1, PODS).await.code, 200);
     breaks_off(&first, agent).await;
     let mut waiting = people.send(1, second.clusters, 1, "again");
@@ -94,7 +92,6 @@ async fn an_agent_that_was_never_here_or_does_not_come_back_is_not_waited_for() 
     refused_at_once(&gateway, &people.get(1, gateway.clusters, 1, PODS).await, since);
 
     let agent = gateway.connect(1, 1).await;
-    agent.events().await;
     gateway.revoke(1).await;
     timeout(LIMIT, agent.link).await.unwrap().unwrap();
     eventually(LIMIT, || async {
@@ -111,7 +108,6 @@ async fn an_agent_that_was_never_here_or_does_not_come_back_is_not_waited_for() 
 async fn an_agent_that_stays_away_is_waited_for_only_so_long() {
     let (gateway, people) = stage().await;
     let agent = gateway.connect(1, 1).await;
-    agent.events().await;
     breaks_off(&gateway, agent).await;
     let since = gateway.world.clock.monotonic();
     let told = timeout(LIMIT, people.get(1, gateway.clusters, 1, PODS)).await.unwrap();

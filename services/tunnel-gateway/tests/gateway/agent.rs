@@ -66,8 +66,11 @@ pub struct TestAgent {
 }
 
 impl TestAgent {
+    /// Connects, and waits until the gateway has taken the tunnel in: an agent hears of it a moment earlier.
     pub async fn connect(world: &World, target: &Target, secret: &str, instance: InstanceId) -> Self {
-        Self::connect_with(world, target, secret, instance, State::default()).await
+        let agent = Self::connect_with(world, target, secret, instance, State::default()).await;
+        agent.events().await;
+        agent
     }
 
     pub async fn connect_with(

@@ -18,6 +18,7 @@ use hyper::service::service_fn;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use store::EventLog;
+use testkit::eventually;
 use tokio::io::AsyncReadExt as _;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -138,11 +139,14 @@ impl Stage {
         let token = Token::new(&secret(number));
         let link = dial(&self.gateway.world, &self.gateway.target(), &token, &hello).await.unwrap();
         let events: Arc<Mutex<Option<EventSender>>> = Arc::default();
+        let of_service = Arc::clone(&events);
         let service = service_fn(move |request: Request<Incoming>| {
-            let answer = lie(&request, &mut events.lock());
+            let answer = lie(&request, &mut of_service.lock());
             async move { Ok::<_, hyper::Error>(answer) }
         });
-        spawn(link.serve(service, std::future::pending()))
+        let link = spawn(link.serve(service, std::future::pending()));
+        eventually(LIMIT, || async { events.lock().as_ref().map(drop).ok_or("it is not in yet") }).await;
+        link
     }
 }
 

@@ -191,7 +191,6 @@ async fn a_connection_that_came_in_at_another_gateway_is_used_there() {
     let (first, people) = stage().await;
     let second = Second::beside(&first).await;
     let tunnel = second.connect(&first, 1, 1).await;
-    tunnel.events().await;
     let bulk = beside(&first).await;
     requests_go_over(&bulk, &first, &people).await;
     let over_a_hop = asked(&tunnel);

@@ -53,7 +53,6 @@ async fn only_live_tokens_of_agents_open_tunnels_and_the_log_says_so() {
     gateway.directory.lock().away = false;
 
     let agent = gateway.connect(1, 1).await;
-    agent.events().await;
     agent.drain.notify_one();
     agent.state.lock().events = None;
     agent.link.await.unwrap();
@@ -102,7 +101,6 @@ async fn the_tunnel_of_a_revoked_token_closes_and_stays_closed() {
     gateway.register(1).await;
     gateway.register(2).await;
     let (revoked, other) = (gateway.connect(1, 1).await, gateway.connect(2, 1).await);
-    other.events().await;
     gateway.revoke(1).await;
     let end = timeout(LIMIT, revoked.link).await.unwrap().unwrap();
     assert_eq!(farewell(&end), Farewell { reason: "the token was revoked".to_owned(), again: Again::Slowly });
@@ -199,7 +197,6 @@ async fn a_stranger_sees_nothing_of_tunnels_and_their_agents() {
     let gateway = Gateway::start().await;
     gateway.register(1).await;
     let agent = gateway.connect(1, 1).await;
-    agent.events().await;
     let context = |actor| bus::context_for(&gateway.world, actor, organization());
     let foreign = bus::context_for(&gateway.world, user(7), events::OrganizationId::SYSTEM);
     gateway.directory.lock().strangers = vec![user(7)];

@@ -52,7 +52,6 @@ async fn after_a_reconnect_it_goes_on_where_the_log_ends_without_gap_or_double()
     first.link.abort();
 
     let second = gateway.connect(1, 1).await;
-    second.events().await;
     assert_eq!(second.state.lock().opened, [Acknowledged { epoch: 1, sequence: 10 }]);
     second.lease().await;
     // The agent does not know that 8 to 10 are durable.

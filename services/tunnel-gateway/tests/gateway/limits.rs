@@ -19,7 +19,6 @@ async fn stage(cluster_limits: ClusterLimits) -> (Gateway, People, TestAgent) {
     people.let_in(1);
     people.let_in(2);
     let agent = gateway.connect(1, 1).await;
-    agent.events().await;
     (gateway, people, agent)
 }
 

@@ -104,7 +104,6 @@ impl Stage {
         let log = Arc::new(HeldLog { log, held: watch::Sender::new(false), came: watch::Sender::new(0) });
         let gateway = Second::with(&first, args, Arc::clone(&log) as Arc<dyn EventLog>).await;
         let agent = gateway.connect(&first, 1, 1).await;
-        agent.events().await;
         Self { first, gateway, log, people, agent }
     }
 
