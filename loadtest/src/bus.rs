@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bus::{Bus, ByteStream, Handler, NatsBus, NatsOptions, StreamHandler};
+use bus::{Bus, ByteStream, Handler, NatsBus, NatsOptions, Opening, StreamHandler};
 use bytes::Bytes;
 use events::OrganizationId;
 use events::subject::Subject;
@@ -114,7 +114,7 @@ async fn stream(world: &World, here: &NatsBus, there: &NatsBus) -> anyhow::Resul
     });
     let _serving = there.serve_streams(&subject, "loadtest", accept).await?;
     let context = bus::context_for_service(world, "loadtest", OrganizationId::SYSTEM);
-    let mut near = here.open_stream(&subject, &context, WINDOW, Bytes::new()).await?;
+    let mut near = here.open_stream(&subject, &context, WINDOW, Opening::default()).await?;
     let mut far = accepted.recv().await.context("a stream")?;
     let chunk = Bytes::from(vec![0xa5; CHUNK]);
     let writing = tokio::spawn(async move {

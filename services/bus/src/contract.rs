@@ -53,15 +53,14 @@ pub trait Bus: Send + Sync {
     /// Opens a byte stream to whoever serves it under this subject ([`Bus::serve_streams`]). In each direction at most
     /// `window` bytes are under way; at least one.
     ///
-    /// `first` is what the opener says first. It goes with the opening, so that whoever serves need not wait for it: at most as much as
-    /// `window`, and as [`MAXIMUM_FIRST_BYTES`]. An opening may reach a second one who serves when nothing is heard of the first,
-    /// so what stands in it has to be what may be done twice.
+    /// An opening may reach a second one who serves when nothing is heard of the first, so what stands in it has to be what may be done
+    /// twice.
     async fn open_stream(
         &self,
         subject: &Subject,
         context: &RequestContext,
         window: u32,
-        first: Bytes,
+        opening: Opening,
     ) -> Result<ByteStream, RequestError>;
 
     /// Accepts byte streams under a subject.
@@ -110,6 +109,15 @@ pub enum Heard {
     Message(Bytes),
     /// The subscriber was too slow: this many were lost.
     Lost(u64),
+}
+
+/// What goes with the opening of a byte stream, so that whoever serves need not wait for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// What the opener says first: at most as much as the window, and as [`MAXIMUM_FIRST_BYTES`].
+    pub first: Bytes,
+    /// The opener says no more than that: its direction has ended. Then a short answer may come as quickly as that to a request.
+    pub is_all: bool,
 }
 
 /// An ordered byte stream in both directions.

@@ -27,8 +27,8 @@ pub mod typed;
 pub use context::{DEFAULT_DEADLINE, caused_by, context_for, context_for_service, within};
 pub use contract::{
     Bus, BusError, ByteReader, ByteStream, ByteWriter, Handler, Heard, MAXIMUM_FIRST_BYTES,
-    MAXIMUM_MESSAGE_BYTES, MAXIMUM_SUBJECT_BYTES, NOTICE_QUEUE, NOTICE_QUEUE_BYTES, ReadBytes, RequestError,
-    Serving, StreamHandler, StreamReset, Subscription, WriteBytes,
+    MAXIMUM_MESSAGE_BYTES, MAXIMUM_SUBJECT_BYTES, NOTICE_QUEUE, NOTICE_QUEUE_BYTES, Opening, ReadBytes,
+    RequestError, Serving, StreamHandler, StreamReset, Subscription, WriteBytes,
 };
 pub use local::LocalBus;
 pub use nats::{NatsBus, NatsOptions, permissions};

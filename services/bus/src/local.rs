@@ -15,8 +15,8 @@ use tokio::sync::{Semaphore, mpsc};
 use world::World;
 
 use crate::contract::{
-    Bus, BusError, ByteStream, Handler, MAXIMUM_CONCURRENT, MAXIMUM_MESSAGE_BYTES, RequestError, Serving,
-    StreamHandler, Subscription, checked, fits, fits_first,
+    Bus, BusError, ByteStream, Handler, MAXIMUM_CONCURRENT, MAXIMUM_MESSAGE_BYTES, Opening, RequestError,
+    Serving, StreamHandler, Subscription, checked, fits, fits_first,
 };
 use members::Members;
 use notices::Notices;
@@ -114,11 +114,11 @@ impl Bus for LocalBus {
         subject: &Subject,
         context: &RequestContext,
         window: u32,
-        first: Bytes,
+        opening: Opening,
     ) -> Result<ByteStream, RequestError> {
         checked(subject)?;
-        fits_first(first.len(), window)?;
-        let header = encoded(context, first.len())?;
+        fits_first(opening.first.len(), window)?;
+        let header = encoded(context, opening.first.len())?;
         let chosen = self.streams.choose(subject.as_str(), &*self.world.random);
         let Some(member) = chosen.into_iter().next() else {
             return Err(RequestError::NoResponder { subject: subject.to_string() });
@@ -131,7 +131,7 @@ impl Bus for LocalBus {
                 return Err(RequestError::Deadline { subject: subject.to_string(), deadline });
             }
         };
-        let opened = streams::pair(window, first);
+        let opened = streams::pair(window, opening);
         let (near, far) = opened.map_err(|reset| RequestError::Away { detail: reset.reason })?;
         let handling = (member.handler)(decoded(&header)?, far);
         let task = async move {

@@ -27,17 +27,16 @@ use futures::{FutureExt, StreamExt};
 use world::World;
 
 use crate::contract::{
-    Bus, BusError, ByteStream, Handler, RequestError, Serving, StreamHandler, Subscription, checked, fits,
-    fits_first,
+    Bus, BusError, ByteStream, Handler, Opening, RequestError, Serving, StreamHandler, Subscription, checked,
+    fits, fits_first,
 };
 use crate::queue::{Queue, hand_over};
 use connection::Connection;
 pub use connection::NatsOptions;
 use link::Link;
 pub use permissions::permissions;
-use serving::{Answered, Server};
-use streams::Opening;
-use wire::{HeaderMap, WireError};
+use serving::{Answer, Answered, Server};
+use wire::{HeaderMap, Message, WireError};
 
 /// How long nobody may say anything about a request before it is sent again; each next time twice as long.
 const FIRST_SILENCE: Duration = Duration::from_secs(1);
@@ -84,7 +83,7 @@ impl NatsBus {
         context: &RequestContext,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Bytes, RequestError> {
+    ) -> Result<Message, RequestError> {
         fits(headers::length(&headers) + body.len())?;
         let deadline = Duration::from_millis(u64::from(context.deadline_millis));
         let lost = self.link.lost()?;
@@ -107,7 +106,7 @@ impl NatsBus {
         subject: &Subject,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Bytes, RequestError> {
+    ) -> Result<Message, RequestError> {
         let mut silence = FIRST_SILENCE;
         // Where the one who works on it gives the answer.
         let mut at_work: Option<String> = None;
@@ -130,7 +129,7 @@ impl NatsBus {
                 Ok(answer) => match headers::says_at_work(answer.headers.as_ref()) {
                     Some(inbox) => at_work = Some(inbox),
                     None if headers::says_left(answer.headers.as_ref()) => {}
-                    None => return Ok(answer.payload),
+                    None => return Ok(answer),
                 },
                 Err(WireError::Nobody) => {
                     // Gone in the middle of it: somebody else is to do it.
@@ -158,13 +157,7 @@ impl NatsBus {
             let (bus, handler) = (bus.clone(), Arc::clone(&handler));
             async move {
                 let context = headers::context(message.headers.as_ref())?;
-                let (far, window) = headers::stream(message.headers.as_ref())?;
-                let near = streams::Inbox::open(&bus.link).await.ok()?;
-                let address = Bytes::from(near.address.clone());
-                let opening = (window, Opening::Heard(message.payload));
-                let stream = streams::start(&bus.world, &bus.link, near, far, opening).ok()?;
-                bus.world.spawner.spawn("bus stream", handler(context, stream));
-                Some(address)
+                streams::accept(&bus.world, &bus.link, message, |stream| handler(context, stream)).await
             }
             .boxed()
         })
@@ -177,7 +170,8 @@ fn answering(handler: Handler) -> Answered {
         let handler = Arc::clone(&handler);
         async move {
             let context = headers::context(message.headers.as_ref())?;
-            Some(handler(context, message.payload).await)
+            let payload = handler(context, message.payload).await;
+            Some(Answer { payload, ..Answer::default() })
         }
         .boxed()
     })
@@ -200,7 +194,7 @@ impl Bus for NatsBus {
         body: Bytes,
     ) -> Result<Bytes, RequestError> {
         checked(subject)?;
-        self.ask(subject, context, headers::of(context)?, body).await
+        Ok(self.ask(subject, context, headers::of(context)?, body).await?.payload)
     }
 
     async fn serve(&self, subject: &Subject, group: &str, handler: Handler) -> Result<Serving, BusError> {
@@ -254,21 +248,17 @@ impl Bus for NatsBus {
         subject: &Subject,
         context: &RequestContext,
         window: u32,
-        first: Bytes,
+        Opening { first, is_all }: Opening,
     ) -> Result<ByteStream, RequestError> {
         checked(subject)?;
         fits_first(first.len(), window)?;
         let away = |error: WireError| RequestError::Away { detail: error.to_string() };
-        let near = streams::Inbox::open(&self.link).await.map_err(away)?;
+        let near = streams::Inbox::open(&self.link, self.link.wire.new_inbox()).await.map_err(away)?;
         let mut headers = headers::of(context)?;
-        headers::for_stream(&mut headers, &near.address, window);
-        let opening = (window, Opening::Said(first.len() as u64));
-        let far = self.ask(subject, context, headers, first).await?;
-        let far = String::from_utf8(far.to_vec()).ok().filter(|far| !far.is_empty());
-        let far = far.ok_or_else(|| RequestError::Away {
-            detail: "no address of the stream's other side".to_owned(),
-        })?;
-        Ok(streams::start(&self.world, &self.link, near, far, opening)?)
+        headers::for_opening(&mut headers, &near.address, window, is_all);
+        let said = (first.len(), is_all);
+        let answer = self.ask(subject, context, headers, first).await?;
+        Ok(streams::opened(&self.world, &self.link, near, (window, said), answer)?)
     }
 
     async fn serve_streams(

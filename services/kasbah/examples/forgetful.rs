@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use bus::{Bus, BusError, ByteStream, Handler, RequestError, Serving, StreamHandler, Subscription};
+use bus::{Bus, BusError, ByteStream, Handler, Opening, RequestError, Serving, StreamHandler, Subscription};
 use bytes::Bytes;
 use chassis::{Metrics, ShutdownTrigger};
 use clap::Parser as _;
@@ -62,9 +62,9 @@ impl Bus for Forgetful {
         subject: &Subject,
         context: &RequestContext,
         window: u32,
-        first: Bytes,
+        opening: Opening,
     ) -> Result<ByteStream, RequestError> {
-        self.inner.open_stream(subject, context, window, first).await
+        self.inner.open_stream(subject, context, window, opening).await
     }
 
     async fn serve_streams(

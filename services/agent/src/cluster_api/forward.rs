@@ -19,7 +19,7 @@ use super::answer::Failure;
 use super::headers;
 use super::{ClusterApi, Open};
 use crate::kubernetes::ApiServer;
-use crate::kubernetes::api_server::RequestBody;
+use crate::kubernetes::api_server::{Expected, RequestBody};
 use crate::kubernetes::client::chain;
 use crate::link::AnswerBody;
 
@@ -42,6 +42,7 @@ impl ClusterApi {
     ) -> Result<Response<AnswerBody>, Failure> {
         // Without a body there is nothing to wait for, however long the connection may take to take the request.
         let (coming, came) = oneshot::channel::<()>();
+        let expected = expected(&request, asked);
         let coming = (!request.body().is_end_stream()).then_some(coming);
         let request = request.map(|body| Held::new(body, coming).boxed_unsync());
         let whole = async {
@@ -51,8 +52,7 @@ impl ClusterApi {
                 pending::<()>().await;
             }
         };
-        let (response, lane) =
-            self.in_time(api_server.send(request, is_answered_by_others(asked)), whole).await?;
+        let (response, lane) = self.in_time(api_server.send(request, expected), whole).await?;
         answered(response, (lane, open))
     }
 
@@ -71,6 +71,14 @@ impl ClusterApi {
             Either::Right(_) => Err(Failure::Late(ANSWER_DEADLINE)),
         }
     }
+}
+
+fn expected(request: &Request<RequestBody>, asked: &Attributes) -> Expected {
+    if is_answered_by_others(asked) {
+        return Expected::OfOthers;
+    }
+    let is_question = request.method().is_safe() && request.body().is_end_stream();
+    if is_question && !is_long_running(asked) { Expected::Soon } else { Expected::Own }
 }
 
 pub(super) fn unreachable_by(error: &(dyn std::error::Error + 'static)) -> Failure {

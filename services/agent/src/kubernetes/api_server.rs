@@ -26,12 +26,27 @@ const PROBE: &str = "/version";
 /// How long that answer is waited for.
 const PROBE_DEADLINE: Duration = Duration::from_secs(30);
 
+/// Requests on kept connections at once; those beyond share lanes.
+pub const KEPT_CONNECTIONS: usize = 32;
+
+/// How the answer to a request comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// Soon and by the API server itself, to a request without a body that only reads: it can be asked twice.
+    Soon,
+    /// By the API server itself.
+    Own,
+    /// By somebody behind it, whatever that is.
+    OfOthers,
+}
+
 /// Body of a request.
 pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Where the API server speaks HTTP/2, requests share connections ("lanes") that are made as more are under way than one takes:
-/// an API server allows about a hundred on one, and the next would wait for a watch to end. Where it speaks only HTTP/1.1, each has
-/// a connection.
+/// an API server allows about a hundred on one, and the next would wait for a watch to end. What is answered soon goes on HTTP/1.1
+/// connections that are kept for the next one, as far as there are some: an API server answers there with less work. Where it speaks
+/// only HTTP/1.1, each has a connection.
 pub struct ApiServer {
     world: World,
     clients: Clients,
@@ -39,6 +54,9 @@ pub struct ApiServer {
     any: Client<RequestBody>,
     /// A connection for each request.
     alone: Client<RequestBody>,
+    /// A connection for each request while it lasts, and then for the next one.
+    kept: Client<RequestBody>,
+    on_kept: Arc<AtomicUsize>,
     probe: Mutex<Option<Probe>>,
     lanes: Arc<Mutex<Vec<OpenLane>>>,
 }
@@ -87,6 +105,8 @@ impl ApiServer {
             world,
             any: clients.make(Protocols::Any),
             alone: clients.make(Protocols::FreshHttp1),
+            kept: clients.make(Protocols::KeptHttp1),
+            on_kept: Arc::default(),
             clients,
             probe: Mutex::default(),
             lanes: Arc::default(),
@@ -99,23 +119,31 @@ impl ApiServer {
         self.clients.impersonates()
     }
 
-    /// Sends a request; its place is taken until the lane is dropped. Only a request of which nothing was sent is sent again, when
-    /// its connection turns out to be broken. What is not the API server's own answer but whatever somebody behind it says
-    /// (`is_of_others`) comes on a connection of its own, as it can break the one that it comes on.
+    /// Sends a request; its place is taken until the lane is dropped. When its connection turns out to be broken, only a request of
+    /// which nothing was sent, or which can be asked twice, is sent again. An answer of others comes on a connection of its own, as it
+    /// can break the one that it comes on.
     ///
     /// # Errors
     /// When there is no answer.
     pub async fn send(
         &self,
         request: Request<RequestBody>,
-        is_of_others: bool,
+        expected: Expected,
     ) -> Result<(Response<Incoming>, Lane), BoxError> {
-        if is_of_others {
+        if expected == Expected::OfOthers {
             return Ok((ask(self.alone.clone(), request).await?, self.no_lane()));
         }
         let probe = self.probe();
         let (client, lane) = match probe.clone().await {
-            Ok(true) => self.lane(),
+            Ok(true) => {
+                if expected == Expected::Soon
+                    && let Some(place) = UnderWay::begin_below(&self.on_kept, KEPT_CONNECTIONS)
+                    && let Some(answered) = self.ask_on_kept(place, without_body(&request)).await
+                {
+                    return Ok(answered);
+                }
+                self.lane()
+            }
             Ok(false) => (self.any.clone(), self.no_lane()),
             Err(error) => {
                 self.forget(&probe);
@@ -128,6 +156,17 @@ impl ApiServer {
             self.forget(&probe);
         }
         Ok((answer?, lane))
+    }
+
+    /// Nothing where it did not go well: an API server may close a connection that nobody used in the moment in which somebody does.
+    async fn ask_on_kept(
+        &self,
+        place: UnderWay,
+        request: Request<RequestBody>,
+    ) -> Option<(Response<Incoming>, Lane)> {
+        let answer = ask(self.kept.clone(), request).await;
+        let answer = answer.inspect_err(|error| tracing::debug!(%error, "no answer on a kept connection"));
+        Some((answer.ok()?, self.place(Some(place))))
     }
 
     /// Sends a request on a connection of its own that may become another protocol.
@@ -159,7 +198,11 @@ impl ApiServer {
     }
 
     fn no_lane(&self) -> Lane {
-        Lane { under_way: None, lanes: Arc::clone(&self.lanes) }
+        self.place(None)
+    }
+
+    fn place(&self, under_way: Option<UnderWay>) -> Lane {
+        Lane { under_way, lanes: Arc::clone(&self.lanes) }
     }
 
     /// The first one that has room, so that few requests need one connection.
@@ -174,7 +217,7 @@ impl ApiServer {
                 (client, requests)
             }
         };
-        (client, Lane { under_way: Some(UnderWay::begin(&requests)), lanes: Arc::clone(&self.lanes) })
+        (client, self.place(Some(UnderWay::begin(&requests))))
     }
 }
 
@@ -206,6 +249,14 @@ fn ask(
     request: Request<RequestBody>,
 ) -> BoxFuture<'static, Result<Response<Incoming>, BoxError>> {
     Box::pin(client.oneshot(request))
+}
+
+fn without_body(request: &Request<RequestBody>) -> Request<RequestBody> {
+    let mut copy = Request::new(nothing());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    copy
 }
 
 fn nothing() -> RequestBody {

@@ -20,6 +20,8 @@ use tower::util::BoxCloneSyncService;
 
 /// How long a dial may take, TLS included: others wait for it.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a connection is kept that nobody uses: less long than API servers keep it.
+const KEPT: Duration = Duration::from_secs(30);
 /// What a reader that stands still leaves unread in memory.
 const STREAM_WINDOW: u32 = 1 << 20;
 /// The largest that HTTP/2 has: readers that stand still never exhaust it, so that they stop no other.
@@ -35,6 +37,8 @@ pub(super) enum Protocols {
     Any,
     /// HTTP/2 alone, all on one connection.
     Http2,
+    /// HTTP/1.1, each request on a connection that nobody uses just now; it stays open for the next one.
+    KeptHttp1,
     /// HTTP/1.1 on a connection of its own for each request, which may become another protocol.
     FreshHttp1,
 }
@@ -94,12 +98,13 @@ impl Clients {
         let https = match protocols {
             Protocols::Any => builder.enable_all_versions().wrap_connector(connector),
             Protocols::Http2 => builder.enable_http2().wrap_connector(connector),
-            Protocols::FreshHttp1 => builder.enable_http1().wrap_connector(connector),
+            Protocols::KeptHttp1 | Protocols::FreshHttp1 => builder.enable_http1().wrap_connector(connector),
         };
         let https = tower::ServiceBuilder::new().map_future(Box::pin).timeout(DIAL_DEADLINE).service(https);
         let mut http = legacy::Client::builder(TokioExecutor::new());
         http.timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(KEPT)
             .http2_only(protocols == Protocols::Http2)
             .http2_initial_stream_window_size(STREAM_WINDOW)
             .http2_initial_connection_window_size(CONNECTION_WINDOW)

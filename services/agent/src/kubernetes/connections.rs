@@ -113,6 +113,13 @@ impl UnderWay {
         count.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(count))
     }
+
+    /// Unless there are so many already.
+    pub(super) fn begin_below(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let one_more = |others| (others < most).then_some(others + 1);
+        count.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
+        Some(Self(Arc::clone(count)))
+    }
 }
 
 impl Drop for UnderWay {

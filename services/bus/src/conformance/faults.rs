@@ -24,6 +24,7 @@ enum Fault {
     SwallowsResets,
     GivesCreditWithoutEnd,
     ChangesWhatCameWithAnOpening,
+    ForgetsThatAnOpeningIsAll,
 }
 
 struct FaultyBus {
@@ -94,13 +95,15 @@ impl Bus for FaultyBus {
         subject: &Subject,
         context: &RequestContext,
         window: u32,
-        mut first: Bytes,
+        mut opening: Opening,
     ) -> Result<ByteStream, RequestError> {
         let window = if self.fault == Fault::GivesCreditWithoutEnd { u32::MAX } else { window };
-        if self.fault == Fault::ChangesWhatCameWithAnOpening {
-            first = Bytes::from(vec![0; first.len()]);
+        match self.fault {
+            Fault::ChangesWhatCameWithAnOpening => opening.first = vec![0; opening.first.len()].into(),
+            Fault::ForgetsThatAnOpeningIsAll => opening.is_all = false,
+            _ => {}
         }
-        self.inner.open_stream(subject, context, window, first).await
+        self.inner.open_stream(subject, context, window, opening).await
     }
 
     async fn serve_streams(
@@ -153,4 +156,5 @@ breaks! {
     credit_without_end: GivesCreditWithoutEnd breaks streams::a_writer_waits_for_credit;
     changed_first_bytes: ChangesWhatCameWithAnOpening
         breaks streams::what_is_said_with_the_opening_is_read_first_and_needs_credit;
+    an_opening_without_its_end: ForgetsThatAnOpeningIsAll breaks streams::an_opening_may_be_all_that_is_said;
 }

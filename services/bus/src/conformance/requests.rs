@@ -14,7 +14,7 @@ use tokio::sync::{Barrier, mpsc};
 use world::World;
 
 use super::{fresh_name, patient_context, patiently};
-use crate::contract::{Bus, Handler, MAXIMUM_MESSAGE_BYTES, RequestError, StreamHandler};
+use crate::contract::{Bus, Handler, MAXIMUM_MESSAGE_BYTES, Opening, RequestError, StreamHandler};
 
 fn echo() -> Handler {
     Arc::new(|_, body| Box::pin(async move { body }))
@@ -244,7 +244,8 @@ pub async fn requests_and_streams_are_served_together(bus: Arc<dyn Bus>, world: 
         let answer = bus.request(asked, &context, Bytes::new());
         let answer = patiently(&world, "an answer", answer).await??;
         let mut stream =
-            patiently(&world, "a stream", bus.open_stream(opened, &context, 1024, Bytes::new())).await??;
+            patiently(&world, "a stream", bus.open_stream(opened, &context, 1024, Opening::default()))
+                .await??;
         let said = patiently(&world, "what it says", stream.reader.0.read()).await??;
         ensure!(answer == name.as_bytes() && said.as_deref() == Some(name.as_bytes()), "{answer:?} {said:?}");
     }
@@ -257,9 +258,12 @@ pub async fn requests_and_streams_are_served_together(bus: Arc<dyn Bus>, world: 
             ) {}
         })
         .await?;
-        let refused =
-            patiently(&world, "nobody to accept", bus.open_stream(&opened, &context, 1024, Bytes::new()))
-                .await?;
+        let refused = patiently(
+            &world,
+            "nobody to accept",
+            bus.open_stream(&opened, &context, 1024, Opening::default()),
+        )
+        .await?;
         ensure!(matches!(refused, Err(RequestError::NoResponder { .. })), "somebody accepts a stream");
     }
     Ok(())

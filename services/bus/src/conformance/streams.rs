@@ -11,7 +11,9 @@ use tokio::sync::mpsc;
 use world::World;
 
 use super::{fresh_name, patient_context, patiently};
-use crate::contract::{Bus, ByteReader, ByteStream, RequestError, Serving, StreamReset};
+use crate::contract::{
+    Bus, ByteReader, ByteStream, Opening, RequestError, Serving, StreamHandler, StreamReset,
+};
 
 const WINDOW: u32 = 16 * 1024;
 const LENGTH: usize = 3 * 1024 * 1024 + 17;
@@ -36,18 +38,18 @@ impl Line {
     }
 
     async fn open(&mut self, bus: &dyn Bus, world: &World) -> Result<(ByteStream, ByteStream)> {
-        self.open_saying(bus, world, Bytes::new()).await
+        self.open_saying(bus, world, Opening::default()).await
     }
 
     async fn open_saying(
         &mut self,
         bus: &dyn Bus,
         world: &World,
-        first: Bytes,
+        opening: Opening,
     ) -> Result<(ByteStream, ByteStream)> {
         let context = patient_context(world);
         let near =
-            patiently(world, "a stream", bus.open_stream(&self.subject, &context, WINDOW, first)).await??;
+            patiently(world, "a stream", bus.open_stream(&self.subject, &context, WINDOW, opening)).await??;
         let far = patiently(world, "its far end", self.accepted.recv()).await?.context("nobody accepts")?;
         Ok((near, far))
     }
@@ -55,6 +57,10 @@ impl Line {
 
 fn content() -> Bytes {
     (0..LENGTH).map(|index| u8::try_from(index % 251).unwrap_or(0)).collect()
+}
+
+fn saying(first: &Bytes) -> Opening {
+    Opening { first: first.clone(), is_all: false }
 }
 
 async fn read_to_end(reader: &mut ByteReader) -> Result<Bytes, StreamReset> {
@@ -96,7 +102,8 @@ pub async fn nobody_there_is_told_at_once(bus: Arc<dyn Bus>, world: World) -> Re
     let subject = Subject::request(&fresh_name(&world, "nobody"));
     let context = patient_context(&world);
     let outcome =
-        patiently(&world, "a refusal", bus.open_stream(&subject, &context, WINDOW, Bytes::new())).await?;
+        patiently(&world, "a refusal", bus.open_stream(&subject, &context, WINDOW, Opening::default()))
+            .await?;
     ensure!(matches!(outcome, Err(RequestError::NoResponder { .. })), "not told");
     Ok(())
 }
@@ -109,7 +116,7 @@ pub async fn what_is_said_with_the_opening_is_read_first_and_needs_credit(
     let mut line = Line::new(&*bus, &world).await?;
     let content = content();
     let first = content.slice(..WINDOW as usize);
-    let (mut near, mut far) = line.open_saying(&*bus, &world, first.clone()).await?;
+    let (mut near, mut far) = line.open_saying(&*bus, &world, saying(&first)).await?;
     let read = patiently(&world, "what came with the opening", far.reader.0.read()).await??;
     ensure!(read.as_ref() == Some(&first), "other bytes came with the opening");
     let rest = content.slice(WINDOW as usize..);
@@ -126,7 +133,7 @@ pub async fn what_is_said_with_the_opening_is_read_first_and_needs_credit(
     written?;
     ensure!(read? == rest, "other bytes behind what came with the opening");
 
-    let (mut near, _unread) = line.open_saying(&*bus, &world, first).await?;
+    let (mut near, _unread) = line.open_saying(&*bus, &world, saying(&first)).await?;
     let more = near.writer.0.write(Bytes::from_static(b"more"));
     let reply = Subject::notice(&fresh_name(&world, "meanwhile"));
     let mut subscription = bus.subscribe(&reply).await?;
@@ -143,11 +150,86 @@ pub async fn what_is_said_with_the_opening_is_read_first_and_needs_credit(
 }
 
 #[allow(missing_docs, reason = "the name is the law")]
+pub async fn an_opening_may_be_all_that_is_said(bus: Arc<dyn Bus>, world: World) -> Result<()> {
+    let mut line = Line::new(&*bus, &world).await?;
+    for first in [Bytes::new(), Bytes::from_static(b"question")] {
+        let opening = Opening { first: first.clone(), is_all: true };
+        let (mut near, mut far) = line.open_saying(&*bus, &world, opening).await?;
+        ensure!(near.writer.0.write(Bytes::from_static(b"more")).await.is_err(), "written after the end");
+        drop(near.writer);
+        let read = patiently(&world, "all that is said", read_to_end(&mut far.reader)).await??;
+        ensure!(read == first, "{read:?}");
+        let back = async { tokio::join!(write_all(&mut far), read_to_end(&mut near.reader)) };
+        let (written, read) = patiently(&world, "all bytes back", back).await?;
+        written?;
+        ensure!(read? == content(), "other bytes back");
+    }
+    Ok(())
+}
+
+#[allow(missing_docs, reason = "the name is the law")]
+pub async fn answers_of_any_length_come_back_to_openings_of_any_kind(
+    bus: Arc<dyn Bus>,
+    world: World,
+) -> Result<()> {
+    for answer in [0, 5, WINDOW as usize, LENGTH].map(|length| content().slice(..length)) {
+        let subject = Subject::request(&fresh_name(&world, "answers"));
+        let said = answer.clone();
+        let handler: StreamHandler = Arc::new(move |_, mut stream| {
+            let said = said.clone();
+            async move {
+                let heard = read_to_end(&mut stream.reader).await;
+                let told = match heard.as_deref() {
+                    Ok(b"question") => stream.writer.0.write(said).await.is_ok(),
+                    _ => return stream.writer.0.reset("no question").await,
+                };
+                if told {
+                    drop(stream.writer.0.finish().await);
+                }
+            }
+            .boxed()
+        });
+        let _serving = bus.serve_streams(&subject, "answers", handler).await?;
+        let context = patient_context(&world);
+        let ask = async |first: &'static [u8], rest: Option<&'static [u8]>| {
+            let opening = Opening { first: Bytes::from_static(first), is_all: rest.is_none() };
+            let opened = bus.open_stream(&subject, &context, WINDOW, opening);
+            let mut near = patiently(&world, "a stream", opened).await??;
+            if let Some(rest) = rest {
+                near.writer.0.write(Bytes::from_static(rest)).await?;
+                near.writer.0.finish().await?;
+            }
+            patiently(&world, "an answer", read_to_end(&mut near.reader)).await
+        };
+        for (first, rest) in [("question", None), ("quest", Some("ion")), ("", Some("question"))] {
+            let read = ask(first.as_bytes(), rest.map(str::as_bytes)).await??;
+            ensure!(read == answer, "{} bytes of {}, asked {first:?} {rest:?}", read.len(), answer.len());
+        }
+        let expected = StreamReset { reason: "no question".to_owned() };
+        for (first, rest) in [("word", None), ("", Some("word"))] {
+            let refused = ask(first.as_bytes(), rest.map(str::as_bytes)).await?;
+            ensure!(refused.as_ref().err() == Some(&expected), "{refused:?}");
+        }
+    }
+    Ok(())
+}
+
+#[allow(missing_docs, reason = "the name is the law")]
+pub async fn whoever_serves_hears_that_the_opener_is_gone(bus: Arc<dyn Bus>, world: World) -> Result<()> {
+    let mut line = Line::new(&*bus, &world).await?;
+    let opening = Opening { first: Bytes::from_static(b"question"), is_all: true };
+    let (near, mut far) = line.open_saying(&*bus, &world, opening).await?;
+    drop(near);
+    patiently(&world, "that nobody reads", far.writer.0.closed()).await
+}
+
+#[allow(missing_docs, reason = "the name is the law")]
 pub async fn more_than_the_window_does_not_go_with_an_opening(bus: Arc<dyn Bus>, world: World) -> Result<()> {
     let line = Line::new(&*bus, &world).await?;
     let (context, first) = (patient_context(&world), content().slice(..WINDOW as usize + 1));
     let opened =
-        patiently(&world, "a refusal", bus.open_stream(&line.subject, &context, WINDOW, first)).await?;
+        patiently(&world, "a refusal", bus.open_stream(&line.subject, &context, WINDOW, saying(&first)))
+            .await?;
     ensure!(matches!(opened, Err(RequestError::TooLarge { .. })), "it went");
     Ok(())
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::contract::{
-    ByteReader, ByteStream, ByteWriter, LARGEST_PIECE, ReadBytes, StreamReset, WriteBytes,
+    ByteReader, ByteStream, ByteWriter, LARGEST_PIECE, Opening, ReadBytes, StreamReset, WriteBytes,
 };
 
 struct Direction {
@@ -36,11 +36,12 @@ struct Writer {
     back: Arc<Direction>,
 }
 
-/// Both ends of a stream. The first one has said `first` already.
-pub(super) fn pair(window: u32, mut first: Bytes) -> Result<(ByteStream, ByteStream), StreamReset> {
+/// Both ends of a stream. The first one has said what stands in the opening.
+pub(super) fn pair(window: u32, mut opening: Opening) -> Result<(ByteStream, ByteStream), StreamReset> {
     let window = usize::try_from(window).unwrap_or(usize::MAX).max(1);
     let (there, back) = (Direction::new(window), Direction::new(window));
-    there.put(&mut first)?;
+    there.put(&mut opening.first)?;
+    there.state.lock().finished = opening.is_all;
     Ok((end(Arc::clone(&back), Arc::clone(&there)), end(there, back)))
 }
 

@@ -15,6 +15,8 @@ const LEFT: &str = "kasbah-left";
 const AT_WORK: &str = "kasbah-at-work";
 const STREAM: &str = "kasbah-stream";
 const WINDOW: &str = "kasbah-window";
+/// Set where nothing comes behind what goes with an opening or its answer.
+const ALL: &str = "kasbah-all";
 
 pub(super) fn of(context: &RequestContext) -> Result<HeaderMap, RequestError> {
     let text = serde_json::to_string(context)
@@ -35,15 +37,32 @@ pub(super) fn context(headers: Option<&HeaderMap>) -> Option<RequestContext> {
     context.inspect_err(|error| tracing::warn!(%error, "request without a context that can be read")).ok()
 }
 
-pub(super) fn for_stream(headers: &mut HeaderMap, inbox: &str, window: u32) {
-    headers.insert(STREAM, inbox);
+pub(super) fn for_opening(headers: &mut HeaderMap, inbox: &str, window: u32, is_all: bool) {
     headers.insert(WINDOW, window.to_string());
+    for_answer(headers, Some(inbox), is_all);
 }
 
-/// The opener's inbox and the window.
-pub(super) fn stream(headers: Option<&HeaderMap>) -> Option<(String, u32)> {
-    let headers = headers?;
-    Some((headers.get(STREAM)?.as_str().to_owned(), headers.get(WINDOW)?.as_str().parse().ok()?))
+/// For the answer to an opening; without an inbox where that is all of the stream.
+pub(super) fn for_answer(headers: &mut HeaderMap, inbox: Option<&str>, is_all: bool) {
+    if let Some(inbox) = inbox {
+        headers.insert(STREAM, inbox);
+    }
+    if is_all {
+        headers.insert(ALL, "1");
+    }
+}
+
+/// Where the other side of a stream listens.
+pub(super) fn inbox(headers: Option<&HeaderMap>) -> Option<String> {
+    Some(headers?.get(STREAM)?.as_str().to_owned())
+}
+
+pub(super) fn window(headers: Option<&HeaderMap>) -> Option<u32> {
+    headers?.get(WINDOW)?.as_str().parse().ok()
+}
+
+pub(super) fn says_all(headers: Option<&HeaderMap>) -> bool {
+    headers.is_some_and(|headers| headers.get(ALL).is_some())
 }
 
 pub(super) fn left() -> HeaderMap {

@@ -24,7 +24,14 @@ const SAYS_AT_WORK_AFTER: Duration = Duration::from_millis(300);
 const KEEPS_ANSWERS_FOR: Duration = Duration::from_secs(10);
 
 /// Makes the answer to a message; `None`: it deserves none.
-pub(super) type Answered = Arc<dyn Fn(Message) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
+pub(super) type Answered = Arc<dyn Fn(Message) -> BoxFuture<'static, Option<Answer>> + Send + Sync>;
+
+/// What goes back.
+#[derive(Default)]
+pub(super) struct Answer {
+    pub(super) headers: HeaderMap,
+    pub(super) payload: Bytes,
+}
 
 /// Serves while it lives. Who still asks when it is gone is told to ask those who stay.
 pub(super) struct Server {
@@ -97,7 +104,7 @@ impl Membership {
         let mut asked = futures::stream::iter(held).chain(subscriber);
         while let Some(message) = asked.next().await {
             if let Some(reply_to) = message.reply {
-                self.reply(reply_to.to_string(), headers::left(), Bytes::new()).await;
+                self.say(reply_to.to_string(), headers::left()).await;
             }
         }
     }
@@ -120,18 +127,22 @@ impl Membership {
             };
             drop(permit);
             if let (Some(reply_to), Some(answer)) = (reply_to, answer) {
-                membership.reply(reply_to, HeaderMap::new(), answer).await;
+                membership.reply(reply_to, answer).await;
             }
         };
         self.world.spawner.spawn("bus request", Box::pin(task));
     }
 
-    async fn reply(&self, to: String, headers: HeaderMap, answer: Bytes) {
-        if answer.len() > MAXIMUM_MESSAGE_BYTES {
-            tracing::error!(bytes = answer.len(), "reply over the bus's limit dropped");
+    async fn say(&self, to: String, headers: HeaderMap) {
+        self.reply(to, Answer { headers, payload: Bytes::new() }).await;
+    }
+
+    async fn reply(&self, to: String, Answer { headers, payload }: Answer) {
+        if payload.len() > MAXIMUM_MESSAGE_BYTES {
+            tracing::error!(bytes = payload.len(), "reply over the bus's limit dropped");
             return;
         }
-        if let Err(error) = self.wire.publish(to, None, headers, answer).await {
+        if let Err(error) = self.wire.publish(to, None, headers, payload).await {
             tracing::warn!(%error, "reply not sent");
         }
     }
@@ -140,12 +151,12 @@ impl Membership {
     async fn answer_later(
         &self,
         reply_to: String,
-        mut answering: BoxFuture<'static, Option<Bytes>>,
+        mut answering: BoxFuture<'static, Option<Answer>>,
         permit: tokio::sync::OwnedSemaphorePermit,
     ) {
         let inbox = self.wire.new_inbox();
         let Ok(mut asked) = self.wire.subscribe(inbox.clone(), None).await else { return };
-        self.reply(reply_to, headers::at_work(&inbox), Bytes::new()).await;
+        self.say(reply_to, headers::at_work(&inbox)).await;
         let mut waiting = None;
         let answer = loop {
             tokio::select! {
@@ -157,7 +168,7 @@ impl Membership {
                 },
                 () = self.world.clock.sleep(SAYS_AT_WORK_AFTER), if waiting.is_some() => {
                     if let Some(waiting) = waiting.take() {
-                        self.reply(waiting, headers::at_work(&inbox), Bytes::new()).await;
+                        self.say(waiting, headers::at_work(&inbox)).await;
                     }
                 }
             }
@@ -172,7 +183,7 @@ impl Membership {
             };
         }
         if let Some(waiting) = waiting {
-            self.reply(waiting, HeaderMap::new(), answer).await;
+            self.reply(waiting, answer).await;
         }
     }
 }

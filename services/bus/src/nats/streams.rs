@@ -1,7 +1,8 @@
 //! Byte streams between two inboxes.
 //!
 //! Each end listens on `<inbox>.>` and says by the last tokens of the subject what a message is, so that bytes travel as they are.
-//! The opener's first bytes travel with its request for an inbox, and count as sent.
+//! The opener's first bytes travel with its request for an inbox, and count as sent; those of the other side, likewise, with the answer,
+//! which waits a moment for them. So a short question with a short answer is two messages and needs no inbox but the opener's.
 //! What the server says when the other end is gone is addressed to the reply subject `<inbox of who speaks>.gone.<count>`. The count
 //! stands there because the server looks a subject up anew each time that it changes, and no reply subject:
 //!
@@ -17,17 +18,22 @@ mod end;
 mod pump;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::future::BoxFuture;
 use world::World;
 
+use super::headers;
 use super::link::Link;
-use super::wire::{Subscriber, WireError};
+use super::serving::Answer;
+use super::wire::{HeaderMap, Message, Subscriber, WireError};
 use crate::contract::{BusError, ByteReader, ByteStream, ByteWriter};
-pub(in crate::nats) use end::Opening;
-use end::{End, Reader, Writer};
+use end::{End, Reader, Said, Writer};
 
 /// What the server's word about a lost other side is addressed to.
 const GONE: &str = "gone";
+/// How long the answer to an opening waits for what is said first.
+const WAITS_FOR_FIRST: Duration = Duration::from_millis(100);
 
 /// One end's address, listening.
 pub(super) struct Inbox {
@@ -36,28 +42,89 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) async fn open(link: &Link) -> Result<Self, WireError> {
-        let address = link.wire.new_inbox();
+    pub(super) async fn open(link: &Link, address: String) -> Result<Self, WireError> {
         let subscriber = link.wire.subscribe(format!("{address}.>"), None).await?;
         Ok(Self { address, subscriber })
     }
 }
 
-/// The end of a stream that listens at `near` and speaks to `far`.
-pub(super) fn start(
+/// The opener's end, once there is an answer.
+pub(super) fn opened(
     world: &World,
     link: &Link,
     near: Inbox,
-    far: String,
-    (window, opening): (u32, Opening),
+    (window, (said, is_all)): (u32, (usize, bool)),
+    answer: Message,
 ) -> Result<ByteStream, BusError> {
-    let end = Arc::new(End::new(Arc::clone(&link.wire), near.address, far, window));
-    end.opened(opening);
+    let far = headers::inbox(answer.headers.as_ref());
+    let heard = Said { bytes: answer.payload, is_all: headers::says_all(answer.headers.as_ref()) };
+    let is_whole = far.is_none();
+    if is_whole && !(heard.is_all && is_all) {
+        return Err(BusError::Away { detail: "no address of the stream's other side".to_owned() });
+    }
+    let addresses = (near.address.clone(), far.unwrap_or_default());
+    let end = End::new(Arc::clone(&link.wire), addresses, window, heard).has_said(said, is_all);
+    let end = Arc::new(if is_whole { end.held() } else { end });
+    if !is_whole {
+        attend(world, link, &end, near)?;
+    }
+    Ok(halves(&end))
+}
+
+/// Hands the other end of a stream to whoever takes it; gives what goes back to the opener.
+pub(super) async fn accept(
+    world: &World,
+    link: &Link,
+    opening: Message,
+    handler: impl FnOnce(ByteStream) -> BoxFuture<'static, ()> + Send,
+) -> Option<Answer> {
+    let said = opening.headers.as_ref();
+    let (far, window) = (headers::inbox(said)?, headers::window(said)?);
+    let heard = Said { is_all: headers::says_all(said), bytes: opening.payload };
+    let address = link.wire.new_inbox();
+    let end = End::new(Arc::clone(&link.wire), (address.clone(), far), window, heard).held();
+    let end = Arc::new(end);
+    let mut handling = handler(halves(&end));
+    let mut waited = world.clock.sleep(WAITS_FOR_FIRST);
+    let is_handled = loop {
+        tokio::select! {
+            biased;
+            () = &mut handling => break true,
+            () = end.unsaid.notified() => if end.is_to_answer() { break false },
+            () = &mut waited => break false,
+        }
+    };
+    let mut headers = HeaderMap::new();
+    let payload = match end.whole() {
+        Some(whole) => {
+            headers::for_answer(&mut headers, None, true);
+            whole
+        }
+        None => {
+            let near = Inbox::open(link, address.clone()).await.ok()?;
+            attend(world, link, &end, near).ok()?;
+            let Said { bytes, is_all } = end.answer();
+            headers::for_answer(&mut headers, Some(&address), is_all);
+            bytes
+        }
+    };
+    if !is_handled {
+        world.spawner.spawn("bus stream", handling);
+    }
+    Some(Answer { headers, payload })
+}
+
+/// Listens for the end of a stream.
+fn attend(world: &World, link: &Link, end: &Arc<End>, near: Inbox) -> Result<(), BusError> {
     let lost = link.lost()?;
-    let pumping = pump::run(Arc::clone(&end), near.subscriber, lost, world.clone());
+    let pumping = pump::run(Arc::clone(end), near.subscriber, lost, world.clone());
     world.spawner.spawn("nats stream", Box::pin(pumping));
-    Ok(ByteStream {
-        reader: ByteReader(Box::new(Reader { end: Arc::clone(&end) })),
-        writer: ByteWriter(Box::new(Writer { end })),
-    })
+    Ok(())
+}
+
+fn halves(end: &Arc<End>) -> ByteStream {
+    ByteStream {
+        reader: ByteReader(Box::new(Reader { end: Arc::clone(end) })),
+        writer: ByteWriter(Box::new(Writer { end: Arc::clone(end) })),
+    }
 }

@@ -65,7 +65,7 @@ async fn while_the_server_is_away_all_end_at_once_and_then_go_on() {
     let lines = Subject::request(&fresh_name(&world, "line"));
     let _accepting = there.serve_streams(&lines, "away", accept).await.unwrap();
     let context = patient_context(&world);
-    let mut near = here.open_stream(&lines, &context, 1024, Bytes::new()).await.unwrap();
+    let mut near = here.open_stream(&lines, &context, 1024, Opening::default()).await.unwrap();
     let mut far = accepted.recv().await.unwrap();
 
     server.kill();
@@ -123,7 +123,8 @@ async fn a_stream_whose_other_side_died_is_reset() {
     let subject = Subject::request(&fresh_name(&world, "dies"));
     let (accept, mut accepted) = accepting();
     let _accepting = there.serve_streams(&subject, "dies", accept).await.unwrap();
-    let mut near = here.open_stream(&subject, &patient_context(&world), 1024, Bytes::new()).await.unwrap();
+    let mut near =
+        here.open_stream(&subject, &patient_context(&world), 1024, Opening::default()).await.unwrap();
     let _far = accepted.recv().await.unwrap();
     proxy.shut(true);
     proxy.cut();

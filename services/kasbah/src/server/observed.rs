@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bus::{Bus, BusError, ByteStream, Handler, RequestError, Serving, StreamHandler, Subscription};
+use bus::{Bus, BusError, ByteStream, Handler, Opening, RequestError, Serving, StreamHandler, Subscription};
 use bytes::Bytes;
 use chassis::{Metrics, traces};
 use events::request::RequestContext;
@@ -149,10 +149,10 @@ impl Bus for ObservedBus {
         subject: &Subject,
         context: &RequestContext,
         window: u32,
-        first: Bytes,
+        opening: Opening,
     ) -> Result<ByteStream, RequestError> {
         let began = self.world.clock.monotonic();
-        let opened = self.inner.open_stream(subject, &with_trace(context), window, first).await;
+        let opened = self.inner.open_stream(subject, &with_trace(context), window, opening).await;
         self.asked(subject, began, opened, |_| "ok")
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ::bus::{
-    Bus, BusError, ByteStream, Handler, LocalBus, RequestError, Serving, StreamHandler, Subscription,
+    Bus, BusError, ByteStream, Handler, LocalBus, Opening, RequestError, Serving, StreamHandler, Subscription,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -68,9 +68,9 @@ impl Bus for NotingBus {
         subject: &Subject,
         context: &RequestContext,
         window: u32,
-        first: Bytes,
+        opening: Opening,
     ) -> Result<ByteStream, RequestError> {
-        self.inner.open_stream(subject, context, window, first).await
+        self.inner.open_stream(subject, context, window, opening).await
     }
 
     async fn serve_streams(
@@ -154,7 +154,7 @@ impl Running {
         subject: &Subject,
     ) -> Result<ByteStream, RequestError> {
         let context = bus::context_for(&self.world, actor, organization);
-        self.bus.open_stream(subject, &context, 1024, Bytes::new()).await
+        self.bus.open_stream(subject, &context, 1024, Opening::default()).await
     }
 
     /// Where agents dial.

@@ -10,6 +10,7 @@ use events::pass::AccessAs;
 use events::{AgentId, Timestamp};
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http::{Request, StatusCode, Uri};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use objects::attributes::{attributes, is_long_running};
 use objects::pass::lets_through;
@@ -53,6 +54,8 @@ pub(super) struct Forwarded {
     pub(super) head_time: Duration,
     /// Method, path, query and headers as they travel to the agent.
     pub(super) head: Request<()>,
+    /// Nothing follows the head.
+    pub(super) is_whole: bool,
 }
 
 /// Lets a request through, or records that it was refused.
@@ -114,7 +117,11 @@ pub(super) async fn let_through(
         withdrawals::look(gateway, vec![Arc::clone(&entered.open)]).await;
     }
     let below = by_path.then_some(agent);
-    Ok(LetThrough { entered, asked: Forwarded { agent, head_time, head }, below })
+    Ok(LetThrough {
+        entered,
+        asked: Forwarded { agent, head_time, head, is_whole: request.body().is_end_stream() },
+        below,
+    })
 }
 
 /// A place for a request of a pass's holder, unless that would be over a limit. What is refused here has no record, so that who asks for

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{ByteReader, ByteStream, ByteWriter, RequestError, StreamHandler};
+use bus::{ByteReader, ByteStream, ByteWriter, Opening, RequestError, StreamHandler};
 use bytes::{Buf, Bytes, BytesMut};
 use events::request::RequestContext;
 use events::requests::gateway::{ForwardedAnswer, ForwardedRequest};
@@ -42,6 +42,8 @@ pub(super) struct Opened {
     stream: ByteStream,
     /// The head, unless it went with the opening.
     unsaid: Option<Bytes>,
+    /// The opening held the whole request.
+    is_said: bool,
 }
 
 /// Opens a stream to whichever gateway has a tunnel of the agent, if one has. The head of what only reads goes with it: that may come to
@@ -51,12 +53,14 @@ pub(super) async fn open(gateway: &Gateway, asked: &Forwarded) -> Result<Option<
     let subject = Subject::agent_request(ForwardedRequest::NAME, agent);
     let head = framed(&forwarded(asked)).map_err(|error| broken(&*error))?;
     let goes_along = only_reads(&asked.head) && head.len() <= bus::MAXIMUM_FIRST_BYTES;
+    let is_said = goes_along && asked.is_whole;
     let (first, unsaid) = if goes_along { (head, None) } else { (Bytes::new(), Some(head)) };
+    let opening = Opening { first, is_all: is_said };
     let context = gateway.context(OrganizationId::SYSTEM);
-    match gateway.bus.open_stream(&subject, &context, WINDOW, first).await {
+    match gateway.bus.open_stream(&subject, &context, WINDOW, opening).await {
         Ok(stream) => {
             gateway.registry.returns().note(agent, gateway.world.clock.monotonic());
-            Ok(Some(Opened { stream, unsaid }))
+            Ok(Some(Opened { stream, unsaid, is_said }))
         }
         Err(RequestError::NoResponder { .. }) => Ok(None),
         Err(error) => {
@@ -86,15 +90,16 @@ fn broken(error: &(impl std::fmt::Display + ?Sized)) -> Trouble {
 /// Sends a request over such a stream.
 pub(super) async fn ask(
     gateway: &Gateway,
-    Opened { stream: ByteStream { reader, mut writer }, unsaid }: Opened,
+    Opened { stream: ByteStream { reader, mut writer }, unsaid, is_said }: Opened,
     body: RequestBody,
     head_time: Duration,
 ) -> Result<Response<AnswerBody>, Trouble> {
     if let Some(head) = unsaid {
         writer.0.write(head).await.map_err(|error| broken(&error))?;
     }
-    let sending = gateway.world.spawner.spawn("cluster-api hop", Box::pin(write_all(body, writer)));
-    let mut incoming = Incoming { _sending: Some(Sending(sending)), ..Incoming::new(reader) };
+    let sending = (!is_said)
+        .then(|| Sending(gateway.world.spawner.spawn("cluster-api hop", Box::pin(write_all(body, writer)))));
+    let mut incoming = Incoming { _sending: sending, ..Incoming::new(reader) };
     let answer = tokio::select! {
         biased;
         answer = incoming.head::<ForwardedAnswer>() => answer.map_err(|error| broken(&*error))?,

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::tunnel::wire::cluster::ANSWERED_BY;
+use agent::kubernetes::api_server::Expected;
 use bytes::Bytes;
 use futures::future::join_all;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Version};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use hyper::body::Incoming;
@@ -102,11 +103,17 @@ async fn an_answer_that_breaks_off_does_not_end_in_order() {
     assert!(answer.into_body().collect().await.is_err());
 }
 
+const CLOSES: &str = "closes";
+
 type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
 
-/// Says as much in its headers as the path's last segment asks for, in kilobytes; a watch says something and goes on.
-fn says_much(request: &Request<Incoming>) -> Response<Body> {
+/// Says as much in its headers as the path's last segment asks for, in kilobytes; a watch says something and goes on. Or it closes the
+/// connection instead, if that is HTTP/1.1 and it is asked to.
+fn says_much(request: &Request<Incoming>) -> Result<Response<Body>, std::fmt::Error> {
     let last = request.uri().path().rsplit('/').next().unwrap();
+    if last == CLOSES && request.version() == Version::HTTP_11 {
+        return Err(std::fmt::Error);
+    }
     let mut answer = Response::new(Full::from("{}").boxed_unsync());
     if request.uri().query() == Some("watch=1") {
         let goes_on = futures::stream::pending();
@@ -116,7 +123,7 @@ fn says_much(request: &Request<Incoming>) -> Response<Body> {
     if let Ok(kilobytes) = last.parse::<usize>() {
         answer.headers_mut().insert("x-much", "x".repeat(kilobytes * 1000).parse().unwrap());
     }
-    answer
+    Ok(answer)
 }
 
 /// An API server that speaks HTTP/2, and HTTP/1.1 to whoever wants that.
@@ -135,8 +142,7 @@ async fn before_one_that_says_much(world: World) -> Tunnel {
             let acceptor = acceptor.clone();
             spawn(&accepting, async move {
                 let Ok(stream) = acceptor.accept(stream).await else { return };
-                let answer =
-                    service_fn(async |request| Ok::<_, std::convert::Infallible>(says_much(&request)));
+                let answer = service_fn(async |request| says_much(&request));
                 let builder = auto::Builder::new(TokioExecutor::new());
                 drop(builder.serve_connection(TokioIo::new(stream), answer).await);
             });
@@ -182,11 +188,20 @@ async fn an_answer_with_endless_headers_ends_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_only_reads_is_asked_again_when_a_connection_that_was_kept_closes() {
+    let tunnel = before_one_that_says_much(World::real()).await;
+    assert_eq!(read(tunnel.get("/version").await).await.0, StatusCode::OK);
+    assert_eq!(tunnel.api_server.lanes(), [0; 0], "what is answered soon shares no connection");
+    assert_eq!(read(tunnel.get(&format!("/version/{CLOSES}")).await).await.0, StatusCode::OK);
+    assert_eq!(tunnel.api_server.lanes().len(), 1, "asked again over HTTP/2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn those_who_wait_for_a_silent_api_server_hear_together_that_it_says_nothing() {
     const AT_ONCE: usize = 20;
     let (silent, address) = fake().await;
     let tunnel = before(World::real(), &address.replace("http:", "https:")).await;
-    let ask = |_| tunnel.api_server.send(Request::get("/version").body(no_body()).unwrap(), false);
+    let ask = |_| tunnel.api_server.send(Request::get("/version").body(no_body()).unwrap(), Expected::Soon);
     // All of them have asked before any of them is waited for.
     let asked = join_all((0..AT_ONCE).map(ask));
     let ends = async { drop(silent.accept().await.unwrap()) };

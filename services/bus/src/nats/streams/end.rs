@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -42,14 +42,19 @@ struct State {
     outgoing_reset: Option<String>,
     /// Resets that the other side has not been told.
     to_say: Vec<(Which, String)>,
+    /// While the opening has no answer, or when the answer was all: nothing else is said.
+    is_held: bool,
+    /// What goes with the answer.
+    first: BytesMut,
+    /// Somebody waits for what comes only once there is an answer.
+    wants_answer: bool,
 }
 
-/// What an opening held besides the stream's addresses.
-pub(in crate::nats) enum Opening {
-    /// By this end: so many bytes.
-    Said(u64),
-    /// By the other one.
-    Heard(Bytes),
+/// What was said with an opening or its answer.
+#[derive(Default)]
+pub(super) struct Said {
+    pub(super) bytes: Bytes,
+    pub(super) is_all: bool,
 }
 
 /// Which direction a reset ends, seen by who says it.
@@ -75,30 +80,73 @@ impl Which {
 }
 
 impl End {
-    pub(super) fn new(wire: Arc<dyn Wire>, near: String, far: String, window: u32) -> Self {
+    /// `heard` is what the other side has said so far.
+    pub(super) fn new(
+        wire: Arc<dyn Wire>,
+        (near, far): (String, String),
+        window: u32,
+        Said { bytes: heard, is_all }: Said,
+    ) -> Self {
+        let received = heard.len() as u64;
+        let state = State {
+            received,
+            total: is_all.then_some(received),
+            // Nobody waits for credit who says no more.
+            credited: if is_all { received } else { 0 },
+            pieces: VecDeque::from_iter((!heard.is_empty()).then_some(heard)),
+            ..State::default()
+        };
         Self {
             wire,
             near,
             far,
             window: u64::from(window.max(1)),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             readable: Notify::new(),
             writable: Notify::new(),
             unsaid: Notify::new(),
         }
     }
 
-    /// The opening said this already.
-    pub(super) fn opened(&self, opening: Opening) {
+    /// The other side has heard so many bytes, and perhaps that these are all.
+    pub(super) fn has_said(self, bytes: usize, is_all: bool) -> Self {
         let mut state = self.state.lock();
-        match opening {
-            Opening::Said(bytes) => state.sent = bytes,
-            Opening::Heard(first) if first.is_empty() => {}
-            Opening::Heard(first) => {
-                state.received = first.len() as u64;
-                state.pieces.push_back(first);
-            }
-        }
+        (state.sent, state.finished) = (bytes as u64, is_all);
+        state.settle();
+        drop(state);
+        self
+    }
+
+    /// Says nothing before [`Self::answer`].
+    pub(super) fn held(self) -> Self {
+        self.state.lock().is_held = true;
+        self
+    }
+
+    /// Whether there is something that the other side is to hear without delay.
+    pub(super) fn is_to_answer(&self) -> bool {
+        let state = self.state.lock();
+        let ends = state.finished || state.outgoing_reset.is_some() || !state.to_say.is_empty();
+        state.wants_answer || !state.first.is_empty() || ends
+    }
+
+    /// All that is ever said in either direction, if that is known before the opening has an answer.
+    pub(super) fn whole(&self) -> Option<Bytes> {
+        let mut state = self.state.lock();
+        let is_whole = state.finished && state.total.is_some() && state.outgoing_reset.is_none();
+        is_whole.then(|| state.first.split().freeze())
+    }
+
+    /// What goes with the answer. From now on the rest may be said.
+    pub(super) fn answer(&self) -> Said {
+        let mut state = self.state.lock();
+        state.is_held = false;
+        state.settle();
+        let said = Said { bytes: state.first.split().freeze(), is_all: state.finished };
+        drop(state);
+        self.readable.notify_one();
+        self.writable.notify_one();
+        said
     }
 
     /// Says something to the other side. Where that fails the connection is gone, which the pump hears by itself.
@@ -182,6 +230,13 @@ impl End {
 }
 
 impl State {
+    /// Who has said all that there is, at once with the opening or its answer, waits for no credit.
+    const fn settle(&mut self) {
+        if self.finished {
+            self.read_there = self.sent;
+        }
+    }
+
     fn is_read_whole(&self) -> bool {
         self.total == Some(self.read)
     }
@@ -213,7 +268,7 @@ pub(super) struct Writer {
 impl ReadBytes for Reader {
     async fn read(&mut self) -> Result<Option<Bytes>, StreamReset> {
         loop {
-            let (piece, credit, whole) = {
+            let (piece, credit, whole, asks) = {
                 let mut state = self.end.state.lock();
                 if let Some(reason) = &state.incoming_reset {
                     return Err(StreamReset { reason: reason.clone() });
@@ -221,13 +276,19 @@ impl ReadBytes for Reader {
                 let piece = state.pieces.pop_front();
                 state.read += piece.as_ref().map_or(0, Bytes::len) as u64;
                 let whole = state.is_read_whole();
-                let owed = state.read - state.credited;
-                let credit = (owed > self.end.window / 4 || (whole && owed > 0)).then_some(state.read);
+                let owed = state.read.saturating_sub(state.credited);
+                let gives = owed > self.end.window / 4 || (whole && owed > 0);
+                let credit = (gives && !state.is_held).then_some(state.read);
                 state.credited = credit.unwrap_or(state.credited);
-                (piece, credit, whole)
+                let asks = state.is_held && piece.is_none() && !whole;
+                state.wants_answer |= asks;
+                (piece, credit, whole, asks)
             };
             if let Some(total) = credit {
                 self.end.say("credit", total, Bytes::new()).await;
+            }
+            if asks {
+                self.end.unsaid.notify_one();
             }
             match piece {
                 Some(piece) => return Ok(Some(piece)),
@@ -250,10 +311,15 @@ impl WriteBytes for Writer {
                 state.must_be_open()?;
                 let under_way = state.sent - state.read_there;
                 let credit = usize::try_from(self.end.window - under_way).unwrap_or(usize::MAX);
-                let piece = bytes.split_to(credit.min(LARGEST_PIECE).min(bytes.len()));
+                let room = if state.is_held { LARGEST_PIECE - state.first.len() } else { LARGEST_PIECE };
+                let piece = bytes.split_to(credit.min(room).min(bytes.len()));
                 let offset = state.sent;
                 state.sent += piece.len() as u64;
-                (!piece.is_empty()).then_some((offset, piece))
+                if state.is_held {
+                    state.first.extend_from_slice(&piece);
+                    self.end.unsaid.notify_one();
+                }
+                (!piece.is_empty() && !state.is_held).then_some((offset, piece))
             };
             if let Some((offset, piece)) = piece {
                 self.end.say("data", offset, piece).await;
@@ -261,7 +327,7 @@ impl WriteBytes for Writer {
             if bytes.is_empty() {
                 return Ok(());
             }
-            if self.end.is_without_credit() {
+            if self.end.has_to_wait() {
                 self.end.writable.notified().await;
             }
         }
@@ -278,9 +344,11 @@ impl WriteBytes for Writer {
             let mut state = self.end.state.lock();
             state.must_be_open()?;
             state.finished = true;
-            state.sent
+            (!state.is_held).then_some(state.sent)
         };
-        self.end.say("end", total, Bytes::new()).await;
+        if let Some(total) = total {
+            self.end.say("end", total, Bytes::new()).await;
+        }
         self.end.unsaid.notify_one();
         Ok(())
     }
@@ -301,9 +369,11 @@ impl State {
 }
 
 impl End {
-    fn is_without_credit(&self) -> bool {
+    /// Whether nothing more can be written now: there is no credit, or no answer to the opening yet.
+    fn has_to_wait(&self) -> bool {
         let state = self.state.lock();
-        state.outgoing_reset.is_none() && state.sent - state.read_there >= self.window
+        let has_credit = state.sent - state.read_there < self.window;
+        state.outgoing_reset.is_none() && (state.is_held || !has_credit)
     }
 }
 

@@ -89,8 +89,10 @@ async fn all_works(world: &World, asking: &Member, members: &[Member], subjects:
 }
 
 async fn echoed(world: &World, asking: &Member, subjects: &Subjects) -> anyhow::Result<()> {
-    let stream =
-        asking.bus.open_stream(&subjects.lines, &patient_context(world), 16 * 1024, Bytes::new()).await?;
+    let stream = asking
+        .bus
+        .open_stream(&subjects.lines, &patient_context(world), 16 * 1024, Opening::default())
+        .await?;
     let content = Bytes::from(vec![7; 200_000]);
     let (mut reader, mut writer) = (stream.reader, stream.writer);
     let write = async {
