@@ -18,6 +18,8 @@ use crate::figure::{Figure, Target, percentile};
 use crate::push::millis;
 use crate::usage;
 
+/// Between two looks at what a process has used.
+const LOOK: Duration = Duration::from_millis(300);
 const GATEWAY: &str = "tunnel-gateway-1";
 /// Connections of users, and watches on each.
 const CONNECTIONS: usize = 100;
@@ -111,11 +113,28 @@ impl Alone {
         let (gateway, agent) = self.watches().await.context("idle watches")?;
         all.gateway_watch.push((gateway, None));
         all.agent_watch.push((agent, None));
+        self.rests().await?;
         all.requests.push(self.requests().await.context("requests")?);
         all.bytes.push(self.bytes().await.context("bytes")?);
         all.echo.push(self.echo().await.context("a session")?);
         self.bare_hops().await.context("bare hops")?;
         Ok(())
+    }
+
+    /// Waits until the gateway has done what came of the watches' end.
+    async fn rests(&mut self) -> anyhow::Result<()> {
+        let gateway = self.gateway()?;
+        let mut looks = tokio::time::interval(LOOK);
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            looks.tick().await;
+            let before = usage::processor_time(&[gateway])?;
+            looks.tick().await;
+            if usage::processor_time(&[gateway])? == before {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "the gateway comes to no rest");
+        }
     }
 
     fn gateway(&mut self) -> anyhow::Result<u32> {
