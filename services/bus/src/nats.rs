@@ -252,13 +252,12 @@ impl Bus for NatsBus {
     ) -> Result<ByteStream, RequestError> {
         checked(subject)?;
         fits_first(first.len(), window)?;
-        let away = |error: WireError| RequestError::Away { detail: error.to_string() };
-        let near = streams::Inbox::open(&self.link, self.link.wire.new_inbox()).await.map_err(away)?;
+        let near = self.link.wire.new_inbox();
         let mut headers = headers::of(context)?;
-        headers::for_opening(&mut headers, &near.address, window, is_all);
+        headers::for_opening(&mut headers, &near, window, is_all);
         let said = (first.len(), is_all);
         let answer = self.ask(subject, context, headers, first).await?;
-        Ok(streams::opened(&self.world, &self.link, near, (window, said), answer)?)
+        Ok(streams::opened(&self.world, &self.link, near, (window, said), answer).await?)
     }
 
     async fn serve_streams(

@@ -1,4 +1,4 @@
-//! A TCP proxy that can be slow, silent, shut or cut.
+//! A TCP proxy that can be slow, lossy, silent, shut or cut.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,9 +15,13 @@ use tokio::time::{Instant, sleep_until};
 use crate::background::{Server, accept, listen};
 use crate::free_port;
 
+/// The least that Linux waits before it sends a segment of TCP again (`TCP_RTO_MIN`).
+const SENT_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Weather {
     delay: Duration,
+    loses_one_of: usize,
     silent: bool,
     shut: bool,
     cuts: u64,
@@ -70,6 +74,11 @@ impl Proxy {
         self.weather.send_modify(|weather| weather.delay = delay);
     }
 
+    /// Each so-manieth piece comes as late, with all behind it, as when it was lost on the way and sent again. `0`: none.
+    pub fn lose(&self, one_of: usize) {
+        self.weather.send_modify(|weather| weather.loses_one_of = one_of);
+    }
+
     /// Nothing is carried any more, and nobody is told: connections stay open, new ones are accepted. `false` goes on
     /// with what was held back.
     pub fn silence(&self, silent: bool) {
@@ -108,7 +117,7 @@ async fn serve(
     }
 }
 
-/// One direction: each piece is written `delay` after it was read.
+/// One direction: each piece is written `delay` after it was read, and later if it was lost.
 async fn carry(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -116,12 +125,16 @@ async fn carry(
     carried: &AtomicU64,
 ) {
     let (sender, mut pieces) = mpsc::channel::<(Instant, Vec<u8>)>(256);
-    let delays = weather.clone();
+    let seen = weather.clone();
     let read = async move {
         let mut buffer = vec![0; 64 * 1024];
+        let mut number = 0_usize;
         while let Ok(length) = from.read(&mut buffer).await {
             let piece = buffer.get(..length).unwrap_or_default().to_vec();
-            let due = Instant::now() + delays.borrow().delay;
+            number += 1;
+            let Weather { delay, loses_one_of, .. } = *seen.borrow();
+            let is_lost = number.checked_rem(loses_one_of) == Some(0);
+            let due = Instant::now() + if is_lost { delay + SENT_AGAIN_AFTER } else { delay };
             if length == 0 || sender.send((due, piece)).await.is_err() {
                 break;
             }

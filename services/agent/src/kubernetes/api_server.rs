@@ -18,6 +18,7 @@ use world::World;
 
 use super::clients::{Client, Clients, Protocols};
 use super::connections::{REQUESTS_PER_LANE, UnderWay};
+use super::replay::Replay;
 
 /// Connections that nobody uses and that are kept all the same.
 const IDLE_LANES: usize = 2;
@@ -26,6 +27,8 @@ const PROBE: &str = "/version";
 /// How long that answer is waited for.
 const PROBE_DEADLINE: Duration = Duration::from_secs(30);
 
+/// How often a request is sent that was not taken.
+const ATTEMPTS: usize = 5;
 /// Requests on kept connections at once; those beyond share lanes.
 pub const KEPT_CONNECTIONS: usize = 32;
 
@@ -120,8 +123,8 @@ impl ApiServer {
     }
 
     /// Sends a request; its place is taken until the lane is dropped. When its connection turns out to be broken, only a request of
-    /// which nothing was sent, or which can be asked twice, is sent again. An answer of others comes on a connection of its own, as it
-    /// can break the one that it comes on.
+    /// which nothing was sent, which the API server says that it did not take, or which can be asked twice, is sent again. An answer of
+    /// others comes on a connection of its own, as it can break the one that it comes on.
     ///
     /// # Errors
     /// When there is no answer.
@@ -134,39 +137,47 @@ impl ApiServer {
             return Ok((ask(self.alone.clone(), request).await?, self.no_lane()));
         }
         let probe = self.probe();
-        let (client, lane) = match probe.clone().await {
-            Ok(true) => {
-                if expected == Expected::Soon
-                    && let Some(place) = UnderWay::begin_below(&self.on_kept, KEPT_CONNECTIONS)
-                    && let Some(answered) = self.ask_on_kept(place, without_body(&request)).await
-                {
-                    return Ok(answered);
-                }
-                self.lane()
-            }
-            Ok(false) => (self.any.clone(), self.no_lane()),
-            Err(error) => {
-                self.forget(&probe);
-                return Err(error.into());
-            }
+        let answered = match probe.clone().await {
+            Ok(true) if expected == Expected::Soon => self.ask_soon(request).await,
+            Ok(true) => self.ask_on_lane(request).await,
+            Ok(false) => ask(self.any.clone(), request).await.map(|answer| (answer, self.no_lane())),
+            Err(error) => Err(error.into()),
         };
-        let answer = ask(client, request).await;
-        if answer.is_err() {
-            // It may be another API server behind the same address by now.
-            self.forget(&probe);
-        }
-        Ok((answer?, lane))
+        // It may be another API server behind the same address by now.
+        answered.inspect_err(|_| self.forget(&probe))
     }
 
-    /// Nothing where it did not go well: an API server may close a connection that nobody used in the moment in which somebody does.
-    async fn ask_on_kept(
+    /// On a kept connection if there is room. An API server may close one that nobody used in the moment in which somebody does.
+    async fn ask_soon(&self, request: Request<RequestBody>) -> Result<(Response<Incoming>, Lane), BoxError> {
+        let Some(place) = UnderWay::begin_below(&self.on_kept, KEPT_CONNECTIONS) else {
+            return self.ask_on_lane(request).await;
+        };
+        match ask(self.kept.clone(), with_body(&request, nothing())).await {
+            Ok(answer) => Ok((answer, self.place(Some(place)))),
+            Err(error) if is_unreached(&*error) => Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "no answer on a kept connection");
+                self.ask_on_lane(request).await
+            }
+        }
+    }
+
+    async fn ask_on_lane(
         &self,
-        place: UnderWay,
         request: Request<RequestBody>,
-    ) -> Option<(Response<Incoming>, Lane)> {
-        let answer = ask(self.kept.clone(), request).await;
-        let answer = answer.inspect_err(|error| tracing::debug!(%error, "no answer on a kept connection"));
-        Some((answer.ok()?, self.place(Some(place))))
+    ) -> Result<(Response<Incoming>, Lane), BoxError> {
+        let (parts, body) = request.into_parts();
+        let head = Request::from_parts(parts, ());
+        let (replay, mut body) = Replay::of(body);
+        for _ in 1..ATTEMPTS {
+            let (client, lane) = self.lane();
+            match ask(client, with_body(&head, body)).await {
+                Err(error) if was_not_taken(&*error) => body = replay.again().ok_or(error)?,
+                answer => return Ok((answer?, lane)),
+            }
+        }
+        let (client, lane) = self.lane();
+        Ok((ask(client, with_body(&head, body)).await?, lane))
     }
 
     /// Sends a request on a connection of its own that may become another protocol.
@@ -251,11 +262,23 @@ fn ask(
     Box::pin(client.oneshot(request))
 }
 
-fn without_body(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(nothing());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
+fn is_unreached(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    error.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|error| error.is_connect())
+}
+
+/// Whether an API server that closes a connection in order has said that it did not take a request. One that it took it answers.
+fn was_not_taken(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.find_map(|cause| cause.downcast_ref::<h2::Error>()).is_some_and(|error| {
+        error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR)
+    })
+}
+
+fn with_body<B>(head: &Request<B>, body: RequestBody) -> Request<RequestBody> {
+    let mut copy = Request::new(body);
+    *copy.method_mut() = head.method().clone();
+    *copy.uri_mut() = head.uri().clone();
+    *copy.headers_mut() = head.headers().clone();
     copy
 }
 

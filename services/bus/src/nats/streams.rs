@@ -2,7 +2,8 @@
 //!
 //! Each end listens on `<inbox>.>` and says by the last tokens of the subject what a message is, so that bytes travel as they are.
 //! The opener's first bytes travel with its request for an inbox, and count as sent; those of the other side, likewise, with the answer,
-//! which waits a moment for them. So a short question with a short answer is two messages and needs no inbox but the opener's.
+//! which waits a moment for them. So a short question with a short answer is two messages and needs no inbox. Otherwise the opener listens
+//! once it knows the other's inbox, and says so by any word; before that the other side says nothing else.
 //! What the server says when the other end is gone is addressed to the reply subject `<inbox of who speaks>.gone.<count>`. The count
 //! stands there because the server looks a subject up anew each time that it changes, and no reply subject:
 //!
@@ -20,39 +21,29 @@ mod pump;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use world::World;
 
 use super::headers;
 use super::link::Link;
 use super::serving::Answer;
-use super::wire::{HeaderMap, Message, Subscriber, WireError};
+use super::wire::{HeaderMap, Message};
 use crate::contract::{BusError, ByteReader, ByteStream, ByteWriter};
 use end::{End, Reader, Said, Writer};
 
 /// What the server's word about a lost other side is addressed to.
 const GONE: &str = "gone";
+/// A word that says nothing else.
+const ALIVE: &str = "alive";
 /// How long the answer to an opening waits for what is said first.
 const WAITS_FOR_FIRST: Duration = Duration::from_millis(100);
 
-/// One end's address, listening.
-pub(super) struct Inbox {
-    pub(super) address: String,
-    subscriber: Box<dyn Subscriber>,
-}
-
-impl Inbox {
-    pub(super) async fn open(link: &Link, address: String) -> Result<Self, WireError> {
-        let subscriber = link.wire.subscribe(format!("{address}.>"), None).await?;
-        Ok(Self { address, subscriber })
-    }
-}
-
 /// The opener's end, once there is an answer.
-pub(super) fn opened(
+pub(super) async fn opened(
     world: &World,
     link: &Link,
-    near: Inbox,
+    near: String,
     (window, (said, is_all)): (u32, (usize, bool)),
     answer: Message,
 ) -> Result<ByteStream, BusError> {
@@ -62,12 +53,14 @@ pub(super) fn opened(
     if is_whole && !(heard.is_all && is_all) {
         return Err(BusError::Away { detail: "no address of the stream's other side".to_owned() });
     }
-    let addresses = (near.address.clone(), far.unwrap_or_default());
+    let addresses = (near.clone(), far.unwrap_or_default());
     let end = End::new(Arc::clone(&link.wire), addresses, window, heard).has_said(said, is_all);
-    let end = Arc::new(if is_whole { end.held() } else { end });
-    if !is_whole {
-        attend(world, link, &end, near)?;
+    if is_whole {
+        return Ok(halves(&Arc::new(end.in_answer())));
     }
+    let end = Arc::new(end);
+    attend(world, link, &end, near).await?;
+    end.say(ALIVE, 0, Bytes::new()).await;
     Ok(halves(&end))
 }
 
@@ -82,7 +75,7 @@ pub(super) async fn accept(
     let (far, window) = (headers::inbox(said)?, headers::window(said)?);
     let heard = Said { is_all: headers::says_all(said), bytes: opening.payload };
     let address = link.wire.new_inbox();
-    let end = End::new(Arc::clone(&link.wire), (address.clone(), far), window, heard).held();
+    let end = End::new(Arc::clone(&link.wire), (address.clone(), far), window, heard).in_answer();
     let end = Arc::new(end);
     let mut handling = handler(halves(&end));
     let mut waited = world.clock.sleep(WAITS_FOR_FIRST);
@@ -101,8 +94,7 @@ pub(super) async fn accept(
             whole
         }
         None => {
-            let near = Inbox::open(link, address.clone()).await.ok()?;
-            attend(world, link, &end, near).ok()?;
+            attend(world, link, &end, address.clone()).await.ok()?;
             let Said { bytes, is_all } = end.answer();
             headers::for_answer(&mut headers, Some(&address), is_all);
             bytes
@@ -114,10 +106,12 @@ pub(super) async fn accept(
     Some(Answer { headers, payload })
 }
 
-/// Listens for the end of a stream.
-fn attend(world: &World, link: &Link, end: &Arc<End>, near: Inbox) -> Result<(), BusError> {
+/// Listens for the end of a stream at `near`.
+async fn attend(world: &World, link: &Link, end: &Arc<End>, near: String) -> Result<(), BusError> {
     let lost = link.lost()?;
-    let pumping = pump::run(Arc::clone(end), near.subscriber, lost, world.clone());
+    let subscribed = link.wire.subscribe(format!("{near}.>"), None).await;
+    let subscriber = subscribed.map_err(|error| BusError::Away { detail: error.to_string() })?;
+    let pumping = pump::run(Arc::clone(end), subscriber, lost, world.clone());
     world.spawner.spawn("nats stream", Box::pin(pumping));
     Ok(())
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use ::tunnel::wire::cluster::ANSWERED_BY;
 use agent::kubernetes::api_server::Expected;
 use bytes::Bytes;
+use events::pass::{AccessAs, Narrowing};
+use futures::StreamExt as _;
 use futures::future::join_all;
 use http::{Request, Response, StatusCode, Version};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -16,14 +18,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use serde_json::json;
-use testkit::{Authority, Folder};
+use testkit::{Authority, ControlPlane, ControlPlaneOptions, Folder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use world::World;
 
-use super::tunnel::{Tunnel, before, read, spawn};
+use super::tunnel::{Tunnel, before, read, spawn, through, whole};
 use crate::kubeconfig;
-use crate::rig::cluster;
+use crate::rig::{cluster, config_map};
 
 /// Waits a sixtieth of what it should.
 struct Hasty(world::clock::SystemClock);
@@ -194,6 +196,32 @@ async fn what_only_reads_is_asked_again_when_a_connection_that_was_kept_closes()
     assert_eq!(tunnel.api_server.lanes(), [0; 0], "what is answered soon shares no connection");
     assert_eq!(read(tunnel.get(&format!("/version/{CLOSES}")).await).await.0, StatusCode::OK);
     assert_eq!(tunnel.api_server.lanes().len(), 1, "asked again over HTTP/2");
+}
+
+/// As often as it lets itself be told to, so that clients come to other API servers behind the same address.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_closes_connections_in_order_loses_nothing_under_way() {
+    const OFTEN: &str = "--goaway-chance=0.02";
+    let options = ControlPlaneOptions {
+        workloads: false,
+        api_server_flags: vec![OFTEN.to_owned()],
+        ..ControlPlaneOptions::default()
+    };
+    let plane = ControlPlane::start(options).await.unwrap();
+    let namespace = plane.namespace("goaway", false).await.unwrap();
+    let tunnel = through(&plane).await;
+    let maps = format!("/api/v1/namespaces/{namespace}/configmaps");
+    let pass = tunnel.pass(AccessAs::Agent, Narrowing::default());
+    let writes = futures::stream::iter(0..600).map(|number| {
+        let (tunnel, pass, maps) = (&tunnel, &pass, &maps);
+        async move {
+            let request = Request::post(format!("/k8s{maps}")).header("content-type", "application/json");
+            let map = config_map(&format!("m{number}"), "v").to_string();
+            let (status, _, body) = read(tunnel.send(request, pass, whole(map)).await).await;
+            assert_eq!(status, StatusCode::CREATED, "{body}");
+        }
+    });
+    writes.buffer_unordered(16).collect::<Vec<()>>().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,12 +42,24 @@ struct State {
     outgoing_reset: Option<String>,
     /// Resets that the other side has not been told.
     to_say: Vec<(Which, String)>,
-    /// While the opening has no answer, or when the answer was all: nothing else is said.
-    is_held: bool,
-    /// What goes with the answer.
+    voice: Voice,
+    /// What goes with the answer to the opening.
     first: BytesMut,
+    /// The other side knows that there is no more.
+    end_is_said: bool,
     /// Somebody waits for what comes only once there is an answer.
     wants_answer: bool,
+}
+
+/// What an end may say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Voice {
+    /// As much as goes with the answer to the opening, which was not given yet, or was all.
+    InAnswer,
+    /// Nothing: the opener listens once it has the answer, and then says something itself.
+    Unheard,
+    #[default]
+    Free,
 }
 
 /// What was said with an opening or its answer.
@@ -111,15 +123,15 @@ impl End {
     /// The other side has heard so many bytes, and perhaps that these are all.
     pub(super) fn has_said(self, bytes: usize, is_all: bool) -> Self {
         let mut state = self.state.lock();
-        (state.sent, state.finished) = (bytes as u64, is_all);
+        (state.sent, state.finished, state.end_is_said) = (bytes as u64, is_all, is_all);
         state.settle();
         drop(state);
         self
     }
 
-    /// Says nothing before [`Self::answer`].
-    pub(super) fn held(self) -> Self {
-        self.state.lock().is_held = true;
+    /// Says nothing but what goes with [`Self::answer`] or is [`Self::whole`].
+    pub(super) fn in_answer(self) -> Self {
+        self.state.lock().voice = Voice::InAnswer;
         self
     }
 
@@ -137,16 +149,33 @@ impl End {
         is_whole.then(|| state.first.split().freeze())
     }
 
-    /// What goes with the answer. From now on the rest may be said.
+    /// What goes with the answer. The rest may be said once something was heard.
     pub(super) fn answer(&self) -> Said {
         let mut state = self.state.lock();
-        state.is_held = false;
+        (state.voice, state.end_is_said) = (Voice::Unheard, state.finished);
         state.settle();
-        let said = Said { bytes: state.first.split().freeze(), is_all: state.finished };
-        drop(state);
+        Said { bytes: state.first.split().freeze(), is_all: state.finished }
+    }
+
+    /// The other side listens, or is gone.
+    pub(super) async fn is_heard(&self) {
+        let end = {
+            let mut state = self.state.lock();
+            if state.voice != Voice::Unheard {
+                return;
+            }
+            state.voice = Voice::Free;
+            state.end()
+        };
         self.readable.notify_one();
         self.writable.notify_one();
-        said
+        self.say_end(end).await;
+    }
+
+    async fn say_end(&self, total: Option<u64>) {
+        if let Some(total) = total {
+            self.say("end", total, Bytes::new()).await;
+        }
     }
 
     /// Says something to the other side. Where that fails the connection is gone, which the pump hears by itself.
@@ -216,7 +245,8 @@ impl End {
     }
 
     pub(super) fn take_unsaid(&self) -> Vec<(Which, String)> {
-        std::mem::take(&mut self.state.lock().to_say)
+        let mut state = self.state.lock();
+        if state.voice == Voice::Free { std::mem::take(&mut state.to_say) } else { Vec::new() }
     }
 
     /// Nothing can come of it any more: each direction was read to its end, or reset. Until then this end has to be there, because
@@ -224,12 +254,20 @@ impl End {
     pub(super) fn is_over(&self) -> bool {
         let state = self.state.lock();
         let incoming = state.incoming_reset.is_some() || state.is_read_whole();
-        let outgoing = state.outgoing_reset.is_some() || (state.finished && state.read_there >= state.sent);
+        let outgoing =
+            state.outgoing_reset.is_some() || (state.end_is_said && state.read_there >= state.sent);
         incoming && outgoing && state.to_say.is_empty()
     }
 }
 
 impl State {
+    /// After how many bytes the end is to be said now.
+    fn end(&mut self) -> Option<u64> {
+        let is_due = self.voice == Voice::Free && self.finished && !self.end_is_said;
+        self.end_is_said |= is_due;
+        is_due.then_some(self.sent)
+    }
+
     /// Who has said all that there is, at once with the opening or its answer, waits for no credit.
     const fn settle(&mut self) {
         if self.finished {
@@ -278,9 +316,9 @@ impl ReadBytes for Reader {
                 let whole = state.is_read_whole();
                 let owed = state.read.saturating_sub(state.credited);
                 let gives = owed > self.end.window / 4 || (whole && owed > 0);
-                let credit = (gives && !state.is_held).then_some(state.read);
+                let credit = (gives && state.voice == Voice::Free).then_some(state.read);
                 state.credited = credit.unwrap_or(state.credited);
-                let asks = state.is_held && piece.is_none() && !whole;
+                let asks = state.voice == Voice::InAnswer && piece.is_none() && !whole;
                 state.wants_answer |= asks;
                 (piece, credit, whole, asks)
             };
@@ -311,15 +349,19 @@ impl WriteBytes for Writer {
                 state.must_be_open()?;
                 let under_way = state.sent - state.read_there;
                 let credit = usize::try_from(self.end.window - under_way).unwrap_or(usize::MAX);
-                let room = if state.is_held { LARGEST_PIECE - state.first.len() } else { LARGEST_PIECE };
+                let room = match state.voice {
+                    Voice::InAnswer => LARGEST_PIECE.saturating_sub(state.first.len()),
+                    Voice::Unheard => 0,
+                    Voice::Free => LARGEST_PIECE,
+                };
                 let piece = bytes.split_to(credit.min(room).min(bytes.len()));
                 let offset = state.sent;
                 state.sent += piece.len() as u64;
-                if state.is_held {
+                if state.voice == Voice::InAnswer {
                     state.first.extend_from_slice(&piece);
                     self.end.unsaid.notify_one();
                 }
-                (!piece.is_empty() && !state.is_held).then_some((offset, piece))
+                (!piece.is_empty() && state.voice == Voice::Free).then_some((offset, piece))
             };
             if let Some((offset, piece)) = piece {
                 self.end.say("data", offset, piece).await;
@@ -340,15 +382,13 @@ impl WriteBytes for Writer {
     }
 
     async fn finish(&mut self) -> Result<(), StreamReset> {
-        let total = {
+        let end = {
             let mut state = self.end.state.lock();
             state.must_be_open()?;
             state.finished = true;
-            (!state.is_held).then_some(state.sent)
+            state.end()
         };
-        if let Some(total) = total {
-            self.end.say("end", total, Bytes::new()).await;
-        }
+        self.end.say_end(end).await;
         self.end.unsaid.notify_one();
         Ok(())
     }
@@ -369,11 +409,11 @@ impl State {
 }
 
 impl End {
-    /// Whether nothing more can be written now: there is no credit, or no answer to the opening yet.
+    /// Whether nothing more can be written now: there is no credit, or nobody listens yet.
     fn has_to_wait(&self) -> bool {
         let state = self.state.lock();
         let has_credit = state.sent - state.read_there < self.window;
-        state.outgoing_reset.is_none() && (state.is_held || !has_credit)
+        state.outgoing_reset.is_none() && (state.voice != Voice::Free || !has_credit)
     }
 }
 

@@ -7,11 +7,12 @@ use bytes::Bytes;
 use futures::StreamExt;
 use world::World;
 
+use super::ALIVE;
 use super::end::{End, Which};
 use crate::nats::wire::{Message, StatusCode, Subscriber};
 
 /// A silent end says this often that it is there.
-const ALIVE: Duration = Duration::from_secs(5);
+const BEAT: Duration = Duration::from_secs(5);
 /// Who was silent for so many times that long is taken for dead.
 const SILENT: u32 = 4;
 
@@ -24,7 +25,7 @@ pub(super) async fn run(
 ) {
     let mut lost = std::pin::pin!(lost);
     let mut silent = 0;
-    let mut beat = world.clock.sleep(ALIVE);
+    let mut beat = world.clock.sleep(BEAT);
     loop {
         tokio::select! {
             biased;
@@ -36,17 +37,22 @@ pub(super) async fn run(
                 Some(message) => {
                     silent = 0;
                     hear(&end, &message);
+                    end.is_heard().await;
                 }
-                None => end.was_reset(Which::Both, "the connection to the bus was closed"),
+                None => {
+                    end.was_reset(Which::Both, "the connection to the bus was closed");
+                    return;
+                }
             },
             () = end.unsaid.notified() => {}
             () = &mut beat => {
-                beat = world.clock.sleep(ALIVE);
+                beat = world.clock.sleep(BEAT);
                 silent += 1;
                 if silent > SILENT {
                     end.reset("nothing was heard of the other side");
+                    end.is_heard().await;
                 }
-                end.say("alive", 0, Bytes::new()).await;
+                end.say(ALIVE, 0, Bytes::new()).await;
             }
         }
         for (which, reason) in end.take_unsaid() {

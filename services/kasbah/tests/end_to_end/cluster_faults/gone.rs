@@ -17,6 +17,10 @@ const GATEWAY: &str = "tunnel-gateway-1";
 const OTHER_GATEWAY: &str = "tunnel-gateway-2";
 /// Each way, and so twice as much for each request.
 const SLOW: Duration = Duration::from_millis(40);
+/// One of so many pieces is lost on a lossy way.
+const LOST: usize = 5;
+/// Long enough to open everything with it.
+const TOKEN_LIVES: &str = "20s";
 
 /// Asks until there is an answer that is no success, and gives it.
 async fn is_refused_in_time(asker: &Asker, path: &str) {
@@ -51,7 +55,7 @@ async fn an_agent_that_stands_still_is_missed_by_none_but_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_way_is_only_slow_and_a_silent_one_is_given_up() {
+async fn a_slow_or_lossy_way_is_only_slow_and_a_silent_one_is_given_up() {
     let mut stage = Stage::prepare(InstallationOptions::default()).await;
     let way = Proxy::start(([127, 0, 0, 1], stage.scene.kasbah.tunnel_port()).into()).unwrap();
     stage.scene.kasbah.let_agents_dial(way.address().to_string());
@@ -66,6 +70,12 @@ async fn a_slow_way_is_only_slow_and_a_silent_one_is_given_up() {
     let beside = Canary::begin(&stage, "beside", stage.canary_at(&gateway, true), Song::Whole).await;
     beside.noticed_nothing().await;
     way.delay(Duration::ZERO);
+    way.lose(LOST);
+    open.goes_on(&stage, "lossy").await.unwrap();
+    let beside = Canary::begin(&stage, "beside-losses", stage.canary_at(&gateway, true), Song::Whole).await;
+    open.goes_on(&stage, "still-lossy").await.unwrap();
+    beside.noticed_nothing().await;
+    way.lose(0);
     way.silence(true);
     is_refused_in_time(&asker, &stage.maps()).await;
     assert_eq!(open.ends().await, Ending::BrokenOff);
@@ -133,6 +143,20 @@ async fn a_token_that_is_revoked_takes_what_is_open_with_it_and_nothing_of_other
     let revoked = Instant::now();
     assert_eq!(open.ends().await, Ending::BrokenOff);
     println!("ended {:?} after the revocation was answered", revoked.elapsed());
+    asker.ask(&stage.maps()).await.unwrap().is_status(401, "");
+    stage.open_at_the_front(0).await;
+    beside.noticed_nothing().await;
+    nothing_is_open(&admin(&stage)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_ends_by_itself_takes_what_is_open_with_it_and_nothing_of_others() {
+    let stage = Stage::start().await;
+    let gateway = stage.scene.kasbah.clusters();
+    let beside = Canary::begin(&stage, "beside", stage.canary_at(&gateway, true), Song::Whole).await;
+    let asker = stage.with_a_token_for(TOKEN_LIVES);
+    let open = GoingOn::begin(&stage, &asker).await;
+    assert_eq!(open.ends().await, Ending::BrokenOff);
     asker.ask(&stage.maps()).await.unwrap().is_status(401, "");
     stage.open_at_the_front(0).await;
     beside.noticed_nothing().await;
@@ -230,6 +254,16 @@ async fn what_goes_beside_the_tunnel_outlives_the_gateway_that_has_the_tunnel() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nats_is_away_those_whom_the_gateway_knows_go_on() {
+    nats_goes(NatsServer::kill, async |nats| nats.start_again().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nats_is_cut_off_those_whom_the_gateway_knows_go_on() {
+    let signal = |nats: &mut NatsServer, signal| nats.process().unwrap().signal(signal);
+    nats_goes(|nats| signal(nats, Signal::STOP), async |nats| signal(nats, Signal::CONT)).await;
+}
+
+async fn nats_goes(goes: impl FnOnce(&mut NatsServer), comes_back: impl AsyncFnOnce(&mut NatsServer)) {
     let (mut nats, _balancer, mut stage) = on_two_gateways(0).await;
     let gateways = at_gateways(&mut stage);
     let known = stage.asker_at(&gateways[0]);
@@ -238,7 +272,7 @@ async fn while_nats_is_away_those_whom_the_gateway_knows_go_on() {
     // Somebody whom the gateway has just come to know.
     let (_, known) = stage.with_another_token_at(&gateways[0]);
     known.reads(&stage.maps()).await.unwrap();
-    nats.kill();
+    goes(&mut nats);
     for number in 0..50 {
         known.reads(&stage.maps()).await.unwrap_or_else(|error| panic!("request {number}: {error:#}"));
     }
@@ -250,7 +284,7 @@ async fn while_nats_is_away_those_whom_the_gateway_knows_go_on() {
     for asker in [&stranger, &stage.asker_at(&gateways[1])] {
         asker.ask(&stage.maps()).await.unwrap().is_status(503, "");
     }
-    nats.start_again().await.unwrap();
+    comes_back(&mut nats).await;
     for gateway in &gateways {
         stage.faulty_answers(gateway).await;
     }

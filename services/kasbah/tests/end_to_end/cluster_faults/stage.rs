@@ -86,6 +86,15 @@ impl Stage {
         (id, Asker::new(&self.scene.kasbah, gateway, &self.faulty, token))
     }
 
+    /// The canary with a token that ends after this time.
+    pub fn with_a_token_for(&self, time: &str) -> Asker {
+        let kasbah = &self.scene.kasbah;
+        let issued =
+            kasbah.json(["token", "issue", "--user", CANARY, "--name", "short", "--expires", time]).unwrap();
+        let token = issued["secret"].as_str().unwrap().to_owned();
+        Asker::new(kasbah, &kasbah.clusters(), &self.faulty, token)
+    }
+
     pub fn asker_at(&self, gateway: &str) -> Asker {
         Asker::new(&self.scene.kasbah, gateway, &self.faulty, owners_token(&self.scene.kasbah))
     }

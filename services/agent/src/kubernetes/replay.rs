@@ -1,0 +1,171 @@
+//! Bodies that can be sent again from their beginning: an API server that closes a connection in order (GOAWAY) names the last request
+//! that it took, and whatever came later is to be sent on another connection (RFC 9113, section 6.8).
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use tower::BoxError;
+
+use super::api_server::RequestBody;
+
+/// What is longer is sent once. An API server takes objects of about 3 MiB; hardly any is longer than this.
+const KEPT_BYTES: usize = 256 * 1024;
+
+/// A body, and what was sent of it so far.
+pub(super) struct Replay(Arc<Mutex<Recording>>);
+
+struct Recording {
+    /// What nobody has asked for yet; nothing once it has ended.
+    rest: Option<RequestBody>,
+    sent: Vec<Bytes>,
+    kept_bytes: usize,
+    is_whole: bool,
+}
+
+/// One sending of it.
+struct Playing {
+    recording: Arc<Mutex<Recording>>,
+    next: usize,
+}
+
+impl Replay {
+    /// With the body as it is sent first.
+    pub(super) fn of(body: RequestBody) -> (Self, RequestBody) {
+        let rest = (!body.is_end_stream()).then_some(body);
+        let recording = Recording { rest, sent: Vec::new(), kept_bytes: 0, is_whole: true };
+        let replay = Self(Arc::new(Mutex::new(recording)));
+        let first = replay.playing();
+        (replay, first)
+    }
+
+    /// The body from its beginning, unless it was too long to be kept or broke.
+    pub(super) fn again(&self) -> Option<RequestBody> {
+        let is_whole = self.0.lock().is_whole;
+        is_whole.then(|| self.playing())
+    }
+
+    fn playing(&self) -> RequestBody {
+        Playing { recording: Arc::clone(&self.0), next: 0 }.boxed_unsync()
+    }
+}
+
+impl Recording {
+    fn keep(&mut self, frame: &Frame<Bytes>) {
+        let data = frame.data_ref().filter(|data| self.kept_bytes + data.len() <= KEPT_BYTES);
+        match data {
+            Some(data) if self.is_whole => {
+                self.kept_bytes += data.len();
+                self.sent.push(data.clone());
+            }
+            _ => {
+                self.is_whole = false;
+                self.sent = Vec::new();
+            }
+        }
+    }
+}
+
+impl Body for Playing {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        let mut recording = this.recording.lock();
+        if let Some(piece) = recording.sent.get(this.next) {
+            this.next += 1;
+            return Poll::Ready(Some(Ok(Frame::data(piece.clone()))));
+        }
+        let Some(rest) = recording.rest.as_mut() else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(rest).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => {
+                recording.keep(frame);
+                this.next = recording.sent.len();
+            }
+            Some(Err(_)) => recording.is_whole = false,
+            None => recording.rest = None,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let recording = self.recording.lock();
+        let is_over = recording.rest.as_ref().is_none_or(Body::is_end_stream);
+        is_over && self.next >= recording.sent.len()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let recording = self.recording.lock();
+        let again: u64 = recording.sent.iter().skip(self.next).map(|piece| piece.len() as u64).sum();
+        let rest = recording.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(again));
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper.saturating_add(again));
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    fn body(pieces: &[usize]) -> RequestBody {
+        let frames: Vec<Result<_, Infallible>> =
+            pieces.iter().map(|size| Ok(Frame::data(Bytes::from(vec![b'x'; *size])))).collect();
+        StreamBody::new(futures::stream::iter(frames)).map_err(|never| match never {}).boxed_unsync()
+    }
+
+    async fn read(body: RequestBody) -> usize {
+        body.collect().await.unwrap().to_bytes().len()
+    }
+
+    #[tokio::test]
+    async fn what_was_sent_in_part_is_sent_again_from_its_beginning() {
+        let (replay, mut first) = Replay::of(body(&[10, 20, 30]));
+        first.frame().await.unwrap().unwrap();
+        first.frame().await.unwrap().unwrap();
+        let again = replay.again().unwrap();
+        assert_eq!(again.size_hint().lower(), 30, "what is known of it");
+        assert_eq!(read(again).await, 60);
+        let after_its_end = replay.again().unwrap();
+        assert_eq!(after_its_end.size_hint().exact(), Some(60));
+        assert_eq!(read(after_its_end).await, 60);
+    }
+
+    #[tokio::test]
+    async fn what_is_long_arrives_whole_and_once() {
+        let (replay, first) = Replay::of(body(&[KEPT_BYTES, 1, 10]));
+        assert_eq!(read(first).await, KEPT_BYTES + 11);
+        assert!(replay.again().is_none());
+    }
+
+    #[test]
+    fn nothing_is_nothing_again() {
+        let nothing = http_body_util::Empty::new().map_err(|never: Infallible| match never {});
+        let (replay, first) = Replay::of(nothing.boxed_unsync());
+        assert!(first.is_end_stream() && replay.again().unwrap().is_end_stream());
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_is_not_sent_again() {
+        let broken = futures::stream::iter([Err::<Frame<Bytes>, BoxError>("broke".into())]);
+        let (replay, first) = Replay::of(StreamBody::new(broken).boxed_unsync());
+        assert!(first.collect().await.is_err());
+        assert!(replay.again().is_none());
+    }
+}
