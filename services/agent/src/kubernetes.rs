@@ -7,7 +7,6 @@ mod clients;
 pub mod connections;
 pub mod discovery;
 pub mod path;
-mod replay;
 pub mod status;
 
 pub use api_server::{ApiServer, Lane};

@@ -5,11 +5,13 @@ mod dust;
 mod guarded;
 mod held;
 mod outgoing;
+mod replay;
 
 pub use coalesced::Coalesced;
 pub use guarded::{BodyFault, Guard, GuardedBody};
 pub use held::Held;
 pub use outgoing::{EventBody, EventSender, SendError, event_body};
+pub use replay::{Replay, was_not_taken};
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;

@@ -14,11 +14,11 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tower::{BoxError, ServiceExt};
+use tunnel::body::{Replay, was_not_taken};
 use world::World;
 
 use super::clients::{Client, Clients, Protocols};
 use super::connections::{REQUESTS_PER_LANE, UnderWay};
-use super::replay::Replay;
 
 /// Connections that nobody uses and that are kept all the same.
 const IDLE_LANES: usize = 2;
@@ -264,14 +264,6 @@ fn ask(
 
 fn is_unreached(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     error.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|error| error.is_connect())
-}
-
-/// Whether an API server that closes a connection in order has said that it did not take a request. One that it took it answers.
-fn was_not_taken(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut causes = std::iter::successors(Some(error), |error| error.source());
-    causes.find_map(|cause| cause.downcast_ref::<h2::Error>()).is_some_and(|error| {
-        error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR)
-    })
 }
 
 fn with_body<B>(head: &Request<B>, body: RequestBody) -> Request<RequestBody> {

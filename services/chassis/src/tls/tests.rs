@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,12 +12,12 @@ use super::*;
 const DAY: i64 = 24 * 3600 * 1000;
 const NINETY_DAYS: Duration = Duration::from_secs(90 * 24 * 3600);
 
-struct ShiftedClock(world::clock::SystemClock, i64);
+struct ShiftedClock(world::clock::SystemClock, AtomicI64);
 
 #[async_trait]
 impl Clock for ShiftedClock {
     fn now_millis(&self) -> i64 {
-        self.0.now_millis() + self.1
+        self.0.now_millis() + self.1.load(Ordering::Relaxed)
     }
     fn monotonic(&self) -> Duration {
         self.0.monotonic()
@@ -27,7 +28,11 @@ impl Clock for ShiftedClock {
 }
 
 fn shifted(millis: i64) -> World {
-    World { clock: Arc::new(ShiftedClock(world::clock::SystemClock::new(), millis)), ..World::real() }
+    World { clock: shifted_clock(millis), ..World::real() }
+}
+
+fn shifted_clock(millis: i64) -> Arc<ShiftedClock> {
+    Arc::new(ShiftedClock(world::clock::SystemClock::new(), AtomicI64::new(millis)))
 }
 
 fn names() -> Vec<String> {
@@ -119,6 +124,34 @@ async fn an_expired_certificate_says_since_when() {
     let CertificateTrouble::Expired { not_after: Some(end), .. } = trouble else { panic!("{trouble:?}") };
     assert_eq!(end.0 / 1000, (now - 10 * DAY) / 1000);
     assert!(text.contains("expired at ") && text.contains("clock"), "{text}");
+}
+
+#[tokio::test]
+async fn what_is_open_outlives_its_certificate_and_nothing_new_comes_before_the_next_one() {
+    let clock = shifted_clock(0);
+    let world = World { clock: clock.clone(), ..World::real() };
+    let now = world.clock.now_millis();
+    let authority = Authority::generate(Timestamp(now)).unwrap();
+    let server = issued_at(&authority, now);
+    let acceptor = TlsAcceptor::from(server.config(&world, &[]).unwrap());
+    let trusting = client_config_trusting(&world, authority.certificate().as_bytes(), &[]).unwrap();
+    let (near, far) = tokio::io::duplex(64 * 1024);
+    let name = ServerName::try_from("kasbah.example").unwrap();
+    let connector = TlsConnector::from(trusting);
+    let (near, far) = tokio::join!(connector.connect(name, near), acceptor.accept(far));
+    let (mut near, mut far) = (near.unwrap(), far.unwrap());
+
+    clock.1.store(91 * DAY, Ordering::Relaxed);
+    for byte in 0..10 {
+        near.write_u8(byte).await.unwrap();
+        near.flush().await.unwrap();
+        assert_eq!(far.read_u8().await.unwrap(), byte, "it goes on");
+    }
+    let shaken =
+        async |server| shake(&server, &world, authority.certificate().as_bytes(), "kasbah.example").await;
+    let (trouble, _) = trouble(shaken(server).await, "kasbah.example");
+    assert!(matches!(trouble, CertificateTrouble::Expired { .. }), "{trouble:?}");
+    shaken(issued_at(&authority, now + 90 * DAY)).await.unwrap();
 }
 
 #[tokio::test]

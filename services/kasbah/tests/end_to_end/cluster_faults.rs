@@ -7,4 +7,5 @@ mod going_on;
 mod gone;
 mod misbehaving;
 mod readers;
+mod soak;
 mod stage;

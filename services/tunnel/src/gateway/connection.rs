@@ -14,7 +14,9 @@ use tokio::sync::watch;
 use world::World;
 use world::spawn::TaskHandle;
 
-use crate::body::{BodyFault, Coalesced, Guard, GuardedBody, RequestBody, empty, full};
+use crate::body::{
+    BodyFault, Coalesced, Guard, GuardedBody, Replay, RequestBody, empty, full, was_not_taken,
+};
 use crate::runtime::{ConnectionTasks, WorldTimer, within};
 use crate::settings::{
     CONNECTION_WINDOW_BYTES, Keepalive, MAXIMUM_HEADER_LIST_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
@@ -55,7 +57,7 @@ pub enum AskError {
 pub struct Unanswered {
     /// Why.
     pub error: AskError,
-    /// The request itself, if nothing of it was sent: as when the agent took none any more.
+    /// The request itself, if the agent did not take it: nothing of it was sent, or the agent takes none any more.
     pub unsent: Option<Box<Request<RequestBody>>>,
 }
 
@@ -167,7 +169,7 @@ impl AgentConnection {
         self.try_request(request, limit, guard).await.map_err(|unanswered| unanswered.error)
     }
 
-    /// As [`Self::request_guarded`]; a request of which nothing was sent comes back, and may go over another connection.
+    /// As [`Self::request_guarded`]; a request that was not taken comes back, and may go over another connection.
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -178,15 +180,23 @@ impl AgentConnection {
         guard: Guard,
     ) -> Result<Response<GuardedBody>, Unanswered> {
         let mut sender = self.sender.clone();
-        let request = request.map(|body| Box::pin(Coalesced::new(&self.world, body)));
+        let (parts, body) = request.into_parts();
+        let (head, (replay, body)) = (parts.clone(), Replay::of(body));
+        let request = Request::from_parts(parts, Box::pin(Coalesced::new(&self.world, body)));
         let late = Unanswered { error: AskError::TimedOut { limit }, unsent: None };
         let answer = within(&self.world, limit, sender.try_send_request(request)).await.ok_or(late)?;
         match answer {
             Ok(response) => Ok(response.map(|incoming| GuardedBody::new(&self.world, guard, incoming))),
             Err(mut failed) => {
-                let unsent = failed.take_message();
-                let unsent = unsent.map(|request| Box::new(request.map(BodyExt::boxed_unsync)));
-                Err(Unanswered { error: AskError::Closed { detail: describe(failed.error()) }, unsent })
+                let unsent = match failed.take_message() {
+                    Some(request) => Some(request.map(BodyExt::boxed_unsync)),
+                    None if was_not_taken(failed.error()) => {
+                        replay.again().map(|body| Request::from_parts(head, body))
+                    }
+                    None => None,
+                };
+                let error = AskError::Closed { detail: describe(failed.error()) };
+                Err(Unanswered { error, unsent: unsent.map(Box::new) })
             }
         }
     }

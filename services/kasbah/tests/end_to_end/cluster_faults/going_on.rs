@@ -15,6 +15,9 @@ use tokio::task::JoinHandle;
 use super::stage::{Asker, HANGS, Stage, Told, answered, told};
 use crate::scene::LIMIT;
 
+/// Label of what watches were told of.
+pub const TOLD: &str = "told";
+
 /// All of it, by one person at one gateway.
 pub struct GoingOn {
     watch: Response,
@@ -66,7 +69,8 @@ impl GoingOn {
 
     async fn watch_tells(&mut self, stage: &Stage, word: &str) -> Result<()> {
         let name = format!("told-{}-{word}", world::World::real().new_uuid());
-        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        let metadata = json!({"name": name, "labels": {TOLD: "yes"}});
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
         stage.scene.cluster.create_object(&stage.maps(), &map).await?;
         let mut text = String::new();
         while !text.contains(&name) {

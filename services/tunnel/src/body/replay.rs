@@ -1,5 +1,5 @@
-//! Bodies that can be sent again from their beginning: an API server that closes a connection in order (GOAWAY) names the last request
-//! that it took, and whatever came later is to be sent on another connection (RFC 9113, section 6.8).
+//! Bodies that can be sent again from their beginning: whoever closes a connection in order (GOAWAY), an agent or an API server, names
+//! the last request that it took, and whatever came later is to be sent on another connection (RFC 9113, section 6.8).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
-use tower::BoxError;
 
-use super::api_server::RequestBody;
+use super::RequestBody;
+use crate::BoxError;
 
-/// What is longer is sent once. An API server takes objects of about 3 MiB; hardly any is longer than this.
+/// What is longer is sent once. Hardly any object of Kubernetes is longer.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// A body, and what was sent of it so far.
-pub(super) struct Replay(Arc<Mutex<Recording>>);
+/// A body, and what was sent of it so far: 256 KiB are kept, until this is dropped.
+pub struct Replay(Arc<Mutex<Recording>>);
 
 struct Recording {
     /// What nobody has asked for yet; nothing once it has ended.
@@ -35,7 +35,8 @@ struct Playing {
 
 impl Replay {
     /// With the body as it is sent first.
-    pub(super) fn of(body: RequestBody) -> (Self, RequestBody) {
+    #[must_use]
+    pub fn of(body: RequestBody) -> (Self, RequestBody) {
         let rest = (!body.is_end_stream()).then_some(body);
         let recording = Recording { rest, sent: Vec::new(), kept_bytes: 0, is_whole: true };
         let replay = Self(Arc::new(Mutex::new(recording)));
@@ -44,7 +45,8 @@ impl Replay {
     }
 
     /// The body from its beginning, unless it was too long to be kept or broke.
-    pub(super) fn again(&self) -> Option<RequestBody> {
+    #[must_use]
+    pub fn again(&self) -> Option<RequestBody> {
         let is_whole = self.0.lock().is_whole;
         is_whole.then(|| self.playing())
     }
@@ -52,6 +54,15 @@ impl Replay {
     fn playing(&self) -> RequestBody {
         Playing { recording: Arc::clone(&self.0), next: 0 }.boxed_unsync()
     }
+}
+
+/// Whether the other side, as it closes the connection in order, has said that it did not take a request. One that it took it answers.
+#[must_use]
+pub fn was_not_taken(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.find_map(|cause| cause.downcast_ref::<h2::Error>()).is_some_and(|error| {
+        error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR)
+    })
 }
 
 impl Recording {
