@@ -111,12 +111,12 @@ pub enum Heard {
     Lost(u64),
 }
 
-/// What goes with the opening of a byte stream, so that whoever serves need not wait for it.
+/// What goes with the opening of a byte stream, so that whoever serves need not wait for it; likewise what goes back with its answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opening {
-    /// What the opener says first: at most as much as the window, and as [`MAXIMUM_FIRST_BYTES`].
+    /// What is said first: at most as much as the window, and as [`MAXIMUM_FIRST_BYTES`].
     pub first: Bytes,
-    /// The opener says no more than that: its direction has ended. Then a short answer may come as quickly as that to a request.
+    /// No more than that is said: the direction has ended. Where it is the opener's, a short answer may come as quickly as that to a request.
     pub is_all: bool,
 }
 

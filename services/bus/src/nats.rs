@@ -248,16 +248,15 @@ impl Bus for NatsBus {
         subject: &Subject,
         context: &RequestContext,
         window: u32,
-        Opening { first, is_all }: Opening,
+        opening: Opening,
     ) -> Result<ByteStream, RequestError> {
         checked(subject)?;
-        fits_first(first.len(), window)?;
+        fits_first(opening.first.len(), window)?;
         let near = self.link.wire.new_inbox();
         let mut headers = headers::of(context)?;
-        headers::for_opening(&mut headers, &near, window, is_all);
-        let said = (first.len(), is_all);
-        let answer = self.ask(subject, context, headers, first).await?;
-        Ok(streams::opened(&self.world, &self.link, near, (window, said), answer).await?)
+        headers::for_opening(&mut headers, &near, window, opening.is_all);
+        let answer = self.ask(subject, context, headers, opening.first.clone()).await?;
+        Ok(streams::opened(&self.world, &self.link, near, (window, &opening), answer).await?)
     }
 
     async fn serve_streams(

@@ -152,12 +152,13 @@ impl ApiServer {
         let Some(place) = UnderWay::begin_below(&self.on_kept, KEPT_CONNECTIONS) else {
             return self.ask_on_lane(request).await;
         };
-        match ask(self.kept.clone(), with_body(&request, nothing())).await {
+        let (parts, body) = request.into_parts();
+        match ask(self.kept.clone(), Request::from_parts(parts.clone(), nothing())).await {
             Ok(answer) => Ok((answer, self.place(Some(place)))),
             Err(error) if is_unreached(&*error) => Err(error),
             Err(error) => {
                 tracing::debug!(%error, "no answer on a kept connection");
-                self.ask_on_lane(request).await
+                self.ask_on_lane(Request::from_parts(parts, body)).await
             }
         }
     }
@@ -167,17 +168,16 @@ impl ApiServer {
         request: Request<RequestBody>,
     ) -> Result<(Response<Incoming>, Lane), BoxError> {
         let (parts, body) = request.into_parts();
-        let head = Request::from_parts(parts, ());
         let (replay, mut body) = Replay::of(body);
-        for _ in 1..ATTEMPTS {
+        let mut left = ATTEMPTS;
+        loop {
+            left -= 1;
             let (client, lane) = self.lane();
-            match ask(client, with_body(&head, body)).await {
-                Err(error) if was_not_taken(&*error) => body = replay.again().ok_or(error)?,
+            match ask(client, Request::from_parts(parts.clone(), body)).await {
+                Err(error) if left > 0 && was_not_taken(&*error) => body = replay.again().ok_or(error)?,
                 answer => return Ok((answer?, lane)),
             }
         }
-        let (client, lane) = self.lane();
-        Ok((ask(client, with_body(&head, body)).await?, lane))
     }
 
     /// Sends a request on a connection of its own that may become another protocol.
@@ -264,14 +264,6 @@ fn ask(
 
 fn is_unreached(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     error.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|error| error.is_connect())
-}
-
-fn with_body<B>(head: &Request<B>, body: RequestBody) -> Request<RequestBody> {
-    let mut copy = Request::new(body);
-    *copy.method_mut() = head.method().clone();
-    *copy.uri_mut() = head.uri().clone();
-    *copy.headers_mut() = head.headers().clone();
-    copy
 }
 
 fn nothing() -> RequestBody {

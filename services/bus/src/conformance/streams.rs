@@ -82,19 +82,20 @@ async fn write_all(stream: &mut ByteStream) -> Result<(), StreamReset> {
     stream.writer.0.finish().await
 }
 
+async fn all_bytes_cross(world: &World, way: &str, from: &mut ByteStream, to: &mut ByteReader) -> Result<()> {
+    let crossing = async { tokio::join!(write_all(from), read_to_end(to)) };
+    let (written, read) = patiently(world, &format!("all bytes {way}"), crossing).await?;
+    written?;
+    ensure!(read? == content(), "other bytes {way}");
+    Ok(())
+}
+
 #[allow(missing_docs, reason = "the name is the law")]
 pub async fn bytes_arrive_in_order_and_complete(bus: Arc<dyn Bus>, world: World) -> Result<()> {
     let mut line = Line::new(&*bus, &world).await?;
     let (mut near, mut far) = line.open(&*bus, &world).await?;
-    let there = async { tokio::join!(write_all(&mut near), read_to_end(&mut far.reader)) };
-    let (written, read) = patiently(&world, "all bytes there", there).await?;
-    written?;
-    ensure!(read? == content(), "other bytes there");
-    let back = async { tokio::join!(write_all(&mut far), read_to_end(&mut near.reader)) };
-    let (written, read) = patiently(&world, "all bytes back", back).await?;
-    written?;
-    ensure!(read? == content(), "other bytes back");
-    Ok(())
+    all_bytes_cross(&world, "there", &mut near, &mut far.reader).await?;
+    all_bytes_cross(&world, "back", &mut far, &mut near.reader).await
 }
 
 #[allow(missing_docs, reason = "the name is the law")]
@@ -159,10 +160,7 @@ pub async fn an_opening_may_be_all_that_is_said(bus: Arc<dyn Bus>, world: World)
         drop(near.writer);
         let read = patiently(&world, "all that is said", read_to_end(&mut far.reader)).await??;
         ensure!(read == first, "{read:?}");
-        let back = async { tokio::join!(write_all(&mut far), read_to_end(&mut near.reader)) };
-        let (written, read) = patiently(&world, "all bytes back", back).await?;
-        written?;
-        ensure!(read? == content(), "other bytes back");
+        all_bytes_cross(&world, "back", &mut far, &mut near.reader).await?;
     }
     Ok(())
 }

@@ -29,8 +29,8 @@ use super::headers;
 use super::link::Link;
 use super::serving::Answer;
 use super::wire::{HeaderMap, Message};
-use crate::contract::{BusError, ByteReader, ByteStream, ByteWriter};
-use end::{End, Reader, Said, Writer};
+use crate::contract::{BusError, ByteReader, ByteStream, ByteWriter, Opening};
+use end::{End, Reader, Writer};
 
 /// What the server's word about a lost other side is addressed to.
 const GONE: &str = "gone";
@@ -39,22 +39,22 @@ const ALIVE: &str = "alive";
 /// How long the answer to an opening waits for what is said first.
 const WAITS_FOR_FIRST: Duration = Duration::from_millis(100);
 
-/// The opener's end, once there is an answer.
+/// The opener's end, once there is an answer to what it said.
 pub(super) async fn opened(
     world: &World,
     link: &Link,
     near: String,
-    (window, (said, is_all)): (u32, (usize, bool)),
+    (window, said): (u32, &Opening),
     answer: Message,
 ) -> Result<ByteStream, BusError> {
     let far = headers::inbox(answer.headers.as_ref());
-    let heard = Said { bytes: answer.payload, is_all: headers::says_all(answer.headers.as_ref()) };
+    let heard = Opening { is_all: headers::says_all(answer.headers.as_ref()), first: answer.payload };
     let is_whole = far.is_none();
-    if is_whole && !(heard.is_all && is_all) {
+    if is_whole && !(heard.is_all && said.is_all) {
         return Err(BusError::Away { detail: "no address of the stream's other side".to_owned() });
     }
     let addresses = (near.clone(), far.unwrap_or_default());
-    let end = End::new(Arc::clone(&link.wire), addresses, window, heard).has_said(said, is_all);
+    let end = End::new(Arc::clone(&link.wire), addresses, window, heard).has_said(said);
     if is_whole {
         return Ok(halves(&Arc::new(end.in_answer())));
     }
@@ -73,7 +73,7 @@ pub(super) async fn accept(
 ) -> Option<Answer> {
     let said = opening.headers.as_ref();
     let (far, window) = (headers::inbox(said)?, headers::window(said)?);
-    let heard = Said { is_all: headers::says_all(said), bytes: opening.payload };
+    let heard = Opening { is_all: headers::says_all(said), first: opening.payload };
     let address = link.wire.new_inbox();
     let end = End::new(Arc::clone(&link.wire), (address.clone(), far), window, heard).in_answer();
     let end = Arc::new(end);
@@ -95,9 +95,9 @@ pub(super) async fn accept(
         }
         None => {
             attend(world, link, &end, address.clone()).await.ok()?;
-            let Said { bytes, is_all } = end.answer();
+            let Opening { first, is_all } = end.answer();
             headers::for_answer(&mut headers, Some(&address), is_all);
-            bytes
+            first
         }
     };
     if !is_handled {

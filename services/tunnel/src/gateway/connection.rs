@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::BodyExt;
 use hyper::client::conn::http2;
 use hyper::upgrade::Upgraded;
 use tokio::sync::watch;
@@ -188,15 +187,10 @@ impl AgentConnection {
         match answer {
             Ok(response) => Ok(response.map(|incoming| GuardedBody::new(&self.world, guard, incoming))),
             Err(mut failed) => {
-                let unsent = match failed.take_message() {
-                    Some(request) => Some(request.map(BodyExt::boxed_unsync)),
-                    None if was_not_taken(failed.error()) => {
-                        replay.again().map(|body| Request::from_parts(head, body))
-                    }
-                    None => None,
-                };
-                let error = AskError::Closed { detail: describe(failed.error()) };
-                Err(Unanswered { error, unsent: unsent.map(Box::new) })
+                let is_unsent = failed.take_message().is_some() || was_not_taken(failed.error());
+                let body = if is_unsent { replay.again() } else { None };
+                let unsent = body.map(|body| Box::new(Request::from_parts(head, body)));
+                Err(Unanswered { error: AskError::Closed { detail: describe(failed.error()) }, unsent })
             }
         }
     }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::GONE;
-use crate::contract::{LARGEST_PIECE, ReadBytes, StreamReset, WriteBytes};
+use crate::contract::{LARGEST_PIECE, Opening, ReadBytes, StreamReset, WriteBytes};
 use crate::nats::wire::{HeaderMap, Wire};
 
 /// Shared by both halves and the pump.
@@ -62,13 +62,6 @@ enum Voice {
     Free,
 }
 
-/// What was said with an opening or its answer.
-#[derive(Default)]
-pub(super) struct Said {
-    pub(super) bytes: Bytes,
-    pub(super) is_all: bool,
-}
-
 /// Which direction a reset ends, seen by who says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
@@ -97,7 +90,7 @@ impl End {
         wire: Arc<dyn Wire>,
         (near, far): (String, String),
         window: u32,
-        Said { bytes: heard, is_all }: Said,
+        Opening { first: heard, is_all }: Opening,
     ) -> Self {
         let received = heard.len() as u64;
         let state = State {
@@ -120,10 +113,10 @@ impl End {
         }
     }
 
-    /// The other side has heard so many bytes, and perhaps that these are all.
-    pub(super) fn has_said(self, bytes: usize, is_all: bool) -> Self {
+    /// This went with the opening, and was heard.
+    pub(super) fn has_said(self, Opening { first, is_all }: &Opening) -> Self {
         let mut state = self.state.lock();
-        (state.sent, state.finished, state.end_is_said) = (bytes as u64, is_all, is_all);
+        (state.sent, state.finished, state.end_is_said) = (first.len() as u64, *is_all, *is_all);
         state.settle();
         drop(state);
         self
@@ -150,11 +143,11 @@ impl End {
     }
 
     /// What goes with the answer. The rest may be said once something was heard.
-    pub(super) fn answer(&self) -> Said {
+    pub(super) fn answer(&self) -> Opening {
         let mut state = self.state.lock();
         (state.voice, state.end_is_said) = (Voice::Unheard, state.finished);
         state.settle();
-        Said { bytes: state.first.split().freeze(), is_all: state.finished }
+        Opening { first: state.first.split().freeze(), is_all: state.finished }
     }
 
     /// The other side listens, or is gone.
