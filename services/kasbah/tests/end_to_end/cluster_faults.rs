@@ -3,6 +3,7 @@
 mod canary;
 mod flat;
 mod front;
+mod gateways;
 mod going_on;
 mod gone;
 mod misbehaving;

@@ -8,6 +8,7 @@
     reason = "helpers of tests end a test by panicking, and measure real time"
 )]
 
+mod attempts;
 mod chaos;
 mod cluster_api;
 mod cluster_faults;

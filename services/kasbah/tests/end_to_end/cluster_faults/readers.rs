@@ -6,6 +6,7 @@ use reqwest::Response;
 
 use super::canary::{Canary, Song};
 use super::flat::{AGENTS, Held, admin, metric, nothing_is_open};
+use super::gateways::{GATEWAY, OTHER_GATEWAY, admin_of, at_gateways, on_two_gateways};
 use super::stage::{Asker, FAULTY, Stage, told};
 use crate::scene::Scene;
 
@@ -20,16 +21,18 @@ const MANY: usize = 2000;
 const TOGETHER: usize = 40;
 
 /// The gateway's own limits would come before those of connections.
+const WHOSE_LIMITS: [&str; 3] = ["agent", "user", "organization"];
+
 fn without_limits() -> Vec<String> {
-    ["agent", "user", "organization"].map(|whose| format!("--clusters-open-per-{whose}=0")).to_vec()
+    WHOSE_LIMITS.map(|whose| format!("--clusters-open-per-{whose}=0")).to_vec()
 }
 
-/// Readers that never read, on connections of both kinds.
-async fn stalled(stage: &Stage, kind: &str, count: usize) -> Vec<Response> {
+/// Readers at a gateway that never read, on connections of both kinds.
+async fn stalled(stage: &Stage, gateway: &str, kind: &str, count: usize) -> Vec<Response> {
     let mut opened: Vec<Response> = Vec::new();
     while opened.len() < count {
         // One connection of HTTP/2 for some of them, and one each for the others.
-        let asker: Asker = stage.asker();
+        let asker: Asker = stage.asker_at(gateway);
         let some = TOGETHER.min(count - opened.len());
         let opening = (0..some).map(|number| {
             let (asker, on_http2) = (asker.clone(), number % 2 == 0);
@@ -47,47 +50,81 @@ async fn stalled(stage: &Stage, kind: &str, count: usize) -> Vec<Response> {
     opened
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn readers_of_dust_that_stand_still_hold_nobody_up() {
-    let mut stage = Stage::start().await;
-    let gateway = stage.scene.kasbah.clusters();
-    let beside = Canary::begin(&stage, "beside", stage.canary_at(&gateway, true), Song::Whole).await;
-    let elsewhere = Canary::begin(&stage, "elsewhere", stage.canary_at(&gateway, false), Song::Whole).await;
+/// Where readers stand still: at which gateway, and which others hold nothing of it afterwards.
+struct Place {
+    gateway: String,
+    admins: Vec<String>,
+    replicas: &'static [&'static str],
+}
+
+impl Place {
+    fn of_one_process(stage: &Stage) -> Self {
+        Self { gateway: stage.scene.kasbah.clusters(), admins: vec![admin(stage)], replicas: &[] }
+    }
+
+    /// At the gateway without the tunnel.
+    fn over_a_hop(stage: &mut Stage) -> Self {
+        let replicas = &[GATEWAY, OTHER_GATEWAY];
+        let admins = replicas.iter().map(|gateway| admin_of(stage, gateway)).collect();
+        Self { gateway: at_gateways(stage).remove(1), admins, replicas }
+    }
+
+    async fn has_nothing_open(&self) {
+        for admin in &self.admins {
+            nothing_is_open(admin).await;
+        }
+    }
+}
+
+async fn dust_holds_nobody_up(mut stage: Stage, place: Place) {
+    let gateway = &place.gateway;
+    let beside = Canary::begin(&stage, "beside", stage.canary_at(gateway, true), Song::Whole).await;
+    let elsewhere = Canary::begin(&stage, "elsewhere", stage.canary_at(gateway, false), Song::Whole).await;
     let mut held = None;
     // The first round is what processes keep of having done it at all.
     for _ in 0..2 {
-        let readers = stalled(&stage, "flood", STALLED * SIZES.len()).await;
+        let readers = stalled(&stage, gateway, "flood", STALLED * SIZES.len()).await;
         stage.everything_is_full().await;
         assert_eq!(stage.front.open(), STALLED * SIZES.len(), "none was ended");
-        let read = stage.asker().reads(&stage.maps()).await.unwrap();
+        let read = stage.asker_at(gateway).reads(&stage.maps()).await.unwrap();
         assert_eq!(read["kind"], "ConfigMapList");
         drop(readers);
         stage.open_at_the_front(0).await;
         match &held {
-            None => held = Some(Held::now(&mut stage, &[], &AGENTS)),
+            None => held = Some(Held::now(&mut stage, place.replicas, &AGENTS)),
             Some(held) => held.is_held_again().await,
         }
     }
     beside.noticed_nothing().await;
     elsewhere.noticed_nothing().await;
-    nothing_is_open(&admin(&stage)).await;
+    place.has_nothing_open().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_tunnel_says_so_and_still_brings_what_the_agent_is_to_have() {
-    let mut options = without_limits();
-    options.push("--tunnel-bulk-per-agent=0".to_owned());
-    let mut stage = Stage::start_with(options).await;
-    let gateway = stage.scene.kasbah.clusters();
-    let beside = Canary::begin(&stage, "beside", stage.canary_at(&gateway, true), Song::Watch).await;
-    let elsewhere = Canary::begin(&stage, "elsewhere", stage.canary_at(&gateway, false), Song::Whole).await;
+async fn readers_of_dust_that_stand_still_hold_nobody_up() {
+    let stage = Stage::start().await;
+    let place = Place::of_one_process(&stage);
+    dust_holds_nobody_up(stage, place).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_of_dust_that_stand_still_over_a_hop_hold_nobody_up() {
+    let (_nats, _balancer, mut stage) = on_two_gateways(0, Vec::new()).await;
+    let place = Place::over_a_hop(&mut stage);
+    dust_holds_nobody_up(stage, place).await;
+}
+
+async fn a_full_tunnel_says_so(mut stage: Stage, place: Place) {
+    let gateway = &place.gateway;
+    let beside = Canary::begin(&stage, "beside", stage.canary_at(gateway, true), Song::Watch).await;
+    let elsewhere = Canary::begin(&stage, "elsewhere", stage.canary_at(gateway, false), Song::Whole).await;
     let mut held = None;
     for round in 0..2 {
         // The canary's watch is one of them.
-        let readers = stalled(&stage, "drip", CAP - 1).await;
+        let readers = stalled(&stage, gateway, "drip", CAP - 1).await;
         stage.open_at_the_front(CAP - 1).await;
         for on_http2 in [false, true] {
-            let asker = stage.asker();
+            let asker = stage.asker_at(gateway);
             let refused = match on_http2 {
                 false => asker.open(&stage.maps()).await.unwrap(),
                 true => asker.open_on_http2(&stage.maps()).await.unwrap(),
@@ -102,15 +139,33 @@ async fn a_full_tunnel_says_so_and_still_brings_what_the_agent_is_to_have() {
         assert_eq!(stage.front.open(), CAP - 1, "none was ended");
         drop(readers);
         stage.open_at_the_front(0).await;
-        stage.faulty_answers(&gateway).await;
+        stage.faulty_answers(gateway).await;
         match &held {
-            None => held = Some(Held::now(&mut stage, &[], &AGENTS)),
+            None => held = Some(Held::now(&mut stage, place.replicas, &AGENTS)),
             Some(held) => held.is_held_again().await,
         }
     }
     beside.noticed_nothing().await;
     elsewhere.noticed_nothing().await;
-    nothing_is_open(&admin(&stage)).await;
+    place.has_nothing_open().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_tunnel_says_so_and_still_brings_what_the_agent_is_to_have() {
+    let mut options = without_limits();
+    options.push("--tunnel-bulk-per-agent=0".to_owned());
+    let stage = Stage::start_with(options).await;
+    let place = Place::of_one_process(&stage);
+    a_full_tunnel_says_so(stage, place).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tunnel_that_is_full_of_readers_over_a_hop_says_so() {
+    let without_limits = WHOSE_LIMITS
+        .map(|whose| (format!("KASBAH_CLUSTERS_OPEN_PER_{}", whose.to_uppercase()), "0".to_owned()));
+    let (_nats, _balancer, mut stage) = on_two_gateways(0, without_limits.to_vec()).await;
+    let place = Place::over_a_hop(&mut stage);
+    a_full_tunnel_says_so(stage, place).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,7 +173,7 @@ async fn what_is_more_than_a_connection_takes_goes_over_further_ones() {
     let stage = Stage::start_with(without_limits()).await;
     let gateway = stage.scene.kasbah.clusters();
     let beside = Canary::begin(&stage, "beside", stage.canary_at(&gateway, true), Song::Whole).await;
-    let readers = stalled(&stage, "drip", MANY).await;
+    let readers = stalled(&stage, &gateway, "drip", MANY).await;
     stage.open_at_the_front(MANY).await;
     let connections = metric(&admin(&stage), "kasbah_tunnel_gateway_bulk_connections").unwrap();
     assert!((2..=4).contains(&connections), "{connections} connections beside the tunnel");

@@ -1,0 +1,204 @@
+//! Gateways that stand still, die or stop, and NATS between them.
+
+use anyhow::ensure;
+use rustix::process::Signal;
+use testkit::{Balancer, InstallationOptions, NatsServer, eventually};
+
+use super::canary::{Canary, Song};
+use super::flat::{AGENTS, Held, metric, nothing_is_open};
+use super::going_on::{Ending, GoingOn};
+use super::gone::is_refused_in_time;
+use super::stage::Stage;
+use crate::scene::{AGENT, LIMIT};
+
+/// The one to which the faulty agent comes first.
+pub const GATEWAY: &str = "tunnel-gateway-1";
+/// The one at which the calm agent is for good.
+pub const OTHER_GATEWAY: &str = "tunnel-gateway-2";
+
+/// Two gateways over NATS: the faulty agent at the first one, from which it comes to the other, the calm one at that for good. So
+/// many connections may stand beside its tunnel, of which the first is at the other gateway.
+pub async fn on_two_gateways(
+    bulk: usize,
+    mut variables: Vec<(String, String)>,
+) -> (NatsServer, Balancer, Stage) {
+    let nats = NatsServer::start_as_shipped().await.unwrap();
+    let each_service = Some((2, vec![nats.shipped_url("{service}")]));
+    variables.push(("KASBAH_TUNNEL_BULK_PER_AGENT".to_owned(), bulk.to_string()));
+    let options = InstallationOptions { each_service, variables, ..InstallationOptions::default() };
+    let mut stage = Stage::prepare(options).await;
+    let kasbah = &mut stage.scene.kasbah;
+    let gateways = kasbah.replicas().unwrap().gateways();
+    kasbah.stop_agent("agent").unwrap();
+    kasbah.let_agents_dial(gateways[1].to_string());
+    let namespace = stage.scene.namespace.clone();
+    kasbah.start_agent("agent", AGENT, stage.scene.cluster.kubeconfig(), &namespace).unwrap();
+    // The second one is first in turn.
+    let to_the_first = Balancer::start(vec![gateways[1], gateways[0]]).unwrap();
+    kasbah.let_agents_dial(to_the_first.address().to_string());
+    stage.start_faulty();
+    for gateway in at_gateways(&mut stage) {
+        stage.faulty_answers(&gateway).await;
+    }
+    (nats, to_the_first, stage)
+}
+
+pub fn at_gateways(stage: &mut Stage) -> Vec<String> {
+    let gateways = stage.scene.kasbah.replicas().unwrap().cluster_gateways();
+    gateways.iter().map(|gateway| format!("https://{gateway}")).collect()
+}
+
+pub fn admin_of(stage: &mut Stage, gateway: &str) -> String {
+    stage.scene.kasbah.replicas().unwrap().admin(gateway).unwrap().to_string()
+}
+
+/// What was open there ends, as that of others does over a hop; the agent comes to the other gateway, where all goes on.
+async fn a_gateway_goes(go: impl Fn(&mut testkit::Replicas)) -> Ending {
+    let (_nats, _balancer, mut stage) = on_two_gateways(0, Vec::new()).await;
+    let gateways = at_gateways(&mut stage);
+    let elsewhere = stage.canary_at(&gateways[1], false);
+    let elsewhere = Canary::begin(&stage, "elsewhere", elsewhere, Song::Whole).await;
+    let (there, here) = (stage.asker_at(&gateways[0]), stage.asker_at(&gateways[1]));
+    let at_it = GoingOn::begin(&stage, &there).await;
+    let over_a_hop = GoingOn::begin(&stage, &here).await;
+    let held = Held::now(&mut stage, &[OTHER_GATEWAY], &AGENTS);
+    go(stage.scene.kasbah.replicas().unwrap());
+    let ending = at_it.ends().await;
+    over_a_hop.ends().await;
+    stage.faulty_answers(&gateways[1]).await;
+    let mut again = GoingOn::begin(&stage, &here).await;
+    stage.scene.kasbah.replicas().unwrap().start_again(GATEWAY).await.unwrap();
+    again.goes_on(&stage, "beside-its-return").await.unwrap();
+    drop(again);
+    stage.open_at_the_front(0).await;
+    elsewhere.noticed_nothing().await;
+    let admin = admin_of(&mut stage, OTHER_GATEWAY);
+    nothing_is_open(&admin).await;
+    held.is_held_again().await;
+    ending
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_open_at_a_gateway_that_dies_breaks_off_and_its_agent_comes_to_another() {
+    let ending = a_gateway_goes(|replicas| replicas.kill(GATEWAY).unwrap()).await;
+    assert_eq!(ending, Ending::BrokenOff);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_is_asked_to_stop_ends_watches_in_order() {
+    let ending = a_gateway_goes(|replicas| replicas.stop(GATEWAY).unwrap()).await;
+    assert_eq!(ending, Ending::InOrder);
+}
+
+async fn there_is_one_beside_the_tunnel(stage: &mut Stage) {
+    let other = admin_of(stage, OTHER_GATEWAY);
+    eventually(LIMIT, || async {
+        let open = metric(&other, "kasbah_tunnel_gateway_bulk_connections")?;
+        ensure!(open == 1, "{open} connections beside tunnels");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_beside_the_tunnel_outlives_the_gateway_that_has_the_tunnel() {
+    let (_nats, _balancer, mut stage) = on_two_gateways(1, Vec::new()).await;
+    there_is_one_beside_the_tunnel(&mut stage).await;
+    let gateways = at_gateways(&mut stage);
+    let mut open = GoingOn::begin(&stage, &stage.asker_at(&gateways[1])).await;
+    stage.scene.kasbah.replicas().unwrap().kill(GATEWAY).unwrap();
+    open.goes_on(&stage, "without-it").await.unwrap();
+    stage.scene.kasbah.replicas().unwrap().start_again(GATEWAY).await.unwrap();
+    open.goes_on(&stage, "beside-its-return").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_beside_the_tunnel_ends_in_order_with_a_gateway_that_is_asked_to_stop() {
+    let (_nats, _balancer, mut stage) = on_two_gateways(1, Vec::new()).await;
+    there_is_one_beside_the_tunnel(&mut stage).await;
+    let gateways = at_gateways(&mut stage);
+    let beside = GoingOn::begin(&stage, &stage.asker_at(&gateways[1])).await;
+    let mut over_the_tunnel = GoingOn::begin(&stage, &stage.asker_at(&gateways[0])).await;
+    stage.scene.kasbah.replicas().unwrap().stop(OTHER_GATEWAY).unwrap();
+    assert_eq!(beside.ends().await, Ending::InOrder);
+    over_the_tunnel.goes_on(&stage, "without-it").await.unwrap();
+    stage.scene.kasbah.replicas().unwrap().start_again(OTHER_GATEWAY).await.unwrap();
+    stage.faulty_answers(&gateways[1]).await;
+    over_the_tunnel.goes_on(&stage, "beside-its-return").await.unwrap();
+    drop(over_the_tunnel);
+    stage.open_at_the_front(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_stands_still_is_found_out_and_what_it_knew_misleads_nobody_when_it_goes_on() {
+    let (_nats, _balancer, mut stage) = on_two_gateways(0, Vec::new()).await;
+    let gateways = at_gateways(&mut stage);
+    let elsewhere = stage.canary_at(&gateways[1], false);
+    let elsewhere = Canary::begin(&stage, "elsewhere", elsewhere, Song::Whole).await;
+    let (there, here) = (stage.asker_at(&gateways[0]), stage.asker_at(&gateways[1]));
+    let over_a_hop = GoingOn::begin(&stage, &here).await;
+    let held = Held::now(&mut stage, &[OTHER_GATEWAY], &AGENTS);
+    let stands_still = stage.scene.kasbah.replicas().unwrap();
+    stands_still.signal(GATEWAY, Signal::STOP).unwrap();
+    // It answers nobody, and everybody still believes that it has the tunnel.
+    is_refused_in_time(&here, &stage.maps()).await;
+    over_a_hop.ends().await;
+    stage.faulty_answers(&gateways[1]).await;
+    let mut again = GoingOn::begin(&stage, &here).await;
+    stage.scene.kasbah.replicas().unwrap().signal(GATEWAY, Signal::CONT).unwrap();
+    // It believes so itself now.
+    there.reads(&stage.maps()).await.unwrap();
+    again.goes_on(&stage, "beside-its-return").await.unwrap();
+    drop(again);
+    stage.open_at_the_front(0).await;
+    elsewhere.noticed_nothing().await;
+    for gateway in [GATEWAY, OTHER_GATEWAY] {
+        let admin = admin_of(&mut stage, gateway);
+        nothing_is_open(&admin).await;
+    }
+    held.is_held_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nats_is_away_those_whom_the_gateway_knows_go_on() {
+    nats_goes(NatsServer::kill, async |nats| nats.start_again().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nats_is_cut_off_those_whom_the_gateway_knows_go_on() {
+    let signal = |nats: &mut NatsServer, signal| nats.process().unwrap().signal(signal);
+    nats_goes(|nats| signal(nats, Signal::STOP), async |nats| signal(nats, Signal::CONT)).await;
+}
+
+async fn nats_goes(goes: impl FnOnce(&mut NatsServer), comes_back: impl AsyncFnOnce(&mut NatsServer)) {
+    let (mut nats, _balancer, mut stage) = on_two_gateways(0, Vec::new()).await;
+    let gateways = at_gateways(&mut stage);
+    let known = stage.asker_at(&gateways[0]);
+    let mut open = GoingOn::begin(&stage, &known).await;
+    let mut over_a_hop = GoingOn::begin(&stage, &stage.asker_at(&gateways[1])).await;
+    // Somebody whom the gateway has just come to know.
+    let (_, known) = stage.with_another_token_at(&gateways[0]);
+    known.reads(&stage.maps()).await.unwrap();
+    goes(&mut nats);
+    for number in 0..50 {
+        known.reads(&stage.maps()).await.unwrap_or_else(|error| panic!("request {number}: {error:#}"));
+    }
+    open.goes_on(&stage, "nats-is-away").await.unwrap();
+    over_a_hop.goes_on(&stage, "nats-is-away").await.unwrap_err();
+    over_a_hop.ends().await;
+    // Whom nobody knows nobody can look up now, and a way to another gateway cannot be found either.
+    let stranger = stage.canary_at(&gateways[0], true);
+    for asker in [&stranger, &stage.asker_at(&gateways[1])] {
+        asker.ask(&stage.maps()).await.unwrap().is_status(503, "");
+    }
+    comes_back(&mut nats).await;
+    for gateway in &gateways {
+        stage.faulty_answers(gateway).await;
+    }
+    let maps = stage.maps();
+    eventually(LIMIT, || stranger.reads(&maps)).await;
+    open.goes_on(&stage, "nats-is-back").await.unwrap();
+    let path = format!("{}?fieldSelector=metadata.name%3Dx", stage.maps());
+    known.reads(&path).await.unwrap();
+    stage.scene.kasbah.replicas().unwrap().must_run().unwrap();
+}
