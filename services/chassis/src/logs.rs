@@ -25,7 +25,7 @@ pub struct LogArgs {
     pub log_format: LogFormat,
 }
 
-/// At `debug` it says what it was sent that is malformed, whatever secrets stand in it; so it has to be named to say so.
+/// At `debug` it says what it was sent that is malformed, whatever secrets stand in it; so it is heard only where it is named.
 const SAYS_WHAT_WAS_SENT: &str = "h2";
 
 /// Form of a log line.
@@ -54,7 +54,11 @@ pub enum LogError {
 }
 
 fn parse_filter(text: &str) -> Result<String, tracing_subscriber::filter::ParseError> {
-    EnvFilter::builder().parse(text).map(|_| text.to_owned())
+    filter(text).map(|_| text.to_owned())
+}
+
+fn filter(text: &str) -> Result<EnvFilter, tracing_subscriber::filter::ParseError> {
+    EnvFilter::builder().parse(format!("{SAYS_WHAT_WAS_SENT}=off,{text}"))
 }
 
 /// Sets up logs, and traces where an endpoint is configured, for the rest of the process. Keep what it returns: on drop, the
@@ -70,8 +74,7 @@ pub fn init(
     metrics: &Metrics,
 ) -> Result<Traces, LogError> {
     let for_collectors = format!("{FOR_COLLECTORS}=off").parse()?;
-    let levels = format!("{SAYS_WHAT_WAS_SENT}=info,{}", logs.log_level);
-    let filter = EnvFilter::builder().parse(levels)?.add_directive(for_collectors);
+    let filter = filter(&logs.log_level)?.add_directive(for_collectors);
     let human = match logs.log_format {
         LogFormat::Auto => std::io::stderr().is_terminal(),
         LogFormat::Human => true,
@@ -166,5 +169,23 @@ mod tests {
         });
         let line = String::from_utf8(lines.0.lock().clone()).unwrap();
         assert!(line.ends_with("http{route=\"/a\"}: chassis::logs::tests: asked answer=7\n"), "{line}");
+    }
+    #[test]
+    fn a_library_that_says_what_was_sent_is_heard_only_where_it_is_named() {
+        let heard = |text: &str| {
+            let (lines, filter) = (Lines::default(), filter(text).unwrap());
+            let written = lines.clone();
+            let layer = fmt::layer().with_writer(move || written.clone()).with_filter(filter);
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+                tracing::debug!(target: "h2::server", "malformed");
+                tracing::debug!("ours");
+            });
+            let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+            (text.contains("malformed"), text.contains("ours"))
+        };
+        assert_eq!(heard("debug"), (false, true));
+        assert_eq!(heard("error"), (false, false));
+        assert_eq!(heard("debug,h2=debug"), (true, true));
+        assert_eq!(heard("h2=debug"), (true, false));
     }
 }

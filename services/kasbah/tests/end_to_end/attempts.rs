@@ -43,12 +43,7 @@ impl Attacker {
         let scene = Scene::start_as(options, cluster, "").await;
         scene.kasbah.register_agent(CLOSED, PROJECT).unwrap();
         let_in(&scene, "").await;
-        let path = |agent: &str| {
-            let shown = scene.kasbah.json(["agent", "show", agent]).unwrap();
-            let id = ["/id", "/agent/id"].iter().find_map(|place| shown.pointer(place)?.as_str());
-            format!("/agents/{}", id.expect("an id"))
-        };
-        let (agent, closed) = (path(AGENT), path(CLOSED));
+        let [agent, closed] = [AGENT, CLOSED].map(|agent| format!("/agents/{}", scene.agent_id(agent)));
         let authority = std::fs::read(scene.kasbah.authority()).unwrap();
         let token = std::fs::read_to_string(scene.kasbah.data().join("owner-token")).unwrap();
         let attacker = Self {
@@ -81,15 +76,14 @@ impl Attacker {
         let body =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": SMUGGLED}}).to_string();
         let smuggled = format!(
-            "POST {}{} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nImpersonate-User: kasbah:user:owner\r\nContent-Type: \
+            "POST MAPS HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer TOKEN\r\nImpersonate-User: kasbah:user:owner\r\nContent-Type: \
              application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
-            "",
-            self.maps(),
-            self.token,
             body.len(),
         );
-        let request = request.replace("SMUGGLED", &smuggled).replace("TOKEN", &self.token);
-        request.replace("AGENT", &self.agent).replace("CLOSED", &self.closed).replace("MAPS", &self.maps())
+        let request = request.replace("SMUGGLED", &smuggled).replace("MAPS", &self.maps());
+        let request = request.replace("AGENT", &self.agent).replace("CLOSED", &self.closed);
+        // Last, as any letters may stand in it.
+        request.replace("TOKEN", &self.token)
     }
 
     fn dial(&self, protocol: &str) -> Wire {

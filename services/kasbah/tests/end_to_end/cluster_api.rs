@@ -250,13 +250,11 @@ struct Told {
 
 impl Raw {
     fn of(scene: &Scene) -> Self {
-        let agent = scene.kasbah.json(["agent", "show", AGENT]).unwrap();
-        let id = ["/id", "/agent/id"].iter().find_map(|pointer| agent.pointer(pointer)?.as_str());
         let authority = std::fs::read(scene.kasbah.authority()).unwrap();
         let token = std::fs::read_to_string(scene.kasbah.data().join("owner-token")).unwrap();
         Self {
             client: testkit::client_trusting(&authority).unwrap(),
-            root: format!("{}/agents/{}", scene.kasbah.clusters(), id.expect("an id")),
+            root: format!("{}/agents/{}", scene.kasbah.clusters(), scene.agent_id(AGENT)),
             token: token.trim().to_owned(),
         }
     }

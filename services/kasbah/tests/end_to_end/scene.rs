@@ -73,6 +73,13 @@ impl Scene {
         self.tree.write(&format!("manifests/{name}.yaml"), Self::config_map(name, value)).unwrap();
     }
 
+    /// The id of an agent.
+    pub fn agent_id(&self, agent: &str) -> String {
+        let shown = self.kasbah.json(["agent", "show", agent]).unwrap();
+        let id = ["/id", "/agent/id"].iter().find_map(|place| shown.pointer(place)?.as_str());
+        id.expect("an id").to_owned()
+    }
+
     /// Path of a ConfigMap in the cluster.
     pub fn path(&self, name: &str) -> String {
         format!("/api/v1/namespaces/{}/configmaps/{name}", self.namespace)

@@ -70,12 +70,18 @@ async fn a_gateway_goes(go: impl Fn(&mut testkit::Replicas)) -> Ending {
     stage.scene.kasbah.replicas().unwrap().start_again(GATEWAY).await.unwrap();
     again.goes_on(&stage, "beside-its-return").await.unwrap();
     drop(again);
-    stage.open_at_the_front(0).await;
     elsewhere.noticed_nothing().await;
-    let admin = admin_of(&mut stage, OTHER_GATEWAY);
-    nothing_is_open(&admin).await;
-    held.is_held_again().await;
+    nothing_is_left(&mut stage, &held, &[OTHER_GATEWAY]).await;
     ending
+}
+
+/// What was open is gone everywhere, and what it took is given back.
+async fn nothing_is_left(stage: &mut Stage, held: &Held, gateways: &[&str]) {
+    stage.open_at_the_front(0).await;
+    for gateway in gateways {
+        nothing_is_open(&admin_of(stage, gateway)).await;
+    }
+    held.is_held_again().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,13 +156,8 @@ async fn a_gateway_that_stands_still_is_found_out_and_what_it_knew_misleads_nobo
     there.reads(&stage.maps()).await.unwrap();
     again.goes_on(&stage, "beside-its-return").await.unwrap();
     drop(again);
-    stage.open_at_the_front(0).await;
     elsewhere.noticed_nothing().await;
-    for gateway in [GATEWAY, OTHER_GATEWAY] {
-        let admin = admin_of(&mut stage, gateway);
-        nothing_is_open(&admin).await;
-    }
-    held.is_held_again().await;
+    nothing_is_left(&mut stage, &held, &[GATEWAY, OTHER_GATEWAY]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

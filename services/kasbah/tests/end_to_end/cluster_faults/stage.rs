@@ -40,9 +40,7 @@ impl Stage {
         scene.kasbah.cli(["user", "create", CANARY, "--role", "developer"]).unwrap();
         let (_, canarys_token) = issue_token(&scene.kasbah, CANARY);
         let_in(&scene, "").await;
-        let shown = scene.kasbah.json(["agent", "show", crate::scene::AGENT]).unwrap();
-        let calm = ["/id", "/agent/id"].iter().find_map(|place| shown.pointer(place)?.as_str());
-        let calm = calm.expect("an id").to_owned();
+        let calm = scene.agent_id(crate::scene::AGENT);
         Self { scene, front, faulty, calm, canarys_token }
     }
 
