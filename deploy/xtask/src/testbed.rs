@@ -48,7 +48,7 @@ impl Place {
 
 pub fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Build => build(),
+        Command::Build => build_for_tests(),
         Command::Up(place) => {
             build()?;
             hold::up(&place.directory()?, place.fake_nodes)
@@ -59,13 +59,19 @@ pub fn run(command: &Command) -> Result<()> {
     }
 }
 
-/// Builds everything that is not in the cache yet.
+/// Builds everything that is not in the cache yet, and gets what only tests use besides.
+pub fn build_for_tests() -> Result<()> {
+    build()?;
+    node_js::oidc_provider()?;
+    node_js::chromium()
+}
+
+/// Builds all programs that are not in the cache yet.
 pub fn build() -> Result<()> {
     golang::check()?;
     for build in [kubernetes(), etcd(), kwok(), nats_server(), helm()] {
         build.run()?;
     }
-    node_js::oidc_provider()?;
     packages::node_parts()
 }
 

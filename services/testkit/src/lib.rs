@@ -21,6 +21,7 @@
 mod admin;
 mod background;
 mod balancer;
+mod chromium;
 mod cluster;
 pub mod cluster_node;
 mod collector;
@@ -33,6 +34,7 @@ mod image;
 mod installation;
 mod nats_server;
 mod node;
+mod node_js;
 mod oidc_provider;
 mod pki;
 mod ports;
@@ -49,6 +51,7 @@ mod workspace;
 
 pub use admin::admin_page;
 pub use balancer::Balancer;
+pub use chromium::drive_chromium;
 pub use cluster::{Answer, Cluster, client_trusting, tls_trusting};
 pub use collector::{Collector, Span};
 pub use control_plane::{Audit, ControlPlane, ControlPlaneOptions, User};
@@ -60,9 +63,8 @@ pub use image::Image;
 pub use installation::{Installation, InstallationOptions};
 pub use nats_server::{NatsCluster, NatsServer};
 pub use node::Node;
-pub use oidc_provider::{
-    Browser, NODE_JS, OIDC_PROVIDER, OidcProvider, Page, node_js, node_js_name, oidc_provider_name,
-};
+pub use node_js::{CHROMIUM, NODE_JS, NpmPackages, OIDC_PROVIDER, node_js, node_js_name};
+pub use oidc_provider::{Browser, OidcProvider, Page};
 pub use pki::{Authority, Certified, write_private};
 pub use ports::free_port;
 pub use process::{Process, memory_of};
@@ -73,7 +75,7 @@ pub use shared::{SHARED_KUBECONFIG, SharedControlPlane, shared_control_plane};
 pub use tls_front::{TlsFront, tls_showing};
 pub use token_issuer::{IssuerFault, TokenIssuer};
 pub use tools::{
-    ETCD, HELM, KUBERNETES, KWOK, NATS_SERVER, TESTBED_BIN, Tools, cache_folder, node_parts_name,
+    ETCD, HELM, KUBERNETES, KWOK, NATS_SERVER, TESTBED_BIN, Tools, cache_folder, node_parts_name, wrong_clock,
 };
 pub use work_tree::WorkTree;
 pub use workspace::Folder;

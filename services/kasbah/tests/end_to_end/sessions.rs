@@ -19,8 +19,8 @@ use crate::pods::BUSYBOX;
 use crate::scene::{AGENT, LIMIT, Scene};
 
 /// A pod that serves what it is given, and everything around it.
-struct Ground {
-    scene: Scene,
+pub struct Ground {
+    pub scene: Scene,
     /// One at each gateway.
     people: Vec<Person>,
     _node: Node,
@@ -34,7 +34,7 @@ struct There<'a> {
 }
 
 impl Ground {
-    async fn start(options: InstallationOptions) -> Self {
+    pub async fn start(options: InstallationOptions) -> Self {
         let host = Some(cluster_node::HOST.into());
         let reachable = ControlPlaneOptions { reachable_at: host, ..ControlPlaneOptions::default() };
         let plane = ControlPlane::start(reachable).await.unwrap();
@@ -73,6 +73,15 @@ impl Ground {
             Err(_one_process) => vec![Person::owner(&scene.kasbah, AGENT)],
         };
         Self { scene, people, _node: node, _plane: plane }
+    }
+
+    /// Waits until everybody may use the pod.
+    pub async fn is_ready(&self) {
+        let ready = ["wait", "--for=condition=Ready", "pod/web", "--timeout=1s"];
+        for person in &self.people {
+            let there = There { person, namespace: &self.scene.namespace };
+            eventually(LIMIT, || async { there.kubectl(&ready).await }).await;
+        }
     }
 }
 
@@ -204,10 +213,9 @@ fn are_long() -> bool {
 async fn sessions_work(options: InstallationOptions) {
     let ground = Ground::start(options).await;
     let watches = gapless::Watches::begin(&ground).await;
+    ground.is_ready().await;
     for person in &ground.people {
         let there = There { person, namespace: &ground.scene.namespace };
-        let ready = ["wait", "--for=condition=Ready", "pod/web", "--timeout=1s"];
-        eventually(LIMIT, || async { there.kubectl(&ready).await }).await;
         there.runs_commands().await;
         there.follows_a_terminal().await;
         there.copies(20).await;

@@ -15,13 +15,16 @@ pub(super) use origins::{allowed, preflight, show};
 pub(crate) use tickets::{Tickets, serve as serve_tickets};
 
 use events::Sha256;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, SEC_WEBSOCKET_PROTOCOL,
+};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 
 use super::AnswerBody;
 use super::admission::bearer;
+use super::headers::TICKET_PROTOCOL;
 use super::meant::{NotMeant, meant};
 use super::trouble::{Hop, Trouble};
 use crate::gateway::Gateway;
@@ -59,6 +62,22 @@ pub(super) async fn answer(
         (Own::Sessions, &Method::DELETE) => session::end(gateway, request.headers()),
         (Own::Tickets, &Method::POST) => tickets::issue(gateway, &origin, request).await,
         _ => Err(Trouble::new(StatusCode::METHOD_NOT_ALLOWED, Hop::Gateway, "POST, or DELETE of /sessions")),
+    }
+}
+
+/// The ticket that a page offers as a protocol of its WebSocket.
+pub(super) fn ticket_offered(origins: &[Origin], headers: &HeaderMap) -> Option<HeaderValue> {
+    let ticket = tickets::shown(headers).filter(|_| !origins.is_empty())?;
+    HeaderValue::from_str(&format!("{TICKET_PROTOCOL}{ticket}")).ok()
+}
+
+/// A browser gives up a WebSocket for which it offered protocols and of which none was chosen (WebSockets Standard, "establish a WebSocket
+/// connection"). An API server, which never sees a ticket, chooses none where it was offered nothing else.
+pub(super) fn choose(ticket: Option<HeaderValue>, answer: &mut HeaderMap) {
+    if let Some(ticket) = ticket
+        && !answer.contains_key(SEC_WEBSOCKET_PROTOCOL)
+    {
+        answer.insert(SEC_WEBSOCKET_PROTOCOL, ticket);
     }
 }
 

@@ -37,8 +37,13 @@ pub(super) const TICKET_PROTOCOL: &str = "kasbah.ticket.";
 /// The headers that go on with a request.
 pub(super) fn forwarded(headers: &HeaderMap) -> HeaderMap {
     let mut forwarded = without_the_connections(headers);
+    // API servers serve no watch over a WebSocket of which nobody says where it is from.
+    let has_origin = headers.get(UPGRADE).is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(b"websocket"));
     remove(&mut forwarded, |name| {
         let text = name.as_str();
+        if has_origin && *name == ORIGIN {
+            return false;
+        }
         OURS.contains(name) || OURS_BY_BEGINNING.iter().any(|beginning| text.starts_with(beginning))
     });
     remove_tickets(&mut forwarded);
@@ -156,6 +161,18 @@ mod tests {
         assert_eq!(names, expected);
         assert_eq!(forwarded.get_all("accept").iter().count(), 2);
         assert!(impersonates(&sent) && !impersonates(&forwarded));
+    }
+
+    #[test]
+    fn where_a_page_is_from_goes_on_with_its_websockets_only() {
+        let origin = |upgrade: &str| {
+            let sent =
+                headers(&[("origin", "https://a.example"), ("connection", "upgrade"), ("upgrade", upgrade)]);
+            forwarded(&sent).contains_key(ORIGIN)
+        };
+        assert!(origin("WebSocket"));
+        assert!(!origin("SPDY/3.1"));
+        assert!(!forwarded(&headers(&[("origin", "https://a.example")])).contains_key(ORIGIN));
     }
 
     #[test]
