@@ -63,6 +63,14 @@ impl Tools {
         Ok(parts)
     }
 
+    /// The library that has a program see another time.
+    fn another_time(&self) -> Result<PathBuf> {
+        let libraries = self.node_parts()?.join("usr/lib");
+        let folders = std::fs::read_dir(&libraries)?.filter_map(Result::ok).map(|folder| folder.path());
+        let mut found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1"));
+        found.find(|path| path.is_file()).context("the package libfaketime is not to be had on this machine")
+    }
+
     /// The path of one program, or an error that says how to get it.
     pub fn path(&self, program: &str) -> Result<PathBuf> {
         let found = self.folders.iter().map(|folder| folder.join(program)).find(|path| path.is_file());
@@ -73,6 +81,20 @@ impl Tools {
     }
 }
 
+/// Variables with which a program sees a wall clock that is wrong by so many seconds. It measures time as ever.
+///
+/// # Errors
+/// When this machine has no way to do that.
+pub fn wrong_clock(seconds: i64) -> Result<Vec<(String, String)>> {
+    let library = Tools::find()?.another_time()?;
+    let variables = [
+        ("LD_PRELOAD", library.to_string_lossy().into_owned()),
+        ("FAKETIME", format!("{seconds:+}")),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ];
+    Ok(variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
 /// The folder of the node's parts in the cache: they come from the system's packages, so they are one set a release of it.
 pub fn node_parts_name() -> String {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
@@ -80,5 +102,31 @@ pub fn node_parts_name() -> String {
         let value = release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         value.unwrap_or("any").trim_matches('"').to_owned()
     };
-    format!("node-{}-{}-1", field("ID"), field("VERSION_ID"))
+    format!("node-{}-{}-2", field("ID"), field("VERSION_ID"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_clock_is_wrong_by_as_much() {
+        for off in [-7200, 7200] {
+            let variables = match wrong_clock(off) {
+                Ok(variables) => variables,
+                Err(error) => {
+                    println!("skipped: {error}");
+                    return;
+                }
+            };
+            let seen = Command::new("date").arg("+%s").envs(variables).output().unwrap();
+            let seen: i64 = String::from_utf8_lossy(&seen.stdout).trim().parse().unwrap();
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+            let apart = seen - i64::try_from(now).unwrap();
+            assert!((apart - off).abs() < 600, "{apart} s");
+        }
+    }
 }

@@ -12,8 +12,10 @@ use crate::{cache, golang, report};
 /// The runtime and what it needs; libraries only where their program is not found on every system.
 const PROGRAMS: &[&str] =
     &["containerd", "runc", "containernetworking-plugins", "busybox-static", "nftables", "iproute2"];
-/// Libraries of those programs that a minimal system lacks; names differ between releases, so each is optional.
+/// Libraries of those programs that a minimal system lacks; names differ between releases, so each is optional. And the one by which
+/// tests give a program a clock that is wrong.
 const LIBRARIES: &[&str] = &[
+    "libfaketime",
     "libnftables1",
     "libnftnl11",
     "libmnl0",

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use rustix::process::Signal;
-use testkit::{Balancer, InstallationOptions, NatsServer, eventually};
+use testkit::{Balancer, InstallationOptions, NatsServer, Replicas, eventually, wrong_clock};
 
 use super::canary::{Canary, Song};
 use super::flat::{AGENTS, Held, metric, nothing_is_open};
@@ -16,20 +16,34 @@ pub const GATEWAY: &str = "tunnel-gateway-1";
 /// The one at which the calm agent is for good.
 pub const OTHER_GATEWAY: &str = "tunnel-gateway-2";
 
-/// Two gateways over NATS: the faulty agent at the first one, from which it comes to the other, the calm one at that for good. So
-/// many connections may stand beside its tunnel, of which the first is at the other gateway.
-pub async fn on_two_gateways(
-    bulk: usize,
-    mut variables: Vec<(String, String)>,
-) -> (NatsServer, Balancer, Stage) {
+/// Seconds: more than an agent grants the issuer of a pass, and than a pass lives.
+const WRONG: i64 = 90;
+
+/// What is particular to two gateways.
+#[derive(Default)]
+pub struct Pair {
+    /// So many connections may stand beside the faulty agent's tunnel, of which the first is at the other gateway.
+    pub bulk: usize,
+    /// Further settings of all services.
+    pub variables: Vec<(String, String)>,
+    /// By how many seconds the clock of each is wrong.
+    pub clocks: Option<[i64; 2]>,
+}
+
+/// Two gateways over NATS: the faulty agent at the first one, from which it comes to the other, the calm one at that for good.
+pub async fn on_two_gateways(pair: Pair) -> (NatsServer, Balancer, Stage) {
     let nats = NatsServer::start_as_shipped().await.unwrap();
     let each_service = Some((2, vec![nats.shipped_url("{service}")]));
-    variables.push(("KASBAH_TUNNEL_BULK_PER_AGENT".to_owned(), bulk.to_string()));
+    let mut variables = pair.variables;
+    variables.push(("KASBAH_TUNNEL_BULK_PER_AGENT".to_owned(), pair.bulk.to_string()));
     let options = InstallationOptions { each_service, variables, ..InstallationOptions::default() };
     let mut stage = Stage::prepare(options).await;
     let kasbah = &mut stage.scene.kasbah;
     let gateways = kasbah.replicas().unwrap().gateways();
     kasbah.stop_agent("agent").unwrap();
+    for (gateway, off) in [GATEWAY, OTHER_GATEWAY].into_iter().zip(pair.clocks.into_iter().flatten()) {
+        has_a_wrong_clock(kasbah.replicas().unwrap(), gateway, off).await;
+    }
     kasbah.let_agents_dial(gateways[1].to_string());
     let namespace = stage.scene.namespace.clone();
     kasbah.start_agent("agent", AGENT, stage.scene.cluster.kubeconfig(), &namespace).unwrap();
@@ -43,6 +57,15 @@ pub async fn on_two_gateways(
     (nats, to_the_first, stage)
 }
 
+/// From its next start on, and it starts now.
+async fn has_a_wrong_clock(replicas: &mut Replicas, gateway: &str, off: i64) {
+    for (variable, value) in wrong_clock(off).unwrap() {
+        replicas.set_variable(gateway, &variable, &value).unwrap();
+    }
+    replicas.stop(gateway).unwrap();
+    replicas.start_again(gateway).await.unwrap();
+}
+
 pub fn at_gateways(stage: &mut Stage) -> Vec<String> {
     let gateways = stage.scene.kasbah.replicas().unwrap().cluster_gateways();
     gateways.iter().map(|gateway| format!("https://{gateway}")).collect()
@@ -53,8 +76,8 @@ pub fn admin_of(stage: &mut Stage, gateway: &str) -> String {
 }
 
 /// What was open there ends, as that of others does over a hop; the agent comes to the other gateway, where all goes on.
-async fn a_gateway_goes(go: impl Fn(&mut testkit::Replicas)) -> Ending {
-    let (_nats, _balancer, mut stage) = on_two_gateways(0, Vec::new()).await;
+async fn a_gateway_goes(pair: Pair, go: impl Fn(&mut Replicas)) -> Ending {
+    let (_nats, _balancer, mut stage) = on_two_gateways(pair).await;
     let gateways = at_gateways(&mut stage);
     let elsewhere = stage.canary_at(&gateways[1], false);
     let elsewhere = Canary::begin(&stage, "elsewhere", elsewhere, Song::Whole).await;
@@ -86,14 +109,28 @@ async fn nothing_is_left(stage: &mut Stage, held: &Held, gateways: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_open_at_a_gateway_that_dies_breaks_off_and_its_agent_comes_to_another() {
-    let ending = a_gateway_goes(|replicas| replicas.kill(GATEWAY).unwrap()).await;
+    let ending = a_gateway_goes(Pair::default(), |replicas| replicas.kill(GATEWAY).unwrap()).await;
     assert_eq!(ending, Ending::BrokenOff);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_asked_to_stop_ends_watches_in_order() {
-    let ending = a_gateway_goes(|replicas| replicas.stop(GATEWAY).unwrap()).await;
+    let ending = a_gateway_goes(Pair::default(), |replicas| replicas.stop(GATEWAY).unwrap()).await;
     assert_eq!(ending, Ending::InOrder);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gateways_whose_clocks_are_wrong_disturb_nobody() {
+    if let Err(error) = wrong_clock(0) {
+        println!("skipped: {error}");
+        return;
+    }
+    // The first is ahead: by time, what it said of its agent would come before what the second says of it later.
+    for clocks in [[WRONG, -WRONG], [-WRONG, WRONG]] {
+        let pair = Pair { clocks: Some(clocks), ..Pair::default() };
+        let ending = a_gateway_goes(pair, |replicas| replicas.stop(GATEWAY).unwrap()).await;
+        assert_eq!(ending, Ending::InOrder, "{clocks:?}");
+    }
 }
 
 async fn there_is_one_beside_the_tunnel(stage: &mut Stage) {
@@ -108,7 +145,7 @@ async fn there_is_one_beside_the_tunnel(stage: &mut Stage) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_goes_beside_the_tunnel_outlives_the_gateway_that_has_the_tunnel() {
-    let (_nats, _balancer, mut stage) = on_two_gateways(1, Vec::new()).await;
+    let (_nats, _balancer, mut stage) = on_two_gateways(Pair { bulk: 1, ..Pair::default() }).await;
     there_is_one_beside_the_tunnel(&mut stage).await;
     let gateways = at_gateways(&mut stage);
     let mut open = GoingOn::begin(&stage, &stage.asker_at(&gateways[1])).await;
@@ -120,7 +157,7 @@ async fn what_goes_beside_the_tunnel_outlives_the_gateway_that_has_the_tunnel() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_goes_beside_the_tunnel_ends_in_order_with_a_gateway_that_is_asked_to_stop() {
-    let (_nats, _balancer, mut stage) = on_two_gateways(1, Vec::new()).await;
+    let (_nats, _balancer, mut stage) = on_two_gateways(Pair { bulk: 1, ..Pair::default() }).await;
     there_is_one_beside_the_tunnel(&mut stage).await;
     let gateways = at_gateways(&mut stage);
     let beside = GoingOn::begin(&stage, &stage.asker_at(&gateways[1])).await;
@@ -137,7 +174,7 @@ async fn what_goes_beside_the_tunnel_ends_in_order_with_a_gateway_that_is_asked_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_stands_still_is_found_out_and_what_it_knew_misleads_nobody_when_it_goes_on() {
-    let (_nats, _balancer, mut stage) = on_two_gateways(0, Vec::new()).await;
+    let (_nats, _balancer, mut stage) = on_two_gateways(Pair::default()).await;
     let gateways = at_gateways(&mut stage);
     let elsewhere = stage.canary_at(&gateways[1], false);
     let elsewhere = Canary::begin(&stage, "elsewhere", elsewhere, Song::Whole).await;
@@ -172,7 +209,7 @@ async fn while_nats_is_cut_off_those_whom_the_gateway_knows_go_on() {
 }
 
 async fn nats_goes(goes: impl FnOnce(&mut NatsServer), comes_back: impl AsyncFnOnce(&mut NatsServer)) {
-    let (mut nats, _balancer, mut stage) = on_two_gateways(0, Vec::new()).await;
+    let (mut nats, _balancer, mut stage) = on_two_gateways(Pair::default()).await;
     let gateways = at_gateways(&mut stage);
     let known = stage.asker_at(&gateways[0]);
     let mut open = GoingOn::begin(&stage, &known).await;

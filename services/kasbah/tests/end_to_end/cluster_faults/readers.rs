@@ -6,7 +6,7 @@ use reqwest::Response;
 
 use super::canary::{Canary, Song};
 use super::flat::{AGENTS, Held, admin, metric, nothing_is_open};
-use super::gateways::{GATEWAY, OTHER_GATEWAY, admin_of, at_gateways, on_two_gateways};
+use super::gateways::{GATEWAY, OTHER_GATEWAY, Pair, admin_of, at_gateways, on_two_gateways};
 use super::stage::{Asker, FAULTY, Stage, told};
 use crate::scene::Scene;
 
@@ -109,7 +109,7 @@ async fn readers_of_dust_that_stand_still_hold_nobody_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_of_dust_that_stand_still_over_a_hop_hold_nobody_up() {
-    let (_nats, _balancer, mut stage) = on_two_gateways(0, Vec::new()).await;
+    let (_nats, _balancer, mut stage) = on_two_gateways(Pair::default()).await;
     let place = Place::over_a_hop(&mut stage);
     dust_holds_nobody_up(stage, place).await;
 }
@@ -163,7 +163,8 @@ async fn a_full_tunnel_says_so_and_still_brings_what_the_agent_is_to_have() {
 async fn a_tunnel_that_is_full_of_readers_over_a_hop_says_so() {
     let without_limits = WHOSE_LIMITS
         .map(|whose| (format!("KASBAH_CLUSTERS_OPEN_PER_{}", whose.to_uppercase()), "0".to_owned()));
-    let (_nats, _balancer, mut stage) = on_two_gateways(0, without_limits.to_vec()).await;
+    let (_nats, _balancer, mut stage) =
+        on_two_gateways(Pair { variables: without_limits.to_vec(), ..Pair::default() }).await;
     let place = Place::over_a_hop(&mut stage);
     a_full_tunnel_says_so(stage, place).await;
 }
