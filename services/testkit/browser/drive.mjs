@@ -1,7 +1,7 @@
 // A headless Chromium, driven by script.mjs beside this file. Its default export is called with a function that opens an empty page
 // of the origin http://localhost:<port> in the one browser, and with what given.json holds; what it returns is written to result.json.
 // Arguments: the folder with Chromium and its libraries.
-import { readFile, rename, writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import puppeteer from "puppeteer-core";
@@ -39,8 +39,7 @@ const open = async (port) => {
 };
 try {
   const result = await script(open, given);
-  await writeFile(join(here, "result.unfinished"), JSON.stringify(result));
-  await rename(join(here, "result.unfinished"), join(here, "result.json"));
+  await writeFile(join(here, "result.json"), JSON.stringify(result));
 } finally {
   await browser.close();
 }

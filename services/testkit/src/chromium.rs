@@ -14,8 +14,8 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 /// Runs a script in a browser of its own, in which nobody has been before; what it returns.
 ///
-/// The script is an ECMAScript module. Its default export is called with puppeteer's browser and with `given`. No
-/// certificate is looked at.
+/// The script is an ECMAScript module. Its default export is called with a function that opens an empty page
+/// (puppeteer's) of the origin `http://localhost:<port>`, and with `given`. No certificate is looked at.
 ///
 /// # Errors
 /// When Chromium is not installed, or the script throws: with what it and the browser said.

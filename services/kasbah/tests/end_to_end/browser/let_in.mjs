@@ -1,4 +1,5 @@
 // A page that is let in does what the documentation says, until its token is revoked.
+
 // A page that nobody looks at draws no frames, for which it would wait otherwise.
 const soon = { polling: 20 };
 

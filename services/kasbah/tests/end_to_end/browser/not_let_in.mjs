@@ -13,7 +13,7 @@ export default async (open, { port, otherPort, script, token, agent, clusters, m
     const answer = await ask("/tickets", { method: "POST", body: JSON.stringify({ target }) });
     return (await answer.json()).protocol;
   }, target);
-  // How a WebSocket ends that somebody's page opens; if it opens, it stays, and its messages are in window.heard.
+  // Whether a page's WebSocket opens; then it stays, and its messages are in window.heard.
   const opens = (page, target, ...protocols) => page.evaluate((url, protocols) => {
     window.heard = "";
     const socket = new WebSocket(url, protocols);
