@@ -2,6 +2,8 @@
 
 mod accept;
 mod connection;
+mod driver;
+mod exchange;
 mod gathered;
 
 pub use accept::{AcceptError, Accepted, Door, Presented, Rejection};

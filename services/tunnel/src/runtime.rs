@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use hyper::rt::{Executor, Sleep, Timer};
 use parking_lot::Mutex;
-use world::spawn::TaskHandle;
 use world::{Clock, Spawner, World};
 
 /// Sleeps end by the world's clock.
@@ -69,55 +68,6 @@ where
 {
     fn execute(&self, task: F) {
         self.0.spawn("tunnel-stream", Box::pin(task));
-    }
-}
-
-/// The tasks that hyper makes for one connection, so that all of them can be ended at once: hyper drives a client's socket in a
-/// task of its own, which would otherwise live as long as a stream is open.
-#[derive(Clone)]
-pub(crate) struct ConnectionTasks {
-    spawner: Arc<dyn Spawner>,
-    running: Arc<Mutex<Running>>,
-}
-
-struct Running {
-    tasks: Vec<TaskHandle>,
-    prune_at: usize,
-    ended: bool,
-}
-
-const PRUNE_AT_LEAST: usize = 64;
-
-impl ConnectionTasks {
-    pub(crate) fn new(world: &World) -> Self {
-        let running = Running { tasks: Vec::new(), prune_at: PRUNE_AT_LEAST, ended: false };
-        Self { spawner: Arc::clone(&world.spawner), running: Arc::new(Mutex::new(running)) }
-    }
-
-    /// Ends all tasks, and starts none any more.
-    pub(crate) fn end(&self) {
-        let mut running = self.running.lock();
-        running.ended = true;
-        for task in running.tasks.drain(..) {
-            task.abort();
-        }
-    }
-}
-
-impl<F> Executor<F> for ConnectionTasks
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    fn execute(&self, task: F) {
-        let mut running = self.running.lock();
-        if running.ended {
-            return;
-        }
-        running.tasks.push(self.spawner.spawn("tunnel-stream", Box::pin(task)));
-        if running.tasks.len() >= running.prune_at {
-            running.tasks.retain(|task| !task.is_finished());
-            running.prune_at = running.tasks.len().saturating_mul(2).max(PRUNE_AT_LEAST);
-        }
     }
 }
 

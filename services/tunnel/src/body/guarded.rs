@@ -3,15 +3,15 @@
 //! [`super::Coalesced`]; one that goes on with it in many streams loses its own connection, as h2 counts what was in flight.)
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use h2::{Reason, RecvStream};
 use http_body::{Body, Frame};
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use world::World;
@@ -93,21 +93,21 @@ pub struct GuardedBody {
 }
 
 impl GuardedBody {
-    pub(crate) fn new(world: &World, guard: Guard, mut incoming: Incoming) -> Self {
+    pub(crate) fn new(world: &World, guard: Guard, mut stream: RecvStream) -> Self {
         let mut queue = Queue::default();
-        queue.take_what_is_there(&mut incoming, guard.queue_bytes);
+        queue.take_what_is_there(&mut stream, guard.queue_bytes);
         let is_whole = queue.end.is_some();
         let shared = Arc::new(Shared { queue: Mutex::new(queue), taken: Notify::new() });
         let pump = (!is_whole).then(|| {
             let pump = Pump { shared: Arc::clone(&shared), world: world.clone(), guard };
-            world.spawner.spawn("tunnel-body", Box::pin(pump.run(incoming)))
+            world.spawner.spawn("tunnel-body", Box::pin(pump.run(stream)))
         });
         Self { shared, pump }
     }
 
     /// The next bytes; `None` at the end. Never empty.
     pub async fn chunk(&mut self) -> Option<Result<Bytes, BodyFault>> {
-        std::future::poll_fn(|context| self.poll_chunk(context)).await
+        poll_fn(|context| self.poll_chunk(context)).await
     }
 
     /// All of it.
@@ -169,19 +169,17 @@ impl Body for GuardedBody {
 
 impl Queue {
     /// A small answer is mostly there with its head: then no task has to read it.
-    fn take_what_is_there(&mut self, incoming: &mut Incoming, most_bytes: usize) {
+    fn take_what_is_there(&mut self, stream: &mut RecvStream, most_bytes: usize) {
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..FRAMES_WITH_HEAD {
             if self.end.is_some() || self.bytes >= most_bytes {
                 return;
             }
-            match Pin::new(&mut *incoming).poll_frame(&mut context) {
+            match poll_piece(stream, &mut context) {
                 Poll::Pending => return,
                 Poll::Ready(None) => self.end = Some(Ok(())),
-                Poll::Ready(Some(Err(error))) => {
-                    self.end = Some(Err(BodyFault::Broken { detail: describe(&error) }));
-                }
-                Poll::Ready(Some(Ok(frame))) => self.put(frame.into_data().unwrap_or_default()),
+                Poll::Ready(Some(Err(fault))) => self.end = Some(Err(fault)),
+                Poll::Ready(Some(Ok(data))) => self.put(data),
             }
         }
     }
@@ -216,15 +214,14 @@ struct Pump {
 }
 
 impl Pump {
-    async fn run(self, mut incoming: Incoming) {
+    async fn run(self, mut stream: RecvStream) {
         let mut dust =
             Dust::new(self.guard.small_burst, self.guard.small_per_second, self.world.clock.monotonic());
         let end = loop {
-            match incoming.frame().await {
+            match poll_fn(|context| poll_piece(&mut stream, context)).await {
                 None => break Ok(()),
-                Some(Err(error)) => break Err(BodyFault::Broken { detail: describe(&error) }),
-                Some(Ok(frame)) => {
-                    let Ok(data) = frame.into_data() else { continue };
+                Some(Err(fault)) => break Err(fault),
+                Some(Ok(data)) => {
                     if data.is_empty() {
                         continue;
                     }
@@ -273,7 +270,14 @@ fn wake(queue: &mut Queue) {
     }
 }
 
-fn describe(error: &hyper::Error) -> String {
-    let source = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
-    format!("{error}{source}")
+/// The next bytes of a stream, which has room for as many more at once.
+fn poll_piece(stream: &mut RecvStream, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyFault>>> {
+    let piece = match ready!(stream.poll_data(context)) {
+        Some(Ok(data)) => stream.flow_control().release_capacity(data.len()).map(|()| data),
+        // All of it was sent; only the request's rest is not wanted (RFC 9113, section 8.1).
+        Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
+        Some(Err(error)) => Err(error),
+        None => return Poll::Ready(None),
+    };
+    Poll::Ready(Some(piece.map_err(|error| BodyFault::Broken { detail: error.to_string() })))
 }

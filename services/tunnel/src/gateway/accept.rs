@@ -136,6 +136,9 @@ pub enum AcceptError {
     /// The connection broke.
     #[error("connection broke during the handshake")]
     Broken(#[source] hyper::Error),
+    /// It broke once the roles had turned.
+    #[error("connection broke as http/2 began")]
+    Turn(#[source] h2::Error),
 }
 
 /// Somebody came in.
@@ -216,7 +219,7 @@ impl Door {
         let io = upgrade.await.map_err(AcceptError::Broken)?;
         let connection = AgentConnection::turn(world, io, self.keepalive, self.guard)
             .await
-            .map_err(AcceptError::Broken)?;
+            .map_err(AcceptError::Turn)?;
         Ok(Accepted { hello, admitted, connection })
     }
 

@@ -1,27 +1,29 @@
 //! An agent that came in: its HTTP/2 server, seen from the gateway.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use h2::client::SendRequest;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use hyper::client::conn::http2;
+use http_body::Body as _;
 use hyper::upgrade::Upgraded;
-use tokio::sync::watch;
+use hyper_util::rt::TokioIo;
 use world::World;
 use world::spawn::TaskHandle;
 
-use crate::body::{
-    BodyFault, Coalesced, Guard, GuardedBody, Replay, RequestBody, empty, full, was_not_taken,
-};
-use crate::runtime::{ConnectionTasks, WorldTimer, within};
+use super::driver::{Driver, End, describe};
+use super::exchange::{Unheard, exchange};
+use crate::body::{BodyFault, Guard, GuardedBody, Replay, RequestBody, empty, full};
+use crate::runtime::within;
 use crate::settings::{
     CONNECTION_WINDOW_BYTES, Keepalive, MAXIMUM_HEADER_LIST_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
 };
 use crate::wire::{Farewell, MESSAGE_PACK, TRACEPARENT, path};
 
+/// Streams at once until the agent has said how many it takes.
+const STREAMS_AT_FIRST: usize = 100;
 /// How long the last word may take.
 const FAREWELL_TIME: Duration = Duration::from_millis(300);
 
@@ -74,28 +76,19 @@ pub struct Asked {
 pub struct AgentConnection {
     world: World,
     guard: Guard,
-    /// hyper keeps room for 32 requests of each connection: what is boxed costs an idle one less.
-    sender: http2::SendRequest<Pin<Box<Coalesced<RequestBody>>>>,
+    sender: SendRequest<Bytes>,
     traceparent: Option<HeaderValue>,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     driver: TaskHandle,
-    tasks: ConnectionTasks,
-    ended: watch::Sender<Option<String>>,
+    end: End,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.end();
-    }
-}
-
-impl Shared {
-    fn end(&self) {
         self.driver.abort();
-        self.tasks.end();
     }
 }
 
@@ -106,33 +99,27 @@ impl AgentConnection {
         io: Upgraded,
         keepalive: Keepalive,
         guard: Guard,
-    ) -> hyper::Result<Self> {
-        let tasks = ConnectionTasks::new(world);
-        let (sender, connection) = http2::Builder::new(tasks.clone())
-            .timer(WorldTimer::new(world))
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+    ) -> Result<Self, h2::Error> {
+        let (sender, connection) = h2::client::Builder::new()
+            .initial_max_send_streams(STREAMS_AT_FIRST)
+            .initial_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .max_send_buf_size(SEND_BUFFER_BYTES)
+            .max_send_buffer_size(SEND_BUFFER_BYTES)
             .max_header_list_size(MAXIMUM_HEADER_LIST_BYTES)
             .max_concurrent_streams(0)
-            .keep_alive_interval(keepalive.interval)
-            .keep_alive_timeout(keepalive.timeout)
-            .keep_alive_while_idle(true)
-            .handshake(io)
+            .enable_push(false)
+            .handshake(TokioIo::new(io))
             .await?;
-        let (ended, _) = watch::channel(None);
-        let told = ended.clone();
-        let driver = world.spawner.spawn(
-            "tunnel-connection",
-            Box::pin(async move {
-                let why = match connection.await {
-                    Ok(()) => "closed by the agent".to_owned(),
-                    Err(error) => describe(&error),
-                };
-                told.send_replace(Some(why));
-            }),
-        );
-        let shared = Arc::new(Shared { driver, tasks, ended });
+        let end = End::new();
+        let driver = Driver {
+            world: world.clone(),
+            connection,
+            sender: sender.clone(),
+            keepalive,
+            end: end.clone(),
+        };
+        let driver = world.spawner.spawn("tunnel-connection", Box::pin(driver.run()));
+        let shared = Arc::new(Shared { driver, end });
         Ok(Self { world: world.clone(), guard, sender, traceparent: None, shared })
     }
 
@@ -178,21 +165,37 @@ impl AgentConnection {
         limit: Duration,
         guard: Guard,
     ) -> Result<Response<GuardedBody>, Unanswered> {
-        let mut sender = self.sender.clone();
         let (parts, body) = request.into_parts();
-        let (head, (replay, body)) = (parts.clone(), Replay::of(body));
-        let request = Request::from_parts(parts, Box::pin(Coalesced::new(&self.world, body)));
-        let late = Unanswered { error: AskError::TimedOut { limit }, unsent: None };
-        let answer = within(&self.world, limit, sender.try_send_request(request)).await.ok_or(late)?;
-        match answer {
-            Ok(response) => Ok(response.map(|incoming| GuardedBody::new(&self.world, guard, incoming))),
-            Err(mut failed) => {
-                let is_unsent = failed.take_message().is_some() || was_not_taken(failed.error());
-                let body = if is_unsent { replay.again() } else { None };
-                let unsent = body.map(|body| Box::new(Request::from_parts(head, body)));
-                Err(Unanswered { error: AskError::Closed { detail: describe(failed.error()) }, unsent })
+        let head = Request::from_parts(parts.clone(), ());
+        let (replay, body) = match body.is_end_stream() {
+            true => (None, body),
+            false => {
+                let (replay, first) = Replay::of(body);
+                (Some(replay), first)
             }
-        }
+        };
+        let exchange = exchange(&self.world, self.sender.clone(), head, body);
+        let late = Unanswered { error: AskError::TimedOut { limit }, unsent: None };
+        let unheard = match within(&self.world, limit, exchange).await.ok_or(late)? {
+            Ok(response) => {
+                return Ok(response.map(|stream| GuardedBody::new(&self.world, guard, stream)));
+            }
+            Err(unheard) => unheard,
+        };
+        let closed = |error: &h2::Error| AskError::Closed { detail: describe(error) };
+        Err(match unheard {
+            Unheard::NotTaken(error) => {
+                // Before the request comes back: it finds another connection.
+                self.shared.end.tell(|| describe(&error));
+                let body = replay.map_or_else(|| Some(empty()), |replay| replay.again());
+                let unsent = body.map(|body| Box::new(Request::from_parts(parts, body)));
+                Unanswered { error: closed(&error), unsent }
+            }
+            Unheard::Unsendable(error) => {
+                Unanswered { error: AskError::Unsendable { detail: error.to_string() }, unsent: None }
+            }
+            Unheard::Broken(error) => Unanswered { error: closed(&error), unsent: None },
+        })
     }
 
     /// Sends `body` with this method to this path (and query), and reads the whole answer, of at most `largest` bytes, within
@@ -224,16 +227,13 @@ impl AgentConnection {
     /// Whether the connection has ended, or takes no more requests.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        // The sender knows it first: before a request that was not sent comes back.
-        self.sender.is_closed() || self.shared.ended.borrow().is_some()
+        self.shared.end.is_told()
     }
 
     /// Returns, with the reason, once the connection has ended, or an agent that stops was found to take no more requests: answers that
     /// were under way then go on until [`Self::close`], or until the agent ends them.
     pub async fn closed(&self) -> String {
-        let mut ended = self.shared.ended.subscribe();
-        let ended = ended.wait_for(Option::is_some).await;
-        ended.ok().and_then(|why| why.clone()).unwrap_or_default()
+        self.shared.end.told().await
     }
 
     /// Says why and when to come back, as far as that goes quickly, and ends the connection with all its streams.
@@ -242,14 +242,8 @@ impl AgentConnection {
             let said = self.ask(Method::PUT, path::FAREWELL, Bytes::from(body), 0, FAREWELL_TIME).await;
             tracing::debug!(heard = said.is_ok(), reason = %farewell.reason, "farewell");
         }
-        self.shared.end();
-        self.shared.ended.send_if_modified(|ended| {
-            let first = ended.is_none();
-            if first {
-                *ended = Some(farewell.reason.clone());
-            }
-            first
-        });
+        self.shared.driver.abort();
+        self.shared.end.tell(|| farewell.reason.clone());
     }
 }
 
@@ -271,9 +265,4 @@ fn request(method: Method, to: &str, body: Bytes) -> Result<Request<RequestBody>
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MESSAGE_PACK));
     }
     Ok(request)
-}
-
-fn describe(error: &hyper::Error) -> String {
-    let source = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
-    format!("{error}{source}")
 }

@@ -1,0 +1,108 @@
+//! What keeps an agent's connection going: it moves its bytes, and asks from time to time whether the agent is still there.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{Connection, SendRequest};
+use h2::{Ping, PingPong, Reason};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::sync::watch;
+use world::World;
+
+use crate::runtime::within;
+use crate::settings::Keepalive;
+
+/// Why a connection takes no more requests, once it does not.
+#[derive(Clone)]
+pub(super) struct End(watch::Sender<Option<String>>);
+
+impl End {
+    pub(super) fn new() -> Self {
+        Self(watch::Sender::new(None))
+    }
+
+    /// The first word counts.
+    pub(super) fn tell(&self, why: impl FnOnce() -> String) {
+        self.0.send_if_modified(|told| {
+            let is_first = told.is_none();
+            if is_first {
+                *told = Some(why());
+            }
+            is_first
+        });
+    }
+
+    pub(super) fn is_told(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
+    pub(super) async fn told(&self) -> String {
+        let mut told = self.0.subscribe();
+        let told = told.wait_for(Option::is_some).await;
+        told.ok().and_then(|why| why.clone()).unwrap_or_default()
+    }
+}
+
+/// How a connection fares.
+pub(super) struct Driver {
+    pub(super) world: World,
+    pub(super) connection: Connection<TokioIo<Upgraded>, Bytes>,
+    pub(super) sender: SendRequest<Bytes>,
+    pub(super) keepalive: Keepalive,
+    pub(super) end: End,
+}
+
+impl Driver {
+    /// Until the connection has ended. Ended in order by the agent, it takes no more requests, while those that it has go on.
+    pub(super) async fn run(self) {
+        let Self { world, mut connection, mut sender, keepalive, end } = self;
+        let pings = connection.ping_pong();
+        let mut silence = pin!(silence(&world, pings, keepalive));
+        let why = poll_fn(|context| {
+            let ended = match Pin::new(&mut connection).poll(context) {
+                Poll::Ready(Ok(())) => Poll::Ready(BY_THE_AGENT.to_owned()),
+                Poll::Ready(Err(error)) => Poll::Ready(describe(&error)),
+                Poll::Pending => silence.as_mut().poll(context).map(describe_silence),
+            };
+            if ended.is_pending()
+                && let Poll::Ready(Err(error)) = sender.poll_ready(context)
+            {
+                end.tell(|| describe(&error));
+            }
+            ended
+        })
+        .await;
+        // Whoever hears of the end finds nothing open.
+        drop(connection);
+        end.tell(|| why);
+    }
+}
+
+const BY_THE_AGENT: &str = "closed by the agent";
+
+pub(super) fn describe(error: &h2::Error) -> String {
+    let is_in_order = error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR);
+    if is_in_order { BY_THE_AGENT.to_owned() } else { error.to_string() }
+}
+
+fn describe_silence(limit: Duration) -> String {
+    format!("keep-alive timed out: no answer to a PING within {limit:?}")
+}
+
+/// Returns once the agent has not answered a PING (RFC 9113, section 6.7) within the time that it has.
+async fn silence(world: &World, pings: Option<PingPong>, keepalive: Keepalive) -> Duration {
+    let Some(mut pings) = pings else { return std::future::pending().await };
+    loop {
+        world.clock.sleep(keepalive.interval).await;
+        match within(world, keepalive.timeout, pings.ping(Ping::opaque())).await {
+            Some(Ok(_pong)) => {}
+            // The connection has ended, and says itself why.
+            Some(Err(_)) => std::future::pending().await,
+            None => return keepalive.timeout,
+        }
+    }
+}
