@@ -1,7 +1,7 @@
 //! Gathered writes: what several tasks write for one connection in the same moment leaves it in one piece.
 //!
-//! hyper writes the head of a request as soon as there is room for its stream, and only then asks its body for the first bytes:
-//! two records of TLS and two calls of the system, at both ends, for each request with a body.
+//! Many who ask at once cost a record of TLS and a call of the system each, at both ends, and less together. Who asks alone only loses the
+//! time: where nobody came, the next ones are not waited for.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,16 +12,37 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// So much is gathered at most; what is larger goes as it is.
 const GATHERED_BYTES: usize = 4096;
 
+/// So many flushes follow at most without a turn for others, after turns in which nobody came.
+const MOST_WITHOUT_TURN: u8 = 31;
+
 /// Lets the other tasks have a turn before it sends what was written, and then sends what they wrote with it.
 pub(super) struct Gathered<T> {
     inner: T,
     waiting: Vec<u8>,
     others_had_their_turn: bool,
+    /// Flushes until the next turn, and how many those were last time.
+    without_turn: u8,
+    were_without: u8,
 }
 
 impl<T: AsyncWrite + Unpin> Gathered<T> {
     pub(super) const fn new(inner: T) -> Self {
-        Self { inner, waiting: Vec::new(), others_had_their_turn: false }
+        Self { inner, waiting: Vec::new(), others_had_their_turn: false, without_turn: 0, were_without: 0 }
+    }
+
+    /// Whether others have a turn before what waits is sent: fewer and fewer times while nobody comes.
+    fn gives_turn(&mut self) -> bool {
+        if self.waiting.is_empty() || self.others_had_their_turn {
+            return false;
+        }
+        self.others_had_their_turn = true;
+        if let Some(left) = self.without_turn.checked_sub(1) {
+            self.without_turn = left;
+            return false;
+        }
+        self.were_without = (self.were_without * 2 + 1).min(MOST_WITHOUT_TURN);
+        self.without_turn = self.were_without;
+        true
     }
 
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -58,6 +79,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.others_had_their_turn {
+            (self.without_turn, self.were_without) = (0, 0);
+        }
         let bytes = pieces.iter().map(|piece| piece.len()).sum::<usize>();
         if self.waiting.len() + bytes > GATHERED_BYTES {
             ready!(self.poll_send(context))?;
@@ -74,7 +98,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.waiting.is_empty() && !std::mem::replace(&mut self.others_had_their_turn, true) {
+        if self.gives_turn() {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -133,6 +157,29 @@ mod tests {
         assert!(poll!(Box::pin(gathered.flush())).is_pending());
         gathered.flush().await.unwrap();
         assert_eq!(gathered.inner.0.last().unwrap(), b"next");
+    }
+
+    #[tokio::test]
+    async fn who_writes_alone_hardly_ever_waits_until_others_come() {
+        let mut gathered = Gathered::new(Writes::default());
+        let mut turns = 0;
+        for _ in 0..1000 {
+            gathered.write_all(b"alone").await.unwrap();
+            let mut flush = Box::pin(gathered.flush());
+            if poll!(&mut flush).is_pending() {
+                turns += 1;
+                flush.await.unwrap();
+            }
+        }
+        assert!((1000 / 32..1000 / 32 + 10).contains(&turns), "{turns} turns");
+        while {
+            gathered.write_all(b"first").await.unwrap();
+            poll!(Box::pin(gathered.flush())).is_ready()
+        } {}
+        gathered.write_all(b"second").await.unwrap();
+        gathered.flush().await.unwrap();
+        gathered.write_all(b"third").await.unwrap();
+        assert!(poll!(Box::pin(gathered.flush())).is_pending(), "somebody came the last time");
     }
 
     #[tokio::test]
