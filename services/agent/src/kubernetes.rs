@@ -6,6 +6,7 @@ pub mod client;
 mod clients;
 pub mod connections;
 pub mod discovery;
+mod kept;
 pub mod path;
 pub mod status;
 

@@ -19,6 +19,7 @@ use world::World;
 
 use super::clients::{Client, Clients, Protocols};
 use super::connections::{REQUESTS_PER_LANE, UnderWay};
+use super::kept::NoConnection;
 
 /// Connections that nobody uses and that are kept all the same.
 const IDLE_LANES: usize = 2;
@@ -105,10 +106,10 @@ impl ApiServer {
     /// Dials nothing yet.
     pub(super) fn new(world: World, clients: Clients) -> Self {
         Self {
-            world,
             any: clients.make(Protocols::Any),
             alone: clients.make(Protocols::FreshHttp1),
-            kept: clients.make(Protocols::KeptHttp1),
+            kept: clients.make_kept(&world),
+            world,
             on_kept: Arc::default(),
             clients,
             probe: Mutex::default(),
@@ -155,7 +156,7 @@ impl ApiServer {
         let (parts, body) = request.into_parts();
         match ask(self.kept.clone(), Request::from_parts(parts.clone(), nothing())).await {
             Ok(answer) => Ok((answer, self.place(Some(place)))),
-            Err(error) if is_unreached(&*error) => Err(error),
+            Err(error) if error.is::<NoConnection>() => Err(error),
             Err(error) => {
                 tracing::debug!(%error, "no answer on a kept connection");
                 self.ask_on_lane(Request::from_parts(parts, body)).await
@@ -260,10 +261,6 @@ fn ask(
     request: Request<RequestBody>,
 ) -> BoxFuture<'static, Result<Response<Incoming>, BoxError>> {
     Box::pin(client.oneshot(request))
-}
-
-fn is_unreached(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    error.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|error| error.is_connect())
 }
 
 fn nothing() -> RequestBody {

@@ -3,20 +3,25 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper_rustls::FixedServerNameResolver;
+use hyper_rustls::{FixedServerNameResolver, MaybeHttpsStream};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::Config;
 use kube::client::ConfigExt;
 use kube::client::middleware::{AuthLayer, ExtraHeadersLayer};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tower::BoxError;
+use tokio::net::TcpStream;
 use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service};
+use world::World;
+
+use super::api_server::RequestBody;
+use super::kept::Kept;
 
 /// How long a dial may take, TLS included: others wait for it.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
@@ -37,8 +42,6 @@ pub(super) enum Protocols {
     Any,
     /// HTTP/2 alone, all on one connection.
     Http2,
-    /// HTTP/1.1, each request on a connection that nobody uses just now; it stays open for the next one.
-    KeptHttp1,
     /// HTTP/1.1 on a connection of its own for each request, which may become another protocol.
     FreshHttp1,
 }
@@ -84,23 +87,6 @@ impl Clients {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
     {
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_keepalive(Some(Duration::from_secs(30)));
-        connector.set_connect_timeout(Some(DIAL_DEADLINE));
-        let builder =
-            hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(self.tls.clone()).https_or_http();
-        let builder = match &self.server_name {
-            Some(name) => builder.with_server_name_resolver(FixedServerNameResolver::new(name.clone())),
-            None => builder,
-        };
-        let https = match protocols {
-            Protocols::Any => builder.enable_all_versions().wrap_connector(connector),
-            Protocols::Http2 => builder.enable_http2().wrap_connector(connector),
-            Protocols::KeptHttp1 | Protocols::FreshHttp1 => builder.enable_http1().wrap_connector(connector),
-        };
-        let https = tower::ServiceBuilder::new().map_future(Box::pin).timeout(DIAL_DEADLINE).service(https);
         let mut http = legacy::Client::builder(TokioExecutor::new());
         http.timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -115,12 +101,68 @@ impl Clients {
         if protocols == Protocols::FreshHttp1 {
             http.pool_max_idle_per_host(0);
         }
+        self.client(http.build::<_, B>(self.connector(protocols)))
+    }
+
+    /// One that speaks HTTP/1.1, each request on a connection that nobody uses just now.
+    pub(super) fn make_kept(&self, world: &World) -> Client<RequestBody> {
+        self.client(Kept::new(world.clone(), self.connector(Protocols::FreshHttp1)))
+    }
+
+    /// Dials the API server.
+    fn connector(&self, protocols: Protocols) -> impl Connector + use<> {
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_keepalive(Some(Duration::from_secs(30)));
+        connector.set_connect_timeout(Some(DIAL_DEADLINE));
+        let builder =
+            hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(self.tls.clone()).https_or_http();
+        let builder = match &self.server_name {
+            Some(name) => builder.with_server_name_resolver(FixedServerNameResolver::new(name.clone())),
+            None => builder,
+        };
+        let https = match protocols {
+            Protocols::Any => builder.enable_all_versions().wrap_connector(connector),
+            Protocols::Http2 => builder.enable_http2().wrap_connector(connector),
+            Protocols::FreshHttp1 => builder.enable_http1().wrap_connector(connector),
+        };
+        tower::ServiceBuilder::new().map_future(Box::pin).timeout(DIAL_DEADLINE).service(https)
+    }
+
+    /// What goes to the API server goes with the agent's own credentials.
+    fn client<S, B>(&self, http: S) -> Client<B>
+    where
+        S: Service<Request<B>, Response = Response<Incoming>> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+        B: Body + Send + 'static,
+    {
         let service = tower::ServiceBuilder::new()
             .layer(self.config.base_uri_layer())
             .option_layer(self.credentials.as_ref())
             .layer(&self.headers)
-            .map_err(BoxError::from)
-            .service(http.build::<_, B>(https));
+            .map_err(Into::into)
+            .service(http);
         BoxCloneSyncService::new(service)
     }
+}
+
+/// What dials.
+trait Connector:
+    Service<Uri, Response = MaybeHttpsStream<TokioIo<TcpStream>>, Error = BoxError, Future: Send + Unpin>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> Connector for S where
+    S: Service<Uri, Response = MaybeHttpsStream<TokioIo<TcpStream>>, Error = BoxError, Future: Send + Unpin>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
 }

@@ -1,0 +1,165 @@
+//! HTTP/1.1 connections to the API server, each for one request at a time and then kept for the next one.
+//!
+//! hyper's own pool starts a task for each answer, to see when its connection is free again; here whoever comes next looks.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::header::HOST;
+use http::{HeaderValue, Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::rt::{Read, Write};
+use parking_lot::Mutex;
+use tower::{BoxError, Service, ServiceExt as _};
+use world::World;
+
+use super::api_server::{KEPT_CONNECTIONS, RequestBody};
+
+/// How long a connection is kept that nobody uses: less long than API servers keep it.
+const KEPT: Duration = Duration::from_secs(30);
+/// How often it is looked for those.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// There is no connection: nothing of the request was sent.
+#[derive(Debug, thiserror::Error)]
+#[error("no connection")]
+pub(super) struct NoConnection(#[source] BoxError);
+
+/// Sends requests over such connections. Clones share them.
+#[derive(Clone)]
+pub(super) struct Kept<C> {
+    world: World,
+    connector: C,
+    connections: Arc<Mutex<Connections>>,
+}
+
+#[derive(Default)]
+struct Connections {
+    /// The one that was used last at the end.
+    open: Vec<Connection>,
+    /// Somebody looks for those that nobody uses.
+    are_looked_after: bool,
+}
+
+struct Connection {
+    sender: SendRequest<RequestBody>,
+    used_at: Duration,
+}
+
+impl<C> Kept<C> {
+    pub(super) fn new(world: World, connector: C) -> Self {
+        Self { world, connector, connections: Arc::default() }
+    }
+
+    /// One that nobody uses.
+    fn free(&self) -> Option<SendRequest<RequestBody>> {
+        let mut connections = self.connections.lock();
+        connections.open.retain(|connection| !connection.sender.is_closed());
+        let free = connections.open.iter().rposition(|connection| connection.sender.is_ready())?;
+        Some(connections.open.remove(free).sender)
+    }
+
+    /// Its answer's body may still come: until that has ended, it is not free.
+    fn keep(&self, sender: SendRequest<RequestBody>) {
+        let mut connections = self.connections.lock();
+        if connections.open.len() >= KEPT_CONNECTIONS {
+            return;
+        }
+        connections.open.push(Connection { sender, used_at: self.world.clock.monotonic() });
+        if !std::mem::replace(&mut connections.are_looked_after, true) {
+            let looking = look_after(self.world.clone(), Arc::clone(&self.connections));
+            self.world.spawner.spawn("kept connections", Box::pin(looking));
+        }
+    }
+}
+
+/// Closes those that nobody uses any more, until there are none.
+async fn look_after(world: World, connections: Arc<Mutex<Connections>>) {
+    loop {
+        world.clock.sleep(LOOK).await;
+        let now = world.clock.monotonic();
+        let mut connections = connections.lock();
+        connections.open.retain(|Connection { sender, used_at }| {
+            !sender.is_closed() && (now.saturating_sub(*used_at) < KEPT || !sender.is_ready())
+        });
+        if connections.open.is_empty() {
+            connections.are_looked_after = false;
+            return;
+        }
+    }
+}
+
+impl<C> Service<Request<RequestBody>> for Kept<C>
+where
+    C: Service<Uri, Error = BoxError> + Clone + Send + Sync + 'static,
+    C::Response: Read + Write + Unpin + Send + 'static,
+    C::Future: Send,
+{
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Incoming>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+        let kept = self.clone();
+        Box::pin(async move { kept.ask(request).await })
+    }
+}
+
+impl<C> Kept<C>
+where
+    C: Service<Uri, Error = BoxError> + Clone + Send + Sync + 'static,
+    C::Response: Read + Write + Unpin + Send + 'static,
+    C::Future: Send,
+{
+    async fn ask(self, mut request: Request<RequestBody>) -> Result<Response<Incoming>, BoxError> {
+        let server = in_origin_form(&mut request)?;
+        while let Some(mut sender) = self.free() {
+            match sender.try_send_request(request).await {
+                Ok(answer) => {
+                    self.keep(sender);
+                    return Ok(answer);
+                }
+                // It was closed in this very moment.
+                Err(mut failed) => request = failed.take_message().ok_or_else(|| failed.into_error())?,
+            }
+        }
+        let mut sender = self.dial(server).await.map_err(NoConnection)?;
+        let answer = sender.send_request(request).await?;
+        self.keep(sender);
+        Ok(answer)
+    }
+
+    async fn dial(&self, server: Uri) -> Result<SendRequest<RequestBody>, BoxError> {
+        let io = self.connector.clone().oneshot(server).await?;
+        let (sender, connection) = http1::handshake(io).await?;
+        let driving = async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "a kept connection broke");
+            }
+        };
+        self.world.spawner.spawn("kept connection", Box::pin(driving));
+        Ok(sender)
+    }
+}
+
+/// The request as one server sees it (RFC 9112, section 3.2.1); gives whose it is.
+fn in_origin_form(request: &mut Request<RequestBody>) -> Result<Uri, BoxError> {
+    let server = std::mem::take(request.uri_mut());
+    if let Some(target) = server.path_and_query() {
+        *request.uri_mut() = Uri::from(target.clone());
+    }
+    if let Some(authority) = server.authority()
+        && !request.headers().contains_key(HOST)
+    {
+        let host = HeaderValue::from_str(authority.as_str())?;
+        request.headers_mut().insert(HOST, host);
+    }
+    Ok(server)
+}
