@@ -217,9 +217,8 @@ impl Door {
             }
         };
         let io = upgrade.await.map_err(AcceptError::Broken)?;
-        let connection = AgentConnection::turn(world, io, self.keepalive, self.guard)
-            .await
-            .map_err(AcceptError::Turn)?;
+        let connection =
+            AgentConnection::turn(world, io, self.keepalive, self.guard).await.map_err(AcceptError::Turn)?;
         Ok(Accepted { hello, admitted, connection })
     }
 

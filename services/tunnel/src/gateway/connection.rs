@@ -111,13 +111,8 @@ impl AgentConnection {
             .handshake(TokioIo::new(io))
             .await?;
         let end = End::new();
-        let driver = Driver {
-            world: world.clone(),
-            connection,
-            sender: sender.clone(),
-            keepalive,
-            end: end.clone(),
-        };
+        let driver =
+            Driver { world: world.clone(), connection, sender: sender.clone(), keepalive, end: end.clone() };
         let driver = world.spawner.spawn("tunnel-connection", Box::pin(driver.run()));
         let shared = Arc::new(Shared { driver, end });
         Ok(Self { world: world.clone(), guard, sender, traceparent: None, shared })

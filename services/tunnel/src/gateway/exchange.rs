@@ -57,9 +57,11 @@ pub(super) async fn exchange(
             }
         }
     };
-    heard.map_err(|error| {
-        if was_not_taken(&error) { Unheard::NotTaken(error) } else { Unheard::Broken(error) }
-    })
+    heard.map_err(
+        |error| {
+            if was_not_taken(&error) { Unheard::NotTaken(error) } else { Unheard::Broken(error) }
+        },
+    )
 }
 
 /// The length of what is known whole, where a reader would miss it (RFC 9110, section 8.6).
