@@ -123,11 +123,21 @@ pub struct ForwardedRequest {
     /// Path and query as the agent is to see them.
     pub target: String,
     /// Headers, the pass among them.
-    pub headers: Vec<(String, Vec<u8>)>,
+    pub headers: Vec<(String, HeaderText)>,
     /// The head of the answer has to be there within this time, in milliseconds.
     pub head_time_millis: u64,
 }
 request!(ForwardedRequest => ForwardedAnswer, "tunnel-gateway.forward");
+
+/// The value of a header: bytes that need not be UTF-8 (RFC 9110, section 5.5).
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct HeaderText(
+    #[serde(with = "serde_bytes")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<u8>"))]
+    pub Vec<u8>,
+);
 
 /// The head of the answer to [`ForwardedRequest`].
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -139,7 +149,7 @@ pub enum ForwardedAnswer {
         /// HTTP status.
         status: u16,
         /// Headers.
-        headers: Vec<(String, Vec<u8>)>,
+        headers: Vec<(String, HeaderText)>,
     },
     /// It did not.
     Trouble(ForwardedTrouble),

@@ -271,9 +271,13 @@ impl DeliveryState {
                 self.apply_statement(agent, objects, last.then_some(unlisted));
             }
             Observed::ObjectApplied { object, .. } => self.apply_applied(agent, object),
-            Observed::ObjectPruned { source, identity, .. } => {
+            Observed::ObjectPruned { source, identity, uid, .. } => {
                 self.observed_source(agent, *source, |state| {
-                    state.inventory.remove(&identity.key());
+                    // Under this name another one may have been made meanwhile, which the list that this came of did not mean.
+                    let key = identity.key();
+                    if state.inventory.get(&key).is_some_and(|owned| owned.uid == *uid) {
+                        state.inventory.remove(&key);
+                    }
                 })
             }
             Observed::SyncStarted { source, sync, .. } => self.observed_source(agent, *source, |state| {

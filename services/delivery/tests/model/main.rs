@@ -246,6 +246,26 @@ fn what_is_heard_of_after_a_source_left_goes_too() {
 }
 
 #[test]
+fn what_was_made_anew_under_a_name_is_not_forgotten_with_what_had_it_before() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.applied("shop", 10, &["a", "b"], false);
+    let mut anew = owned(id, "a", false);
+    let former = std::mem::replace(&mut anew.uid, "made-anew".to_owned());
+    let identity = anew.identity.clone();
+    let (write, taken_over) = (Write::Created, Vec::new());
+    let applied = Observed::ObjectApplied { sync: None, object: anew, write, taken_over };
+    // By a list that was made before the new one was heard of.
+    let kept = Some("another object has this name now".to_owned());
+    let kept = Observed::ObjectPruned { sync: None, source: id, identity, uid: former, kept };
+    given.observed(1, vec![applied, kept]);
+    given.advanced("shop", "ccc", 3, 1);
+    let Verdict::Deliver { prune, .. } = given.verdict("shop", &[(3, &["b"])]) else { panic!("delivered") };
+    let listed: Vec<&str> = prune.iter().map(|entry| entry.uid.as_str()).collect();
+    assert_eq!(listed, ["made-anew"]);
+}
+
+#[test]
 fn what_another_bundle_kept_alive_goes_with_that_bundle() {
     let (mut leaving, other) = (source("shop"), source("other"));
     leaving.policies.on_removal = OnRemoval::Prune;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bus::{ByteReader, ByteStream, ByteWriter, Opening, RequestError, StreamHandler};
 use bytes::{Buf, Bytes, BytesMut};
 use events::request::RequestContext;
-use events::requests::gateway::{ForwardedAnswer, ForwardedRequest};
+use events::requests::gateway::{ForwardedAnswer, ForwardedRequest, HeaderText};
 use events::subject::Subject;
 use events::{Actor, AgentId, OrganizationId, Request as _};
 use futures::{FutureExt as _, stream};
@@ -302,14 +302,15 @@ fn framed<T: Serialize>(head: &T) -> Result<Bytes, BoxError> {
     Ok([&length.to_be_bytes()[..], &head].concat().into())
 }
 
-fn listed(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
-    headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect()
+fn listed(headers: &HeaderMap) -> Vec<(String, HeaderText)> {
+    let text = |value: &HeaderValue| HeaderText(value.as_bytes().to_vec());
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
 /// What was headers there is headers here.
-fn map_of(listed: Vec<(String, Vec<u8>)>) -> HeaderMap {
-    let header = |(name, value): (String, Vec<u8>)| {
-        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_bytes(&value).ok()?))
+fn map_of(listed: Vec<(String, HeaderText)>) -> HeaderMap {
+    let header = |(name, value): (String, HeaderText)| {
+        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::try_from(value.0).ok()?))
     };
     let mut map = HeaderMap::new();
     for (name, value) in listed.into_iter().filter_map(header) {

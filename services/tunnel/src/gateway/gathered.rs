@@ -12,22 +12,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// So much is gathered at most; what is larger goes as it is.
 const GATHERED_BYTES: usize = 4096;
 
-/// So many flushes follow at most without a turn for others, after turns in which nobody came.
-const MOST_WITHOUT_TURN: u8 = 31;
+/// After so many turns in which nobody came, one more flush goes by without a turn before the next one.
+const PATIENCE: u8 = 8;
 
 /// Lets the other tasks have a turn before it sends what was written, and then sends what they wrote with it.
 pub(super) struct Gathered<T> {
     inner: T,
     waiting: Vec<u8>,
     others_had_their_turn: bool,
-    /// Flushes until the next turn, and how many those were last time.
+    /// Flushes that go by until the next turn.
     without_turn: u8,
-    were_without: u8,
+    /// Turns in which nobody came, since somebody did.
+    in_vain: u8,
 }
 
 impl<T: AsyncWrite + Unpin> Gathered<T> {
     pub(super) const fn new(inner: T) -> Self {
-        Self { inner, waiting: Vec::new(), others_had_their_turn: false, without_turn: 0, were_without: 0 }
+        Self { inner, waiting: Vec::new(), others_had_their_turn: false, without_turn: 0, in_vain: 0 }
     }
 
     /// Whether others have a turn before what waits is sent: fewer and fewer times while nobody comes.
@@ -40,8 +41,8 @@ impl<T: AsyncWrite + Unpin> Gathered<T> {
             self.without_turn = left;
             return false;
         }
-        self.were_without = (self.were_without * 2 + 1).min(MOST_WITHOUT_TURN);
-        self.without_turn = self.were_without;
+        self.without_turn = self.in_vain / PATIENCE;
+        self.in_vain = self.in_vain.saturating_add(1);
         true
     }
 
@@ -80,7 +81,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if self.others_had_their_turn {
-            (self.without_turn, self.were_without) = (0, 0);
+            (self.without_turn, self.in_vain) = (0, 0);
         }
         let bytes = pieces.iter().map(|piece| piece.len()).sum::<usize>();
         if self.waiting.len() + bytes > GATHERED_BYTES {
@@ -162,16 +163,17 @@ mod tests {
     #[tokio::test]
     async fn who_writes_alone_hardly_ever_waits_until_others_come() {
         let mut gathered = Gathered::new(Writes::default());
-        let mut turns = 0;
-        for _ in 0..1000 {
+        let mut turns = Vec::new();
+        for number in 0..10_000 {
             gathered.write_all(b"alone").await.unwrap();
             let mut flush = Box::pin(gathered.flush());
             if poll!(&mut flush).is_pending() {
-                turns += 1;
+                turns.push(number);
                 flush.await.unwrap();
             }
         }
-        assert!((1000 / 32..1000 / 32 + 10).contains(&turns), "{turns} turns");
+        assert_eq!(turns[..9], [0, 1, 2, 3, 4, 5, 6, 7, 8], "at first others are waited for");
+        assert!(turns.len() < 500, "{} turns", turns.len());
         while {
             gathered.write_all(b"first").await.unwrap();
             poll!(Box::pin(gathered.flush())).is_ready()
