@@ -24,7 +24,7 @@ const AWAITED: usize = 64;
 
 impl Projection for DeliveryState {
     const NAME: &'static str = "delivery";
-    const FOLD_VERSION: u32 = 5;
+    const FOLD_VERSION: u32 = 6;
     const SNAPSHOT_EVERY: u64 = 5_000;
 
     fn filter() -> ReadFilter {
