@@ -14,14 +14,14 @@ pub const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 /// Streams at once. Streams times [`STREAM_WINDOW_BYTES`] stays below [`CONNECTION_WINDOW_BYTES`].
 pub const MAXIMUM_STREAMS: u32 = 1000;
 
-/// Bytes that hyper holds per stream before its writer waits.
+/// Bytes that either end holds per stream before its writer waits.
 pub const SEND_BUFFER_BYTES: usize = 512 * 1024;
 
 /// Largest list of headers of a request or an answer inside the tunnel, in bytes: what a client may send beside the largest pass.
 pub const MAXIMUM_HEADER_LIST_BYTES: u32 = 160 * 1024;
 
-/// A PING after this long without anything heard: well below the 25 to 30 seconds after which some NATs forget a connection. It is
-/// most of what an idle agent costs a gateway.
+/// The gateway sends a PING each time that this has passed, an agent when it heard no request for this long: well below the 25 to 30
+/// seconds after which some NATs forget a connection. It is most of what an idle agent costs a gateway.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// A peer that did not answer a PING for this long is dead: half a minute after it was last heard.
@@ -30,7 +30,7 @@ pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Keepalive of one end, so that tests need not wait as long as a NAT would.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keepalive {
-    /// A PING after this long without anything heard.
+    /// A PING after this long.
     pub interval: Duration,
     /// Dead after this long without an answer to a PING.
     pub timeout: Duration,
