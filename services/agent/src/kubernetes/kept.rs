@@ -163,3 +163,104 @@ fn in_origin_form(request: &mut Request<RequestBody>) -> Result<Uri, BoxError> {
     }
     Ok(server)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+    use http_body_util::{BodyExt as _, Empty, Full};
+    use hyper::server::conn::http1 as server;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::DuplexStream;
+
+    use super::*;
+
+    /// How many connections were made to a server, and how many of them are open.
+    #[derive(Clone, Default)]
+    struct Made {
+        all: Arc<AtomicUsize>,
+        open: Arc<AtomicUsize>,
+    }
+
+    fn kept(
+        made: &Made,
+    ) -> Kept<
+        impl Service<Uri, Response = TokioIo<DuplexStream>, Error = BoxError, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    > {
+        let made = made.clone();
+        let connector = tower::service_fn(move |_: Uri| {
+            let (near, far) = tokio::io::duplex(4096);
+            made.all.fetch_add(1, Ordering::Relaxed);
+            made.open.fetch_add(1, Ordering::Relaxed);
+            let open = Arc::clone(&made.open);
+            let serving = async move {
+                let answer = service_fn(|request: Request<Incoming>| async move {
+                    let host = request.headers()[HOST].to_str().unwrap().to_owned();
+                    Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(format!(
+                        "{host} {}",
+                        request.uri()
+                    ))))
+                });
+                let _ended = server::Builder::new().serve_connection(TokioIo::new(far), answer).await;
+                open.fetch_sub(1, Ordering::Relaxed);
+            };
+            World::real().spawner.spawn("server", Box::pin(serving));
+            std::future::ready(Ok(TokioIo::new(near)))
+        });
+        Kept::new(World::real(), connector)
+    }
+
+    fn request() -> Request<RequestBody> {
+        let nothing = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        Request::get("https://api.example:6443/version?a=b").body(nothing).unwrap()
+    }
+
+    async fn text(answer: Response<Incoming>) -> Bytes {
+        answer.into_body().collect().await.unwrap().to_bytes()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_after_the_other_shares_a_connection_and_those_at_once_have_one_each() {
+        let made = Made::default();
+        let mut kept = kept(&made);
+        for _ in 0..10 {
+            let answer = kept.call(request()).await.unwrap();
+            assert_eq!(text(answer).await, "api.example:6443 /version?a=b");
+        }
+        assert_eq!(made.all.load(Ordering::Relaxed), 1);
+        let (one, other) = tokio::join!(kept.call(request()), kept.call(request()));
+        drop((text(one.unwrap()).await, text(other.unwrap()).await));
+        assert_eq!(made.all.load(Ordering::Relaxed), 2);
+        tokio::time::sleep(KEPT / 2).await;
+        drop(text(kept.call(request()).await.unwrap()).await);
+        assert_eq!(made.all.load(Ordering::Relaxed), 2, "both are kept");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_nobody_uses_is_closed() {
+        let made = Made::default();
+        let mut kept = kept(&made);
+        for _ in 0..2 {
+            drop(text(kept.call(request()).await.unwrap()).await);
+            tokio::time::sleep(KEPT + LOOK * 2).await;
+            assert_eq!(made.open.load(Ordering::Relaxed), 0);
+        }
+        assert_eq!(made.all.load(Ordering::Relaxed), 2, "who comes later has another one");
+    }
+
+    #[tokio::test]
+    async fn without_a_connection_nothing_was_sent() {
+        let connector = tower::service_fn(|_: Uri| {
+            std::future::ready(Err::<TokioIo<DuplexStream>, BoxError>("refused".into()))
+        });
+        let error = Kept::new(World::real(), connector).call(request()).await.unwrap_err();
+        assert!(error.is::<NoConnection>(), "{error}");
+    }
+}
