@@ -21,12 +21,10 @@ use tower::{BoxError, Service};
 use world::World;
 
 use super::api_server::RequestBody;
-use super::kept::Kept;
+use super::kept::{KEPT, Kept};
 
 /// How long a dial may take, TLS included: others wait for it.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a connection is kept that nobody uses: less long than API servers keep it.
-const KEPT: Duration = Duration::from_secs(30);
 /// What a reader that stands still leaves unread in memory.
 const STREAM_WINDOW: u32 = 1 << 20;
 /// The largest that HTTP/2 has: readers that stand still never exhaust it, so that they stop no other.
@@ -48,6 +46,8 @@ pub(super) enum Protocols {
 
 /// A client; clones share its connections.
 pub(super) type Client<B> = BoxCloneSyncService<Request<B>, Response<Incoming>, BoxError>;
+
+type Dialled = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// Makes clients. All of them renew the agent's credentials together.
 pub(super) struct Clients {
@@ -110,7 +110,15 @@ impl Clients {
     }
 
     /// Dials the API server.
-    fn connector(&self, protocols: Protocols) -> impl Connector + use<> {
+    fn connector(
+        &self,
+        protocols: Protocols,
+    ) -> impl Service<Uri, Response = Dialled, Error = BoxError, Future: Send + Unpin>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+    + use<> {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
@@ -146,23 +154,4 @@ impl Clients {
             .service(http);
         BoxCloneSyncService::new(service)
     }
-}
-
-/// What dials.
-trait Connector:
-    Service<Uri, Response = MaybeHttpsStream<TokioIo<TcpStream>>, Error = BoxError, Future: Send + Unpin>
-    + Clone
-    + Send
-    + Sync
-    + 'static
-{
-}
-
-impl<S> Connector for S where
-    S: Service<Uri, Response = MaybeHttpsStream<TokioIo<TcpStream>>, Error = BoxError, Future: Send + Unpin>
-        + Clone
-        + Send
-        + Sync
-        + 'static
-{
 }

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use http::header::HOST;
 use http::{HeaderValue, Request, Response, Uri};
 use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::rt::{Read, Write};
 use parking_lot::Mutex;
@@ -19,7 +20,7 @@ use world::World;
 use super::api_server::{KEPT_CONNECTIONS, RequestBody};
 
 /// How long a connection is kept that nobody uses: less long than API servers keep it.
-const KEPT: Duration = Duration::from_secs(30);
+pub(super) const KEPT: Duration = Duration::from_secs(30);
 /// How often it is looked for those.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -60,6 +61,31 @@ impl<C> Kept<C> {
         connections.open.retain(|connection| !connection.sender.is_closed());
         let free = connections.open.iter().rposition(|connection| connection.sender.is_ready())?;
         Some(connections.open.remove(free).sender)
+    }
+
+    async fn ask(
+        &self,
+        mut sender: SendRequest<RequestBody>,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        let answer = sender.try_send_request(request).await?;
+        self.keep(sender);
+        Ok(answer)
+    }
+
+    /// A new one.
+    async fn begin(
+        &self,
+        io: impl Read + Write + Unpin + Send + 'static,
+    ) -> hyper::Result<SendRequest<RequestBody>> {
+        let (sender, connection) = http1::handshake(io).await?;
+        let driving = async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "a kept connection broke");
+            }
+        };
+        self.world.spawner.spawn("kept connection", Box::pin(driving));
+        Ok(sender)
     }
 
     /// Its answer's body may still come: until that has ended, it is not free.
@@ -106,46 +132,21 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+    fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         let kept = self.clone();
-        Box::pin(async move { kept.ask(request).await })
-    }
-}
-
-impl<C> Kept<C>
-where
-    C: Service<Uri, Error = BoxError> + Clone + Send + Sync + 'static,
-    C::Response: Read + Write + Unpin + Send + 'static,
-    C::Future: Send,
-{
-    async fn ask(self, mut request: Request<RequestBody>) -> Result<Response<Incoming>, BoxError> {
-        let server = in_origin_form(&mut request)?;
-        while let Some(mut sender) = self.free() {
-            match sender.try_send_request(request).await {
-                Ok(answer) => {
-                    self.keep(sender);
-                    return Ok(answer);
+        Box::pin(async move {
+            let server = in_origin_form(&mut request)?;
+            while let Some(sender) = kept.free() {
+                match kept.ask(sender, request).await {
+                    // It was closed in this very moment.
+                    Err(mut failed) => request = failed.take_message().ok_or_else(|| failed.into_error())?,
+                    Ok(answer) => return Ok(answer),
                 }
-                // It was closed in this very moment.
-                Err(mut failed) => request = failed.take_message().ok_or_else(|| failed.into_error())?,
             }
-        }
-        let mut sender = self.dial(server).await.map_err(NoConnection)?;
-        let answer = sender.send_request(request).await?;
-        self.keep(sender);
-        Ok(answer)
-    }
-
-    async fn dial(&self, server: Uri) -> Result<SendRequest<RequestBody>, BoxError> {
-        let io = self.connector.clone().oneshot(server).await?;
-        let (sender, connection) = http1::handshake(io).await?;
-        let driving = async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error = &error as &dyn std::error::Error, "a kept connection broke");
-            }
-        };
-        self.world.spawner.spawn("kept connection", Box::pin(driving));
-        Ok(sender)
+            let io = kept.connector.clone().oneshot(server).await.map_err(NoConnection)?;
+            let sender = kept.begin(io).await.map_err(|error| NoConnection(error.into()))?;
+            Ok(kept.ask(sender, request).await.map_err(TrySendError::into_error)?)
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, SetOnce};
 use tunnel::BoxError;
 use tunnel::body::Held;
 
@@ -50,7 +50,7 @@ pub(super) struct Open {
     pub(super) recorded: Recorded,
     /// When authz last said that it is let through, on the monotonic clock.
     sure_at: Mutex<Duration>,
-    end: watch::Sender<Option<End>>,
+    end: SetOnce<End>,
 }
 
 impl Open {
@@ -66,26 +66,13 @@ impl Open {
 
     /// Ends it. The first word counts.
     pub(super) fn end(&self, end: End) {
-        self.end.send_if_modified(|said| {
-            let is_first = said.is_none();
-            if is_first {
-                *said = Some(end);
-            }
-            is_first
-        });
+        let _first = self.end.set(end);
     }
 
     /// Returns once it was ended.
-    pub(super) fn ended(&self) -> BoxFuture<'static, End> {
-        let mut end = self.end.subscribe();
-        async move {
-            let said = end.wait_for(Option::is_some).await.ok().and_then(|said| said.clone());
-            match said {
-                Some(said) => said,
-                None => std::future::pending().await,
-            }
-        }
-        .boxed()
+    pub(super) fn ended(self: &Arc<Self>) -> BoxFuture<'static, End> {
+        let open = Arc::clone(self);
+        async move { open.end.wait().await.clone() }.boxed()
     }
 }
 
@@ -107,8 +94,7 @@ impl OpenRequests {
         place: Arc<Place>,
         now: Duration,
     ) -> Entered {
-        let open =
-            Arc::new(Open { asked, recorded, sure_at: Mutex::new(now), end: watch::Sender::new(None) });
+        let open = Arc::new(Open { asked, recorded, sure_at: Mutex::new(now), end: SetOnce::new() });
         let mut all = self.open.lock();
         all.0 += 1;
         let number = all.0;

@@ -10,14 +10,14 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 
-use super::RequestBody;
+use super::{RequestBody, empty};
 use crate::BoxError;
 
 /// What is longer is sent once. Hardly any object of Kubernetes is longer.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// A body, and what was sent of it so far: 256 KiB are kept, until this is dropped.
-pub struct Replay(Arc<Mutex<Recording>>);
+/// A body, and what was sent of it so far: 256 KiB are kept, until this is dropped. Nothing is nothing again.
+pub struct Replay(Option<Arc<Mutex<Recording>>>);
 
 struct Recording {
     /// What nobody has asked for yet; nothing once it has ended.
@@ -37,23 +37,26 @@ impl Replay {
     /// With the body as it is sent first.
     #[must_use]
     pub fn of(body: RequestBody) -> (Self, RequestBody) {
-        let rest = (!body.is_end_stream()).then_some(body);
-        let recording = Recording { rest, sent: Vec::new(), kept_bytes: 0, is_whole: true };
-        let replay = Self(Arc::new(Mutex::new(recording)));
-        let first = replay.playing();
-        (replay, first)
+        if body.is_end_stream() {
+            return (Self(None), body);
+        }
+        let recording = Recording { rest: Some(body), sent: Vec::new(), kept_bytes: 0, is_whole: true };
+        let recording = Arc::new(Mutex::new(recording));
+        let first = playing(&recording);
+        (Self(Some(recording)), first)
     }
 
     /// The body from its beginning, unless it was too long to be kept or broke.
     #[must_use]
     pub fn again(&self) -> Option<RequestBody> {
-        let is_whole = self.0.lock().is_whole;
-        is_whole.then(|| self.playing())
+        let Some(recording) = &self.0 else { return Some(empty()) };
+        let is_whole = recording.lock().is_whole;
+        is_whole.then(|| playing(recording))
     }
+}
 
-    fn playing(&self) -> RequestBody {
-        Playing { recording: Arc::clone(&self.0), next: 0 }.boxed_unsync()
-    }
+fn playing(recording: &Arc<Mutex<Recording>>) -> RequestBody {
+    Playing { recording: Arc::clone(recording), next: 0 }.boxed_unsync()
 }
 
 /// Whether the other side, as it closes the connection in order, has said that it did not take a request. One that it took it answers.

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body::Body as _;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use world::World;
@@ -110,9 +109,14 @@ impl AgentConnection {
             .enable_push(false)
             .handshake(TokioIo::new(io))
             .await?;
-        let end = End::new();
-        let driver =
-            Driver { world: world.clone(), connection, sender: sender.clone(), keepalive, end: end.clone() };
+        let end = End::default();
+        let driver = Driver {
+            world: world.clone(),
+            connection,
+            sender: sender.clone(),
+            keepalive,
+            end: Arc::clone(&end),
+        };
         let driver = world.spawner.spawn("tunnel-connection", Box::pin(driver.run()));
         let shared = Arc::new(Shared { driver, end });
         Ok(Self { world: world.clone(), guard, sender, traceparent: None, shared })
@@ -162,13 +166,7 @@ impl AgentConnection {
     ) -> Result<Response<GuardedBody>, Unanswered> {
         let (parts, body) = request.into_parts();
         let head = Request::from_parts(parts.clone(), ());
-        let (replay, body) = match body.is_end_stream() {
-            true => (None, body),
-            false => {
-                let (replay, first) = Replay::of(body);
-                (Some(replay), first)
-            }
-        };
+        let (replay, body) = Replay::of(body);
         let exchange = exchange(&self.world, self.sender.clone(), head, body);
         let late = Unanswered { error: AskError::TimedOut { limit }, unsent: None };
         let unheard = match within(&self.world, limit, exchange).await.ok_or(late)? {
@@ -181,9 +179,8 @@ impl AgentConnection {
         Err(match unheard {
             Unheard::NotTaken(error) => {
                 // Before the request comes back: it finds another connection.
-                self.shared.end.tell(|| describe(&error));
-                let body = replay.map_or_else(|| Some(empty()), |replay| replay.again());
-                let unsent = body.map(|body| Box::new(Request::from_parts(parts, body)));
+                let _first = self.shared.end.set(describe(&error));
+                let unsent = replay.again().map(|body| Box::new(Request::from_parts(parts, body)));
                 Unanswered { error: closed(&error), unsent }
             }
             Unheard::Unsendable(error) => {
@@ -222,13 +219,13 @@ impl AgentConnection {
     /// Whether the connection has ended, or takes no more requests.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.shared.end.is_told()
+        self.shared.end.initialized()
     }
 
     /// Returns, with the reason, once the connection has ended, or an agent that stops was found to take no more requests: answers that
     /// were under way then go on until [`Self::close`], or until the agent ends them.
     pub async fn closed(&self) -> String {
-        self.shared.end.told().await
+        self.shared.end.wait().await.clone()
     }
 
     /// Says why and when to come back, as far as that goes quickly, and ends the connection with all its streams.
@@ -238,7 +235,7 @@ impl AgentConnection {
             tracing::debug!(heard = said.is_ok(), reason = %farewell.reason, "farewell");
         }
         self.shared.driver.abort();
-        self.shared.end.tell(|| farewell.reason.clone());
+        let _first = self.shared.end.set(farewell.reason.clone());
     }
 }
 

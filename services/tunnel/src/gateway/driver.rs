@@ -2,50 +2,22 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::{Connection, SendRequest};
 use h2::{Ping, PingPong, Reason};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 use world::World;
 
 use crate::runtime::within;
 use crate::settings::Keepalive;
 
-/// Why a connection takes no more requests, once it does not.
-#[derive(Clone)]
-pub(super) struct End(watch::Sender<Option<String>>);
-
-impl End {
-    pub(super) fn new() -> Self {
-        Self(watch::Sender::new(None))
-    }
-
-    /// The first word counts.
-    pub(super) fn tell(&self, why: impl FnOnce() -> String) {
-        self.0.send_if_modified(|told| {
-            let is_first = told.is_none();
-            if is_first {
-                *told = Some(why());
-            }
-            is_first
-        });
-    }
-
-    pub(super) fn is_told(&self) -> bool {
-        self.0.borrow().is_some()
-    }
-
-    pub(super) async fn told(&self) -> String {
-        let mut told = self.0.subscribe();
-        let told = told.wait_for(Option::is_some).await;
-        told.ok().and_then(|why| why.clone()).unwrap_or_default()
-    }
-}
+/// Why a connection takes no more requests, once it does not. The first word counts.
+pub(super) type End = Arc<SetOnce<String>>;
 
 /// How a connection fares.
 pub(super) struct Driver {
@@ -66,19 +38,20 @@ impl Driver {
             let ended = match Pin::new(&mut connection).poll(context) {
                 Poll::Ready(Ok(())) => Poll::Ready(BY_THE_AGENT.to_owned()),
                 Poll::Ready(Err(error)) => Poll::Ready(describe(&error)),
-                Poll::Pending => silence.as_mut().poll(context).map(describe_silence),
+                Poll::Pending => silence.as_mut().poll(context),
             };
             if ended.is_pending()
+                && !end.initialized()
                 && let Poll::Ready(Err(error)) = sender.poll_ready(context)
             {
-                end.tell(|| describe(&error));
+                let _first = end.set(describe(&error));
             }
             ended
         })
         .await;
         // Whoever hears of the end finds nothing open.
         drop(connection);
-        end.tell(|| why);
+        let _first = end.set(why);
     }
 }
 
@@ -89,20 +62,20 @@ pub(super) fn describe(error: &h2::Error) -> String {
     if is_in_order { BY_THE_AGENT.to_owned() } else { error.to_string() }
 }
 
-fn describe_silence(limit: Duration) -> String {
-    format!("keep-alive timed out: no answer to a PING within {limit:?}")
-}
-
-/// Returns once the agent has not answered a PING (RFC 9113, section 6.7) within the time that it has.
-async fn silence(world: &World, pings: Option<PingPong>, keepalive: Keepalive) -> Duration {
+/// Returns, with words for it, once the agent has not answered a PING (RFC 9113, section 6.7) within the time that it has.
+async fn silence(
+    world: &World,
+    pings: Option<PingPong>,
+    Keepalive { interval, timeout }: Keepalive,
+) -> String {
     let Some(mut pings) = pings else { return std::future::pending().await };
     loop {
-        world.clock.sleep(keepalive.interval).await;
-        match within(world, keepalive.timeout, pings.ping(Ping::opaque())).await {
+        world.clock.sleep(interval).await;
+        match within(world, timeout, pings.ping(Ping::opaque())).await {
             Some(Ok(_pong)) => {}
             // The connection has ended, and says itself why.
             Some(Err(_)) => std::future::pending().await,
-            None => return keepalive.timeout,
+            None => return format!("keep-alive timed out: no answer to a PING within {timeout:?}"),
         }
     }
 }

@@ -51,7 +51,7 @@ pub(super) async fn exchange(
             heard = &mut answer => {
                 if heard.is_ok() {
                     // An answer may begin before the request's body ends, and both go on.
-                    world.spawner.spawn("tunnel-body", sending);
+                    world.spawner.spawn("tunnel-request-body", sending);
                 }
                 heard
             }

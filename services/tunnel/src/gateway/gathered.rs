@@ -19,7 +19,8 @@ const PATIENCE: u8 = 8;
 pub(super) struct Gathered<T> {
     inner: T,
     waiting: Vec<u8>,
-    others_had_their_turn: bool,
+    /// A flush began: what comes now came with it.
+    is_flushing: bool,
     /// Flushes that go by until the next turn.
     without_turn: u8,
     /// Turns in which nobody came, since somebody did.
@@ -28,15 +29,15 @@ pub(super) struct Gathered<T> {
 
 impl<T: AsyncWrite + Unpin> Gathered<T> {
     pub(super) const fn new(inner: T) -> Self {
-        Self { inner, waiting: Vec::new(), others_had_their_turn: false, without_turn: 0, in_vain: 0 }
+        Self { inner, waiting: Vec::new(), is_flushing: false, without_turn: 0, in_vain: 0 }
     }
 
     /// Whether others have a turn before what waits is sent: fewer and fewer times while nobody comes.
     fn gives_turn(&mut self) -> bool {
-        if self.waiting.is_empty() || self.others_had_their_turn {
+        if self.waiting.is_empty() || self.is_flushing {
             return false;
         }
-        self.others_had_their_turn = true;
+        self.is_flushing = true;
         if let Some(left) = self.without_turn.checked_sub(1) {
             self.without_turn = left;
             return false;
@@ -80,7 +81,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.others_had_their_turn {
+        if self.is_flushing {
             (self.without_turn, self.in_vain) = (0, 0);
         }
         let bytes = pieces.iter().map(|piece| piece.len()).sum::<usize>();
@@ -105,7 +106,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
         }
         ready!(self.poll_send(context))?;
         ready!(Pin::new(&mut self.inner).poll_flush(context))?;
-        self.others_had_their_turn = false;
+        self.is_flushing = false;
         Poll::Ready(Ok(()))
     }
 
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_before_others_had_their_turn_goes_with_it() {
+    async fn what_is_written_before_is_flushing_goes_with_it() {
         let mut gathered = Gathered::new(Writes::default());
         gathered.write_all(b"head ").await.unwrap();
         assert!(poll!(Box::pin(gathered.flush())).is_pending());
