@@ -56,8 +56,6 @@ impl World {
     #[must_use]
     pub fn new_uuid(&self) -> uuid::Uuid {
         let millis = u64::try_from(self.clock.now_millis()).unwrap_or(0);
-        let mut bytes = [0_u8; 10];
-        self.random.fill(&mut bytes);
-        uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid()
+        uuid::Builder::from_unix_timestamp_millis(millis, &self.random.id()).into_uuid()
     }
 }

@@ -84,6 +84,9 @@ pub(crate) fn audit(world: &World, log: Arc<dyn EventLog>, gateway: InstanceId) 
 impl Audit {
     /// Waits until not too many records wait for the log.
     pub(super) async fn room(&self) -> Result<(), Trouble> {
+        if *self.waiting.borrow() < CAPACITY {
+            return Ok(());
+        }
         let mut waiting = self.waiting.subscribe();
         let has_room = tokio::select! {
             biased;
@@ -97,16 +100,24 @@ impl Audit {
     }
 
     fn take(&self, organization: OrganizationId, record: AuditRecord) {
-        self.waiting.send_modify(|waiting| *waiting += 1);
+        self.one_more();
         if self.entries.send(Entry { organization, record, stored: None }).is_err() {
             tracing::error!("what is done is not recorded: the gateway has stopped");
         }
     }
 
+    /// Makes no room, and so wakes nobody who waits for some.
+    fn one_more(&self) {
+        self.waiting.send_if_modified(|waiting| {
+            *waiting += 1;
+            false
+        });
+    }
+
     /// Takes a record, and waits until it is durable.
     async fn store(&self, organization: OrganizationId, record: AuditRecord) -> Result<(), Trouble> {
         let (stored, is_stored) = oneshot::channel();
-        self.waiting.send_modify(|waiting| *waiting += 1);
+        self.one_more();
         let taken = self.awaited.send(Entry { organization, record, stored: Some(stored) });
         let is_durable = tokio::select! {
             biased;
