@@ -227,6 +227,8 @@ async fn nothing_is_lost_while_leaders_are_killed_and_parted_from_the_others() {
             progress.more(50).await;
             cluster.servers[killed].start_again().await.unwrap();
             progress.more(50).await;
+            // Until then the next one is one too many: a server that has yet to catch up leads nothing.
+            eventually(SOON, || async { cluster.is_current() }).await;
         }
         let parted = leader(&cluster).await;
         println!("server {parted} is parted from the others");
