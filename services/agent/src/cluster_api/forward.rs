@@ -3,12 +3,12 @@
 use std::future::{Future, pending};
 use std::time::Duration;
 
+use bytes::Bytes;
 use events::attributes::Attributes;
 use futures::future::{Either, select};
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use objects::attributes::{is_answered_by_others, is_long_running};
 use tokio::sync::oneshot;
 use tower::BoxError;
@@ -86,8 +86,9 @@ pub(super) fn unreachable_by(error: &(dyn std::error::Error + 'static)) -> Failu
 }
 
 /// The API server's answer as it goes back. A body that breaks off ends as broken there, too.
-pub(super) fn answered<T>(response: Response<Incoming>, held: T) -> Result<Response<AnswerBody>, Failure>
+pub(super) fn answered<B, T>(response: Response<B>, held: T) -> Result<Response<AnswerBody>, Failure>
 where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
     T: Send + Unpin + 'static,
 {
     let status = response.status();

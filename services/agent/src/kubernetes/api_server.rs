@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use http::{Request, Response, Version};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use world::World;
 
 use super::clients::{Client, Clients, Protocols};
 use super::connections::{REQUESTS_PER_LANE, UnderWay};
-use super::kept::NoConnection;
+use super::kept::{KeptBody, NoConnection};
 
 /// Connections that nobody uses and that are kept all the same.
 const IDLE_LANES: usize = 2;
@@ -47,6 +47,9 @@ pub enum Expected {
 /// Body of a request.
 pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
+/// Body of an answer.
+pub type AnswerBody = Either<Incoming, KeptBody>;
+
 /// Where the API server speaks HTTP/2, requests share connections ("lanes") that are made as more are under way than one takes:
 /// an API server allows about a hundred on one, and the next would wait for a watch to end. What is answered soon goes on HTTP/1.1
 /// connections that are kept for the next one, as far as there are some: an API server answers there with less work. Where it speaks
@@ -59,7 +62,7 @@ pub struct ApiServer {
     /// A connection for each request.
     alone: Client<RequestBody>,
     /// A connection for each request while it lasts, and then for the next one.
-    kept: Client<RequestBody>,
+    kept: Client<RequestBody, KeptBody>,
     on_kept: Arc<AtomicUsize>,
     probe: Mutex<Option<Probe>>,
     lanes: Arc<Mutex<Vec<OpenLane>>>,
@@ -133,15 +136,17 @@ impl ApiServer {
         &self,
         request: Request<RequestBody>,
         expected: Expected,
-    ) -> Result<(Response<Incoming>, Lane), BoxError> {
+    ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
         if expected == Expected::OfOthers {
-            return Ok((ask(self.alone.clone(), request).await?, self.no_lane()));
+            return Ok((ask(self.alone.clone(), request).await?.map(Either::Left), self.no_lane()));
         }
         let probe = self.probe();
         let answered = match probe.clone().await {
             Ok(true) if expected == Expected::Soon => self.ask_soon(request).await,
             Ok(true) => self.ask_on_lane(request).await,
-            Ok(false) => ask(self.any.clone(), request).await.map(|answer| (answer, self.no_lane())),
+            Ok(false) => {
+                ask(self.any.clone(), request).await.map(|answer| (answer.map(Either::Left), self.no_lane()))
+            }
             Err(error) => Err(error.into()),
         };
         // It may be another API server behind the same address by now.
@@ -149,13 +154,16 @@ impl ApiServer {
     }
 
     /// On a kept connection if there is room. An API server may close one that nobody used in the moment in which somebody does.
-    async fn ask_soon(&self, request: Request<RequestBody>) -> Result<(Response<Incoming>, Lane), BoxError> {
+    async fn ask_soon(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
         let Some(place) = UnderWay::begin_below(&self.on_kept, KEPT_CONNECTIONS) else {
             return self.ask_on_lane(request).await;
         };
         let (parts, body) = request.into_parts();
         match ask(self.kept.clone(), Request::from_parts(parts.clone(), nothing())).await {
-            Ok(answer) => Ok((answer, self.place(Some(place)))),
+            Ok(answer) => Ok((answer.map(Either::Right), self.place(Some(place)))),
             Err(error) if error.is::<NoConnection>() => Err(error),
             Err(error) => {
                 tracing::debug!(%error, "no answer on a kept connection");
@@ -167,7 +175,7 @@ impl ApiServer {
     async fn ask_on_lane(
         &self,
         request: Request<RequestBody>,
-    ) -> Result<(Response<Incoming>, Lane), BoxError> {
+    ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
         let (parts, body) = request.into_parts();
         let (replay, mut body) = Replay::of(body);
         let mut left = ATTEMPTS;
@@ -176,7 +184,7 @@ impl ApiServer {
             let (client, lane) = self.lane();
             match ask(client, Request::from_parts(parts.clone(), body)).await {
                 Err(error) if left > 0 && was_not_taken(&*error) => body = replay.again().ok_or(error)?,
-                answer => return Ok((answer?, lane)),
+                answer => return Ok((answer?.map(Either::Left), lane)),
             }
         }
     }
@@ -256,10 +264,10 @@ async fn speaks_http2(client: Client<RequestBody>) -> Result<bool, BoxError> {
 }
 
 /// One type for whoever waits, whatever the client is made of.
-fn ask(
-    client: Client<RequestBody>,
+fn ask<A: 'static>(
+    client: Client<RequestBody, A>,
     request: Request<RequestBody>,
-) -> BoxFuture<'static, Result<Response<Incoming>, BoxError>> {
+) -> BoxFuture<'static, Result<Response<A>, BoxError>> {
     Box::pin(client.oneshot(request))
 }
 

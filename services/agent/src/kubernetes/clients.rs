@@ -21,7 +21,7 @@ use tower::{BoxError, Service};
 use world::World;
 
 use super::api_server::RequestBody;
-use super::kept::{KEPT, Kept};
+use super::kept::{KEPT, Kept, KeptBody};
 
 /// How long a dial may take, TLS included: others wait for it.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ pub(super) enum Protocols {
 }
 
 /// A client; clones share its connections.
-pub(super) type Client<B> = BoxCloneSyncService<Request<B>, Response<Incoming>, BoxError>;
+pub(super) type Client<B, A = Incoming> = BoxCloneSyncService<Request<B>, Response<A>, BoxError>;
 
 type Dialled = MaybeHttpsStream<TokioIo<TcpStream>>;
 
@@ -105,7 +105,7 @@ impl Clients {
     }
 
     /// One that speaks HTTP/1.1, each request on a connection that nobody uses just now.
-    pub(super) fn make_kept(&self, world: &World) -> Client<RequestBody> {
+    pub(super) fn make_kept(&self, world: &World) -> Client<RequestBody, KeptBody> {
         self.client(Kept::new(world.clone(), self.connector(Protocols::FreshHttp1)))
     }
 
@@ -139,12 +139,13 @@ impl Clients {
     }
 
     /// What goes to the API server goes with the agent's own credentials.
-    fn client<S, B>(&self, http: S) -> Client<B>
+    fn client<S, B, A>(&self, http: S) -> Client<B, A>
     where
-        S: Service<Request<B>, Response = Response<Incoming>> + Clone + Send + Sync + 'static,
+        S: Service<Request<B>, Response = Response<A>> + Clone + Send + Sync + 'static,
         S::Error: Into<BoxError>,
         S::Future: Send,
         B: Body + Send + 'static,
+        A: 'static,
     {
         let service = tower::ServiceBuilder::new()
             .layer(self.config.base_uri_layer())

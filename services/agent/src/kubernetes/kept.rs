@@ -1,14 +1,19 @@
 //! HTTP/1.1 connections to the API server, each for one request at a time and then kept for the next one.
 //!
-//! hyper's own pool starts a task for each answer, to see when its connection is free again; here whoever comes next looks.
+//! None has a task: who waits for an answer moves its bytes. hyper's own pool has one for each connection and starts another for each
+//! answer, and what a task does for another one may wake a thread.
 
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use bytes::Bytes;
+use futures::future::{BoxFuture, Fuse};
+use futures::{FutureExt as _, TryFutureExt as _};
 use http::header::HOST;
 use http::{HeaderValue, Request, Response, Uri};
+use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -32,89 +37,170 @@ pub(super) struct NoConnection(#[source] BoxError);
 /// Sends requests over such connections. Clones share them.
 #[derive(Clone)]
 pub(super) struct Kept<C> {
-    world: World,
     connector: C,
-    connections: Arc<Mutex<Connections>>,
+    connections: Arc<Connections>,
+}
+
+/// Those that nobody uses.
+struct Connections {
+    world: World,
+    free: Mutex<Free>,
 }
 
 #[derive(Default)]
-struct Connections {
+struct Free {
     /// The one that was used last at the end.
-    open: Vec<Connection>,
-    /// Somebody looks for those that nobody uses.
+    connections: Vec<Connection>,
+    /// Somebody looks for those that nobody uses any more.
     are_looked_after: bool,
 }
 
 struct Connection {
     sender: SendRequest<RequestBody>,
+    /// Moves its bytes until it ends.
+    moving: Fuse<BoxFuture<'static, ()>>,
     used_at: Duration,
+}
+
+impl Connection {
+    /// Moves what there is to move; whoever waits for more is woken when it is there.
+    fn advance(&mut self, context: &mut Context<'_>) {
+        let _ended = self.moving.poll_unpin(context);
+    }
+
+    /// Whether a request can be sent over it, as far as is known.
+    fn is_free(&mut self) -> bool {
+        self.advance(&mut unwoken());
+        self.sender.is_ready()
+    }
+}
+
+/// For what only happens in [`Connection::advance`], where it is looked for right after that.
+fn unwoken() -> Context<'static> {
+    Context::from_waker(Waker::noop())
 }
 
 impl<C> Kept<C> {
     pub(super) fn new(world: World, connector: C) -> Self {
-        Self { world, connector, connections: Arc::default() }
-    }
-
-    /// One that nobody uses.
-    fn free(&self) -> Option<SendRequest<RequestBody>> {
-        let mut connections = self.connections.lock();
-        connections.open.retain(|connection| !connection.sender.is_closed());
-        let free = connections.open.iter().rposition(|connection| connection.sender.is_ready())?;
-        Some(connections.open.remove(free).sender)
+        Self { connector, connections: Arc::new(Connections { world, free: Mutex::default() }) }
     }
 
     async fn ask(
         &self,
-        mut sender: SendRequest<RequestBody>,
+        mut connection: Connection,
         request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
-        let answer = sender.try_send_request(request).await?;
-        self.keep(sender);
-        Ok(answer)
+    ) -> Result<Response<KeptBody>, TrySendError<Request<RequestBody>>> {
+        let mut answering = Box::pin(connection.sender.try_send_request(request));
+        let answer = std::future::poll_fn(|context| {
+            connection.advance(context);
+            answering.poll_unpin(&mut unwoken())
+        });
+        Ok(answer.await?.map(|incoming| {
+            let connections = Arc::clone(&self.connections);
+            let mut body = KeptBody { incoming, connection: Some(connection), connections };
+            body.leave_at_end();
+            body
+        }))
     }
+}
 
-    /// A new one.
-    async fn begin(
-        &self,
-        io: impl Read + Write + Unpin + Send + 'static,
-    ) -> hyper::Result<SendRequest<RequestBody>> {
-        let (sender, connection) = http1::handshake(io).await?;
-        let driving = async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error = &error as &dyn std::error::Error, "a kept connection broke");
+/// A new one.
+async fn begin(io: impl Read + Write + Unpin + Send + 'static) -> hyper::Result<Connection> {
+    let (sender, connection) = http1::handshake(io).await?;
+    let moving = connection.unwrap_or_else(|error| {
+        tracing::debug!(error = &error as &dyn std::error::Error, "a kept connection broke");
+    });
+    Ok(Connection { sender, moving: moving.boxed().fuse(), used_at: Duration::ZERO })
+}
+
+impl Connections {
+    fn take(&self) -> Option<Connection> {
+        let mut free = self.free.lock();
+        while let Some(mut connection) = free.connections.pop() {
+            if connection.is_free() {
+                return Some(connection);
             }
-        };
-        self.world.spawner.spawn("kept connection", Box::pin(driving));
-        Ok(sender)
+        }
+        None
     }
 
-    /// Its answer's body may still come: until that has ended, it is not free.
-    fn keep(&self, sender: SendRequest<RequestBody>) {
-        let mut connections = self.connections.lock();
-        if connections.open.len() >= KEPT_CONNECTIONS {
+    fn keep(self: &Arc<Self>, mut connection: Connection) {
+        let mut free = self.free.lock();
+        if free.connections.len() >= KEPT_CONNECTIONS || !connection.is_free() {
             return;
         }
-        connections.open.push(Connection { sender, used_at: self.world.clock.monotonic() });
-        if !std::mem::replace(&mut connections.are_looked_after, true) {
-            let looking = look_after(self.world.clone(), Arc::clone(&self.connections));
-            self.world.spawner.spawn("kept connections", Box::pin(looking));
+        connection.used_at = self.world.clock.monotonic();
+        free.connections.push(connection);
+        if !std::mem::replace(&mut free.are_looked_after, true) {
+            self.world.spawner.spawn("kept connections", Box::pin(Arc::clone(self).look_after()));
+        }
+    }
+
+    /// Closes those that nobody uses any more, until there are none.
+    async fn look_after(self: Arc<Self>) {
+        loop {
+            self.world.clock.sleep(LOOK).await;
+            let now = self.world.clock.monotonic();
+            let mut free = self.free.lock();
+            free.connections.retain_mut(|connection| {
+                connection.is_free() && now.saturating_sub(connection.used_at) < KEPT
+            });
+            if free.connections.is_empty() {
+                free.are_looked_after = false;
+                return;
+            }
         }
     }
 }
 
-/// Closes those that nobody uses any more, until there are none.
-async fn look_after(world: World, connections: Arc<Mutex<Connections>>) {
-    loop {
-        world.clock.sleep(LOOK).await;
-        let now = world.clock.monotonic();
-        let mut connections = connections.lock();
-        connections.open.retain(|Connection { sender, used_at }| {
-            !sender.is_closed() && (now.saturating_sub(*used_at) < KEPT || !sender.is_ready())
-        });
-        if connections.open.is_empty() {
-            connections.are_looked_after = false;
-            return;
+/// An answer's body. Its connection is free for the next request when it has ended, and closed when it is dropped before.
+pub struct KeptBody {
+    incoming: Incoming,
+    connection: Option<Connection>,
+    connections: Arc<Connections>,
+}
+
+impl KeptBody {
+    fn leave_at_end(&mut self) {
+        if self.incoming.is_end_stream() {
+            self.leave();
         }
+    }
+
+    fn leave(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.connections.keep(connection);
+        }
+    }
+}
+
+impl Body for KeptBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        let this = self.get_mut();
+        if let Some(connection) = &mut this.connection {
+            connection.advance(context);
+        }
+        let frame = ready!(Pin::new(&mut this.incoming).poll_frame(&mut unwoken()));
+        match frame {
+            Some(Ok(_)) => this.leave_at_end(),
+            None => this.leave(),
+            Some(Err(_)) => this.connection = None,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
     }
 }
 
@@ -124,9 +210,9 @@ where
     C::Response: Read + Write + Unpin + Send + 'static,
     C::Future: Send,
 {
-    type Response = Response<Incoming>;
+    type Response = Response<KeptBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Incoming>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<KeptBody>, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
@@ -136,16 +222,16 @@ where
         let kept = self.clone();
         Box::pin(async move {
             let server = in_origin_form(&mut request)?;
-            while let Some(sender) = kept.free() {
-                match kept.ask(sender, request).await {
+            while let Some(connection) = kept.connections.take() {
+                match kept.ask(connection, request).await {
                     // It was closed in this very moment.
                     Err(mut failed) => request = failed.take_message().ok_or_else(|| failed.into_error())?,
                     Ok(answer) => return Ok(answer),
                 }
             }
             let io = kept.connector.clone().oneshot(server).await.map_err(NoConnection)?;
-            let sender = kept.begin(io).await.map_err(|error| NoConnection(error.into()))?;
-            Ok(kept.ask(sender, request).await.map_err(TrySendError::into_error)?)
+            let connection = begin(io).await.map_err(|error| NoConnection(error.into()))?;
+            Ok(kept.ask(connection, request).await.map_err(TrySendError::into_error)?)
         })
     }
 }
@@ -176,14 +262,27 @@ mod tests {
     use hyper::service::service_fn;
     use hyper_util::rt::TokioIo;
     use tokio::io::DuplexStream;
+    use tokio::sync::Notify;
 
     use super::*;
+
+    const LARGE: usize = 1 << 20;
 
     /// How many connections were made to a server, and how many of them are open.
     #[derive(Clone, Default)]
     struct Made {
         all: Arc<AtomicUsize>,
         open: Arc<AtomicUsize>,
+        /// Has the server close those that are open.
+        close: Arc<Notify>,
+    }
+
+    impl Made {
+        async fn until_none_is_open(&self) {
+            while self.open.load(Ordering::Relaxed) > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
     }
 
     fn kept(
@@ -200,16 +299,20 @@ mod tests {
             let (near, far) = tokio::io::duplex(4096);
             made.all.fetch_add(1, Ordering::Relaxed);
             made.open.fetch_add(1, Ordering::Relaxed);
-            let open = Arc::clone(&made.open);
+            let (open, close) = (Arc::clone(&made.open), Arc::clone(&made.close));
             let serving = async move {
                 let answer = service_fn(|request: Request<Incoming>| async move {
                     let host = request.headers()[HOST].to_str().unwrap().to_owned();
-                    Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(format!(
-                        "{host} {}",
-                        request.uri()
-                    ))))
+                    let text = match request.uri().path() {
+                        "/large" => "x".repeat(LARGE),
+                        _ => format!("{host} {}", request.uri()),
+                    };
+                    Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(text)))
                 });
-                let _ended = server::Builder::new().serve_connection(TokioIo::new(far), answer).await;
+                tokio::select! {
+                    _ended = server::Builder::new().serve_connection(TokioIo::new(far), answer) => {}
+                    () = close.notified() => {}
+                }
                 open.fetch_sub(1, Ordering::Relaxed);
             };
             World::real().spawner.spawn("server", Box::pin(serving));
@@ -218,12 +321,16 @@ mod tests {
         Kept::new(World::real(), connector)
     }
 
-    fn request() -> Request<RequestBody> {
+    fn request_of(target: &str) -> Request<RequestBody> {
         let nothing = Empty::new().map_err(|never| match never {}).boxed_unsync();
-        Request::get("https://api.example:6443/version?a=b").body(nothing).unwrap()
+        Request::get(format!("https://api.example:6443{target}")).body(nothing).unwrap()
     }
 
-    async fn text(answer: Response<Incoming>) -> Bytes {
+    fn request() -> Request<RequestBody> {
+        request_of("/version?a=b")
+    }
+
+    async fn text(answer: Response<KeptBody>) -> Bytes {
         answer.into_body().collect().await.unwrap().to_bytes()
     }
 
@@ -257,11 +364,42 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_comes_in_many_pieces_comes_whole_and_its_connection_is_kept() {
+        let made = Made::default();
+        let mut kept = kept(&made);
+        for _ in 0..2 {
+            assert_eq!(text(kept.call(request_of("/large")).await.unwrap()).await.len(), LARGE);
+        }
+        assert_eq!(made.all.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_reads_to_its_end_closes_its_connection() {
+        let made = Made::default();
+        let mut kept = kept(&made);
+        drop(kept.call(request_of("/large")).await.unwrap());
+        made.until_none_is_open().await;
+        drop(text(kept.call(request()).await.unwrap()).await);
+        assert_eq!(made.all.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_the_server_closed_meanwhile_is_not_used() {
+        let made = Made::default();
+        let mut kept = kept(&made);
+        drop(text(kept.call(request()).await.unwrap()).await);
+        made.close.notify_one();
+        made.until_none_is_open().await;
+        assert_eq!(text(kept.call(request()).await.unwrap()).await, "api.example:6443 /version?a=b");
+        assert_eq!(made.all.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
     async fn without_a_connection_nothing_was_sent() {
         let connector = tower::service_fn(|_: Uri| {
             std::future::ready(Err::<TokioIo<DuplexStream>, BoxError>("refused".into()))
         });
-        let error = Kept::new(World::real(), connector).call(request()).await.unwrap_err();
+        let error = Kept::new(World::real(), connector).call(request()).await.err().unwrap();
         assert!(error.is::<NoConnection>(), "{error}");
     }
 }
