@@ -138,6 +138,8 @@ pub struct ByteWriter(pub Box<dyn WriteBytes>);
 pub trait ReadBytes: Send {
     /// The next bytes; `None` at the orderly end. Reading gives credit back to the writer.
     async fn read(&mut self) -> Result<Option<Bytes>, StreamReset>;
+    /// Whether all was read, and that is known without waiting.
+    fn has_ended(&self) -> bool;
 }
 
 /// See [`ByteWriter`].

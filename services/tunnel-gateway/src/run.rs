@@ -163,12 +163,16 @@ fn serve_clusters(
     audit: AuditWriter,
     shutdown: &Shutdown,
 ) {
-    supervisor.spawn("withdrawals", cluster_api::watch_withdrawals(Arc::clone(gateway), shutdown.clone()));
     let (served, all_said) = oneshot::channel::<()>();
     supervisor.spawn("audit", audit.run(async move { drop(all_said.await) }));
     let serving = cluster_api::serve(Arc::clone(gateway), clusters, shutdown.clone());
+    let watching = cluster_api::watch_withdrawals(Arc::clone(gateway));
     supervisor.spawn("cluster-api", async move {
-        let ended = serving.await;
+        let ended = tokio::select! {
+            biased;
+            ended = serving => ended,
+            failed = watching => failed,
+        };
         drop(served);
         ended
     });

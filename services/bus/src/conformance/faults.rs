@@ -130,6 +130,10 @@ impl ReadBytes for Swallowing {
     async fn read(&mut self) -> Result<Option<Bytes>, StreamReset> {
         Ok(self.0.0.read().await.unwrap_or(None))
     }
+
+    fn has_ended(&self) -> bool {
+        self.0.0.has_ended()
+    }
 }
 
 macro_rules! breaks {

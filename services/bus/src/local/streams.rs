@@ -109,6 +109,16 @@ impl ReadBytes for Reader {
             self.from.readable.notified().await;
         }
     }
+
+    fn has_ended(&self) -> bool {
+        self.from.state.lock().is_read_whole()
+    }
+}
+
+impl State {
+    fn is_read_whole(&self) -> bool {
+        self.finished && self.pieces.is_empty() && self.reset.is_none()
+    }
 }
 
 #[async_trait]
@@ -148,10 +158,7 @@ impl WriteBytes for Writer {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let state = self.from.state.lock();
-        let whole = state.finished && state.pieces.is_empty();
-        drop(state);
-        if !whole {
+        if !self.has_ended() {
             self.from.reset("its reader went away");
         }
     }

@@ -99,7 +99,7 @@ pub(super) async fn ask(
     }
     let sending = (!is_said)
         .then(|| Sending(gateway.world.spawner.spawn("cluster-api hop", Box::pin(write_all(body, writer)))));
-    let mut incoming = Incoming { _sending: sending, ..Incoming::new(reader) };
+    let mut incoming = Incoming { sending, ..Incoming::new(reader) };
     let answer = tokio::select! {
         biased;
         answer = incoming.head::<ForwardedAnswer>() => answer.map_err(|error| broken(&*error))?,
@@ -242,7 +242,7 @@ struct Incoming {
     /// Read and not taken yet.
     rest: BytesMut,
     /// What goes the other way ends with it.
-    _sending: Option<Sending>,
+    sending: Option<Sending>,
 }
 
 /// A body that is being sent; dropping this resets what was not sent yet.
@@ -256,7 +256,7 @@ impl Drop for Sending {
 
 impl Incoming {
     fn new(reader: ByteReader) -> Self {
-        Self { reader, rest: BytesMut::new(), _sending: None }
+        Self { reader, rest: BytesMut::new(), sending: None }
     }
 
     async fn head<T: DeserializeOwned>(&mut self) -> Result<T, BoxError> {
@@ -276,7 +276,11 @@ impl Incoming {
         Ok(self.rest.split_to(bytes))
     }
 
-    fn body(self) -> RequestBody {
+    /// Of what is there whole no more than that: who reads on need not wait to see its end.
+    fn body(mut self) -> RequestBody {
+        if self.reader.0.has_ended() && self.sending.is_none() {
+            return tunnel::body::full(self.rest.split().freeze());
+        }
         let pieces = stream::unfold(Some(self), |incoming| async {
             let mut incoming = incoming?;
             if !incoming.rest.is_empty() {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chassis::Shutdown;
 use events::{AggregateKind, Commit, OrganizationId, Position, RefusalKind, Timestamp};
 use futures::StreamExt as _;
 use objects::pass::lets_through;
@@ -36,14 +35,10 @@ const KINDS: [AggregateKind; 7] = [
 /// Those events of theirs that come all the time and take nothing away.
 const HARMLESS: [&str; 3] = ["kasbah.token.used", "kasbah.token.issued", "kasbah.job.admitted"];
 
-/// Watches until shutdown is asked for.
-pub(crate) async fn watch(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()> {
+/// Watches until it is dropped, also while a gateway that stops lets requests come to their end.
+pub(crate) async fn watch(gateway: Arc<Gateway>) -> anyhow::Result<()> {
     let filter = ReadFilter::decisions(&KINDS);
-    let mut changes = tokio::select! {
-        biased;
-        () = shutdown.requested() => return Ok(()),
-        begun = store::follow_from_now(&gateway.world, SERVICE, &*gateway.log, &filter) => begun?,
-    };
+    let mut changes = store::follow_from_now(&gateway.world, SERVICE, &*gateway.log, &filter).await?;
     let clock = Arc::clone(&gateway.world.clock);
     let (mut looked, mut ticked) = (clock.monotonic(), clock.monotonic());
     let mut changed = BTreeSet::new();
@@ -52,7 +47,6 @@ pub(crate) async fn watch(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::
         let until_tick = (ticked + TICK).saturating_sub(clock.monotonic());
         tokio::select! {
             biased;
-            () = shutdown.requested() => return Ok(()),
             () = gateway.open_requests.entered(), if is_idle => continue,
             () = clock.sleep(until_tick), if !is_idle => ticked = clock.monotonic(),
             change = changes.recv() => {

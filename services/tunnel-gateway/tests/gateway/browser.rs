@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use events::directory::{DirectoryEvent, TokenHolder, TokenRevoked};
 use events::requests::gateway::RedeemTicket;
 use events::subject::Subject;
-use events::{AggregateKind, AggregateRef, Event, Refusal, RefusalKind, Request as _, UserId};
+use events::{Refusal, RefusalKind, Request as _};
 use http::header::{COOKIE, HOST, HeaderValue, ORIGIN, RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -30,7 +29,7 @@ use tunnel_gateway::Args;
 use uuid::Uuid;
 
 use super::agent::TestAgent;
-use super::harness::{Gateway, LIMIT, agent_id, args, instance, secret, spawn, token_id};
+use super::harness::{Gateway, LIMIT, agent_id, args, instance, secret, spawn};
 use super::people::{People, Second};
 
 const PAGE: &str = "https://console.example";
@@ -427,10 +426,7 @@ async fn the_end_of_a_token_ends_its_session_and_what_is_open_of_it() {
         shells.push(request.send().await.unwrap().upgrade().await.unwrap());
     }
     stage.people.shut_out(1);
-    let (token, user) = (token_id(1), UserId(Uuid::from_u128(1)));
-    let revoked = TokenRevoked { token, holder: TokenHolder::User(user) };
-    let event = Event::Directory(DirectoryEvent::TokenRevoked(revoked));
-    stage.gateway.append(AggregateRef::new(AggregateKind::User, user), 0, event).await;
+    stage.gateway.revoke_of_user(1).await;
 
     // Sooner than the gateway would look by itself.
     let read = timeout(LIMIT / 3, shells[0].read_u8()).await.expect("the WebSocket ends");

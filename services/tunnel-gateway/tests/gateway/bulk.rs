@@ -50,7 +50,12 @@ async fn requests_go_over(agent: &TestAgent, gateway: &Gateway, people: &People)
 
 /// An answer that has begun, and ends only when its agent hurries.
 async fn slow(gateway: &Gateway, people: &People) -> reqwest::Response {
-    let mut answer = people.request(1, gateway.clusters, 1, &format!("{PODS}?slow")).send().await.unwrap();
+    slow_to(1, gateway, people).await
+}
+
+async fn slow_to(person: u128, gateway: &Gateway, people: &People) -> reqwest::Response {
+    let request = people.request(person, gateway.clusters, 1, &format!("{PODS}?slow"));
+    let mut answer = request.send().await.unwrap();
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.chunk().await.unwrap().unwrap(), "{}\n");
     answer
@@ -114,6 +119,23 @@ async fn what_is_under_way_when_a_gateway_stops_comes_to_its_end() {
         let end = timeout(LIMIT, link).await.unwrap().unwrap();
         assert!(matches!(&end, LinkEnd::Farewell(farewell) if farewell.again == Again::AtOnce), "{end:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_under_way_when_a_gateway_stops_ends_once_it_is_withdrawn() {
+    let (gateway, people) = stage().await;
+    people.let_in(2);
+    let _tunnel = gateway.connect(1, 1).await;
+    let withdrawn = slow_to(1, &gateway, &people).await;
+    let mut others = std::pin::pin!(slow_to(2, &gateway, &people).await.text());
+    gateway.stop.request();
+    people.shut_out(1);
+    gateway.revoke_of_user(1).await;
+    assert!(withdrawn.text().await.is_err());
+    assert!(
+        futures::poll!(&mut others).is_pending(),
+        "the time in which they may come to their end is not over"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,6 +216,11 @@ async fn a_connection_that_came_in_at_another_gateway_is_used_there() {
     let bulk = beside(&first).await;
     requests_go_over(&bulk, &first, &people).await;
     let over_a_hop = asked(&tunnel);
+    assert_eq!(
+        tunnel.state.lock().without_body,
+        over_a_hop,
+        "an agent asks otherwise for what a body may follow"
+    );
     assert_eq!(people.get(1, first.clusters, 1, PODS).await.code, 200);
     assert_eq!(asked(&tunnel), over_a_hop);
     bulk.link.abort();

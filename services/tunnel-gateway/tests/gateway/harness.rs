@@ -276,6 +276,14 @@ impl Gateway {
         self.append(AggregateRef::new(AggregateKind::Agent, agent_id(number)), 0, event).await;
     }
 
+    /// A person's token is revoked, as far as the log says.
+    pub async fn revoke_of_user(&self, number: u128) {
+        let user = UserId(Uuid::from_u128(number));
+        let revoked = TokenRevoked { token: token_id(number), holder: TokenHolder::User(user) };
+        let event = Event::Directory(DirectoryEvent::TokenRevoked(revoked));
+        self.append(AggregateRef::new(AggregateKind::User, user), 0, event).await;
+    }
+
     pub async fn append(&self, aggregate: AggregateRef, expected: u64, event: Event) {
         let events = vec![events::NewEvent {
             id: events::EventId(self.world.new_uuid()),

@@ -331,6 +331,10 @@ impl ReadBytes for Reader {
             }
         }
     }
+
+    fn has_ended(&self) -> bool {
+        self.end.state.lock().is_read_whole()
+    }
 }
 
 #[async_trait]
