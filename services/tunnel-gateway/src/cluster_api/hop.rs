@@ -325,7 +325,38 @@ fn map_of(listed: Vec<(String, HeaderText)>) -> HeaderMap {
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
+    use bus::{ReadBytes, StreamReset};
+    use http_body::Body as _;
+
     use super::*;
+
+    /// Everything at once.
+    struct Whole(Option<Bytes>);
+
+    #[async_trait]
+    impl ReadBytes for Whole {
+        async fn read(&mut self) -> Result<Option<Bytes>, StreamReset> {
+            Ok(self.0.take())
+        }
+
+        fn has_ended(&self) -> bool {
+            self.0.is_none()
+        }
+    }
+
+    #[tokio::test]
+    async fn the_length_of_what_is_there_whole_is_known() {
+        for text in ["", "a body"] {
+            let said = joined(framed(&"head").unwrap(), &Bytes::from(text));
+            let mut incoming = Incoming::new(ByteReader(Box::new(Whole(Some(said)))));
+            assert_eq!(incoming.head::<String>().await.unwrap(), "head");
+            let body = incoming.body();
+            assert_eq!(body.size_hint().exact(), Some(text.len() as u64));
+            assert_eq!(body.is_end_stream(), text.is_empty());
+            assert_eq!(body.collect().await.unwrap().to_bytes(), text);
+        }
+    }
 
     #[test]
     fn headers_survive_the_hop_each_with_all_its_values() {

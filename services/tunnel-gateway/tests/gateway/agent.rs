@@ -15,7 +15,7 @@ use futures::StreamExt as _;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Body as _, Frame, Incoming};
+use hyper::body::{Frame, Incoming};
 use hyper::service::Service;
 use parking_lot::Mutex;
 use testkit::eventually;
@@ -53,8 +53,6 @@ pub struct State {
     pub asked_for_bulk: usize,
     /// What it was asked of its cluster's API.
     pub asked_of_cluster: Vec<String>,
-    /// How many of these were there whole with their heads.
-    pub without_body: usize,
     /// The headers of each of those.
     pub headers_of_cluster: Vec<HeaderMap>,
     /// Slow answers of its cluster's API end once this is true.
@@ -205,7 +203,6 @@ impl Service<Request<Incoming>> for AgentService {
                     let mut state = state.lock();
                     state.asked_of_cluster.push(format!("{} {asked}", parts.method));
                     state.headers_of_cluster.push(parts.headers);
-                    state.without_body += usize::from(body.is_end_stream());
                     state.hurries.subscribe()
                 };
                 return cluster_answer(parts.uri.query(), body, hurries).await;
