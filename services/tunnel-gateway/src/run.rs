@@ -170,8 +170,8 @@ fn serve_clusters(
     supervisor.spawn("cluster-api", async move {
         let ended = tokio::select! {
             biased;
-            ended = serving => ended,
             failed = watching => failed,
+            ended = serving => ended,
         };
         drop(served);
         ended

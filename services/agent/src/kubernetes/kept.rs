@@ -19,6 +19,7 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::rt::{Read, Write};
 use parking_lot::Mutex;
+use tokio::task::coop::unconstrained;
 use tower::{BoxError, Service, ServiceExt as _};
 use world::World;
 
@@ -90,7 +91,8 @@ impl<C> Kept<C> {
         mut connection: Connection,
         request: Request<RequestBody>,
     ) -> Result<Response<KeptBody>, TrySendError<Request<RequestBody>>> {
-        let mut answering = Box::pin(connection.sender.try_send_request(request));
+        // Out of budget it would say that it is not there yet, and that nobody hears.
+        let mut answering = Box::pin(unconstrained(connection.sender.try_send_request(request)));
         let answer = std::future::poll_fn(|context| {
             connection.advance(context);
             answering.poll_unpin(&mut unwoken())

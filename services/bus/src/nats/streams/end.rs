@@ -332,8 +332,10 @@ impl ReadBytes for Reader {
         }
     }
 
+    /// Not before the other side was told, which the next read does.
     fn has_ended(&self) -> bool {
-        self.end.state.lock().is_read_whole()
+        let state = self.end.state.lock();
+        state.is_read_whole() && state.credited >= state.read
     }
 }
 
