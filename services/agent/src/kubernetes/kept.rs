@@ -312,6 +312,7 @@ mod tests {
                     Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(text)))
                 });
                 tokio::select! {
+                    biased;
                     _ended = server::Builder::new().serve_connection(TokioIo::new(far), answer) => {}
                     () = close.notified() => {}
                 }
