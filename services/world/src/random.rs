@@ -57,6 +57,7 @@ impl Random for SystemRandom {
     fn fill(&self, bytes: &mut [u8]) {
         self.inner.fill(bytes).expect("the operating system has a random number generator");
     }
+
     fn id(&self) -> [u8; ID_BYTES] {
         let mut ids = self.ids.lock();
         if let Some(id) = ids.pop() {
