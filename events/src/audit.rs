@@ -40,6 +40,9 @@ pub struct AuditRecord {
     /// It was to change nothing.
     #[serde(default)]
     pub dry_run: bool,
+    /// What goes through it is kept: a session's recording has its id.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_recorded: bool,
     /// Which entry of which file let it through; of one that was refused, why.
     pub because: String,
     /// HTTP status; 0 for a request that its client left before it was answered.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditMode;
 use crate::pass::{Impersonated, Narrowing};
+use crate::recording::RecordSessions;
 
 /// All grants of an agent's configuration.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -28,6 +29,9 @@ pub struct Grants {
     /// What becomes of requests that cannot be recorded.
     #[serde(default, skip_serializing_if = "AuditMode::is_default")]
     pub audit: AuditMode,
+    /// What of sessions is kept.
+    #[serde(default, skip_serializing_if = "RecordSessions::is_default")]
+    pub record_sessions: RecordSessions,
 }
 
 /// A grant for jobs.

@@ -31,6 +31,7 @@ pub mod object;
 pub mod observation;
 pub mod pass;
 pub mod position;
+pub mod recording;
 pub mod repository;
 pub mod request;
 pub mod requests;

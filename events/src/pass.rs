@@ -11,6 +11,7 @@ use crate::audit::AuditMode;
 use crate::catalogue::DecodeError;
 use crate::id::{AgentId, OrganizationId};
 use crate::object::is_empty;
+use crate::recording::RecordSessions;
 use crate::time::Timestamp;
 
 /// Stands in front of what is signed, so that a signature over a pass is one over nothing else.
@@ -33,6 +34,9 @@ pub struct Pass {
     /// What becomes of a request that cannot be recorded.
     #[serde(default, skip_serializing_if = "AuditMode::is_default")]
     pub audit: AuditMode,
+    /// What of sessions is kept.
+    #[serde(default, skip_serializing_if = "RecordSessions::is_default")]
+    pub record_sessions: RecordSessions,
     /// When it was signed.
     pub issued_at: Timestamp,
     /// When it ends.

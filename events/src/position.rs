@@ -18,11 +18,14 @@ pub enum Stream {
     Audit,
     /// Commands that were refused, with the reason.
     Refusals,
+    /// What went through sessions with containers.
+    Recordings,
 }
 
 impl Stream {
     /// Every stream that a log has.
-    pub const ALL: &'static [Self] = &[Self::Decisions, Self::Observations, Self::Audit, Self::Refusals];
+    pub const ALL: &'static [Self] =
+        &[Self::Decisions, Self::Observations, Self::Audit, Self::Refusals, Self::Recordings];
 
     /// Its name in folders, settings and metrics.
     #[must_use]
@@ -32,6 +35,7 @@ impl Stream {
             Self::Observations => "observations",
             Self::Audit => "audit",
             Self::Refusals => "refusals",
+            Self::Recordings => "recordings",
         }
     }
 
@@ -41,6 +45,7 @@ impl Stream {
             Self::Observations => 'o',
             Self::Audit => 'a',
             Self::Refusals => 'r',
+            Self::Recordings => 'c',
         }
     }
 }

@@ -53,6 +53,12 @@ impl Subject {
         Self(format!("kasbah.refused.{partition}.{organization}"))
     }
 
+    /// What went through one session.
+    #[must_use]
+    pub fn recorded(partition: u16, organization: OrganizationId, session: &str) -> Self {
+        Self(format!("kasbah.recorded.{partition}.{organization}.{session}"))
+    }
+
     /// A request that any replica of a service answers. `name` is a [`crate::Request::NAME`], such as `authz.decide`.
     #[must_use]
     pub fn request(name: &str) -> Self {

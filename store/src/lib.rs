@@ -32,6 +32,7 @@ pub mod replay;
 pub mod retention;
 pub mod root;
 mod seal;
+pub mod sealing;
 pub mod slice;
 pub mod snapshots;
 pub mod verify;
@@ -53,6 +54,7 @@ pub use model::{Decides, Draft, Heads, LookedAt};
 pub use projection::{Projection, Snapshot};
 pub use root::{RootKey, RootKeyError, new_root_key, root_key};
 pub use seal::MasterKey;
+pub use sealing::Sealing;
 pub use snapshots::{SnapshotError, Snapshots};
 pub use verify::{StreamReport, VerifyReport, verify_records};
 

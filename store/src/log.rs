@@ -157,14 +157,14 @@ pub struct NewCommit {
     pub events: Vec<NewEvent>,
 }
 
-/// A record for observations, audit or refusals.
+/// A record for a stream that is not chained.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewBatch {
     /// Which stream; never decisions.
     pub stream: Stream,
     /// Whose.
     pub organization: OrganizationId,
-    /// Decides the partition in observations; the organization does elsewhere.
+    /// Decides the partition in observations and recordings; the organization does elsewhere.
     pub writer: String,
     /// The encoded record, at most [`events::commit::MAXIMUM_COMMIT_BYTES`].
     pub data: Vec<u8>,
@@ -220,7 +220,7 @@ impl NewBatch {
     /// Its partition, out of so many.
     pub(crate) fn partition(&self, partitions: u16) -> u16 {
         match self.stream {
-            Stream::Observations => partition_of_writer(&self.writer, partitions),
+            Stream::Observations | Stream::Recordings => partition_of_writer(&self.writer, partitions),
             Stream::Decisions | Stream::Audit | Stream::Refusals => {
                 partition_of_organization(self.organization, partitions)
             }

@@ -63,7 +63,7 @@ impl Recorded {
                     self.lanes.entry(Lane::Observations(batch.writer)).or_default().push(record);
                 }
             }
-            Stream::Audit | Stream::Refusals => {}
+            Stream::Audit | Stream::Refusals | Stream::Recordings => {}
         }
     }
 

@@ -23,8 +23,8 @@ use crate::log::{ForgetError, Kept, ReadError, leaves};
 use crate::projection::{Projection, Snapshot};
 use crate::snapshots::{SnapshotError, Snapshots};
 
-/// The name under which the next generation lies among the snapshots.
-pub(crate) const GENERATION: &str = "retention";
+/// The stream that projections are folded from, beside decisions.
+const FOLDED: Stream = Stream::Observations;
 /// The shape of a generation's record.
 const VERSION: u32 = 1;
 /// Between two looks, at most and at least; the first one comes after a pause as well, as whoever starts has other things to do.
@@ -34,8 +34,10 @@ const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long records are kept, and how many.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// The streams; never decisions.
-    pub streams: Vec<Stream>,
+    /// The stream by which the generation is called; never decisions.
+    pub first: Stream,
+    /// Those that records leave together with it.
+    pub further: Vec<Stream>,
     /// What is younger stays, unless it is too much.
     pub age: Duration,
     /// Bytes of all these streams together.
@@ -44,6 +46,12 @@ pub struct Limits {
 
 /// Takes an anchor; its position, or nothing while there is no snapshot that could be one.
 type Take = for<'a> fn(&'a Parts) -> BoxFuture<'a, Result<Option<Position>, RetentionError>>;
+
+impl Limits {
+    fn streams(&self) -> Vec<Stream> {
+        [self.first].into_iter().chain(self.further.iter().copied()).collect()
+    }
+}
 
 /// A projection that is folded from what leaves.
 #[derive(Clone, Copy)]
@@ -98,10 +106,15 @@ struct Generation {
 }
 
 impl Generation {
-    fn record(&self, position: Position) -> Snapshot {
+    fn record(&self, name: String, position: Position) -> Snapshot {
         let state = events::encode(self).unwrap_or_default();
-        Snapshot { name: GENERATION.to_owned(), fold_version: VERSION, position, heads: None, state }
+        Snapshot { name, fold_version: VERSION, position, heads: None, state }
     }
+}
+
+/// The name under which the next generation of what leaves with a stream lies among the snapshots.
+pub(crate) fn generation_name(first: Stream) -> String {
+    format!("retention-{}", first.as_str())
 }
 
 /// The name under which an anchor lies until it is put to use.
@@ -149,7 +162,7 @@ pub async fn turn(
     anchored: &[Anchored],
     now: Timestamp,
 ) -> Result<Option<Position>, RetentionError> {
-    let next = next_generation(&*parts.snapshots).await?;
+    let next = next_generation(&*parts.snapshots, limits.first).await?;
     let before = kept(parts, limits).await?;
     let Some((generation, until)) = next else {
         take_generation(parts, limits, anchored, now).await?;
@@ -170,16 +183,19 @@ pub async fn turn(
 
 async fn kept(parts: &Parts, limits: &Limits) -> Result<Kept, ReadError> {
     let mut all = Kept::default();
-    for stream in &limits.streams {
-        let kept = parts.log.kept(*stream).await?;
+    for stream in limits.streams() {
+        let kept = parts.log.kept(stream).await?;
         all.horizon.merge(&kept.horizon);
         all.bytes += kept.bytes;
     }
     Ok(all)
 }
 
-async fn next_generation(snapshots: &dyn Snapshots) -> Result<Option<(Generation, Position)>, SnapshotError> {
-    let Some(stored) = snapshots.load(GENERATION).await? else { return Ok(None) };
+async fn next_generation(
+    snapshots: &dyn Snapshots,
+    first: Stream,
+) -> Result<Option<(Generation, Position)>, SnapshotError> {
+    let Some(stored) = snapshots.load(&generation_name(first)).await? else { return Ok(None) };
     if stored.fold_version != VERSION {
         return Ok(None);
     }
@@ -189,7 +205,7 @@ async fn next_generation(snapshots: &dyn Snapshots) -> Result<Option<(Generation
 /// The anchors that folds of this log may need to begin with.
 pub(crate) async fn anchors_of(snapshots: &dyn Snapshots) -> Result<Vec<Snapshot>, SnapshotError> {
     let mut anchors = Vec::new();
-    if let Some((generation, _)) = next_generation(snapshots).await? {
+    if let Some((generation, _)) = next_generation(snapshots, FOLDED).await? {
         for projection in generation.projections {
             anchors.extend(snapshots.load(&anchor_name(&projection)).await?);
         }
@@ -210,7 +226,7 @@ pub(crate) async fn keep_anchors(
     for anchor in anchors {
         snapshots.save(anchor).await?;
     }
-    snapshots.save(generation.record(Position::start())).await
+    snapshots.save(generation.record(generation_name(FOLDED), Position::start())).await
 }
 
 /// Takes an anchor of each projection; the generation's record comes last, so that it is whole or not there.
@@ -220,7 +236,7 @@ async fn take_generation(
     anchored: &[Anchored],
     now: Timestamp,
 ) -> Result<(), RetentionError> {
-    let mut until = parts.log.position(&limits.streams).await?;
+    let mut until = parts.log.position(&limits.streams()).await?;
     for projection in anchored {
         let Some(folded) = (projection.take)(parts).await? else {
             tracing::debug!(projection = projection.name, "no snapshot yet that could be an anchor");
@@ -234,7 +250,7 @@ async fn take_generation(
     let projections = anchored.iter().map(|projection| projection.name.to_owned()).collect();
     until.0.retain(|(stream, _), sequence| *sequence > 0 && leaves(*stream).is_ok());
     let generation = Generation { taken_at: now, projections };
-    Ok(parts.snapshots.save(generation.record(until)).await?)
+    Ok(parts.snapshots.save(generation.record(generation_name(limits.first), until)).await?)
 }
 
 /// Folds the log up to where the running snapshot is, from the anchor on, and keeps the snapshot if it is the same.

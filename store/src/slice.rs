@@ -48,7 +48,9 @@ impl Selection {
     fn filter(&self) -> ReadFilter {
         let mut kinds: Vec<_> = self.aggregates.iter().map(|aggregate| aggregate.kind).collect();
         kinds.dedup();
-        let streams = if kinds.is_empty() { Stream::ALL.to_vec() } else { vec![Stream::Decisions] };
+        // Recordings are sealed, and a slice holds no keys.
+        let opened = || Stream::ALL.iter().copied().filter(|stream| *stream != Stream::Recordings).collect();
+        let streams = if kinds.is_empty() { opened() } else { vec![Stream::Decisions] };
         let organization = match self.organizations.len() {
             1 => self.organizations.first().copied(),
             _ => None,

@@ -58,6 +58,8 @@ pub enum Action {
     ConfirmSource,
     DiffSource,
     ReadLog,
+    /// Read what went through sessions with containers.
+    ReadRecordings,
     VerifyLog,
     /// Announce a push to a project.
     AnnouncePush,
@@ -102,6 +104,7 @@ impl Action {
         Self::ConfirmSource,
         Self::DiffSource,
         Self::ReadLog,
+        Self::ReadRecordings,
         Self::VerifyLog,
         Self::AnnouncePush,
         Self::ReadRepository,

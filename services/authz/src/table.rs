@@ -70,6 +70,7 @@ pub const TABLE: &[Row] = &[
     row(Action::ConfirmSource, [N, Y, Y, N, N, N, N], false),
     row(Action::DiffSource, [N, Y, Y, Y, N, Y, N], false),
     row(Action::ReadLog, [N, Y, Y, N, N, N, N], true),
+    row(Action::ReadRecordings, [N, Y, N, N, N, N, N], false),
     row(Action::VerifyLog, [Y, Y, N, N, N, N, N], true),
     row(Action::AnnouncePush, [N, Y, Y, Y, N, Y, N], true),
     row(Action::ReadRepository, [N, N, N, N, N, N, N], true),

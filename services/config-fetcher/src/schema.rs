@@ -12,6 +12,7 @@ use events::configuration::{
     AgentConfiguration, FileFinding, KindPattern, Mode, ResourceRules, SourceConfiguration,
 };
 use events::grants::Grants;
+use events::recording::RecordSessions;
 use events::{AgentId, ProjectId, SourceId};
 use objects::yaml::{Limits, Node, load_documents};
 
@@ -136,7 +137,8 @@ fn root(report: &mut Report, content: &[u8]) -> Option<Node> {
 }
 
 fn configuration(report: &mut Report, root: &Node) -> Draft {
-    let keys = ["mode", "lockdown", "resources", "sources", "audit", "ci_access", "user_access"];
+    let keys =
+        ["mode", "lockdown", "resources", "sources", "audit", "record_sessions", "ci_access", "user_access"];
     let known = mapping(report, root, "", &keys);
     let modes = [("cluster", Mode::Cluster), ("namespaced", Mode::Namespaced)];
     let mode = known.get("mode").and_then(|node| choice(report, node, "mode", &modes));
@@ -151,7 +153,15 @@ fn configuration(report: &mut Report, root: &Node) -> Draft {
     let grants = grants::grants(report, known.get("ci_access").copied(), known.get("user_access").copied());
     let audits = [("fail_open", AuditMode::FailOpen), ("fail_closed", AuditMode::FailClosed)];
     let audit = known.get("audit").and_then(|node| choice(report, node, "audit", &audits));
-    let grants = Grants { audit: audit.unwrap_or_default(), ..grants };
+    let recorded =
+        [("none", RecordSessions::None), ("output", RecordSessions::Output), ("all", RecordSessions::All)];
+    let record_sessions =
+        known.get("record_sessions").and_then(|node| choice(report, node, "record_sessions", &recorded));
+    let grants = Grants {
+        audit: audit.unwrap_or_default(),
+        record_sessions: record_sessions.unwrap_or_default(),
+        ..grants
+    };
     Draft { mode: mode.unwrap_or(Mode::Cluster), lockdown, resources, sources, grants }
 }
 

@@ -67,7 +67,7 @@ pub const ACCESS: Access = Access {
         ShowConfiguration::NAME,
     ],
     announces: &[RepositoryPushed::NAME],
-    reads: &[Stream::Observations, Stream::Refusals, Stream::Audit],
+    reads: &[Stream::Observations, Stream::Refusals, Stream::Audit, Stream::Recordings],
     keys: &[Keys::Organizations, Keys::CertificateAuthority],
     ..Access::of("console")
 };

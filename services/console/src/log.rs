@@ -3,6 +3,7 @@
 pub mod cloud_event;
 pub mod cursor;
 pub mod once;
+pub mod recording;
 pub mod routes;
 pub mod tail;
 pub mod trace;

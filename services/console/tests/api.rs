@@ -10,6 +10,8 @@ mod limits;
 mod log;
 #[path = "api/passing_on.rs"]
 mod passing_on;
+#[path = "api/recordings.rs"]
+mod recordings;
 #[path = "api/serving.rs"]
 mod serving;
 #[path = "api/webhooks.rs"]

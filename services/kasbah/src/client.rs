@@ -67,6 +67,8 @@ pub enum ClientCommand {
     Ci(Of<ci::Command>),
     /// Shows who did what through clusters' APIs
     Audit(With<commands::audit::Audit>),
+    /// Shows what went through a session with a container, where the agent's configuration has it recorded
+    Recording(With<commands::recording::Recording>),
     /// Who may use the clusters' APIs
     Access(Of<access::Command>),
     /// Tokens of agents, users and jobs
@@ -130,6 +132,7 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Kubeconfig(with) => commands::kubeconfig::run(with.wanted, &open(&with.common)?).await,
         ClientCommand::Ci(of) => ci::run(of.command, &of.common, &world).await,
         ClientCommand::Audit(with) => commands::audit::run(with.wanted, &open(&with.common)?).await,
+        ClientCommand::Recording(with) => commands::recording::run(with.wanted, &open(&with.common)?).await,
         ClientCommand::Access(of) => access::run(of.command, &open(&of.common)?).await,
         ClientCommand::Token(of) => token::run(of.command, &open(&of.common)?).await,
         ClientCommand::Source(of) => source::run(of.command, &open(&of.common)?).await,

@@ -70,6 +70,7 @@ mod tests {
             access_as,
             grants,
             audit: events::audit::AuditMode::default(),
+            record_sessions: events::recording::RecordSessions::default(),
             issued_at: Timestamp(0),
             expires_at: Timestamp(1),
         }

@@ -390,6 +390,7 @@ async fn run(
                 world,
                 log,
                 blobs,
+                keys,
                 snapshots,
                 bus,
                 listener,

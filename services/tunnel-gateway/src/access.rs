@@ -22,10 +22,10 @@ pub const ACCESS: Access = Access {
         RedeemTicket::NAME,
     ],
     hears: &[DesiredChanged::NAME],
-    appends: &[Stream::Observations, Stream::Audit],
+    appends: &[Stream::Observations, Stream::Audit, Stream::Recordings],
     reads: &[Stream::Observations],
     blobs: Use::Reads,
-    keys: &[Keys::CertificateAuthority],
+    keys: &[Keys::CertificateAuthority, Keys::Organizations],
     projections: &[Cursors::NAME, Standing::NAME],
     ..Access::of("tunnel-gateway")
 };

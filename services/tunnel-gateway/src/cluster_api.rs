@@ -14,6 +14,7 @@ mod meant;
 mod open;
 mod passes;
 mod places;
+mod recording;
 mod redirects;
 mod trouble;
 mod upgrade;
@@ -27,6 +28,7 @@ pub(crate) use hop::accept as accept_hops;
 pub(crate) use open::OpenRequests;
 pub(crate) use passes::Passes;
 pub(crate) use places::Places;
+pub(crate) use recording::{Recordings, RecordingsWriter, recordings};
 pub(crate) use withdrawals::watch as watch_withdrawals;
 
 use std::convert::Infallible;

@@ -14,7 +14,7 @@ use store::{EventLog, Following};
 use world::World;
 
 use crate::args::Args;
-use crate::cluster_api::{Audit, OpenRequests, Passes, Places, Tickets};
+use crate::cluster_api::{Audit, OpenRequests, Passes, Places, Recordings, Tickets};
 use crate::journal::Journal;
 use crate::metrics::Counts;
 use crate::model::{Cursors, Refusals, Standing};
@@ -40,6 +40,8 @@ pub(crate) struct Gateway {
     pub(crate) shelf: Shelf,
     pub(crate) journal: Journal,
     pub(crate) audit: Audit,
+    /// What goes through sessions, on its way into the log.
+    pub(crate) recordings: Recordings,
     pub(crate) passes: Passes,
     pub(crate) places: Arc<Places>,
     pub(crate) tickets: Tickets,

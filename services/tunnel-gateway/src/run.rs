@@ -10,7 +10,7 @@ use events::Notice;
 use events::requests::delivery::DesiredChanged;
 use events::subject::Subject;
 use parking_lot::Mutex;
-use store::{Blobs, EventLog, Following, Projection, Snapshots};
+use store::{Blobs, EventLog, Following, KeyRing, Projection, Snapshots};
 use tokio::sync::oneshot;
 use tunnel::gateway::Door;
 use tunnel::wire::{Again, Farewell};
@@ -19,7 +19,9 @@ use world::network::Listener;
 
 use crate::answers;
 use crate::args::Args;
-use crate::cluster_api::{self, AuditWriter, ClusterListener, OpenRequests, Passes, Places, Tickets};
+use crate::cluster_api::{
+    self, AuditWriter, ClusterListener, OpenRequests, Passes, Places, RecordingsWriter, Tickets,
+};
 use crate::door;
 use crate::gateway::{Gateway, SERVICE};
 use crate::journal::journal;
@@ -42,6 +44,8 @@ pub struct Deps {
     pub log: Arc<dyn EventLog>,
     /// Bundles are read from here.
     pub blobs: Arc<dyn Blobs>,
+    /// What recordings are sealed with.
+    pub keys: Arc<dyn KeyRing>,
     /// Of the two projections.
     pub snapshots: Arc<dyn Snapshots>,
     /// The way to authz and delivery.
@@ -64,11 +68,12 @@ pub struct Deps {
 /// When a part ends unexpectedly, or plain text is given without being wanted.
 pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<()> {
     check_encryption(&args, &deps)?;
-    let Deps { world, log, blobs, snapshots, bus, listener, clusters, tls, readiness, metrics } = deps;
+    let Deps { world, log, blobs, keys, snapshots, bus, listener, clusters, tls, readiness, metrics } = deps;
     let ready = readiness.register(SERVICE);
     let instance = InstanceId(world.new_uuid());
     let (journal, journal_writer) = journal(&world, Arc::clone(&log), instance);
     let (audit, audit_writer) = cluster_api::audit(&world, Arc::clone(&log), instance);
+    let (recordings, recordings_writer) = cluster_api::recordings(&world, Arc::clone(&log), keys, instance);
     let standing =
         store::follow_projection::<Standing>(Arc::clone(&log), Arc::clone(&snapshots), world.clone());
     let cursors = store::follow_projection::<Cursors>(Arc::clone(&log), snapshots, world.clone());
@@ -88,6 +93,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         cursors: cursors.clone(),
         journal,
         audit,
+        recordings,
         passes: Passes::default(),
         tickets: Tickets::new(&world),
         open_requests: Arc::<OpenRequests>::default(),
@@ -103,7 +109,8 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     supervisor.spawn("admissions", shown.run(Arc::clone(&gateway), shutdown.clone()));
     supervisor.spawn("plans", wanted.run(Arc::clone(&gateway), shutdown.clone()));
     if let Some(clusters) = clusters {
-        serve_clusters(&supervisor, &gateway, clusters, audit_writer, &shutdown);
+        let writers = (audit_writer, recordings_writer);
+        serve_clusters(&supervisor, &gateway, clusters, writers, &shutdown);
     }
     let (drained, all_said) = oneshot::channel::<()>();
     supervisor.spawn("journal", journal_writer.run(async move { drop(all_said.await) }));
@@ -160,11 +167,13 @@ fn serve_clusters(
     supervisor: &Supervisor,
     gateway: &Arc<Gateway>,
     clusters: ClusterListener,
-    audit: AuditWriter,
+    (audit, recordings): (AuditWriter, RecordingsWriter),
     shutdown: &Shutdown,
 ) {
     let (served, all_said) = oneshot::channel::<()>();
     supervisor.spawn("audit", audit.run(async move { drop(all_said.await) }));
+    let (served_sessions, all_sessions_said) = oneshot::channel::<()>();
+    supervisor.spawn("recordings", recordings.run(async move { drop(all_sessions_said.await) }));
     let serving = cluster_api::serve(Arc::clone(gateway), clusters, shutdown.clone());
     let watching = cluster_api::watch_withdrawals(Arc::clone(gateway));
     supervisor.spawn("cluster-api", async move {
@@ -173,7 +182,7 @@ fn serve_clusters(
             failed = watching => failed,
             ended = serving => ended,
         };
-        drop(served);
+        drop((served, served_sessions));
         ended
     });
 }

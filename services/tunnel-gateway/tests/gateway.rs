@@ -31,3 +31,5 @@ mod limits;
 mod push;
 #[path = "gateway/recording.rs"]
 mod recording;
+#[path = "gateway/sessions.rs"]
+mod sessions;

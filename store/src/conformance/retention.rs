@@ -170,7 +170,7 @@ pub(crate) async fn fold_and_save(world: &World, parts: &Parts) -> Counts {
 const EVERYTHING: Duration = Duration::ZERO;
 
 fn limits(age: Duration, bytes: u64) -> Limits {
-    Limits { streams: vec![STREAM, Stream::Refusals], age, bytes }
+    Limits { first: STREAM, further: vec![Stream::Refusals], age, bytes }
 }
 
 const ANCHORED: [Anchored; 1] = [Anchored::of::<Counts>()];

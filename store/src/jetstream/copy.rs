@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use events::observation::ObservationBatch;
 use events::position::{Shard, Stream};
+use events::recording::RecordingBatch;
 use events::subject::Subject;
 use events::{BlobDigest, OrganizationId};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -165,6 +166,12 @@ impl JetStreamStore {
             }
             Stream::Audit => Subject::audit(partition, organization).to_string(),
             Stream::Refusals => Subject::refused(partition, organization).to_string(),
+            Stream::Recordings => {
+                let batch: Option<RecordingBatch> = events::decode(&record.bytes).ok();
+                let session = batch.map(|batch| batch.session.to_string());
+                let session = session.as_deref().unwrap_or(UNREADABLE_WRITER);
+                Subject::recorded(partition, organization, session).to_string()
+            }
         };
         let commit = record.commit();
         Ok(Publish {

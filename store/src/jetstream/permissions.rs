@@ -6,7 +6,7 @@ use events::access::{Access, Keys, Permissions, Use, inbox};
 use super::records::{STORED, stream_name, token};
 use super::{blobs, checkpoints, keyring, meta, nats, snapshots};
 use crate::folded::anchor_name;
-use crate::retention::{GENERATION, next_name};
+use crate::retention::{generation_name, next_name};
 
 /// What a service may do on the servers of a log with so many partitions.
 #[must_use]
@@ -89,8 +89,9 @@ fn keeps(may: &mut Permissions, access: &Access) {
     }
     let mut kept: Vec<String> = access.projections.iter().map(|name| (*name).to_owned()).collect();
     for projection in access.anchors {
-        kept.extend([anchor_name(projection), next_name(projection), GENERATION.to_owned()]);
+        kept.extend([anchor_name(projection), next_name(projection)]);
     }
+    kept.extend(access.lets_go.iter().map(|stream| generation_name(*stream)));
     if !kept.is_empty() {
         replays(may, snapshots::STREAM);
         may.says(format!("$JS.API.STREAM.PURGE.{}", snapshots::STREAM));

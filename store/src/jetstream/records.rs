@@ -25,6 +25,7 @@ pub(super) const fn token(stream: Stream) -> &'static str {
         Stream::Observations => "observed",
         Stream::Audit => "audit",
         Stream::Refusals => "refused",
+        Stream::Recordings => "recorded",
     }
 }
 
@@ -42,6 +43,7 @@ pub(super) fn subject_of_batch(record: &crate::log::NewBatch, partition: u16) ->
     Some(match record.stream {
         Stream::Audit => Subject::audit(partition, organization).to_string(),
         Stream::Refusals => Subject::refused(partition, organization).to_string(),
+        Stream::Recordings => Subject::recorded(partition, organization, &record.writer).to_string(),
         Stream::Observations | Stream::Decisions => {
             Subject::observed(partition, organization, &record.writer).to_string()
         }

@@ -174,6 +174,7 @@ mod tests {
             access_as: AccessAs::Agent,
             grants: Vec::new(),
             audit: events::audit::AuditMode::default(),
+            record_sessions: events::recording::RecordSessions::default(),
             issued_at: Timestamp(issued_at),
             expires_at: Timestamp(expires_at),
         }

@@ -109,6 +109,7 @@ mod tests {
             access_as: AccessAs::Agent,
             grants: Vec::new(),
             audit: AuditMode::default(),
+            record_sessions: events::recording::RecordSessions::default(),
             issued_at: Timestamp(NOW),
             expires_at: Timestamp(NOW + 60_000),
         };

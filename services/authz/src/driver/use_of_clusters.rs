@@ -103,23 +103,34 @@ impl Driver {
 
     /// A pass that begins now.
     async fn pass(&self, agent: AgentId, holder: Actor, granted: Granted) -> Result<Pass, Refusal> {
-        let (organization, access_as, grants, audit) = match granted {
+        let (organization, access_as, grants, audit, record_sessions) = match granted {
             Granted::ToUser(user, granted) => {
                 let access_as = match granted.access_as {
                     UserAccessAs::Agent => AccessAs::Agent,
                     UserAccessAs::User => AccessAs::Impersonated(self.impersonated(user).await?),
                 };
-                (granted.organization, access_as, granted.grants, granted.audit)
+                let (audit, record_sessions) = (granted.audit, granted.record_sessions);
+                (granted.organization, access_as, granted.grants, audit, record_sessions)
             }
             Granted::ToJob(job, granted) => {
-                let JobGranted { organization, access_as, grant, audit, .. } = *granted;
+                let JobGranted { organization, access_as, grant, audit, record_sessions, .. } = *granted;
                 let access_as = self.directory.read(|directory| directory.job_as(agent, job, access_as));
-                (organization, access_as, vec![grant], audit)
+                (organization, access_as, vec![grant], audit, record_sessions)
             }
         };
         let issued_at = self.now();
         let expires_at = Timestamp(issued_at.0.saturating_add(SignPass::LIFETIME_MILLIS));
-        Ok(Pass { organization, agent, holder, access_as, grants, audit, issued_at, expires_at })
+        Ok(Pass {
+            organization,
+            agent,
+            holder,
+            access_as,
+            grants,
+            audit,
+            record_sessions,
+            issued_at,
+            expires_at,
+        })
     }
 
     /// A person as the cluster sees them.

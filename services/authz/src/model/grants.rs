@@ -5,6 +5,7 @@ use events::configuration::{ConfigurationEvent, file_of};
 use events::directory::{Role, Scope};
 use events::grants::{Grants, UserAccessAs, UserGrant};
 use events::pass::PassGrant;
+use events::recording::RecordSessions;
 use events::{AgentId, Commit, OrganizationId, UserId};
 
 use super::access::word;
@@ -24,6 +25,8 @@ pub struct Granted {
     pub grants: Vec<PassGrant>,
     /// What becomes of requests that cannot be recorded.
     pub audit: AuditMode,
+    /// What of sessions is kept.
+    pub record_sessions: RecordSessions,
 }
 
 /// An entry of `user_access` that lets a user in.
@@ -95,6 +98,7 @@ impl Directory {
             access_as: grants.users_access_as,
             grants: merged,
             audit: grants.audit,
+            record_sessions: grants.record_sessions,
         })
     }
 
@@ -214,7 +218,7 @@ mod tests {
             user: UserId,
             attributes: &Attributes,
         ) -> Result<(String, Vec<String>), String> {
-            let Granted { organization, access_as, grants, audit } =
+            let Granted { organization, access_as, grants, audit, record_sessions } =
                 self.given.directory.use_granted(self.agent, user)?;
             let access_as = match access_as {
                 UserAccessAs::Agent => AccessAs::Agent,
@@ -222,7 +226,17 @@ mod tests {
             };
             let (issued_at, expires_at) = (Timestamp(0), Timestamp(1));
             let (agent, holder) = (self.agent, Actor::User(user));
-            let pass = Pass { organization, agent, holder, access_as, grants, audit, issued_at, expires_at };
+            let pass = Pass {
+                organization,
+                agent,
+                holder,
+                access_as,
+                grants,
+                audit,
+                record_sessions,
+                issued_at,
+                expires_at,
+            };
             let through = lets_through(&pass, attributes).map_err(|error| error.to_string())?;
             let groups = match through.access_as {
                 AccessAs::Agent => Vec::new(),

@@ -5,6 +5,7 @@ use events::configuration::file_of;
 use events::directory::JobFacts;
 use events::grants::{CiAccessAs, CiGrant};
 use events::pass::{AccessAs, Impersonated, PassGrant};
+use events::recording::RecordSessions;
 use events::{Actor, AgentId, JobId, OrganizationId};
 use objects::kinds::glob;
 
@@ -31,6 +32,8 @@ pub struct JobGranted {
     pub is_for_environment: bool,
     /// What becomes of requests that cannot be recorded.
     pub audit: AuditMode,
+    /// What of sessions is kept.
+    pub record_sessions: RecordSessions,
 }
 
 impl Directory {
@@ -44,7 +47,8 @@ impl Directory {
         let agent = agent.filter(|agent| agent.organization == job.organization);
         let agent = agent.ok_or_else(|| "there is no such agent".to_owned())?;
         let file = file_of(&agent.name);
-        let audit = self.grants.get(&id).map(|grants| grants.audit).unwrap_or_default();
+        let (audit, record_sessions) =
+            self.grants.get(&id).map(|grants| (grants.audit, grants.record_sessions)).unwrap_or_default();
         match self.entry_for_job(id, agent, job) {
             Some((list, grant)) => {
                 let place = format!("{file}:{} ci_access.{list} {}", grant.line, grant.path);
@@ -56,6 +60,7 @@ impl Directory {
                     default_namespace: grant.default_namespace.clone(),
                     is_for_environment: !grant.environments.is_empty(),
                     audit,
+                    record_sessions,
                 })
             }
             None if job.project == agent.project => Ok(JobGranted {
@@ -69,6 +74,7 @@ impl Directory {
                 default_namespace: DEFAULT_NAMESPACE.to_owned(),
                 is_for_environment: false,
                 audit,
+                record_sessions,
             }),
             None => Err(format!(
                 "{file} names neither the job's project nor its group in ci_access; add an entry to it"

@@ -14,6 +14,7 @@ use events::configuration::{
 use events::directory::DirectoryEvent;
 use events::grants::{Grants, UserAccessAs, UserGrant};
 use events::pass::{AccessAs, Narrowing, PassError};
+use events::recording::RecordSessions;
 use events::requests::authz::{
     AgentWithToken, IssuedPass, RegisterAgent, RevokeToken, RotateRoot, ShowRoot, SignPass,
 };
@@ -41,6 +42,7 @@ async fn let_in(running: &Running, owner: &Person, agent: AgentId, path: &str) -
             user_projects: vec![grant],
             users_access_as: UserAccessAs::User,
             audit: AuditMode::FailClosed,
+            record_sessions: RecordSessions::Output,
             ..Grants::default()
         },
     };
@@ -79,7 +81,7 @@ async fn whom_a_configuration_lets_in_gets_a_pass_that_the_root_signed() {
     let issued = sign(&running, &owner.secret, agent.id, &since).await.unwrap();
     let root = STANDARD.decode(root_key).unwrap();
     let pass = issued.pass.verified(&root).unwrap();
-    assert_eq!(pass.audit, AuditMode::FailClosed);
+    assert_eq!((pass.audit, pass.record_sessions), (AuditMode::FailClosed, RecordSessions::Output));
     assert_eq!((pass.agent, &pass.holder), (agent.id, &owner.principal.actor));
     assert_eq!(pass.expires_at.millis_since(pass.issued_at), SignPass::LIFETIME_MILLIS);
     let AccessAs::Impersonated(whom) = &pass.access_as else { panic!("{pass:?}") };

@@ -1,6 +1,7 @@
 use events::audit::AuditMode;
 use events::configuration::{Adoption, Conflicts, GitReference, OnRemoval, ServiceAccount, SyncPolicies};
 use events::grants::{CiAccessAs, Grants, UserAccessAs};
+use events::recording::RecordSessions;
 use proptest::prelude::*;
 use world_free_ids::{agent, project};
 
@@ -99,6 +100,7 @@ fn wrong_values_are_told_with_line_column_field_and_what_is_allowed() {
         ("lockdown: maybe\nsources: []\n", 1, 11, "lockdown", "text where true or false is expected"),
         ("lockdown: 'yes'\nsources: []\n", 1, 11, "lockdown", "text where true or false is expected"),
         ("audit: closed\nsources: []\n", 1, 8, "audit", "'closed' is not one of fail_open, fail_closed"),
+        ("record_sessions: yes\nsources: []\n", 1, 18, "record_sessions", "is not one of none, output, all"),
         ("audit: true\nsources: []\n", 1, 8, "audit", "is not one of fail_open, fail_closed"),
         ("sources: shop\n", 1, 10, "sources", "text where a list is expected"),
         ("sources:\n", 1, 8, "sources", "nothing where a list is expected"),
@@ -337,6 +339,18 @@ fn requests_that_cannot_be_recorded_go_on_unless_the_file_says_that_they_do_not(
         ("audit: fail_closed\n", AuditMode::FailClosed),
     ] {
         assert_eq!(granted(text).audit, audit, "{text}");
+    }
+}
+
+#[test]
+fn nothing_of_sessions_is_kept_unless_the_file_says_so() {
+    for (text, recorded) in [
+        ("", RecordSessions::None),
+        ("record_sessions: none\n", RecordSessions::None),
+        ("record_sessions: output\n", RecordSessions::Output),
+        ("record_sessions: all\n", RecordSessions::All),
+    ] {
+        assert_eq!(granted(text).record_sessions, recorded, "{text}");
     }
 }
 

@@ -71,6 +71,8 @@ pub fn of_record(record: &Record) -> Vec<CloudEvent> {
             Ok(refused) => vec![of_refusal(record, &refused)],
             Err(error) => vec![unreadable(record, &error.to_string())],
         },
+        // What is sealed has a route of its own.
+        Stream::Recordings => Vec::new(),
         Stream::Audit => match events::decode::<AuditBatch>(&record.bytes) {
             Ok(batch) => batch.records.iter().map(|audited| of_audit(record, audited)).collect(),
             Err(error) => vec![unreadable(record, &error.to_string())],

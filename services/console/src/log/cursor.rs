@@ -8,11 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use events::position::{Shard, Stream};
 use events::{OrganizationId, Position, Refusal, RefusalKind};
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ring::hkdf;
-use store::{EventLog, KeyName, KeyRing};
+use store::{EventLog, KeyRing, Sealing};
 use world::Random;
-use zeroize::Zeroizing;
 
 const CURSORS: &[u8] = b"kasbah cursors";
 /// What a cursor begins with: a leading hyphen, which base64url may have, would be an option on a command line.
@@ -29,9 +26,9 @@ pub struct Cursor {
 
 /// Seals and opens the cursors of one organization.
 pub struct Cursors {
-    key: LessSafeKey,
-    /// The log and the organization that it is a cursor of.
-    bound: [u8; 32],
+    sealing: Sealing,
+    /// The log that they are cursors of.
+    log: [u8; 16],
 }
 
 impl Cursors {
@@ -44,36 +41,18 @@ impl Cursors {
         log: &dyn EventLog,
         organization: OrganizationId,
     ) -> Result<Self, Refusal> {
-        let secret = keys.get_or_create(KeyName::Organization(organization)).await;
-        let secret =
-            secret.map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
-        Self::under(&secret, log.id().into_bytes(), organization)
-    }
-
-    fn under(secret: &[u8], log: [u8; 16], organization: OrganizationId) -> Result<Self, Refusal> {
-        let mut bound = [0; 32];
-        let ids = log.iter().chain(organization.0.as_bytes());
-        bound.iter_mut().zip(ids).for_each(|(to, from)| *to = *from);
-        let mut key = Zeroizing::new([0_u8; 32]);
-        hkdf::Salt::new(hkdf::HKDF_SHA256, &[])
-            .extract(secret)
-            .expand(&[CURSORS], hkdf::HKDF_SHA256)
-            .and_then(|expanded| expanded.fill(key.as_mut_slice()))
-            .and_then(|()| UnboundKey::new(&CHACHA20_POLY1305, key.as_slice()))
-            .map(|key| Self { key: LessSafeKey::new(key), bound })
-            .map_err(|_| Refusal::new(RefusalKind::Internal, "cannot derive a key"))
+        let sealing = Sealing::of(keys, organization, CURSORS).await;
+        let sealing =
+            sealing.map_err(|error| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")))?;
+        Ok(Self { sealing, log: log.id().into_bytes() })
     }
 
     /// The text that is given out.
     #[must_use]
     pub fn seal(&self, random: &dyn Random, cursor: &Cursor) -> String {
-        let mut nonce = [0_u8; NONCE_LEN];
-        random.fill(&mut nonce);
-        let mut sealed = cursor.to_text().into_bytes();
-        let unique = Nonce::assume_unique_for_key(nonce);
         // Sealing fails only over lengths that no position has.
-        let _sealed = self.key.seal_in_place_append_tag(unique, Aad::from(self.bound), &mut sealed);
-        MARK.to_owned() + &URL_SAFE_NO_PAD.encode([nonce.as_slice(), &sealed].concat())
+        let sealed = self.sealing.seal(random, &self.log, cursor.to_text().as_bytes()).unwrap_or_default();
+        MARK.to_owned() + &URL_SAFE_NO_PAD.encode(sealed)
     }
 
     /// The cursor of a text that was given out to this organization; `start` is before everything.
@@ -86,11 +65,7 @@ impl Cursors {
         }
         let open = || {
             let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(MARK)?).ok()?;
-            let (nonce, sealed) = bytes.split_at_checked(NONCE_LEN)?;
-            let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-            let mut sealed = sealed.to_vec();
-            let clear = self.key.open_in_place(nonce, Aad::from(self.bound), &mut sealed).ok()?;
-            Cursor::from_text(std::str::from_utf8(clear).ok()?)
+            Cursor::from_text(std::str::from_utf8(&self.sealing.open(&self.log, &bytes)?).ok()?)
         };
         open().ok_or_else(|| Refusal::invalid(field, "is not a position that this log gave out, nor `start`"))
     }
@@ -128,7 +103,8 @@ mod tests {
     }
 
     fn in_log(log: u128, organization_number: u128) -> Cursors {
-        Cursors::under(&[7; 32], log.to_be_bytes(), organization(organization_number)).unwrap()
+        let sealing = Sealing::under(&[7; 32], organization(organization_number), CURSORS).unwrap();
+        Cursors { sealing, log: log.to_be_bytes() }
     }
 
     fn organization(number: u128) -> OrganizationId {

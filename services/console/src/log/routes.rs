@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cloud_event::{CloudEvent, of_record};
 use super::cursor::{Cursor, Cursors};
+use super::recording::{self, RecordingLine};
 use super::tail::{self, Audited, Reader, Wanted, Which};
 use super::trace::{Trace, trace};
 use super::verify::{Verified, verify};
@@ -50,6 +51,13 @@ struct ReadAudit {
     from: Option<String>,
     /// `true`: go on with what comes later.
     follow: Option<String>,
+}
+
+/// Which recording.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ReadRecording {
+    /// The session: the `id` of its audit records.
+    session: String,
 }
 
 /// Which aggregate.
@@ -142,6 +150,14 @@ pub fn all() -> Vec<Route> {
             |app, call| Box::pin(audit(app, call)),
         )
         .answering("application/x-ndjson"),
+        Route::of::<ReadRecording, RecordingLine>(
+            Method::GET,
+            "/api/v1/log/recordings/{session}",
+            "readRecording",
+            "Reads what went through a session whose contents were recorded, one JSON document a line",
+            |app, call| Box::pin(recorded(app, call)),
+        )
+        .answering("application/x-ndjson"),
         Route::of::<ListAggregates, AggregateList>(
             Method::GET,
             "/api/v1/log/aggregates",
@@ -212,6 +228,15 @@ async fn audit(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     let which = Which::Audit(Audited { agent, user, since });
     let reader = Reader { asked: Reader::question(&context), token, context };
     tail::answer(app, Wanted { from, follow, which, server_sent }, reader).await
+}
+
+async fn recorded(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
+    may(&app, &call, Action::ReadRecordings).await?;
+    let request: ReadRecording = call.input.parse()?;
+    let session = request.session.parse().map_err(|_| {
+        Refusal::invalid("session", "must be the id of a session, as `kasbah audit -o json` shows it")
+    })?;
+    recording::answer(&app, call.context.organization, session).await
 }
 
 /// Where a reader left off, if it says so.

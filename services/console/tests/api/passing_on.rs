@@ -62,6 +62,7 @@ fn bodies() -> Vec<(&'static str, Option<Value>)> {
         ("diffSource", None),
         ("readEvents", None),
         ("readAudit", None),
+        ("readRecording", None),
         ("showAggregate", None),
         ("listAggregates", None),
         ("readTrace", None),

@@ -13,6 +13,7 @@ pub mod logout;
 pub mod organization;
 pub mod project;
 pub mod provider;
+pub mod recording;
 pub mod root;
 pub mod source;
 pub mod token;

@@ -108,6 +108,7 @@ fn start_tunnel_gateway(
         world: parts.world.clone(),
         log: Arc::clone(&parts.store.log),
         blobs: Arc::clone(&parts.store.blobs),
+        keys: Arc::clone(&parts.store.keys),
         snapshots: Arc::clone(&parts.store.snapshots),
         bus: Arc::clone(parts.bus),
         listener,

@@ -2,6 +2,7 @@
 
 mod crowd;
 mod gapless;
+mod recorded;
 
 use std::process::Stdio;
 
@@ -229,6 +230,7 @@ async fn sessions_work(options: InstallationOptions) {
             .await;
     }
     watches.saw_the_same().await;
+    recorded::sessions_are_recorded(&ground).await;
     eventually(LIMIT, || async {
         let audit = ground.scene.kasbah.cli(["audit"])?;
         let has =

@@ -103,6 +103,7 @@ impl Home {
             }
             "suspendSource" => refused(self.each("source", Some(json!({ "reason": "spite" })))),
             "pinSource" => refused(self.each("source", Some(json!({ "commit": "abcdef0" })))),
+            "readRecording" => refused(self.each("session", None)),
             "readTrace" => refused(self.each("correlation", None)),
             "showAggregate" => {
                 let kinds = [

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::server::bearer_token;
-use events::attributes::Attributes;
+use events::attributes::{Attributes, Target};
 use events::audit::{AuditMode, AuditPhase, AuditRecord};
 use events::pass::AccessAs;
 use events::{AgentId, Timestamp};
@@ -22,6 +22,7 @@ use super::meant::{Meant, meant};
 use super::open::{Asked, Entered};
 use super::passes::HeldPass;
 use super::places::Place;
+use super::recording::Wanted;
 use super::trouble::{Hop, Trouble};
 use super::{browser, headers, withdrawals};
 use crate::args::Audited;
@@ -45,6 +46,8 @@ pub(super) struct LetThrough {
     pub(super) asked: Forwarded,
     /// Whose paths begin with the agent, as the request named it by its path.
     pub(super) below: Option<AgentId>,
+    /// How it is recorded, if it is.
+    pub(super) recording: Option<Wanted>,
 }
 
 /// What goes on to the agent.
@@ -75,15 +78,24 @@ pub(super) async fn let_through(
     let place = place(gateway, &held)?;
     let judged = judge(request, &held, &attributes);
     let goes_on = judged.is_ok() && (wished.is_some() || is_long_running(&attributes));
+    let keeps = (wished.is_some() && is_session(&attributes)).then_some(held.pass.record_sessions);
+    let organization = held.pass.organization;
+    let recording = keeps.filter(|keeps| !keeps.is_default() && judged.is_ok()).map(|keeps| Wanted {
+        session: gateway.world.new_uuid(),
+        organization,
+        agent,
+        keeps,
+    });
     gateway.audit.room().await?;
     let record = AuditRecord {
-        id: gateway.world.new_uuid(),
+        id: recording.as_ref().map_or_else(|| gateway.world.new_uuid(), |recording| recording.session),
         phase: AuditPhase::Whole,
         agent,
         holder: held.pass.holder.clone(),
         impersonated: held.pass.access_as != AccessAs::Agent,
         attributes: shortened(&attributes),
         dry_run: is_dry_run(&attributes, query),
+        is_recorded: recording.is_some(),
         because: match &judged {
             Ok((_, place)) => reason(place),
             Err(refusal) => reason(refusal),
@@ -96,10 +108,9 @@ pub(super) async fn let_through(
         client: client_of(request.headers()),
         trace: trace.to_owned(),
     };
-    let organization = held.pass.organization;
     let recorded = Recorded::new(&gateway.audit, organization, record, goes_on);
     let is_first_recorded = held.pass.audit == AuditMode::FailClosed;
-    let is_recorded = is_first_recorded || gateway.args.clusters_audit == Audited::All;
+    let is_recorded = is_first_recorded || recording.is_some() || gateway.args.clusters_audit == Audited::All;
     let recorded = if is_recorded { recorded } else { recorded.untold() };
     let (access_as, _) = judged.map_err(|refusal| {
         recorded.answered(StatusCode::FORBIDDEN);
@@ -110,7 +121,7 @@ pub(super) async fn let_through(
         recorded.begin_durably().await?;
     }
     let head_time = if goes_on { LONGEST_HEAD_TIME } else { HEAD_TIME };
-    let asked = Asked { key, organization, attributes, access_as, token_ends: held.token_ends };
+    let asked = Asked { key, organization, attributes, access_as, keeps, token_ends: held.token_ends };
     let entered = gateway.open_requests.enter(asked, recorded, place, gateway.world.clock.monotonic());
     if gateway.passes.is_stale(&held) {
         // What was heard between the pass and now was acted on before this request was open.
@@ -121,6 +132,7 @@ pub(super) async fn let_through(
         entered,
         asked: Forwarded { agent, head_time, head, is_whole: request.body().is_end_stream() },
         below,
+        recording,
     })
 }
 
@@ -156,6 +168,17 @@ fn judge(
     }
     let through = lets_through(&held.pass, attributes).map_err(|error| error.to_string())?;
     Ok((through.access_as, through.place.to_owned()))
+}
+
+/// Whether a connection that becomes another protocol is a session with a container, or may be one: a node's own API has sessions, too.
+fn is_session(attributes: &Attributes) -> bool {
+    match &attributes.target {
+        Target::Path(_) => false,
+        Target::Resource(target) => matches!(
+            (target.group.as_str(), target.resource.as_str(), target.subresource.as_str()),
+            ("", "pods", "exec" | "attach") | ("", "nodes", "proxy")
+        ),
+    }
 }
 
 /// Whether a write was to change nothing. What deletes says so in its body, which nobody looks into.

@@ -83,7 +83,7 @@ async fn answer_traced(
         let upgraded = hyper::upgrade::on(&mut request);
         return upgrade::answer(gateway, through, protocol, upgraded).await;
     }
-    let LetThrough { entered, asked, below } = through;
+    let LetThrough { entered, asked, below, .. } = through;
     let body = request.into_body();
     let body = match body.is_end_stream() {
         true => tunnel::body::empty(),

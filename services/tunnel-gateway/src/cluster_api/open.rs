@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use events::attributes::Attributes;
 use events::pass::AccessAs;
+use events::recording::RecordSessions;
 use events::{AgentId, OrganizationId, Timestamp};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -41,6 +42,8 @@ pub(super) struct Asked {
     pub(super) organization: OrganizationId,
     pub(super) attributes: Attributes,
     pub(super) access_as: AccessAs,
+    /// What is kept of it, where it is a session.
+    pub(super) keeps: Option<RecordSessions>,
     pub(super) token_ends: Option<Timestamp>,
 }
 

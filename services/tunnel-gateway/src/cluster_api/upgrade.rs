@@ -24,8 +24,9 @@ use super::AnswerBody;
 use super::admission::LetThrough;
 use super::forward::ask_while_open;
 use super::headers;
-use super::open::Entered;
+use super::open::{End, Entered, Open};
 use super::places::Place;
+use super::recording::{Recorder, Side};
 use super::trouble::Trouble;
 use crate::gateway::Gateway;
 
@@ -42,7 +43,7 @@ type Client = TokioIo<Upgraded>;
 /// Asks the agent to open such a connection, and joins the client's with it.
 pub(super) async fn answer(
     gateway: &Arc<Gateway>,
-    LetThrough { entered, asked, below }: LetThrough,
+    LetThrough { entered, asked, below, recording }: LetThrough,
     protocol: HeaderValue,
     upgraded: OnUpgrade,
 ) -> Result<Response<AnswerBody>, Trouble> {
@@ -52,6 +53,11 @@ pub(super) async fn answer(
     let (mut parts, body) = ask_while_open(gateway, &entered, asked, body).await?.into_parts();
     let became = parts.headers.get(cluster::UPGRADE).is_some() && parts.status == StatusCode::OK;
     parts.headers = entered.leads_inside(parts.status, headers::answered(&parts.headers), below)?;
+    let recorder = recording
+        .filter(|_| became)
+        .map(|wanted| gateway.recordings.begin(wanted, &protocol, &parts.headers))
+        .transpose()
+        .inspect_err(|trouble| entered.open.recorded.failed(trouble.code()))?;
     let code = if became { StatusCode::SWITCHING_PROTOCOLS } else { parts.status };
     entered.open.recorded.answered(code);
     parts.version = http::Version::HTTP_11;
@@ -62,7 +68,7 @@ pub(super) async fn answer(
     headers::without_body(&mut parts.headers);
     parts.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     parts.headers.insert(UPGRADE, protocol);
-    let joined = join(gateway.world.clone(), upgraded, sender, body, entered);
+    let joined = join(gateway.world.clone(), upgraded, sender, body, entered, recorder);
     gateway.world.spawner.spawn("cluster-upgrade", Box::pin(joined));
     Ok(Response::from_parts(parts, Empty::new().map_err(|never| match never {}).boxed_unsync()))
 }
@@ -73,6 +79,7 @@ async fn join(
     sender: mpsc::Sender<Piece>,
     body: AnswerBody,
     entered: Entered,
+    recorder: Option<Recorder>,
 ) {
     let upgraded = tokio::select! {
         biased;
@@ -89,11 +96,33 @@ async fn join(
     };
     let (reader, writer) = tokio::io::split(client);
     let (received, ended) = (entered.open.recorded.received(), entered.open.ended());
-    let place = Arc::clone(&entered.place);
+    let (place, tape) = (Arc::clone(&entered.place), Tape { recorder, open: Arc::clone(&entered.open) });
     tokio::select! {
         biased;
         _end = ended => {}
-        () = carry(world, up(reader, sender, &received, &place), down(entered.sent(body).boxed_unsync(), writer)) => {}
+        () = carry(
+            world,
+            up(reader, sender, &received, &place, &tape),
+            down(entered.sent(body).boxed_unsync(), writer, &tape),
+        ) => {}
+    }
+}
+
+/// What goes through a session on its way into its recording, if there is to be one.
+struct Tape {
+    recorder: Option<Recorder>,
+    open: Arc<Open>,
+}
+
+impl Tape {
+    /// Takes what goes through next. What cannot be recorded ends the session, and does not go on.
+    async fn takes(&self, side: Side, piece: &[u8]) {
+        let Some(recorder) = &self.recorder else { return };
+        if let Err(error) = recorder.hear(side, piece).await {
+            tracing::warn!(%error, "a session is ended");
+            self.open.end(End::Cut(error.to_string()));
+            std::future::pending().await
+        }
     }
 }
 
@@ -116,6 +145,7 @@ async fn up(
     sender: mpsc::Sender<Piece>,
     received: &AtomicU64,
     place: &Place,
+    tape: &Tape,
 ) -> bool {
     let mut buffer = BytesMut::new();
     loop {
@@ -132,7 +162,9 @@ async fn up(
                 if let Some(pause) = place.pace(bytes) {
                     pause.await;
                 }
-                Ok(Frame::data(buffer.split().freeze()))
+                let piece = buffer.split().freeze();
+                tape.takes(Side::Client, &piece).await;
+                Ok(Frame::data(piece))
             }
             Err(error) => Err(error.into()),
         };
@@ -144,9 +176,10 @@ async fn up(
 }
 
 /// What the API server says; its end is the end of what is written to the client.
-async fn down(mut body: AnswerBody, mut client: WriteHalf<Client>) {
+async fn down(mut body: AnswerBody, mut client: WriteHalf<Client>, tape: &Tape) {
     while let Some(Ok(frame)) = body.frame().await {
         let Ok(piece) = frame.into_data() else { continue };
+        tape.takes(Side::Cluster, &piece).await;
         if client.write_all(&piece).await.is_err() || client.flush().await.is_err() {
             return;
         }

@@ -109,7 +109,9 @@ pub(super) async fn look(gateway: &Gateway, open: Vec<Arc<Open>>) {
     }
 }
 
+/// In the same way, and with nothing of it to be kept that is not.
 fn still_lets_through(held: &HeldPass, open: &Open) -> bool {
     lets_through(&held.pass, &open.asked.attributes)
         .is_ok_and(|through| through.access_as == open.asked.access_as)
+        && open.asked.keeps.is_none_or(|keeps| held.pass.record_sessions <= keeps)
 }

@@ -9,6 +9,7 @@ use chassis::tls::Authority;
 use chassis::{Readiness, Shutdown, ShutdownTrigger};
 use events::audit::AuditMode;
 use events::pass::{AccessAs, Narrowing, Pass, PassGrant, SignedPass};
+use events::recording::RecordSessions;
 use events::requests::authz::{IssuedPass, SignPass};
 use events::{Refusal, RefusalKind, Sha256, Timestamp};
 use parking_lot::Mutex;
@@ -86,6 +87,7 @@ impl People {
                 place: "by the test".to_owned(),
             }],
             audit: AuditMode::default(),
+            record_sessions: RecordSessions::default(),
             issued_at: Timestamp(0),
             expires_at: Timestamp(i64::MAX),
         };
@@ -100,6 +102,11 @@ impl People {
     /// From now on nothing goes on that is not recorded.
     pub fn must_be_recorded(&self) {
         self.passes.lock().values_mut().for_each(|pass| pass.audit = AuditMode::FailClosed);
+    }
+
+    /// From now on so much of sessions is kept.
+    pub fn record_sessions(&self, kept: RecordSessions) {
+        self.passes.lock().values_mut().for_each(|pass| pass.record_sessions = kept);
     }
 
     /// A request of somebody to an agent's cluster.
@@ -164,6 +171,11 @@ impl Second {
         spawn(tunnel_gateway::run(args, deps, shutdown));
         eventually(LIMIT, || async { is_ready(&readiness) }).await;
         Self { clusters, target, _stop: stop }
+    }
+
+    /// Where its agents dial.
+    pub fn target(&self) -> &Target {
+        &self.target
     }
 
     /// Connects an instance of an agent.

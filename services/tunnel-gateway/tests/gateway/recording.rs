@@ -23,12 +23,23 @@ use super::people::{People, Second};
 const PODS: &str = "/api/v1/namespaces/a/pods";
 const WATCH: &str = "/api/v1/namespaces/a/pods?watch=true";
 
-/// A log that takes no audit records while it is held.
-struct HeldLog {
+/// A log that takes no records of one stream while it is held.
+pub struct HeldLog {
     log: Arc<dyn EventLog>,
-    held: watch::Sender<bool>,
-    /// Audit records that came.
-    came: watch::Sender<usize>,
+    stream: Stream,
+    pub held: watch::Sender<bool>,
+    /// It refuses such records for good.
+    pub refuses: watch::Sender<bool>,
+    /// Such records that came.
+    pub came: watch::Sender<usize>,
+}
+
+impl HeldLog {
+    pub fn of(gateway: &Gateway, stream: Stream) -> Arc<Self> {
+        let log = Arc::clone(&gateway.store.log);
+        let (held, refuses) = (watch::Sender::new(false), watch::Sender::new(false));
+        Arc::new(Self { log, stream, held, refuses, came: watch::Sender::new(0) })
+    }
 }
 
 #[async_trait]
@@ -46,9 +57,12 @@ impl EventLog for HeldLog {
     }
 
     async fn append_batch(&self, record: NewBatch) -> Result<Position, AppendError> {
-        if record.stream == Stream::Audit {
+        if record.stream == self.stream {
             self.came.send_modify(|came| *came += 1);
             self.held.subscribe().wait_for(|held| !held).await.unwrap();
+            if *self.refuses.borrow() {
+                return Err(AppendError::Invalid { detail: "by the test".to_owned() });
+            }
         }
         self.log.append_batch(record).await
     }
@@ -100,8 +114,7 @@ impl Stage {
         first.register(1).await;
         let people = People::of(&first).await;
         people.let_in(1);
-        let log = Arc::clone(&first.store.log);
-        let log = Arc::new(HeldLog { log, held: watch::Sender::new(false), came: watch::Sender::new(0) });
+        let log = HeldLog::of(&first, Stream::Audit);
         let gateway = Second::with(&first, args, Arc::clone(&log) as Arc<dyn EventLog>).await;
         let agent = gateway.connect(&first, 1, 1).await;
         Self { first, gateway, log, people, agent }

@@ -100,6 +100,7 @@ impl Tunnel {
             access_as,
             grants: vec![PassGrant { narrowing, groups: Vec::new(), place: "agents/a.yaml:3".to_owned() }],
             audit: events::audit::AuditMode::default(),
+            record_sessions: events::recording::RecordSessions::default(),
             issued_at: now,
             expires_at: now.plus_millis(60_000),
         }

@@ -1,5 +1,6 @@
 use events::directory::{JobAdmitted, JobEnvironment, Scope, TokenHolder};
 use events::grants::Grants;
+use events::recording::RecordSessions;
 use events::requests::authz::Action;
 use events::{GroupId, ProjectId, Timestamp};
 
@@ -79,10 +80,16 @@ fn the_most_specific_entry_decides_and_no_other() {
     let said = scene.place(of_back).unwrap_err();
     assert!(said.contains(".kasbah/agents/cluster/config.yaml names neither"), "{said}");
 
-    let audit = AuditMode::FailClosed;
-    scene.configured(Grants { ci_groups: vec![entry("shop", 3, &[])], audit, ..Grants::default() });
+    let (audit, record_sessions) = (AuditMode::FailClosed, RecordSessions::All);
+    scene.configured(Grants {
+        ci_groups: vec![entry("shop", 3, &[])],
+        audit,
+        record_sessions,
+        ..Grants::default()
+    });
     let implicit = scene.given.directory.granted_to_job(scene.agent, of_front).unwrap();
-    assert_eq!(implicit.audit, audit, "of all that an agent lets in");
+    let recorded = (implicit.audit, implicit.record_sessions);
+    assert_eq!(recorded, (audit, record_sessions), "of all that an agent lets in");
     assert_eq!(scene.place(of_front).unwrap(), own, "before an entry of its group");
     assert!(scene.place(of_back).unwrap().contains("config.yaml:3 ci_access.groups shop"));
     assert!(scene.place(of_vault).is_err());

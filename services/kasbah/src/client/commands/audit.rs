@@ -93,6 +93,9 @@ fn of_record(record: &AuditRecord, names: &Names, style: Style) -> String {
             parts.push(format!("{} B in, {} B out", record.received, record.sent));
         }
     }
+    if record.is_recorded {
+        parts.push(format!("recorded {}", record.id));
+    }
     parts.push(Paint::Dim.on(&one_line(&record.because), style.colour));
     parts.join("  ")
 }
@@ -134,6 +137,7 @@ mod tests {
             impersonated: true,
             attributes: Attributes { verb: "create".to_owned(), target: Target::Resource(target) },
             dry_run: false,
+            is_recorded: false,
             because: "config.yaml:3".to_owned(),
             code,
             began_at: Timestamp(0),
@@ -159,6 +163,9 @@ mod tests {
         assert!(text(&record(AuditPhase::Began, 101)).contains("  101  began  "));
         assert!(text(&record(AuditPhase::Began, 0)).contains("  asked  began  "));
         assert!(text(&record(AuditPhase::Whole, 0)).contains("  left  "));
+        let recorded = AuditRecord { is_recorded: true, ..record(AuditPhase::Ended, 101) };
+        let id = "00000000-0000-0000-0000-000000000000";
+        assert!(text(&recorded).contains(&format!("  recorded {id}  config.yaml")));
         assert!(text(&AuditRecord { dry_run: true, ..record(AuditPhase::Whole, 200) }).contains("(dry run)"));
     }
 }

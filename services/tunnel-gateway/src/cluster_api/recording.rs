@@ -1,0 +1,239 @@
+//! Recordings of sessions with containers, where an agent's configuration wants them.
+//!
+//! What goes through is understood (which channel says what) and kept as that, sealed, in a stream of its own. It is taken before it goes
+//! on, and waits while the log does not keep up; a session of which something can neither be understood nor kept is ended. A gateway that
+//! dies takes the last moment of it with it.
+
+mod channels;
+mod spdy;
+mod spdy_headers;
+mod websocket;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::position::Stream;
+use events::recording::{RecordSessions, RecordingBatch, SessionPiece};
+use events::{AgentId, InstanceId, OrganizationId};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use http::StatusCode;
+use http::header::{HeaderMap, HeaderValue};
+use parking_lot::Mutex;
+use store::{AppendError, EventLog, KeyRing, NewBatch, Sealing};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+use world::World;
+
+use self::channels::{Channels, Heard, Unreadable};
+use super::trouble::{Hop, Trouble};
+use crate::append::append_until_stored;
+
+pub(super) use self::channels::Side;
+
+/// Pieces of one session that wait for the log.
+const WAITING: usize = 64;
+/// Largest piece, and bytes from which on pieces are written, so that a batch fits into a record of the log.
+const PIECE: usize = 64 * 1024;
+const ENOUGH: usize = 256 * 1024;
+/// How long pieces gather.
+const GATHER: Duration = Duration::from_millis(500);
+/// How long a session waits for room.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Which session is recorded, and what of it.
+pub(super) struct Wanted {
+    pub(super) session: Uuid,
+    pub(super) organization: OrganizationId,
+    pub(super) agent: AgentId,
+    pub(super) keeps: RecordSessions,
+}
+
+/// A session that began.
+struct Session {
+    wanted: Wanted,
+    pieces: mpsc::Receiver<SessionPiece>,
+}
+
+/// Begins recordings.
+pub(crate) struct Recordings {
+    world: World,
+    sessions: mpsc::UnboundedSender<Session>,
+}
+
+/// Takes what goes through one session.
+pub(super) struct Recorder {
+    world: World,
+    began: Duration,
+    keeps: RecordSessions,
+    channels: Mutex<Channels>,
+    pieces: mpsc::Sender<SessionPiece>,
+}
+
+/// Why a session cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotRecorded {
+    /// What goes through is none of what exec and attach say.
+    #[error("the session is to be recorded and cannot be understood: {0}")]
+    Unreadable(#[from] Unreadable),
+    /// The log does not take it.
+    #[error("the session is to be recorded and cannot be now")]
+    NotTaken,
+}
+
+pub(crate) fn recordings(
+    world: &World,
+    log: Arc<dyn EventLog>,
+    keys: Arc<dyn KeyRing>,
+    gateway: InstanceId,
+) -> (Recordings, RecordingsWriter) {
+    let (sessions, begun) = mpsc::unbounded_channel();
+    let writer = RecordingsWriter { pen: Pen { world: world.clone(), log, keys, gateway }, begun };
+    (Recordings { world: world.clone(), sessions }, writer)
+}
+
+impl Recordings {
+    /// A recorder for a connection that became this protocol, as the head of the answer says.
+    pub(super) fn begin(
+        &self,
+        wanted: Wanted,
+        protocol: &HeaderValue,
+        answer: &HeaderMap,
+    ) -> Result<Recorder, Trouble> {
+        let refused = |error: NotRecorded| {
+            let message = format!("{error}; use kubectl, or a client that speaks as it does");
+            Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, message)
+        };
+        let channels = Channels::of(protocol, answer).map_err(|error| refused(error.into()))?;
+        let keeps = wanted.keeps;
+        let (pieces, receiver) = mpsc::channel(WAITING);
+        let begun = self.sessions.send(Session { wanted, pieces: receiver });
+        begun.map_err(|_| refused(NotRecorded::NotTaken))?;
+        Ok(Recorder {
+            began: self.world.clock.monotonic(),
+            world: self.world.clone(),
+            keeps,
+            channels: Mutex::new(channels),
+            pieces,
+        })
+    }
+}
+
+impl Recorder {
+    /// Takes the next bytes of one side; waits while the log does not keep up.
+    pub(super) async fn hear(&self, side: Side, bytes: &[u8]) -> Result<(), NotRecorded> {
+        let at = self.world.clock.monotonic().saturating_sub(self.began);
+        let at_millis = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+        let heard = self.channels.lock().read(side, bytes)?;
+        for Heard { channel, bytes } in heard.into_iter().filter(|heard| self.keeps.keeps(heard.channel)) {
+            for piece in bytes.chunks(PIECE) {
+                self.take(SessionPiece { at_millis, channel, bytes: piece.to_vec() }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn take(&self, piece: SessionPiece) -> Result<(), NotRecorded> {
+        tokio::select! {
+            biased;
+            taken = self.pieces.send(piece) => taken.map_err(|_| NotRecorded::NotTaken),
+            () = self.world.clock.sleep(PATIENCE) => Err(NotRecorded::NotTaken),
+        }
+    }
+}
+
+/// Appends what recorders took.
+pub(crate) struct RecordingsWriter {
+    pen: Pen,
+    begun: mpsc::UnboundedReceiver<Session>,
+}
+
+struct Pen {
+    world: World,
+    log: Arc<dyn EventLog>,
+    keys: Arc<dyn KeyRing>,
+    gateway: InstanceId,
+}
+
+impl RecordingsWriter {
+    /// Writes until no session begins any more, and then until all of them were over.
+    pub(crate) async fn run(self, all_said: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+        let Self { pen, mut begun } = self;
+        let mut all_said = std::pin::pin!(all_said);
+        let mut written = FuturesUnordered::new();
+        let (mut is_closing, mut begin_no_more) = (false, false);
+        while !(begin_no_more && written.is_empty()) {
+            tokio::select! {
+                biased;
+                () = &mut all_said, if !is_closing => {
+                    is_closing = true;
+                    begun.close();
+                }
+                session = begun.recv(), if !begin_no_more => match session {
+                    Some(session) => written.push(pen.write(session)),
+                    None => begin_no_more = true,
+                },
+                Some(()) = written.next(), if !written.is_empty() => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pen {
+    /// Writes a session to its end. What cannot be written ends the session: its recorder finds nobody any more.
+    async fn write(&self, Session { wanted, mut pieces }: Session) {
+        let session = wanted.session;
+        if let Err(error) = self.write_all(&wanted, &mut pieces).await {
+            tracing::error!(%session, error = format!("{error:#}"), "a session is not recorded");
+        }
+    }
+
+    async fn write_all(
+        &self,
+        wanted: &Wanted,
+        pieces: &mut mpsc::Receiver<SessionPiece>,
+    ) -> anyhow::Result<()> {
+        let sealing = Sealing::of(&*self.keys, wanted.organization, RecordingBatch::PURPOSE).await?;
+        for number in 0.. {
+            let batch = self.gather(pieces).await;
+            let is_last = batch.is_empty();
+            let bound_to = RecordingBatch::bound_to(wanted.session, number, is_last);
+            let sealed = sealing.seal(&*self.world.random, &bound_to, &events::encode(&batch)?)?;
+            let (session, agent, gateway) = (wanted.session, wanted.agent, self.gateway);
+            let batch = RecordingBatch { session, agent, gateway, number, is_last, sealed };
+            let record = NewBatch {
+                stream: Stream::Recordings,
+                organization: wanted.organization,
+                writer: session.to_string(),
+                data: events::encode(&batch)?,
+            };
+            append_until_stored(&self.world, &*self.log, record, AppendError::may_pass).await?;
+            if is_last {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is said within a moment; nothing once all was.
+    async fn gather(&self, pieces: &mut mpsc::Receiver<SessionPiece>) -> Vec<SessionPiece> {
+        let mut gathered = Vec::from_iter(pieces.recv().await);
+        let mut bytes: usize = gathered.iter().map(|piece| piece.bytes.len()).sum();
+        let mut moment = self.world.clock.sleep(GATHER);
+        while !gathered.is_empty() && bytes < ENOUGH {
+            tokio::select! {
+                biased;
+                () = &mut moment => break,
+                piece = pieces.recv() => match piece {
+                    Some(piece) => {
+                        bytes += piece.bytes.len();
+                        gathered.push(piece);
+                    }
+                    None => break,
+                },
+            }
+        }
+        gathered
+    }
+}

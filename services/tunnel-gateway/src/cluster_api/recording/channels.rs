@@ -1,0 +1,83 @@
+//! What is said in a session, whichever protocol carries it.
+
+use bytes::Bytes;
+use events::recording::SessionChannel;
+use http::header::{HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_PROTOCOL};
+
+use super::spdy::Spdy;
+use super::websocket::WebSocket;
+
+const STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
+const BASE64: &str = "base64.channel.k8s.io";
+
+/// Who says something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Side {
+    Client,
+    Cluster,
+}
+
+/// What was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Heard {
+    pub(super) channel: SessionChannel,
+    pub(super) bytes: Bytes,
+}
+
+/// What goes through cannot be understood, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(in super::super) struct Unreadable(pub(super) &'static str);
+
+/// Reads what goes through a session.
+pub(super) enum Channels {
+    WebSocket(WebSocket),
+    Spdy(Box<Spdy>),
+}
+
+impl Channels {
+    /// For the protocol that a connection becomes, by the head of its answer.
+    pub(super) fn of(protocol: &HeaderValue, answer: &HeaderMap) -> Result<Self, Unreadable> {
+        let is = |name: &str| protocol.as_bytes().eq_ignore_ascii_case(name.as_bytes());
+        let chosen = |name: &HeaderName| {
+            answer.get(name).map(|value| value.to_str().unwrap_or("?")).unwrap_or_default()
+        };
+        if is("websocket") && !answer.contains_key(SEC_WEBSOCKET_EXTENSIONS) {
+            let subprotocol = chosen(&SEC_WEBSOCKET_PROTOCOL);
+            if subprotocol == BASE64 || is_of_channels(subprotocol) {
+                return Ok(Self::WebSocket(WebSocket::new(subprotocol == BASE64)));
+            }
+        }
+        if is("SPDY/3.1") && is_of_channels(chosen(&STREAM_PROTOCOL)) {
+            return Ok(Self::Spdy(Box::default()));
+        }
+        Err(Unreadable("the protocol is none of exec and attach"))
+    }
+
+    /// Reads the next bytes of one side. What it says where only the other side is heard is left out, as nobody listens to it.
+    pub(super) fn read(&mut self, side: Side, bytes: &[u8]) -> Result<Vec<Heard>, Unreadable> {
+        let mut heard = Vec::new();
+        match self {
+            Self::WebSocket(socket) => socket.read(side, bytes, &mut heard)?,
+            Self::Spdy(spdy) => spdy.read(side, bytes, &mut heard)?,
+        }
+        heard.retain(|heard| says(heard.channel) == side);
+        Ok(heard)
+    }
+}
+
+/// `channel.k8s.io`, which nothing means as well, and `v2.channel.k8s.io` to `v5.channel.k8s.io`.
+fn is_of_channels(subprotocol: &str) -> bool {
+    let version = subprotocol.strip_suffix("channel.k8s.io").map(|front| front.trim_end_matches('.'));
+    subprotocol.is_empty() || version.is_some_and(|version| ["", "v2", "v3", "v4", "v5"].contains(&version))
+}
+
+const fn says(channel: SessionChannel) -> Side {
+    match channel {
+        SessionChannel::Input | SessionChannel::Resize => Side::Client,
+        SessionChannel::Output | SessionChannel::ErrorOutput | SessionChannel::Outcome => Side::Cluster,
+    }
+}
+
+#[cfg(test)]
+mod tests;
