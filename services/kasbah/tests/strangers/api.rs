@@ -230,6 +230,8 @@ async fn home(kasbah: &Installation, owner: &Person, git: &GitServer) -> Home {
         ("user", vec![user.clone(), "owner".to_owned()]),
         ("token", vec![text(&me["token"]), agent_token.clone()]),
         ("correlation", vec![text(&events["correlationid"])]),
+        // Recordings of another organization are tried by the console's own tests.
+        ("session", vec![text(&events["correlationid"])]),
     ]);
     let mut marks =
         vec![organization, user, agent, agent_token, text(&project["id"]), text(&project["group"])];
