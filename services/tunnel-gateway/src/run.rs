@@ -109,16 +109,13 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     supervisor.spawn("admissions", shown.run(Arc::clone(&gateway), shutdown.clone()));
     supervisor.spawn("plans", wanted.run(Arc::clone(&gateway), shutdown.clone()));
     if let Some(clusters) = clusters {
-        let writers = (audit_writer, recordings_writer);
-        serve_clusters(&supervisor, &gateway, clusters, writers, &shutdown);
+        serve_clusters(&supervisor, &gateway, clusters, (audit_writer, recordings_writer), &shutdown);
     }
     let (drained, all_said) = oneshot::channel::<()>();
     supervisor.spawn("journal", journal_writer.run(async move { drop(all_said.await) }));
     supervisor.spawn("door", async move {
-        tokio::select! {
-            biased;
-            () = shutdown.requested() => return Ok(()),
-            caught_up = async { gateway.standing.caught_up().await.and(gateway.cursors.caught_up().await) } => caught_up?,
+        if !has_caught_up(&gateway, &shutdown).await? {
+            return Ok(());
         }
         let _serving = (answers::serve(&gateway).await?, cluster_api::serve_tickets(&gateway).await?);
         ready.set(true);
@@ -129,6 +126,16 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         Ok(())
     });
     supervisor.join_within(&*world.clock, drain.saturating_add(LAST_WORDS)).await
+}
+
+/// Waits for both projections; not if shutdown is asked for before.
+async fn has_caught_up(gateway: &Gateway, shutdown: &Shutdown) -> anyhow::Result<bool> {
+    let both = async { gateway.standing.caught_up().await.and(gateway.cursors.caught_up().await) };
+    tokio::select! {
+        biased;
+        () = shutdown.requested() => Ok(false),
+        caught_up = both => Ok(caught_up.map(|()| true)?),
+    }
 }
 
 /// Hears what changes for agents that are connected.

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use events::observation::ObservationBatch;
+use events::recording::RecordingBatch;
 use events::{AggregateKind, AggregateRef, RootId, Sha256, Timestamp, UserId};
 use testkit::{NatsCluster, NatsServer, eventually};
 use uuid::Uuid;
@@ -48,6 +49,17 @@ async fn fill(world: &World, parts: &Parts) {
     let data = events::encode(&readable).unwrap();
     parts.log.append_batch(batch(Stream::Observations, &writer, &data)).await.unwrap();
     parts.log.append_batch(batch(Stream::Refusals, "authz", b"refused")).await.unwrap();
+    let session = Uuid::from_u128(7);
+    let recorded = RecordingBatch {
+        session,
+        agent: events::AgentId(session),
+        gateway: events::InstanceId(session),
+        number: 0,
+        is_last: true,
+        sealed: b"sealed".to_vec(),
+    };
+    let recorded = events::encode(&recorded).unwrap();
+    parts.log.append_batch(batch(Stream::Recordings, &session.to_string(), &recorded)).await.unwrap();
     parts.keys.get_or_create(PERSON).await.unwrap();
     parts.keys.get_or_create(LATER_ROOT).await.unwrap();
     for organization in [ORGANIZATION, GONE] {

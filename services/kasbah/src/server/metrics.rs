@@ -30,11 +30,11 @@ chassis::metrics! {
     pub struct LogMetrics in "kasbah_log" {
         /// Commits and batches that were to be appended
         pub(super) appends: Counter {
-            stream: "`decisions`, `observations`, `audit`, `refusals`",
+            stream: "`decisions`, `observations`, `audit`, `refusals`, `recordings`",
             outcome: "`appended`, `duplicate` (it was there already), `conflict` (somebody was faster), `unknown` (tried again), `away`, `read_only`, `too_large`, `invalid`",
         },
         /// How long it takes until the log answers, and what it took is durable
-        pub(super) append_seconds: Seconds { stream: "`decisions`, `observations`, `audit`, `refusals`" },
+        pub(super) append_seconds: Seconds { stream: "`decisions`, `observations`, `audit`, `refusals`, `recordings`" },
         /// Records at the log's end that a projection of this process has not folded yet
         pub(super) projection_lag_records: Gauge { projection: "its name, such as `delivery`" },
     }

@@ -79,35 +79,16 @@ pub(super) async fn let_through(
     let judged = judge(request, &held, &attributes);
     let goes_on = judged.is_ok() && (wished.is_some() || is_long_running(&attributes));
     let keeps = (wished.is_some() && is_session(&attributes)).then_some(held.pass.record_sessions);
-    let organization = held.pass.organization;
     let recording = keeps.filter(|keeps| !keeps.is_default() && judged.is_ok()).map(|keeps| Wanted {
         session: gateway.world.new_uuid(),
-        organization,
+        organization: held.pass.organization,
         agent,
         keeps,
     });
     gateway.audit.room().await?;
-    let record = AuditRecord {
-        id: recording.as_ref().map_or_else(|| gateway.world.new_uuid(), |recording| recording.session),
-        phase: AuditPhase::Whole,
-        agent,
-        holder: held.pass.holder.clone(),
-        impersonated: held.pass.access_as != AccessAs::Agent,
-        attributes: shortened(&attributes),
-        dry_run: is_dry_run(&attributes, query),
-        is_recorded: recording.is_some(),
-        because: match &judged {
-            Ok((_, place)) => reason(place),
-            Err(refusal) => reason(refusal),
-        },
-        code: 0,
-        began_at: Timestamp(gateway.world.clock.now_millis()),
-        millis: 0,
-        received: 0,
-        sent: 0,
-        client: client_of(request.headers()),
-        trace: trace.to_owned(),
-    };
+    let told = Told { attributes: &attributes, query, judged: &judged, recording: recording.as_ref(), trace };
+    let record = record(gateway, request, &held, told);
+    let organization = held.pass.organization;
     let recorded = Recorded::new(&gateway.audit, organization, record, goes_on);
     let is_first_recorded = held.pass.audit == AuditMode::FailClosed;
     let is_recorded = is_first_recorded || recording.is_some() || gateway.args.clusters_audit == Audited::All;
@@ -134,6 +115,42 @@ pub(super) async fn let_through(
         below,
         recording,
     })
+}
+
+/// What is told of a request beside whose it is.
+struct Told<'a> {
+    attributes: &'a Attributes,
+    query: Option<&'a str>,
+    judged: &'a Result<(AccessAs, String), String>,
+    recording: Option<&'a Wanted>,
+    trace: &'a str,
+}
+
+/// The record of a request that is not over.
+fn record(gateway: &Gateway, request: &Request<Incoming>, held: &HeldPass, told: Told<'_>) -> AuditRecord {
+    let Told { attributes, query, judged, recording, trace } = told;
+    let because = match judged {
+        Ok((_, place)) => reason(place),
+        Err(refusal) => reason(refusal),
+    };
+    AuditRecord {
+        id: recording.map_or_else(|| gateway.world.new_uuid(), |recording| recording.session),
+        phase: AuditPhase::Whole,
+        agent: held.pass.agent,
+        holder: held.pass.holder.clone(),
+        impersonated: held.pass.access_as != AccessAs::Agent,
+        attributes: shortened(attributes),
+        dry_run: is_dry_run(attributes, query),
+        is_recorded: recording.is_some(),
+        because,
+        code: 0,
+        began_at: Timestamp(gateway.world.clock.now_millis()),
+        millis: 0,
+        received: 0,
+        sent: 0,
+        client: client_of(request.headers()),
+        trace: trace.to_owned(),
+    }
 }
 
 /// A place for a request of a pass's holder, unless that would be over a limit. What is refused here has no record, so that who asks for

@@ -32,7 +32,7 @@ use crate::append::append_until_stored;
 pub(super) use self::channels::Side;
 
 /// Pieces of one session that wait for the log.
-const WAITING: usize = 64;
+const WAITING: usize = 8;
 /// Largest piece, and bytes from which on pieces are written, so that a batch fits into a record of the log.
 const PIECE: usize = 64 * 1024;
 const ENOUGH: usize = 256 * 1024;
@@ -100,15 +100,17 @@ impl Recordings {
         protocol: &HeaderValue,
         answer: &HeaderMap,
     ) -> Result<Recorder, Trouble> {
-        let refused = |error: NotRecorded| {
+        let channels = Channels::of(protocol, answer).map_err(|error| {
+            let error = NotRecorded::Unreadable(error);
             let message = format!("{error}; use kubectl, or a client that speaks as it does");
             Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, message)
-        };
-        let channels = Channels::of(protocol, answer).map_err(|error| refused(error.into()))?;
+        })?;
         let keeps = wanted.keeps;
         let (pieces, receiver) = mpsc::channel(WAITING);
-        let begun = self.sessions.send(Session { wanted, pieces: receiver });
-        begun.map_err(|_| refused(NotRecorded::NotTaken))?;
+        self.sessions.send(Session { wanted, pieces: receiver }).map_err(|_stops| {
+            let message = format!("{}; retry", NotRecorded::NotTaken);
+            Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message)
+        })?;
         Ok(Recorder {
             began: self.world.clock.monotonic(),
             world: self.world.clone(),

@@ -95,7 +95,7 @@ async fn what_is_not_there_is_said(ground: &Ground) {
     let refused = ground.scene.kasbah.cli(["recording", nobody]).unwrap_err();
     assert!(format!("{refused:#}").contains(nobody), "{refused:#}");
     let refused = ground.scene.kasbah.cli(["recording", "web"]).unwrap_err();
-    assert!(format!("{refused:#}").contains("session must be the id of a session"), "{refused:#}");
+    assert!(format!("{refused:#}").contains("session: must be the id of a session"), "{refused:#}");
 }
 
 /// The sessions that are over and were recorded.
