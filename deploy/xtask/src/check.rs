@@ -35,7 +35,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         })?;
     }
     step("what the tests run on", || {
-        testbed::build_for_tests()?;
+        testbed::build_for_tests(false)?;
         tools::NEXTEST.path()?;
         programs(&root)
     })?;

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Subcommand;
-use testkit::{ETCD, HELM, KUBERNETES, KWOK, NATS_SERVER};
+use testkit::{
+    ETCD, HELM, K9S, KUBECTL_1_29, KUBECTL_1_31, KUBERNETES, KWOK, NATS_SERVER, OptionalClient, tests_are_long,
+};
 
 pub use hold::Testbed;
 
@@ -18,7 +20,7 @@ use crate::report;
 #[derive(Subcommand)]
 pub enum Command {
     /// Build what is missing: about ten minutes the first time, nothing afterwards.
-    Build,
+    Build(Extent),
     /// Start a control plane in the background, with a real node where that is possible.
     Up(Place),
     /// Stop it. Its data stays.
@@ -28,6 +30,13 @@ pub enum Command {
     /// Run it in the foreground until a signal comes.
     #[command(hide = true)]
     Hold(Place),
+}
+
+#[derive(clap::Args)]
+pub struct Extent {
+    /// Also what only long tests use: older releases of kubectl, and k9s. About ten minutes more.
+    #[arg(long)]
+    all_clients: bool,
 }
 
 #[derive(clap::Args)]
@@ -48,7 +57,7 @@ impl Place {
 
 pub fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Build => build_for_tests(),
+        Command::Build(extent) => build_for_tests(extent.all_clients),
         Command::Up(place) => {
             build()?;
             hold::up(&place.directory()?, place.fake_nodes)
@@ -60,8 +69,13 @@ pub fn run(command: &Command) -> Result<()> {
 }
 
 /// Builds everything that is not in the cache yet, and gets what only tests use besides.
-pub fn build_for_tests() -> Result<()> {
+pub fn build_for_tests(all_clients: bool) -> Result<()> {
     build()?;
+    if all_clients || tests_are_long() {
+        for build in [older_kubectl(&KUBECTL_1_29, "kubectl-1.29"), older_kubectl(&KUBECTL_1_31, "kubectl-1.31"), k9s()] {
+            build.run()?;
+        }
+    }
     node_js::oidc_provider()?;
     node_js::chromium()
 }
@@ -75,9 +89,17 @@ pub fn build() -> Result<()> {
     packages::node_parts()
 }
 
-fn kubernetes() -> Build<'static> {
+/// Without these the server calls itself v0.0.0, and clients take it for an ancient one.
+fn kubernetes_version(release: &str) -> String {
     let version = "k8s.io/component-base/version";
-    let minor = KUBERNETES.split('.').nth(1).unwrap_or_default();
+    let minor = release.split('.').nth(1).unwrap_or_default();
+    format!(
+        "-s -w -X {version}.gitVersion={release} -X {version}.gitMajor=1 -X {version}.gitMinor={minor} \
+         -X {version}.gitTreeState=clean"
+    )
+}
+
+fn kubernetes() -> Build<'static> {
     Build {
         name: format!("kubernetes-{KUBERNETES}"),
         module: "kubernetes",
@@ -89,11 +111,7 @@ fn kubernetes() -> Build<'static> {
             ("k8s.io/kubernetes/cmd/kubelet", ""),
             ("k8s.io/kubernetes/cmd/kube-proxy", ""),
         ],
-        // Without these the server calls itself v0.0.0, and clients take it for an ancient one.
-        linker_flags: format!(
-            "-s -w -X {version}.gitVersion={KUBERNETES} -X {version}.gitMajor=1 -X {version}.gitMinor={minor} \
-             -X {version}.gitTreeState=clean"
-        ),
+        linker_flags: kubernetes_version(KUBERNETES),
         remark: "built from source, once; this takes long: about 7 minutes on two cores",
     }
 }
@@ -135,6 +153,26 @@ fn helm() -> Build<'static> {
         packages: &[("helm.sh/helm/v3/cmd/helm", "helm")],
         linker_flags: "-s -w".to_owned(),
         remark: "built from source, once; about two minutes",
+    }
+}
+
+fn older_kubectl(client: &OptionalClient, module: &'static str) -> Build<'static> {
+    Build {
+        name: client.cache_name(),
+        module,
+        packages: &[(".", "kubectl")],
+        linker_flags: kubernetes_version(client.release),
+        remark: "built from source, once; about a minute and a half",
+    }
+}
+
+fn k9s() -> Build<'static> {
+    Build {
+        name: K9S.cache_name(),
+        module: "k9s",
+        packages: &[("github.com/derailed/k9s", "k9s")],
+        linker_flags: format!("-s -w -X github.com/derailed/k9s/cmd.version={}", K9S.release),
+        remark: "built from source, once; about five minutes",
     }
 }
 

@@ -24,7 +24,7 @@ async fn what_comes_and_goes_for_long_leaves_nothing_behind() {
     // Everything was in use once.
     round(&stage).await;
     let held = Held::now(&mut stage, &[], &AGENTS);
-    let lasts = if std::env::var_os("KASBAH_LONG_TESTS").is_some() { LONG } else { SHORT };
+    let lasts = if testkit::tests_are_long() { LONG } else { SHORT };
     let (begun, mut rounds) = (Instant::now(), 0);
     while begun.elapsed() < lasts {
         round(&stage).await;
