@@ -140,6 +140,8 @@ impl Node {
     fn link(&self, parts: &Path) -> Result<()> {
         let init = self.init.to_string();
         let ip = |arguments: &[&str]| run_ip(parts, arguments);
+        // The kernel takes a cable away some time after its node has ended. It is our turn, so this one is nobody's.
+        let _gone_already = ip(&["link", "delete", LINK]);
         ip(&["link", "add", LINK, "type", "veth", "peer", "name", "node0", "netns", &init])?;
         ip(&["addr", "add", &format!("{HOST}/24"), "dev", LINK])?;
         ip(&["link", "set", LINK, "up"])?;
