@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Subcommand;
 use testkit::{
-    ETCD, HELM, K9S, KUBECTL_1_29, KUBECTL_1_31, KUBERNETES, KWOK, NATS_SERVER, OptionalClient, tests_are_long,
+    ETCD, HELM, K9S, KUBECTL_1_29, KUBECTL_1_31, KUBERNETES, KWOK, NATS_SERVER, OptionalClient,
+    tests_are_long,
 };
 
 pub use hold::Testbed;
@@ -72,7 +73,11 @@ pub fn run(command: &Command) -> Result<()> {
 pub fn build_for_tests(all_clients: bool) -> Result<()> {
     build()?;
     if all_clients || tests_are_long() {
-        for build in [older_kubectl(&KUBECTL_1_29, "kubectl-1.29"), older_kubectl(&KUBECTL_1_31, "kubectl-1.31"), k9s()] {
+        for build in [
+            older_kubectl(&KUBECTL_1_29, "kubectl-1.29"),
+            older_kubectl(&KUBECTL_1_31, "kubectl-1.31"),
+            k9s(),
+        ] {
             build.run()?;
         }
     }

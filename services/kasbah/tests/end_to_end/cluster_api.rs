@@ -17,6 +17,7 @@ use crate::scene::{AGENT, LIMIT, Scene};
 pub struct Person {
     folder: tempfile::TempDir,
     variables: Vec<(String, PathBuf)>,
+    kubectl: PathBuf,
 }
 
 impl Person {
@@ -38,7 +39,18 @@ impl Person {
             .unwrap();
         assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
         let variables = vec![("XDG_CACHE_HOME".to_owned(), folder.path().join("cache"))];
-        Self { folder, variables }
+        let kubectl = Tools::find().unwrap().path("kubectl").unwrap();
+        Self { folder, variables, kubectl }
+    }
+
+    /// From now on with a kubectl of another release.
+    pub fn takes_kubectl(&mut self, program: &Path) {
+        program.clone_into(&mut self.kubectl);
+    }
+
+    /// A folder of their own.
+    pub fn home(&self) -> &Path {
+        self.folder.path()
     }
 
     pub fn kubeconfig(&self) -> PathBuf {
@@ -47,7 +59,7 @@ impl Person {
 
     /// kubectl, to be changed before it runs.
     pub fn kubectl_command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(Tools::find().unwrap().path("kubectl").unwrap());
+        let mut command = Command::new(&self.kubectl);
         command.arg("--kubeconfig").arg(self.kubeconfig()).args(arguments).kill_on_drop(true);
         command
             .env("HOME", self.folder.path())
@@ -115,7 +127,8 @@ pub async fn let_in(scene: &Scene, more: &str) {
     .await;
 }
 
-async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
+/// The next line, which comes in time.
+pub async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
     let line = tokio::time::timeout(LIMIT, lines.next_line()).await.expect("a line in time").unwrap();
     line.expect("a line")
 }

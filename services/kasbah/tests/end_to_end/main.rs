@@ -19,6 +19,7 @@ mod copies;
 mod fixtures;
 mod impersonation;
 mod jobs;
+mod k9s;
 mod log;
 mod login;
 mod pods;

@@ -2,6 +2,7 @@
 
 mod crowd;
 mod gapless;
+mod older_kubectl;
 mod recorded;
 
 use std::process::Stdio;
@@ -10,10 +11,11 @@ use anyhow::ensure;
 use serde_json::json;
 use testkit::{
     Cluster, ControlPlane, ControlPlaneOptions, Image, InstallationOptions, NatsServer, Node, Tools,
-    cluster_node, eventually, free_port,
+    cluster_node, eventually, free_port, tests_are_long,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio::process::Command;
 
 use crate::cluster_api::{Person, let_in};
 use crate::pods::BUSYBOX;
@@ -23,7 +25,7 @@ use crate::scene::{AGENT, LIMIT, Scene};
 pub struct Ground {
     pub scene: Scene,
     /// One at each gateway.
-    people: Vec<Person>,
+    pub people: Vec<Person>,
     _node: Node,
     _plane: ControlPlane,
 }
@@ -101,15 +103,7 @@ impl<'a> There<'a> {
             .person
             .kubectl_command(&self.in_namespace(&["exec", "-i", "web", "--", "sh", "-c", command]));
         kubectl.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", if spdy { "false" } else { "true" });
-        let mut child =
-            kubectl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_vec());
-        let writing = tokio::spawn(async move {
-            stdin.write_all(&input).await.unwrap();
-        });
-        let output = child.wait_with_output().await.unwrap();
-        writing.await.unwrap();
-        (output.stdout, output.status.code())
+        given(kubectl, input).await
     }
 
     async fn runs_commands(&self) {
@@ -146,7 +140,7 @@ impl<'a> There<'a> {
             "stty rows 31 cols 97\n(until grep -q '31 97' seen; do sleep 0.1; done; stty rows 40 cols 120 </dev/tty) &\n{kubectl} '{within}'\n"
         );
         std::fs::write(folder.path().join("script"), script).unwrap();
-        let mut at_a_terminal = tokio::process::Command::new("script");
+        let mut at_a_terminal = Command::new("script");
         at_a_terminal.args(["-qefc", "sh script", "seen"]).current_dir(folder.path()).kill_on_drop(true);
         at_a_terminal.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         // Somebody who types nothing is still there.
@@ -175,7 +169,7 @@ impl<'a> There<'a> {
         self.person.kubectl(&arguments).await.unwrap();
         let arguments = ["-n", self.namespace, "cp", "web:/tmp/copy", back.to_str().unwrap()];
         self.person.kubectl(&arguments).await.unwrap();
-        let same = tokio::process::Command::new("cmp").args([&there, &back]).status().await.unwrap();
+        let same = Command::new("cmp").args([&there, &back]).status().await.unwrap();
         assert!(same.success(), "{megabytes} MB copied there and back");
         self.kubectl(&["exec", "web", "--", "rm", "/tmp/copy"]).await.unwrap();
     }
@@ -205,9 +199,25 @@ impl<'a> There<'a> {
     }
 }
 
-/// Whether there is time for a gigabyte and a thousand commands, and nothing runs beside them.
-fn are_long() -> bool {
-    std::env::var_os("KASBAH_LONG_TESTS").is_some()
+/// What a command makes of its input, and its exit code.
+async fn given(mut command: Command, input: &[u8]) -> (Vec<u8>, Option<i32>) {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_vec());
+    let writing = tokio::spawn(async move {
+        stdin.write_all(&input).await.unwrap();
+    });
+    let output = child.wait_with_output().await.unwrap();
+    writing.await.unwrap();
+    (output.stdout, output.status.code())
+}
+
+/// So many processes of each service, where all that comes to a gateway without the tunnel takes a hop.
+pub fn over_hops(each: usize, nats: &NatsServer) -> InstallationOptions {
+    // With connections beside the tunnel most of it would take no hop.
+    let variables = vec![("KASBAH_TUNNEL_BULK_PER_AGENT".to_owned(), "0".to_owned())];
+    let each_service = Some((each, vec![nats.shipped_url("{service}")]));
+    InstallationOptions { each_service, variables, ..InstallationOptions::default() }
 }
 
 /// Everything that people do with containers, from each gateway.
@@ -226,7 +236,7 @@ async fn sessions_work(options: InstallationOptions) {
     crowd::runs_many_commands(&ground).await;
     if ground.people.len() == 1 {
         There { person: &ground.people[0], namespace: &ground.scene.namespace }
-            .copies(if are_long() { 1000 } else { 100 })
+            .copies(if tests_are_long() { 1000 } else { 100 })
             .await;
     }
     watches.saw_the_same().await;
@@ -256,8 +266,5 @@ async fn sessions_with_a_real_node_go_through_any_gateway() {
         return;
     }
     let nats = NatsServer::start_as_shipped().await.unwrap();
-    let each_service = Some((if are_long() { 3 } else { 2 }, vec![nats.shipped_url("{service}")]));
-    // With connections beside the tunnel most of it would take no hop.
-    let variables = vec![("KASBAH_TUNNEL_BULK_PER_AGENT".to_owned(), "0".to_owned())];
-    sessions_work(InstallationOptions { each_service, variables, ..InstallationOptions::default() }).await;
+    sessions_work(over_hops(if tests_are_long() { 3 } else { 2 }, &nats)).await;
 }

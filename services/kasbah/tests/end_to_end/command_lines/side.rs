@@ -57,19 +57,12 @@ pub struct Said {
 
 impl Side {
     /// Straight to the API server. `whoami` is the `userInfo` that the other way has there.
-    pub fn direct(cluster: &Cluster, whoami: &Value) -> Self {
-        let mut user =
-            json!({"token": cluster.token(), "as": whoami["username"], "as-groups": whoami["groups"]});
-        for (from, to) in [("uid", "as-uid"), ("extra", "as-user-extra")] {
-            if !whoami[from].is_null() {
-                user[to] = whoami[from].clone();
-            }
-        }
-        Self::new("direct", cluster, Way::Direct { user })
+    pub fn direct(cluster: &Cluster, whoami: &Value, kubectl: &Path) -> Self {
+        Self::new("direct", cluster, Way::Direct { user: user_there(cluster, whoami) }, kubectl)
     }
 
     /// Through the tunnel, as the owner.
-    pub fn tunnel(cluster: &Cluster, kasbah: &Installation) -> Self {
+    pub fn tunnel(cluster: &Cluster, kasbah: &Installation, kubectl: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("kubeconfig");
         let mut command = kasbah.cli_command().unwrap();
@@ -77,16 +70,16 @@ impl Side {
         let written = command.output().unwrap();
         assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
         let kubeconfig = serde_saphyr::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-        Self::new("tunnel", cluster, Way::Tunnel { kubeconfig })
+        Self::new("tunnel", cluster, Way::Tunnel { kubeconfig }, kubectl)
     }
 
-    fn new(name: &'static str, cluster: &Cluster, way: Way) -> Self {
+    fn new(name: &'static str, cluster: &Cluster, way: Way, kubectl: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let side = Self { name, cluster: cluster.clone(), way, folder };
         let programs = side.folder.path().join("bin");
         std::fs::create_dir(&programs).unwrap();
-        for program in ["kubectl", "helm"] {
-            let path = Tools::find().unwrap().path(program).unwrap();
+        let helm = Tools::find().unwrap().path("helm").unwrap();
+        for (program, path) in [("kubectl", kubectl), ("helm", &helm)] {
             std::os::unix::fs::symlink(path, programs.join(program)).unwrap();
         }
         side
@@ -209,6 +202,17 @@ impl Side {
         });
         Ok(joined.collect())
     }
+}
+
+/// A kubeconfig's user, who is at the API server itself whom the tunnel names there.
+pub fn user_there(cluster: &Cluster, whoami: &Value) -> Value {
+    let mut user = json!({"token": cluster.token(), "as": whoami["username"], "as-groups": whoami["groups"]});
+    for (from, to) in [("uid", "as-uid"), ("extra", "as-user-extra")] {
+        if !whoami[from].is_null() {
+            user[to] = whoami[from].clone();
+        }
+    }
+    user
 }
 
 pub fn copy(from: &Path, to: &Path) {

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::join_all;
+use testkit::tests_are_long;
 
 use super::{Ground, There};
 
@@ -13,7 +14,7 @@ const WORKERS: usize = 10;
 /// Many commands in the pod, ten at a time, from each gateway as many; none may fail.
 pub(super) async fn runs_many_commands(ground: &Ground) {
     let next = AtomicUsize::new(0);
-    let commands = COMMANDS[usize::from(super::are_long())];
+    let commands = COMMANDS[usize::from(tests_are_long())];
     let work = |worker: usize| {
         let person = &ground.people[worker % ground.people.len()];
         let there = There { person, namespace: &ground.scene.namespace };
