@@ -35,7 +35,7 @@ pub enum Command {
 
 #[derive(clap::Args)]
 pub struct Extent {
-    /// Also what only long tests use: older releases of kubectl, and k9s. About ten minutes more.
+    /// Also what only long tests use: older releases of kubectl, and k9s. About eight minutes more, once.
     #[arg(long)]
     all_clients: bool,
 }
