@@ -2,6 +2,7 @@
 
 mod crowd;
 mod gapless;
+mod host_name;
 mod older_kubectl;
 mod recorded;
 

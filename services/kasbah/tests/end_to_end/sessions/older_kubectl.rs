@@ -13,13 +13,13 @@ use crate::scene::Scene;
 const RELEASES: [(OptionalClient, &str); 2] = [(KUBECTL_1_29, "SPDY/3.1"), (KUBECTL_1_31, "websocket")];
 
 /// Where they are, if there is also a node for them.
-fn possible() -> Result<Vec<(PathBuf, &'static str)>, Skipped> {
+pub(super) fn possible() -> Result<Vec<(PathBuf, &'static str)>, Skipped> {
     Node::possible()?;
     RELEASES.iter().map(|(client, upgrade)| Ok((client.path()?, *upgrade))).collect()
 }
 
 impl There<'_> {
-    async fn begins_sessions_with(&self, upgrade: &str) {
+    pub(super) async fn begins_sessions_with(&self, upgrade: &str) {
         let arguments = self.in_namespace(&["exec", "web", "-v=8", "--", "true"]);
         let output = self.person.output(&arguments).await;
         let said = String::from_utf8_lossy(&output.stderr);
