@@ -24,6 +24,13 @@ pub const CHROMIUM: NpmPackages = NpmPackages {
     lock: include_bytes!("../browser/package-lock.json"),
 };
 
+/// The client library of Kubernetes for JavaScript.
+pub const CLIENT_LIBRARY: NpmPackages = NpmPackages {
+    name: "kubernetes-client",
+    description: concat!(env!("CARGO_MANIFEST_DIR"), "/kubernetes-client"),
+    lock: include_bytes!("../kubernetes-client/package-lock.json"),
+};
+
 /// Packages that are installed together, once.
 #[derive(Debug)]
 pub struct NpmPackages {

@@ -251,6 +251,25 @@ async fn a_server_that_syncs_later_is_refused_unless_that_is_accepted() {
     assert_eq!(open(&world, accepting).await.unwrap().replicas, 1);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_three_servers_all_is_kept_three_times_and_nobody_begins_before() {
+    let cluster = NatsCluster::start().await.unwrap();
+    let store = open(&World::real(), options(cluster.account_urls(0))).await.unwrap();
+    assert_eq!(store.replicas, 3);
+    let (link, streams) = (&store.connection.0, super::further_streams(store.parts.log.partitions()));
+    let as_another = |stream| ensure(link, stream, 3, false);
+    for stream in &streams {
+        assert!(as_another(stream).await.unwrap().is_none());
+    }
+    let once = json!({"num_replicas": 1});
+    let stream = &streams[0];
+    link.change_stream(&stream.name, &once).await.unwrap();
+    let refused = as_another(stream).await.unwrap_err().to_string();
+    assert!(refused.contains("is kept 1 times instead of 3"), "{refused}");
+    assert!(ensure(link, stream, 3, true).await.unwrap().is_none(), "whoever makes the log widens it");
+    assert!(as_another(stream).await.unwrap().is_none());
+}
+
 #[tokio::test]
 async fn what_is_not_this_log_is_refused_and_left_as_it_is() {
     let world = World::real();

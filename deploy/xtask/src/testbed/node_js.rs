@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use testkit::{CHROMIUM, NODE_JS, NpmPackages, OIDC_PROVIDER, node_js, node_js_name};
+use testkit::{CHROMIUM, CLIENT_LIBRARY, NODE_JS, NpmPackages, OIDC_PROVIDER, node_js, node_js_name};
 
 use crate::{cache, report};
 
@@ -36,6 +36,15 @@ pub fn chromium() -> Result<()> {
         // Packed, it is of no use any more.
         fs::remove_dir_all(folder.join("node_modules/@sparticuz/chromium/bin"))
             .context("cannot remove what was unpacked")
+    })
+    .map(|_| ())
+}
+
+/// Installs the client library where it is missing.
+pub fn client_library() -> Result<()> {
+    cache::once(&CLIENT_LIBRARY.cache_name(), |folder| {
+        println!("    client-node: a client library of Kubernetes, installed from npm; seconds");
+        install(&CLIENT_LIBRARY, folder)
     })
     .map(|_| ())
 }

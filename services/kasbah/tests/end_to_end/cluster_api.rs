@@ -53,6 +53,11 @@ impl Person {
         self.folder.path()
     }
 
+    /// What their programs find in their surroundings.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.variables.iter().map(|(name, value)| (name.as_str(), value.as_path()))
+    }
+
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
     }
@@ -61,9 +66,7 @@ impl Person {
     pub fn kubectl_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.kubectl);
         command.arg("--kubeconfig").arg(self.kubeconfig()).args(arguments).kill_on_drop(true);
-        command
-            .env("HOME", self.folder.path())
-            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.env("HOME", self.folder.path()).envs(self.variables());
         command.stdin(Stdio::null());
         command
     }

@@ -2,15 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use testkit::{
     Balancer, Cluster, GitServer, Installation, InstallationOptions, NatsServer, WorkTree, eventually,
 };
+use tokio::task::JoinHandle;
 
 use crate::scene::{AGENT, LIMIT, PROJECT, Scene};
+
+/// More than anybody creates while a test lasts.
+const MOST_GROUPS: usize = 2000;
+
+fn has(groups: &str, name: &str) -> anyhow::Result<()> {
+    ensure!(groups.split_whitespace().any(|word| word == name), "{name} is not in {groups}");
+    Ok(())
+}
 
 /// Two replicas behind a balancer, and an agent that dials it.
 struct Replicas {
@@ -66,8 +76,18 @@ impl Replicas {
 
     /// Pushes a ConfigMap's value, and waits until the cluster has it.
     async fn push(&self, value: &str, asked: &Installation) {
+        let commit = self.begin_push(value);
+        self.arrives(value, &commit, asked).await;
+    }
+
+    /// Pushes a ConfigMap's value; the commit.
+    fn begin_push(&self, value: &str) -> String {
         self.tree.write("manifests/one.yaml", Scene::config_map("one", value)).unwrap();
-        let commit = self.tree.commit_and_push(value).unwrap();
+        self.tree.commit_and_push(value).unwrap()
+    }
+
+    /// Waits until the cluster has what was pushed.
+    async fn arrives(&self, value: &str, commit: &str, asked: &Installation) {
         let path = format!("/api/v1/namespaces/{}/configmaps/one", self.namespace);
         let why = || {
             asked
@@ -83,10 +103,46 @@ impl Replicas {
         .await;
         eventually(LIMIT, || async {
             let source = asked.json(["source", "show", &format!("{AGENT}/shop")])?;
-            ensure!(source["synced_commit"] == commit.as_str(), "not at {commit}: {source:#}");
+            ensure!(source["synced_commit"] == commit, "not at {commit}: {source:#}");
             Ok(())
         })
         .await;
+    }
+}
+
+/// Groups that somebody creates one after the other, and which of these commands were acknowledged.
+struct Creating {
+    stop: Arc<AtomicBool>,
+    running: JoinHandle<Vec<(String, bool)>>,
+}
+
+impl Creating {
+    fn begin(at: &Installation) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let command = |number: usize| {
+            let name = format!("group-{number}");
+            let mut command = at.cli_command().unwrap();
+            command.args(["group", "create", &name]);
+            (name, command)
+        };
+        let commands: Vec<_> = (0..MOST_GROUPS).map(command).collect();
+        let stopped = Arc::clone(&stop);
+        let running = tokio::task::spawn_blocking(move || {
+            let still = commands.into_iter().take_while(|_| !stopped.load(Ordering::Relaxed));
+            still.map(|(name, mut command)| (name, command.output().unwrap().status.success())).collect()
+        });
+        Self { stop, running }
+    }
+
+    /// Ends it: those that were acknowledged, and whether some were not.
+    async fn end(self) -> (BTreeSet<String>, bool) {
+        self.stop.store(true, Ordering::Relaxed);
+        let all = self.running.await.unwrap();
+        let some_refused = all.iter().any(|(_, acknowledged)| !acknowledged);
+        (
+            all.into_iter().filter(|(_, acknowledged)| *acknowledged).map(|(name, _)| name).collect(),
+            some_refused,
+        )
     }
 }
 
@@ -117,13 +173,26 @@ async fn whoever_is_killed_or_stopped_takes_nothing_with_it() {
 async fn while_nats_is_away_commands_end_soon_and_then_everything_goes_on() {
     let mut replicas = Replicas::start().await;
     replicas.push("before", &replicas.two).await;
+    let creating = Creating::begin(&replicas.two);
+    eventually(LIMIT, || async {
+        replicas.one.cli(["group", "list"]).and_then(|groups| has(&groups, "group-2"))
+    })
+    .await;
     replicas.nats.kill();
-    let began = Instant::now();
-    let refused =
-        replicas.one.cli(["project", "create", "later/project", "--repository", "https://git.test/x"]);
-    let refused = format!("{:#}", refused.unwrap_err());
-    assert!(refused.contains("retry"), "{refused}");
-    println!("a command ended after {:?}: {refused}", began.elapsed());
+    for command in [
+        &["project", "create", "later/project", "--repository", "https://git.test/x"][..],
+        &["agent", "list"],
+        &["source", "show", &format!("{AGENT}/shop")],
+        &["log", "ls"],
+    ] {
+        // Each ends by itself, long before a client would give up.
+        let mut asking = tokio::process::Command::from(replicas.one.cli_command().unwrap());
+        let asking = asking.args(command).kill_on_drop(true).output();
+        let refused = tokio::time::timeout(LIMIT / 2, asking).await.expect("it ends").unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("retry"), "{command:?}: {said}");
+    }
+    let meanwhile = replicas.begin_push("meanwhile");
     // The agent still keeps what it has.
     let path = format!("/api/v1/namespaces/{}/configmaps/one", replicas.namespace);
     let deleted = replicas.cluster.send(http::Method::DELETE, &path, None).await.unwrap();
@@ -134,8 +203,17 @@ async fn while_nats_is_away_commands_end_soon_and_then_everything_goes_on() {
     })
     .await;
     replicas.nats.start_again().await.unwrap();
+    // No webhook was heard; the repository is looked at all the same.
+    replicas.arrives("meanwhile", &meanwhile, &replicas.one).await;
     replicas.push("after", &replicas.one).await;
     replicas.push("and on the other", &replicas.two).await;
+    let (acknowledged, some_refused) = creating.end().await;
+    assert!(some_refused, "nothing was asked while nobody could answer");
+    let groups = replicas.one.cli(["group", "list"]).unwrap();
+    for group in acknowledged {
+        has(&groups, &group).unwrap();
+    }
+    assert_eq!(replicas.one.json(["log", "verify"]).unwrap()["ok"], true);
     for replica in [&mut replicas.one, &mut replicas.two] {
         replica.server().unwrap().must_run().unwrap();
     }

@@ -1,5 +1,6 @@
 //! Sessions with containers through the tunnel: exec, logs, cp, port-forward, with the real kubectl and a real node.
 
+mod client_library;
 mod crowd;
 mod gapless;
 mod host_name;
@@ -233,6 +234,7 @@ async fn sessions_work(options: InstallationOptions) {
         there.copies(20).await;
         there.forwards_a_port(false).await;
         there.forwards_a_port(true).await;
+        client_library::works(&there).await;
     }
     crowd::runs_many_commands(&ground).await;
     if ground.people.len() == 1 {

@@ -56,8 +56,15 @@ pub(in crate::jetstream) fn not_made(stream: &str) -> ServerError {
     ServerError(format!("{stream} is not there yet: authz makes it when it starts"))
 }
 
+/// Somebody else has yet to have it kept as often as the servers promise.
+fn too_few(stream: &str, has: u64, replicas: usize) -> ServerError {
+    ServerError(format!(
+        "{stream} is kept {has} times instead of {replicas}: authz gives it more replicas when it starts"
+    ))
+}
+
 /// Looks whether the stream that is there is the one that is wanted. Whoever makes streams makes one that is not there, and
-/// gives it more replicas where it has fewer.
+/// gives it more replicas where it has fewer; whoever does not waits for that.
 pub(in crate::jetstream) async fn ensure(
     link: &Link,
     wanted: &Wanted,
@@ -76,7 +83,10 @@ pub(in crate::jetstream) async fn ensure(
         None => there.config.unwrap_or_default(),
     };
     let has = config.get("num_replicas").and_then(Value::as_u64).unwrap_or(0);
-    if makes && has < replicas as u64 {
+    if has < replicas as u64 {
+        if !makes {
+            return Err(too_few(name, has, replicas));
+        }
         tracing::info!(stream = name, from = has, to = replicas, "stream gets more replicas");
         let mut widened = config.clone();
         widened.insert("num_replicas".to_owned(), json!(replicas));
