@@ -8,7 +8,7 @@
 //!   killed.
 //! - Ports, folders and names are free ones, so that any number of tests run beside one another.
 //! - A part that is missing is an error that says how to get it; only what the machine cannot do (no root, no
-//!   namespaces) is a [`Skipped`] with its reason.
+//!   namespaces), and an [`OptionalClient`] that nobody asked for, is a [`Skipped`] with its reason.
 //!
 //! What it deliberately does not do: no mocks, no knowledge of Kasbah's own services (so that it can drive them all
 //! from outside), no Kubernetes client of its own beyond plain requests and `kubectl`.
