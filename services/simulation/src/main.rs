@@ -18,7 +18,8 @@ use simulation::{Series, Setting, cores, run};
 /// Where failing seeds are kept, which the tests run first.
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kept_seeds.txt");
 
-/// Run the services on a simulated world, and let things go wrong.
+/// Run the services on a simulated world, and let things go wrong. Seeds that fail are kept in
+/// `services/simulation/tests/kept_seeds.txt`, which the tests run first.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Seeds to run
@@ -28,14 +29,11 @@ struct Arguments {
     #[arg(long, value_name = "SEED")]
     from: Option<u64>,
     /// Run this seed alone, and tell all about it; `RUST_LOG` shows what the services log
-    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from", "keep"])]
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
     /// Write each step of that seed there
     #[arg(long, value_name = "FILE", requires = "seed")]
     steps: Option<PathBuf>,
-    /// Keep failing seeds in `services/simulation/tests/kept_seeds.txt`, which the tests run first
-    #[arg(long)]
-    keep: bool,
     /// Print figures as JSON and nothing else
     #[arg(long, hide = true)]
     figures: bool,
@@ -92,7 +90,7 @@ fn many(arguments: &Arguments) -> anyhow::Result<bool> {
         println!("    again: cargo xtask sim --seed {}", report.seed);
         writeln!(kept, "{}", report.seed)?;
     }
-    if arguments.keep && !kept.is_empty() {
+    if !kept.is_empty() {
         let before = std::fs::read_to_string(KEPT).with_context(|| format!("cannot read {KEPT}"))?;
         std::fs::write(KEPT, before + &kept).with_context(|| format!("cannot write {KEPT}"))?;
     }

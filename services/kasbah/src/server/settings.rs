@@ -92,7 +92,7 @@ pub struct ApiArgs {
     /// Where agents dial the tunnel gateways, host and port, when they do not dial this machine; for what the command line prints
     #[arg(long, env = "KASBAH_AGENTS_DIAL", value_name = "HOST:PORT")]
     pub agents_dial: Option<String>,
-    /// URL under which people and jobs reach clusters' APIs, when that is not this machine; for what the command line prints
+    /// URL under which people and jobs reach clusters' APIs, when that is not this machine; for what the command line prints. With `{agent}` in it, each agent's own host name
     #[arg(long, env = "KASBAH_CLUSTERS_URL", value_name = "URL")]
     pub clusters_url: Option<String>,
     /// Of console.

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use job::{JobArgs, Runner};
 
-use super::kubeconfig::{clusters_url, read, write};
+use super::kubeconfig::{clusters_url, read, url_of, write};
 use super::token::{issued_text, parse_lifetime};
 use crate::client::failure::Failure;
 use crate::client::kubeconfig::{Context, Credential};
@@ -148,7 +148,7 @@ async fn kubeconfig(
     for agent in &agents {
         let context = Context {
             name: context_name(agent),
-            server: format!("{clusters}/agents/{}", agent.id),
+            server: url_of(&clusters, agent.id),
             certificate_authority: authority.clone(),
             namespace: Some(agent.default_namespace.clone()),
             credential: Credential::Token(session.settings.token.to_string()),

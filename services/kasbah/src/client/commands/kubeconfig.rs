@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueHint;
+use events::AgentId;
 use serde_json::Value;
 
 use crate::client::failure::Failure;
@@ -14,6 +15,9 @@ use crate::client::session::Session;
 
 /// The port of clusters' APIs when nothing says another.
 const CLUSTERS_PORT: u16 = 8443;
+
+/// Stands for an agent's id in the URL of clusters' APIs.
+const AGENT: &str = "{agent}";
 
 /// Which kubeconfig.
 #[derive(Debug, clap::Args)]
@@ -30,7 +34,7 @@ pub struct Kubeconfig {
     /// Prints a kubeconfig with this context alone, and changes no file
     #[arg(long, conflicts_with = "file")]
     print: bool,
-    /// URL of clusters' APIs; the API's host with port 8443 if nothing says another
+    /// URL of clusters' APIs; the API's host with port 8443 if nothing says another. With `{agent}` in it, each agent's own host name
     #[arg(long, env = "KASBAH_CLUSTERS", value_name = "URL")]
     clusters: Option<String>,
 }
@@ -44,7 +48,7 @@ pub async fn run(wanted: Kubeconfig, session: &Session) -> Result<(), Failure> {
     let clusters = clusters_url(session, wanted.clusters.as_deref());
     let context = Context {
         name: format!("{}:{}", agent.project_path, agent.name),
-        server: format!("{clusters}/agents/{}", agent.id),
+        server: url_of(&clusters, agent.id),
         certificate_authority: session.authority()?.map(|pem| STANDARD.encode(pem)),
         namespace: wanted.namespace,
         credential: Credential::Program(credential_program(session)?),
@@ -69,6 +73,14 @@ pub(super) fn clusters_url(session: &Session, given: Option<&str>) -> String {
         || format!("https://{}:{CLUSTERS_PORT}", session.settings.host()),
         |url| url.trim_end_matches('/').to_owned(),
     )
+}
+
+/// Where an agent's cluster is: at a host of its own where the URL of all has a place for it, else below a path.
+pub(super) fn url_of(clusters: &str, agent: AgentId) -> String {
+    if clusters.contains(AGENT) {
+        return clusters.replace(AGENT, &agent.to_string());
+    }
+    format!("{clusters}/agents/{agent}")
 }
 
 /// The program that prints a credential, with all that it needs wherever it is started.
@@ -121,4 +133,17 @@ pub(super) fn write(session: &Session, file: &Path, text: &str) -> Result<(), Fa
         session.world.disk.create_folder(folder).map_err(failure)?;
     }
     session.world.disk.replace(&file, text.as_bytes(), true).map_err(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_below_a_path_or_at_a_host_of_its_own() {
+        let id = "01a20945-a5cc-7508-b575-0fdafa0c3680";
+        let of = |clusters| url_of(clusters, id.parse().unwrap());
+        assert_eq!(of("https://kasbah.example:8443"), format!("https://kasbah.example:8443/agents/{id}"));
+        assert_eq!(of("https://{agent}.clusters.example"), format!("https://{id}.clusters.example"));
+    }
 }

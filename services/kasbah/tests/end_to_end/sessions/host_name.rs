@@ -36,12 +36,11 @@ async fn connect(client: TcpStream, gateway: SocketAddr) -> std::io::Result<()> 
     copy_bidirectional(&mut client, &mut TcpStream::connect(gateway).await?).await.map(|_| ())
 }
 
-/// Writes into somebody's kubeconfig that the cluster is behind this address and proxy.
-fn leads(person: &Person, server: &str, proxy: SocketAddr) {
+/// Writes into somebody's kubeconfig that the cluster is behind this proxy.
+fn leads(person: &Person, proxy: SocketAddr) {
     let text = std::fs::read_to_string(person.kubeconfig()).unwrap();
     let mut kubeconfig: Value = serde_saphyr::from_str(&text).unwrap();
     let cluster = &mut kubeconfig["clusters"][0]["cluster"];
-    cluster["server"] = server.into();
     cluster["proxy-url"] = format!("http://{proxy}").into();
     std::fs::write(person.kubeconfig(), kubeconfig.to_string()).unwrap();
 }
@@ -61,8 +60,9 @@ async fn earlier_kubectls_with_a_real_node_need_no_path_at_an_agents_own_host_na
     let gateway = ground.scene.kasbah.clusters();
     let (_, gateway) = gateway.split_once("//").unwrap();
     let gateway: SocketAddr = gateway.parse().unwrap();
-    let own = format!("https://{}.{DOMAIN}:{}", ground.scene.agent_id(AGENT), gateway.port());
-    leads(&ground.people[0], &own, proxy_to(gateway).await);
+    let own = format!("https://{{agent}}.{DOMAIN}:{}", gateway.port());
+    ground.people[0] = Person::at(&ground.scene.kasbah, AGENT, &own);
+    leads(&ground.people[0], proxy_to(gateway).await);
     let maps = format!("/api/v1/namespaces/{}/configmaps", ground.scene.namespace);
     for (kubectl, upgrade) in releases {
         ground.people[0].takes_kubectl(&kubectl);
