@@ -37,11 +37,13 @@ impl RecordSessions {
     }
 }
 
-/// The channels of a session, as Kubernetes' remote command protocol numbers them from 0.
+/// The channels of a session, which Kubernetes' remote command protocol numbers from 0 for the input.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SessionChannel {
+    /// What was asked for: the path and query of the request, with the command. No channel of the protocol; it comes first.
+    Request,
     /// What the command reads.
     Input,
     /// What it writes.

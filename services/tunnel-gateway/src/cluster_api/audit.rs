@@ -239,9 +239,12 @@ impl Recorded {
 
     fn so_far(&self, phase: AuditPhase, record: AuditRecord) -> AuditRecord {
         let took = self.audit.world.clock.monotonic().saturating_sub(self.begun);
+        let code = self.code.load(Ordering::Relaxed);
         AuditRecord {
             phase,
-            code: self.code.load(Ordering::Relaxed),
+            code,
+            // One that did not come to be was not recorded.
+            is_recorded: record.is_recorded && code == StatusCode::SWITCHING_PROTOCOLS,
             millis: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             received: self.received.load(Ordering::Relaxed),
             sent: self.sent.load(Ordering::Relaxed),

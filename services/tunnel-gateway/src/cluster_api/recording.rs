@@ -13,15 +13,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use events::position::Stream;
-use events::recording::{RecordSessions, RecordingBatch, SessionPiece};
+use events::recording::{RecordSessions, RecordingBatch, SessionChannel, SessionPiece};
 use events::{AgentId, InstanceId, OrganizationId};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use http::StatusCode;
 use http::header::{HeaderMap, HeaderValue};
+use http::uri::PathAndQuery;
+use http::{Request, StatusCode};
 use parking_lot::Mutex;
 use store::{AppendError, EventLog, KeyRing, NewBatch, Sealing};
 use tokio::sync::mpsc;
+use tunnel::wire;
 use uuid::Uuid;
 use world::World;
 
@@ -36,6 +38,8 @@ const WAITING: usize = 8;
 /// Largest piece, and bytes from which on pieces are written, so that a batch fits into a record of the log.
 const PIECE: usize = 64 * 1024;
 const ENOUGH: usize = 256 * 1024;
+/// What a piece costs in a batch besides what was said.
+const OF_A_PIECE: usize = 64;
 /// How long pieces gather.
 const GATHER: Duration = Duration::from_millis(500);
 /// How long a session waits for room.
@@ -49,15 +53,24 @@ pub(super) struct Wanted {
     pub(super) keeps: RecordSessions,
 }
 
+/// A session that can be recorded, before it is asked for.
+pub(super) struct Prepared {
+    wanted: Wanted,
+    sealing: Sealing,
+    asked: SessionPiece,
+}
+
 /// A session that began.
 struct Session {
     wanted: Wanted,
+    sealing: Sealing,
     pieces: mpsc::Receiver<SessionPiece>,
 }
 
 /// Begins recordings.
 pub(crate) struct Recordings {
     world: World,
+    keys: Arc<dyn KeyRing>,
     sessions: mpsc::UnboundedSender<Session>,
 }
 
@@ -88,29 +101,44 @@ pub(crate) fn recordings(
     gateway: InstanceId,
 ) -> (Recordings, RecordingsWriter) {
     let (sessions, begun) = mpsc::unbounded_channel();
-    let writer = RecordingsWriter { pen: Pen { world: world.clone(), log, keys, gateway }, begun };
-    (Recordings { world: world.clone(), sessions }, writer)
+    let writer = RecordingsWriter { pen: Pen { world: world.clone(), log, gateway }, begun };
+    (Recordings { world: world.clone(), keys, sessions }, writer)
 }
 
 impl Recordings {
-    /// A recorder for a connection that became this protocol, as the head of the answer says.
-    pub(super) fn begin(
+    /// Makes ready for a session, before anything of it goes on: what it asks for will be understood, and can be sealed.
+    pub(super) async fn prepare(
         &self,
         wanted: Wanted,
         protocol: &HeaderValue,
+        head: &Request<()>,
+    ) -> Result<Prepared, Trouble> {
+        Channels::will_be_understood(protocol, head.headers()).map_err(not_understood)?;
+        let sealing = Sealing::of(&*self.keys, wanted.organization, RecordingBatch::PURPOSE).await;
+        let sealing = sealing.map_err(|error| not_taken(&error))?;
+        let target = head.uri().path_and_query().map(PathAndQuery::as_str).unwrap_or_default();
+        let target = target.strip_prefix(wire::path::CLUSTER).unwrap_or(target);
+        let asked = SessionPiece {
+            at_millis: 0,
+            channel: SessionChannel::Request,
+            bytes: target.as_bytes().to_vec(),
+        };
+        Ok(Prepared { wanted, sealing, asked })
+    }
+
+    /// A recorder for a connection that became this protocol, as the head of the answer says.
+    pub(super) fn begin(
+        &self,
+        Prepared { wanted, sealing, asked }: Prepared,
+        protocol: &HeaderValue,
         answer: &HeaderMap,
     ) -> Result<Recorder, Trouble> {
-        let channels = Channels::of(protocol, answer).map_err(|error| {
-            let error = NotRecorded::Unreadable(error);
-            let message = format!("{error}; use kubectl, or a client that speaks as it does");
-            Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, message)
-        })?;
+        let channels = Channels::of(protocol, answer).map_err(not_understood)?;
         let keeps = wanted.keeps;
         let (pieces, receiver) = mpsc::channel(WAITING);
-        self.sessions.send(Session { wanted, pieces: receiver }).map_err(|_stops| {
-            let message = format!("{}; retry", NotRecorded::NotTaken);
-            Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message)
-        })?;
+        pieces.try_send(asked).map_err(|error| not_taken(&error))?;
+        let session = Session { wanted, sealing, pieces: receiver };
+        self.sessions.send(session).map_err(|_stops| not_taken(&"the gateway stops"))?;
         Ok(Recorder {
             began: self.world.clock.monotonic(),
             world: self.world.clone(),
@@ -119,6 +147,17 @@ impl Recordings {
             pieces,
         })
     }
+}
+
+fn not_understood(error: Unreadable) -> Trouble {
+    let message =
+        format!("{}; use kubectl, or a client that speaks as it does", NotRecorded::Unreadable(error));
+    Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, message)
+}
+
+fn not_taken(error: &dyn std::fmt::Display) -> Trouble {
+    let message = format!("{}: {error}; retry", NotRecorded::NotTaken);
+    Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message)
 }
 
 impl Recorder {
@@ -153,7 +192,6 @@ pub(crate) struct RecordingsWriter {
 struct Pen {
     world: World,
     log: Arc<dyn EventLog>,
-    keys: Arc<dyn KeyRing>,
     gateway: InstanceId,
 }
 
@@ -184,21 +222,16 @@ impl RecordingsWriter {
 
 impl Pen {
     /// Writes a session to its end. What cannot be written ends the session: its recorder finds nobody any more.
-    async fn write(&self, Session { wanted, mut pieces }: Session) {
-        let session = wanted.session;
-        if let Err(error) = self.write_all(&wanted, &mut pieces).await {
-            tracing::error!(%session, error = format!("{error:#}"), "a session is not recorded");
+    async fn write(&self, session: Session) {
+        let id = session.wanted.session;
+        if let Err(error) = self.write_all(session).await {
+            tracing::error!(session = %id, error = format!("{error:#}"), "a session is not recorded");
         }
     }
 
-    async fn write_all(
-        &self,
-        wanted: &Wanted,
-        pieces: &mut mpsc::Receiver<SessionPiece>,
-    ) -> anyhow::Result<()> {
-        let sealing = Sealing::of(&*self.keys, wanted.organization, RecordingBatch::PURPOSE).await?;
+    async fn write_all(&self, Session { wanted, sealing, mut pieces }: Session) -> anyhow::Result<()> {
         for number in 0.. {
-            let batch = self.gather(pieces).await;
+            let batch = self.gather(&mut pieces).await;
             let is_last = batch.is_empty();
             let bound_to = RecordingBatch::bound_to(wanted.session, number, is_last);
             let sealed = sealing.seal(&*self.world.random, &bound_to, &events::encode(&batch)?)?;
@@ -221,7 +254,7 @@ impl Pen {
     /// What is said within a moment; nothing once all was.
     async fn gather(&self, pieces: &mut mpsc::Receiver<SessionPiece>) -> Vec<SessionPiece> {
         let mut gathered = Vec::from_iter(pieces.recv().await);
-        let mut bytes: usize = gathered.iter().map(|piece| piece.bytes.len()).sum();
+        let mut bytes: usize = gathered.iter().map(|piece| piece.bytes.len() + OF_A_PIECE).sum();
         let mut moment = self.world.clock.sleep(GATHER);
         while !gathered.is_empty() && bytes < ENOUGH {
             tokio::select! {
@@ -229,7 +262,7 @@ impl Pen {
                 () = &mut moment => break,
                 piece = pieces.recv() => match piece {
                     Some(piece) => {
-                        bytes += piece.bytes.len();
+                        bytes += piece.bytes.len() + OF_A_PIECE;
                         gathered.push(piece);
                     }
                     None => break,

@@ -47,15 +47,22 @@ pub(super) async fn answer(
     protocol: HeaderValue,
     upgraded: OnUpgrade,
 ) -> Result<Response<AnswerBody>, Trouble> {
+    let prepared = match recording {
+        Some(wanted) => {
+            let prepared = gateway.recordings.prepare(wanted, &protocol, &asked.head).await;
+            Some(prepared.inspect_err(|trouble| entered.open.recorded.failed(trouble.code()))?)
+        }
+        None => None,
+    };
     let (sender, mut receiver) = mpsc::channel::<Piece>(WAITING);
     let pieces = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
     let body: RequestBody = StreamBody::new(pieces).boxed_unsync();
     let (mut parts, body) = ask_while_open(gateway, &entered, asked, body).await?.into_parts();
     let became = parts.headers.get(cluster::UPGRADE).is_some() && parts.status == StatusCode::OK;
     parts.headers = entered.leads_inside(parts.status, headers::answered(&parts.headers), below)?;
-    let recorder = recording
+    let recorder = prepared
         .filter(|_| became)
-        .map(|wanted| gateway.recordings.begin(wanted, &protocol, &parts.headers))
+        .map(|prepared| gateway.recordings.begin(prepared, &protocol, &parts.headers))
         .transpose()
         .inspect_err(|trouble| entered.open.recorded.failed(trouble.code()))?;
     let code = if became { StatusCode::SWITCHING_PROTOCOLS } else { parts.status };

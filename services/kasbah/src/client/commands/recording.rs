@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::client::failure::Failure;
+use crate::client::print::one_line;
 use crate::client::session::Session;
 
 /// Which recording, and how it is shown.
@@ -60,7 +61,11 @@ pub async fn run(wanted: Recording, session: &Session) -> Result<(), Failure> {
         }
         match serde_json::from_value(value).map_err(unreadable)? {
             Line::Piece { at_millis, channel, bytes } => {
-                write(&view.of_piece(at_millis, channel, &STANDARD.decode(bytes).unwrap_or_default()))?;
+                let bytes = STANDARD.decode(bytes).unwrap_or_default();
+                if channel == SessionChannel::Request && !wanted.asciicast {
+                    eprintln!("$ {}", one_line(&command(&bytes)));
+                }
+                write(&view.of_piece(at_millis, channel, &bytes))?;
             }
             Line::Gap => eprintln!("warning: a part of the recording is missing here"),
             Line::End { is_over: true } => {}
@@ -89,7 +94,7 @@ struct View {
 enum ShownAs {
     Text(Box<StripStr>),
     Raw,
-    Asciicast { begins: Option<Timestamp> },
+    Asciicast { begins: Option<Timestamp>, command: String },
 }
 
 impl View {
@@ -102,7 +107,7 @@ impl View {
             }
         };
         let shown_as = match (wanted.asciicast, wanted.raw) {
-            (true, _) => ShownAs::Asciicast { begins: Some(now) },
+            (true, _) => ShownAs::Asciicast { begins: Some(now), command: String::new() },
             (false, true) => ShownAs::Raw,
             (false, false) => ShownAs::Text(Box::default()),
         };
@@ -119,27 +124,52 @@ impl View {
         }
         let texts = if channel == SessionChannel::Input { &mut self.input } else { &mut self.output };
         let text = match channel {
+            SessionChannel::Request => command(bytes),
             SessionChannel::Resize => size(bytes).unwrap_or_default(),
             _ => texts.next(bytes),
         };
         match &mut self.shown_as {
             ShownAs::Raw => bytes.to_vec(),
-            ShownAs::Text(strip) => {
-                let bare = strip.strip_next(&text).flat_map(str::chars);
-                bare.filter(|char| matches!(char, '\n' | '\t') || !char.is_control())
-                    .collect::<String>()
-                    .into()
+            ShownAs::Text(strip) => bare(strip, &text).into(),
+            ShownAs::Asciicast { command, .. } if channel == SessionChannel::Request => {
+                *command = text;
+                Vec::new()
             }
-            ShownAs::Asciicast { begins } => {
+            ShownAs::Asciicast { begins, command } => {
                 let head = begins.take().map(|now| {
                     let seconds = now.0.div_euclid(1000);
-                    json!({"version": 2, "width": 80, "height": 24, "timestamp": seconds}).to_string() + "\n"
+                    let head = json!({
+                        "version": 2, "width": 80, "height": 24, "timestamp": seconds, "command": command,
+                    });
+                    head.to_string() + "\n"
                 });
                 let line = (!text.is_empty()).then(|| cast(at_millis, channel, &text));
                 (head.unwrap_or_default() + &line.unwrap_or_default()).into()
             }
         }
     }
+}
+
+/// Text without what a terminal would obey. That ends with its line at the latest, so that nothing is hidden behind it for good.
+fn bare(strip: &mut StripStr, text: &str) -> String {
+    let mut bare = String::new();
+    for line in text.split_inclusive('\n') {
+        let shown = strip.strip_next(line).flat_map(str::chars);
+        bare.extend(shown.filter(|char| *char == '\t' || !char.is_control()));
+        if line.ends_with('\n') {
+            *strip = StripStr::default();
+            bare.push('\n');
+        }
+    }
+    bare
+}
+
+/// The command of a request, word by word; nothing of one that has none.
+fn command(request: &[u8]) -> String {
+    let request = String::from_utf8_lossy(request);
+    let Ok(url) = reqwest::Url::parse(&format!("http://cluster{request}")) else { return String::new() };
+    let words = url.query_pairs().filter(|(name, _)| name == "command").map(|(_, word)| word.into_owned());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// A line of an asciicast, version 2.
@@ -181,15 +211,16 @@ impl Texts {
 
 #[cfg(test)]
 mod tests {
-    use super::SessionChannel::{ErrorOutput, Input, Outcome, Output, Resize};
+    use super::SessionChannel::{ErrorOutput, Input, Outcome, Output, Request, Resize};
     use super::*;
 
-    const SAID: [(u64, SessionChannel, &[u8]); 7] = [
+    const SAID: [(u64, SessionChannel, &[u8]); 8] = [
+        (0, Request, b"/api/v1/namespaces/a/pods/b/exec?command=sh&command=-c&command=ls%20-l&stdin=true"),
         (0, Resize, br#"{"Width":120,"Height":40}"#),
         (5, Input, b"ls\r"),
         (1_250, Output, "\u{1b}[31mcaf\u{e9}".as_bytes().split_at(9).0),
         (1_251, Output, b"\xa9\x1b[0m\r\n\x07"),
-        (1_300, ErrorOutput, b"oh\x1b]0;title\x07!\n"),
+        (1_300, ErrorOutput, b"oh\x1b]0;title\x07!\x1b]hidden\nnot\n"),
         (1_301, Outcome, b"{}"),
         (2_000, Output, b"\xff\n"),
     ];
@@ -206,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_was_said_is_shown_without_what_a_terminal_obeys() {
-        assert_eq!(text(shown(false, false, false)), "café\noh!\n\u{fffd}\n");
+        assert_eq!(text(shown(false, false, false)), "café\noh!\nnot\n\u{fffd}\n");
         assert_eq!(text(shown(true, false, false)), "ls");
     }
 
@@ -224,13 +255,16 @@ mod tests {
     fn an_asciicast_has_a_head_and_a_line_for_each_piece() {
         let cast = text(shown(false, false, true));
         let lines: Vec<Value> = cast.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(lines[0], json!({"version": 2, "width": 80, "height": 24, "timestamp": 7}));
+        assert_eq!(
+            lines[0],
+            json!({"version": 2, "width": 80, "height": 24, "timestamp": 7, "command": "sh -c ls -l"})
+        );
         let pieces = [
             json!([0.0, "r", "120x40"]),
             json!([0.005, "i", "ls\r"]),
             json!([1.25, "o", "\u{1b}[31mcaf"]),
             json!([1.251, "o", "é\u{1b}[0m\r\n\u{7}"]),
-            json!([1.3, "o", "oh\u{1b}]0;title\u{7}!\n"]),
+            json!([1.3, "o", "oh\u{1b}]0;title\u{7}!\u{1b}]hidden\nnot\n"]),
             json!([2.0, "o", "\u{fffd}\n"]),
         ];
         assert_eq!(lines[1..], pieces);

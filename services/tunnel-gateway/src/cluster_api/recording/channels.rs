@@ -8,7 +8,8 @@ use super::spdy::Spdy;
 use super::websocket::WebSocket;
 
 const STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
-const BASE64: &str = "base64.channel.k8s.io";
+const BASE64: [&str; 2] = ["base64.channel.k8s.io", "v4.base64.channel.k8s.io"];
+const NONE: Unreadable = Unreadable("the protocol is none of exec and attach");
 
 /// Who says something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,14 +45,27 @@ impl Channels {
         };
         if is("websocket") && !answer.contains_key(SEC_WEBSOCKET_EXTENSIONS) {
             let subprotocol = chosen(&SEC_WEBSOCKET_PROTOCOL);
-            if subprotocol == BASE64 || is_of_channels(subprotocol) {
-                return Ok(Self::WebSocket(WebSocket::new(subprotocol == BASE64)));
+            let is_base64 = BASE64.contains(&subprotocol);
+            if is_base64 || is_of_channels(subprotocol) {
+                return Ok(Self::WebSocket(WebSocket::new(is_base64)));
             }
         }
         if is("SPDY/3.1") && is_of_channels(chosen(&STREAM_PROTOCOL)) {
             return Ok(Self::Spdy(Box::default()));
         }
-        Err(Unreadable("the protocol is none of exec and attach"))
+        Err(NONE)
+    }
+
+    /// Whether it will be understood, whichever of the protocols is chosen that a request offers: a command runs as soon as it is asked for.
+    pub(super) fn will_be_understood(protocol: &HeaderValue, request: &HeaderMap) -> Result<(), Unreadable> {
+        for name in [SEC_WEBSOCKET_PROTOCOL, STREAM_PROTOCOL] {
+            let values = request.get_all(&name).iter().map(|value| value.to_str().unwrap_or("?"));
+            for offered in values.flat_map(|value| value.split(',')).map(str::trim) {
+                let chosen = HeaderValue::from_str(offered).map_err(|_| NONE)?;
+                Self::of(protocol, &HeaderMap::from_iter([(name.clone(), chosen)]))?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the next bytes of one side. What it says where only the other side is heard is left out, as nobody listens to it.
@@ -61,7 +75,7 @@ impl Channels {
             Self::WebSocket(socket) => socket.read(side, bytes, &mut heard)?,
             Self::Spdy(spdy) => spdy.read(side, bytes, &mut heard)?,
         }
-        heard.retain(|heard| says(heard.channel) == side);
+        heard.retain(|heard| says(heard.channel) == Some(side));
         Ok(heard)
     }
 }
@@ -72,10 +86,11 @@ fn is_of_channels(subprotocol: &str) -> bool {
     subprotocol.is_empty() || version.is_some_and(|version| ["", "v2", "v3", "v4", "v5"].contains(&version))
 }
 
-const fn says(channel: SessionChannel) -> Side {
+const fn says(channel: SessionChannel) -> Option<Side> {
     match channel {
-        SessionChannel::Input | SessionChannel::Resize => Side::Client,
-        SessionChannel::Output | SessionChannel::ErrorOutput | SessionChannel::Outcome => Side::Cluster,
+        SessionChannel::Request => None,
+        SessionChannel::Input | SessionChannel::Resize => Some(Side::Client),
+        SessionChannel::Output | SessionChannel::ErrorOutput | SessionChannel::Outcome => Some(Side::Cluster),
     }
 }
 

@@ -15,9 +15,15 @@ const FRAME_HEAD: usize = 8;
 const MAXIMUM_CONTROL: usize = 64 * 1024;
 /// Most streams of a session: five have a meaning.
 const MAXIMUM_STREAMS: usize = 64;
+const MAXIMUM_ID: u32 = 0x7fff_ffff;
 const CONTROL: u8 = 0x80;
 const STREAM_TYPE: &str = "streamtype";
 
+/// Frames without headers that have a length of their own, which servers read whatever the frame says: reset, ping, the end, and a window.
+const FIXED: [(u8, usize); 4] = [(3, 8), (6, 4), (7, 8), (9, 8)];
+/// Settings: a count, and so many entries.
+const SETTINGS: u8 = 4;
+const SETTING: usize = 8;
 /// The kinds of control frames that carry headers, and how many bytes stand in front of these.
 const SYN_STREAM: (u8, usize) = (1, 10);
 const SYN_REPLY: (u8, usize) = (2, 4);
@@ -108,7 +114,7 @@ impl Spdy {
         let Some((_, before)) =
             [SYN_STREAM, SYN_REPLY, HEADERS].into_iter().find(|(known, _)| *known == kind)
         else {
-            return Ok(());
+            return has_its_length(kind, body);
         };
         let (id, block) =
             body.first_chunk::<4>().zip(body.get(before..)).ok_or(Unreadable("a frame is cut off"))?;
@@ -117,10 +123,26 @@ impl Spdy {
             if self.streams.len() >= MAXIMUM_STREAMS {
                 return Err(Unreadable("too many streams"));
             }
-            let id = u32::from_be_bytes(*id) & 0x7fff_ffff;
-            self.streams.entry(id).or_insert_with(|| stream_type.as_deref().and_then(channel_of));
+            let id = u32::from_be_bytes(*id);
+            let last = self.streams.last_key_value().map_or(0, |(last, _)| *last);
+            if id <= last || id > MAXIMUM_ID {
+                return Err(Unreadable("a stream is opened twice, or out of order"));
+            }
+            self.streams.insert(id, stream_type.as_deref().and_then(channel_of));
         }
         Ok(())
+    }
+}
+
+/// Whether a frame without headers is as long as its kind is.
+fn has_its_length(kind: u8, body: &[u8]) -> Result<(), Unreadable> {
+    let fixed = FIXED.into_iter().find(|(known, _)| *known == kind).map(|(_, length)| length);
+    let counted = body.first_chunk::<4>().filter(|_| kind == SETTINGS).and_then(|count| {
+        usize::try_from(u32::from_be_bytes(*count)).ok()?.checked_mul(SETTING)?.checked_add(count.len())
+    });
+    match fixed.or(counted) {
+        Some(length) if length == body.len() => Ok(()),
+        _ => Err(Unreadable("a control frame is not as long as its kind is")),
     }
 }
 
@@ -151,7 +173,7 @@ fn begun(head: [u8; FRAME_HEAD]) -> Result<Reading, Unreadable> {
             left: length,
         });
     }
-    if (first, second) != (CONTROL, 3) {
+    if (first, second, third) != (CONTROL, 3, 0) {
         return Err(Unreadable("this is not SPDY/3.1"));
     }
     if length > MAXIMUM_CONTROL {

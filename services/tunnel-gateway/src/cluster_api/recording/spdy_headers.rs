@@ -53,6 +53,10 @@ impl Headers {
                 found = Some(String::from_utf8_lossy(first).into_owned());
             }
         }
+        // Whoever reads on in what is compressed would take it for the beginning of the next block.
+        if !rest.is_empty() {
+            return Err(Unreadable("something stands behind the headers of a frame"));
+        }
         Ok(found)
     }
 
@@ -135,9 +139,13 @@ pub(super) mod tests {
                 text.extend(number(part.len()));
                 text.extend(part.as_bytes());
             }
+            self.block_of(&text)
+        }
+
+        fn block_of(&mut self, text: &[u8]) -> Vec<u8> {
             let mut block = vec![0; text.len() + 1024];
             let before = self.0.total_out();
-            self.0.compress(&text, &mut block, DeflateFlush::SyncFlush).unwrap();
+            self.0.compress(text, &mut block, DeflateFlush::SyncFlush).unwrap();
             block.truncate(usize::try_from(self.0.total_out() - before).unwrap());
             block
         }
@@ -168,6 +176,9 @@ pub(super) mod tests {
     fn what_is_no_block_or_hides_something_is_refused() {
         let twice = Compressed::default().block(&[("streamtype", "resize"), ("streamtype", "stdin")]);
         assert!(Headers::default().value(&twice, "streamtype").is_err());
+        let mut behind = Compressed::default();
+        let block = behind.block_of(&[&1_u32.to_be_bytes()[..], &[0; 8], b"more"].concat());
+        assert!(Headers::default().value(&block, "streamtype").is_err(), "the next block would begin there");
         let large = Compressed::default().block(&[("a", &"x".repeat(MAXIMUM_HEADERS))]);
         assert!(Headers::default().value(&large, "streamtype").is_err());
         let fine = Compressed::default().block(&[("streamtype", "stdin")]);

@@ -14,8 +14,11 @@ const MAXIMUM_TEXT: usize = 1024 * 1024;
 const FIN: u8 = 0x80;
 const RESERVED: u8 = 0x70;
 const MASKED: u8 = 0x80;
-const CONTINUATION: u8 = 0;
-const FIRST_CONTROL: u8 = 8;
+/// Kinds of frames: text and bytes; the end, and the two that show that somebody is there.
+const MESSAGES: [u8; 2] = [1, 2];
+const CONTROLS: [u8; 3] = [8, 9, 10];
+/// Largest frame: the API server takes none that is larger.
+const MAXIMUM_FRAME: u64 = 32 * 1024 * 1024;
 
 /// Reads both directions.
 pub(super) struct WebSocket {
@@ -81,9 +84,10 @@ impl Frame {
     fn begun(head: &[u8]) -> Result<Option<Self>, Unreadable> {
         let [first, second, rest @ ..] = head else { return Ok(None) };
         let kind = first & 0x0f;
-        let is_control = kind >= FIRST_CONTROL;
-        // The API server takes each frame for a message of its own, so that a second frame could name another channel than it seems to.
-        if first & RESERVED != 0 || (!is_control && (first & FIN == 0 || kind == CONTINUATION)) {
+        let is_control = CONTROLS.contains(&kind);
+        // The API server takes each frame for a message of its own, whatever kind it says that it is: what is no whole message here could
+        // name another channel there than it seems to.
+        if first & RESERVED != 0 || first & FIN == 0 || !(is_control || MESSAGES.contains(&kind)) {
             return Err(Unreadable("messages come in several frames, or with extensions"));
         }
         let (is_masked, short) = (second & MASKED != 0, second & !MASKED);
@@ -98,6 +102,9 @@ impl Frame {
             }
             short => (u64::from(short), rest),
         };
+        if length > MAXIMUM_FRAME {
+            return Err(Unreadable("a frame is too large"));
+        }
         let mask = match (is_masked, behind.first_chunk::<4>()) {
             (false, _) => [0; 4],
             (true, Some(mask)) => *mask,

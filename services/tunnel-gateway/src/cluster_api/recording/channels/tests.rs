@@ -118,7 +118,10 @@ fn nobody_puts_words_into_anothers_mouth() {
 fn what_could_be_read_in_two_ways_is_refused() {
     let split = [frame(0x02, Side::Client, &[9, b'x']), frame(0x80, Side::Client, b"\0rm")].concat();
     let compressed = frame(0xc2, Side::Client, b"\0rm");
-    for hidden in [split, frame(0x80, Side::Client, b"\0rm"), compressed] {
+    // Kinds that nobody knows are messages there, and the first bit of a length is none.
+    let other_kind = frame(0x8b, Side::Client, b"\0rm");
+    let endless = [&[0x82, 0x80 | 127, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0][..], &[9, b'x']].concat();
+    for hidden in [split, frame(0x80, Side::Client, b"\0rm"), compressed, other_kind, endless] {
         assert!(socket("v5.channel.k8s.io").read(Side::Client, &hidden).is_err());
     }
     let mut answer = HeaderMap::new();
@@ -134,6 +137,46 @@ fn what_could_be_read_in_two_ways_is_refused() {
     assert!(spdy().read(Side::Client, b"GET / HTTP/1.1\r\n").is_ok(), "data of a stream that nobody opened");
     assert!(spdy().read(Side::Client, &[0x80, 2, 0, 1, 0, 0, 0, 10]).is_err(), "an older version");
     assert!(spdy().read(Side::Client, &[0x80, 3, 0, 1, 0, 0xff, 0, 0]).is_err(), "too large");
+}
+
+/// Servers read resets and pings as they are long, whatever their frames say.
+#[test]
+fn frames_of_spdy_that_servers_read_otherwise_are_refused() {
+    let with_hidden = |kind, length: usize| {
+        let body = [vec![1; length], data(3, b"rm")].concat();
+        let long = u32::try_from(body.len()).unwrap().to_be_bytes();
+        [&[0x80, 3, 0, kind, 0], &long[1..], &body].concat()
+    };
+    for (kind, length) in [(3, 8), (4, 4), (6, 4), (7, 8), (9, 8), (5, 0), (11, 0)] {
+        assert!(spdy().read(Side::Client, &with_hidden(kind, length)).is_err(), "{kind}");
+    }
+    assert!(spdy().read(Side::Client, &[0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 1]).is_ok(), "a ping");
+    let settings = [&[0x80, 3, 0, 4, 0, 0, 0, 12][..], &[0, 0, 0, 1], &[0; 8]].concat();
+    assert!(spdy().read(Side::Client, &settings).is_ok(), "settings");
+    for id in [0x8000_0003, 3, 5, 0] {
+        let (mut channels, mut compressed) = (spdy(), Compressed::default());
+        let mut open = |id, name| {
+            let opens = control(1, id, &compressed.block(&[("streamtype", name)]));
+            channels.read(Side::Client, &opens)
+        };
+        let (first, second) = (open(id, "?"), open(3, "stdin"));
+        assert!(first.is_err() || second.is_err(), "{id}");
+        assert!(open(7, "stdin").is_ok(), "what is compressed goes on");
+    }
+}
+
+#[test]
+fn what_is_offered_is_understood_or_refused_before_it_is_asked_for() {
+    let offers = |protocol, name: HeaderName, values: &[&'static str]| {
+        let values = values.iter().map(|value| (name.clone(), HeaderValue::from_static(value)));
+        Channels::will_be_understood(&HeaderValue::from_static(protocol), &values.collect::<HeaderMap>())
+    };
+    let of_browsers = "v5.channel.k8s.io, v4.base64.channel.k8s.io,base64.channel.k8s.io";
+    assert!(offers("websocket", SEC_WEBSOCKET_PROTOCOL, &[of_browsers]).is_ok());
+    assert!(offers("websocket", SEC_WEBSOCKET_PROTOCOL, &[]).is_ok());
+    assert!(offers("websocket", SEC_WEBSOCKET_PROTOCOL, &["v5.channel.k8s.io, v6.channel.k8s.io"]).is_err());
+    assert!(offers("SPDY/3.1", STREAM_PROTOCOL, &["v4.channel.k8s.io", "channel.k8s.io"]).is_ok());
+    assert!(offers("SPDY/3.1", STREAM_PROTOCOL, &["v4.channel.k8s.io", "portforward.k8s.io"]).is_err());
 }
 
 fn control(kind: u8, stream: u32, block: &[u8]) -> Vec<u8> {
