@@ -198,6 +198,14 @@ async fn what_only_reads_is_asked_again_when_a_connection_that_was_kept_closes()
     assert_eq!(tunnel.api_server.lanes().len(), 1, "asked again over HTTP/2");
 }
 
+/// Longer than the agent lets anybody wait for an answer.
+const IN_TIME: Duration = Duration::from_secs(120);
+
+async fn in_time<T>(what: &str, comes: impl Future<Output = T>) -> T {
+    let came = tokio::time::timeout(IN_TIME, comes).await;
+    came.unwrap_or_else(|_| panic!("{what} does not come"))
+}
+
 /// As often as it lets itself be told to, so that clients come to other API servers behind the same address.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_closes_connections_in_order_loses_nothing_under_way() {
@@ -207,9 +215,9 @@ async fn an_api_server_that_closes_connections_in_order_loses_nothing_under_way(
         api_server_flags: vec![OFTEN.to_owned()],
         ..ControlPlaneOptions::default()
     };
-    let plane = ControlPlane::start(options).await.unwrap();
-    let namespace = plane.namespace("goaway", false).await.unwrap();
-    let tunnel = through(&plane).await;
+    let plane = in_time("the control plane", ControlPlane::start(options)).await.unwrap();
+    let namespace = in_time("its namespace", plane.namespace("goaway", false)).await.unwrap();
+    let tunnel = in_time("the tunnel", through(&plane)).await;
     let maps = format!("/api/v1/namespaces/{namespace}/configmaps");
     let pass = tunnel.pass(AccessAs::Agent, Narrowing::default());
     let writes = futures::stream::iter(0..600).map(|number| {
@@ -217,7 +225,9 @@ async fn an_api_server_that_closes_connections_in_order_loses_nothing_under_way(
         async move {
             let request = Request::post(format!("/k8s{maps}")).header("content-type", "application/json");
             let map = config_map(&format!("m{number}"), "v").to_string();
-            let (status, _, body) = read(tunnel.send(request, pass, whole(map)).await).await;
+            let answer =
+                in_time(&format!("the answer to m{number}"), tunnel.send(request, pass, whole(map))).await;
+            let (status, _, body) = in_time(&format!("the body of m{number}"), read(answer)).await;
             assert_eq!(status, StatusCode::CREATED, "{body}");
         }
     });
