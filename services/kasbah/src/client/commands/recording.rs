@@ -9,6 +9,7 @@ use events::Timestamp;
 use events::recording::SessionChannel;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::client::failure::Failure;
 use crate::client::print::one_line;
@@ -45,7 +46,7 @@ enum Line {
 /// When the server refuses or cannot be asked.
 pub async fn run(wanted: Recording, session: &Session) -> Result<(), Failure> {
     let mut lines = session.api.open(&["log", "recordings", &wanted.session], &[]).await?;
-    let mut view = View::of(&wanted, Timestamp(session.world.clock.now_millis()));
+    let mut view = View::of(&wanted, began_at(&wanted.session).unwrap_or(Timestamp(0)));
     while let Some(text) = lines.next().await? {
         if text.is_empty() {
             continue;
@@ -77,6 +78,12 @@ pub async fn run(wanted: Recording, session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
+/// When a session began, which its id tells (RFC 9562, section 5.7).
+fn began_at(session: &str) -> Option<Timestamp> {
+    let (seconds, nanos) = Uuid::parse_str(session).ok()?.get_timestamp()?.to_unix();
+    i64::try_from(seconds * 1000 + u64::from(nanos / 1_000_000)).ok().map(Timestamp)
+}
+
 fn write(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let written = out.write_all(bytes).and_then(|()| out.flush());
@@ -98,7 +105,7 @@ enum ShownAs {
 }
 
 impl View {
-    fn of(wanted: &Recording, now: Timestamp) -> Self {
+    fn of(wanted: &Recording, began: Timestamp) -> Self {
         let is_shown: fn(SessionChannel) -> bool = match (wanted.asciicast, wanted.input) {
             (true, _) => |channel| channel != SessionChannel::Outcome,
             (false, true) => |channel| channel == SessionChannel::Input,
@@ -107,7 +114,7 @@ impl View {
             }
         };
         let shown_as = match (wanted.asciicast, wanted.raw) {
-            (true, _) => ShownAs::Asciicast { begins: Some(now), command: String::new() },
+            (true, _) => ShownAs::Asciicast { begins: Some(began), command: String::new() },
             (false, true) => ShownAs::Raw,
             (false, false) => ShownAs::Text(Box::default()),
         };
@@ -136,8 +143,8 @@ impl View {
                 Vec::new()
             }
             ShownAs::Asciicast { begins, command } => {
-                let head = begins.take().map(|now| {
-                    let seconds = now.0.div_euclid(1000);
+                let head = begins.take().map(|began| {
+                    let seconds = began.0.div_euclid(1000);
                     let head = json!({
                         "version": 2, "width": 80, "height": 24, "timestamp": seconds, "command": command,
                     });
@@ -239,6 +246,13 @@ mod tests {
     fn what_was_said_is_shown_without_what_a_terminal_obeys() {
         assert_eq!(text(shown(false, false, false)), "café\noh!\nnot\n\u{fffd}\n");
         assert_eq!(text(shown(true, false, false)), "ls");
+    }
+
+    #[test]
+    fn an_id_tells_when_its_session_began() {
+        let began = began_at("01a2f3a2-5c1e-7d40-9a53-2f0e8b1c7d11");
+        assert_eq!(began, Some(Timestamp(0x01a2_f3a2_5c1e)));
+        assert_eq!(began_at("web"), None);
     }
 
     #[test]
