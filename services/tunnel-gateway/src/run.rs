@@ -9,6 +9,7 @@ use events::InstanceId;
 use events::Notice;
 use events::requests::delivery::DesiredChanged;
 use events::subject::Subject;
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use store::{Blobs, EventLog, Following, KeyRing, Projection, Snapshots};
 use tokio::sync::oneshot;
@@ -178,9 +179,9 @@ fn serve_clusters(
     shutdown: &Shutdown,
 ) {
     let (served, all_said) = oneshot::channel::<()>();
-    supervisor.spawn("audit", audit.run(async move { drop(all_said.await) }));
-    let (served_sessions, all_sessions_said) = oneshot::channel::<()>();
-    supervisor.spawn("recordings", recordings.run(async move { drop(all_sessions_said.await) }));
+    let all_said = all_said.map(drop).shared();
+    supervisor.spawn("audit", audit.run(all_said.clone()));
+    supervisor.spawn("recordings", recordings.run(all_said));
     let serving = cluster_api::serve(Arc::clone(gateway), clusters, shutdown.clone());
     let watching = cluster_api::watch_withdrawals(Arc::clone(gateway));
     supervisor.spawn("cluster-api", async move {
@@ -189,7 +190,7 @@ fn serve_clusters(
             failed = watching => failed,
             ended = serving => ended,
         };
-        drop((served, served_sessions));
+        drop(served);
         ended
     });
 }

@@ -9,6 +9,15 @@ use super::websocket::WebSocket;
 
 const STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 const BASE64: [&str; 2] = ["base64.channel.k8s.io", "v4.base64.channel.k8s.io"];
+/// No name means the first of them.
+const CHANNELS: [&str; 6] = [
+    "",
+    "channel.k8s.io",
+    "v2.channel.k8s.io",
+    "v3.channel.k8s.io",
+    "v4.channel.k8s.io",
+    "v5.channel.k8s.io",
+];
 const NONE: Unreadable = Unreadable("the protocol is none of exec and attach");
 
 /// Who says something.
@@ -16,6 +25,22 @@ const NONE: Unreadable = Unreadable("the protocol is none of exec and attach");
 pub(in super::super) enum Side {
     Client,
     Cluster,
+}
+
+/// What there is of each side.
+#[derive(Default)]
+pub(super) struct Each<T> {
+    client: T,
+    cluster: T,
+}
+
+impl<T> Each<T> {
+    pub(super) const fn of(&mut self, side: Side) -> &mut T {
+        match side {
+            Side::Client => &mut self.client,
+            Side::Cluster => &mut self.cluster,
+        }
+    }
 }
 
 /// What was said.
@@ -46,11 +71,11 @@ impl Channels {
         if is("websocket") && !answer.contains_key(SEC_WEBSOCKET_EXTENSIONS) {
             let subprotocol = chosen(&SEC_WEBSOCKET_PROTOCOL);
             let is_base64 = BASE64.contains(&subprotocol);
-            if is_base64 || is_of_channels(subprotocol) {
+            if is_base64 || CHANNELS.contains(&subprotocol) {
                 return Ok(Self::WebSocket(WebSocket::new(is_base64)));
             }
         }
-        if is("SPDY/3.1") && is_of_channels(chosen(&STREAM_PROTOCOL)) {
+        if is("SPDY/3.1") && CHANNELS.contains(&chosen(&STREAM_PROTOCOL)) {
             return Ok(Self::Spdy(Box::default()));
         }
         Err(NONE)
@@ -78,12 +103,6 @@ impl Channels {
         heard.retain(|heard| says(heard.channel) == Some(side));
         Ok(heard)
     }
-}
-
-/// `channel.k8s.io`, which nothing means as well, and `v2.channel.k8s.io` to `v5.channel.k8s.io`.
-fn is_of_channels(subprotocol: &str) -> bool {
-    let version = subprotocol.strip_suffix("channel.k8s.io").map(|front| front.trim_end_matches('.'));
-    subprotocol.is_empty() || version.is_some_and(|version| ["", "v2", "v3", "v4", "v5"].contains(&version))
 }
 
 const fn says(channel: SessionChannel) -> Option<Side> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use events::recording::SessionChannel;
 
-use super::channels::{Heard, Side, Unreadable};
+use super::channels::{Each, Heard, Side, Unreadable};
 use super::spdy_headers::Headers;
 
 const FRAME_HEAD: usize = 8;
@@ -32,8 +32,7 @@ const HEADERS: (u8, usize) = (8, 4);
 /// Reads both directions.
 #[derive(Default)]
 pub(super) struct Spdy {
-    client: Frames,
-    cluster: Frames,
+    frames: Each<Frames>,
     /// Headers that the client sends; those of the cluster name no stream.
     headers: Headers,
     streams: BTreeMap<u32, Option<SessionChannel>>,
@@ -69,7 +68,7 @@ impl Spdy {
         heard: &mut Vec<Heard>,
     ) -> Result<(), Unreadable> {
         while !bytes.is_empty() {
-            let frames = if side == Side::Client { &mut self.client } else { &mut self.cluster };
+            let frames = self.frames.of(side);
             match &mut frames.reading {
                 Reading::Head => {
                     take(&mut bytes, FRAME_HEAD, &mut frames.head);
@@ -95,7 +94,7 @@ impl Spdy {
 
     /// Goes on with the next frame, if this one is whole.
     fn end_frame(&mut self, side: Side) -> Result<(), Unreadable> {
-        let frames = if side == Side::Client { &mut self.client } else { &mut self.cluster };
+        let frames = self.frames.of(side);
         match &mut frames.reading {
             Reading::Data { left: 0, .. } => frames.reading = Reading::Head,
             Reading::Control { kind, body, length } if body.len() == *length => {

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use events::recording::SessionChannel;
 
-use super::channels::{Heard, Side, Unreadable};
+use super::channels::{Each, Heard, Side, Unreadable};
 
 /// Largest frame of a session that is text, in bytes: it is taken whole.
 const MAXIMUM_TEXT: usize = 1024 * 1024;
@@ -23,8 +23,7 @@ const MAXIMUM_FRAME: u64 = 32 * 1024 * 1024;
 /// Reads both directions.
 pub(super) struct WebSocket {
     is_base64: bool,
-    client: Frames,
-    cluster: Frames,
+    frames: Each<Frames>,
 }
 
 /// What is being read of one direction.
@@ -46,7 +45,7 @@ struct Frame {
 
 impl WebSocket {
     pub(super) fn new(is_base64: bool) -> Self {
-        Self { is_base64, client: Frames::default(), cluster: Frames::default() }
+        Self { is_base64, frames: Each::default() }
     }
 
     pub(super) fn read(
@@ -55,7 +54,7 @@ impl WebSocket {
         mut bytes: &[u8],
         heard: &mut Vec<Heard>,
     ) -> Result<(), Unreadable> {
-        let frames = if side == Side::Client { &mut self.client } else { &mut self.cluster };
+        let frames = self.frames.of(side);
         while let Some((first, rest)) = bytes.split_first() {
             let Some(frame) = &mut frames.frame else {
                 frames.head.push(*first);
