@@ -234,7 +234,10 @@ async fn recorded(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     may(&app, &call, Action::ReadRecordings).await?;
     let request: ReadRecording = call.input.parse()?;
     let session = request.session.parse().map_err(|_| {
-        Refusal::invalid("session", "must be the id of a session, as `kasbah audit` shows it behind `recorded`")
+        Refusal::invalid(
+            "session",
+            "must be the id of a session, as `kasbah audit` shows it behind `recorded`",
+        )
     })?;
     recording::answer(&app, call.context.organization, session).await
 }
