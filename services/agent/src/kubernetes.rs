@@ -1,5 +1,6 @@
 //! The cluster's API server, as plain requests with JSON bodies: no typed models, so that code and memory stay small.
 
+mod alone;
 pub mod api_server;
 pub mod call;
 pub mod client;
@@ -8,6 +9,7 @@ pub mod connections;
 pub mod discovery;
 mod kept;
 pub mod path;
+mod shared;
 pub mod status;
 
 pub use api_server::{ApiServer, Lane};

@@ -11,7 +11,7 @@ pub use coalesced::Coalesced;
 pub use guarded::{BodyFault, Guard, GuardedBody};
 pub use held::Held;
 pub use outgoing::{EventBody, EventSender, SendError, event_body};
-pub use replay::{Replay, was_not_taken};
+pub use replay::Replay;
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;

@@ -3,7 +3,6 @@
 mod accept;
 mod connection;
 mod driver;
-mod exchange;
 mod gathered;
 
 pub use accept::{AcceptError, Accepted, Door, Presented, Rejection};

@@ -2,7 +2,7 @@
 //!
 //! Purpose: an agent dials a gateway, shows its token in an HTTP/1.1 upgrade, and then **the roles turn round** on that very
 //! connection: the agent serves HTTP/2, the gateway is its client. [`agent`] and [`gateway`] are the two ends, [`handshake`]
-//! what is said before the turn, [`wire`] what travels after it.
+//! what is said before the turn, [`wire`] what travels after it, [`http2`] how a client of HTTP/2 asks, here and elsewhere.
 //!
 //! Laws:
 //! - Every wait has an end: dialling, TLS, the upgrade, each request, and a peer that went silent (PING both ways).
@@ -22,6 +22,7 @@ pub mod agent;
 pub mod body;
 pub mod gateway;
 pub mod handshake;
+pub mod http2;
 pub mod settings;
 pub mod wire;
 

@@ -14,10 +14,10 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tower::{BoxError, ServiceExt};
-use tunnel::body::{Replay, was_not_taken};
+use tunnel::http2::Received;
 use world::World;
 
-use super::clients::{Client, Clients, Protocols};
+use super::clients::{Client, Clients};
 use super::connections::{REQUESTS_PER_LANE, UnderWay};
 use super::kept::{KeptBody, NoConnection};
 
@@ -28,8 +28,6 @@ const PROBE: &str = "/version";
 /// How long that answer is waited for.
 const PROBE_DEADLINE: Duration = Duration::from_secs(30);
 
-/// How often a request is sent that was not taken.
-const ATTEMPTS: usize = 5;
 /// Requests on kept connections at once; those beyond share lanes.
 pub const KEPT_CONNECTIONS: usize = 32;
 
@@ -48,16 +46,16 @@ pub enum Expected {
 pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Body of an answer.
-pub type AnswerBody = Either<Incoming, KeptBody>;
+pub type AnswerBody = Either<Incoming, Either<KeptBody, Received>>;
 
 /// Where the API server speaks HTTP/2, requests share connections ("lanes") that are made as more are under way than one takes:
 /// an API server allows about a hundred on one, and the next would wait for a watch to end. What is answered soon goes on HTTP/1.1
 /// connections that are kept for the next one, as far as there are some: an API server answers there with less work. Where it speaks
-/// only HTTP/1.1, each has a connection.
+/// only HTTP/1.1, each of the others has a connection alone.
 pub struct ApiServer {
     world: World,
     clients: Clients,
-    /// Dials once for each request while none is open: alone used where HTTP/2 is not to be had.
+    /// To see what the API server speaks.
     any: Client<RequestBody>,
     /// A connection for each request.
     alone: Client<RequestBody>,
@@ -83,7 +81,7 @@ enum ProbeError {
 }
 
 struct OpenLane {
-    client: Client<RequestBody>,
+    client: Client<RequestBody, Received>,
     requests: Arc<AtomicUsize>,
 }
 
@@ -109,9 +107,9 @@ impl ApiServer {
     /// Dials nothing yet.
     pub(super) fn new(world: World, clients: Clients) -> Self {
         Self {
-            any: clients.make(Protocols::Any),
-            alone: clients.make(Protocols::FreshHttp1),
-            kept: clients.make_kept(&world),
+            any: clients.any(),
+            alone: clients.alone(),
+            kept: clients.kept(),
             world,
             on_kept: Arc::default(),
             clients,
@@ -138,15 +136,12 @@ impl ApiServer {
         expected: Expected,
     ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
         if expected == Expected::OfOthers {
-            return Ok((ask(self.alone.clone(), request).await?.map(Either::Left), self.no_lane()));
+            return self.ask_alone(request).await;
         }
         let probe = self.probe();
         let answered = match probe.clone().await {
-            Ok(true) if expected == Expected::Soon => self.ask_soon(request).await,
-            Ok(true) => self.ask_on_lane(request).await,
-            Ok(false) => {
-                ask(self.any.clone(), request).await.map(|answer| (answer.map(Either::Left), self.no_lane()))
-            }
+            Ok(http2) if expected == Expected::Soon => self.ask_soon(request, http2).await,
+            Ok(http2) => self.ask(request, http2).await,
             Err(error) => Err(error.into()),
         };
         // It may be another API server behind the same address by now.
@@ -157,36 +152,44 @@ impl ApiServer {
     async fn ask_soon(
         &self,
         request: Request<RequestBody>,
+        http2: bool,
     ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
         let Some(place) = UnderWay::begin_below(&self.on_kept, KEPT_CONNECTIONS) else {
-            return self.ask_on_lane(request).await;
+            return self.ask(request, http2).await;
         };
         let (parts, body) = request.into_parts();
         match ask(self.kept.clone(), Request::from_parts(parts.clone(), nothing())).await {
-            Ok(answer) => Ok((answer.map(Either::Right), self.place(Some(place)))),
+            Ok(answer) => Ok((answer.map(|body| Either::Right(Either::Left(body))), self.place(Some(place)))),
             Err(error) if error.is::<NoConnection>() => Err(error),
             Err(error) => {
                 tracing::debug!(%error, "no answer on a kept connection");
-                self.ask_on_lane(Request::from_parts(parts, body)).await
+                self.ask(Request::from_parts(parts, body), http2).await
             }
         }
+    }
+
+    async fn ask(
+        &self,
+        request: Request<RequestBody>,
+        http2: bool,
+    ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
+        if http2 { self.ask_on_lane(request).await } else { self.ask_alone(request).await }
+    }
+
+    async fn ask_alone(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
+        Ok((ask(self.alone.clone(), request).await?.map(Either::Left), self.place(None)))
     }
 
     async fn ask_on_lane(
         &self,
         request: Request<RequestBody>,
     ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
-        let (parts, body) = request.into_parts();
-        let (replay, mut body) = Replay::of(body);
-        let mut left = ATTEMPTS;
-        loop {
-            left -= 1;
-            let (client, lane) = self.lane();
-            match ask(client, Request::from_parts(parts.clone(), body)).await {
-                Err(error) if left > 0 && was_not_taken(&*error) => body = replay.again().ok_or(error)?,
-                answer => return Ok((answer?.map(Either::Left), lane)),
-            }
-        }
+        let (client, lane) = self.lane();
+        let answer = ask(client, request).await?;
+        Ok((answer.map(|body| Either::Right(Either::Right(body))), lane))
     }
 
     /// Sends a request on a connection of its own that may become another protocol.
@@ -217,22 +220,18 @@ impl ApiServer {
         }
     }
 
-    fn no_lane(&self) -> Lane {
-        self.place(None)
-    }
-
     fn place(&self, under_way: Option<UnderWay>) -> Lane {
         Lane { under_way, lanes: Arc::clone(&self.lanes) }
     }
 
     /// The first one that has room, so that few requests need one connection.
-    fn lane(&self) -> (Client<RequestBody>, Lane) {
+    fn lane(&self) -> (Client<RequestBody, Received>, Lane) {
         let mut lanes = self.lanes.lock();
         let has_room = |lane: &&OpenLane| lane.requests.load(Ordering::Acquire) < REQUESTS_PER_LANE;
         let (client, requests) = match lanes.iter().find(has_room) {
             Some(lane) => (lane.client.clone(), Arc::clone(&lane.requests)),
             None => {
-                let (client, requests) = (self.clients.make(Protocols::Http2), Arc::default());
+                let (client, requests) = (self.clients.shared(), Arc::default());
                 lanes.push(OpenLane { client: client.clone(), requests: Arc::clone(&requests) });
                 (client, requests)
             }

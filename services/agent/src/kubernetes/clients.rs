@@ -18,30 +18,23 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service};
+use tunnel::http2::Received;
 use world::World;
 
+use super::alone::Alone;
 use super::api_server::RequestBody;
 use super::kept::{KEPT, Kept, KeptBody};
+use super::shared::Shared;
 
 /// How long a dial may take, TLS included: others wait for it.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
-/// What a reader that stands still leaves unread in memory.
-const STREAM_WINDOW: u32 = 1 << 20;
-/// The largest that HTTP/2 has: readers that stand still never exhaust it, so that they stop no other.
-const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
-/// An answer with a longer list of headers fails. One that is longer by far would end the connection that many share, as what it says
-/// cannot be skipped: this is more than an API server says by itself.
-const MAXIMUM_HEADER_LIST_BYTES: u32 = 1 << 20;
-
-/// What a client may speak.
+/// What a connection may speak.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocols {
     /// What the server prefers.
     Any,
-    /// HTTP/2 alone, all on one connection.
     Http2,
-    /// HTTP/1.1 on a connection of its own for each request, which may become another protocol.
-    FreshHttp1,
+    Http1,
 }
 
 /// A client; clones share its connections.
@@ -51,6 +44,7 @@ type Dialled = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// Makes clients. All of them renew the agent's credentials together.
 pub(super) struct Clients {
+    world: World,
     config: Config,
     tls: ClientConfig,
     server_name: Option<ServerName<'static>>,
@@ -59,7 +53,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn new(config: Config) -> Result<Self, kube::Error> {
+    pub(super) fn new(world: World, config: Config) -> Result<Self, kube::Error> {
         let server_name = config.tls_server_name.as_ref().map(|name| {
             ServerName::try_from(name.clone())
                 .map_err(|_| kube::Error::Service(format!("{name:?} is no server name").into()))
@@ -70,6 +64,7 @@ impl Clients {
             credentials: config.auth_layer()?,
             headers: config.extra_headers_layer()?,
             config,
+            world,
         })
     }
 
@@ -82,31 +77,30 @@ impl Clients {
             || user.impersonate_user_extra.is_some()
     }
 
-    pub(super) fn make<B>(&self, protocols: Protocols) -> Client<B>
+    /// One that speaks what the server prefers.
+    pub(super) fn any<B>(&self) -> Client<B>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
     {
         let mut http = legacy::Client::builder(TokioExecutor::new());
-        http.timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(KEPT)
-            .http2_only(protocols == Protocols::Http2)
-            .http2_initial_stream_window_size(STREAM_WINDOW)
-            .http2_initial_connection_window_size(CONNECTION_WINDOW)
-            .http2_max_header_list_size(MAXIMUM_HEADER_LIST_BYTES)
-            .http2_keep_alive_interval(Duration::from_secs(10))
-            .http2_keep_alive_timeout(Duration::from_secs(10))
-            .http2_keep_alive_while_idle(true);
-        if protocols == Protocols::FreshHttp1 {
-            http.pool_max_idle_per_host(0);
-        }
-        self.client(http.build::<_, B>(self.connector(protocols)))
+        http.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(KEPT);
+        self.client(http.build::<_, B>(self.connector(Protocols::Any)))
+    }
+
+    /// One that speaks HTTP/2, all on one connection.
+    pub(super) fn shared(&self) -> Client<RequestBody, Received> {
+        self.client(Shared::new(self.world.clone(), self.connector(Protocols::Http2)))
+    }
+
+    /// One that speaks HTTP/1.1, each request on a connection of its own, which may become another protocol.
+    pub(super) fn alone(&self) -> Client<RequestBody> {
+        self.client(Alone::new(self.world.clone(), self.connector(Protocols::Http1)))
     }
 
     /// One that speaks HTTP/1.1, each request on a connection that nobody uses just now.
-    pub(super) fn make_kept(&self, world: &World) -> Client<RequestBody, KeptBody> {
-        self.client(Kept::new(world.clone(), self.connector(Protocols::FreshHttp1)))
+    pub(super) fn kept(&self) -> Client<RequestBody, KeptBody> {
+        self.client(Kept::new(self.world.clone(), self.connector(Protocols::Http1)))
     }
 
     /// Dials the API server.
@@ -133,7 +127,7 @@ impl Clients {
         let https = match protocols {
             Protocols::Any => builder.enable_all_versions().wrap_connector(connector),
             Protocols::Http2 => builder.enable_http2().wrap_connector(connector),
-            Protocols::FreshHttp1 => builder.enable_http1().wrap_connector(connector),
+            Protocols::Http1 => builder.enable_http1().wrap_connector(connector),
         };
         tower::ServiceBuilder::new().map_future(Box::pin).timeout(DIAL_DEADLINE).service(https)
     }

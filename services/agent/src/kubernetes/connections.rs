@@ -13,11 +13,11 @@ use kube::Config;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use thiserror::Error;
-use tower::BoxError;
+use tower::{BoxError, ServiceExt as _};
 use world::World;
 
 use super::api_server::ApiServer;
-use super::clients::{Clients, Protocols};
+use super::clients::Clients;
 
 /// Connections for requests, at most.
 const REQUEST_LANES: usize = 2;
@@ -143,35 +143,39 @@ impl Connections {
             None => Config::incluster()?,
         };
         let namespace = config.default_namespace.clone();
-        let clients = Clients::new(config)?;
-        let made = |protocols| -> Result<Arc<dyn Channel>, kube::Error> {
-            Ok(Arc::new(kube::Client::new(clients.make::<Body>(protocols), namespace.clone())))
+        let clients = Clients::new(world.clone(), config)?;
+        let any =
+            || -> Arc<dyn Channel> { Arc::new(kube::Client::new(clients.any::<Body>(), namespace.clone())) };
+        let shared = || -> Arc<dyn Channel> {
+            let boxed = |request: Request<Body>| request.map(|body| body.map_err(Into::into).boxed_unsync());
+            Arc::new(kube::Client::new(clients.shared().map_request(boxed), namespace.clone()))
         };
-        let connections = Self::of(namespace.clone(), made)?;
+        let connections = Self::of(namespace.clone(), any, shared);
         Ok(Self { api_server: Some(Arc::new(ApiServer::new(world.clone(), clients))), ..connections })
     }
 
     /// Everything over one channel, as in `namespace`.
     #[must_use]
     pub fn over(channel: &Arc<dyn Channel>, namespace: &str) -> Self {
-        let Ok(connections) =
-            Self::of(namespace.to_owned(), |_| Ok::<_, std::convert::Infallible>(Arc::clone(channel)));
-        connections
+        let same = || Arc::clone(channel);
+        Self::of(namespace.to_owned(), same, same)
     }
 
-    fn of<E>(namespace: String, make: impl Fn(Protocols) -> Result<Arc<dyn Channel>, E>) -> Result<Self, E> {
-        let lane = |protocols| Ok(Lane { channel: make(protocols)?, requests: Arc::default() });
-        let lanes = (0..REQUEST_LANES).map(|_| lane(Protocols::Http2)).collect::<Result<_, E>>()?;
-        let watches = (0..WATCH_LANES).map(|_| make(Protocols::Http2));
-        Ok(Self {
+    fn of(
+        namespace: String,
+        any: impl Fn() -> Arc<dyn Channel>,
+        shared: impl Fn() -> Arc<dyn Channel>,
+    ) -> Self {
+        let lane = |channel| Lane { channel, requests: Arc::default() };
+        Self {
             namespace,
-            any: lane(Protocols::Any)?,
+            any: lane(any()),
             http2: AtomicBool::new(false),
-            lanes,
-            watches: watches.collect::<Result<_, E>>()?,
-            lease: make(Protocols::Any)?,
+            lanes: (0..REQUEST_LANES).map(|_| lane(shared())).collect(),
+            watches: (0..WATCH_LANES).map(|_| shared()).collect(),
+            lease: any(),
             api_server: None,
-        })
+        }
     }
 
     /// The way to the API server for requests of others, where connections are known and not only a channel.

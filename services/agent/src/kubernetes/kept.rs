@@ -239,7 +239,7 @@ where
 }
 
 /// The request as one server sees it (RFC 9112, section 3.2.1); gives whose it is.
-fn in_origin_form(request: &mut Request<RequestBody>) -> Result<Uri, BoxError> {
+pub(super) fn in_origin_form(request: &mut Request<RequestBody>) -> Result<Uri, BoxError> {
     let server = std::mem::take(request.uri_mut());
     if let Some(target) = server.path_and_query() {
         *request.uri_mut() = Uri::from(target.clone());

@@ -20,18 +20,26 @@ const KEPT_BYTES: usize = 256 * 1024;
 pub struct Replay(Option<Arc<Mutex<Recording>>>);
 
 struct Recording {
-    /// What nobody has asked for yet; nothing once it has ended.
+    /// What nobody has asked for yet; nothing once it has ended, at which it is dropped.
     rest: Option<RequestBody>,
     sent: Vec<Bytes>,
     kept_bytes: usize,
     is_whole: bool,
+    /// How often it was begun.
+    sendings: usize,
 }
 
-/// One sending of it.
+/// One sending of it. There is one at a time: what is still held of a former one does not take from the next.
 struct Playing {
     recording: Arc<Mutex<Recording>>,
+    sending: usize,
     next: usize,
 }
+
+/// The body is being sent again elsewhere.
+#[derive(Debug, thiserror::Error)]
+#[error("it is being sent anew")]
+struct SentAnew;
 
 impl Replay {
     /// With the body as it is sent first.
@@ -40,7 +48,8 @@ impl Replay {
         if body.is_end_stream() {
             return (Self(None), body);
         }
-        let recording = Recording { rest: Some(body), sent: Vec::new(), kept_bytes: 0, is_whole: true };
+        let recording =
+            Recording { rest: Some(body), sent: Vec::new(), kept_bytes: 0, is_whole: true, sendings: 0 };
         let recording = Arc::new(Mutex::new(recording));
         let first = playing(&recording);
         (Self(Some(recording)), first)
@@ -56,16 +65,9 @@ impl Replay {
 }
 
 fn playing(recording: &Arc<Mutex<Recording>>) -> RequestBody {
-    Playing { recording: Arc::clone(recording), next: 0 }.boxed_unsync()
-}
-
-/// Whether the other side, as it closes the connection in order, has said that it did not take a request. One that it took it answers.
-#[must_use]
-pub fn was_not_taken(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut causes = std::iter::successors(Some(error), |error| error.source());
-    causes.find_map(|cause| cause.downcast_ref::<h2::Error>()).is_some_and(|error| {
-        error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR)
-    })
+    let mut begun = recording.lock();
+    begun.sendings += 1;
+    Playing { recording: Arc::clone(recording), sending: begun.sendings, next: 0 }.boxed_unsync()
 }
 
 impl Recording {
@@ -94,19 +96,27 @@ impl Body for Playing {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
         let mut recording = this.recording.lock();
+        if recording.sendings != this.sending {
+            return Poll::Ready(Some(Err(SentAnew.into())));
+        }
         if let Some(piece) = recording.sent.get(this.next) {
             this.next += 1;
             return Poll::Ready(Some(Ok(Frame::data(piece.clone()))));
         }
         let Some(rest) = recording.rest.as_mut() else { return Poll::Ready(None) };
-        let frame = ready!(Pin::new(rest).poll_frame(context));
+        let frame = ready!(Pin::new(&mut *rest).poll_frame(context));
+        let has_ended = rest.is_end_stream();
         match &frame {
             Some(Ok(frame)) => {
                 recording.keep(frame);
                 this.next = recording.sent.len();
             }
             Some(Err(_)) => recording.is_whole = false,
-            None => recording.rest = None,
+            None => {}
+        }
+        // Whoever sends it may not ask again once it has said so, and whoever waits for its end waits for it to be dropped.
+        if has_ended || frame.is_none() {
+            recording.rest = None;
         }
         Poll::Ready(frame)
     }
@@ -135,8 +145,10 @@ mod tests {
     use std::convert::Infallible;
 
     use http_body_util::StreamBody;
+    use tokio::sync::oneshot::error::TryRecvError;
 
     use super::*;
+    use crate::body::Held;
 
     fn body(pieces: &[usize]) -> RequestBody {
         let frames: Vec<Result<_, Infallible>> =
@@ -173,6 +185,26 @@ mod tests {
         let nothing = http_body_util::Empty::new().map_err(|never: Infallible| match never {});
         let (replay, first) = Replay::of(nothing.boxed_unsync());
         assert!(first.is_end_stream() && replay.again().unwrap().is_end_stream());
+    }
+
+    #[tokio::test]
+    async fn a_body_is_dropped_when_its_last_piece_is_taken() {
+        let (held, mut dropped) = tokio::sync::oneshot::channel::<()>();
+        let body = Held::new(crate::body::full("all of it"), held);
+        let (replay, mut first) = Replay::of(body.boxed_unsync());
+        first.frame().await.unwrap().unwrap();
+        assert!(first.is_end_stream());
+        assert_eq!(dropped.try_recv(), Err(TryRecvError::Closed), "nobody asks whether there is more");
+        assert_eq!(read(replay.again().unwrap()).await, 9);
+    }
+
+    #[tokio::test]
+    async fn a_former_sending_takes_nothing_from_the_next_one() {
+        let (replay, mut first) = Replay::of(body(&[10, 20]));
+        first.frame().await.unwrap().unwrap();
+        let again = replay.again().unwrap();
+        assert!(first.frame().await.unwrap().is_err());
+        assert_eq!(read(again).await, 30);
     }
 
     #[tokio::test]

@@ -13,8 +13,8 @@ use world::World;
 use world::spawn::TaskHandle;
 
 use super::driver::{Driver, End, describe};
-use super::exchange::{Unheard, exchange};
 use crate::body::{BodyFault, Guard, GuardedBody, Replay, RequestBody, empty, full};
+use crate::http2::{Unheard, exchange};
 use crate::runtime::within;
 use crate::settings::{
     CONNECTION_WINDOW_BYTES, Keepalive, MAXIMUM_HEADER_LIST_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,

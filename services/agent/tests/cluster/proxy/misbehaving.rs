@@ -91,17 +91,21 @@ async fn an_api_server_that_does_not_answer_is_named_as_the_one_at_fault() {
 async fn an_answer_that_breaks_off_does_not_end_in_order() {
     let (listener, address) = fake().await;
     let tunnel = before(World::real(), &address).await;
-    spawn(&tunnel.world, async move {
+    let answers = async {
+        let mut last = None;
         for answer in ["200 OK\r\ncontent-length: 2\r\n\r\n{}", "200 OK\r\ncontent-length: 99\r\n\r\nhalf"] {
             let (mut stream, _) = listener.accept().await.unwrap();
             head(&mut stream).await;
             let answer =
                 format!("HTTP/1.1 {}", answer.replace("\r\ncontent", "\r\nconnection: close\r\ncontent"));
             stream.write_all(answer.as_bytes()).await.unwrap();
+            last = Some(stream);
         }
-    });
-    let answer = tunnel.get("/version").await;
+        last
+    };
+    let (answer, broken_off) = tokio::join!(tunnel.get("/version"), answers);
     assert_eq!(answer.status(), StatusCode::OK);
+    drop(broken_off);
     assert!(answer.into_body().collect().await.is_err());
 }
 
@@ -109,10 +113,15 @@ const CLOSES: &str = "closes";
 
 type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
 
+const SILENT: &str = "silent";
+
 /// Says as much in its headers as the path's last segment asks for, in kilobytes; a watch says something and goes on. Or it closes the
-/// connection instead, if that is HTTP/1.1 and it is asked to.
-fn says_much(request: &Request<Incoming>) -> Result<Response<Body>, std::fmt::Error> {
+/// connection instead, if that is HTTP/1.1 and it is asked to, or says nothing.
+async fn says_much(request: Request<Incoming>) -> Result<Response<Body>, std::fmt::Error> {
     let last = request.uri().path().rsplit('/').next().unwrap();
+    if last == SILENT {
+        return std::future::pending().await;
+    }
     if last == CLOSES && request.version() == Version::HTTP_11 {
         return Err(std::fmt::Error);
     }
@@ -144,7 +153,7 @@ async fn before_one_that_says_much(world: World) -> Tunnel {
             let acceptor = acceptor.clone();
             spawn(&accepting, async move {
                 let Ok(stream) = acceptor.accept(stream).await else { return };
-                let answer = service_fn(async |request| says_much(&request));
+                let answer = service_fn(says_much);
                 let builder = auto::Builder::new(TokioExecutor::new());
                 drop(builder.serve_connection(TokioIo::new(stream), answer).await);
             });
@@ -187,6 +196,16 @@ async fn an_answer_with_endless_headers_ends_no_other() {
     let ended = tokio::time::timeout(Duration::ZERO, watch.body_mut().frame()).await;
     assert!(ended.is_err(), "the watch on the shared connection goes on: {ended:?}");
     assert_eq!(tunnel.get("/version").await.status(), StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_said_whole_to_an_api_server_that_does_not_answer_is_not_waited_for_for_ever() {
+    let world = World { clock: Arc::new(Hasty(world::clock::SystemClock::new())), ..World::real() };
+    let tunnel = before_one_that_says_much(world).await;
+    let pass = tunnel.pass(AccessAs::Agent, Narrowing::default());
+    let request = Request::post(format!("/k8s/api/v1/namespaces/{SILENT}"));
+    let (status, _, body) = read(tunnel.send(request, &pass, whole("{}")).await).await;
+    assert_eq!((status, &body["reason"]), (StatusCode::GATEWAY_TIMEOUT, &json!("Timeout")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,8 +7,12 @@ use super::{ANY_CLUSTER, REAL_NODE, same_at_a_real_node, same_at_any_cluster};
 
 /// Until 1.34 they leave the path of the address out here, as [`crate::sessions`] has it; all else has to be the same.
 const LEAVES_OUT_THE_PATH: &str = "--raw";
-/// What came later, and what they have for it.
-const LATER: [(&str, &str); 1] = [("--cpu=80%", "--cpu-percent=80")];
+/// What came later, and what they have for it. Until 1.34 they describe keys in an order that is another each time
+/// (kubernetes/kubectl#1738).
+const LATER: [(&str, &str); 2] = [
+    ("--cpu=80%", "--cpu-percent=80"),
+    ("kubectl describe configmap settings", "kubectl describe configmap settings | sort"),
+];
 /// They have nothing to do with it.
 const WITHOUT_KUBECTL: &str = "helm";
 

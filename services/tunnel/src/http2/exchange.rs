@@ -1,5 +1,3 @@
-//! One request over an agent's connection: its head, its body as it comes, and the head of its answer.
-
 use std::future::poll_fn;
 
 use bytes::Bytes;
@@ -12,20 +10,28 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use world::World;
 
-use crate::body::{Coalesced, RequestBody, was_not_taken};
+use crate::body::{Coalesced, RequestBody};
 
 /// There is no answer.
-pub(super) enum Unheard {
-    /// The agent took nothing of the request.
-    NotTaken(h2::Error),
-    /// No agent takes such a request.
-    Unsendable(h2::Error),
+#[derive(Debug, thiserror::Error)]
+pub enum Unheard {
+    /// The other side took nothing of the request: it can be sent over another connection.
+    #[error("the request was not taken")]
+    NotTaken(#[source] h2::Error),
+    /// Such a request is never taken.
+    #[error("the request cannot be sent")]
+    Unsendable(#[source] h2::Error),
     /// What became of the request is not known.
-    Broken(h2::Error),
+    #[error("no answer came")]
+    Broken(#[source] h2::Error),
 }
 
-/// Sends a request; gives its answer's head as soon as it is there. Dropped before, it takes the request back.
-pub(super) async fn exchange(
+/// Sends a request: its head, and its body as that comes. Gives its answer's head as soon as it is there. Dropped before, it takes the
+/// request back.
+///
+/// # Errors
+/// See [`Unheard`].
+pub async fn exchange(
     world: &World,
     mut sender: SendRequest<Bytes>,
     mut head: Request<()>,
@@ -51,7 +57,7 @@ pub(super) async fn exchange(
             heard = &mut answer => {
                 if heard.is_ok() {
                     // An answer may begin before the request's body ends, and both go on.
-                    world.spawner.spawn("tunnel-request-body", sending);
+                    world.spawner.spawn("request-body", sending);
                 }
                 heard
             }
@@ -64,6 +70,11 @@ pub(super) async fn exchange(
     )
 }
 
+/// Whether the other side, as it closes the connection in order, has said that it did not take a request. One that it took it answers.
+fn was_not_taken(error: &h2::Error) -> bool {
+    error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR)
+}
+
 /// The length of what is known whole, where a reader would miss it (RFC 9110, section 8.6).
 fn announce_length(head: &mut Request<()>, body: &RequestBody) {
     let has_contents = matches!(*head.method(), Method::POST | Method::PUT | Method::PATCH);
@@ -73,7 +84,7 @@ fn announce_length(head: &mut Request<()>, body: &RequestBody) {
     }
 }
 
-/// Sends a body until its end, or until the agent wants no more of it.
+/// Sends a body until its end, or until the other side wants no more of it.
 async fn send(mut body: Coalesced<RequestBody>, mut stream: SendStream<Bytes>) {
     loop {
         let frame = tokio::select! {

@@ -1,0 +1,14 @@
+//! Requests over an HTTP/2 connection, as its client: a gateway's to its agents, and an agent's to its API server.
+//!
+//! Through h2 itself, and not through hyper's client, which is built on it. That one passes each request through a channel and a task and
+//! each answer through a task of its own. A request that comes to the channel as the connection closes can stay in it for good
+//! (hyperium/hyper#4122); and one that was just sent as the other side says that it closes is cancelled, though it may have been taken.
+//! Here it is always known whether a request was taken.
+
+mod alive;
+mod exchange;
+mod received;
+
+pub use alive::{Lost, keep_alive};
+pub use exchange::{Unheard, exchange};
+pub use received::Received;
