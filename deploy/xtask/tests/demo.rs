@@ -88,6 +88,22 @@ async fn the_demo_on_a_real_node_does_what_it_suggests_and_goes_on_where_it_was(
     demo.end();
 }
 
+#[tokio::test]
+async fn the_demo_with_three_of_each_service_tells_the_same_story() {
+    let folder = Folder::temporary().unwrap();
+    let mut demo = Demo::start_with(folder.path(), "three.out", &["--replicas", "3", "--fake-nodes"]);
+    for source in ["staging", "production"] {
+        demo.says(&["sync finished", &format!("{source}: succeeded")]).await;
+    }
+    let person = "git -c user.name=demo -c user.email=demo@example.com";
+    demo.types(&format!(
+        "sed -i 's/half price/free/' staging/storefront.yaml; {person} commit -qam greeting; git push -q"
+    ));
+    demo.says(&["object applied", "changed, ConfigMap shop-staging/storefront"]).await;
+    demo.types("kasbah log verify");
+    demo.end();
+}
+
 const CHAOS: [&str; 4] = ["--chaos", "--replicas", "2", "--fake-nodes"];
 const CHAOS_LIMIT: Duration = Duration::from_secs(280);
 

@@ -56,6 +56,7 @@ pub const DECLARED: &[&[Declared]] = &[
     TraceMetrics::DECLARED,
     chassis::metrics::BuildMetrics::DECLARED,
     chassis::metrics::ProcessMetrics::DECLARED,
+    chassis::metrics::RuntimeMetrics::DECLARED,
 ];
 
 impl Counts {

@@ -18,7 +18,7 @@ pub use declare::{Declared, Kind, Label};
 #[doc(hidden)]
 pub use kinds::Shown;
 pub use kinds::{Counter, Counters, Gauge, Gauges, Labelled, Seconds, SecondsBy, Time};
-pub use process::{BuildMetrics, ProcessMetrics, show_version, watch_process};
+pub use process::{BuildMetrics, ProcessMetrics, RuntimeMetrics, show_version, watch_process};
 
 /// Brings a gauge up to date.
 type Look = Box<dyn Fn() + Send + Sync>;

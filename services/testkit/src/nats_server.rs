@@ -100,22 +100,30 @@ impl NatsServer {
     }
 
     fn as_shipped(accounts: &str) -> Result<Self> {
-        let mut server = Self::prepared("nats", "always", "", Folder::temporary()?, Ports::free()?)?;
+        Self::prepared_as_shipped("nats-0", accounts, "", Folder::temporary()?, Ports::free()?)
+    }
+
+    fn prepared_as_shipped(
+        name: &str,
+        accounts: &str,
+        cluster: &str,
+        folder: Folder,
+        ports: Ports,
+    ) -> Result<Self> {
         let shipped = shipped("nats-server.conf");
         let mut settings = std::fs::read_to_string(&shipped)?;
-        let data = format!("{:?}", server.folder.path().join("data"));
+        let here = |port: u16| format!("\"127.0.0.1:{port}\"");
         for (from, to) in [
-            ("\"0.0.0.0:4222\"", format!("\"{}\"", server.address())),
-            ("\"127.0.0.1:8222\"", format!("\"127.0.0.1:{}\"", server.ports.monitoring)),
-            ("\"/var/lib/nats\"", data),
+            ("server_name: nats-0", format!("server_name: {name}\n{cluster}")),
+            ("\"0.0.0.0:4222\"", here(ports.clients)),
+            ("\"127.0.0.1:8222\"", here(ports.monitoring)),
+            ("\"/var/lib/nats\"", format!("{:?}", folder.path().join("data"))),
         ] {
             ensure!(settings.contains(from), "{} has no {from}", shipped.display());
             settings = settings.replace(from, &to);
         }
-        server.settings = settings;
-        server.passwords = passwords(accounts);
-        std::fs::write(server.folder.path().join("accounts.conf"), accounts)?;
-        Ok(server)
+        std::fs::write(folder.path().join("accounts.conf"), accounts)?;
+        Ok(Self { process: None, folder, ports, settings, passwords: passwords(accounts) })
     }
 
     /// Where a user of [`NatsServer::start_as_shipped`] connects, such as `kasbah`, who may do all that the services may.
@@ -277,15 +285,29 @@ impl NatsCluster {
     /// # Errors
     /// When the program is not built, or one does not start.
     pub async fn start() -> Result<Self> {
-        Self::start_in(None).await
+        Self::start_of(Folder::temporary()?, |name, cluster, folder, ports| {
+            NatsServer::prepared(name, "always", cluster, folder, ports)
+        })
+        .await
     }
 
-    /// The same with everything in a folder that is kept: the next start goes on there, with the same ports.
+    /// The same with the settings that are shipped, and everything in a folder that is kept: the next start goes on there, with the same
+    /// ports.
     ///
     /// # Errors
-    /// As of [`NatsCluster::start`].
-    pub async fn start_in(directory: Option<&Path>) -> Result<Self> {
-        let directory = Folder::at(directory)?;
+    /// As of [`NatsCluster::start`], or when the settings are not what this expects.
+    pub async fn start_as_shipped_in(directory: &Path) -> Result<Self> {
+        let accounts = std::fs::read_to_string(shipped("accounts.conf"))?;
+        Self::start_of(Folder::kept(directory)?, |name, cluster, folder, ports| {
+            NatsServer::prepared_as_shipped(name, &accounts, cluster, folder, ports)
+        })
+        .await
+    }
+
+    async fn start_of(
+        directory: Folder,
+        prepared: impl Fn(&str, &str, Folder, Ports) -> Result<NatsServer>,
+    ) -> Result<Self> {
         let ports = kept_ports(&directory.path().join("ports.json"))?;
         let mut routes = Vec::new();
         for from in 0..ports.len() {
@@ -305,8 +327,7 @@ impl NatsCluster {
                 dialled.join(", ")
             );
             let name = format!("nats-{number}");
-            let folder = Folder::kept(&directory.path().join(&name))?;
-            servers.push(NatsServer::prepared(&name, "always", &cluster, folder, *ports)?);
+            servers.push(prepared(&name, &cluster, Folder::kept(&directory.path().join(&name))?, *ports)?);
         }
         for server in &mut servers {
             server.spawn()?;
@@ -315,8 +336,13 @@ impl NatsCluster {
             server.answers().await?;
         }
         let cluster = Self { servers, routes, _directory: directory };
+        cluster.has_a_leader().await;
+        Ok(cluster)
+    }
+
+    async fn has_a_leader(&self) {
         eventually(START_LIMIT, || async {
-            for server in &cluster.servers {
+            for server in &self.servers {
                 let page = server.status("/jsz")?;
                 let leader = page.pointer("/meta_cluster/leader").and_then(|leader| leader.as_str());
                 ensure!(leader.is_some_and(|leader| !leader.is_empty()), "nobody leads the cluster: {page}");
@@ -326,13 +352,28 @@ impl NatsCluster {
             anyhow::Ok(())
         })
         .await;
-        Ok(cluster)
     }
 
     /// Where clients connect, into one of 64 accounts: all servers.
     #[must_use]
     pub fn account_urls(&self, account: usize) -> Vec<String> {
         self.servers.iter().map(|server| server.account_url(account)).collect()
+    }
+
+    /// Where a user of [`NatsCluster::start_as_shipped_in`] connects: all servers.
+    #[must_use]
+    pub fn shipped_urls(&self, user: &str) -> Vec<String> {
+        self.servers.iter().map(|server| server.shipped_url(user)).collect()
+    }
+
+    /// What clients said or wanted to hear and may not, as the servers have logged it.
+    ///
+    /// # Errors
+    /// When a log cannot be read.
+    pub fn violations(&self) -> Result<Vec<String>> {
+        let logs = self.servers.iter().map(NatsServer::log).collect::<Result<Vec<String>>>()?;
+        let lines = logs.iter().flat_map(|log| log.lines());
+        Ok(lines.filter(|line| line.contains("Violation")).map(str::to_owned).collect())
     }
 
     /// Cuts a server off from the other two, or lets it in again. Clients still reach it.

@@ -149,7 +149,9 @@ impl Replicas {
         Ok(Replica { program: options.program.clone(), arguments, variables, log, admin, process: None })
     }
 
-    fn master_key(&self) -> PathBuf {
+    /// The file with the master key of all of them.
+    #[must_use]
+    pub fn master_key(&self) -> PathBuf {
         self.folder.join("master.key")
     }
 

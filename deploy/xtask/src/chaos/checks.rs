@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -17,18 +18,21 @@ use super::work::Done;
 const SPARE_MEMORY: u64 = 64 * 1024 * 1024;
 const SPARE_FILES: usize = 48;
 const SPARE_THREADS: usize = 16;
+const SPARE_TASKS: usize = 64;
 
 pub async fn all(scene: &mut Scene, done: &Done, begin: &Usage) -> Result<()> {
     let last = done.record.last_push().context("no push was acknowledged")?;
     scene.all_stand_at(last).await.context("a cluster is not at the last commit")?;
     clusters(scene, &done.wanted).await?;
-    scene.client.call(&["log", "verify"]).context("the log does not verify")?;
+    verified(scene)?;
     let events = doubled(scene)?;
     dead_tokens(scene, &done.revoked).await?;
     let lost = done.record.lost(&scene.client)?;
     ensure!(lost.is_empty(), "acknowledged and lost: {}", lost.join("; "));
     let logs = panics(scene)?;
     ensure!(logs.is_empty(), "panics: {}", logs.join("; "));
+    let violations = scene.nats.violations()?;
+    ensure!(violations.is_empty(), "a service lacks permissions: {}", violations.join("; "));
     let usage = begin.compared(scene).await?;
     let (pushes, commands) = done.record.acknowledged();
     println!(
@@ -39,6 +43,21 @@ pub async fn all(scene: &mut Scene, done: &Done, begin: &Usage) -> Result<()> {
         "    nothing lost; clusters at the last commit; {events} events, none doubled; the log verifies"
     );
     println!("    none of {} dead tokens lives; {usage}", done.revoked.len());
+    Ok(())
+}
+
+/// All of the log that the servers keep: chains, versions and checkpoints of each organization and partition.
+fn verified(scene: &Scene) -> Result<()> {
+    let server = scene.nats.servers.first().context("no server")?;
+    let mut command = scene.client.command();
+    command.args(["log", "verify", "--from", &server.shipped_url("kasbah"), "-o", "json"]);
+    command.arg("--master-key-file").arg(scene.replicas.master_key());
+    let said = crate::report::output(&mut command).context("the log does not verify")?;
+    let said: Value = serde_json::from_str(&said)?;
+    let streams = said.pointer("/streams").and_then(Value::as_array).context("no streams")?;
+    let of_decisions = streams.iter().find(|stream| stream.get("stream") == Some(&"decisions".into()));
+    let records = of_decisions.and_then(|stream| stream.get("records")).and_then(Value::as_u64);
+    ensure!(records > Some(0), "no decisions were verified: {said}");
     Ok(())
 }
 
@@ -136,18 +155,23 @@ struct Held {
     memory: u64,
     files: usize,
     threads: usize,
+    tasks: usize,
 }
 
 impl Held {
-    fn of(process: &Process) -> Option<Self> {
+    fn of(process: &Process, admin: SocketAddr) -> Option<Self> {
         let count = |what: &str| Some(fs::read_dir(format!("/proc/{}/{what}", process.pid())).ok()?.count());
-        Some(Self { memory: process.resident_memory()?, files: count("fd")?, threads: count("task")? })
+        let metrics = testkit::admin_page(&admin.to_string(), "/metrics").ok()?;
+        let tasks = metrics.lines().find_map(|line| line.strip_prefix("kasbah_tasks "))?.parse().ok()?;
+        let (memory, files, threads) = (process.resident_memory()?, count("fd")?, count("task")?);
+        Some(Self { memory, files, threads, tasks })
     }
 
     const fn leaks_since(self, begin: Self) -> bool {
         self.memory > 2 * begin.memory + SPARE_MEMORY
             || self.files > begin.files + SPARE_FILES
             || self.threads > begin.threads + SPARE_THREADS
+            || self.tasks > 2 * begin.tasks + SPARE_TASKS
     }
 }
 
@@ -155,12 +179,13 @@ impl Usage {
     pub fn of(scene: &Scene) -> Self {
         let replicas = scene.replicas.names().into_iter();
         let replicas = replicas.filter_map(|name| {
-            let held = Held::of(scene.replicas.process(&name)?)?;
+            let held = Held::of(scene.replicas.process(&name)?, scene.replicas.admin(&name)?)?;
             Some((name, held))
         });
         let agents = scene.agents.iter();
-        let agents =
-            agents.filter_map(|(name, agent)| Some((name.clone(), Held::of(agent.process.as_ref()?)?)));
+        let agents = agents.filter_map(|(name, agent)| {
+            Some((name.clone(), Held::of(agent.process.as_ref()?, agent.admin)?))
+        });
         Self(replicas.chain(agents).collect())
     }
 
@@ -173,22 +198,29 @@ impl Usage {
                 let begin = self.0.get(name)?;
                 held.leaks_since(*begin).then(|| {
                     format!(
-                        "{name}: {} of {} MiB, {} of {} files, {} of {} threads",
+                        "{name}: {} of {} MiB, {} of {} files, {} of {} threads, {} of {} tasks",
                         held.memory >> 20,
                         begin.memory >> 20,
                         held.files,
                         begin.files,
                         held.threads,
-                        begin.threads
+                        begin.threads,
+                        held.tasks,
+                        begin.tasks
                     )
                 })
             });
             let leaking: Vec<String> = leaking.collect();
-            if leaking.is_empty() {
+            let unseen: Vec<&String> = self.0.keys().filter(|name| !now.0.contains_key(*name)).collect();
+            if leaking.is_empty() && unseen.is_empty() {
                 let memory = now.0.values().map(|held| held.memory >> 20).max().unwrap_or(0);
                 return Ok(format!("no leak, the largest process has {memory} MiB"));
             }
-            ensure!(Instant::now() < end, "more is held than in the beginning: {}", leaking.join("; "));
+            let leaking = leaking.join("; ");
+            ensure!(
+                Instant::now() < end,
+                "not seen: {unseen:?}; more is held than in the beginning: {leaking}"
+            );
             sleep(Duration::from_secs(1)).await;
         }
     }

@@ -1,6 +1,7 @@
 //! What is struck, and what is worked with.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub struct Scene {
     /// Between the agents and the gateways.
     pub tunnels: Proxy,
     pub replicas: Replicas,
+    /// Between the services and each NATS server.
+    pub ways: Vec<Proxy>,
     pub nats: NatsCluster,
     pub git: GitServer,
     pub tree: Arc<WorkTree>,
@@ -42,6 +45,7 @@ pub struct Agent {
     pub namespace: String,
     pub token_file: PathBuf,
     pub token_id: String,
+    pub admin: SocketAddr,
     pub process: Option<Process>,
 }
 
@@ -52,10 +56,18 @@ impl Scene {
         let cluster = testkit::shared_control_plane().await?;
         let git = GitServer::start()?;
         let url = git.create("deploy")?;
-        let nats = NatsCluster::start_in(Some(&folder.path().join("nats"))).await?;
+        let nats = NatsCluster::start_as_shipped_in(&folder.path().join("nats")).await?;
+        let mut ways = Vec::new();
+        let mut addresses = Vec::new();
+        for server in &nats.servers {
+            let way = Proxy::start(server.address())?;
+            let url = server.shipped_url("{service}");
+            addresses.push(url.replace(&server.address().to_string(), &way.address().to_string()));
+            ways.push(way);
+        }
         let replicas = Replicas::start(ReplicasOptions {
             each: EACH,
-            nats: nats.account_urls(0),
+            nats: addresses,
             program: testkit::program("kasbah")?,
             folder: folder.path().join("kasbah"),
             api_port: None,
@@ -68,7 +80,7 @@ impl Scene {
         let tunnels = Proxy::start(replicas.gateway().parse().context("the gateways' address")?)?;
         let tree = Arc::new(WorkTree::clone_kept(&url, &folder.path().join("tree"))?);
         let agents = BTreeMap::new();
-        let mut scene = Self { agents, tunnels, replicas, nats, git, tree, cluster, client, folder };
+        let mut scene = Self { agents, tunnels, replicas, ways, nats, git, tree, cluster, client, folder };
         scene.introduce(&url).await?;
         Ok(scene)
     }
@@ -96,7 +108,8 @@ impl Scene {
             let (token_id, secret) = issued(registered.get("token").context("no token")?)?;
             let token_file = self.folder.path().join(format!("{name}.token"));
             write_private(&token_file, &secret)?;
-            self.agents.insert(name, Agent { namespace, token_file, token_id, process: None });
+            let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, testkit::free_port()?));
+            self.agents.insert(name, Agent { namespace, token_file, token_id, admin, process: None });
         }
         let commit = tree.commit_and_push("the fleet begins")?;
         for name in self.agents.keys().cloned().collect::<Vec<_>>() {
@@ -112,6 +125,7 @@ impl Scene {
         command.arg("--server").arg(self.tunnels.address().to_string());
         command.arg("--ca-file").arg(self.replicas.authority()).arg("--token-file").arg(&agent.token_file);
         command.arg("--kubeconfig").arg(self.cluster.kubeconfig()).arg("--namespace").arg(&agent.namespace);
+        command.arg("--admin-listen").arg(agent.admin.to_string());
         agent.process = Some(Process::spawn(name, command, &self.folder.path().join(format!("{name}.log")))?);
         Ok(())
     }

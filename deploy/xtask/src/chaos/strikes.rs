@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
-use testkit::Dice;
+use testkit::{Dice, Proxy};
 use tokio::time::{Instant, sleep};
 
 use super::scene::{LIMIT, Scene};
@@ -22,12 +22,16 @@ enum Strike {
     Stop(String),
     Freeze(String),
     KillAgent(String),
+    FreezeAgent(String),
     CutTunnels,
     SilenceTunnels,
     DelayTunnels,
     KillNats(usize),
     FreezeNats(usize),
     IsolateNats(usize),
+    CutWays(usize),
+    SilenceWays(usize),
+    DelayWays(usize),
 }
 
 impl Strike {
@@ -36,7 +40,7 @@ impl Strike {
         let nats = usize::try_from(dice.roll(scene.nats.servers.len() as u64)).unwrap_or(0);
         let names = scene.replicas.names();
         let agents: Vec<String> = scene.agents.keys().cloned().collect();
-        Some(match dice.roll(16) {
+        Some(match dice.roll(20) {
             0..=3 => Self::Kill(dice.pick(&names)?.clone()),
             4 | 5 => Self::Stop(dice.pick(&names)?.clone()),
             6..=8 => Self::Freeze(dice.pick(&names)?.clone()),
@@ -46,7 +50,11 @@ impl Strike {
             12 => Self::DelayTunnels,
             13 => Self::KillNats(nats),
             14 => Self::FreezeNats(nats),
-            _ => Self::IsolateNats(nats),
+            15 => Self::IsolateNats(nats),
+            16 => Self::FreezeAgent(dice.pick(&agents)?.clone()),
+            17 => Self::CutWays(nats),
+            18 => Self::SilenceWays(nats),
+            _ => Self::DelayWays(nats),
         })
     }
 
@@ -57,35 +65,53 @@ impl Strike {
             Self::Stop(_) => "services stopped",
             Self::Freeze(_) => "services frozen",
             Self::KillAgent(_) => "agents killed",
+            Self::FreezeAgent(_) => "agents frozen",
             Self::CutTunnels => "tunnels cut",
             Self::SilenceTunnels => "tunnels silent",
             Self::DelayTunnels => "tunnels delayed",
             Self::KillNats(_) => "nats-servers killed",
             Self::FreezeNats(_) => "nats-servers frozen",
             Self::IsolateNats(_) => "nats-servers isolated",
+            Self::CutWays(_) => "ways to nats cut",
+            Self::SilenceWays(_) => "ways to nats silent",
+            Self::DelayWays(_) => "ways to nats delayed",
         }
     }
 
-    /// What may be struck once at a time: one replica of each service, one of the three NATS servers, the tunnels.
+    /// What may be struck once at a time: one replica of each service, one of the three NATS servers, the
+    /// ways to one of them, an agent, the tunnels.
     fn target(&self) -> String {
         match self {
             Self::Kill(name) | Self::Stop(name) | Self::Freeze(name) => {
                 name.trim_end_matches(|end: char| end.is_ascii_digit()).to_owned()
             }
-            Self::KillAgent(name) => name.clone(),
+            Self::KillAgent(name) | Self::FreezeAgent(name) => name.clone(),
             Self::CutTunnels | Self::SilenceTunnels | Self::DelayTunnels => "tunnels".to_owned(),
             Self::KillNats(_) | Self::FreezeNats(_) | Self::IsolateNats(_) => "nats".to_owned(),
+            Self::CutWays(_) | Self::SilenceWays(_) | Self::DelayWays(_) => "ways to nats".to_owned(),
         }
     }
 
     /// For how long: 1 to 30 s for what is frozen, less for what takes NATS away.
     fn lasts(&self, dice: &mut Dice) -> Duration {
         let most = match self {
-            Self::Freeze(_) => 29_000,
-            Self::SilenceTunnels | Self::IsolateNats(_) | Self::FreezeNats(_) => 14_000,
+            Self::Freeze(_) | Self::FreezeAgent(_) => 29_000,
+            Self::SilenceTunnels | Self::SilenceWays(_) | Self::IsolateNats(_) | Self::FreezeNats(_) => {
+                14_000
+            }
             _ => 4_000,
         };
         Duration::from_millis(1_000 + dice.roll(most))
+    }
+
+    /// The one that it is done to.
+    fn proxy<'a>(&self, scene: &'a Scene) -> Result<&'a Proxy> {
+        match self {
+            Self::CutWays(number) | Self::SilenceWays(number) | Self::DelayWays(number) => {
+                scene.ways.get(*number).context("no such server")
+            }
+            _ => Ok(&scene.tunnels),
+        }
     }
 
     fn strike(&self, scene: &mut Scene, dice: &mut Dice) -> Result<()> {
@@ -97,17 +123,12 @@ impl Strike {
                 scene.agents.get_mut(name).context("no such agent")?.process = None;
                 Ok(())
             }
-            Self::CutTunnels => {
-                scene.tunnels.cut();
-                Ok(())
-            }
-            Self::SilenceTunnels => {
-                scene.tunnels.silence(true);
-                Ok(())
-            }
-            Self::DelayTunnels => {
-                scene.tunnels.delay(Duration::from_millis(50 + dice.roll(450)));
-                Ok(())
+            Self::FreezeAgent(name) => signal_agent(scene, name, Signal::STOP),
+            Self::CutTunnels | Self::CutWays(_) => self.proxy(scene).map(Proxy::cut),
+            Self::SilenceTunnels | Self::SilenceWays(_) => self.proxy(scene).map(|proxy| proxy.silence(true)),
+            Self::DelayTunnels | Self::DelayWays(_) => {
+                let delay = Duration::from_millis(50 + dice.roll(450));
+                self.proxy(scene).map(|proxy| proxy.delay(delay))
             }
             Self::KillNats(number) => {
                 scene.nats.servers.get_mut(*number).context("no such server")?.kill();
@@ -126,14 +147,13 @@ impl Strike {
             Self::Kill(name) | Self::Stop(name) => scene.replicas.spawn_again(name),
             Self::Freeze(name) => scene.replicas.signal(name, Signal::CONT),
             Self::KillAgent(name) => scene.start_agent(name),
-            Self::CutTunnels => Ok(()),
-            Self::SilenceTunnels => {
-                scene.tunnels.silence(false);
-                Ok(())
+            Self::FreezeAgent(name) => signal_agent(scene, name, Signal::CONT),
+            Self::CutTunnels | Self::CutWays(_) => Ok(()),
+            Self::SilenceTunnels | Self::SilenceWays(_) => {
+                self.proxy(scene).map(|proxy| proxy.silence(false))
             }
-            Self::DelayTunnels => {
-                scene.tunnels.delay(Duration::ZERO);
-                Ok(())
+            Self::DelayTunnels | Self::DelayWays(_) => {
+                self.proxy(scene).map(|proxy| proxy.delay(Duration::ZERO))
             }
             Self::KillNats(number) => {
                 scene.nats.servers.get_mut(*number).context("no such server")?.start_again().await
@@ -150,6 +170,12 @@ impl Strike {
 fn signal_nats(scene: &mut Scene, number: usize, signal: Signal) -> Result<()> {
     let server = scene.nats.servers.get_mut(number).context("no such server")?;
     server.process().context("the server does not run")?.signal(signal);
+    Ok(())
+}
+
+fn signal_agent(scene: &mut Scene, name: &str, signal: Signal) -> Result<()> {
+    let agent = scene.agents.get_mut(name).context("no such agent")?;
+    agent.process.as_mut().context("the agent does not run")?.signal(signal);
     Ok(())
 }
 

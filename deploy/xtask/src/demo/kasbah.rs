@@ -128,10 +128,10 @@ impl Kasbah {
     }
 
     async fn start_many(program: PathBuf, each: usize, folder: PathBuf, ports: &Ports) -> Result<Self> {
-        let nats = NatsCluster::start_in(Some(&folder.join("nats"))).await?;
+        let nats = NatsCluster::start_as_shipped_in(&folder.join("nats")).await?;
         let options = ReplicasOptions {
             each,
-            nats: nats.account_urls(0),
+            nats: nats.shipped_urls("{service}"),
             program,
             folder,
             api_port: Some(ports.api),

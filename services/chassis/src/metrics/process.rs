@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use world::World;
 use world::disk::Disk;
 
@@ -36,17 +37,33 @@ crate::metrics! {
     }
 }
 
+crate::metrics! {
+    /// What the program does at once.
+    pub struct RuntimeMetrics in "kasbah" {
+        /// Tasks of the program that have not ended
+        tasks: Gauge,
+    }
+}
+
 /// Shows which version runs.
 pub fn show_version(metrics: &Metrics, version: &'static str) {
     BuildMetrics::register(metrics).build_info.with([version]).set(1);
 }
 
-/// Shows them. Where the machine does not tell (it is not Linux), they stay at nothing.
+/// Shows them. Where the machine does not tell (it is not Linux), they stay at nothing. Call it inside a tokio runtime, whose tasks are
+/// shown, too.
 pub fn watch_process(metrics: &Metrics, world: &World) {
     let shown = ProcessMetrics::register(metrics);
     let ticks = rustix::param::clock_ticks_per_second();
     let disk = Arc::clone(&world.disk);
-    metrics.before_shown(move || look(&shown, &*disk, ticks));
+    let runtime = RuntimeMetrics::register(metrics);
+    let tasks = Handle::try_current().map(|handle| handle.metrics());
+    metrics.before_shown(move || {
+        look(&shown, &*disk, ticks);
+        if let Ok(tasks) = &tasks {
+            runtime.tasks.set(i64::try_from(tasks.num_alive_tasks()).unwrap_or(i64::MAX));
+        }
+    });
 }
 
 fn look(shown: &ProcessMetrics, disk: &dyn Disk, ticks: u64) {
@@ -127,6 +144,9 @@ mod tests {
             let value = field(&text, &format!("{name} ")).unwrap();
             assert!(value > 0, "{name} is {value}");
         }
+        let task = world.spawner.spawn("endless", Box::pin(std::future::pending()));
+        assert_eq!(field(&metrics.encode(), "kasbah_tasks "), Some(1));
+        task.abort();
         let started = field(&text, "process_start_time_seconds ").unwrap();
         let age = world.clock.now_millis() / 1000 - started;
         assert!((-1..24 * 3600).contains(&age), "started {age} s ago");

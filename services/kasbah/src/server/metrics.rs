@@ -85,6 +85,7 @@ pub const DECLARED: &[&[Declared]] = &[
     TraceMetrics::DECLARED,
     chassis::metrics::BuildMetrics::DECLARED,
     chassis::metrics::ProcessMetrics::DECLARED,
+    chassis::metrics::RuntimeMetrics::DECLARED,
 ];
 
 /// Shows how the connection of the bus stands.
