@@ -94,6 +94,8 @@ kinds! {
 pub struct Faults {
     dice: Dice,
     fired: BTreeMap<&'static str, u64>,
+    /// How often each kind was begun.
+    begun: BTreeMap<&'static str, u64>,
     next: Duration,
     restarts: Vec<(Duration, NodeId)>,
 }
@@ -102,7 +104,13 @@ impl Faults {
     /// Those of a run.
     #[must_use]
     pub const fn new(dice: Dice) -> Self {
-        Self { dice, fired: BTreeMap::new(), next: Duration::ZERO, restarts: Vec::new() }
+        Self {
+            dice,
+            fired: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            next: Duration::ZERO,
+            restarts: Vec::new(),
+        }
     }
 
     /// How often each kind took effect.
@@ -121,11 +129,12 @@ impl Faults {
         fired
     }
 
-    /// How many faults there were.
+    /// How many faults there were that took effect: an outage is one, however many meet it.
     #[must_use]
     pub fn count(&self, scene: &Scene) -> u64 {
-        let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-        self.fired(scene).iter().filter(|(name, _)| known.contains(name)).map(|(_, count)| count).sum()
+        let fired = self.fired(scene);
+        let of = |(name, begun): (&&'static str, &u64)| fired.get(*name).map_or(0, |fired| *fired.min(begun));
+        self.begun.iter().map(of).sum()
     }
 
     /// A process is to run again soon.
@@ -144,6 +153,7 @@ impl Faults {
         self.next = now + Duration::from_millis(self.dice.between(30, 700));
         let kinds = Kind::ALL;
         let Some(kind) = self.dice.one_of(kinds).copied() else { return };
+        *self.begun.entry(kind.name()).or_default() += 1;
         if self.happen(kind, scene) {
             *self.fired.entry(kind.name()).or_default() += 1;
         }

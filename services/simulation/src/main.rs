@@ -80,6 +80,7 @@ fn many(arguments: &Arguments) -> anyhow::Result<bool> {
     let series = Series::run(&seeds, cores());
     let took = began.elapsed().as_secs_f64();
     println!("{} seeds from {from}, {} steps in {took:.1} s", series.seeds, series.steps);
+    println!("as it is wanted at most {:.1?} after the last push", series.settled);
     for (name, count) in &series.fired {
         println!("{count:>8}  {name}");
     }

@@ -20,6 +20,8 @@ use crate::executor::{Executor, Life};
 
 /// Bytes of one direction that may be under way.
 const UNDER_WAY: usize = 256 * 1024;
+/// Of what was said first, so much is remembered: an agent shows its token there.
+const OPENING: usize = 2048;
 
 type Incoming = mpsc::UnboundedSender<(Box<dyn Connection>, SocketAddr)>;
 
@@ -54,6 +56,7 @@ struct PipeState {
     last_arrival: Duration,
     finished: bool,
     broken: bool,
+    opening: Vec<u8>,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
@@ -93,7 +96,12 @@ impl Pipe {
     }
 
     fn send(self: &Arc<Self>, bytes: Bytes) {
-        self.state.lock().bytes += bytes.len();
+        {
+            let mut state = self.state.lock();
+            state.bytes += bytes.len();
+            let room = OPENING.saturating_sub(state.opening.len()).min(bytes.len());
+            state.opening.extend_from_slice(bytes.get(..room).unwrap_or_default());
+        }
         let (at, pipe) = (self.arrival(), Arc::clone(self));
         self.executor.at(at, move || pipe.change(|state| state.arrived.push_back(bytes)));
     }
@@ -128,6 +136,13 @@ impl Internet {
             other.break_off();
         }
         cut.len()
+    }
+
+    /// What was said first on each connection that is open, by those who dialled.
+    #[must_use]
+    pub fn openings(&self) -> Vec<Vec<u8>> {
+        let connections = self.state.lock();
+        connections.connections.values().map(|(.., to, _)| to.state.lock().opening.clone()).collect()
     }
 
     /// A process died: nobody listens there, and its connections break.

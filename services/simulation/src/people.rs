@@ -12,7 +12,7 @@ use events::request::RequestContext;
 use events::requests::authz::{
     AgentWithToken, CreateGroup, CreateProject, FirstStart, ProjectView, RegisterAgent, SecretToken,
 };
-use events::{Actor, AgentId, OrganizationId, ProjectId, Refusal, RefusalKind, Request, Sha256, UserId};
+use events::{Actor, AgentId, OrganizationId, ProjectId, Refusal, RefusalKind, Request, UserId};
 use parking_lot::Mutex;
 use world::World;
 
@@ -49,8 +49,8 @@ pub struct Facts {
     projects: Vec<ProjectId>,
     /// The agents that there are.
     pub agents: Vec<KnownAgent>,
-    /// Tokens that were revoked, by their hash.
-    pub revoked: Vec<Sha256>,
+    /// Secrets of tokens that were revoked, or whose agent was deleted.
+    pub revoked: Vec<String>,
     /// Names of which one only may have become a project.
     pub(crate) names: Vec<(String, Vec<ProjectId>)>,
     /// What was said that cannot be.

@@ -70,6 +70,10 @@ pub struct Report {
     pub failure: Option<String>,
     /// What happened, if words were wanted.
     pub words: Vec<String>,
+    /// How long after the last push everything was as it is wanted; nothing if it never was.
+    pub settled: Option<Duration>,
+    /// Secrets of the tokens that there were.
+    pub secrets: Vec<String>,
 }
 
 /// Replicas of each service.
@@ -79,10 +83,18 @@ const INSTANCES: [usize; 2] = [2, 1];
 /// How long it may take until everything is set up, and until everything is as it is to be.
 const SET_UP: Duration = Duration::from_secs(600);
 const SETTLED: Duration = Duration::from_secs(1_200);
+/// How long after the last push everything is as it is wanted, once nothing goes wrong any more: two looks at the repositories, each a minute
+/// and some more after the one before, and what waited longest before its next attempt.
+const WANTED: Duration = Duration::from_secs(300);
 /// So long nothing changes any more: on the way to what is wanted, a cluster may be so by chance.
 const STAYS: Duration = Duration::from_secs(10);
 /// Steps between two looks.
 const LOOK_EVERY: u64 = 64;
+
+/// Whether bytes hold others.
+fn holds(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|part| part == wanted)
+}
 
 /// Runs a seed.
 #[must_use]
@@ -101,6 +113,8 @@ pub fn run(setting: Setting) -> Report {
         trace: executor.trace(),
         failure,
         words: executor.take_words(),
+        settled: run.settled,
+        secrets: facts.secrets.clone(),
     }
 }
 
@@ -111,6 +125,7 @@ struct Run {
     given: Given,
     person: Person,
     facts: Arc<Mutex<Facts>>,
+    settled: Option<Duration>,
 }
 
 impl Run {
@@ -129,7 +144,7 @@ impl Run {
             scene.executor.clone(),
         );
         let facts = person.facts();
-        Self { setting, scene, faults, given, person, facts }
+        Self { setting, scene, faults, given, person, facts, settled: None }
     }
 
     fn all(&mut self) -> Result<(), String> {
@@ -219,15 +234,18 @@ impl Run {
         })?;
         let person = self.person.clone();
         self.until_done("everything is pushed once more", async move { person.tidy().await })?;
+        let pushed = self.scene.executor.now();
         let mut same_since = None;
-        let settled = self.until("every cluster is as it is wanted", SETTLED, |run| {
+        let settled = self.until("every cluster is as it is wanted", WANTED, |run| {
             run.faults.restart(&mut run.scene);
             let now = run.scene.executor.now();
             if !run.scene.is_ready() || run.difference().is_some() {
                 same_since = None;
                 return Ok(false);
             }
-            Ok(now >= *same_since.get_or_insert(now) + STAYS)
+            let since = *same_since.get_or_insert(now);
+            run.settled = Some(since.saturating_sub(pushed));
+            Ok(now >= since + STAYS)
         });
         settled.map_err(|error| format!("{error}: {}", self.difference().unwrap_or_default()))
     }
@@ -264,6 +282,13 @@ impl Run {
         let gap = |run: &mut Self| run.scene.log.audit(|audit| audit.gap());
         let whole = self.until("all that was observed is in the log", SETTLED, |run| Ok(gap(run).is_none()));
         whole.map_err(|error| format!("{error}: {}", gap(self).unwrap_or_default()))?;
+        self.until("each agent has a tunnel", SETTLED, |run| {
+            let facts = run.facts.lock();
+            Ok(run.tunnels_by(&facts.secrets) >= facts.agents.len())
+        })?;
+        if self.tunnels_by(&self.facts.lock().revoked) > 0 {
+            return Err("a tunnel is open whose token was revoked".to_owned());
+        }
         self.look()?;
         let facts = self.facts.lock();
         if facts.secrets.iter().any(|secret| self.scene.log.holds(secret.as_bytes())) {
@@ -282,6 +307,12 @@ impl Run {
             Some(difference) => Err(format!("it does not stay as it was wanted: {difference}")),
             None => Ok(()),
         }
+    }
+
+    /// Connections that are open, and on which one of these tokens was shown.
+    fn tunnels_by(&self, tokens: &[String]) -> usize {
+        let shown = |opening: &Vec<u8>| tokens.iter().any(|secret| holds(opening, secret.as_bytes()));
+        self.scene.internet.openings().iter().filter(|opening| shown(opening)).count()
     }
 
     /// The whole log, read by somebody who has just come.

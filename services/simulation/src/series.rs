@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -18,6 +19,8 @@ pub struct Series {
     pub steps: u64,
     /// How often each fault took effect.
     pub fired: BTreeMap<&'static str, u64>,
+    /// The longest time after the last push until everything was as it is wanted.
+    pub settled: Duration,
     /// Those that failed.
     pub failed: Vec<Report>,
     /// Those with fewer steps or faults than they should have.
@@ -49,6 +52,7 @@ impl Series {
         let wanted = Setting::of(report.seed);
         self.seeds += 1;
         self.steps += report.steps;
+        self.settled = self.settled.max(report.settled.unwrap_or_default());
         for (name, count) in &report.fired {
             *self.fired.entry(name).or_default() += count;
         }

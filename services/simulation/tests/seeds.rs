@@ -1,7 +1,12 @@
 //! Some hundreds of seeds, in pieces that run side by side.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+use std::io;
+use std::sync::{Arc, Mutex};
+
 use simulation::{Series, Setting, run};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::FmtSpan;
 
 /// Seeds of one piece.
 const PIECE: u64 = 50;
@@ -23,6 +28,49 @@ fn seeds_that_failed_once_hold() {
     for seed in kept.lines().filter(|line| !line.starts_with('#')) {
         let report = run(Setting::of(seed.trim().parse().unwrap()));
         assert_eq!(report.failure, None, "seed {seed}");
+    }
+}
+
+/// Everything that was logged.
+#[derive(Clone, Default)]
+struct Said(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Said {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+#[test]
+fn no_secret_is_in_a_line_of_a_log_or_in_a_span() {
+    for seed in 1..=10 {
+        let said = Said::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_span_events(FmtSpan::FULL)
+            .with_writer(said.clone())
+            .finish();
+        let report = tracing::subscriber::with_default(subscriber, || run(Setting::of(seed)));
+        assert_eq!(report.failure, None, "seed {seed}");
+        let said = String::from_utf8(std::mem::take(&mut *said.0.lock().unwrap())).unwrap();
+        assert!(said.contains("tunnel opened"), "seed {seed}: {} bytes", said.len());
+        for secret in &report.secrets {
+            let line = said.lines().find(|line| line.contains(secret.as_str()));
+            assert_eq!(line, None, "seed {seed}");
+        }
+        assert!(report.secrets.len() >= 2, "seed {seed}");
     }
 }
 

@@ -124,7 +124,7 @@ impl Person {
             secret.replace(&issued.secret)
         };
         if self.ask(&RevokeToken { token: old }).await.is_ok() {
-            self.facts.lock().revoked.push(Sha256::of(former.as_bytes()));
+            self.facts.lock().revoked.push(former);
         }
     }
 
@@ -165,7 +165,7 @@ impl Person {
             self.facts.lock().violations.push(format!("agent {agent} was registered and is not found"));
         }
         if self.ask(&DeleteAgent { agent }).await.is_ok() {
-            self.facts.lock().revoked.push(Sha256::of(made.token.secret.as_bytes()));
+            self.facts.lock().revoked.push(made.token.secret);
         }
     }
 
@@ -173,23 +173,23 @@ impl Person {
     pub async fn check_tokens(&self) {
         let (revoked, live) = {
             let facts = self.facts.lock();
-            let live: Vec<Sha256> =
-                facts.agents.iter().map(|agent| Sha256::of(agent.secret.read().as_bytes())).collect();
+            let live: Vec<String> = facts.agents.iter().map(|agent| agent.secret.read()).collect();
             (facts.revoked.clone(), live)
         };
-        for hash in revoked {
-            if self.ask_as_service(hash).await {
+        for secret in revoked {
+            if self.opens(&secret).await {
                 self.facts.lock().violations.push("a revoked token is taken".to_owned());
             }
         }
-        for hash in live {
-            if !self.ask_as_service(hash).await {
+        for secret in live {
+            if !self.opens(&secret).await {
                 self.facts.lock().violations.push("a live token is not taken".to_owned());
             }
         }
     }
 
-    async fn ask_as_service(&self, hash: Sha256) -> bool {
+    async fn opens(&self, secret: &str) -> bool {
+        let hash = Sha256::of(secret.as_bytes());
         loop {
             let context =
                 bus::context_for_service(&self.world, "tunnel-gateway", events::OrganizationId::SYSTEM);
