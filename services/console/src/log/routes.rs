@@ -8,10 +8,11 @@ use events::aggregate::ParseKindError;
 use events::position::Stream;
 use events::request::RequestContext;
 use events::requests::authz::{Action, Decide, ListUsers};
-use events::{AggregateRef, CorrelationId, Refusal, RefusalKind, Timestamp, UserId};
+use events::{AggregateRef, ChainHash, CommitId, CorrelationId, Refusal, RefusalKind, Timestamp, UserId};
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use store::Record;
 
 use super::cloud_event::{CloudEvent, of_record};
 use super::cursor::{Cursor, Cursors};
@@ -78,8 +79,45 @@ struct AggregateView {
     version: u64,
     /// Older commits were left out.
     more: bool,
-    /// Its events, oldest first.
+    /// Its commits, oldest first.
+    commits: Vec<CommitView>,
+    /// Their events, oldest first.
     events: Vec<CloudEvent>,
+}
+
+/// What was decided at once, without its events: those with its version.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CommitView {
+    /// Its id.
+    id: CommitId,
+    /// The aggregate's version after it.
+    version: u64,
+    /// SHA-256 over the stored bytes; the next commit names it.
+    hash: ChainHash,
+    /// What the commit names as the hash of the one before it.
+    previous: ChainHash,
+    /// When the log took it.
+    recordedat: Timestamp,
+    /// The command that it was decided for, such as `delivery.suspend-source`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<String>,
+    /// Whether it was recorded with what it was decided on, so that the decision can be made again.
+    grounds: bool,
+}
+
+impl CommitView {
+    fn of(record: &Record) -> Option<Self> {
+        let commit = record.commit()?;
+        Some(Self {
+            id: commit.id,
+            version: commit.version,
+            hash: ChainHash::of(&record.bytes),
+            previous: commit.previous,
+            recordedat: record.recorded_at,
+            command: commit.command.as_ref().map(|command| command.name.clone()),
+            grounds: commit.grounds.is_some(),
+        })
+    }
 }
 
 /// Which aggregates.
@@ -290,9 +328,9 @@ async fn aggregate(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     let version = history.iter().filter_map(|record| record.commit()).map(|commit| commit.version).max();
     let version = version.ok_or_else(|| Refusal::not_found(&aggregate))?;
     let skipped = history.len().saturating_sub(MAXIMUM_COMMITS);
-    let own = history.iter().skip(skipped).filter(|record| record.organization == organization);
-    let events = own.flat_map(of_record).collect();
-    json(&AggregateView { aggregate: aggregate.to_string(), version, more: skipped > 0, events })
+    let own = || history.iter().skip(skipped).filter(|record| record.organization == organization);
+    let (commits, events) = (own().filter_map(CommitView::of).collect(), own().flat_map(of_record).collect());
+    json(&AggregateView { aggregate: aggregate.to_string(), version, more: skipped > 0, commits, events })
 }
 
 async fn aggregates(app: Arc<App>, call: Call) -> Result<Response, Refusal> {

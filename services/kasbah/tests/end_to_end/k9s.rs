@@ -1,7 +1,5 @@
 //! k9s at a terminal, straight at the API server and through the tunnel: what somebody does with it all day.
 
-mod terminal;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -18,7 +16,7 @@ use crate::command_lines::side::user_there;
 use crate::pods::BUSYBOX;
 use crate::scene::{LIMIT, Scene};
 use crate::sessions::{Ground, over_hops};
-use terminal::{COLUMNS, ROWS, Terminal};
+use crate::terminal::{COLUMNS, ROWS, Terminal};
 
 const ENTER: &str = "\r";
 const ESCAPE: &str = "\x1b";

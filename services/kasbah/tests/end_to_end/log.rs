@@ -1,12 +1,19 @@
 //! The debugger's tool, on what a real installation wrote.
 
+use std::fs::File;
+use std::path::Path;
 use std::process::Output;
 
 use anyhow::{Result, ensure};
+use events::{AggregateRef, CommitId, EventId, NewEvent, Timestamp};
 use serde_json::Value;
+use store::NewCommit;
+use store::slice::SliceReader;
 use testkit::eventually;
+use world::World;
 
 use crate::scene::{AGENT, LIMIT, PROJECT, Scene};
+use crate::terminal::Terminal;
 
 impl Scene {
     /// A command of the tool that asks no server.
@@ -119,6 +126,105 @@ async fn every_decision_of_an_installation_comes_out_the_same_when_it_is_made_ag
 
     let verified = scene.log(&["verify", "--from", &scene.kasbah.data().display().to_string(), "-o", "json"]);
     assert_eq!(json(&verified)["ok"], true);
+}
+
+/// Records what was never decided: what a commit was decided on, with a word of its event changed.
+async fn forge(folder: &Path, slice: &str, event: &str, [word, other]: [&str; 2]) {
+    let mut reader = SliceReader::open(File::open(slice).unwrap()).unwrap();
+    let place = |data: &[u8]| data.windows(word.len()).position(|part| part == word.as_bytes());
+    let (commit, at) = loop {
+        let record = reader.next_record().unwrap().expect("the event is in the slice");
+        let commit = record.commit().filter(|commit| commit.events[0].body.event_type == event);
+        if let Some((commit, at)) =
+            commit.and_then(|commit| Some((commit, place(&commit.events[0].body.data)?)))
+        {
+            break (commit.clone(), at);
+        }
+    };
+    let uuid = || uuid::Uuid::now_v7();
+    let mut body = commit.events[0].body.clone();
+    body.data[at..at + word.len()].copy_from_slice(other.as_bytes());
+    let store = store::embedded::open(&World::real(), folder, store::embedded::Options::default()).unwrap();
+    let forged = NewCommit {
+        id: CommitId(uuid()),
+        organization: commit.organization,
+        aggregate: AggregateRef { id: uuid().to_string(), ..commit.aggregate },
+        expected: 0,
+        actor: commit.actor,
+        correlation_id: commit.correlation_id,
+        causation_id: None,
+        traceparent: None,
+        occurred_at: commit.occurred_at,
+        command: commit.command,
+        grounds: commit.grounds,
+        events: vec![NewEvent { id: EventId(uuid()), body }],
+    };
+    store.log.append(forged).await.unwrap();
+    store.close();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_that_would_be_another_today_is_told_with_both() {
+    let mut scene = Scene::start().await;
+    scene.kasbah.cli(["group", "create", "platform"]).unwrap();
+    scene.kasbah.stop_server().unwrap();
+    let whole = scene.slice("whole.slice", &[]);
+    forge(&scene.kasbah.data(), &whole, "kasbah.group.created", ["platform", "platfarm"]).await;
+    let forged = scene.slice("forged.slice", &[]);
+    let redecided = scene.log(&["replay", &forged, "--redecide", "-o", "json"]);
+    assert_eq!(redecided.status.code(), Some(1));
+    let told = json(&redecided);
+    let differing = told["differing"].as_array().unwrap();
+    assert_eq!(differing.len(), 1, "{told:#}");
+    assert_eq!(differing[0]["model"], "authz-directory");
+    assert!(differing[0]["recorded"].to_string().contains("platfarm"), "{told:#}");
+    assert!(differing[0]["made"].to_string().contains("platform"), "{told:#}");
+    let redecided = scene.log(&["replay", &forged, "--redecide"]);
+    let (said, failed) = (String::from_utf8(redecided.stdout).unwrap(), redecided.stderr);
+    assert!(
+        said.contains("1 DIFFERENT") && said.contains("--- recorded") && said.contains("platfarm"),
+        "{said}"
+    );
+    assert!(String::from_utf8_lossy(&failed).contains("1 decisions would be made differently today"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slice_is_stepped_through_at_a_terminal() {
+    let mut scene = Scene::start().await;
+    scene.kasbah.stop_server().unwrap();
+    let slice = scene.slice("whole.slice", &[]);
+    let program = testkit::program("kasbah").unwrap();
+    let command = pty_process::Command::new(program).args(["log", "replay", &slice, "--step"]);
+    let mut terminal = Terminal::start(command);
+    let steps = |screen: &str| screen.matches("  version ").count();
+    terminal.becomes("first commit", |screen| steps(screen) == 1).await;
+    terminal.types("\r").await;
+    terminal.becomes("second commit", |screen| steps(screen) == 2).await;
+    terminal.types("q\r").await;
+    assert!(terminal.ends().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slice_of_a_time_holds_what_was_recorded_in_it() {
+    let mut scene = Scene::start().await;
+    scene.kasbah.cli(["group", "create", "before"]).unwrap();
+    let clock = World::real().clock;
+    let since = Timestamp(clock.now_millis() + 1);
+    while clock.now_millis() <= since.0 {
+        tokio::task::yield_now().await;
+    }
+    let since = since.to_string();
+    scene.kasbah.cli(["group", "create", "after"]).unwrap();
+    scene.kasbah.stop_server().unwrap();
+    let groups = |slice: &str| {
+        let said = String::from_utf8(scene.log(&["replay", slice, "-o", "json"]).stdout).unwrap();
+        let steps = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        steps.filter(|step| step["events"][0] == "kasbah.group.created").count()
+    };
+    let (whole, later) = (scene.slice("whole.slice", &[]), scene.slice("later.slice", &["--since", &since]));
+    let earlier = scene.slice("earlier.slice", &["--until", &since]);
+    let [whole, later, earlier] = [whole, later, earlier].map(|slice| groups(&slice));
+    assert_eq!((later, earlier), (1, whole - 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -29,5 +29,6 @@ mod retention;
 mod scene;
 mod services;
 mod sessions;
+mod terminal;
 mod traces;
 mod trouble;

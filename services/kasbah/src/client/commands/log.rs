@@ -16,7 +16,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::client::failure::Failure;
-use crate::client::print::{Cell, Fields, Paint, Printer, Style};
+use crate::client::print::{Cell, Fields, Paint, Printer, Style, one_line};
 use crate::client::session::Session;
 use crate::client::settings::Common;
 use world::World;
@@ -48,6 +48,9 @@ pub enum Command {
     /// Folds a slice with the services' models and shows what each commit changed; asks no server
     Replay(replay::Replay),
 }
+
+/// Of a hash, for people.
+const HASH_LETTERS: usize = 12;
 
 /// Runs it. Commands that name a log, or a file, ask no server.
 ///
@@ -103,11 +106,27 @@ fn history_text(history: &Value, style: Style) -> String {
     if history.get("more").and_then(Value::as_bool) == Some(true) {
         text.push_str("Older events are left out.\n");
     }
-    for event in history.get("events").and_then(Value::as_array).into_iter().flatten() {
-        let version = event.get("aggregateversion").and_then(Value::as_u64).unwrap_or_default();
-        text.push_str(&format!("{version:>5}  {}\n", line::of_aggregate(event, style)));
+    let list = |name: &str| history.get(name).and_then(Value::as_array).into_iter().flatten();
+    for commit in list("commits") {
+        let version = version_of(commit, "version");
+        for event in list("events").filter(|event| version_of(event, "aggregateversion") == version) {
+            text.push_str(&format!("{version:>5}  {}\n", line::of_aggregate(event, style)));
+        }
+        text.push_str(&format!("       {}\n", Paint::Dim.on(&commit_text(commit), style.colour)));
     }
     text
+}
+
+fn version_of(value: &Value, name: &str) -> u64 {
+    value.get(name).and_then(Value::as_u64).unwrap_or_default()
+}
+
+/// What a commit was made for, and how it is known again.
+fn commit_text(commit: &Value) -> String {
+    let text = |name: &str| commit.get(name).and_then(Value::as_str).map(one_line);
+    let command = text("command").unwrap_or_else(|| "no command".to_owned());
+    let hash: String = text("hash").unwrap_or_default().chars().take(HASH_LETTERS).collect();
+    format!("{command}, commit {}, sha256 {hash}", text("id").unwrap_or_default())
 }
 
 fn verified_text(verified: &Value, style: Style) -> String {
@@ -164,10 +183,16 @@ mod tests {
             "type": "kasbah.source.suspended", "subject": "source/a", "time": "1970-01-01T00:00:01.000Z",
             "aggregateversion": 7, "data": {"source": "a", "reason": "freeze"},
         });
-        let history = json!({"aggregate": "source/a", "version": 7, "more": true, "events": [event]});
+        let commit = json!({
+            "id": "0190b6a2", "version": 7, "hash": "abcdefabcdefabcdef", "command": "delivery.suspend-source",
+        });
+        let history = json!({
+            "aggregate": "source/a", "version": 7, "more": true, "commits": [commit], "events": [event],
+        });
         assert_eq!(
             history_text(&history, STYLE),
-            "Older events are left out.\n    7  1970-01-01T00:00:01.000Z  source.suspended         freeze\n"
+            "Older events are left out.\n    7  1970-01-01T00:00:01.000Z  source.suspended         freeze\n       \
+             delivery.suspend-source, commit 0190b6a2, sha256 abcdefabcdef\n"
         );
     }
 }
