@@ -24,6 +24,7 @@ use store::embedded::{EmbeddedStore, Options};
 use store::{Followed, NewCommit, ReadFilter};
 use testkit::eventually;
 use world::World;
+use world::spawn::TaskHandle;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const FILE: &str = ".kasbah/agents/staging/config.yaml";
@@ -85,19 +86,8 @@ impl Harness {
             _serving: serving,
             world,
         };
-        harness.register().await;
-        let readiness = chassis::Readiness::new();
-        let deps = Deps {
-            world: harness.world.clone(),
-            log: Arc::clone(&harness.store.log),
-            snapshots: Arc::clone(&harness.store.snapshots),
-            bus: Arc::clone(&harness.bus) as Arc<dyn Bus>,
-            readiness: readiness.clone(),
-        };
-        let running = async move {
-            config_fetcher::run(Args { configuration_interval: 3600 }, deps, shutdown).await.unwrap()
-        };
-        harness.world.spawner.spawn("config-fetcher", Box::pin(running));
+        harness.register(harness.agent, harness.project).await;
+        let _running = harness.run(shutdown, chassis::Readiness::new());
         // Nothing is registered before it runs, so readiness alone says too much.
         let show = ShowConfiguration { agent: AgentId(harness.world.new_uuid()) };
         eventually(DEADLINE, || async {
@@ -111,12 +101,26 @@ impl Harness {
         harness
     }
 
-    async fn register(&self) {
-        let registered = AgentRegistered { agent: self.agent, name: "staging".into(), project: self.project };
+    fn run(&self, shutdown: chassis::Shutdown, readiness: chassis::Readiness) -> TaskHandle {
+        let deps = Deps {
+            world: self.world.clone(),
+            log: Arc::clone(&self.store.log),
+            snapshots: Arc::clone(&self.store.snapshots),
+            bus: Arc::clone(&self.bus) as Arc<dyn Bus>,
+            readiness,
+        };
+        let running = async move {
+            config_fetcher::run(Args { configuration_interval: 3600 }, deps, shutdown).await.unwrap()
+        };
+        self.world.spawner.spawn("config-fetcher", Box::pin(running))
+    }
+
+    async fn register(&self, agent: AgentId, project: ProjectId) {
+        let registered = AgentRegistered { agent, name: "staging".into(), project };
         let issued = TokenIssued {
             token: TokenId(self.world.new_uuid()),
-            holder: TokenHolder::Agent(self.agent),
-            hash: Sha256::default(),
+            holder: TokenHolder::Agent(agent),
+            hash: Sha256::of(agent.0.as_bytes()),
             name: "first".into(),
             expires_at: None,
         };
@@ -124,7 +128,7 @@ impl Harness {
         let commit = NewCommit {
             id: CommitId(self.world.new_uuid()),
             organization: self.organization,
-            aggregate: AggregateRef::new(AggregateKind::Agent, self.agent),
+            aggregate: AggregateRef::new(AggregateKind::Agent, agent),
             expected: 0,
             actor: Actor::service("test"),
             correlation_id: CorrelationId(self.world.new_uuid()),
@@ -141,10 +145,14 @@ impl Harness {
     /// The file changes, and repo-poller says so.
     async fn advance(&self, file: Option<Result<FileAtCommit, Refusal>>) -> CorrelationId {
         self.table.lock().file = file;
+        self.tell_of(self.project).await
+    }
+
+    async fn tell_of(&self, project: ProjectId) -> CorrelationId {
         let correlation_id = CorrelationId(self.world.new_uuid());
         let notice = RepositoryAdvanced {
             traceparent: None,
-            project: self.project,
+            project,
             reference: GitReference::Default,
             commit: "next".into(),
             configuration: None,
@@ -270,6 +278,66 @@ async fn a_file_comes_into_force_in_the_chain_of_its_push() {
     assert_eq!(changed.configuration.sources[0].interval_seconds, 300);
     assert_eq!(changed.warnings[0].line, 5);
     assert_eq!(harness.said().await[1].0.correlation_id, cause);
+}
+
+/// How often each agent was told of a commit.
+async fn told(harness: &Harness, commit: &str) -> BTreeMap<AgentId, usize> {
+    let mut told = BTreeMap::new();
+    for (_, event) in harness.said().await {
+        match event {
+            ConfigurationEvent::ConfigurationChanged(changed) if changed.commit == commit => {
+                *told.entry(changed.agent).or_default() += 1;
+            }
+            ConfigurationEvent::ConfigurationChanged(_) => {}
+            other @ ConfigurationEvent::ConfigurationRejected(_) => panic!("{other:#?}"),
+        }
+    }
+    told
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_configuration_that_moves_to_another_replica_misses_no_push_and_doubles_no_event() {
+    const AGENTS: usize = 8;
+    let harness = Harness::start(at("c0", &source(""))).await;
+    let mut projects = vec![harness.project];
+    while projects.len() < AGENTS {
+        let (agent, project) = (AgentId(harness.world.new_uuid()), ProjectId(harness.world.new_uuid()));
+        harness.register(agent, project).await;
+        projects.push(project);
+    }
+    let comes = async |commit: &'static str| {
+        eventually(DEADLINE, || async {
+            let told = told(&harness, commit).await;
+            if told.len() == AGENTS { Ok(()) } else { Err(format!("{commit}: {told:?}")) }
+        })
+        .await;
+    };
+    let push = async |commit: &'static str, minutes: usize| {
+        harness.table.lock().file = at(commit, &source(&format!("    interval: {minutes}m\n")));
+        for project in &projects {
+            harness.tell_of(*project).await;
+        }
+    };
+    comes("c0").await;
+    let (trigger, shutdown) = chassis::ShutdownTrigger::new();
+    let readiness = chassis::Readiness::new();
+    let other = harness.run(shutdown, readiness.clone());
+    // Pushed while some move to the new replica, and while they move back.
+    push("c1", 11).await;
+    comes("c1").await;
+    eventually(DEADLINE, || async { if readiness.is_ready() { Ok(()) } else { Err("not ready") } }).await;
+    push("c2", 12).await;
+    comes("c2").await;
+    push("c3", 13).await;
+    trigger.request();
+    other.join().await.unwrap();
+    comes("c3").await;
+    push("c4", 14).await;
+    comes("c4").await;
+    for commit in ["c0", "c1", "c2", "c3", "c4"] {
+        let told = told(&harness, commit).await;
+        assert!(told.values().all(|times| *times == 1), "{commit}: {told:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
