@@ -1,5 +1,7 @@
 //! Scenario `jetstream`: the log on one NATS server and on three, beside bare publishing and bare reading of the same messages.
 
+mod blobs;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,11 +33,12 @@ const MESSAGE_TIME: Duration = Duration::from_secs(30);
 const PAYLOAD: usize = 320;
 const FURTHER_HEADER: &str = "kasbah.token.used";
 
-/// Measures appends with 1, 16 and 64 writers on one server and on three, and replay.
+/// Measures appends with 1, 16 and 64 writers on one server and on three, blobs, and replay.
 pub async fn run(count: usize) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     let server = NatsServer::start().await?;
     figures.extend(appends("r1", vec![server.account_url(0)], count).await?);
+    figures.extend(blobs::run(server.account_url(1), count).await?);
     drop(server);
     let cluster = NatsCluster::start().await?;
     figures.extend(appends("r3", cluster.account_urls(0), count).await?);
