@@ -1,9 +1,6 @@
 //! An HTTP/1.1 connection to the API server for each request, which may become another protocol.
 
-use std::task::{Context, Poll};
-
 use futures::TryFutureExt as _;
-use futures::future::BoxFuture;
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -31,9 +28,13 @@ where
         Self { world, connector }
     }
 
-    async fn send(self, mut request: Request<RequestBody>) -> Result<Response<Incoming>, BoxError> {
+    /// Sends a request; gives its answer as soon as its head is there.
+    pub(super) async fn send(
+        &self,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, BoxError> {
         let server = in_origin_form(&mut request)?;
-        let io = self.connector.oneshot(server).await?;
+        let io = self.connector.clone().oneshot(server).await?;
         let (mut sender, connection) = http1::handshake(io).await?;
         let moving = connection.with_upgrades().unwrap_or_else(|error| {
             tracing::debug!(error = &error as &dyn std::error::Error, "a connection for one request broke");
@@ -43,24 +44,5 @@ where
         // As in `shared`: a request that the connection did not take is heard of when nobody can write to it any more.
         drop(sender);
         Ok(answering.await?)
-    }
-}
-
-impl<C> Service<Request<RequestBody>> for Alone<C>
-where
-    C: Service<Uri, Error = BoxError> + Clone + Send + Sync + 'static,
-    C::Response: Read + Write + Unpin + Send + 'static,
-    C::Future: Send,
-{
-    type Response = Response<Incoming>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Incoming>, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
-        Box::pin(self.clone().send(request))
     }
 }

@@ -209,7 +209,10 @@ impl ApiServer {
     /// One finds out, and the others wait for it and hear the same, an error too: each of them would dial, and all end up on one
     /// connection.
     fn probe(&self) -> Probe {
-        self.probe.lock().get_or_insert_with(|| probe(&self.world, self.any.clone())).clone()
+        let mut current = self.probe.lock();
+        // One that failed, and for which nobody has waited to its end, says nothing of now.
+        let _failed = current.take_if(|probe| matches!(probe.clone().now_or_never(), Some(Err(_))));
+        current.get_or_insert_with(|| probe(&self.world, self.any.clone())).clone()
     }
 
     /// Has the next request find out anew, unless one has already begun to.

@@ -17,14 +17,15 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, Service};
+use tower::{BoxError, Service, service_fn};
 use tunnel::http2::Received;
+use tunnel::settings::{CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES};
 use world::World;
 
 use super::alone::Alone;
 use super::api_server::RequestBody;
 use super::kept::{KEPT, Kept, KeptBody};
-use super::shared::Shared;
+use super::shared::{KEEPALIVE, MAXIMUM_HEADER_LIST_BYTES, Shared};
 
 /// How long a dial may take, TLS included: others wait for it.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
@@ -84,23 +85,43 @@ impl Clients {
         B::Error: Into<BoxError>,
     {
         let mut http = legacy::Client::builder(TokioExecutor::new());
-        http.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(KEPT);
+        http.timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(KEPT)
+            .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .http2_max_header_list_size(MAXIMUM_HEADER_LIST_BYTES)
+            .http2_keep_alive_interval(KEEPALIVE.interval)
+            .http2_keep_alive_timeout(KEEPALIVE.timeout)
+            .http2_keep_alive_while_idle(true);
         self.client(http.build::<_, B>(self.connector(Protocols::Any)))
     }
 
     /// One that speaks HTTP/2, all on one connection.
     pub(super) fn shared(&self) -> Client<RequestBody, Received> {
-        self.client(Shared::new(self.world.clone(), self.connector(Protocols::Http2)))
+        let shared = Shared::new(self.world.clone(), self.connector(Protocols::Http2));
+        self.client(service_fn(move |request| {
+            let shared = shared.clone();
+            async move { shared.send(request).await }
+        }))
     }
 
     /// One that speaks HTTP/1.1, each request on a connection of its own, which may become another protocol.
     pub(super) fn alone(&self) -> Client<RequestBody> {
-        self.client(Alone::new(self.world.clone(), self.connector(Protocols::Http1)))
+        let alone = Alone::new(self.world.clone(), self.connector(Protocols::Http1));
+        self.client(service_fn(move |request| {
+            let alone = alone.clone();
+            async move { alone.send(request).await }
+        }))
     }
 
     /// One that speaks HTTP/1.1, each request on a connection that nobody uses just now.
     pub(super) fn kept(&self) -> Client<RequestBody, KeptBody> {
-        self.client(Kept::new(self.world.clone(), self.connector(Protocols::Http1)))
+        let kept = Kept::new(self.world.clone(), self.connector(Protocols::Http1));
+        self.client(service_fn(move |request| {
+            let kept = kept.clone();
+            async move { kept.send(request).await }
+        }))
     }
 
     /// Dials the API server.

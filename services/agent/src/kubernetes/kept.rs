@@ -206,35 +206,28 @@ impl Body for KeptBody {
     }
 }
 
-impl<C> Service<Request<RequestBody>> for Kept<C>
+impl<C> Kept<C>
 where
     C: Service<Uri, Error = BoxError> + Clone + Send + Sync + 'static,
     C::Response: Read + Write + Unpin + Send + 'static,
     C::Future: Send,
 {
-    type Response = Response<KeptBody>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<KeptBody>, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
-        let kept = self.clone();
-        Box::pin(async move {
-            let server = in_origin_form(&mut request)?;
-            while let Some(connection) = kept.connections.take() {
-                match kept.ask(connection, request).await {
-                    // It was closed in this very moment.
-                    Err(mut failed) => request = failed.take_message().ok_or_else(|| failed.into_error())?,
-                    Ok(answer) => return Ok(answer),
-                }
+    /// Sends a request; gives its answer as soon as its head is there.
+    pub(super) async fn send(
+        &self,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<KeptBody>, BoxError> {
+        let server = in_origin_form(&mut request)?;
+        while let Some(connection) = self.connections.take() {
+            match self.ask(connection, request).await {
+                // It was closed in this very moment.
+                Err(mut failed) => request = failed.take_message().ok_or_else(|| failed.into_error())?,
+                Ok(answer) => return Ok(answer),
             }
-            let io = kept.connector.clone().oneshot(server).await.map_err(NoConnection)?;
-            let connection = begin(io).await.map_err(|error| NoConnection(error.into()))?;
-            Ok(kept.ask(connection, request).await.map_err(TrySendError::into_error)?)
-        })
+        }
+        let io = self.connector.clone().oneshot(server).await.map_err(NoConnection)?;
+        let connection = begin(io).await.map_err(|error| NoConnection(error.into()))?;
+        Ok(self.ask(connection, request).await.map_err(TrySendError::into_error)?)
     }
 }
 
@@ -340,26 +333,26 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_after_the_other_shares_a_connection_and_those_at_once_have_one_each() {
         let made = Made::default();
-        let mut kept = kept(&made);
+        let kept = kept(&made);
         for _ in 0..10 {
-            let answer = kept.call(request()).await.unwrap();
+            let answer = kept.send(request()).await.unwrap();
             assert_eq!(text(answer).await, "api.example:6443 /version?a=b");
         }
         assert_eq!(made.all.load(Ordering::Relaxed), 1);
-        let (one, other) = tokio::join!(kept.call(request()), kept.call(request()));
+        let (one, other) = tokio::join!(kept.send(request()), kept.send(request()));
         drop((text(one.unwrap()).await, text(other.unwrap()).await));
         assert_eq!(made.all.load(Ordering::Relaxed), 2);
         tokio::time::sleep(KEPT / 2).await;
-        drop(text(kept.call(request()).await.unwrap()).await);
+        drop(text(kept.send(request()).await.unwrap()).await);
         assert_eq!(made.all.load(Ordering::Relaxed), 2, "both are kept");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_nobody_uses_is_closed() {
         let made = Made::default();
-        let mut kept = kept(&made);
+        let kept = kept(&made);
         for _ in 0..2 {
-            drop(text(kept.call(request()).await.unwrap()).await);
+            drop(text(kept.send(request()).await.unwrap()).await);
             tokio::time::sleep(KEPT + LOOK * 2).await;
             assert_eq!(made.open.load(Ordering::Relaxed), 0);
         }
@@ -369,9 +362,9 @@ mod tests {
     #[tokio::test]
     async fn what_comes_in_many_pieces_comes_whole_and_its_connection_is_kept() {
         let made = Made::default();
-        let mut kept = kept(&made);
+        let kept = kept(&made);
         for _ in 0..2 {
-            assert_eq!(text(kept.call(request_of("/large")).await.unwrap()).await.len(), LARGE);
+            assert_eq!(text(kept.send(request_of("/large")).await.unwrap()).await.len(), LARGE);
         }
         assert_eq!(made.all.load(Ordering::Relaxed), 1);
     }
@@ -379,21 +372,21 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_nobody_reads_to_its_end_closes_its_connection() {
         let made = Made::default();
-        let mut kept = kept(&made);
-        drop(kept.call(request_of("/large")).await.unwrap());
+        let kept = kept(&made);
+        drop(kept.send(request_of("/large")).await.unwrap());
         made.until_none_is_open().await;
-        drop(text(kept.call(request()).await.unwrap()).await);
+        drop(text(kept.send(request()).await.unwrap()).await);
         assert_eq!(made.all.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]
     async fn a_connection_that_the_server_closed_meanwhile_is_not_used() {
         let made = Made::default();
-        let mut kept = kept(&made);
-        drop(text(kept.call(request()).await.unwrap()).await);
+        let kept = kept(&made);
+        drop(text(kept.send(request()).await.unwrap()).await);
         made.close.notify_one();
         made.until_none_is_open().await;
-        assert_eq!(text(kept.call(request()).await.unwrap()).await, "api.example:6443 /version?a=b");
+        assert_eq!(text(kept.send(request()).await.unwrap()).await, "api.example:6443 /version?a=b");
         assert_eq!(made.all.load(Ordering::Relaxed), 2);
     }
 
@@ -402,7 +395,7 @@ mod tests {
         let connector = tower::service_fn(|_: Uri| {
             std::future::ready(Err::<TokioIo<DuplexStream>, BoxError>("refused".into()))
         });
-        let error = Kept::new(World::real(), connector).call(request()).await.err().unwrap();
+        let error = Kept::new(World::real(), connector).send(request()).await.err().unwrap();
         assert!(error.is::<NoConnection>(), "{error}");
     }
 }

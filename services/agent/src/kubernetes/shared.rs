@@ -24,10 +24,11 @@ use super::kept::KEPT;
 
 /// An answer with a longer list of headers fails. One that is longer by far would end the connection that many share, as what it says
 /// cannot be skipped: this is more than an API server says by itself.
-const MAXIMUM_HEADER_LIST_BYTES: u32 = 1 << 20;
+pub(super) const MAXIMUM_HEADER_LIST_BYTES: u32 = 1 << 20;
 /// Requests at once until the API server has said how many it takes.
 const STREAMS_AT_FIRST: usize = 100;
-const KEEPALIVE: Keepalive =
+/// A connection that leads nowhere any more is found by asking: what is written to it waits for a quarter of an hour otherwise.
+pub(super) const KEEPALIVE: Keepalive =
     Keepalive { interval: Duration::from_secs(10), timeout: Duration::from_secs(10) };
 /// How often it is looked whether anybody still uses the connection.
 const LOOK: Duration = Duration::from_secs(10);
@@ -71,7 +72,9 @@ impl Current {
             let ready = sender.clone().poll_ready(&mut Context::from_waker(Waker::noop()));
             !matches!(ready, Poll::Ready(Err(_)))
         };
-        self.dialled.peek().is_none_or(|dialled| dialled.as_ref().is_ok_and(takes_requests))
+        // Whoever began it may not have waited for its end.
+        let dialled = self.dialled.clone().now_or_never();
+        dialled.is_none_or(|dialled| dialled.as_ref().is_ok_and(takes_requests))
     }
 }
 
@@ -85,7 +88,8 @@ where
         Self { world, connector, current: Arc::default() }
     }
 
-    async fn send(&self, request: Request<RequestBody>) -> Result<Response<Received>, BoxError> {
+    /// Sends a request; gives its answer as soon as its head is there.
+    pub(super) async fn send(&self, request: Request<RequestBody>) -> Result<Response<Received>, BoxError> {
         let (head, body) = request.into_parts();
         let (replay, mut body) = Replay::of(body);
         let mut left = ATTEMPTS;
@@ -176,26 +180,6 @@ where
         let now = self.world.clock.monotonic();
         let is_unused = |current: &mut Current| now.saturating_sub(current.used_at) >= KEPT;
         let _left = self.current.lock().take_if(is_unused);
-    }
-}
-
-impl<C> Service<Request<RequestBody>> for Shared<C>
-where
-    C: Service<Uri, Error = BoxError> + Clone + Send + Sync + 'static,
-    C::Response: Read + Write + Unpin + Send + 'static,
-    C::Future: Send,
-{
-    type Response = Response<Received>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Received>, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
-        let shared = self.clone();
-        Box::pin(async move { shared.send(request).await })
     }
 }
 

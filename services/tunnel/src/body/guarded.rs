@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use h2::{Reason, RecvStream};
+use h2::RecvStream;
 use http_body::{Body, Frame};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -274,8 +274,6 @@ fn wake(queue: &mut Queue) {
 fn poll_piece(stream: &mut RecvStream, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyFault>>> {
     let piece = match ready!(stream.poll_data(context)) {
         Some(Ok(data)) => stream.flow_control().release_capacity(data.len()).map(|()| data),
-        // All of it was sent; only the request's rest is not wanted (RFC 9113, section 8.1).
-        Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
         Some(Err(error)) => Err(error),
         None => return Poll::Ready(None),
     };

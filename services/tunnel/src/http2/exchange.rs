@@ -111,8 +111,15 @@ async fn send(mut body: Coalesced<RequestBody>, mut stream: SendStream<Bytes>) {
             }
             None => stream.send_data(Bytes::new(), true).map(|()| true),
         };
-        if !matches!(sent, Ok(false)) {
-            return;
+        match sent {
+            Ok(false) => {}
+            Ok(true) => return,
+            // Such as trailers that may not be sent.
+            Err(error) => {
+                tracing::debug!(%error, "a request's body cannot be sent");
+                stream.send_reset(Reason::INTERNAL_ERROR);
+                return;
+            }
         }
     }
 }

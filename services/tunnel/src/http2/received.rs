@@ -2,10 +2,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::{Reason, RecvStream};
+use h2::RecvStream;
 use http_body::{Body, Frame};
 
-/// The body of an answer, as it comes. Dropped before its end, it resets its stream.
+/// The body of an answer, as it comes. One that is reset before its end is broken, whatever the reason; one that is reset behind it, because the
+/// request's rest is not wanted (RFC 9113, section 8.1), is whole. Dropped before its end, it resets its stream.
 pub struct Received(RecvStream);
 
 impl Received {
@@ -16,20 +17,13 @@ impl Received {
     }
 
     fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
-        Poll::Ready(match ready!(self.0.poll_data(context)) {
-            Some(Ok(data)) => Some(self.0.flow_control().release_capacity(data.len()).map(|()| data)),
-            // All of it was sent; only the request's rest is not wanted (RFC 9113, section 8.1).
-            Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) && error.is_reset() => None,
-            Some(Err(error)) => Some(Err(error)),
-            None => None,
-        })
+        let data = ready!(self.0.poll_data(context));
+        let taken = |data: Bytes| self.0.flow_control().release_capacity(data.len()).map(|()| data);
+        Poll::Ready(data.map(|data| data.and_then(taken)))
     }
 
     fn poll_trailers(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
-        let trailers = match ready!(self.0.poll_trailers(context)) {
-            Err(error) if error.reason() == Some(Reason::NO_ERROR) && error.is_reset() => Ok(None),
-            trailers => trailers,
-        };
+        let trailers = ready!(self.0.poll_trailers(context));
         Poll::Ready(trailers.map(|trailers| trailers.map(Frame::trailers)).transpose())
     }
 }

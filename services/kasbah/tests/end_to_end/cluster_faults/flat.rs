@@ -55,6 +55,17 @@ impl Held {
         Self(all.iter().map(|(name, pid)| Process::look(name, *pid).unwrap()).collect())
     }
 
+    /// The most of both moments.
+    pub fn or_more(self, other: Self) -> Self {
+        let most = |(one, other): (Process, Process)| Process {
+            descriptors: one.descriptors.max(other.descriptors),
+            threads: one.threads.max(other.threads),
+            memory: one.memory.max(other.memory),
+            ..one
+        };
+        Self(self.0.into_iter().zip(other.0).map(most).collect())
+    }
+
     /// Waits until each holds what it held.
     pub async fn is_held_again(&self) {
         eventually(LIMIT, || async {
