@@ -11,11 +11,10 @@ use events::id::derived_uuid;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Incoming;
 use hyper::service::service_fn;
 use tokio::sync::watch;
 use tunnel::agent::{Ended, Reconnect, dial};
-use tunnel::body::{EventSender, event_body};
+use tunnel::body::{EventSender, GuardedBody, event_body};
 use tunnel::handshake::{Hello, Token};
 use tunnel::wire::{EventFrame, MAXIMUM_DESIRED_BYTES, Objects, path};
 
@@ -106,7 +105,7 @@ fn packed(status: StatusCode, body: Vec<u8>) -> Answer {
 async fn answer(
     agent: Arc<Simulated>,
     fleet: Arc<Shared>,
-    request: Request<Incoming>,
+    request: Request<GuardedBody>,
 ) -> Result<Answer, Infallible> {
     let (parts, body) = request.into_parts();
     if (parts.method, parts.uri.path()) == (Method::GET, path::EVENTS) {

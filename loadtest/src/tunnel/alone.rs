@@ -27,7 +27,7 @@ const WATCHES: usize = 100;
 /// Opened on all connections at once, so many on each.
 const TOGETHER: usize = 5;
 /// Round trips of a session.
-const ECHOES: usize = 1_000;
+const ECHOES: usize = 10_000;
 /// Small requests one after the other.
 const SMALL: usize = 2_000;
 const WATCH: &str = "/api/v1/namespaces/a/configmaps?watch=1";

@@ -7,15 +7,15 @@
 //! Laws:
 //! - Every wait has an end: dialling, TLS, the upgrade, each request, and a peer that went silent (PING both ways).
 //! - One slow reader stops its own stream and no other: the connection's window is larger than all its streams' windows
-//!   together, at both ends, and every answer of an agent is read through a [`body::GuardedBody`], which resets its own stream
-//!   when its frames are too small or its reader stands still.
-//! - Neither end sends dust: small DATA frames are joined ([`body::Coalesced`]), and one that is empty and not the last is never
-//!   sent. A peer counts both and closes the whole connection over its budget.
+//!   together, at both ends, and what comes over a stream is read through a [`body::GuardedBody`]: at once, with room for more only as its reader
+//!   takes it. It resets its own stream when its frames are too small or its reader stands still.
+//! - Neither end sends dust: small DATA frames are joined where they are many ([`body::Coalesced`]), and one that is empty and not the last
+//!   is never sent. A peer counts those that it holds and closes the whole connection over its budget.
 //! - The token is never part of an error, a log line or a `Debug` text.
 //!
-//! Deliberately absent: what the requests mean (the agent's and the gateway's business), authentication (a callback), the
-//! choice of certificates (the caller hands over rustls configurations), WebSocket, bulk connections and upgrades inside the
-//! tunnel, for which the handshake has room.
+//! Deliberately absent: what the requests mean and when a connection beside the tunnel is wanted (the agent's and the gateway's business),
+//! authentication (a callback), the choice of certificates (the caller hands over rustls configurations), the link within a WebSocket, for
+//! which the handshake has room, and upgrades inside the tunnel: a session is the two bodies of a request.
 #![warn(missing_docs)]
 
 pub mod agent;

@@ -1,4 +1,4 @@
-//! hyper's timer and executor over the world's clock and spawner.
+//! hyper's timer over the world's clock.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use hyper::rt::{Executor, Sleep, Timer};
+use hyper::rt::{Sleep, Timer};
 use parking_lot::Mutex;
-use world::{Clock, Spawner, World};
+use world::{Clock, World};
 
 /// Sleeps end by the world's clock.
 #[derive(Clone)]
@@ -55,19 +55,6 @@ impl Timer for WorldTimer {
 
     fn now(&self) -> Instant {
         self.base + self.clock.monotonic().saturating_sub(self.started)
-    }
-}
-
-/// Tasks of a connection run on the world's spawner.
-#[derive(Clone)]
-pub(crate) struct WorldExecutor(pub(crate) Arc<dyn Spawner>);
-
-impl<F> Executor<F> for WorldExecutor
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    fn execute(&self, task: F) {
-        self.0.spawn("tunnel-stream", Box::pin(task));
     }
 }
 

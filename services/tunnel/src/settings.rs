@@ -17,6 +17,16 @@ pub const MAXIMUM_STREAMS: u32 = 1000;
 /// Bytes that either end holds per stream before its writer waits.
 pub const SEND_BUFFER_BYTES: usize = 512 * 1024;
 
+/// DATA frames with fewer bytes are small.
+pub const SMALL_FRAME_BYTES: usize = 256;
+
+/// Small frames of a stream that are sent a second, each as it comes: more than a session has whose ends answer each other as fast as they
+/// can. Those beyond wait for each other.
+pub const SMALL_FRAMES_SENT: u32 = 5000;
+
+/// Small frames of a stream that are taken a second: no end sends as many.
+pub const SMALL_FRAMES_TAKEN: u32 = 2 * SMALL_FRAMES_SENT;
+
 /// Largest list of headers of a request or an answer inside the tunnel, in bytes: what a client may send beside the largest pass.
 pub const MAXIMUM_HEADER_LIST_BYTES: u32 = 160 * 1024;
 

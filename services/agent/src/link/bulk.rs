@@ -7,11 +7,11 @@ use std::sync::Arc;
 use chassis::Shutdown;
 use events::RefusalKind;
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
 use hyper::service::service_fn;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tunnel::agent::{DialError, Link, dial};
+use tunnel::body::GuardedBody;
 use tunnel::handshake::Hello;
 use tunnel::wire::path;
 use world::World;
@@ -61,7 +61,10 @@ impl BulkRoom {
 
 impl Bulk {
     /// Answers a request that came over the tunnel.
-    pub(super) async fn answer(self, request: Request<Incoming>) -> Result<Response<AnswerBody>, Infallible> {
+    pub(super) async fn answer(
+        self,
+        request: Request<GuardedBody>,
+    ) -> Result<Response<AnswerBody>, Infallible> {
         if request.method() == Method::POST && request.uri().path() == path::BULK {
             return Ok(self.open().await);
         }
@@ -115,7 +118,7 @@ impl Bulk {
     async fn serve(self, link: Link) {
         self.counts.bulk_connections.inc();
         let service = self.service;
-        let answer = service_fn(move |request: Request<Incoming>| service.clone().answer(request));
+        let answer = service_fn(move |request: Request<GuardedBody>| service.clone().answer(request));
         let end = serve(&self.world, link, answer, &self.shutdown).await;
         self.counts.bulk_connections.dec();
         tracing::debug!(end = ?end, "connection beside the tunnel closed");

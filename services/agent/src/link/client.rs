@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use chassis::{ReadyHandle, Shutdown};
 use http::Request;
-use hyper::body::Incoming;
 use hyper::service::service_fn;
 use parking_lot::Mutex;
 use tunnel::agent::{DialError, Ended, Link, LinkEnd, Reconnect};
+use tunnel::body::GuardedBody;
 use tunnel::handshake::{Hello, Token};
 use world::World;
 
@@ -148,7 +148,7 @@ impl LinkKeeper {
         self.ready.set(true);
         self.counts.tunnel_open.set(1);
         let bulk = self.bulk(shutdown.clone());
-        let answer = service_fn(move |request: Request<Incoming>| bulk.clone().answer(request));
+        let answer = service_fn(move |request: Request<GuardedBody>| bulk.clone().answer(request));
         let end = serve(&self.world, link, answer, shutdown).await;
         self.ready.set(false);
         self.counts.tunnel_open.set(0);
@@ -171,7 +171,7 @@ pub(super) fn news<'a>(error: &DialError, last_words: &'a mut LastWords) -> Opti
 pub(super) async fn serve<S>(world: &World, link: Link, service: S, shutdown: &Shutdown) -> LinkEnd
 where
     S: hyper::service::Service<
-            Request<Incoming>,
+            Request<GuardedBody>,
             Response = http::Response<super::AnswerBody>,
             Error = Infallible,
         >,

@@ -11,9 +11,10 @@ use futures::stream;
 use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::Frame;
 use hyper::service::service_fn;
 use tunnel::agent::{Target, dial};
+use tunnel::body::{BodyFault, GuardedBody};
 use tunnel::handshake::{Hello, Token};
 use tunnel::wire::{EventFrame, encode_frame, path};
 use world::World;
@@ -33,7 +34,7 @@ pub async fn connect(world: &World, target: &Target, secret: &str, commit: Strin
     instance
 }
 
-async fn answer(request: Request<Incoming>, commit: String) -> Result<Response<AgentBody>, hyper::Error> {
+async fn answer(request: Request<GuardedBody>, commit: String) -> Result<Response<AgentBody>, BodyFault> {
     let (parts, body) = request.into_parts();
     body.collect().await?;
     let whole = |bytes: Vec<u8>| Full::new(Bytes::from(bytes)).boxed_unsync();

@@ -26,15 +26,6 @@ use crate::session::Session;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static(wire::TRACEPARENT);
 
-/// A reader may stand still for long, as a suspended `kubectl logs -f` does; its stream is all that it holds.
-const PATIENT: Guard = Guard {
-    queue_bytes: 256 * 1024,
-    stall: Duration::from_secs(3600),
-    small_frame_bytes: 256,
-    small_burst: 2000,
-    small_per_second: 500,
-};
-
 /// Answers a request.
 pub(super) async fn answer(
     gateway: &Arc<Gateway>,
@@ -149,7 +140,7 @@ pub(super) async fn carry(
     request: Request<RequestBody>,
     limit: Duration,
 ) -> Result<Carried, Trouble> {
-    match session.connection.try_request(request, limit, PATIENT).await {
+    match session.connection.try_request(request, limit, Guard::PATIENT).await {
         // The room is taken for as long as the answer goes on.
         Ok(answer) => Ok(Carried::Answered(
             answer.map(|body| Held::new(body, taken).map_err(Into::into).boxed_unsync()),

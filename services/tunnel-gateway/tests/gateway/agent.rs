@@ -15,14 +15,14 @@ use futures::StreamExt as _;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::Frame;
 use hyper::service::Service;
 use parking_lot::Mutex;
 use testkit::eventually;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tunnel::agent::{LinkEnd, Target, dial};
-use tunnel::body::{EventSender, event_body};
+use tunnel::body::{BodyFault, EventSender, GuardedBody, event_body};
 use tunnel::handshake::{Hello, Token};
 use tunnel::wire::{Acknowledged, Batch, EventFrame, Objects};
 use world::World;
@@ -146,9 +146,9 @@ impl TestAgent {
 /// Of a watch, a line and no end; of what is slow, a line and later another; else what was sent.
 async fn cluster_answer(
     query: Option<&str>,
-    body: Incoming,
+    body: GuardedBody,
     mut hurries: watch::Receiver<bool>,
-) -> Result<Response<AgentBody>, hyper::Error> {
+) -> Result<Response<AgentBody>, BodyFault> {
     let line = |line: &'static str| Ok(Frame::data(Bytes::from_static(line.as_bytes())));
     let first = futures::stream::iter([line("{}\n")]);
     if query.is_some_and(|query| query.contains("watch=")) {
@@ -179,12 +179,12 @@ fn answer(status: StatusCode, body: Vec<u8>) -> Response<AgentBody> {
     response
 }
 
-impl Service<Request<Incoming>> for AgentService {
+impl Service<Request<GuardedBody>> for AgentService {
     type Response = Response<AgentBody>;
-    type Error = hyper::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, hyper::Error>> + Send>>;
+    type Error = BodyFault;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BodyFault>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<GuardedBody>) -> Self::Future {
         let state = Arc::clone(&self.state);
         Box::pin(async move {
             let (parts, body) = request.into_parts();

@@ -12,7 +12,7 @@ use http::header::{COOKIE, HOST, HeaderValue, ORIGIN, RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::Frame;
 use hyper::service::service_fn;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tunnel::agent::{LinkEnd, dial};
-use tunnel::body::{EventSender, event_body};
+use tunnel::body::{EventSender, GuardedBody, event_body};
 use tunnel::handshake::{Hello, Token};
 use tunnel::wire::cluster;
 use tunnel_gateway::Args;
@@ -139,7 +139,7 @@ impl Stage {
         let link = dial(&self.gateway.world, &self.gateway.target(), &token, &hello).await.unwrap();
         let events: Arc<Mutex<Option<EventSender>>> = Arc::default();
         let of_service = Arc::clone(&events);
-        let service = service_fn(move |request: Request<Incoming>| {
+        let service = service_fn(move |request: Request<GuardedBody>| {
             let answer = lie(&request, &mut of_service.lock());
             async move { Ok::<_, hyper::Error>(answer) }
         });
@@ -150,7 +150,7 @@ impl Stage {
 }
 
 /// An agent's answer that speaks for the whole host, and where it was asked for a WebSocket opens one that does not end.
-fn lie(request: &Request<Incoming>, events: &mut Option<EventSender>) -> Response<LiarsBody> {
+fn lie(request: &Request<GuardedBody>, events: &mut Option<EventSender>) -> Response<LiarsBody> {
     if request.uri().path() == "/v1/events" {
         let (sender, body) = event_body(64);
         *events = Some(sender);

@@ -10,7 +10,6 @@ use events::{Position, Stream};
 use http::{HeaderMap, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty};
-use hyper::body::Incoming;
 use hyper::service::service_fn;
 use parking_lot::Mutex;
 use reqwest::Upgraded;
@@ -20,7 +19,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tunnel::agent::{LinkEnd, dial};
-use tunnel::body::{EventSender, event_body};
+use tunnel::body::{BodyFault, EventSender, GuardedBody, event_body};
 use tunnel::handshake::{Hello, Token};
 use tunnel::wire::cluster;
 use uuid::Uuid;
@@ -32,7 +31,7 @@ use super::recording::HeldLog;
 const EXEC: &str = "/api/v1/namespaces/a/pods/b/exec?command=sh&stdin=true&stdout=true";
 const CHANNELS: &str = "v5.channel.k8s.io";
 
-type AgentsBody = UnsyncBoxBody<Bytes, hyper::Error>;
+type AgentsBody = UnsyncBoxBody<Bytes, BodyFault>;
 
 struct Stage {
     first: Gateway,
@@ -127,16 +126,16 @@ async fn echoing_agent(first: &Gateway, gateway: &Second) -> JoinHandle<LinkEnd>
     let link = dial(&first.world, gateway.target(), &Token::new(&secret(1)), &hello).await.unwrap();
     let events: Arc<Mutex<Option<EventSender>>> = Arc::default();
     let of_service = Arc::clone(&events);
-    let service = service_fn(move |request: http::Request<Incoming>| {
+    let service = service_fn(move |request: http::Request<GuardedBody>| {
         let answer = echo(request, &mut of_service.lock());
-        async move { Ok::<_, hyper::Error>(answer) }
+        async move { Ok::<_, BodyFault>(answer) }
     });
     let link = spawn(link.serve(service, std::future::pending()));
     eventually(LIMIT, || async { events.lock().as_ref().map(drop).ok_or("it is not in yet") }).await;
     link
 }
 
-fn echo(request: http::Request<Incoming>, events: &mut Option<EventSender>) -> Response<AgentsBody> {
+fn echo(request: http::Request<GuardedBody>, events: &mut Option<EventSender>) -> Response<AgentsBody> {
     if request.uri().path() == "/v1/events" {
         let (sender, body) = event_body(64);
         *events = Some(sender);

@@ -11,17 +11,14 @@ use http_body::{Body, Frame, SizeHint};
 use world::World;
 
 use super::dust::Dust;
+use crate::settings::{SMALL_FRAME_BYTES, SMALL_FRAMES_SENT};
 
 /// Pieces of at least this size travel as they are.
 const LARGE_BYTES: usize = 4096;
 /// Small ones are joined up to about this size, the largest DATA frame.
 const JOIN_UP_TO_BYTES: usize = 16 * 1024;
-/// What is smaller than this when nothing more is there counts as dust.
-const SMALL_BYTES: usize = 256;
-const SMALL_BURST: u32 = 200;
-const SMALL_PER_SECOND: u32 = 100;
 /// How long dust waits for company once there was too much of it.
-const WAIT: Duration = Duration::from_millis(10);
+const WAIT: Duration = Duration::from_millis(1);
 
 /// Joins small pieces that are there at once; those that trickle in are sent at once too, until they are too many: then they
 /// wait for each other a little. Never gives an empty piece.
@@ -45,7 +42,7 @@ where
             joined: BytesMut::new(),
             next: None,
             ended: false,
-            dust: Dust::new(SMALL_BURST, SMALL_PER_SECOND, world.clock.monotonic()),
+            dust: Dust::new(SMALL_FRAMES_SENT, SMALL_FRAMES_SENT, world.clock.monotonic()),
             waiting: None,
             world: world.clone(),
         }
@@ -61,7 +58,7 @@ where
         if self.joined.is_empty() {
             return Poll::Pending;
         }
-        if self.joined.len() >= SMALL_BYTES {
+        if self.joined.len() >= SMALL_FRAME_BYTES {
             return self.flush();
         }
         if self.waiting.is_none() {
@@ -168,11 +165,12 @@ mod tests {
         assert!(Coalesced::new(&World::real(), Empty::new()).is_end_stream());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn dust_that_trickles_in_waits_for_company_once_there_was_too_much() {
+        const COUNT: u32 = 4 * SMALL_FRAMES_SENT;
         let (sender, receiver) = tokio::sync::mpsc::channel::<Bytes>(1);
         let trickle = async move {
-            for _ in 0..5_000 {
+            for _ in 0..COUNT {
                 sender.send(Bytes::from_static(b"x")).await.unwrap();
                 tokio::task::yield_now().await;
             }
@@ -181,7 +179,9 @@ mod tests {
             receiver.recv().await.map(|bytes| (Ok(Frame::data(bytes)), receiver))
         });
         let ((), sizes) = futures::join!(trickle, sizes(StreamBody::new(stream)));
-        assert_eq!(sizes.iter().sum::<usize>(), 5_000, "nothing is lost");
-        assert!(sizes.iter().filter(|size| **size < SMALL_BYTES).count() < 1_000, "{} pieces", sizes.len());
+        assert_eq!(sizes.iter().sum::<usize>(), COUNT as usize, "nothing is lost");
+        let small = sizes.iter().filter(|size| **size < SMALL_FRAME_BYTES).count();
+        assert!(small <= SMALL_FRAMES_SENT as usize + 1, "{small} small pieces");
+        assert_eq!(sizes.first(), Some(&1), "the first ones go as they come");
     }
 }

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use h2::Reason;
 use h2::client::{Connection, SendRequest};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::sync::SetOnce;
 use world::World;
 
-use crate::http2::{Lost, keep_alive};
+use crate::http2::{Lost, is_close_in_order, keep_alive};
 use crate::settings::Keepalive;
 
 /// Why a connection takes no more requests, once it does not. The first word counts.
@@ -58,6 +57,5 @@ impl Driver {
 const BY_THE_AGENT: &str = "closed by the agent";
 
 pub(super) fn describe(error: &h2::Error) -> String {
-    let is_in_order = error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR);
-    if is_in_order { BY_THE_AGENT.to_owned() } else { error.to_string() }
+    if is_close_in_order(error) { BY_THE_AGENT.to_owned() } else { error.to_string() }
 }

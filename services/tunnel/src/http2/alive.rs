@@ -48,7 +48,11 @@ where
 }
 
 /// Returns once the other side has not answered a PING (RFC 9113, section 6.7) within the time that it has.
-async fn silence(world: &World, pings: Option<PingPong>, Keepalive { interval, timeout }: Keepalive) -> Lost {
+pub(super) async fn silence(
+    world: &World,
+    pings: Option<PingPong>,
+    Keepalive { interval, timeout }: Keepalive,
+) -> Lost {
     let Some(mut pings) = pings else { return std::future::pending().await };
     loop {
         world.clock.sleep(interval).await;

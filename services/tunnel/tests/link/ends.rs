@@ -10,10 +10,9 @@ use bytes::Bytes;
 use events::{AgentId, InstanceId};
 use futures::stream::{self, StreamExt};
 use http::{Method, Request, Response, StatusCode};
-use http_body::Frame;
+use http_body::{Body, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::Incoming;
 use hyper::service::Service;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -273,18 +272,23 @@ impl TestService {
     }
 }
 
-impl Service<Request<Incoming>> for TestService {
+impl<B> Service<Request<B>> for TestService
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
     type Response = Response<TestBody>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<B>) -> Self::Future {
         let state = Arc::clone(&self.state);
         Box::pin(async move {
             let whole = |bytes: Bytes| Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
             match request.uri().path() {
                 "/hello" => Ok(Response::new(whole(Bytes::from_static(b"hello")))),
-                "/echo" => Ok(Response::new(whole(request.into_body().collect().await?.to_bytes()))),
+                "/echo" => Ok(Response::new(whole(
+                    request.into_body().collect().await.map_err(Into::into)?.to_bytes(),
+                ))),
                 "/endless" => {
                     let size: usize = request.uri().query().unwrap().parse()?;
                     let frames = stream::repeat(Bytes::from(vec![b'x'; size])).map(move |piece| {
