@@ -49,6 +49,12 @@ impl<'a> Demo<'a> {
         text(output.stdout)
     }
 
+    /// As [`Self::types`], in the clone of the configuration; what it changes is pushed.
+    fn pushes(&self, change: &str, message: &str) {
+        let person = "git -c user.name=demo -c user.email=demo@example.com";
+        self.types(&format!("{change}; {person} commit -qam {message}; git push -q"));
+    }
+
     fn end(mut self) {
         self.process.signal(Signal::INT);
         let status = self.process.wait(Duration::from_secs(60)).unwrap().expect("it ends");
@@ -63,10 +69,7 @@ async fn the_demo_on_a_real_node_does_what_it_suggests_and_goes_on_where_it_was(
     for source in ["staging", "production"] {
         demo.says(&["sync finished", &format!("{source}: succeeded")]).await;
     }
-    let person = "git -c user.name=demo -c user.email=demo@example.com";
-    demo.types(&format!(
-        "sed -i 's/half price/free/' staging/storefront.yaml; {person} commit -qam greeting; git push -q"
-    ));
+    demo.pushes("sed -i 's/half price/free/' staging/storefront.yaml", "greeting");
     demo.says(&["object applied", "changed, ConfigMap shop-staging/storefront"]).await;
     demo.types("kubectl -n shop-staging scale deployment search --replicas 3");
     demo.says(&["drift corrected", "Deployment shop-staging/search"]).await;
@@ -74,11 +77,9 @@ async fn the_demo_on_a_real_node_does_what_it_suggests_and_goes_on_where_it_was(
 
     let mut demo = Demo::start(folder.path(), "second.out");
     demo.says(&["up after"]).await;
-    demo.types(&format!("git rm -q staging/reviews.yaml; {person} commit -qm reviews; git push -q"));
+    demo.pushes("git rm -q staging/reviews.yaml", "reviews");
     demo.says(&["object pruned", "Deployment shop-staging/reviews"]).await;
-    demo.types(&format!(
-        "sed -i 's/replicas: .*/replicas: many/' staging/stock.yaml; {person} commit -qam stock; git push -q"
-    ));
+    demo.pushes("sed -i 's/replicas: .*/replicas: many/' staging/stock.yaml", "stock");
     eventually(LIMIT, || {
         let shown = demo.types("kasbah source show demo/staging");
         async move { if shown.contains("staging/stock.yaml:") { Ok(()) } else { Err(shown) } }
@@ -95,10 +96,7 @@ async fn the_demo_with_three_of_each_service_tells_the_same_story() {
     for source in ["staging", "production"] {
         demo.says(&["sync finished", &format!("{source}: succeeded")]).await;
     }
-    let person = "git -c user.name=demo -c user.email=demo@example.com";
-    demo.types(&format!(
-        "sed -i 's/half price/free/' staging/storefront.yaml; {person} commit -qam greeting; git push -q"
-    ));
+    demo.pushes("sed -i 's/half price/free/' staging/storefront.yaml", "greeting");
     demo.says(&["object applied", "changed, ConfigMap shop-staging/storefront"]).await;
     demo.types("kasbah log verify");
     demo.end();

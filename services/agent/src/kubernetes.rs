@@ -8,6 +8,8 @@ mod clients;
 pub mod connections;
 pub mod discovery;
 mod kept;
+#[cfg(test)]
+mod made;
 pub mod path;
 mod shared;
 pub mod status;

@@ -66,8 +66,17 @@ pub struct ApiServer {
     lanes: Arc<Mutex<Vec<OpenLane>>>,
 }
 
-/// Whether the API server speaks HTTP/2, once it is known.
-type Probe = Shared<BoxFuture<'static, Result<bool, ProbeError>>>;
+/// How a request is sent that has no place on a kept connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// HTTP/2, with others.
+    Lane,
+    /// HTTP/1.1, on a connection of its own.
+    Alone,
+}
+
+/// The way that the API server's protocol allows, once that is known.
+type Probe = Shared<BoxFuture<'static, Result<Way, ProbeError>>>;
 
 /// Which protocol the API server speaks is not known. All who wait for it hear it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -136,12 +145,12 @@ impl ApiServer {
         expected: Expected,
     ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
         if expected == Expected::OfOthers {
-            return self.ask_alone(request).await;
+            return self.ask(request, Way::Alone).await;
         }
         let probe = self.probe();
         let answered = match probe.clone().await {
-            Ok(http2) if expected == Expected::Soon => self.ask_soon(request, http2).await,
-            Ok(http2) => self.ask(request, http2).await,
+            Ok(way) if expected == Expected::Soon => self.ask_soon(request, way).await,
+            Ok(way) => self.ask(request, way).await,
             Err(error) => Err(error.into()),
         };
         // It may be another API server behind the same address by now.
@@ -152,18 +161,18 @@ impl ApiServer {
     async fn ask_soon(
         &self,
         request: Request<RequestBody>,
-        http2: bool,
+        otherwise: Way,
     ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
         let Some(place) = UnderWay::begin_below(&self.on_kept, KEPT_CONNECTIONS) else {
-            return self.ask(request, http2).await;
+            return self.ask(request, otherwise).await;
         };
         let (parts, body) = request.into_parts();
-        match ask(self.kept.clone(), Request::from_parts(parts.clone(), nothing())).await {
+        match answer(self.kept.clone(), Request::from_parts(parts.clone(), nothing())).await {
             Ok(answer) => Ok((answer.map(|body| Either::Right(Either::Left(body))), self.place(Some(place)))),
             Err(error) if error.is::<NoConnection>() => Err(error),
             Err(error) => {
                 tracing::debug!(%error, "no answer on a kept connection");
-                self.ask(Request::from_parts(parts, body), http2).await
+                self.ask(Request::from_parts(parts, body), otherwise).await
             }
         }
     }
@@ -171,25 +180,18 @@ impl ApiServer {
     async fn ask(
         &self,
         request: Request<RequestBody>,
-        http2: bool,
+        way: Way,
     ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
-        if http2 { self.ask_on_lane(request).await } else { self.ask_alone(request).await }
-    }
-
-    async fn ask_alone(
-        &self,
-        request: Request<RequestBody>,
-    ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
-        Ok((ask(self.alone.clone(), request).await?.map(Either::Left), self.place(None)))
-    }
-
-    async fn ask_on_lane(
-        &self,
-        request: Request<RequestBody>,
-    ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
-        let (client, lane) = self.lane();
-        let answer = ask(client, request).await?;
-        Ok((answer.map(|body| Either::Right(Either::Right(body))), lane))
+        match way {
+            Way::Lane => {
+                let (client, lane) = self.lane();
+                let answer = answer(client, request).await?;
+                Ok((answer.map(|body| Either::Right(Either::Right(body))), lane))
+            }
+            Way::Alone => {
+                Ok((answer(self.alone.clone(), request).await?.map(Either::Left), self.place(None)))
+            }
+        }
     }
 
     /// Sends a request on a connection of its own that may become another protocol.
@@ -197,7 +199,7 @@ impl ApiServer {
     /// # Errors
     /// When there is no answer.
     pub async fn upgrade(&self, request: Request<()>) -> Result<Response<Incoming>, BoxError> {
-        ask(self.alone.clone(), request.map(|()| nothing())).await
+        answer(self.alone.clone(), request.map(|()| nothing())).await
     }
 
     /// Requests under way on each connection.
@@ -248,25 +250,25 @@ fn probe(world: &World, client: Client<RequestBody>) -> Probe {
     let clock = Arc::clone(&world.clock);
     let (tell, known) = oneshot::channel();
     let probing = async move {
-        let answer = tokio::select! {
+        let way = tokio::select! {
             biased;
-            answer = speaks_http2(client) => answer.map_err(|error| ProbeError::NotAnswered(error.into())),
+            way = allowed_way(client) => way.map_err(|error| ProbeError::NotAnswered(error.into())),
             () = clock.sleep(PROBE_DEADLINE) => Err(ProbeError::Silent),
         };
         // Nobody may want to know any more.
-        let _heard = tell.send(answer);
+        let _heard = tell.send(way);
     };
     world.spawner.spawn("API server's protocol", Box::pin(probing));
     known.map(|known| known.unwrap_or(Err(ProbeError::Ended))).boxed().shared()
 }
 
-async fn speaks_http2(client: Client<RequestBody>) -> Result<bool, BoxError> {
-    let response = ask(client, Request::get(PROBE).body(nothing())?).await?;
-    Ok(response.version() == Version::HTTP_2)
+async fn allowed_way(client: Client<RequestBody>) -> Result<Way, BoxError> {
+    let response = answer(client, Request::get(PROBE).body(nothing())?).await?;
+    Ok(if response.version() == Version::HTTP_2 { Way::Lane } else { Way::Alone })
 }
 
 /// One type for whoever waits, whatever the client is made of.
-fn ask<A: 'static>(
+fn answer<A: 'static>(
     client: Client<RequestBody, A>,
     request: Request<RequestBody>,
 ) -> BoxFuture<'static, Result<Response<A>, BoxError>> {

@@ -249,7 +249,6 @@ pub(super) fn in_origin_form(request: &mut Request<RequestBody>) -> Result<Uri, 
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use bytes::Bytes;
     use http_body_util::{BodyExt as _, Empty, Full};
@@ -259,26 +258,10 @@ mod tests {
     use tokio::io::DuplexStream;
     use tokio::sync::Notify;
 
+    use super::super::made::Made;
     use super::*;
 
     const LARGE: usize = 1 << 20;
-
-    /// How many connections were made to a server, and how many of them are open.
-    #[derive(Clone, Default)]
-    struct Made {
-        all: Arc<AtomicUsize>,
-        open: Arc<AtomicUsize>,
-        /// Has the server close those that are open.
-        close: Arc<Notify>,
-    }
-
-    impl Made {
-        async fn until_none_is_open(&self) {
-            while self.open.load(Ordering::Relaxed) > 0 {
-                tokio::task::yield_now().await;
-            }
-        }
-    }
 
     fn kept(
         made: &Made,
@@ -289,13 +272,24 @@ mod tests {
         + Sync
         + 'static,
     > {
+        kept_until(made, Arc::default())
+    }
+
+    /// The server closes a connection when it is told to.
+    fn kept_until(
+        made: &Made,
+        close: Arc<Notify>,
+    ) -> Kept<
+        impl Service<Uri, Response = TokioIo<DuplexStream>, Error = BoxError, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    > {
         let made = made.clone();
         let connector = tower::service_fn(move |_: Uri| {
-            let (near, far) = tokio::io::duplex(4096);
-            made.all.fetch_add(1, Ordering::Relaxed);
-            made.open.fetch_add(1, Ordering::Relaxed);
-            let (open, close) = (Arc::clone(&made.open), Arc::clone(&made.close));
-            let serving = async move {
+            let close = Arc::clone(&close);
+            let near = made.connect(4096, async move |far| {
                 let answer = service_fn(|request: Request<Incoming>| async move {
                     let host = request.headers()[HOST].to_str().unwrap().to_owned();
                     let text = match request.uri().path() {
@@ -309,10 +303,8 @@ mod tests {
                     _ended = server::Builder::new().serve_connection(TokioIo::new(far), answer) => {}
                     () = close.notified() => {}
                 }
-                open.fetch_sub(1, Ordering::Relaxed);
-            };
-            World::real().spawner.spawn("server", Box::pin(serving));
-            std::future::ready(Ok(TokioIo::new(near)))
+            });
+            std::future::ready(Ok(near))
         });
         Kept::new(World::real(), connector)
     }
@@ -338,13 +330,13 @@ mod tests {
             let answer = kept.send(request()).await.unwrap();
             assert_eq!(text(answer).await, "api.example:6443 /version?a=b");
         }
-        assert_eq!(made.all.load(Ordering::Relaxed), 1);
+        assert_eq!(made.all(), 1);
         let (one, other) = tokio::join!(kept.send(request()), kept.send(request()));
         drop((text(one.unwrap()).await, text(other.unwrap()).await));
-        assert_eq!(made.all.load(Ordering::Relaxed), 2);
+        assert_eq!(made.all(), 2);
         tokio::time::sleep(KEPT / 2).await;
         drop(text(kept.send(request()).await.unwrap()).await);
-        assert_eq!(made.all.load(Ordering::Relaxed), 2, "both are kept");
+        assert_eq!(made.all(), 2, "both are kept");
     }
 
     #[tokio::test(start_paused = true)]
@@ -354,9 +346,9 @@ mod tests {
         for _ in 0..2 {
             drop(text(kept.send(request()).await.unwrap()).await);
             tokio::time::sleep(KEPT + LOOK * 2).await;
-            assert_eq!(made.open.load(Ordering::Relaxed), 0);
+            assert_eq!(made.open(), 0);
         }
-        assert_eq!(made.all.load(Ordering::Relaxed), 2, "who comes later has another one");
+        assert_eq!(made.all(), 2, "who comes later has another one");
     }
 
     #[tokio::test]
@@ -366,7 +358,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(text(kept.send(request_of("/large")).await.unwrap()).await.len(), LARGE);
         }
-        assert_eq!(made.all.load(Ordering::Relaxed), 1);
+        assert_eq!(made.all(), 1);
     }
 
     #[tokio::test]
@@ -376,18 +368,18 @@ mod tests {
         drop(kept.send(request_of("/large")).await.unwrap());
         made.until_none_is_open().await;
         drop(text(kept.send(request()).await.unwrap()).await);
-        assert_eq!(made.all.load(Ordering::Relaxed), 2);
+        assert_eq!(made.all(), 2);
     }
 
     #[tokio::test]
     async fn a_connection_that_the_server_closed_meanwhile_is_not_used() {
-        let made = Made::default();
-        let kept = kept(&made);
+        let (made, close) = (Made::default(), Arc::<Notify>::default());
+        let kept = kept_until(&made, Arc::clone(&close));
         drop(text(kept.send(request()).await.unwrap()).await);
-        made.close.notify_one();
+        close.notify_one();
         made.until_none_is_open().await;
         assert_eq!(text(kept.send(request()).await.unwrap()).await, "api.example:6443 /version?a=b");
-        assert_eq!(made.all.load(Ordering::Relaxed), 2);
+        assert_eq!(made.all(), 2);
     }
 
     #[tokio::test]

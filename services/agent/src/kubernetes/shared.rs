@@ -105,9 +105,7 @@ where
                 {
                     again
                 }
-                Err(Unheard::NotTaken(error) | Unheard::Unsendable(error) | Unheard::Broken(error)) => {
-                    return Err(error.into());
-                }
+                Err(unheard) => return Err(unheard.into()),
             };
         }
     }
@@ -192,19 +190,19 @@ mod tests {
     use futures::StreamExt as _;
     use http_body_util::{BodyExt as _, Full};
     use hyper::body::Incoming;
-    use hyper::server::conn::http2 as server;
+    use hyper::server::conn::http2;
     use hyper::service::service_fn;
     use hyper_util::rt::TokioExecutor;
     use tokio::io::DuplexStream;
     use tokio::sync::Notify;
 
+    use super::super::made::Made;
     use super::*;
 
-    /// How many connections were made to a server, how many of them are open, and what came over them.
+    /// A server, and what came over its connections.
     #[derive(Clone, Default)]
-    struct Made {
-        all: Arc<AtomicUsize>,
-        open: Arc<AtomicUsize>,
+    struct Server {
+        made: Made,
         /// How often each body came.
         came: Arc<Mutex<BTreeMap<Bytes, usize>>>,
         /// Has the server answer what waits.
@@ -213,13 +211,7 @@ mod tests {
         answered: Arc<Notify>,
     }
 
-    impl Made {
-        async fn until_none_is_open(&self) {
-            while self.open.load(Ordering::Relaxed) > 0 {
-                tokio::task::yield_now().await;
-            }
-        }
-
+    impl Server {
         async fn answer(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
             if request.uri().path() == "/waits" {
                 self.go_on.notified().await;
@@ -232,10 +224,10 @@ mod tests {
 
         /// One that closes each connection in order when it has answered a request, or in the end.
         async fn serve(self, io: DuplexStream, closes: bool) {
-            let made = Self { answered: Arc::default(), ..self.clone() };
-            let answered = Arc::clone(&made.answered);
-            let answer = service_fn(move |request| made.clone().answer(request));
-            let http = server::Builder::new(TokioExecutor::new());
+            let server = Self { answered: Arc::default(), ..self };
+            let answered = Arc::clone(&server.answered);
+            let answer = service_fn(move |request| server.clone().answer(request));
+            let http = http2::Builder::new(TokioExecutor::new());
             let mut serving = std::pin::pin!(http.serve_connection(TokioIo::new(io), answer));
             tokio::select! {
                 biased;
@@ -245,7 +237,6 @@ mod tests {
                     drop(serving.await);
                 }
             }
-            self.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -263,15 +254,9 @@ mod tests {
         Shared::new(World::real(), tower::service_fn(move |_: Uri| std::future::ready(connect())))
     }
 
-    fn connect_to(made: &Made, closes: bool) -> impl Fn() -> Connected + Clone + Send + Sync + 'static {
-        let made = made.clone();
-        move || {
-            let (near, far) = tokio::io::duplex(1 << 16);
-            made.all.fetch_add(1, Ordering::Relaxed);
-            made.open.fetch_add(1, Ordering::Relaxed);
-            World::real().spawner.spawn("server", Box::pin(made.clone().serve(far, closes)));
-            Ok(TokioIo::new(near))
-        }
+    fn connect_to(server: &Server, closes: bool) -> impl Fn() -> Connected + Clone + Send + Sync + 'static {
+        let server = server.clone();
+        move || Ok(server.made.connect(1 << 16, |far| server.clone().serve(far, closes)))
     }
 
     fn request(path: &str, body: &str) -> Request<RequestBody> {
@@ -285,33 +270,33 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_at_once_share_a_connection_and_what_is_under_way_goes_on_when_it_is_left() {
-        let made = Made::default();
-        let shared = shared_over(connect_to(&made, false));
+        let server = Server::default();
+        let shared = shared_over(connect_to(&server, false));
         let (one, other) = tokio::join!(shared.send(request("/", "a")), shared.send(request("/", "b")));
         assert_eq!((text(one.unwrap()).await, text(other.unwrap()).await), ("a".into(), "b".into()));
         let waiting = async { text(shared.send(request("/waits", "c")).await.unwrap()).await };
         let left = async {
             tokio::time::sleep(KEPT + LOOK * 2).await;
             assert!(shared.current.lock().is_none(), "nobody has used it for long");
-            assert_eq!((made.all.load(Ordering::Relaxed), made.open.load(Ordering::Relaxed)), (1, 1));
-            made.go_on.notify_one();
+            assert_eq!((server.made.all(), server.made.open()), (1, 1));
+            server.go_on.notify_one();
         };
         assert_eq!(tokio::join!(waiting, left).0, "c");
-        made.until_none_is_open().await;
+        server.made.until_none_is_open().await;
         drop(text(shared.send(request("/", "d")).await.unwrap()).await);
-        assert_eq!(made.all.load(Ordering::Relaxed), 2, "who comes later has another one");
+        assert_eq!(server.made.all(), 2, "who comes later has another one");
     }
 
     /// A server that closes at once, and not some time after it has said so, may break what it had not taken.
     fn is_broken(error: &(dyn std::error::Error + 'static)) -> bool {
-        error.downcast_ref::<h2::Error>().is_some_and(h2::Error::is_io)
+        matches!(error.downcast_ref(), Some(Unheard::Broken(error)) if error.is_io())
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn what_is_asked_as_connections_close_in_order_is_heard_of_and_comes_once() {
         const REQUESTS: usize = 5_000;
-        let made = Made::default();
-        let shared = shared_over(connect_to(&made, true));
+        let server = Server::default();
+        let shared = shared_over(connect_to(&server, true));
         let asked = futures::stream::iter(0..REQUESTS).map(async |number| {
             let number = number.to_string();
             match shared.send(request("/", &number)).await {
@@ -321,8 +306,8 @@ mod tests {
         });
         let all = asked.buffer_unordered(8).collect::<Vec<()>>();
         tokio::time::timeout(Duration::from_secs(60), all).await.expect("each is heard of");
-        assert!(made.all.load(Ordering::Relaxed) > REQUESTS / 20, "connections close all the time");
-        let came = made.came.lock();
+        assert!(server.made.all() > REQUESTS / 20, "connections close all the time");
+        let came = server.came.lock();
         assert!(came.len() > REQUESTS / 2, "{} came", came.len());
         assert!(came.values().all(|times| *times == 1), "nothing came twice");
     }
