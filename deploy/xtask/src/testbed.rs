@@ -81,6 +81,7 @@ pub fn build_for_tests(all_clients: bool) -> Result<()> {
             build.run()?;
         }
     }
+    packages::promtool();
     node_js::oidc_provider()?;
     node_js::client_library()?;
     node_js::chromium()

@@ -150,6 +150,10 @@ pub enum ForwardedAnswer {
         status: u16,
         /// Headers.
         headers: Vec<(String, HeaderText)>,
+        /// Trailers may follow the body. Then it comes in pieces, each behind its length in four bytes; trailers behind four bytes of ones,
+        /// in the form of the head.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        has_trailers: bool,
     },
     /// It did not.
     Trouble(ForwardedTrouble),

@@ -79,7 +79,8 @@ pub use shared::{SHARED_KUBECONFIG, SharedControlPlane, shared_control_plane};
 pub use tls_front::{TlsFront, tls_showing};
 pub use token_issuer::{IssuerFault, TokenIssuer};
 pub use tools::{
-    ETCD, HELM, KUBERNETES, KWOK, NATS_SERVER, TESTBED_BIN, Tools, cache_folder, node_parts_name, wrong_clock,
+    ETCD, HELM, KUBERNETES, KWOK, NATS_SERVER, TESTBED_BIN, Tools, cache_folder, node_parts_name, promtool,
+    promtool_name, wrong_clock,
 };
 pub use work_tree::WorkTree;
 pub use workspace::Folder;

@@ -1,4 +1,4 @@
-//! A TCP proxy that can be slow, lossy, silent, shut or cut.
+//! A TCP proxy that can be slow, lossy, silent, forgetful, shut or cut.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -25,6 +25,7 @@ struct Weather {
     silent: bool,
     shut: bool,
     cuts: u64,
+    forgotten: u64,
 }
 
 /// A proxy in front of one address. New and present connections follow its settings; it ends with this handle.
@@ -85,6 +86,12 @@ impl Proxy {
         self.weather.send_modify(|weather| weather.silent = silent);
     }
 
+    /// Present connections carry nothing any more and nobody is told, as when a router on the way has forgotten them; new ones are
+    /// served.
+    pub fn forget(&self) {
+        self.weather.send_modify(|weather| weather.forgotten += 1);
+    }
+
     /// New connections are closed at once (`true`), or served again.
     pub fn shut(&self, shut: bool) {
         self.weather.send_modify(|weather| weather.shut = shut);
@@ -125,6 +132,7 @@ async fn carry(
     carried: &AtomicU64,
 ) {
     let (sender, mut pieces) = mpsc::channel::<(Instant, Vec<u8>)>(256);
+    let forgotten = weather.borrow().forgotten;
     let seen = weather.clone();
     let read = async move {
         let mut buffer = vec![0; 64 * 1024];
@@ -143,7 +151,7 @@ async fn carry(
     let write = async move {
         while let Some((due, piece)) = pieces.recv().await {
             sleep_until(due).await;
-            if weather.wait_for(|now| !now.silent).await.is_err() {
+            if weather.wait_for(|now| !now.silent && now.forgotten == forgotten).await.is_err() {
                 return;
             }
             // Before the other side can have it: who got an answer finds it counted.

@@ -97,12 +97,27 @@ pub fn wrong_clock(seconds: i64) -> Result<Vec<(String, String)>> {
 
 /// The folder of the node's parts in the cache: they come from the system's packages, so they are one set a release of it.
 pub fn node_parts_name() -> String {
+    format!("node-{}-2", system_release())
+}
+
+/// The folder of promtool in the cache, which comes from the system's packages, too.
+pub fn promtool_name() -> String {
+    format!("promtool-{}", system_release())
+}
+
+/// Prometheus' own check of rules: the one in the cache, else the one that is installed.
+pub fn promtool() -> PathBuf {
+    let cached = cache_folder().map(|cache| cache.join(promtool_name()).join("promtool"));
+    cached.ok().filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("promtool"))
+}
+
+fn system_release() -> String {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let field = |name: &str| {
         let value = release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         value.unwrap_or("any").trim_matches('"').to_owned()
     };
-    format!("node-{}-{}-2", field("ID"), field("VERSION_ID"))
+    format!("{}-{}", field("ID"), field("VERSION_ID"))
 }
 
 #[cfg(test)]

@@ -33,3 +33,5 @@ mod push;
 mod recording;
 #[path = "gateway/sessions.rs"]
 mod sessions;
+#[path = "gateway/trailers.rs"]
+mod trailers;

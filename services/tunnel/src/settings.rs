@@ -14,6 +14,10 @@ pub const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 /// Streams at once. Streams times [`STREAM_WINDOW_BYTES`] stays below [`CONNECTION_WINDOW_BYTES`].
 pub const MAXIMUM_STREAMS: u32 = 1000;
 
+/// For how long it is known that a stream was reset here, of as many as there may be: what the other side still sent is nobody's fault. h2
+/// counts what comes later, and closes the connection after a thousand.
+pub const RESET_STREAM_DURATION: Duration = Duration::from_secs(30);
+
 /// Bytes that either end holds per stream before its writer waits.
 pub const SEND_BUFFER_BYTES: usize = 512 * 1024;
 
@@ -26,6 +30,9 @@ pub const SMALL_FRAMES_SENT: u32 = 5000;
 
 /// Small frames of a stream that are taken a second: no end sends as many.
 pub const SMALL_FRAMES_TAKEN: u32 = 2 * SMALL_FRAMES_SENT;
+
+/// Small frames of a stream that are taken at once: a connection that stood still brings those of half a minute together.
+pub const SMALL_FRAMES_AT_ONCE: u32 = 30 * SMALL_FRAMES_SENT;
 
 /// Largest list of headers of a request or an answer inside the tunnel, in bytes: what a client may send beside the largest pass.
 pub const MAXIMUM_HEADER_LIST_BYTES: u32 = 160 * 1024;

@@ -186,13 +186,16 @@ mod tests {
             ("connection", "impersonate-group, not a name"),
             ("x-mine", "1"),
             ("keep-alive", "1"),
-            ("te", "trailers"),
+            ("te", "gzip;q=0.5, Trailers"),
             ("transfer-encoding", "chunked"),
             ("upgrade", "h2c"),
             ("x-theirs", "1"),
         ]);
         let went = to_api_server(&came, &AccessAs::Impersonated(ann())).unwrap();
-        assert_eq!(shown(&went), ["impersonate-group: a", "impersonate-user: ann", "x-theirs: 1"]);
+        assert_eq!(
+            shown(&went),
+            ["impersonate-group: a", "impersonate-user: ann", "te: trailers", "x-theirs: 1"]
+        );
     }
 
     #[test]

@@ -99,7 +99,7 @@ where
             let answer = exchange(&self.world, sender, Request::from_parts(head.clone(), ()), body).await;
             body = match answer {
                 Ok(answer) => return Ok(answer.map(Received::new)),
-                Err(Unheard::NotTaken(_))
+                Err(Unheard::NotTaken(_) | Unheard::Refused(_))
                     if left > 0
                         && let Some(again) = replay.again() =>
                 {
@@ -310,6 +310,29 @@ mod tests {
         let came = server.came.lock();
         assert!(came.len() > REQUESTS / 2, "{} came", came.len());
         assert!(came.values().all(|times| *times == 1), "nothing came twice");
+    }
+
+    /// A server that has no room for the first streams of each connection.
+    async fn refuse(io: DuplexStream, streams: usize) {
+        let mut connection = h2::server::handshake(io).await.unwrap();
+        let mut taken = 0;
+        while let Some(Ok((_request, mut respond))) = connection.accept().await {
+            taken += 1;
+            if taken <= streams {
+                respond.send_reset(h2::Reason::REFUSED_STREAM);
+            } else {
+                respond.send_response(Response::new(()), true).unwrap();
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_for_now_is_asked_again_some_times() {
+        for (refused, is_answered) in [(ATTEMPTS - 1, true), (ATTEMPTS, false)] {
+            let made = Made::default();
+            let shared = shared_over(move || Ok(made.connect(1 << 16, |far| refuse(far, refused))));
+            assert_eq!(shared.send(request("/", "a")).await.is_ok(), is_answered, "{refused}");
+        }
     }
 
     #[tokio::test]

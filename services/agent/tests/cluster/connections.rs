@@ -28,6 +28,27 @@ async fn many_requests_at_once_share_few_connections() {
 }
 
 #[tokio::test]
+async fn connections_that_lead_nowhere_any_more_are_found_out() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("nowhere", false).await.unwrap();
+    let folder = Folder::temporary().unwrap();
+    let upstream = cluster.server().trim_start_matches("https://").parse().unwrap();
+    let proxy = Proxy::start(upstream).unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    kubeconfig::at(&cluster, &format!("https://{}", proxy.address()), &kubeconfig);
+    let mut rig = Rig::start_as(&kubeconfig, &namespace).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.with([config_map("before", "v")]);
+    assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
+    proxy.forget();
+    rig.process.lost_lease().await;
+    // Nothing but its own asking tells that its connection is dead: others can be had meanwhile.
+    rig.process.holds_lease().await;
+    source.with([config_map("before", "v"), config_map("after", "v")]);
+    assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
+}
+
+#[tokio::test]
 async fn where_http_2_is_not_to_be_had_all_goes_as_well() {
     let cluster = cluster().await;
     let namespace = cluster.namespace("http-1", false).await.unwrap();

@@ -117,11 +117,41 @@ fn the_dashboard_shows_only_what_is_measured() {
     assert_eq!(dashboard["uid"], "kasbah");
 }
 
-/// Prometheus' own check, and its tests of the rules, where it is installed; the tests above do not need it.
+#[derive(Deserialize)]
+struct Tests {
+    tests: Vec<OneTest>,
+}
+
+#[derive(Deserialize)]
+struct OneTest {
+    alert_rule_test: Vec<AlertTest>,
+}
+
+#[derive(Deserialize)]
+struct AlertTest {
+    alertname: String,
+    #[serde(default)]
+    exp_alerts: Vec<Value>,
+}
+
+#[test]
+fn each_alert_is_seen_to_fire() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let rules: Rules = serde_saphyr::from_str(&read(RULES)).unwrap();
+    let tests: Tests = serde_saphyr::from_str(&read(TESTS)).unwrap();
+    let tried = tests.tests.into_iter().flat_map(|test| test.alert_rule_test);
+    let fired: BTreeSet<_> =
+        tried.filter(|test| !test.exp_alerts.is_empty()).map(|test| test.alertname).collect();
+    let alerts: BTreeSet<_> =
+        rules.groups.into_iter().flat_map(|group| group.rules).map(|rule| rule.alert).collect();
+    assert_eq!(fired, alerts);
+}
+
+/// Prometheus' own check, and its tests of the rules, where it can be had; the tests above do not need it.
 #[test]
 fn prometheus_itself_takes_the_rules() {
     for arguments in [["check", "rules", RULES], ["test", "rules", TESTS]] {
-        match Command::new("promtool").current_dir(root()).args(arguments).output() {
+        match Command::new(testkit::promtool()).current_dir(root()).args(arguments).output() {
             Ok(output) => {
                 let said = [output.stdout, output.stderr].concat();
                 assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));

@@ -156,6 +156,7 @@ mod tests {
             "accept-encoding",
             "content-length",
             "sec-websocket-protocol",
+            "te",
             "x-stream-protocol-version",
         ];
         assert_eq!(names, expected);

@@ -14,6 +14,7 @@ use events::requests::gateway::{ForwardedAnswer, ForwardedRequest, HeaderText};
 use events::subject::Subject;
 use events::{Actor, AgentId, OrganizationId, Request as _};
 use futures::{FutureExt as _, stream};
+use http::header::TRAILER;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -36,6 +37,8 @@ use crate::session::Session;
 const WINDOW: u32 = 1024 * 1024;
 /// Largest head of a request or an answer.
 const MAXIMUM_HEAD: usize = 512 * 1024;
+/// Stands where the length of a piece would.
+const TRAILERS: u32 = u32::MAX;
 
 /// A stream to a gateway that has a tunnel of the agent.
 pub(super) struct Opened {
@@ -109,7 +112,8 @@ pub(super) async fn ask(
         }
     };
     match answer {
-        ForwardedAnswer::Head { status, headers } => {
+        ForwardedAnswer::Head { status, headers, has_trailers } => {
+            incoming.is_in_pieces = has_trailers;
             let mut response = Response::new(incoming.body());
             *response.status_mut() = StatusCode::from_u16(status).map_err(|error| broken(&error))?;
             *response.headers_mut() = map_of(headers);
@@ -150,9 +154,10 @@ async fn answer(gateway: &Arc<Gateway>, agent: AgentId, stream: ByteStream) {
     let (head, body) = match answered {
         Ok(response) => {
             let (parts, body) = response.into_parts();
-            let head =
-                ForwardedAnswer::Head { status: parts.status.as_u16(), headers: listed(&parts.headers) };
-            (head, Some(body))
+            let (status, headers) = (parts.status.as_u16(), listed(&parts.headers));
+            let has_trailers = parts.headers.contains_key(TRAILER);
+            let body = if has_trailers { in_pieces(body) } else { body };
+            (ForwardedAnswer::Head { status, headers, has_trailers }, Some(body))
         }
         Err(trouble) => (trouble.forwarded(), None),
     };
@@ -180,6 +185,22 @@ async fn answer(gateway: &Arc<Gateway>, agent: AgentId, stream: ByteStream) {
             }
         }
     }
+}
+
+/// A body and its trailers in bytes.
+fn in_pieces(body: AnswerBody) -> AnswerBody {
+    let piece = |frame: Frame<Bytes>| match frame.into_data() {
+        Ok(data) => {
+            // A frame is never as long.
+            let length = u32::try_from(data.len()).unwrap_or(0);
+            Frame::data(joined(Bytes::copy_from_slice(&length.to_be_bytes()), &data))
+        }
+        Err(rest) => {
+            let trailers = framed(&listed(&rest.into_trailers().unwrap_or_default())).unwrap_or_default();
+            Frame::data(joined(Bytes::copy_from_slice(&TRAILERS.to_be_bytes()), &trailers))
+        }
+    };
+    body.map_frame(piece).boxed_unsync()
 }
 
 fn joined(head: Bytes, begins: &Bytes) -> Bytes {
@@ -243,6 +264,8 @@ struct Incoming {
     rest: BytesMut,
     /// What goes the other way ends with it.
     sending: Option<Sending>,
+    /// Its body comes so, as trailers may follow.
+    is_in_pieces: bool,
 }
 
 /// A body that is being sent; dropping this resets what was not sent yet.
@@ -256,7 +279,7 @@ impl Drop for Sending {
 
 impl Incoming {
     fn new(reader: ByteReader) -> Self {
-        Self { reader, rest: BytesMut::new(), sending: None }
+        Self { reader, rest: BytesMut::new(), sending: None, is_in_pieces: false }
     }
 
     async fn head<T: DeserializeOwned>(&mut self) -> Result<T, BoxError> {
@@ -270,7 +293,7 @@ impl Incoming {
 
     async fn read_up_to(&mut self, bytes: usize) -> Result<BytesMut, BoxError> {
         while self.rest.len() < bytes {
-            let piece = self.reader.0.read().await?.ok_or("it ended within its head")?;
+            let piece = self.reader.0.read().await?.ok_or("it ended before its end")?;
             self.rest.extend_from_slice(&piece);
         }
         Ok(self.rest.split_to(bytes))
@@ -278,22 +301,35 @@ impl Incoming {
 
     /// Of what is there whole no more than that: who reads on need not wait to see its end.
     fn body(mut self) -> RequestBody {
-        if self.reader.0.has_ended() && self.sending.is_none() {
+        if self.reader.0.has_ended() && self.sending.is_none() && !self.is_in_pieces {
             return tunnel::body::full(self.rest.split().freeze());
         }
         let pieces = stream::unfold(Some(self), |incoming| async {
             let mut incoming = incoming?;
-            if !incoming.rest.is_empty() {
-                let rest = incoming.rest.split().freeze();
-                return Some((Ok(Frame::data(rest)), Some(incoming)));
-            }
-            match incoming.reader.0.read().await {
-                Ok(Some(piece)) => Some((Ok(Frame::data(piece)), Some(incoming))),
+            match incoming.frame().await {
+                Ok(Some(frame)) => Some((Ok(frame), Some(incoming))),
                 Ok(None) => None,
-                Err(error) => Some((Err(BoxError::from(error)), None)),
+                Err(error) => Some((Err(error), None)),
             }
         });
         StreamBody::new(pieces).boxed_unsync()
+    }
+
+    async fn frame(&mut self) -> Result<Option<Frame<Bytes>>, BoxError> {
+        while self.rest.is_empty() {
+            match self.reader.0.read().await? {
+                Some(piece) if self.is_in_pieces => self.rest.extend_from_slice(&piece),
+                piece => return Ok(piece.map(Frame::data)),
+            }
+        }
+        if !self.is_in_pieces {
+            return Ok(Some(Frame::data(self.rest.split().freeze())));
+        }
+        let length = self.read_up_to(4).await?.get_u32();
+        if length == TRAILERS {
+            return Ok(Some(Frame::trailers(map_of(self.head().await?))));
+        }
+        Ok(Some(Frame::data(self.read_up_to(length as usize).await?.freeze())))
     }
 }
 
@@ -331,7 +367,7 @@ mod tests {
 
     use super::*;
 
-    /// Everything at once.
+    /// Everything at once, and nothing more.
     struct Whole(Option<Bytes>);
 
     #[async_trait]
@@ -356,6 +392,25 @@ mod tests {
             assert_eq!(body.is_end_stream(), text.is_empty());
             assert_eq!(body.collect().await.unwrap().to_bytes(), text);
         }
+    }
+
+    fn came(said: &[u8], is_in_pieces: bool) -> Incoming {
+        let reader = ByteReader(Box::new(Whole(Some(Bytes::copy_from_slice(said)))));
+        Incoming { is_in_pieces, ..Incoming::new(reader) }
+    }
+
+    #[tokio::test]
+    async fn trailers_survive_the_hop_behind_their_body() {
+        let trailers = HeaderMap::from_iter([(TRAILER, HeaderValue::from_static("none"))]);
+        let frames = [Frame::data(Bytes::from("one")), Frame::data("two".into()), Frame::trailers(trailers)];
+        let frames = frames.map(Ok::<_, BoxError>);
+        let body = StreamBody::new(stream::iter(frames)).boxed_unsync();
+        let said = in_pieces(body).collect().await.unwrap().to_bytes();
+        let whole = came(&said, true).body().collect().await.unwrap();
+        assert_eq!(whole.trailers().unwrap()[TRAILER], "none");
+        assert_eq!(whole.to_bytes(), "onetwo");
+        assert!(came(&said[..said.len() - 1], true).body().collect().await.is_err(), "it broke off");
+        assert_eq!(came(&[], true).body().collect().await.unwrap().to_bytes(), "", "trailers may not come");
     }
 
     #[test]

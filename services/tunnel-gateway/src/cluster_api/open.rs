@@ -22,6 +22,7 @@ use tunnel::BoxError;
 use tunnel::body::Held;
 
 use super::audit::Recorded;
+use super::headers;
 use super::passes::Key;
 use super::places::Place;
 use super::redirects::kept_inside;
@@ -177,6 +178,8 @@ pub(super) struct OpenBody<B> {
     ended: Option<BoxFuture<'static, End>>,
     is_over: bool,
     bytes: Arc<AtomicU64>,
+    /// What of them goes on.
+    trailers: fn(&HeaderMap) -> HeaderMap,
     place: Arc<Place>,
     pause: Option<BoxFuture<'static, ()>>,
 }
@@ -194,19 +197,28 @@ impl Entered {
     }
 
     /// What the client sends.
+    /// Without trailers: nothing in a cluster wants some.
     pub(super) fn received<B>(&self, inner: B) -> OpenBody<B> {
-        self.body(inner, self.open.recorded.received())
+        self.body(inner, self.open.recorded.received(), |_| HeaderMap::new())
     }
 
     /// What it is sent, which keeps the request open.
     pub(super) fn sent<B>(self, inner: B) -> Held<OpenBody<B>, Self> {
-        let body = self.body(inner, self.open.recorded.sent());
+        let body = self.body(inner, self.open.recorded.sent(), headers::answered);
         Held::new(body, self)
     }
 
-    fn body<B>(&self, inner: B, bytes: Arc<AtomicU64>) -> OpenBody<B> {
+    fn body<B>(&self, inner: B, bytes: Arc<AtomicU64>, trailers: fn(&HeaderMap) -> HeaderMap) -> OpenBody<B> {
         let (ended, place) = (Some(self.open.ended()), Arc::clone(&self.place));
-        OpenBody { inner, ended, is_over: false, bytes, place, pause: None }
+        OpenBody { inner, ended, is_over: false, bytes, trailers, place, pause: None }
+    }
+}
+
+/// Nothing where nothing of them goes on.
+fn with_trailers(frame: Frame<Bytes>, wanted: fn(&HeaderMap) -> HeaderMap) -> Option<Frame<Bytes>> {
+    match frame.into_trailers() {
+        Ok(trailers) => Some(wanted(&trailers)).filter(|wanted| !wanted.is_empty()).map(Frame::trailers),
+        Err(data) => Some(data),
     }
 }
 
@@ -238,6 +250,10 @@ where
             this.pause = None;
         }
         let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
+        let frame = match frame {
+            Some(Ok(frame)) => with_trailers(frame, this.trailers).map(Ok),
+            other => other,
+        };
         if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
             this.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
             this.pause = this.place.pace(data.len());

@@ -12,7 +12,8 @@ use events::observation::Observation;
 use events::requests::gateway::SourceDiff;
 use events::{InstanceId, Sha256};
 use futures::StreamExt as _;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::header::TRAILER;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
@@ -143,7 +144,7 @@ impl TestAgent {
     }
 }
 
-/// Of a watch, a line and no end; of what is slow, a line and later another; else what was sent.
+/// Of a watch, a line and no end; of what is slow, a line and later another; of what has trailers, those; else what was sent.
 async fn cluster_answer(
     query: Option<&str>,
     body: GuardedBody,
@@ -154,6 +155,14 @@ async fn cluster_answer(
     if query.is_some_and(|query| query.contains("watch=")) {
         let endless = StreamBody::new(first.chain(futures::stream::pending()));
         return Ok(Response::new(endless.boxed_unsync()));
+    }
+    if query.is_some_and(|query| query.contains("trailers")) {
+        let trailers = [("x-sum", "5"), ("kasbah-pass", "x")]
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let last = futures::stream::iter([Ok(Frame::trailers(trailers.into_iter().collect()))]);
+        let mut answer = Response::new(StreamBody::new(first.chain(last)).boxed_unsync());
+        answer.headers_mut().insert(TRAILER, HeaderValue::from_static("x-sum, kasbah-pass"));
+        return Ok(answer);
     }
     if query.is_some_and(|query| query.contains("slow")) {
         let last = futures::stream::once(async move {

@@ -23,7 +23,7 @@ use world::spawn::TaskHandle;
 
 use super::dust::Dust;
 use crate::runtime::within;
-use crate::settings::{SMALL_FRAME_BYTES, SMALL_FRAMES_TAKEN};
+use crate::settings::{SMALL_FRAME_BYTES, SMALL_FRAMES_AT_ONCE, SMALL_FRAMES_TAKEN};
 
 /// Pieces below this size are joined, up to about that size.
 const JOIN_BELOW_BYTES: usize = 4096;
@@ -52,7 +52,7 @@ impl Guard {
         queue_bytes: 256 * 1024,
         stall: Duration::from_secs(3600),
         small_frame_bytes: SMALL_FRAME_BYTES,
-        small_burst: SMALL_FRAMES_TAKEN,
+        small_burst: SMALL_FRAMES_AT_ONCE,
         small_per_second: SMALL_FRAMES_TAKEN,
     };
 }
@@ -101,6 +101,8 @@ struct Queue {
 struct Shared {
     queue: Mutex<Queue>,
     taken: Notify,
+    /// The stream is to be reset, as its body breaks these bounds.
+    given_up: Arc<Notify>,
 }
 
 /// The body of what comes over a link: an agent's answer, or a request to an agent. Dropping it resets the stream.
@@ -114,12 +116,20 @@ impl GuardedBody {
         let mut queue = Queue::new(guard.queue_bytes, stream.flow_control().clone());
         queue.take_what_is_there(&mut stream);
         let is_whole = queue.end.is_some();
-        let shared = Arc::new(Shared { queue: Mutex::new(queue), taken: Notify::new() });
+        let shared =
+            Arc::new(Shared { queue: Mutex::new(queue), taken: Notify::new(), given_up: Arc::default() });
         let pump = (!is_whole).then(|| {
             let pump = Pump { shared: Arc::clone(&shared), world: world.clone(), guard };
             world.spawner.spawn("tunnel-body", Box::pin(pump.run(stream)))
         });
         Self { shared, pump }
+    }
+
+    /// Returns once the body was given up because it, or its reader, breaks its bounds. Of a request that resets nothing yet: its stream is
+    /// open as long as there may be an answer.
+    pub(crate) fn given_up(&self) -> impl Future<Output = ()> + Send + 'static {
+        let given_up = Arc::clone(&self.shared.given_up);
+        async move { given_up.notified().await }
     }
 
     /// The next bytes; `None` at the end. Never empty.
@@ -242,6 +252,10 @@ impl Queue {
     }
 
     fn ends(&mut self, end: Result<(), BodyFault>) {
+        if matches!(end, Err(BodyFault::Stalled { .. })) {
+            // Nobody reads it.
+            (self.pieces, self.tail, self.bytes) = (VecDeque::new(), BytesMut::new(), 0);
+        }
         self.end = Some(end);
         // The last handle of a stream that has not ended resets it.
         self.room = None;
@@ -286,40 +300,53 @@ struct Pump {
 
 impl Pump {
     async fn run(self, mut stream: RecvStream) {
+        let end = match self.read(&mut stream).await {
+            // What came to its end is not kept for ever, either.
+            Came::End(_) if self.is_stalled().await => self.stalled(),
+            end => end,
+        };
+        let is_given_up = matches!(end, Came::Fault(BodyFault::SmallFrames | BodyFault::Stalled { .. }));
+        self.shared.queue.lock().put(end);
+        if is_given_up {
+            self.shared.given_up.notify_one();
+        }
+    }
+
+    /// Reads to the end, and gives that.
+    async fn read(&self, stream: &mut RecvStream) -> Came {
         let mut dust =
             Dust::new(self.guard.small_burst, self.guard.small_per_second, self.world.clock.monotonic());
         let mut full: Option<BoxFuture<'_, bool>> = None;
         loop {
             let frame = tokio::select! {
                 biased;
-                frame = poll_fn(|context| poll_frame(&mut stream, context)) => frame,
+                frame = poll_fn(|context| poll_frame(stream, context)) => frame,
                 is_stalled = wait(&mut full), if full.is_some() => {
                     full = None;
-                    if !is_stalled {
-                        continue;
+                    if is_stalled {
+                        return self.stalled();
                     }
-                    Came::Fault(BodyFault::Stalled { stall: self.guard.stall })
+                    continue;
                 }
             };
-            let frame = match frame {
-                Came::Data(data) if data.is_empty() => continue,
-                Came::Data(data)
-                    if data.len() < self.guard.small_frame_bytes
-                        && !dust.allow(self.world.clock.monotonic()) =>
-                {
-                    Came::Fault(BodyFault::SmallFrames)
-                }
-                frame => frame,
-            };
-            let mut queue = self.shared.queue.lock();
-            queue.put(frame);
-            if queue.end.is_some() {
-                return;
+            let Came::Data(data) = frame else { return frame };
+            let is_small = data.len() < self.guard.small_frame_bytes;
+            if data.is_empty() {
+                continue;
             }
+            if is_small && !dust.allow(self.world.clock.monotonic()) {
+                return Came::Fault(BodyFault::SmallFrames);
+            }
+            let mut queue = self.shared.queue.lock();
+            queue.put(Came::Data(data));
             if queue.is_full() && full.is_none() {
                 full = Some(self.is_stalled().boxed());
             }
         }
+    }
+
+    const fn stalled(&self) -> Came {
+        Came::Fault(BodyFault::Stalled { stall: self.guard.stall })
     }
 
     /// Waits until the queue is no longer full; or its reader has taken nothing for too long.

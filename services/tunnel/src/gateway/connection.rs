@@ -17,7 +17,8 @@ use crate::body::{BodyFault, Guard, GuardedBody, Replay, RequestBody, empty, ful
 use crate::http2::{Unheard, exchange};
 use crate::runtime::within;
 use crate::settings::{
-    CONNECTION_WINDOW_BYTES, Keepalive, MAXIMUM_HEADER_LIST_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
+    CONNECTION_WINDOW_BYTES, Keepalive, MAXIMUM_HEADER_LIST_BYTES, MAXIMUM_STREAMS, RESET_STREAM_DURATION,
+    SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
 };
 use crate::wire::{Farewell, MESSAGE_PACK, TRACEPARENT, path};
 
@@ -103,6 +104,8 @@ impl AgentConnection {
             .initial_max_send_streams(STREAMS_AT_FIRST)
             .initial_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_concurrent_reset_streams(MAXIMUM_STREAMS as usize)
+            .reset_stream_duration(RESET_STREAM_DURATION)
             .max_send_buffer_size(SEND_BUFFER_BYTES)
             .max_header_list_size(MAXIMUM_HEADER_LIST_BYTES)
             .max_concurrent_streams(0)
@@ -186,7 +189,10 @@ impl AgentConnection {
             Unheard::Unsendable(error) => {
                 Unanswered { error: AskError::Unsendable { detail: error.to_string() }, unsent: None }
             }
-            Unheard::Broken(error) => Unanswered { error: closed(&error), unsent: None },
+            // An agent of ours takes as many as it said, so that nothing is gained by asking it again.
+            Unheard::Refused(error) | Unheard::Broken(error) => {
+                Unanswered { error: closed(&error), unsent: None }
+            }
         })
     }
 

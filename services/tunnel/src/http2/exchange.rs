@@ -2,8 +2,8 @@ use std::future::poll_fn;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
-use h2::RecvStream;
 use h2::client::SendRequest;
+use h2::{Reason, RecvStream};
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response};
 use http_body::Body as _;
@@ -19,6 +19,9 @@ pub enum Unheard {
     /// The other side took nothing of the request: it can be sent over another connection.
     #[error(transparent)]
     NotTaken(h2::Error),
+    /// The other side took nothing of the request, for now (RFC 9113, section 8.7): it can be sent again.
+    #[error(transparent)]
+    Refused(h2::Error),
     /// Such a request is never taken.
     #[error(transparent)]
     Unsendable(h2::Error),
@@ -64,11 +67,11 @@ pub async fn exchange(
             }
         }
     };
-    heard.map_err(
-        |error| {
-            if is_close_in_order(&error) { Unheard::NotTaken(error) } else { Unheard::Broken(error) }
-        },
-    )
+    heard.map_err(|error| match error.reason() {
+        _ if is_close_in_order(&error) => Unheard::NotTaken(error),
+        Some(Reason::REFUSED_STREAM) if error.is_remote() => Unheard::Refused(error),
+        _ => Unheard::Broken(error),
+    })
 }
 
 /// The length of what is known whole, where a reader would miss it (RFC 9110, section 8.6).

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use events::pass::SignedPass;
 use events::root::RootLink;
 use http::header::{
-    CONNECTION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+    CONNECTION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
     TRANSFER_ENCODING, UPGRADE as UPGRADE_HEADER,
 };
 
@@ -30,19 +30,19 @@ pub const API_SERVER: HeaderValue = HeaderValue::from_static("api-server");
 pub const OWN_HEADERS: &str = "kasbah-";
 
 /// Headers of one connection and not of what is said over it (RFC 9110, section 7.6.1).
-const OF_THE_CONNECTION: [HeaderName; 9] = [
+const OF_THE_CONNECTION: [HeaderName; 8] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION,
     TE,
-    TRAILER,
     TRANSFER_ENCODING,
     UPGRADE_HEADER,
 ];
 
-/// What of headers is passed on: not those of the connection that they came over, nor those that it names.
+/// What of headers is passed on: not those of the connection that they came over, nor those that it names. Only that somebody takes
+/// trailers is said again, as they are passed on, too (RFC 9110, section 6.5).
 #[must_use]
 pub fn without_the_connections(came: &HeaderMap) -> HeaderMap {
     let mut headers = came.clone();
@@ -54,6 +54,10 @@ pub fn without_the_connections(came: &HeaderMap) -> HeaderMap {
     }
     for name in OF_THE_CONNECTION {
         headers.remove(name);
+    }
+    let offered = came.get_all(TE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    if offered.into_iter().any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers")) {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     headers
 }

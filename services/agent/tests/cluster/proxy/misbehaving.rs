@@ -109,6 +109,28 @@ async fn an_answer_that_breaks_off_does_not_end_in_order() {
     assert!(answer.into_body().collect().await.is_err());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn trailers_come_back_behind_the_answer() {
+    let (listener, address) = fake().await;
+    let tunnel = before(World::real(), &address).await;
+    let answers = async {
+        for answer in [
+            "content-length: 2\r\n\r\n{}",
+            "trailer: x-sum\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nx-sum: 5\r\n\r\n",
+        ] {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            head(&mut stream).await;
+            let answer = format!("HTTP/1.1 200 OK\r\nconnection: close\r\n{answer}");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    };
+    let (answer, ()) = tokio::join!(tunnel.get("/version"), answers);
+    assert_eq!(answer.headers()["trailer"], "x-sum");
+    let whole = answer.into_body().collect().await.unwrap();
+    assert_eq!(whole.trailers().unwrap()["x-sum"], "5");
+    assert_eq!(whole.to_bytes(), "{}");
+}
+
 const CLOSES: &str = "closes";
 
 type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;

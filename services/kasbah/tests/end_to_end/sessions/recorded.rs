@@ -6,7 +6,7 @@ use std::process::Stdio;
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use testkit::eventually;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{Ground, There};
 use crate::pods::BUSYBOX;
@@ -18,9 +18,13 @@ const SAID: &[u8] = b"three secret words\n";
 pub(super) async fn sessions_are_recorded(ground: &Ground) {
     let before = There { person: &ground.people[0], namespace: &ground.scene.namespace };
     let open = before.in_namespace(&["exec", "-i", "web", "--", "cat"]);
-    let mut open = before.person.kubectl_command(&open).stdin(Stdio::piped()).spawn().unwrap();
+    let mut command = before.person.kubectl_command(&open);
+    let mut open = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     // Whoever says nothing more is still there.
-    let _saying = open.stdin.take();
+    let (mut saying, mut hearing) = (open.stdin.take().unwrap(), open.stdout.take().unwrap());
+    saying.write_all(b"x").await.unwrap();
+    let heard = tokio::time::timeout(LIMIT, hearing.read_u8()).await.expect("it opens").unwrap();
+    assert_eq!(heard, b'x');
     let grants = format!(
         "record_sessions: all\nuser_access:\n  access_as: {{user: {{}}}}\n  projects:\n    - id: {PROJECT}\n"
     );
