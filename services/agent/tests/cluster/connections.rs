@@ -1,7 +1,7 @@
 use std::process::Command;
 
 use events::delivery::SyncOutcome;
-use testkit::{Folder, Process, Proxy, Tools, eventually, free_port};
+use testkit::{Cluster, Folder, Process, Proxy, Tools, eventually, free_port};
 
 use crate::kubeconfig;
 use crate::rig::{DEADLINE, Rig, Source, cluster, config_map};
@@ -9,16 +9,23 @@ use crate::rig::{DEADLINE, Rig, Source, cluster, config_map};
 /// More than there is room for at once.
 const MANY: usize = 300;
 
-#[tokio::test]
-async fn many_requests_at_once_share_few_connections() {
-    let cluster = cluster().await;
-    let namespace = cluster.namespace("connections", false).await.unwrap();
+/// An agent that reaches its API server through a proxy.
+async fn behind_a_proxy(cluster: &Cluster, namespace: &str) -> (Proxy, Rig) {
     let folder = Folder::temporary().unwrap();
     let upstream = cluster.server().trim_start_matches("https://").parse().unwrap();
     let proxy = Proxy::start(upstream).unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
-    kubeconfig::at(&cluster, &format!("https://{}", proxy.address()), &kubeconfig);
-    let mut rig = Rig::start_as(&kubeconfig, &namespace).await;
+    kubeconfig::at(cluster, &format!("https://{}", proxy.address()), &kubeconfig);
+    // It is read once.
+    let rig = Rig::start_as(&kubeconfig, namespace).await;
+    (proxy, rig)
+}
+
+#[tokio::test]
+async fn many_requests_at_once_share_few_connections() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("connections", false).await.unwrap();
+    let (proxy, mut rig) = behind_a_proxy(&cluster, &namespace).await;
     let mut source = Source::new(&rig, "shop", &namespace);
     source.with((0..MANY).map(|n| config_map(&format!("m{n}"), "v")));
     let finished = rig.sync(&[&source]).await;
@@ -31,12 +38,7 @@ async fn many_requests_at_once_share_few_connections() {
 async fn connections_that_lead_nowhere_any_more_are_found_out() {
     let cluster = cluster().await;
     let namespace = cluster.namespace("nowhere", false).await.unwrap();
-    let folder = Folder::temporary().unwrap();
-    let upstream = cluster.server().trim_start_matches("https://").parse().unwrap();
-    let proxy = Proxy::start(upstream).unwrap();
-    let kubeconfig = folder.path().join("kubeconfig");
-    kubeconfig::at(&cluster, &format!("https://{}", proxy.address()), &kubeconfig);
-    let mut rig = Rig::start_as(&kubeconfig, &namespace).await;
+    let (proxy, mut rig) = behind_a_proxy(&cluster, &namespace).await;
     let mut source = Source::new(&rig, "shop", &namespace);
     source.with([config_map("before", "v")]);
     assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
