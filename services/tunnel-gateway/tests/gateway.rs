@@ -23,6 +23,8 @@ mod browser;
 mod bulk;
 #[path = "gateway/door.rs"]
 mod door;
+#[path = "gateway/http1.rs"]
+mod http1;
 #[path = "gateway/intake.rs"]
 mod intake;
 #[path = "gateway/limits.rs"]
@@ -33,5 +35,3 @@ mod push;
 mod recording;
 #[path = "gateway/sessions.rs"]
 mod sessions;
-#[path = "gateway/trailers.rs"]
-mod trailers;

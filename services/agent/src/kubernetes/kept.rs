@@ -255,39 +255,21 @@ mod tests {
     use hyper::server::conn::http1 as server;
     use hyper::service::service_fn;
     use hyper_util::rt::TokioIo;
-    use tokio::io::DuplexStream;
     use tokio::sync::Notify;
 
-    use super::super::made::Made;
+    use super::super::made::{Connector, Made, connector};
     use super::*;
 
     const LARGE: usize = 1 << 20;
 
-    fn kept(
-        made: &Made,
-    ) -> Kept<
-        impl Service<Uri, Response = TokioIo<DuplexStream>, Error = BoxError, Future: Send>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    > {
+    fn kept(made: &Made) -> Kept<Connector> {
         kept_until(made, Arc::default())
     }
 
     /// The server closes a connection when it is told to.
-    fn kept_until(
-        made: &Made,
-        close: Arc<Notify>,
-    ) -> Kept<
-        impl Service<Uri, Response = TokioIo<DuplexStream>, Error = BoxError, Future: Send>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    > {
+    fn kept_until(made: &Made, close: Arc<Notify>) -> Kept<Connector> {
         let made = made.clone();
-        let connector = tower::service_fn(move |_: Uri| {
+        let connector = connector(move || {
             let close = Arc::clone(&close);
             let near = made.connect(4096, async move |far| {
                 let answer = service_fn(|request: Request<Incoming>| async move {
@@ -304,7 +286,7 @@ mod tests {
                     () = close.notified() => {}
                 }
             });
-            std::future::ready(Ok(near))
+            Ok(near)
         });
         Kept::new(World::real(), connector)
     }
@@ -384,10 +366,8 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_connection_nothing_was_sent() {
-        let connector = tower::service_fn(|_: Uri| {
-            std::future::ready(Err::<TokioIo<DuplexStream>, BoxError>("refused".into()))
-        });
-        let error = Kept::new(World::real(), connector).send(request()).await.err().unwrap();
+        let refused = connector(|| Err("refused".into()));
+        let error = Kept::new(World::real(), refused).send(request()).await.err().unwrap();
         assert!(error.is::<NoConnection>(), "{error}");
     }
 }

@@ -3,9 +3,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use http::Uri;
 use hyper_util::rt::TokioIo;
 use tokio::io::DuplexStream;
+use tower::BoxError;
+use tower::util::BoxCloneSyncService;
 use world::World;
+
+/// The near end of a connection, or why there is none.
+pub(super) type Connected = Result<TokioIo<DuplexStream>, BoxError>;
+pub(super) type Connector = BoxCloneSyncService<Uri, TokioIo<DuplexStream>, BoxError>;
+
+/// Connects so, wherever to.
+pub(super) fn connector(connect: impl Fn() -> Connected + Clone + Send + Sync + 'static) -> Connector {
+    BoxCloneSyncService::new(tower::service_fn(move |_: Uri| std::future::ready(connect())))
+}
 
 #[derive(Clone, Default)]
 pub(super) struct Made {

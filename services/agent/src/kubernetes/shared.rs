@@ -196,7 +196,7 @@ mod tests {
     use tokio::io::DuplexStream;
     use tokio::sync::Notify;
 
-    use super::super::made::Made;
+    use super::super::made::{Connected, Connector, Made, connector};
     use super::*;
 
     /// A server, and what came over its connections.
@@ -240,18 +240,8 @@ mod tests {
         }
     }
 
-    type Connected = Result<TokioIo<DuplexStream>, BoxError>;
-
-    fn shared_over(
-        connect: impl Fn() -> Connected + Clone + Send + Sync + 'static,
-    ) -> Shared<
-        impl Service<Uri, Response = TokioIo<DuplexStream>, Error = BoxError, Future: Send>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    > {
-        Shared::new(World::real(), tower::service_fn(move |_: Uri| std::future::ready(connect())))
+    fn shared_over(connect: impl Fn() -> Connected + Clone + Send + Sync + 'static) -> Shared<Connector> {
+        Shared::new(World::real(), connector(connect))
     }
 
     fn connect_to(server: &Server, closes: bool) -> impl Fn() -> Connected + Clone + Send + Sync + 'static {

@@ -109,22 +109,49 @@ async fn an_answer_that_breaks_off_does_not_end_in_order() {
     assert!(answer.into_body().collect().await.is_err());
 }
 
+/// Says its version to whoever comes first, and this to the next one.
+async fn says(listener: &TcpListener, said: &str) {
+    let version = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+    for said in [version, said] {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        head(&mut stream).await;
+        stream.write_all(said.as_bytes()).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_said_before_an_answer_is_not_taken_for_it() {
+    let (listener, address) = fake().await;
+    let tunnel = before(World::real(), &address).await;
+    let said = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+    let (answer, ()) = tokio::join!(tunnel.get("/version"), says(&listener, said));
+    assert!(!answer.headers().contains_key("link"));
+    let (status, _, body) = read(answer).await;
+    assert_eq!((status, body), (StatusCode::OK, json!({})));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_to_head_says_a_length_and_has_no_body() {
+    let (listener, address) = fake().await;
+    let tunnel = before(World::real(), &address).await;
+    let said = "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n";
+    let pass = tunnel.pass(AccessAs::Agent, Narrowing::default());
+    let asking = tunnel.send(Request::head("/k8s/version"), &pass, whole(""));
+    let (answer, ()) = tokio::join!(asking, says(&listener, said));
+    assert_eq!(
+        (answer.status(), &answer.headers()["content-length"]),
+        (StatusCode::OK, &"99".parse().unwrap())
+    );
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn trailers_come_back_behind_the_answer() {
     let (listener, address) = fake().await;
     let tunnel = before(World::real(), &address).await;
-    let answers = async {
-        for answer in [
-            "content-length: 2\r\n\r\n{}",
-            "trailer: x-sum\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nx-sum: 5\r\n\r\n",
-        ] {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            head(&mut stream).await;
-            let answer = format!("HTTP/1.1 200 OK\r\nconnection: close\r\n{answer}");
-            stream.write_all(answer.as_bytes()).await.unwrap();
-        }
-    };
-    let (answer, ()) = tokio::join!(tunnel.get("/version"), answers);
+    let said = "transfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n2\r\n{}\r\n0\r\nx-sum: 5\r\n\r\n";
+    let said = format!("HTTP/1.1 200 OK\r\nconnection: close\r\n{said}");
+    let (answer, ()) = tokio::join!(tunnel.get("/version"), says(&listener, &said));
     assert_eq!(answer.headers()["trailer"], "x-sum");
     let whole = answer.into_body().collect().await.unwrap();
     assert_eq!(whole.trailers().unwrap()["x-sum"], "5");
