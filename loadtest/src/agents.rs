@@ -124,11 +124,12 @@ async fn reports(stage: &mut Stage, interval: Duration) -> anyhow::Result<()> {
 /// Seconds until all have a tunnel, beside the seconds until as many bare connections are open.
 async fn storm(stage: &mut Stage) -> anyhow::Result<(f64, Option<f64>)> {
     let count = stage.tokens().len();
+    // First of all: gateways that still see to the agents before would slow down the bare connections.
+    stage.restart_gateways().await?;
     let bare = {
         let holders = [bare::Holder::start()?, bare::Holder::start()?];
         bare::storm(&holders, count).await?.0
     };
-    stage.restart_gateways().await?;
     let begun = Instant::now();
     let fleet = Fleet::start(stage.targets()?, stage.tokens(), |_| Manner::Good);
     let last = fleet.ready(count, LIMIT).await?.last().copied().unwrap_or(begun);

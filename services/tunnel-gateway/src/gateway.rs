@@ -21,6 +21,7 @@ use crate::model::{Cursors, Refusals, Standing};
 use crate::registry::Registry;
 use crate::resolve::Shelf;
 use crate::together::Together;
+use crate::turns::Turns;
 
 pub(crate) const SERVICE: &str = "tunnel-gateway";
 
@@ -37,6 +38,8 @@ pub(crate) struct Gateway {
     pub(crate) plans: Together<ShowDesired>,
     pub(crate) standing: Following<Standing>,
     pub(crate) cursors: Following<Cursors>,
+    /// Of those who look where the log of observations ends.
+    pub(crate) looks: Turns,
     pub(crate) shelf: Shelf,
     pub(crate) journal: Journal,
     pub(crate) audit: Audit,

@@ -36,6 +36,8 @@ const ACKNOWLEDGE_EVERY: Duration = Duration::from_millis(10);
 const FOLD_TIME: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long delivery may take to say by itself who applies when a tunnel opened.
+const TOLD_TIME: Duration = Duration::from_secs(30);
 /// Being named again and again costs the log: so far apart.
 const NAMING_PAUSE: Duration = Duration::from_secs(5);
 
@@ -142,6 +144,7 @@ async fn read(gateway: &Gateway, session: &Session, names: &mut Naming) -> Resul
 
 /// What is durable of this agent's observations, everything that is in the log by now included.
 async fn durable(gateway: &Gateway, session: &Session) -> Result<Acknowledged, IntakeError> {
+    gateway.looks.turn(&*gateway.world.clock).await;
     gateway.cursors.catch_up(FOLD_TIME).await.map_err(IntakeError::Lagging)?;
     Ok(gateway.cursors.read(|cursors| cursors.of(session.agent)))
 }
@@ -353,10 +356,18 @@ impl Naming {
         if !self.owed || lately {
             return;
         }
-        // Delivery said so by itself when the tunnel opened.
-        if self.last.is_none() && session.applies() {
-            (self.owed, self.last) = (false, Some(gateway.world.clock.monotonic()));
-            return;
+        // What applies by now is told by delivery when a tunnel opens, of many agents together: thousands that come back at once need
+        // not be asked about one by one.
+        if self.last.is_none() {
+            tokio::select! {
+                biased;
+                () = session.told_of_applier() => {}
+                () = gateway.world.clock.sleep(TOLD_TIME) => {}
+            }
+            if session.applies() {
+                (self.owed, self.last) = (false, Some(gateway.world.clock.monotonic()));
+                return;
+            }
         }
         let mut pause = FIRST_PAUSE;
         loop {

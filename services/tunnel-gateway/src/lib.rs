@@ -41,6 +41,7 @@ mod run;
 mod session;
 mod supply;
 mod together;
+mod turns;
 
 pub use access::ACCESS;
 pub use args::{Args, Audited, ClusterLimits};

@@ -119,14 +119,17 @@ fn report(session: &Session, error: &PushError) {
 impl Pusher<'_> {
     async fn push(&mut self, may_be_superseded: bool) -> Result<Pushed, PushError> {
         let plan = self.gateway.plans.ask(self.session.agent).await.map_err(PushError::Delivery)?;
-        let Some(plan) = plan else { return Ok(Pushed::Done) };
+        let Some(plan) = plan else {
+            self.session.heard_of_applier(None);
+            return Ok(Pushed::Done);
+        };
         if plan.agent != self.session.agent || plan.organization != self.session.organization {
             return Err(PushError::AnotherAgent);
         }
+        self.session.heard_of_applier(plan.applier);
         if plan.revision < self.session.announced.load(Ordering::Relaxed) {
             return Err(PushError::Behind(plan.revision));
         }
-        self.session.heard_of_applier(plan.applier);
         if self.taken.as_ref() == Some(&plan) {
             return Ok(Pushed::Done);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::{Bus, Heard};
-use chassis::{Metrics, Readiness, Shutdown, Supervisor};
+use chassis::{Metrics, Readiness, ReadyHandle, Shutdown, Supervisor};
 use events::InstanceId;
 use events::Notice;
 use events::requests::delivery::DesiredChanged;
@@ -31,6 +31,7 @@ use crate::model::{Cursors, Refusals, Standing};
 use crate::registry::Registry;
 use crate::resolve::Shelf;
 use crate::together::together;
+use crate::turns::Turns;
 
 /// Each agent's desired state is asked for at least this often: a notice may be lost.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -92,6 +93,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         bus,
         standing: standing.clone(),
         cursors: cursors.clone(),
+        looks: Turns::default(),
         journal,
         audit,
         recordings,
@@ -114,19 +116,32 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     }
     let (drained, all_said) = oneshot::channel::<()>();
     supervisor.spawn("journal", journal_writer.run(async move { drop(all_said.await) }));
+    let stop = shutdown.clone();
     supervisor.spawn("door", async move {
-        if !has_caught_up(&gateway, &shutdown).await? {
-            return Ok(());
-        }
-        let _serving = (answers::serve(&gateway).await?, cluster_api::serve_tickets(&gateway).await?);
-        ready.set(true);
-        let door = Door { tls: tls.map(without_tickets), ..Door::default() };
-        door::run(gateway, listener, door, shutdown.clone()).await?;
-        ready.set(false);
+        take_tunnels(gateway, listener, tls, &ready, stop).await?;
         drop(drained);
         Ok(())
     });
     supervisor.join_within(&*world.clock, drain.saturating_add(LAST_WORDS)).await
+}
+
+/// Opens the door once both projections have caught up, until shutdown is asked for and the tunnels have ended.
+async fn take_tunnels(
+    gateway: Arc<Gateway>,
+    listener: Box<dyn Listener>,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    ready: &ReadyHandle,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    if !has_caught_up(&gateway, &shutdown).await? {
+        return Ok(());
+    }
+    let _serving = (answers::serve(&gateway).await?, cluster_api::serve_tickets(&gateway).await?);
+    ready.set(true);
+    let door = Door { tls: tls.map(without_tickets), ..Door::default() };
+    door::run(gateway, listener, door, shutdown).await?;
+    ready.set(false);
+    Ok(())
 }
 
 /// Waits for both projections; not if shutdown is asked for before.

@@ -12,7 +12,7 @@ use events::observation::Observed;
 use events::{AgentId, InstanceId, OrganizationId, Timestamp, TokenId};
 use futures::FutureExt;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{SetOnce, watch};
 use tunnel::gateway::AgentConnection;
 use tunnel::handshake::Role;
 use tunnel::wire::{Again, Farewell};
@@ -49,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) announced: AtomicU64,
     farewell: watch::Sender<Option<Farewell>>,
     applier: Mutex<Appliers>,
+    /// Set once delivery said who applies, or that nobody does.
+    told: SetOnce<()>,
 }
 
 #[derive(Default)]
@@ -92,6 +94,7 @@ impl Session {
             announced: AtomicU64::new(0),
             farewell: watch::Sender::new(None),
             applier: Mutex::default(),
+            told: SetOnce::new(),
         })
     }
 
@@ -126,6 +129,8 @@ impl Session {
 
     /// Delivery said who applies.
     pub(crate) fn heard_of_applier(&self, applier: Option<Applier>) {
+        // Only the first time is news to those who wait for it.
+        let _set_before = self.told.set(());
         let Some(applier) = applier else { return };
         let mut appliers = self.applier.lock();
         if appliers.current.is_none_or(|current| current.epoch <= applier.epoch) {
@@ -134,6 +139,11 @@ impl Session {
         if applier.instance == self.instance {
             appliers.own_epoch = appliers.own_epoch.max(Some(applier.epoch));
         }
+    }
+
+    /// Returns once delivery has said who applies.
+    pub(crate) async fn told_of_applier(&self) {
+        self.told.wait().await;
     }
 
     /// This instance and the last epoch that it was named for.

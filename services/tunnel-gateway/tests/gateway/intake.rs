@@ -186,6 +186,23 @@ async fn who_applies_already_is_not_named_again_when_its_tunnel_opens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_says_that_it_has_the_lease_before_delivery_answers_is_not_named_again() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    let first = gateway.connect(1, 1).await;
+    gateway.desire(1, 1, &objects(1, "wanted"), &[]).await;
+    applier(&gateway, &first, 1).await;
+    first.link.abort();
+    gateway.delivery.lock().held.send_replace(true);
+    let again = gateway.connect(1, 1).await;
+    again.lease().await;
+    again.report(1, 1, vec![health(1, 1)]).await;
+    gateway.delivery.lock().held.send_replace(false);
+    again.acknowledged(1, 1).await;
+    assert_eq!(gateway.delivery.lock().namings, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_holds_the_lease_is_named_again_after_another_ones_late_claim() {
     let gateway = Gateway::start().await;
     gateway.register(1).await;
