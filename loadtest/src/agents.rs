@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use crate::figure::{Figure, Target, percentile};
 use crate::log::events_per_second;
 use crate::usage;
+use bare::{Held, Holder};
 use fleet::Fleet;
 use simulated::Manner;
 use stage::Stage;
@@ -68,8 +69,8 @@ pub async fn run(count: usize, crowd: Crowd) -> anyhow::Result<Vec<Figure>> {
 async fn idle(stage: &mut Stage) -> anyhow::Result<((f64, Option<f64>), f64)> {
     let count = stage.tokens().len();
     let bare = {
-        let holders = [bare::Holder::start()?, bare::Holder::start()?];
-        let pids = holders.each_ref().map(bare::Holder::pid);
+        let holders = holders(Held::Connections)?;
+        let pids = holders.each_ref().map(Holder::pid);
         let before = usage::resident(&pids)?;
         let (_, _open) = bare::storm(&holders, count).await?;
         per_agent(usage::resident(&pids)?.saturating_sub(before), count)
@@ -127,13 +128,29 @@ async fn storm(stage: &mut Stage) -> anyhow::Result<(f64, Option<f64>)> {
     // First of all: gateways that still see to the agents before would slow down the bare connections.
     stage.restart_gateways().await?;
     let bare = {
-        let holders = [bare::Holder::start()?, bare::Holder::start()?];
+        let holders = holders(Held::Connections)?;
         bare::storm(&holders, count).await?.0
     };
+    {
+        let holders = holders(Held::Tunnels)?;
+        let alone =
+            all_ready(holders.iter().map(Holder::target).collect(), stage).await.context("tunnels alone")?;
+        println!("    {count} tunnels with nothing behind them are open after {alone:.2} s");
+    }
+    let all = all_ready(stage.targets()?, stage).await?;
+    Ok((all, Some(bare.as_secs_f64())))
+}
+
+fn holders(held: Held) -> anyhow::Result<[Holder; 2]> {
+    Ok([Holder::start(held)?, Holder::start(held)?])
+}
+
+/// Seconds until all agents, who come at once, are ready.
+async fn all_ready(targets: Vec<tunnel::agent::Target>, stage: &Stage) -> anyhow::Result<f64> {
     let begun = Instant::now();
-    let fleet = Fleet::start(stage.targets()?, stage.tokens(), |_| Manner::Good);
-    let last = fleet.ready(count, LIMIT).await?.last().copied().unwrap_or(begun);
-    Ok((last.duration_since(begun).as_secs_f64(), Some(bare.as_secs_f64())))
+    let fleet = Fleet::start(targets, stage.tokens(), |_| Manner::Good);
+    let last = fleet.ready(stage.tokens().len(), LIMIT).await?.last().copied().unwrap_or(begun);
+    Ok(last.duration_since(begun).as_secs_f64())
 }
 
 /// Seconds from the end of a push until of a hundred agents ninety-nine were told, while some are slow and some never answer.

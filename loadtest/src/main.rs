@@ -79,7 +79,7 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> anyhow::Result<std::process::ExitCode> {
     if std::env::args().nth(1).as_deref() == Some(agents::bare::ARGUMENT) {
-        agents::bare::hold().await?;
+        agents::bare::hold(&std::env::args().nth(2).unwrap_or_default()).await?;
         return Ok(std::process::ExitCode::SUCCESS);
     }
     if std::env::args().nth(1).as_deref() == Some(tunnel::bare::ARGUMENT) {

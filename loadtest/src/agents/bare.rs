@@ -1,4 +1,5 @@
-//! The baseline: a server process that does nothing but accept TLS connections and hold them.
+//! The baseline: a server process that does nothing but accept TLS connections and hold them; or tunnels, to see what they cost
+//! without anything behind them.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use events::AgentId;
 use rustls::{ClientConfig, ServerConfig};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -15,34 +17,42 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tunnel::agent::{Target, Transport};
+use tunnel::body::empty;
+use tunnel::gateway::Door;
+use tunnel::wire::path;
+use world::World;
 
 /// The argument that makes this program such a server.
 pub const ARGUMENT: &str = "--hold-tls-connections";
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// What such a server holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Held {
+    /// TLS connections.
+    Connections,
+    /// Tunnels, of which it opens the event stream as a gateway does.
+    Tunnels,
+}
+
 /// Accepts and holds until its standard input ends; says on its standard output where it listens, and whom to trust.
-pub async fn hold() -> anyhow::Result<()> {
+pub async fn hold(held: &str) -> anyhow::Result<()> {
+    let held = <Held as clap::ValueEnum>::from_str(held, false).map_err(anyhow::Error::msg)?;
     let authority = Authority::new("bare")?;
-    let Certified { certificate, key } = authority.server(&["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
-    let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())?;
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)?;
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let tls = server(&authority, held)?;
     let listener = listener()?;
     println!("{}", listener.local_addr()?.port());
     println!("{}", serde_json::to_string(authority.certificate())?);
     let accept = async {
         loop {
             let (connection, _) = listener.accept().await?;
-            let acceptor = acceptor.clone();
+            let tls = Arc::clone(&tls);
             tokio::spawn(async move {
-                let Ok(mut held) = acceptor.accept(connection).await else { return };
-                // Ends with the client.
-                let _end = held.read_u8().await;
+                match held {
+                    Held::Connections => hold_connection(connection, tls).await,
+                    Held::Tunnels => hold_tunnel(connection, tls).await,
+                }
             });
         }
     };
@@ -51,6 +61,41 @@ pub async fn hold() -> anyhow::Result<()> {
         accepted = accept => accepted,
         _ended = parent => Ok(()),
     }
+}
+
+fn server(authority: &Authority, held: Held) -> anyhow::Result<Arc<ServerConfig>> {
+    let Certified { certificate, key } = authority.server(&["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
+    let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)?;
+    if held == Held::Tunnels {
+        config.alpn_protocols = vec![tunnel::settings::ALPN.to_vec()];
+        config.send_tls13_tickets = 0;
+    }
+    Ok(Arc::new(config))
+}
+
+async fn hold_connection(connection: TcpStream, tls: Arc<ServerConfig>) {
+    let Ok(mut held) = TlsAcceptor::from(tls).accept(connection).await else { return };
+    // Ends with the client.
+    let _end = held.read_u8().await;
+}
+
+async fn hold_tunnel(connection: TcpStream, tls: Arc<ServerConfig>) {
+    let world = World::real();
+    let door = Door { tls: Some(tls), ..Door::default() };
+    let agent = AgentId(world.new_uuid());
+    let admit = move |_shown| async move { Ok((agent, ())) };
+    let Ok(accepted) = door.accept(&world, Box::new(connection), admit).await else { return };
+    let to = format!("http://agent{}?after=0.0", path::EVENTS);
+    let Ok(request) = http::Request::get(to).body(empty()) else { return };
+    let events = accepted.connection.request(request, LIMIT).await;
+    accepted.connection.closed().await;
+    drop(events);
 }
 
 /// With a queue as long as the gateway's: otherwise a storm waits for SYNs to be sent again.
@@ -76,9 +121,11 @@ pub struct Holder {
 }
 
 impl Holder {
-    pub fn start() -> anyhow::Result<Self> {
+    /// One that holds such.
+    pub fn start(held: Held) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(ARGUMENT).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let held = clap::ValueEnum::to_possible_value(&held).context("it has no name")?;
+        command.args([ARGUMENT, held.get_name()]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start the bare server")?;
         let mut lines = BufReader::new(child.stdout.take().context("no standard output")?).lines();
         let port = lines.next().context("the bare server says nothing")??.parse()?;
@@ -89,6 +136,14 @@ impl Holder {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// As agents dial it.
+    pub fn target(&self) -> Target {
+        let mut tls = ClientConfig::clone(&self.client);
+        tls.alpn_protocols = vec![tunnel::settings::ALPN.to_vec()];
+        let (host, port) = (self.address.ip().to_string(), self.address.port());
+        Target { host, port, transport: Transport::Tls(Arc::new(tls)) }
     }
 }
 
