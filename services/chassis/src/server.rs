@@ -12,16 +12,16 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use rustls::ServerConfig;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
-use world::World;
 use world::clock::Clock;
 use world::network::{Connection, Listener};
 use world::spawn::Spawner;
+use world::{World, WorldTimer};
 
 use crate::Shutdown;
 
@@ -206,15 +206,16 @@ impl Server {
     }
 
     fn builder(&self) -> Builder<Tasks> {
+        let timer = WorldTimer::new(&self.world);
         let mut builder = Builder::new(Tasks(Arc::clone(&self.world.spawner), self.name));
         builder
             .http1()
-            .timer(TokioTimer::new())
+            .timer(timer.clone())
             .header_read_timeout(self.limits.head)
             .max_buf_size(self.limits.head_bytes.max(8192));
         builder
             .http2()
-            .timer(TokioTimer::new())
+            .timer(timer)
             .max_header_list_size(u32::try_from(self.limits.head_bytes).unwrap_or(u32::MAX))
             .max_concurrent_streams(self.limits.streams)
             .initial_stream_window_size(STREAM_WINDOW)

@@ -15,6 +15,7 @@ pub mod disk;
 pub mod network;
 pub mod random;
 pub mod spawn;
+pub mod timer;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ pub use disk::Disk;
 pub use network::Network;
 pub use random::Random;
 pub use spawn::Spawner;
+pub use timer::WorldTimer;
 
 /// One world, cheap to clone.
 #[derive(Clone)]

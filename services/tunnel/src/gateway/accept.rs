@@ -16,14 +16,14 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use world::World;
 use world::network::Connection;
+use world::{World, WorldTimer};
 
 use super::connection::AgentConnection;
 use super::gathered::Gathered;
 use crate::body::Guard;
 use crate::handshake::{Hello, PROTOCOL_VERSION, TUNNEL_PATH, Token, Welcome};
-use crate::runtime::{WorldTimer, within};
+use crate::runtime::within;
 use crate::settings::Keepalive;
 
 /// How a gateway takes connections.
