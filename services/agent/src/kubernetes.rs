@@ -11,6 +11,7 @@ mod kept;
 #[cfg(test)]
 mod made;
 pub mod path;
+mod plain;
 mod shared;
 pub mod status;
 

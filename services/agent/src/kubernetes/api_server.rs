@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
+use http::uri::Authority;
 use http::{Request, Response, Version};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Either, Empty};
@@ -17,9 +18,10 @@ use tower::{BoxError, ServiceExt};
 use tunnel::http2::Received;
 use world::World;
 
-use super::clients::{Client, Clients};
+use super::clients::{Client, Ways};
 use super::connections::{REQUESTS_PER_LANE, UnderWay};
 use super::kept::{KeptBody, NoConnection};
+use super::plain;
 
 /// Connections that nobody uses and that are kept all the same.
 const IDLE_LANES: usize = 2;
@@ -54,13 +56,7 @@ pub type AnswerBody = Either<Incoming, Either<KeptBody, Received>>;
 /// only HTTP/1.1, each of the others has a connection alone.
 pub struct ApiServer {
     world: World,
-    clients: Clients,
-    /// To see what the API server speaks.
-    any: Client<RequestBody>,
-    /// A connection for each request.
-    alone: Client<RequestBody>,
-    /// A connection for each request while it lasts, and then for the next one.
-    kept: Client<RequestBody, KeptBody>,
+    ways: Ways,
     on_kept: Arc<AtomicUsize>,
     probe: Mutex<Option<Probe>>,
     lanes: Arc<Mutex<Vec<OpenLane>>>,
@@ -114,23 +110,21 @@ impl Drop for Lane {
 
 impl ApiServer {
     /// Dials nothing yet.
-    pub(super) fn new(world: World, clients: Clients) -> Self {
-        Self {
-            any: clients.any(),
-            alone: clients.alone(),
-            kept: clients.kept(),
-            world,
-            on_kept: Arc::default(),
-            clients,
-            probe: Mutex::default(),
-            lanes: Arc::default(),
-        }
+    pub(super) fn new(world: World, ways: Ways) -> Self {
+        Self { world, ways, on_kept: Arc::default(), probe: Mutex::default(), lanes: Arc::default() }
+    }
+
+    /// One that is reached over the world's network in plain text, with nobody's credentials; dials nothing yet.
+    #[must_use]
+    pub fn in_plain_text(world: World, server: &Authority, speaks_http2: bool) -> Self {
+        let ways = plain::ways(&world, server, speaks_http2);
+        Self::new(world, ways)
     }
 
     /// Whether the agent itself acts as somebody else here, so that it can act as nobody further.
     #[must_use]
     pub const fn impersonates(&self) -> bool {
-        self.clients.impersonates()
+        self.ways.impersonates
     }
 
     /// Sends a request; its place is taken until the lane is dropped. When its connection turns out to be broken, only a request of
@@ -167,7 +161,7 @@ impl ApiServer {
             return self.ask(request, otherwise).await;
         };
         let (parts, body) = request.into_parts();
-        match answer(self.kept.clone(), Request::from_parts(parts.clone(), nothing())).await {
+        match answer(self.ways.kept.clone(), Request::from_parts(parts.clone(), nothing())).await {
             Ok(answer) => Ok((answer.map(|body| Either::Right(Either::Left(body))), self.place(Some(place)))),
             Err(error) if error.is::<NoConnection>() => Err(error),
             Err(error) => {
@@ -189,7 +183,7 @@ impl ApiServer {
                 Ok((answer.map(|body| Either::Right(Either::Right(body))), lane))
             }
             Way::Alone => {
-                Ok((answer(self.alone.clone(), request).await?.map(Either::Left), self.place(None)))
+                Ok((answer(self.ways.alone.clone(), request).await?.map(Either::Left), self.place(None)))
             }
         }
     }
@@ -199,7 +193,7 @@ impl ApiServer {
     /// # Errors
     /// When there is no answer.
     pub async fn upgrade(&self, request: Request<()>) -> Result<Response<Incoming>, BoxError> {
-        answer(self.alone.clone(), request.map(|()| nothing())).await
+        answer(self.ways.alone.clone(), request.map(|()| nothing())).await
     }
 
     /// Requests under way on each connection.
@@ -214,7 +208,7 @@ impl ApiServer {
         let mut current = self.probe.lock();
         // One that failed, and for which nobody has waited to its end, says nothing of now.
         let _failed = current.take_if(|probe| matches!(probe.clone().now_or_never(), Some(Err(_))));
-        current.get_or_insert_with(|| probe(&self.world, self.any.clone())).clone()
+        current.get_or_insert_with(|| probe(&self.world, self.ways.probe.clone())).clone()
     }
 
     /// Has the next request find out anew, unless one has already begun to.
@@ -236,7 +230,7 @@ impl ApiServer {
         let (client, requests) = match lanes.iter().find(has_room) {
             Some(lane) => (lane.client.clone(), Arc::clone(&lane.requests)),
             None => {
-                let (client, requests) = (self.clients.shared(), Arc::default());
+                let (client, requests) = ((self.ways.shared)(), Arc::default());
                 lanes.push(OpenLane { client: client.clone(), requests: Arc::clone(&requests) });
                 (client, requests)
             }
@@ -246,7 +240,7 @@ impl ApiServer {
 }
 
 /// Goes on by itself: whoever began it may give up, and the next one is not to find it half done.
-fn probe(world: &World, client: Client<RequestBody>) -> Probe {
+fn probe(world: &World, client: Client<RequestBody, ()>) -> Probe {
     let clock = Arc::clone(&world.clock);
     let (tell, known) = oneshot::channel();
     let probing = async move {
@@ -262,7 +256,7 @@ fn probe(world: &World, client: Client<RequestBody>) -> Probe {
     known.map(|known| known.unwrap_or(Err(ProbeError::Ended))).boxed().shared()
 }
 
-async fn allowed_way(client: Client<RequestBody>) -> Result<Way, BoxError> {
+async fn allowed_way(client: Client<RequestBody, ()>) -> Result<Way, BoxError> {
     let response = answer(client, Request::get(PROBE).body(nothing())?).await?;
     Ok(if response.version() == Version::HTTP_2 { Way::Lane } else { Way::Alone })
 }

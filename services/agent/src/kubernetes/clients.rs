@@ -25,10 +25,11 @@ use world::World;
 use super::alone::Alone;
 use super::api_server::RequestBody;
 use super::kept::{KEPT, Kept, KeptBody};
+use super::plain::head_of;
 use super::shared::{KEEPALIVE, MAXIMUM_HEADER_LIST_BYTES, Shared};
 
 /// How long a dial may take, TLS included: others wait for it.
-const DIAL_DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const DIAL_DEADLINE: Duration = Duration::from_secs(10);
 /// What a connection may speak.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocols {
@@ -42,6 +43,20 @@ pub(super) enum Protocols {
 pub(super) type Client<B, A = Incoming> = BoxCloneSyncService<Request<B>, Response<A>, BoxError>;
 
 type Dialled = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+/// How requests of others come to an API server.
+pub(super) struct Ways {
+    /// To see what it speaks.
+    pub(super) probe: Client<RequestBody, ()>,
+    /// A connection for each request.
+    pub(super) alone: Client<RequestBody>,
+    /// A connection for each request while it lasts, and then for the next one.
+    pub(super) kept: Client<RequestBody, KeptBody>,
+    /// Makes one more connection for all that are sent over it.
+    pub(super) shared: Box<dyn Fn() -> Client<RequestBody, Received> + Send + Sync>,
+    /// The agent itself acts as somebody else there.
+    pub(super) impersonates: bool,
+}
 
 /// Makes clients. All of them renew the agent's credentials together.
 pub(super) struct Clients {
@@ -69,8 +84,19 @@ impl Clients {
         })
     }
 
+    /// The ways of others' requests.
+    pub(super) fn ways(self) -> Ways {
+        Ways {
+            probe: head_of(self.any()),
+            alone: self.alone(),
+            kept: self.kept(),
+            impersonates: self.impersonates(),
+            shared: Box::new(move || self.shared()),
+        }
+    }
+
     /// Whether the agent itself acts as somebody else, by its kubeconfig.
-    pub(super) const fn impersonates(&self) -> bool {
+    const fn impersonates(&self) -> bool {
         let user = &self.config.auth_info;
         user.impersonate.is_some()
             || user.impersonate_uid.is_some()
@@ -107,7 +133,7 @@ impl Clients {
     }
 
     /// One that speaks HTTP/1.1, each request on a connection of its own, which may become another protocol.
-    pub(super) fn alone(&self) -> Client<RequestBody> {
+    fn alone(&self) -> Client<RequestBody> {
         let alone = Alone::new(self.world.clone(), self.connector(Protocols::Http1));
         self.client(service_fn(move |request| {
             let alone = alone.clone();
@@ -116,7 +142,7 @@ impl Clients {
     }
 
     /// One that speaks HTTP/1.1, each request on a connection that nobody uses just now.
-    pub(super) fn kept(&self) -> Client<RequestBody, KeptBody> {
+    fn kept(&self) -> Client<RequestBody, KeptBody> {
         let kept = Kept::new(self.world.clone(), self.connector(Protocols::Http1));
         self.client(service_fn(move |request| {
             let kept = kept.clone();

@@ -151,7 +151,7 @@ impl Connections {
             Arc::new(kube::Client::new(clients.shared().map_request(boxed), namespace.clone()))
         };
         let connections = Self::of(namespace.clone(), any, shared);
-        Ok(Self { api_server: Some(Arc::new(ApiServer::new(world.clone(), clients))), ..connections })
+        Ok(connections.reaching(ApiServer::new(world.clone(), clients.ways())))
     }
 
     /// Everything over one channel, as in `namespace`.
@@ -159,6 +159,12 @@ impl Connections {
     pub fn over(channel: &Arc<dyn Channel>, namespace: &str) -> Self {
         let same = || Arc::clone(channel);
         Self::of(namespace.to_owned(), same, same)
+    }
+
+    /// Requests of others come to the API server on a way of their own.
+    #[must_use]
+    pub fn reaching(self, api_server: ApiServer) -> Self {
+        Self { api_server: Some(Arc::new(api_server)), ..self }
     }
 
     fn of(
