@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub(super) struct Open {
     /// When authz last said that it is let through, on the monotonic clock.
     sure_at: Mutex<Duration>,
     end: SetOnce<End>,
+    /// What is answered, which its end lets go of at once: who does not read keeps nothing open at the cluster.
+    answer: OnceLock<Weak<dyn LetGo>>,
 }
 
 impl Open {
@@ -71,6 +73,28 @@ impl Open {
     /// Ends it. The first word counts.
     pub(super) fn end(&self, end: End) {
         let _first = self.end.set(end);
+        self.let_go();
+    }
+
+    fn let_go(&self) {
+        if let Some(answer) = self.answer.get().and_then(Weak::upgrade) {
+            answer.let_go();
+        }
+    }
+
+    /// What is answered from now on.
+    fn answers<B>(&self, body: B) -> Answer<B>
+    where
+        B: Send + 'static,
+    {
+        let body = Arc::new(Mutex::new(Some(body)));
+        let answer: Arc<dyn LetGo> = Arc::clone(&body) as _;
+        // A request has one answer.
+        let _first = self.answer.set(Arc::downgrade(&answer));
+        if self.end.get().is_some() {
+            self.let_go();
+        }
+        Answer(body)
     }
 
     /// Returns once it was ended.
@@ -98,7 +122,13 @@ impl OpenRequests {
         place: Arc<Place>,
         now: Duration,
     ) -> Entered {
-        let open = Arc::new(Open { asked, recorded, sure_at: Mutex::new(now), end: SetOnce::new() });
+        let open = Arc::new(Open {
+            asked,
+            recorded,
+            sure_at: Mutex::new(now),
+            end: SetOnce::new(),
+            answer: OnceLock::new(),
+        });
         let mut all = self.open.lock();
         all.0 += 1;
         let number = all.0;
@@ -120,7 +150,7 @@ impl OpenRequests {
 
     /// Ends those whose tokens have ended by themselves.
     pub(super) fn end_expired(&self, now: Timestamp) {
-        for open in self.open.lock().1.values() {
+        for open in self.list(None) {
             if open.asked.token_ends.is_some_and(|end| end <= now) {
                 open.end(End::Cut("the token has expired".to_owned()));
             }
@@ -203,14 +233,58 @@ impl Entered {
     }
 
     /// What it is sent, which keeps the request open.
-    pub(super) fn sent<B>(self, inner: B) -> Held<OpenBody<B>, Self> {
-        let body = self.body(inner, self.open.recorded.sent(), headers::answered);
+    pub(super) fn sent<B>(self, inner: B) -> Held<OpenBody<Answer<B>>, Self>
+    where
+        B: Send + 'static,
+    {
+        let body = self.body(self.open.answers(inner), self.open.recorded.sent(), headers::answered);
         Held::new(body, self)
     }
 
     fn body<B>(&self, inner: B, bytes: Arc<AtomicU64>, trailers: fn(&HeaderMap) -> HeaderMap) -> OpenBody<B> {
         let (ended, place) = (Some(self.open.ended()), Arc::clone(&self.place));
         OpenBody { inner, ended, is_over: false, bytes, trailers, place, pause: None }
+    }
+}
+
+/// What can be let go of while nobody asks for more of it.
+trait LetGo: Send + Sync {
+    fn let_go(&self);
+}
+
+impl<B: Send> LetGo for Mutex<Option<B>> {
+    fn let_go(&self) {
+        let body = self.lock().take();
+        drop(body);
+    }
+}
+
+/// What a cluster answers, until it is let go of.
+pub(super) struct Answer<B>(Arc<Mutex<Option<B>>>);
+
+impl<B> Body for Answer<B>
+where
+    B: Body<Data = Bytes, Error = BoxError> + Unpin,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.0.lock().as_mut() {
+            Some(body) => Pin::new(body).poll_frame(context),
+            None => Poll::Ready(Some(Err("the request was ended".into()))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.lock().as_ref().is_some_and(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.lock().as_ref().map(Body::size_hint).unwrap_or_default()
     }
 }
 
