@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use agent::args::{Args, Server};
-use agent::kubernetes::Connections;
+use agent::cluster_api::RootKey;
+use agent::kubernetes::{ApiServer, Connections};
 use agent::{Deps, run};
 use chassis::{Metrics, Readiness, Shutdown};
 use events::InstanceId;
@@ -55,11 +56,12 @@ impl SharedSecret {
     }
 }
 
-/// Runs one instance. `always_holds`: it is told that it has the Lease, whatever becomes of it.
+/// Runs one instance, which pins this root key. `always_holds`: it is told that it has the Lease, whatever becomes of it.
 pub fn start(
     world: World,
     life: Life,
     cluster: &Cluster,
+    root_key: RootKey,
     always_holds: bool,
     readiness: Readiness,
     shutdown: Shutdown,
@@ -67,9 +69,10 @@ pub fn start(
     let instance = InstanceId(world.new_uuid());
     cluster.knows(life, instance);
     let door = cluster.server.door(life, always_holds);
-    let connections = Connections::over(&door, NAMESPACE);
+    let api_server = ApiServer::in_plain_text(world.clone(), &cluster.authority(), cluster.speaks_http2());
+    let connections = Connections::over(&door, NAMESPACE).reaching(api_server);
     let server = Server { host: "gateways".to_owned(), port: PORT };
-    let args = Args::plain_text(server, PathBuf::from(TOKEN_FILE));
+    let args = Args { root_key: Some(root_key), ..Args::plain_text(server, PathBuf::from(TOKEN_FILE)) };
     run(args, Deps { world, connections, readiness, metrics: Metrics::new(), instance }, shutdown)
 }
 

@@ -3,6 +3,7 @@
 
 mod asked;
 mod fields;
+mod front;
 mod kinds;
 #[cfg(test)]
 mod laws;
@@ -28,6 +29,7 @@ use crate::executor::{Executor, Life};
 use crate::faults::Kind as Fault;
 use crate::process::BEGIN_MILLIS;
 use asked::{About, Asked, Place};
+pub(crate) use front::Front;
 use kinds::{CONFIG_MAP, LEASE};
 use objects::{Objects, Served};
 use refusal::Refusal;
@@ -38,8 +40,8 @@ const NEVER: Duration = Duration::from_secs(300);
 
 /// A write that was done.
 pub(crate) struct Written<'a> {
-    /// Who did it.
-    pub(crate) life: Life,
+    /// Which instance of the agent did it by itself; nothing where somebody did it through one.
+    pub(crate) by: Option<Life>,
     /// The object's name.
     pub(crate) name: &'a str,
     /// As it was; nothing if it was not there.
@@ -174,8 +176,19 @@ impl ApiServer {
         text.split_once('.').map_or(text.clone(), |(seconds, _)| format!("{seconds}Z"))
     }
 
-    fn serve(&self, life: Life, request: Request<Bytes>, back: Duration, give: Give) {
-        let (given, slower) = self.state_of_affairs(life, request);
+    /// Asks what arrives at once; what is answered is on its way by whoever asks.
+    async fn ask(
+        &self,
+        by: Option<Life>,
+        request: Request<Bytes>,
+    ) -> Result<Response<AnswerBody>, ChannelError> {
+        let (give, answer) = oneshot::channel();
+        self.serve(by, request, Duration::ZERO, give);
+        answer.await.unwrap_or_else(|_| Err(broken()))
+    }
+
+    fn serve(&self, by: Option<Life>, request: Request<Bytes>, back: Duration, give: Give) {
+        let (given, slower) = self.state_of_affairs(by, request);
         let back = back + slower;
         match given {
             Given::Answer(response) => {
@@ -190,7 +203,7 @@ impl ApiServer {
     }
 
     /// What becomes of a request that arrives now, and how much longer the answer takes.
-    fn state_of_affairs(&self, life: Life, request: Request<Bytes>) -> (Given, Duration) {
+    fn state_of_affairs(&self, by: Option<Life>, request: Request<Bytes>) -> (Given, Duration) {
         let (now, roll) = (self.executor.now(), self.executor.roll(|dice| dice.below(1_000)));
         let mut state = self.state.lock();
         if state.failing_until > now {
@@ -208,7 +221,7 @@ impl ApiServer {
             state.fired(Fault::ApiSlow);
             slower = Duration::from_millis(self.executor.roll(|dice| dice.between(200, 20_000)));
         }
-        let (is_write, response) = self.answer(&mut state, life, request);
+        let (is_write, response) = self.answer(&mut state, by, request);
         if is_write && state.to_lose > 0 && response.status().is_success() {
             state.to_lose -= 1;
             state.fired(Fault::ApiAnswerLost);
@@ -217,7 +230,12 @@ impl ApiServer {
         (Given::Answer(response), slower)
     }
 
-    fn answer(&self, state: &mut State, life: Life, request: Request<Bytes>) -> (bool, Response<AnswerBody>) {
+    fn answer(
+        &self,
+        state: &mut State,
+        by: Option<Life>,
+        request: Request<Bytes>,
+    ) -> (bool, Response<AnswerBody>) {
         let asked = match Asked::read(request) {
             Ok(asked) => asked,
             Err(refusal) => return (false, self.refuse(state, &refusal)),
@@ -232,7 +250,7 @@ impl ApiServer {
         for change in objects.since(before) {
             if *change.place.kind != LEASE {
                 warden(&Written {
-                    life,
+                    by,
                     name: &change.place.name,
                     before: change.before.as_ref(),
                     after: change.after.as_ref(),
@@ -306,7 +324,7 @@ impl Channel for Door {
         let executor = &self.server.executor;
         let (there, back) = executor.roll(|dice| (dice.between(200, 3_000), dice.between(200, 3_000)));
         let back = Duration::from_micros(back);
-        executor.after(Duration::from_micros(there), move || server.serve(life, request, back, give));
+        executor.after(Duration::from_micros(there), move || server.serve(Some(life), request, back, give));
         Box::pin(async move { answer.await.unwrap_or_else(|_| Err(broken())) })
     }
 }

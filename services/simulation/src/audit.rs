@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use events::audit::AuditBatch;
 use events::configuration::ConfigurationEvent;
 use events::delivery::DeliveryEvent;
+use events::directory::DirectoryEvent;
 use events::observation::{ObservationBatch, Observed};
 use events::repository::RepositoryEvent;
 use events::{AggregateRef, ChainHash, Commit, CommitId, Event, EventId, InstanceId, OrganizationId, SyncId};
 use store::jetstream::simulated::Stored;
 
+use crate::access::Access;
 use crate::forge::Forge;
 
 type Acknowledged = (String, u64, Option<String>);
@@ -25,6 +28,7 @@ struct Aggregate {
 #[derive(Default)]
 pub struct Audit {
     forge: Option<Forge>,
+    access: Option<Access>,
     aggregates: HashMap<(OrganizationId, AggregateRef), Aggregate>,
     events: HashSet<EventId>,
     /// How far each source and configuration has come, as its commit's place in the history.
@@ -42,9 +46,9 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Compares commits with a history from now on.
-    pub fn know(&mut self, forge: Forge) {
-        self.forge = Some(forge);
+    /// Compares commits with a history from now on, and tells of who is let in.
+    pub(crate) fn know(&mut self, forge: Forge, access: Access) {
+        (self.forge, self.access) = (Some(forge), Some(access));
     }
 
     /// The first thing that does not hold.
@@ -105,6 +109,12 @@ impl Audit {
                 Ok(batch) => self.note_batch(&batch),
                 Err(error) => self.violations.push(format!("observations are not readable: {error}")),
             }
+        } else if stream.starts_with("kasbah-audit") {
+            match (events::decode::<AuditBatch>(&stored.payload), &self.access) {
+                (Ok(batch), Some(access)) => access.recorded(batch),
+                (Ok(_), None) => {}
+                (Err(error), _) => self.violations.push(format!("audit records are not readable: {error}")),
+            }
         }
     }
 
@@ -144,6 +154,10 @@ impl Audit {
             }
             Event::Configuration(ConfigurationEvent::ConfigurationChanged(changed)) => {
                 self.comes_to(format!("configuration of {}", changed.agent), &changed.commit);
+                self.access.iter().for_each(|access| access.configured(changed));
+            }
+            Event::Directory(DirectoryEvent::TokenRevoked(revoked)) => {
+                self.access.iter().for_each(|access| access.revoked(revoked.token));
             }
             Event::Delivery(DeliveryEvent::ApplierNamed(named)) => {
                 self.epochs.insert(ObservationBatch::agent_writer(named.agent), commit.version);

@@ -1,13 +1,16 @@
 //! A cluster: its API server, and what must hold of each write to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use events::InstanceId;
+use events::{AgentId, InstanceId};
+use http::uri::Authority;
 use parking_lot::Mutex;
 use serde_json::Value;
+use world::World;
 
-use crate::api_server::{ApiServer, Written};
+use crate::access::Access;
+use crate::api_server::{ApiServer, Front, Written};
 use crate::executor::{Executor, Life};
 use crate::log::LogServers;
 use crate::people::{SharedPushes, source_of};
@@ -16,6 +19,8 @@ use crate::people::{SharedPushes, source_of};
 const NAMESPACE: &str = "default";
 /// What nobody here made.
 const FOREIGN: &str = "somebody-elses";
+/// How the names of what people write begin.
+const OF_PEOPLE: &str = "people-";
 /// What an object of an agent's source carries.
 const OWNER_MARKS: [&str; 2] =
     ["/metadata/labels/kasbah.dev~1source", "/metadata/annotations/kasbah.dev~1owner"];
@@ -28,6 +33,8 @@ struct Ledger {
     newest_epoch: u64,
     /// How far each source has come, as its commit's place in the history.
     reached: BTreeMap<u64, u64>,
+    /// What people wrote: values by the name of the object.
+    of_people: BTreeSet<(String, u64)>,
     violations: Vec<String>,
 }
 
@@ -40,7 +47,8 @@ impl Ledger {
 
     fn judge(&mut self, written: &Written<'_>) -> Result<(), String> {
         let name = written.name;
-        let instance = self.instances.get(&written.life).ok_or("somebody who is no agent writes")?;
+        let Some(life) = written.by else { return self.judge_people(written) };
+        let instance = self.instances.get(&life).ok_or("somebody who is no agent writes")?;
         let epoch = self.log.audit(|audit| audit.epoch_of(*instance));
         let epoch = epoch.ok_or_else(|| format!("{name} is written by an instance that was never named"))?;
         let newest = self.newest_epoch;
@@ -56,6 +64,15 @@ impl Ledger {
             None if self.pushes.lock().may_go(name) => Ok(()),
             None => Err(format!("{name} is deleted and never left its source")),
         }
+    }
+
+    /// What people do through the agent is not the agent's doing.
+    fn judge_people(&mut self, written: &Written<'_>) -> Result<(), String> {
+        let name = written.name;
+        let value = written.after.and_then(value_of).filter(|_| name.starts_with(OF_PEOPLE));
+        let value = value.ok_or_else(|| format!("{name} is no object of people, and one wrote it"))?;
+        self.of_people.insert((name.to_owned(), value));
+        Ok(())
     }
 
     /// Nothing older is applied after something newer.
@@ -77,27 +94,54 @@ impl Ledger {
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) server: ApiServer,
+    /// Where people's requests come in.
+    pub(crate) front: Front,
+    /// The port of that.
+    pub(crate) port: u16,
     ledger: Arc<Mutex<Ledger>>,
     untouched: Vec<Value>,
 }
 
 impl Cluster {
-    /// A cluster in which somebody else has an object already.
-    #[must_use]
-    pub fn new(executor: &Executor, log: &LogServers, pushes: &SharedPushes) -> Self {
+    /// The cluster of an agent, in which somebody else has an object already. Its API server is a process of `world`.
+    pub(crate) fn new(
+        executor: &Executor,
+        (log, access): (&LogServers, &Access),
+        (agent, pushes): (AgentId, &SharedPushes),
+        (world, port): (World, u16),
+    ) -> Self {
         let ledger = Arc::new(Mutex::new(Ledger {
             log: log.clone(),
             pushes: Arc::clone(pushes),
             instances: BTreeMap::new(),
             newest_epoch: 0,
             reached: BTreeMap::new(),
+            of_people: BTreeSet::new(),
             violations: Vec::new(),
         }));
         let noting = Arc::clone(&ledger);
         let server = ApiServer::new(executor, Box::new(move |written| noting.lock().note(written)));
         server.add_config_map(NAMESPACE, FOREIGN);
         let untouched = server.config_maps();
-        Self { server, ledger, untouched }
+        let front = Front::new(world, server.clone(), access.clone(), agent);
+        front.listen(port);
+        Self { server, front, port, ledger, untouched }
+    }
+
+    /// Whether people's write of this value took place.
+    pub(crate) fn was_written(&self, name: &str, value: u64) -> bool {
+        self.ledger.lock().of_people.contains(&(name.to_owned(), value))
+    }
+
+    /// How its agent names it.
+    pub(crate) fn authority(&self) -> Authority {
+        let named = format!("api-server:{}", self.port).parse();
+        named.unwrap_or_else(|_| Authority::from_static("api-server"))
+    }
+
+    /// Whether it speaks HTTP/2 where it is asked to; some do not.
+    pub(crate) const fn speaks_http2(&self) -> bool {
+        self.port.is_multiple_of(2)
     }
 
     /// A process is this instance of the cluster's agent.
@@ -115,20 +159,25 @@ impl Cluster {
     /// How it differs from what is wanted: the value of each object by its name.
     #[must_use]
     pub fn difference(&self, wanted: &BTreeMap<String, u64>) -> Option<String> {
-        let (owned, others): (Vec<Value>, Vec<Value>) =
-            self.server.config_maps().into_iter().partition(is_owned);
+        let objects = self.server.config_maps().into_iter().filter(|object| !is_of_people(object));
+        let (owned, others): (Vec<Value>, Vec<Value>) = objects.partition(is_owned);
         if others != self.untouched {
             return Some("what is somebody else's was touched".to_owned());
         }
         let there: BTreeMap<String, u64> = owned
             .iter()
-            .map(|object| {
-                let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-                (name.to_owned(), value_of(object).unwrap_or(u64::MAX))
-            })
+            .map(|object| (name_of(object).to_owned(), value_of(object).unwrap_or(u64::MAX)))
             .collect();
         (there != *wanted).then(|| format!("{there:?} is there, not {wanted:?}"))
     }
+}
+
+fn name_of(object: &Value) -> &str {
+    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_of_people(object: &Value) -> bool {
+    name_of(object).starts_with(OF_PEOPLE)
 }
 
 fn is_owned(object: &Value) -> bool {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::agent::PORT;
 use crate::dice::Dice;
 use crate::executor::NodeId;
 use crate::log::SERVERS;
-use crate::scene::Scene;
+use crate::scene::{CLUSTERS_PORT, Scene};
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
@@ -84,6 +85,12 @@ kinds! {
     WatchesCut = "watches cut",
     /// A resource version is too old.
     VersionsForgotten = "resource versions forgotten",
+    /// An API server closes its connections in order.
+    ApiServerLeaves = "API server leaves",
+    /// Connections of agents to API servers break.
+    ApiConnectionCut = "API server's connection cut",
+    /// Connections of people to gateways break.
+    VisitorCut = "visitor cut off",
     /// Tunnels break.
     TunnelCut = "tunnel cut",
     /// Nothing moves in tunnels for a while.
@@ -236,11 +243,14 @@ impl Faults {
             | Kind::ApiAnswerLost
             | Kind::ApiSlow
             | Kind::WatchesCut
-            | Kind::VersionsForgotten => {
+            | Kind::VersionsForgotten
+            | Kind::ApiServerLeaves => {
                 self.happen_to_cluster(kind, scene);
                 false
             }
-            Kind::TunnelCut => scene.internet.cut(|_, _| true) > 0,
+            Kind::ApiConnectionCut => scene.internet.cut(|port| port < PORT) > 0,
+            Kind::VisitorCut => scene.internet.cut(|port| port == CLUSTERS_PORT) > 0,
+            Kind::TunnelCut => scene.internet.cut(|port| port == PORT) > 0,
             Kind::TunnelStalled => scene.internet.stall(self.millis(100, 25_000)) > 0,
         }
     }
@@ -268,6 +278,7 @@ impl Faults {
             Kind::ApiAnswerLost => cluster.server.lose_answers(self.dice.between(1, 3)),
             Kind::ApiSlow => cluster.server.slow_down(time),
             Kind::WatchesCut => cluster.server.cut_watches(),
+            Kind::ApiServerLeaves => cluster.front.leave(),
             _ => cluster.server.forget_versions(),
         }
     }

@@ -9,9 +9,11 @@
 //! - The simulated servers pass the suites that the real ones pass.
 //! - No shipped binary holds any of it.
 //!
-//! Deliberately absent: TLS (tunnels and API servers are plain text here), the console, and every kind but a few of a cluster's.
+//! Deliberately absent: TLS (tunnels, API servers and what people say to gateways are plain text here), the console, browsers, jobs,
+//! connections to clusters that become another protocol, and every kind but a few of a cluster's.
 #![warn(missing_docs)]
 
+mod access;
 mod agent;
 mod api_server;
 mod audit;
@@ -21,6 +23,7 @@ mod disk;
 mod executor;
 mod faults;
 mod forge;
+mod forger;
 mod log;
 mod nats;
 mod network;

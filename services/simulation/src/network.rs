@@ -28,10 +28,19 @@ type Incoming = mpsc::UnboundedSender<(Box<dyn Connection>, SocketAddr)>;
 #[derive(Default)]
 struct State {
     listeners: BTreeMap<SocketAddr, (Life, Incoming)>,
-    connections: BTreeMap<u64, (Life, Life, Arc<Pipe>, Arc<Pipe>)>,
+    connections: BTreeMap<u64, Wire>,
     next_connection: u64,
     next_port: u16,
     stalled_until: Duration,
+}
+
+/// A connection.
+struct Wire {
+    dialled_by: Life,
+    listening: Life,
+    port: u16,
+    to: Arc<Pipe>,
+    from: Arc<Pipe>,
 }
 
 /// All connections of a run; cheap to clone.
@@ -119,36 +128,37 @@ impl Internet {
         Self { executor: executor.clone(), state: Arc::default() }
     }
 
-    /// Breaks the connections that `wanted` names by their two ends; says how many.
-    pub fn cut(&self, wanted: impl Fn(Life, Life) -> bool) -> usize {
-        let cut: Vec<(Arc<Pipe>, Arc<Pipe>)> = {
+    /// Breaks the connections to one of some ports; says how many.
+    pub fn cut(&self, ports: impl Fn(u16) -> bool) -> usize {
+        self.cut_those(|wire| ports(wire.port))
+    }
+
+    fn cut_those(&self, wanted: impl Fn(&Wire) -> bool) -> usize {
+        let cut: Vec<Wire> = {
             let mut state = self.state.lock();
-            let ids: Vec<u64> = state
-                .connections
-                .iter()
-                .filter(|(_, (one, other, ..))| wanted(*one, *other))
-                .map(|(id, _)| *id)
-                .collect();
-            ids.iter().filter_map(|id| state.connections.remove(id)).map(|(.., a, b)| (a, b)).collect()
+            let wanted = state.connections.iter().filter(|(_, wire)| wanted(wire));
+            let ids: Vec<u64> = wanted.map(|(id, _)| *id).collect();
+            ids.iter().filter_map(|id| state.connections.remove(id)).collect()
         };
-        for (one, other) in &cut {
-            one.break_off();
-            other.break_off();
+        for Wire { to, from, .. } in &cut {
+            to.break_off();
+            from.break_off();
         }
         cut.len()
     }
 
-    /// What was said first on each connection that is open, by those who dialled.
+    /// What was said first on each connection to a port that is open, by those who dialled.
     #[must_use]
-    pub fn openings(&self) -> Vec<Vec<u8>> {
-        let connections = self.state.lock();
-        connections.connections.values().map(|(.., to, _)| to.state.lock().opening.clone()).collect()
+    pub fn openings(&self, port: u16) -> Vec<Vec<u8>> {
+        let state = self.state.lock();
+        let wires = state.connections.values().filter(|wire| wire.port == port);
+        wires.map(|wire| wire.to.state.lock().opening.clone()).collect()
     }
 
     /// A process died: nobody listens there, and its connections break.
     pub fn died(&self, life: Life) {
         self.state.lock().listeners.retain(|_, (listening, _)| *listening != life);
-        self.cut(|one, other| one == life || other == life);
+        self.cut_those(|wire| wire.dialled_by == life || wire.listening == life);
     }
 
     /// Nothing arrives for a while; says how many connections there are.
@@ -235,7 +245,8 @@ impl Network for Endpoint {
             let mut state = self.internet.state.lock();
             state.next_connection += 1;
             let id = state.next_connection;
-            state.connections.insert(id, (self.life, listening, Arc::clone(&to), Arc::clone(&from)));
+            let (to, from) = (Arc::clone(&to), Arc::clone(&from));
+            state.connections.insert(id, Wire { dialled_by: self.life, listening, port, to, from });
             id
         };
         let end = |reading: &Arc<Pipe>, writing: &Arc<Pipe>| End {

@@ -3,10 +3,13 @@
 mod model;
 mod pushes;
 mod tasks;
+mod visitors;
+mod visits;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::cluster_api::RootKey;
 use bus::Bus;
 use events::request::RequestContext;
 use events::requests::authz::{
@@ -16,17 +19,23 @@ use events::{Actor, AgentId, OrganizationId, ProjectId, Refusal, RefusalKind, Re
 use parking_lot::Mutex;
 use world::World;
 
+use crate::access::Access;
 use crate::agent::SharedSecret;
 use crate::executor::Executor;
 use crate::forge::Forge;
+use crate::scene::{Given, Scene};
 use model::Model;
 pub(crate) use model::source_of;
 pub(crate) use pushes::SharedPushes;
+use visits::Visitor;
 
 /// How long between two attempts of the same request.
 const AGAIN: Duration = Duration::from_millis(700);
 /// The repositories of the two projects.
 pub(crate) const REPOSITORIES: [&str; 2] = ["https://git.example/deploy", "https://git.example/extra"];
+
+/// The paths of these projects.
+const PROJECTS: [&str; 2] = ["shop/deploy", "shop/extra"];
 
 /// An agent as people know it.
 pub struct KnownAgent {
@@ -36,6 +45,8 @@ pub struct KnownAgent {
     pub name: String,
     /// Its token.
     pub secret: SharedSecret,
+    /// The root key that it pins.
+    pub root_key: RootKey,
     token: events::TokenId,
     pub(crate) model: Model,
     /// What was pushed for it.
@@ -51,12 +62,22 @@ pub struct Facts {
     pub agents: Vec<KnownAgent>,
     /// Secrets of tokens that were revoked, or whose agent was deleted.
     pub revoked: Vec<String>,
+    /// Those who use clusters.
+    visitors: Vec<Visitor>,
+    /// The same, with tokens that were revoked.
+    former_visitors: Vec<Visitor>,
+    /// The newest value that one of them wrote.
+    last_value: u64,
+    /// What they were told is written: to whose cluster, the object, the value.
+    pub(crate) written: Vec<(AgentId, String, u64)>,
     /// Names of which one only may have become a project.
     pub(crate) names: Vec<(String, Vec<ProjectId>)>,
     /// What was said that cannot be.
     pub(crate) violations: Vec<String>,
     /// Every token's secret that there ever was.
     pub(crate) secrets: Vec<String>,
+    /// Those of agents.
+    pub(crate) agent_secrets: Vec<String>,
     /// Things that were done.
     pub done: u64,
     /// Nothing new is begun.
@@ -71,14 +92,17 @@ pub struct Person {
     bus: Arc<dyn Bus>,
     forge: Forge,
     executor: Executor,
+    access: Access,
     facts: Arc<Mutex<Facts>>,
 }
 
 impl Person {
     /// Somebody.
     #[must_use]
-    pub fn new(world: World, bus: Arc<dyn Bus>, forge: Forge, executor: Executor) -> Self {
-        Self { world, bus, forge, executor, facts: Arc::default() }
+    pub(crate) fn new(given: &Given, scene: &Scene) -> Self {
+        let (world, bus) = (given.world.clone(), Arc::clone(&given.bus));
+        let (forge, executor, access) = (scene.forge.clone(), scene.executor.clone(), scene.access.clone());
+        Self { world, bus, forge, executor, access, facts: Arc::default() }
     }
 
     /// What is known.
@@ -118,6 +142,11 @@ impl Person {
                 let work = async move { worker.work().await };
                 person.world.spawner.spawn("person", Box::pin(work));
             }
+            for number in 0..person.visitors().len() {
+                let visitor = person.clone();
+                let visiting = async move { visitor.use_clusters(number).await };
+                person.world.spawner.spawn("visitor", Box::pin(visiting));
+            }
         };
         self.world.spawner.spawn("founder", Box::pin(setting_up));
     }
@@ -137,7 +166,7 @@ impl Person {
 
     async fn set_up(&self, agents: usize) {
         self.insist("group", &CreateGroup { name: "shop".to_owned() }).await;
-        for (path, repository) in ["shop/deploy", "shop/extra"].iter().zip(REPOSITORIES) {
+        for (path, repository) in PROJECTS.iter().zip(REPOSITORIES) {
             let create = CreateProject {
                 path: (*path).to_owned(),
                 repository: repository.to_owned(),
@@ -152,21 +181,25 @@ impl Person {
             let name = format!("agent-{number}");
             let register = RegisterAgent { name: name.clone(), project: "shop/deploy".to_owned() };
             let made: Option<AgentWithToken> = self.insist("agent", &register).await;
-            let Some(AgentWithToken { agent, token: SecretToken { view, secret }, .. }) = made else {
+            let Some(AgentWithToken { agent, token: SecretToken { view, secret }, root_key }) = made else {
                 return;
             };
             self.facts.lock().secrets.push(secret.clone());
+            self.facts.lock().agent_secrets.push(secret.clone());
+            let Ok(root_key) = root_key.parse() else { return };
             let known = KnownAgent {
                 id: agent.id,
                 name: name.clone(),
                 secret: SharedSecret::new(&secret),
+                root_key,
                 token: view.id,
-                model: Model::first(&name),
+                model: Model::first(number, &name),
                 pushes: SharedPushes::default(),
             };
             self.facts.lock().agents.push(known);
             self.push_all(number).await;
         }
+        self.set_up_visitors().await;
     }
 
     /// What nobody has a reason to refuse.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use events::position::Stream;
 use parking_lot::Mutex;
 
+use crate::agent::PORT;
 use crate::dice::Dice;
 use crate::executor::Step;
 use crate::faults::Faults;
@@ -22,6 +23,8 @@ pub enum Flaw {
     AcknowledgesEarly,
     /// An agent goes on in an epoch that is over: whatever becomes of its Lease, each instance is told that it has it.
     IgnoresEpochs,
+    /// Somebody beside authz signs passes for whoever asks, and agents pin their key.
+    SignsForAnybody,
 }
 
 /// What is run.
@@ -64,6 +67,8 @@ pub struct Report {
     pub stored: u64,
     /// What people did.
     pub done: u64,
+    /// Requests of people that came to API servers.
+    pub arrived: usize,
     /// Everything that happened, in one number.
     pub trace: u64,
     /// The first thing that did not hold.
@@ -110,6 +115,7 @@ pub fn run(setting: Setting) -> Report {
         faults: run.faults.count(&run.scene),
         stored: run.scene.log.audit(|audit| audit.stored()),
         done: facts.done,
+        arrived: run.scene.access.arrivals(),
         trace: executor.trace(),
         failure,
         words: executor.take_words(),
@@ -136,13 +142,11 @@ impl Run {
         }
         let faults = Faults::new(Dice::new(setting.seed ^ 0x5EED));
         scene.add_services(REPLICAS);
+        if setting.flaw == Some(Flaw::SignsForAnybody) {
+            crate::forger::start(scene.add_people());
+        }
         let given = scene.add_people();
-        let person = Person::new(
-            given.world.clone(),
-            Arc::clone(&given.bus),
-            scene.forge.clone(),
-            scene.executor.clone(),
-        );
+        let person = Person::new(&given, &scene);
         let facts = person.facts();
         Self { setting, scene, faults, given, person, facts, settled: None }
     }
@@ -163,6 +167,9 @@ impl Run {
             return Err(violation);
         }
         if let Some(violation) = self.scene.clusters.iter().find_map(crate::cluster::Cluster::violation) {
+            return Err(violation);
+        }
+        if let Some(violation) = self.scene.access.violation() {
             return Err(violation);
         }
         if let Some(violation) = self.facts.lock().violations.first() {
@@ -203,7 +210,7 @@ impl Run {
         self.until("everything is set up", SET_UP, |run| {
             for agent in run.facts.lock().agents.iter().skip(run.scene.clusters.len()) {
                 let instances = INSTANCES.get(run.scene.clusters.len()).copied().unwrap_or(1);
-                run.scene.add_agent(&agent.secret, &agent.pushes, instances);
+                run.scene.add_agent(agent, instances);
             }
             run.faults.restart(&mut run.scene);
             let working = run.facts.lock().working;
@@ -254,7 +261,10 @@ impl Run {
     fn difference(&self) -> Option<String> {
         let facts = self.facts.lock();
         facts.agents.iter().zip(&self.scene.clusters).find_map(|(agent, cluster)| {
-            let difference = cluster.difference(&agent.model.wanted())?;
+            let in_force = self.scene.access.in_force(agent.id);
+            let lets_in = (!agent.model.lets_in.is_in(&in_force))
+                .then(|| format!("{in_force:?} is in force, not {:?}", agent.model.lets_in));
+            let difference = lets_in.or_else(|| cluster.difference(&agent.model.wanted()))?;
             Some(format!("{}: {difference}", agent.name))
         })
     }
@@ -275,6 +285,7 @@ impl Run {
     fn check(&mut self) -> Result<(), String> {
         let person = self.person.clone();
         self.until_done("tokens are asked for", async move { person.check_tokens().await })?;
+        self.check_visits()?;
         self.verify()?;
         if let Some(lost) = self.scene.log.lost() {
             return Err(lost);
@@ -284,7 +295,7 @@ impl Run {
         whole.map_err(|error| format!("{error}: {}", gap(self).unwrap_or_default()))?;
         self.until("each agent has a tunnel", SETTLED, |run| {
             let facts = run.facts.lock();
-            Ok(run.tunnels_by(&facts.secrets) >= facts.agents.len())
+            Ok(run.tunnels_by(&facts.agent_secrets) >= facts.agents.len())
         })?;
         if self.tunnels_by(&self.facts.lock().revoked) > 0 {
             return Err("a tunnel is open whose token was revoked".to_owned());
@@ -309,10 +320,37 @@ impl Run {
         }
     }
 
+    /// People's requests to clusters.
+    fn check_visits(&mut self) -> Result<(), String> {
+        // Passes are not taken where clocks differ by more than is allowed for.
+        for node in self.scene.nodes(|_, _| true) {
+            let ahead = self.scene.executor.clock_offset_millis(node);
+            self.scene.executor.move_clock(node, -ahead);
+        }
+        self.scene.access.has_peace();
+        let person = self.person.clone();
+        self.until_done("clusters are asked", async move {
+            person.check_visitors().await;
+            person.check_streams().await;
+            person.check_withdrawal().await;
+        })?;
+        let written = self.facts.lock().written.clone();
+        for (agent, name, value) in written {
+            let agents = self.facts.lock().agents.iter().position(|known| known.id == agent);
+            let cluster = agents.and_then(|number| self.scene.clusters.get(number));
+            if !cluster.is_some_and(|cluster| cluster.was_written(&name, value)) {
+                return Err(format!("{value} was written to {name}, as somebody was told, and never was"));
+            }
+        }
+        let unrecorded = |run: &mut Self| run.scene.access.unrecorded();
+        let recorded = self.until("what was asked is recorded", SETTLED, |run| Ok(unrecorded(run).is_none()));
+        recorded.map_err(|error| format!("{error}: {}", unrecorded(self).unwrap_or_default()))
+    }
+
     /// Connections that are open, and on which one of these tokens was shown.
     fn tunnels_by(&self, tokens: &[String]) -> usize {
         let shown = |opening: &Vec<u8>| tokens.iter().any(|secret| holds(opening, secret.as_bytes()));
-        self.scene.internet.openings().iter().filter(|opening| shown(opening)).count()
+        self.scene.internet.openings(PORT).iter().filter(|opening| shown(opening)).count()
     }
 
     /// The whole log, read by somebody who has just come.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::cluster_api::RootKey;
 use anyhow::Context as _;
 use bus::{Bus, NatsBus};
 use chassis::{Metrics, Readiness, Shutdown, ShutdownTrigger};
@@ -13,9 +14,11 @@ use parking_lot::Mutex;
 use store::Parts;
 use store::jetstream::Options;
 use store::jetstream::simulated::open;
+use tunnel_gateway::ClusterListener;
 use world::World;
 use zeroize::Zeroizing;
 
+use crate::access::Access;
 use crate::agent::{PORT, SharedSecret};
 use crate::cluster::Cluster;
 use crate::dice::Dice;
@@ -25,13 +28,19 @@ use crate::forge::Forge;
 use crate::log::LogServers;
 use crate::nats::Nats;
 use crate::network::Internet;
-use crate::people::SharedPushes;
+use crate::people::KnownAgent;
 use crate::process::world_of;
 use crate::run::{Flaw, Setting};
 
 /// Partitions of each stream.
 const PARTITIONS: u16 = 2;
 const DRAIN: Duration = Duration::from_secs(2);
+/// The port at which gateways take requests to clusters.
+pub(crate) const CLUSTERS_PORT: u16 = 8443;
+/// The port of the first API server.
+pub(crate) const FIRST_API_SERVER_PORT: u16 = 6442;
+/// The process of the first API server.
+const FIRST_API_SERVER: usize = usize::MAX / 2;
 
 /// A service that ships.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +77,7 @@ impl Service {
 #[derive(Clone)]
 enum Program {
     Service(Service),
-    Agent(Cluster, SharedSecret),
+    Agent(Cluster, SharedSecret, RootKey),
     People,
 }
 
@@ -98,6 +107,8 @@ pub struct Scene {
     pub forge: Forge,
     /// The cluster of each agent.
     pub clusters: Vec<Cluster>,
+    /// Who may use them, and who does.
+    pub(crate) access: Access,
     processes: BTreeMap<NodeId, Process>,
     ends: Ends,
     flaw: Option<Flaw>,
@@ -120,13 +131,15 @@ impl Scene {
         let executor = Executor::new(dice.split());
         let log = LogServers::new(&executor, PARTITIONS, setting.flaw);
         let forge = Forge::new(&executor);
-        log.audit(|audit| audit.know(forge.clone()));
+        let access = Access::new(&executor);
+        log.audit(|audit| audit.know(forge.clone(), access.clone()));
         Self {
             nats: Nats::new(&executor),
             internet: Internet::new(&executor),
             forge,
             log,
             clusters: Vec::new(),
+            access,
             processes: BTreeMap::new(),
             ends: Ends::default(),
             flaw: setting.flaw,
@@ -138,7 +151,7 @@ impl Scene {
         let node = NodeId(self.processes.len());
         let readiness = Readiness::new();
         let disk = match &program {
-            Program::Agent(_, secret) => secret.disk(),
+            Program::Agent(_, secret, _) => secret.disk(),
             Program::Service(_) | Program::People => MemoryDisk::default(),
         };
         let process = Process { program, life: None, readiness, stop: None, disk };
@@ -167,11 +180,18 @@ impl Scene {
     }
 
     /// Adds a cluster, and instances of its agent.
-    pub fn add_agent(&mut self, secret: &SharedSecret, pushes: &SharedPushes, instances: usize) {
-        let cluster = Cluster::new(&self.executor, &self.log, pushes);
+    pub(crate) fn add_agent(&mut self, agent: &KnownAgent, instances: usize) {
+        let number = self.clusters.len();
+        let port = FIRST_API_SERVER_PORT.saturating_add(u16::try_from(number).unwrap_or(u16::MAX));
+        let life = self.executor.start(NodeId(FIRST_API_SERVER + number));
+        let world = world_of(&self.executor, &self.internet, life, &MemoryDisk::default());
+        let (log, access) = (&self.log, &self.access);
+        let cluster = Cluster::new(&self.executor, (log, access), (agent.id, &agent.pushes), (world, port));
         self.clusters.push(cluster.clone());
+        let forged = (self.flaw == Some(Flaw::SignsForAnybody)).then(crate::forger::root_key).flatten();
+        let root_key = forged.unwrap_or(agent.root_key);
         for _ in 0..instances {
-            let node = self.add(Program::Agent(cluster.clone(), secret.clone()));
+            let node = self.add(Program::Agent(cluster.clone(), agent.secret.clone(), root_key));
             self.start(node);
         }
     }
@@ -195,7 +215,9 @@ impl Scene {
         let (trigger, shutdown) = ShutdownTrigger::new();
         match program {
             Program::Service(service) => self.start_service(service, given, readiness.clone(), shutdown),
-            Program::Agent(cluster, _) => self.start_agent(&cluster, given, readiness.clone(), shutdown),
+            Program::Agent(cluster, _, root_key) => {
+                self.start_agent(&cluster, root_key, given, readiness.clone(), shutdown);
+            }
             Program::People => {}
         }
         if let Some(process) = self.processes.get_mut(&node) {
@@ -221,11 +243,18 @@ impl Scene {
         world.spawner.spawn(service.name(), Box::pin(running));
     }
 
-    fn start_agent(&self, cluster: &Cluster, given: Given, readiness: Readiness, shutdown: Shutdown) {
+    fn start_agent(
+        &self,
+        cluster: &Cluster,
+        root_key: RootKey,
+        given: Given,
+        readiness: Readiness,
+        shutdown: Shutdown,
+    ) {
         let Given { world, life, .. } = given;
         let (ends, spawner) = (Arc::clone(&self.ends), Arc::clone(&world.spawner));
         let always_holds = self.flaw == Some(Flaw::IgnoresEpochs);
-        let running = crate::agent::start(world, life, cluster, always_holds, readiness, shutdown);
+        let running = crate::agent::start(world, life, cluster, root_key, always_holds, readiness, shutdown);
         let ended = async move {
             let ran = running.await;
             ends.lock().push((life, ran.map_err(|error| format!("agent: {error:#}"))));
@@ -263,6 +292,11 @@ impl Scene {
         let Some(life) = self.processes.get_mut(&node).and_then(|process| process.life.take()) else {
             return false;
         };
+        let process = self.processes.get(&node);
+        if process.is_some_and(|process| matches!(process.program, Program::Service(Service::TunnelGateway)))
+        {
+            self.access.gateway_died();
+        }
         self.executor.kill(node);
         self.nats.died(life);
         self.log.died(life);
@@ -325,10 +359,10 @@ fn options(name: &str) -> Options {
     }
 }
 
-fn gateway_args(address: SocketAddr) -> tunnel_gateway::Args {
+fn gateway_args(address: SocketAddr, clusters: SocketAddr) -> tunnel_gateway::Args {
     tunnel_gateway::Args {
         tunnel_listen: address,
-        clusters_listen: address,
+        clusters_listen: clusters,
         clusters_domain: None,
         tunnel_insecure_plain_text: true,
         tunnel_drain: DRAIN,
@@ -385,6 +419,8 @@ async fn run(
             let last = u8::try_from(life.node.0 % 250).unwrap_or(0) + 1;
             let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), PORT);
             let listener = world.network.listen(address).await?;
+            let for_people = SocketAddr::new(address.ip(), CLUSTERS_PORT);
+            let clusters = ClusterListener { listener: world.network.listen(for_people).await?, tls: None };
             let metrics = Metrics::new();
             let deps = tunnel_gateway::Deps {
                 world,
@@ -394,12 +430,12 @@ async fn run(
                 snapshots,
                 bus,
                 listener,
-                clusters: None,
+                clusters: Some(clusters),
                 tls: None,
                 readiness,
                 metrics,
             };
-            tunnel_gateway::run(gateway_args(address), deps, shutdown).await
+            tunnel_gateway::run(gateway_args(address, for_people), deps, shutdown).await
         }
     }
 }

@@ -30,3 +30,8 @@ fn a_log_that_acknowledges_before_it_has_written_is_found() {
 fn an_agent_that_goes_on_in_an_epoch_that_is_over_is_found() {
     is_found(Flaw::IgnoresEpochs, &["is written in epoch"]);
 }
+
+#[test]
+fn somebody_beside_authz_who_signs_passes_for_whoever_asks_is_found() {
+    is_found(Flaw::SignsForAnybody, &["somebody who is never let in"]);
+}

@@ -1,8 +1,11 @@
 //! What an agent's sources are to be, as those who push have it in mind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use events::grants::{Grants, UserAccessAs};
+
+use super::PROJECTS;
 use crate::dice::Dice;
 use crate::forge::Files;
 
@@ -23,10 +26,22 @@ pub(crate) struct Source {
     pub(crate) broken: bool,
 }
 
+/// Whom a configuration lets use the cluster's API.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LetsIn {
+    /// The people of these projects, by their numbers.
+    pub(crate) projects: BTreeSet<usize>,
+    /// The cluster sees them, and not the agent.
+    pub(crate) as_themselves: bool,
+}
+
 /// All sources of an agent.
 #[derive(Debug, Clone)]
 pub(crate) struct Model {
     agent: String,
+    /// Nothing is asked of its cluster that is not recorded before.
+    fail_closed: bool,
+    pub(crate) lets_in: LetsIn,
     pub(crate) sources: BTreeMap<u64, Source>,
     /// Changes without a meaning, so that files differ.
     interval: u64,
@@ -41,13 +56,19 @@ pub(crate) enum Change {
 }
 
 impl Model {
-    pub(crate) fn first(agent: &str) -> Self {
+    pub(crate) fn first(number: usize, agent: &str) -> Self {
         let objects = |count: u64| (0..count).map(|number| (number, 0)).collect();
         let sources = (0..SOURCES).map(|number| {
             let source = Source { configured: number < 2, objects: objects(1 + number), broken: false };
             (number, source)
         });
-        Self { agent: agent.to_owned(), sources: sources.collect(), interval: 60 }
+        Self {
+            agent: agent.to_owned(),
+            fail_closed: number.is_multiple_of(2),
+            lets_in: LetsIn { projects: BTreeSet::from([0, 1]), as_themselves: true },
+            sources: sources.collect(),
+            interval: 60,
+        }
     }
 
     /// The repository in which a source lies: the agent's own, or the other project's.
@@ -80,14 +101,19 @@ impl Model {
             source.broken = true;
             Change::Broken(number)
         } else {
-            source.configured = !source.configured;
+            if dice.permille(500) {
+                source.configured = !source.configured;
+            } else {
+                self.lets_in.change(dice);
+            }
             self.interval = dice.between(20, 90);
             Change::Configuration
         }
     }
 
-    /// Nothing is broken any more.
+    /// Nothing is broken any more, and everybody is let in who ever is.
     pub(crate) fn tidy(&mut self) {
+        self.lets_in.projects.extend(0..PROJECTS.len());
         for source in self.sources.values_mut() {
             source.broken = false;
         }
@@ -120,7 +146,7 @@ impl Model {
         for (number, _) in configured {
             any = true;
             let folder = self.folder(*number);
-            let project = if Self::repository_of(*number) == 0 { "shop/deploy" } else { "shop/extra" };
+            let project = PROJECTS.get(Self::repository_of(*number)).copied().unwrap_or_default();
             // Writing into a text does not fail.
             let _written = write!(
                 text,
@@ -128,7 +154,12 @@ impl Model {
                 self.interval
             );
         }
-        if any { text } else { "sources: []\n".to_owned() }
+        if !any {
+            text.clear();
+            text.push_str("sources: []\n");
+        }
+        text.push_str(if self.fail_closed { "audit: fail_closed\n" } else { "" });
+        text + &self.lets_in.configuration()
     }
 
     /// Objects that left their source, or whose source is in no configuration any more.
@@ -157,6 +188,36 @@ impl Model {
             source.objects.iter().map(|(object, value)| (object_name(*number, *object), *value))
         });
         objects.collect()
+    }
+}
+
+impl LetsIn {
+    fn change(&mut self, dice: &mut Dice) {
+        let project = dice.index(PROJECTS.len());
+        if dice.permille(300) {
+            self.as_themselves = !self.as_themselves;
+        } else if !self.projects.remove(&project) {
+            self.projects.insert(project);
+        }
+    }
+
+    fn configuration(&self) -> String {
+        let projects = self.projects.iter().filter_map(|number| PROJECTS.get(*number));
+        let projects: String = projects.map(|path| format!("    - id: {path}\n")).collect();
+        if projects.is_empty() {
+            return projects;
+        }
+        let access_as = if self.as_themselves { "user" } else { "agent" };
+        format!("user_access:\n  access_as: {{{access_as}: {{}}}}\n  projects:\n{projects}")
+    }
+
+    /// The same as a configuration in force says.
+    pub(crate) fn is_in(&self, grants: &Grants) -> bool {
+        let paths = |number: &usize| PROJECTS.get(*number).copied();
+        let in_force: BTreeSet<&str> = grants.user_projects.iter().map(|grant| grant.path.as_str()).collect();
+        let as_themselves = grants.users_access_as == UserAccessAs::User;
+        self.projects.iter().filter_map(paths).collect::<BTreeSet<_>>() == in_force
+            && (self.projects.is_empty() || as_themselves == self.as_themselves)
     }
 }
 
