@@ -76,9 +76,11 @@ impl Open {
         self.let_go();
     }
 
+    /// The request is over then, also for whoever reads of it: a client that does not may stay for longer than this gateway.
     fn let_go(&self) {
-        if let Some(answer) = self.answer.get().and_then(Weak::upgrade) {
-            answer.let_go();
+        if let Some(answer) = self.answer.get() {
+            answer.upgrade().iter().for_each(|answer| answer.let_go());
+            self.recorded.finish();
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use events::bundle::BundlePage;
@@ -58,6 +59,8 @@ pub struct State {
     pub headers_of_cluster: Vec<HeaderMap>,
     /// Slow answers of its cluster's API end once this is true.
     pub hurries: watch::Sender<bool>,
+    /// Pieces of floods that were sent.
+    pub flooded: Arc<AtomicUsize>,
 }
 
 pub struct TestAgent {
@@ -105,6 +108,11 @@ impl TestAgent {
         eventually(LIMIT, || async { probe(&self.state.lock()).ok_or_else(|| what.to_owned()) }).await
     }
 
+    /// Answers of its cluster's API that have not ended.
+    pub fn answering(&self) -> usize {
+        self.state.lock().hurries.receiver_count()
+    }
+
     /// Lets slow answers end.
     pub fn hurry(&self) {
         self.state.lock().hurries.send_replace(true);
@@ -144,17 +152,28 @@ impl TestAgent {
     }
 }
 
-/// Of a watch, a line and no end; of what is slow, a line and later another; of what has trailers, those; else what was sent.
+/// Of a watch, a line and no end; of a flood, more and more; of what is slow, a line and later another; of what has trailers, those; else
+/// what was sent.
 async fn cluster_answer(
     query: Option<&str>,
     body: GuardedBody,
     mut hurries: watch::Receiver<bool>,
+    flooded: Arc<AtomicUsize>,
 ) -> Result<Response<AgentBody>, BodyFault> {
     let line = |line: &'static str| Ok(Frame::data(Bytes::from_static(line.as_bytes())));
     let first = futures::stream::iter([line("{}\n")]);
     if query.is_some_and(|query| query.contains("watch=")) {
         let endless = StreamBody::new(first.chain(futures::stream::pending()));
         return Ok(Response::new(endless.boxed_unsync()));
+    }
+    if query.is_some_and(|query| query.contains("flood")) {
+        let pieces = futures::stream::repeat_with(move || {
+            // Held for as long as it goes on.
+            let _held = &hurries;
+            flooded.fetch_add(1, Ordering::Relaxed);
+            Ok(Frame::data(Bytes::from_static(&[b'x'; 16 * 1024])))
+        });
+        return Ok(Response::new(StreamBody::new(pieces).boxed_unsync()));
     }
     if query.is_some_and(|query| query.contains("trailers")) {
         let trailers = [("x-sum", "5"), ("kasbah-pass", "x")]
@@ -208,13 +227,13 @@ impl Service<Request<GuardedBody>> for AgentService {
                 return Ok(Response::new(body.boxed_unsync()));
             }
             if let Some(asked) = path.strip_prefix("/k8s") {
-                let hurries = {
+                let (hurries, flooded) = {
                     let mut state = state.lock();
                     state.asked_of_cluster.push(format!("{} {asked}", parts.method));
                     state.headers_of_cluster.push(parts.headers);
-                    state.hurries.subscribe()
+                    (state.hurries.subscribe(), Arc::clone(&state.flooded))
                 };
-                return cluster_answer(parts.uri.query(), body, hurries).await;
+                return cluster_answer(parts.uri.query(), body, hurries, flooded).await;
             }
             let body = body.collect().await?.to_bytes();
             if path == "/v1/desired" && state.lock().mute {

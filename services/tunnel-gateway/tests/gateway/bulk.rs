@@ -1,5 +1,7 @@
 //! Connections beside tunnels.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use events::observation::Observed;
@@ -237,4 +239,24 @@ async fn there_are_no_more_of_them_than_allowed() {
     let DialError::Refused { status, refusal, .. } = &refused else { panic!("{refused}") };
     assert_eq!(status.as_u16(), 503);
     assert!(refusal.message.contains("1 connections beside its tunnels"), "{refusal}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_reads_ends_at_the_cluster_once_it_is_withdrawn() {
+    let (gateway, people) = stage().await;
+    let tunnel = gateway.connect(1, 1).await;
+    let flood = people.request(1, gateway.clusters, 1, &format!("{PODS}/a/log?flood"));
+    let unread = flood.send().await.unwrap();
+    assert_eq!(unread.status(), 200);
+    let flooded = Arc::clone(&tunnel.state.lock().flooded);
+    let mut before = 0;
+    while before < flooded.load(Ordering::Relaxed) {
+        before = flooded.load(Ordering::Relaxed);
+        tokio::time::sleep(SHORTLY).await;
+    }
+    assert_eq!(tunnel.answering(), 1, "everything in between is full");
+    people.shut_out(1);
+    gateway.revoke_of_user(1).await;
+    eventually(LIMIT, || async { if tunnel.answering() == 0 { Ok(()) } else { Err("it goes on") } }).await;
+    drop(unread);
 }
