@@ -60,6 +60,8 @@ struct Pipe {
 #[derive(Default)]
 struct PipeState {
     arrived: VecDeque<Bytes>,
+    /// What is under way, with when it arrives.
+    coming: VecDeque<(Duration, Bytes)>,
     /// Written and not read.
     bytes: usize,
     last_arrival: Duration,
@@ -68,6 +70,15 @@ struct PipeState {
     opening: Vec<u8>,
     reader: Option<Waker>,
     writer: Option<Waker>,
+}
+
+impl PipeState {
+    /// What was to arrive by then is there.
+    fn arrive(&mut self, now: Duration) {
+        while self.coming.front().is_some_and(|(at, _)| *at <= now) {
+            self.arrived.extend(self.coming.pop_front().map(|(_, bytes)| bytes));
+        }
+    }
 }
 
 impl Pipe {
@@ -101,18 +112,23 @@ impl Pipe {
         self.change(|state| {
             state.broken = true;
             state.arrived.clear();
+            state.coming.clear();
         });
     }
 
     fn send(self: &Arc<Self>, bytes: Bytes) {
-        {
-            let mut state = self.state.lock();
-            state.bytes += bytes.len();
-            let room = OPENING.saturating_sub(state.opening.len()).min(bytes.len());
-            state.opening.extend_from_slice(bytes.get(..room).unwrap_or_default());
+        let at = self.arrival();
+        let mut state = self.state.lock();
+        state.bytes += bytes.len();
+        let room = OPENING.saturating_sub(state.opening.len()).min(bytes.len());
+        state.opening.extend_from_slice(bytes.get(..room).unwrap_or_default());
+        let is_alone = state.coming.back().is_none_or(|(other, _)| *other != at);
+        state.coming.push_back((at, bytes));
+        drop(state);
+        if is_alone {
+            let pipe = Arc::clone(self);
+            self.executor.at(at, move || pipe.change(|state| state.arrive(at)));
         }
-        let (at, pipe) = (self.arrival(), Arc::clone(self));
-        self.executor.at(at, move || pipe.change(|state| state.arrived.push_back(bytes)));
     }
 
     fn finish(self: &Arc<Self>) {

@@ -77,7 +77,7 @@ impl Service {
 #[derive(Clone)]
 enum Program {
     Service(Service),
-    Agent(Cluster, SharedSecret, RootKey),
+    Agent(Box<Cluster>, SharedSecret, RootKey),
     People,
 }
 
@@ -191,7 +191,7 @@ impl Scene {
         let forged = (self.flaw == Some(Flaw::SignsForAnybody)).then(crate::forger::root_key).flatten();
         let root_key = forged.unwrap_or(agent.root_key);
         for _ in 0..instances {
-            let node = self.add(Program::Agent(cluster.clone(), agent.secret.clone(), root_key));
+            let node = self.add(Program::Agent(Box::new(cluster.clone()), agent.secret.clone(), root_key));
             self.start(node);
         }
     }
