@@ -211,7 +211,11 @@ impl Access {
     pub(crate) fn unrecorded(&self) -> Option<String> {
         let state = self.state.lock();
         let missing = state.arrived.iter().find(|(client, arrived)| !state.is_recorded(client, arrived));
-        missing.map(|(client, arrived)| format!("{client}, which came at {:?}, is in no record", arrived.at))
+        missing.map(|(client, arrived)| {
+            let (at, path) = (arrived.at, &arrived.asked.path);
+            let others = state.recorded.get(client).map_or(0, Vec::len);
+            format!("{client} ({path}), which came at {at:?}, is in none of {others} records")
+        })
     }
 }
 
@@ -276,7 +280,7 @@ impl State {
         };
         let recorded = self.recorded.get(client);
         recorded.is_some_and(|records| records.iter().any(is_of_it))
-            || (arrived.at <= self.gateway_died && !self.decisions.is_fail_closed(asked.agent))
+            || (asked.at <= self.gateway_died && !self.decisions.is_fail_closed(asked.agent))
     }
 }
 

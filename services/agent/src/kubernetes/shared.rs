@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tower::{BoxError, Service, ServiceExt as _};
 use tunnel::body::Replay;
 use tunnel::http2::{Received, Unheard, exchange, keep_alive};
-use tunnel::settings::{CONNECTION_WINDOW_BYTES, Keepalive, STREAM_WINDOW_BYTES};
+use tunnel::settings::{CONNECTION_WINDOW_BYTES, Keepalive, RESET_STREAM_DURATION, STREAM_WINDOW_BYTES};
 use world::World;
 
 use super::api_server::RequestBody;
@@ -151,6 +151,8 @@ where
             .initial_max_send_streams(STREAMS_AT_FIRST)
             .initial_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_concurrent_reset_streams(STREAMS_AT_FIRST)
+            .reset_stream_duration(RESET_STREAM_DURATION)
             .max_header_list_size(MAXIMUM_HEADER_LIST_BYTES)
             .enable_push(false)
             .handshake(TokioIo::new(io));
