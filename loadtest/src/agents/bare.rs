@@ -36,6 +36,16 @@ pub enum Held {
     Tunnels,
 }
 
+impl Held {
+    /// What is agreed on with TLS.
+    const fn protocols(self) -> &'static [&'static [u8]] {
+        match self {
+            Self::Connections => &[],
+            Self::Tunnels => &[tunnel::settings::ALPN],
+        }
+    }
+}
+
 /// Accepts and holds until its standard input ends; says on its standard output where it listens, and whom to trust.
 pub async fn hold(held: &str) -> anyhow::Result<()> {
     let held = <Held as clap::ValueEnum>::from_str(held, false).map_err(anyhow::Error::msg)?;
@@ -72,8 +82,8 @@ fn server(authority: &Authority, held: Held) -> anyhow::Result<Arc<ServerConfig>
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)?;
+    config.alpn_protocols = held.protocols().iter().map(|protocol| protocol.to_vec()).collect();
     if held == Held::Tunnels {
-        config.alpn_protocols = vec![tunnel::settings::ALPN.to_vec()];
         config.send_tls13_tickets = 0;
     }
     Ok(Arc::new(config))
@@ -124,14 +134,14 @@ impl Holder {
     /// One that holds such.
     pub fn start(held: Held) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        let held = clap::ValueEnum::to_possible_value(&held).context("it has no name")?;
-        command.args([ARGUMENT, held.get_name()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let name = clap::ValueEnum::to_possible_value(&held).context("it has no name")?;
+        command.args([ARGUMENT, name.get_name()]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start the bare server")?;
         let mut lines = BufReader::new(child.stdout.take().context("no standard output")?).lines();
         let port = lines.next().context("the bare server says nothing")??.parse()?;
         let authority: String = serde_json::from_str(&lines.next().context("no authority")??)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Ok(Self { child, address, client: client(&authority, &[])? })
+        Ok(Self { child, address, client: client(&authority, held.protocols())? })
     }
 
     pub fn pid(&self) -> u32 {
@@ -140,10 +150,8 @@ impl Holder {
 
     /// As agents dial it.
     pub fn target(&self) -> Target {
-        let mut tls = ClientConfig::clone(&self.client);
-        tls.alpn_protocols = vec![tunnel::settings::ALPN.to_vec()];
         let (host, port) = (self.address.ip().to_string(), self.address.port());
-        Target { host, port, transport: Transport::Tls(Arc::new(tls)) }
+        Target { host, port, transport: Transport::Tls(Arc::clone(&self.client)) }
     }
 }
 

@@ -20,8 +20,7 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use world::clock::Clock;
 use world::network::{Connection, Listener};
-use world::spawn::Spawner;
-use world::{World, WorldTimer};
+use world::{World, WorldTasks, WorldTimer};
 
 use crate::Shutdown;
 
@@ -87,19 +86,6 @@ pub struct Server {
     pub tls: Option<Arc<ServerConfig>>,
     /// What one client may take.
     pub limits: Limits,
-}
-
-/// Hyper's own tasks, through the world's spawner.
-#[derive(Clone)]
-struct Tasks(Arc<dyn Spawner>, &'static str);
-
-impl<F> hyper::rt::Executor<F> for Tasks
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    fn execute(&self, task: F) {
-        self.0.spawn(self.1, Box::pin(task));
-    }
 }
 
 /// Notes that a connection has asked something, and says who does.
@@ -205,9 +191,9 @@ impl Server {
         Ok(())
     }
 
-    fn builder(&self) -> Builder<Tasks> {
+    fn builder(&self) -> Builder<WorldTasks> {
         let timer = WorldTimer::new(&self.world);
-        let mut builder = Builder::new(Tasks(Arc::clone(&self.world.spawner), self.name));
+        let mut builder = Builder::new(WorldTasks::new(&self.world, self.name));
         builder
             .http1()
             .timer(timer.clone())

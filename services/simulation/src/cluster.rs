@@ -18,9 +18,9 @@ use crate::people::{SharedPushes, source_of};
 /// Where everything is.
 const NAMESPACE: &str = "default";
 /// What nobody here made.
-const FOREIGN: &str = "somebody-elses";
+pub(crate) const FOREIGN: &str = "somebody-elses";
 /// How the names of what people write begin.
-const OF_PEOPLE: &str = "people-";
+pub(crate) const OF_PEOPLE: &str = "people-";
 /// What an object of an agent's source carries.
 const OWNER_MARKS: [&str; 2] =
     ["/metadata/labels/kasbah.dev~1source", "/metadata/annotations/kasbah.dev~1owner"];

@@ -76,8 +76,6 @@ pub struct Facts {
     pub(crate) violations: Vec<String>,
     /// Every token's secret that there ever was.
     pub(crate) secrets: Vec<String>,
-    /// Those of agents.
-    pub(crate) agent_secrets: Vec<String>,
     /// Things that were done.
     pub done: u64,
     /// Nothing new is begun.
@@ -185,7 +183,6 @@ impl Person {
                 return;
             };
             self.facts.lock().secrets.push(secret.clone());
-            self.facts.lock().agent_secrets.push(secret.clone());
             let Ok(root_key) = root_key.parse() else { return };
             let known = KnownAgent {
                 id: agent.id,

@@ -302,7 +302,7 @@ impl Run {
         whole.map_err(|error| format!("{error}: {}", gap(self).unwrap_or_default()))?;
         self.until("each agent has a tunnel", SETTLED, |run| {
             let facts = run.facts.lock();
-            Ok(run.tunnels_by(&facts.agent_secrets) >= facts.agents.len())
+            Ok(run.tunnels_by(&facts.secrets) >= facts.agents.len())
         })?;
         if self.tunnels_by(&self.facts.lock().revoked) > 0 {
             return Err("a tunnel is open whose token was revoked".to_owned());

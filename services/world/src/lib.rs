@@ -14,8 +14,8 @@ pub mod clock;
 pub mod disk;
 pub mod network;
 pub mod random;
+pub mod runtime;
 pub mod spawn;
-pub mod timer;
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub use clock::Clock;
 pub use disk::Disk;
 pub use network::Network;
 pub use random::Random;
+pub use runtime::{WorldTasks, WorldTimer};
 pub use spawn::Spawner;
-pub use timer::WorldTimer;
 
 /// One world, cheap to clone.
 #[derive(Clone)]

@@ -17,7 +17,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, Service, service_fn};
+use tower::{BoxError, Service, ServiceExt as _, service_fn};
 use tunnel::http2::Received;
 use tunnel::settings::{CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES};
 use world::World;
@@ -25,11 +25,11 @@ use world::World;
 use super::alone::Alone;
 use super::api_server::RequestBody;
 use super::kept::{KEPT, Kept, KeptBody};
-use super::plain::head_of;
 use super::shared::{KEEPALIVE, MAXIMUM_HEADER_LIST_BYTES, Shared};
 
 /// How long a dial may take, TLS included: others wait for it.
 pub(super) const DIAL_DEADLINE: Duration = Duration::from_secs(10);
+
 /// What a connection may speak.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocols {
@@ -56,6 +56,11 @@ pub(super) struct Ways {
     pub(super) shared: Box<dyn Fn() -> Client<RequestBody, Received> + Send + Sync>,
     /// The agent itself acts as somebody else there.
     pub(super) impersonates: bool,
+}
+
+/// Without what follows the head of an answer.
+pub(super) fn head_of<A: 'static>(client: Client<RequestBody, A>) -> Client<RequestBody, ()> {
+    BoxCloneSyncService::new(client.map_response(|answer: Response<A>| answer.map(drop)))
 }
 
 /// Makes clients. All of them renew the agent's credentials together.

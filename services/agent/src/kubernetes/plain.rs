@@ -10,7 +10,7 @@ use world::network::Connection;
 
 use super::alone::Alone;
 use super::api_server::RequestBody;
-use super::clients::{Client, DIAL_DEADLINE, Ways};
+use super::clients::{Client, DIAL_DEADLINE, Ways, head_of};
 use super::kept::Kept;
 use super::shared::Shared;
 
@@ -39,11 +39,6 @@ pub(super) fn ways(world: &World, server: &Authority, speaks_http2: bool) -> Way
     };
     let probe = if speaks_http2 { head_of(shared()) } else { head_of(alone.clone()) };
     Ways { probe, alone, kept, shared: Box::new(shared), impersonates: false }
-}
-
-/// Without what follows the head of an answer.
-pub(super) fn head_of<A: 'static>(client: Client<RequestBody, A>) -> Client<RequestBody, ()> {
-    BoxCloneSyncService::new(client.map_response(|answer: Response<A>| answer.map(drop)))
 }
 
 fn connector(world: &World) -> Connector {

@@ -14,14 +14,14 @@ use futures::future::BoxFuture;
 use http::Uri;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::rt::{Executor, Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connected, Connection as PooledConnection};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
 use tower_service::Service;
-use world::World;
 use world::network::Connection;
+use world::{World, WorldTasks};
 
 use crate::git::GitError;
 use crate::git::address::is_private;
@@ -49,7 +49,9 @@ impl HttpClient {
     pub fn new(world: &World, private_allowed: bool, authorities: Option<&[u8]>) -> Result<Self, TlsError> {
         let tls = client_config_trusting_also(world, authorities, &[b"http/1.1"])?;
         let connector = Connector { world: world.clone(), private_allowed, tls };
-        let client = Client::builder(Tasks(world.clone())).pool_idle_timeout(IDLE_TIMEOUT).build(connector);
+        let client = Client::builder(WorldTasks::new(world, "git-connection"))
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .build(connector);
         Ok(Self { client, world: world.clone(), private_allowed })
     }
 
@@ -225,18 +227,5 @@ impl Write for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.0).poll_shutdown(cx)
-    }
-}
-
-/// Runs the client's connection tasks.
-#[derive(Clone)]
-struct Tasks(World);
-
-impl<F> Executor<F> for Tasks
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    fn execute(&self, task: F) {
-        self.0.spawner.spawn("git-connection", Box::pin(task));
     }
 }

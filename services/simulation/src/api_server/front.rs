@@ -16,7 +16,7 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::sync::watch;
 use tunnel::body::Held;
 use world::network::Connection;
-use world::{Spawner, World};
+use world::{World, WorldTasks};
 
 use super::{ApiServer, Fault};
 use crate::access::{Access, SeenAs};
@@ -37,16 +37,6 @@ pub(crate) struct Front {
     /// Whose cluster it is.
     agent: AgentId,
     closing: Arc<watch::Sender<u64>>,
-}
-
-/// hyper's own tasks.
-#[derive(Clone)]
-struct Tasks(Arc<dyn Spawner>);
-
-impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Tasks {
-    fn execute(&self, task: F) {
-        self.0.spawn("API server", Box::pin(task));
-    }
 }
 
 /// A request that came, until this is dropped.
@@ -88,7 +78,7 @@ impl Front {
     }
 
     async fn serve(self, connection: Box<dyn Connection>) {
-        let mut builder = Builder::new(Tasks(Arc::clone(&self.world.spawner)));
+        let mut builder = Builder::new(WorldTasks::new(&self.world, "API server"));
         // The date would be the machine's.
         builder.http1().auto_date_header(false);
         builder.http2().auto_date_header(false).max_concurrent_streams(100);

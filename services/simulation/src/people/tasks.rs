@@ -120,8 +120,7 @@ impl Person {
             let Some(agent) = facts.agents.get_mut(index).filter(|agent| agent.token == old) else { return };
             agent.token = issued.view.id;
             let fresh = issued.secret.clone();
-            facts.secrets.push(fresh.clone());
-            facts.agent_secrets.push(fresh);
+            facts.secrets.push(fresh);
             secret.replace(&issued.secret)
         };
         if self.ask(&RevokeToken { token: old }).await.is_ok() {

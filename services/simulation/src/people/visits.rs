@@ -12,6 +12,7 @@ use hyper_util::rt::TokioIo;
 
 use super::Person;
 use crate::access::Asker;
+use crate::cluster::{FOREIGN, OF_PEOPLE};
 use crate::scene::CLUSTERS_PORT;
 
 /// How long an answer is waited for.
@@ -44,13 +45,13 @@ pub(super) enum Wish {
 impl Wish {
     /// The name of the object that somebody writes.
     pub(super) fn object_of(asker: &Asker) -> String {
-        format!("people-{}", asker.name)
+        format!("{OF_PEOPLE}{}", asker.name)
     }
 
     /// What stands behind the namespace in its path.
     fn path(&self, asker: &Asker) -> String {
         match self {
-            Self::Get => "configmaps/somebody-elses".to_owned(),
+            Self::Get => format!("configmaps/{FOREIGN}"),
             Self::List => "configmaps".to_owned(),
             Self::Watch => "configmaps?watch=1&allowWatchBookmarks=true".to_owned(),
             Self::Log => "pods/chatty/log?follow=true".to_owned(),

@@ -19,6 +19,8 @@ const PODS: &str = "/api/v1/namespaces/a/pods";
 
 /// What is cut at once is cut within this time.
 const SHORTLY: Duration = Duration::from_millis(700);
+/// Looks that find nothing new once everything in between is full.
+const STANDS_STILL: u32 = 50;
 
 async fn stage() -> (Gateway, People) {
     stage_with(args()).await
@@ -249,11 +251,14 @@ async fn what_nobody_reads_ends_at_the_cluster_once_it_is_withdrawn() {
     let unread = flood.send().await.unwrap();
     assert_eq!(unread.status(), 200);
     let flooded = Arc::clone(&tunnel.state.lock().flooded);
-    let mut before = 0;
-    while before < flooded.load(Ordering::Relaxed) {
-        before = flooded.load(Ordering::Relaxed);
-        tokio::time::sleep(SHORTLY).await;
-    }
+    let mut before = (0, 0);
+    eventually(LIMIT, || {
+        let (sent, (last, looks)) = (flooded.load(Ordering::Relaxed), before);
+        before = (sent, if sent > last { 0 } else { looks + 1 });
+        let is_full = sent > 0 && before.1 >= STANDS_STILL;
+        std::future::ready(if is_full { Ok(()) } else { Err(format!("{sent} pieces, and more")) })
+    })
+    .await;
     assert_eq!(tunnel.answering(), 1, "everything in between is full");
     people.shut_out(1);
     gateway.revoke_of_user(1).await;

@@ -169,14 +169,20 @@ async fn a_lease_that_is_said_again_names_nobody_anew_at_once() {
     assert!(gateway.delivery.lock().namings <= 3, "{} namings", gateway.delivery.lock().namings);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn who_applies_already_is_not_named_again_when_its_tunnel_opens() {
+/// A gateway whose agent was named as applier, and is away.
+async fn with_an_applier_that_left() -> Gateway {
     let gateway = Gateway::start().await;
     gateway.register(1).await;
     let first = gateway.connect(1, 1).await;
     gateway.desire(1, 1, &objects(1, "wanted"), &[]).await;
     applier(&gateway, &first, 1).await;
     first.link.abort();
+    gateway
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_applies_already_is_not_named_again_when_its_tunnel_opens() {
+    let gateway = with_an_applier_that_left().await;
     let again = gateway.connect(1, 1).await;
     again.until("not told", |state| state.desired.as_ref()?.applier).await;
     again.lease().await;
@@ -187,12 +193,7 @@ async fn who_applies_already_is_not_named_again_when_its_tunnel_opens() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_says_that_it_has_the_lease_before_delivery_answers_is_not_named_again() {
-    let gateway = Gateway::start().await;
-    gateway.register(1).await;
-    let first = gateway.connect(1, 1).await;
-    gateway.desire(1, 1, &objects(1, "wanted"), &[]).await;
-    applier(&gateway, &first, 1).await;
-    first.link.abort();
+    let gateway = with_an_applier_that_left().await;
     gateway.delivery.lock().held.send_replace(true);
     let again = gateway.connect(1, 1).await;
     again.lease().await;

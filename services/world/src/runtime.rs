@@ -1,4 +1,4 @@
-//! hyper's timer over the world's clock.
+//! What hyper runs on, over a world: its timer and its own tasks.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::{Clock, World};
 use futures::future::BoxFuture;
-use hyper::rt::{Sleep, Timer};
+use hyper::rt::{Executor, Sleep, Timer};
 use parking_lot::Mutex;
+
+use crate::{Clock, Spawner, World};
 
 /// Sleeps end by the world's clock.
 #[derive(Clone)]
@@ -57,5 +58,29 @@ impl Timer for WorldTimer {
 
     fn now(&self) -> Instant {
         self.base + self.clock.monotonic().saturating_sub(self.started)
+    }
+}
+
+/// Tasks go through the world's spawner, under one name.
+#[derive(Clone)]
+pub struct WorldTasks {
+    spawner: Arc<dyn Spawner>,
+    name: &'static str,
+}
+
+impl WorldTasks {
+    /// Those of a world.
+    #[must_use]
+    pub fn new(world: &World, name: &'static str) -> Self {
+        Self { spawner: Arc::clone(&world.spawner), name }
+    }
+}
+
+impl<F> Executor<F> for WorldTasks
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.spawner.spawn(self.name, Box::pin(task));
     }
 }
