@@ -63,6 +63,8 @@ pub struct Known {
     pub adopted: bool,
     /// How it is doing; `None` until somebody told.
     pub health: Option<Judged>,
+    /// Whoever applied before may have said of its health what is not so any more: the first that is seen is news.
+    doubted: bool,
     /// Somebody touched it.
     pub drift: Option<Drift>,
     /// When the drift may be corrected, by the monotonic clock.
@@ -190,6 +192,7 @@ impl Book {
             touch: None,
             adopted,
             health: None,
+            doubted: false,
             drift: None,
             correct_at: Duration::ZERO,
             corrections: 0,
@@ -221,6 +224,7 @@ impl Book {
                 digest,
                 touch: sight.touch,
                 adopted,
+                doubted: sight.health.is_none(),
                 health: sight.health,
                 drift: None,
                 correct_at: Duration::ZERO,
@@ -325,7 +329,9 @@ impl Book {
 fn new_health(known: &mut Known, health: Option<Judged>) -> Option<Judged> {
     let health = health?;
     let before = known.health.replace(health.clone());
+    let doubted = std::mem::take(&mut known.doubted);
     let changed = match &before {
+        None if doubted => true,
         // What is healthy from the start is no news.
         None => health.status != HealthStatus::Healthy,
         Some(before) => {

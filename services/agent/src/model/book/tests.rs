@@ -146,3 +146,16 @@ fn health_is_news_only_when_it_changes_and_not_while_it_was_never_bad() {
         Seen::Health(judged(HealthStatus::Healthy))
     );
 }
+
+#[test]
+fn health_that_an_applier_before_may_have_told_otherwise_is_news_once() {
+    let (mut book, target) = (Book::default(), target(b"one"));
+    let unseen = Sight { health: None, ..sight(10, b"t") };
+    book.found(&target.identity, unseen, Some(target.entry.digest), false);
+    let healthy = Seen::Health(judged(HealthStatus::Healthy));
+    assert_eq!(book.sighted(&target.key, sight(10, b"t")), healthy);
+    assert_eq!(book.sighted(&target.key, sight(11, b"t")), Seen::Nothing);
+    // What its metadata tells was never otherwise.
+    book.found(&target.identity, sight(12, b"t"), Some(target.entry.digest), false);
+    assert_eq!(book.sighted(&target.key, sight(13, b"t")), Seen::Nothing);
+}
