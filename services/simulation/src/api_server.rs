@@ -10,6 +10,7 @@ mod laws;
 mod objects;
 mod patch;
 mod refusal;
+mod specified;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -29,10 +30,12 @@ use crate::executor::{Executor, Life};
 use crate::faults::Kind as Fault;
 use crate::process::BEGIN_MILLIS;
 use asked::{About, Asked, Place};
+use fields::Writer;
 pub(crate) use front::Front;
-use kinds::{CONFIG_MAP, LEASE};
+use kinds::{CONFIG_MAP, DEPLOYMENT, LEASE};
 use objects::{Objects, Served};
 use refusal::Refusal;
+use specified::STATUS;
 use watch::Watchers;
 
 /// Longer than anybody waits for an answer.
@@ -42,6 +45,8 @@ const NEVER: Duration = Duration::from_secs(300);
 pub(crate) struct Written<'a> {
     /// Which instance of the agent did it by itself; nothing where somebody did it through one.
     pub(crate) by: Option<Life>,
+    /// The object's kind.
+    pub(crate) kind: &'static str,
     /// The object's name.
     pub(crate) name: &'a str,
     /// As it was; nothing if it was not there.
@@ -50,8 +55,8 @@ pub(crate) struct Written<'a> {
     pub(crate) after: Option<&'a Value>,
 }
 
-/// Who looks at each write, Leases aside.
-pub(crate) type Warden = Box<dyn FnMut(&Written<'_>) + Send>;
+/// Who looks at each write, Leases and what the cluster's own controllers say aside.
+pub(crate) type Warden = Box<dyn FnMut(&ApiServer, &Written<'_>) + Send>;
 
 struct State {
     objects: Objects,
@@ -111,9 +116,27 @@ impl ApiServer {
         Arc::new(Door { server: self.clone(), life, always_holds })
     }
 
-    /// All ConfigMaps.
-    pub(crate) fn config_maps(&self) -> Vec<Value> {
-        self.state.lock().objects.of_kind(&CONFIG_MAP).cloned().collect()
+    /// All ConfigMaps and Deployments.
+    pub(crate) fn contents(&self) -> Vec<Value> {
+        let objects = &self.state.lock().objects;
+        objects.of_kind(&CONFIG_MAP).chain(objects.of_kind(&DEPLOYMENT)).cloned().collect()
+    }
+
+    /// A controller of the cluster itself says how a Deployment is doing; nothing that goes wrong for others meets it.
+    pub(crate) fn report(&self, namespace: &str, name: &str, status: Value) {
+        let place = Place { kind: &DEPLOYMENT, namespace: namespace.to_owned(), name: name.to_owned() };
+        let time = self.time();
+        let writer = Writer { manager: "kube-controller-manager", time: &time, subresource: STATUS };
+        let mut state = self.state.lock();
+        let State { objects, watchers, .. } = &mut *state;
+        let before = objects.revision();
+        objects.report(&place, status, writer);
+        objects.since(before).for_each(|change| watchers.tell(&self.executor, change));
+    }
+
+    /// A fault of the cluster took effect.
+    pub(crate) fn note_fired(&self, fault: Fault) {
+        self.state.lock().fired(fault);
     }
 
     /// Somebody who is no agent makes a ConfigMap.
@@ -249,12 +272,9 @@ impl ApiServer {
         let State { objects, watchers, warden, .. } = state;
         for change in objects.since(before) {
             if *change.place.kind != LEASE {
-                warden(&Written {
-                    by,
-                    name: &change.place.name,
-                    before: change.before.as_ref(),
-                    after: change.after.as_ref(),
-                });
+                let (kind, name) = (change.place.kind.kind, &change.place.name);
+                let (before, after) = (change.before.as_ref(), change.after.as_ref());
+                warden(self, &Written { by, kind, name, before, after });
             }
             watchers.tell(&self.executor, change);
         }

@@ -8,10 +8,13 @@ use events::delivery::DeliveryEvent;
 use events::directory::DirectoryEvent;
 use events::observation::{ObservationBatch, Observed};
 use events::repository::RepositoryEvent;
-use events::{AggregateRef, ChainHash, Commit, CommitId, Event, EventId, InstanceId, OrganizationId, SyncId};
+use events::{
+    AgentId, AggregateRef, ChainHash, Commit, CommitId, Event, EventId, InstanceId, OrganizationId, SyncId,
+};
 use store::jetstream::simulated::Stored;
 
 use crate::access::Access;
+use crate::cluster::Told;
 use crate::forge::Forge;
 
 type Acknowledged = (String, u64, Option<String>);
@@ -29,6 +32,8 @@ struct Aggregate {
 pub struct Audit {
     forge: Option<Forge>,
     access: Option<Access>,
+    /// What is said of each agent's cluster.
+    clusters: BTreeMap<AgentId, Told>,
     aggregates: HashMap<(OrganizationId, AggregateRef), Aggregate>,
     events: HashSet<EventId>,
     /// How far each source and configuration has come, as its commit's place in the history.
@@ -49,6 +54,16 @@ impl Audit {
     /// Compares commits with a history from now on, and tells of who is let in.
     pub(crate) fn know(&mut self, forge: Forge, access: Access) {
         (self.forge, self.access) = (Some(forge), Some(access));
+    }
+
+    /// Compares what an agent says with its cluster from now on.
+    pub(crate) fn know_cluster(&mut self, agent: AgentId, told: Told) {
+        self.clusters.insert(agent, told);
+    }
+
+    /// What is said of an agent's cluster.
+    pub(crate) fn told_of(&self, agent: AgentId) -> Option<&Told> {
+        self.clusters.get(&agent)
     }
 
     /// The first thing that does not hold.
@@ -148,6 +163,10 @@ impl Audit {
     }
 
     fn note_event(&mut self, commit: &Commit, event: &Event) {
+        if let Event::Delivery(event) = event {
+            let judged = self.clusters.values_mut().map(|told| told.decided(event));
+            self.violations.extend(judged.filter_map(Result::err));
+        }
         match event {
             Event::Repository(RepositoryEvent::SourceAdvanced(advanced)) => {
                 self.comes_to(format!("source {}", advanced.source), &advanced.commit);
@@ -162,6 +181,8 @@ impl Audit {
             Event::Delivery(DeliveryEvent::ApplierNamed(named)) => {
                 self.epochs.insert(ObservationBatch::agent_writer(named.agent), commit.version);
                 self.named.insert(named.instance, commit.version);
+                let told = self.clusters.get_mut(&named.agent);
+                told.into_iter().for_each(|told| told.named(commit.version, named.instance));
             }
             Event::Delivery(DeliveryEvent::SyncFinished(finished))
                 if !self.finished.insert((finished.sync, finished.run)) =>
@@ -194,6 +215,10 @@ impl Audit {
         let batches = self.observed.entry((batch.writer.clone(), batch.epoch)).or_default();
         let last = batches.entry(batch.first).or_default();
         *last = (*last).max(batch.first + batch.observations.len() as u64 - 1);
+        let agent =
+            |(agent, _): &(&AgentId, &mut Told)| ObservationBatch::agent_writer(**agent) == batch.writer;
+        let told = self.clusters.iter_mut().find(agent);
+        self.violations.extend(told.and_then(|(_, told)| told.observed(batch).err()));
         let stated =
             matches!(batch.observations.first().map(|o| &o.what), Some(Observed::InventoryStated { .. }));
         if batch.first == 1 && !stated {

@@ -1,7 +1,13 @@
-//! A cluster: its API server, and what must hold of each write to it.
+//! A cluster: its API server, its controllers, and what must hold of each write to it.
+
+mod controllers;
+mod rollout;
+mod told;
+mod truth;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use events::{AgentId, InstanceId};
 use http::uri::Authority;
@@ -12,8 +18,13 @@ use world::World;
 use crate::access::Access;
 use crate::api_server::{ApiServer, Front, Written};
 use crate::executor::{Executor, Life};
+use crate::forge::Forge;
 use crate::log::LogServers;
 use crate::people::{SharedPushes, source_of};
+use controllers::Controllers;
+use told::Known;
+pub(crate) use told::Told;
+use truth::SharedTruth;
 
 /// Where everything is.
 const NAMESPACE: &str = "default";
@@ -25,11 +36,14 @@ pub(crate) const OF_PEOPLE: &str = "people-";
 const OWNER_MARKS: [&str; 2] =
     ["/metadata/labels/kasbah.dev~1source", "/metadata/annotations/kasbah.dev~1owner"];
 
+/// Which process each instance of an agent is.
+type SharedInstances = Arc<Mutex<BTreeMap<InstanceId, Life>>>;
+
 /// What was written so far.
 struct Ledger {
     log: LogServers,
     pushes: SharedPushes,
-    instances: BTreeMap<Life, InstanceId>,
+    instances: SharedInstances,
     newest_epoch: u64,
     /// How far each source has come, as its commit's place in the history.
     reached: BTreeMap<u64, u64>,
@@ -48,8 +62,10 @@ impl Ledger {
     fn judge(&mut self, written: &Written<'_>) -> Result<(), String> {
         let name = written.name;
         let Some(life) = written.by else { return self.judge_people(written) };
-        let instance = self.instances.get(&life).ok_or("somebody who is no agent writes")?;
-        let epoch = self.log.audit(|audit| audit.epoch_of(*instance));
+        let instance =
+            self.instances.lock().iter().find(|(_, known)| **known == life).map(|(instance, _)| *instance);
+        let instance = instance.ok_or("somebody who is no agent writes")?;
+        let epoch = self.log.audit(|audit| audit.epoch_of(instance));
         let epoch = epoch.ok_or_else(|| format!("{name} is written by an instance that was never named"))?;
         let newest = self.newest_epoch;
         if epoch < newest {
@@ -99,6 +115,8 @@ pub struct Cluster {
     /// The port of that.
     pub(crate) port: u16,
     ledger: Arc<Mutex<Ledger>>,
+    instances: SharedInstances,
+    controllers: Controllers,
     untouched: Vec<Value>,
 }
 
@@ -106,26 +124,42 @@ impl Cluster {
     /// The cluster of an agent, in which somebody else has an object already. Its API server is a process of `world`.
     pub(crate) fn new(
         executor: &Executor,
-        (log, access): (&LogServers, &Access),
+        (log, forge, access): (&LogServers, &Forge, &Access),
         (agent, pushes): (AgentId, &SharedPushes),
         (world, port): (World, u16),
     ) -> Self {
+        let (instances, truth) = (SharedInstances::default(), SharedTruth::default());
+        let (pushes, forge) = (Arc::clone(pushes), forge.clone());
+        let known = Known {
+            forge,
+            truth: Arc::clone(&truth),
+            pushes: Arc::clone(&pushes),
+            instances: Arc::clone(&instances),
+        };
+        log.audit(|audit| audit.know_cluster(agent, Told::new(executor, agent, known)));
+        let controllers = Controllers::new(executor, &truth);
         let ledger = Arc::new(Mutex::new(Ledger {
             log: log.clone(),
-            pushes: Arc::clone(pushes),
-            instances: BTreeMap::new(),
+            pushes,
+            instances: Arc::clone(&instances),
             newest_epoch: 0,
             reached: BTreeMap::new(),
             of_people: BTreeSet::new(),
             violations: Vec::new(),
         }));
-        let noting = Arc::clone(&ledger);
-        let server = ApiServer::new(executor, Box::new(move |written| noting.lock().note(written)));
+        let (noting, rolling) = (Arc::clone(&ledger), controllers.clone());
+        let warden = move |server: &ApiServer, written: &Written<'_>| {
+            noting.lock().note(written);
+            if written.kind == "Deployment" {
+                rolling.saw(server, written);
+            }
+        };
+        let server = ApiServer::new(executor, Box::new(warden));
         server.add_config_map(NAMESPACE, FOREIGN);
-        let untouched = server.config_maps();
+        let untouched = server.contents();
         let front = Front::new(world, server.clone(), access.clone(), agent);
         front.listen(port);
-        Self { server, front, port, ledger, untouched }
+        Self { server, front, port, ledger, instances, controllers, untouched }
     }
 
     /// Whether people's write of this value took place.
@@ -146,7 +180,23 @@ impl Cluster {
 
     /// A process is this instance of the cluster's agent.
     pub fn knows(&self, life: Life, instance: InstanceId) {
-        self.ledger.lock().instances.insert(life, instance);
+        self.instances.lock().insert(instance, life);
+    }
+
+    /// Its controllers do nothing for a while.
+    pub(crate) fn controllers_stand_still(&self, time: Duration) {
+        self.controllers.stand_still(time);
+    }
+
+    /// A Deployment loses pods for a while; whether there was one that had any.
+    pub(crate) fn lose_pods(&self, time: Duration) -> bool {
+        self.controllers.lose_pods(&self.server, time)
+    }
+
+    /// Nothing goes wrong any more.
+    pub(crate) fn heal(&self) {
+        self.server.heal();
+        self.controllers.go_on();
     }
 
     /// The first thing that should not have happened.
@@ -159,7 +209,7 @@ impl Cluster {
     /// How it differs from what is wanted: the value of each object by its name.
     #[must_use]
     pub fn difference(&self, wanted: &BTreeMap<String, u64>) -> Option<String> {
-        let objects = self.server.config_maps().into_iter().filter(|object| !is_of_people(object));
+        let objects = self.server.contents().into_iter().filter(|object| !is_of_people(object));
         let (owned, others): (Vec<Value>, Vec<Value>) = objects.partition(is_owned);
         if others != self.untouched {
             return Some("what is somebody else's was touched".to_owned());
@@ -186,5 +236,6 @@ fn is_owned(object: &Value) -> bool {
 
 /// The value that an object has.
 fn value_of(object: &Value) -> Option<u64> {
-    object.pointer("/data/value")?.as_str()?.parse().ok()
+    let places = ["/data/value", "/spec/template/metadata/annotations/value"];
+    places.iter().find_map(|place| object.pointer(place))?.as_str()?.parse().ok()
 }

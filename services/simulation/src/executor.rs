@@ -2,6 +2,7 @@
 //! thing that was due. When nothing is ready, time goes on to what is due next.
 
 mod handles;
+mod wall_clock;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -15,6 +16,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
+use self::wall_clock::WallClock;
 use crate::dice::Dice;
 
 pub(crate) use handles::{AbortHandle, Joined, is_ended};
@@ -68,7 +70,7 @@ struct Node {
     paused_until: Duration,
     /// Each of its steps waits up to so many microseconds.
     slow: u64,
-    clock_offset_millis: i64,
+    clock: WallClock,
 }
 
 struct Timer {
@@ -300,7 +302,7 @@ impl Executor {
             alive: false,
             paused_until: Duration::ZERO,
             slow: 0,
-            clock_offset_millis: 0,
+            clock: WallClock::default(),
         });
         entry.incarnation += 1;
         entry.alive = true;
@@ -345,15 +347,20 @@ impl Executor {
 
     /// Moves the wall clock of a process.
     pub fn move_clock(&self, node: NodeId, millis: i64) {
-        if let Some(node) = self.state.lock().nodes.get_mut(&node) {
-            node.clock_offset_millis += millis;
-        }
+        let mut state = self.state.lock();
+        let now = state.now;
+        state.nodes.get_mut(&node).into_iter().for_each(|node| node.clock.shift(now, millis));
     }
 
     /// How far the wall clock of a process is off.
     #[must_use]
     pub fn clock_offset_millis(&self, node: NodeId) -> i64 {
-        self.state.lock().nodes.get(&node).map_or(0, |node| node.clock_offset_millis)
+        self.state.lock().nodes.get(&node).map_or(0, |node| node.clock.offset_millis())
+    }
+
+    /// The first moment, not before one, at which the wall clock of a process showed this time.
+    pub fn when(&self, node: NodeId, wall_millis: i64, not_before: Duration) -> Option<Duration> {
+        self.state.lock().nodes.get(&node)?.clock.when(wall_millis, not_before)
     }
 
     /// Does something later.

@@ -85,6 +85,10 @@ kinds! {
     WatchesCut = "watches cut",
     /// A resource version is too old.
     VersionsForgotten = "resource versions forgotten",
+    /// The controllers of a cluster do nothing for a while.
+    ControllersStill = "controllers stand still",
+    /// A Deployment loses pods for a while.
+    PodsLost = "pods lost",
     /// An API server closes its connections in order.
     ApiServerLeaves = "API server leaves",
     /// Connections of agents to API servers break.
@@ -244,10 +248,9 @@ impl Faults {
             | Kind::ApiSlow
             | Kind::WatchesCut
             | Kind::VersionsForgotten
-            | Kind::ApiServerLeaves => {
-                self.happen_to_cluster(kind, scene);
-                false
-            }
+            | Kind::ControllersStill
+            | Kind::PodsLost
+            | Kind::ApiServerLeaves => self.happen_to_cluster(kind, scene),
             Kind::ApiConnectionCut => scene.internet.cut(|port| port < PORT) > 0,
             Kind::VisitorCut => scene.internet.cut(|port| port == CLUSTERS_PORT) > 0,
             Kind::TunnelCut => scene.internet.cut(|port| port == PORT) > 0,
@@ -268,19 +271,22 @@ impl Faults {
         true
     }
 
-    fn happen_to_cluster(&mut self, kind: Kind, scene: &Scene) {
+    fn happen_to_cluster(&mut self, kind: Kind, scene: &Scene) -> bool {
         // Now and then longer than a Lease lasts.
         let time =
             if self.dice.permille(200) { self.millis(12_000, 25_000) } else { self.millis(100, 5_000) };
-        let Some(cluster) = self.dice.one_of(&scene.clusters) else { return };
+        let Some(cluster) = self.dice.one_of(&scene.clusters) else { return false };
         match kind {
             Kind::ApiErrors => cluster.server.fail(time),
             Kind::ApiAnswerLost => cluster.server.lose_answers(self.dice.between(1, 3)),
             Kind::ApiSlow => cluster.server.slow_down(time),
             Kind::WatchesCut => cluster.server.cut_watches(),
             Kind::ApiServerLeaves => cluster.front.leave(),
+            Kind::ControllersStill => cluster.controllers_stand_still(time * 2),
+            Kind::PodsLost => return cluster.lose_pods(time),
             _ => cluster.server.forget_versions(),
         }
+        false
     }
 
     fn happen_to_connection(&mut self, kind: Kind, scene: &Scene) -> bool {

@@ -10,7 +10,8 @@
 //! - No shipped binary holds any of it.
 //!
 //! Deliberately absent: TLS (tunnels, API servers and what people say to gateways are plain text here), the console, browsers, jobs,
-//! connections to clusters that become another protocol, and every kind but a few of a cluster's.
+//! connections to clusters that become another protocol, and every kind but a few of a cluster's: of those with a health Deployments alone,
+//! and of what makes their pods nothing but how many there are.
 #![warn(missing_docs)]
 
 mod access;

@@ -25,7 +25,7 @@ use crate::executor::Executor;
 use crate::forge::Forge;
 use crate::scene::{Given, Scene};
 use model::Model;
-pub(crate) use model::source_of;
+pub(crate) use model::{SOURCES, is_deployment, never_available, source_of};
 pub(crate) use pushes::SharedPushes;
 use visits::Visitor;
 

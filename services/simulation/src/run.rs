@@ -234,7 +234,7 @@ impl Run {
     /// Nothing goes wrong any more: everything is to be as it is wanted.
     fn settle(&mut self) -> Result<(), String> {
         self.scene.log.heal();
-        self.scene.clusters.iter().for_each(|cluster| cluster.server.heal());
+        self.scene.clusters.iter().for_each(crate::cluster::Cluster::heal);
         for node in self.scene.nodes(|_, _| true) {
             let executor = &self.scene.executor;
             executor.slow(node, 0);
@@ -248,8 +248,16 @@ impl Run {
         })?;
         let person = self.person.clone();
         self.until_done("everything is pushed once more", async move { person.tidy().await })?;
+        self.settled = Some(self.becomes_as_wanted()?);
+        let person = self.person.clone();
+        self.until_done("what never becomes available is mended", async move { person.mend().await })?;
+        self.becomes_as_wanted().map(drop)
+    }
+
+    /// Waits until everything is as it is wanted and stays so; gives how long it took.
+    fn becomes_as_wanted(&mut self) -> Result<Duration, String> {
         let pushed = self.scene.executor.now();
-        let mut same_since = None;
+        let (mut same_since, mut took) = (None, Duration::ZERO);
         let settled = self.until("every cluster is as it is wanted", WANTED, |run| {
             run.faults.restart(&mut run.scene);
             let now = run.scene.executor.now();
@@ -258,10 +266,11 @@ impl Run {
                 return Ok(false);
             }
             let since = *same_since.get_or_insert(now);
-            run.settled = Some(since.saturating_sub(pushed));
+            took = since.saturating_sub(pushed);
             Ok(now >= since + STAYS)
         });
-        settled.map_err(|error| format!("{error}: {}", self.difference().unwrap_or_default()))
+        settled.map_err(|error| format!("{error}: {}", self.difference().unwrap_or_default()))?;
+        Ok(took)
     }
 
     /// How a cluster differs from what is wanted of it.
@@ -271,7 +280,12 @@ impl Run {
             let in_force = self.scene.access.in_force(agent.id);
             let lets_in = (!agent.model.lets_in.is_in(&in_force))
                 .then(|| format!("{in_force:?} is in force, not {:?}", agent.model.lets_in));
-            let difference = lets_in.or_else(|| cluster.difference(&agent.model.wanted()))?;
+            let wanted = agent.model.wanted();
+            let said = || {
+                let sources = agent.model.configured();
+                self.scene.log.audit(|audit| audit.told_of(agent.id)?.difference(&wanted, &sources))
+            };
+            let difference = lets_in.or_else(|| cluster.difference(&wanted)).or_else(said)?;
             Some(format!("{}: {difference}", agent.name))
         })
     }

@@ -185,8 +185,8 @@ impl Scene {
         let port = FIRST_API_SERVER_PORT.saturating_add(u16::try_from(number).unwrap_or(u16::MAX));
         let life = self.executor.start(NodeId(FIRST_API_SERVER + number));
         let world = world_of(&self.executor, &self.internet, life, &MemoryDisk::default());
-        let (log, access) = (&self.log, &self.access);
-        let cluster = Cluster::new(&self.executor, (log, access), (agent.id, &agent.pushes), (world, port));
+        let known = (&self.log, &self.forge, &self.access);
+        let cluster = Cluster::new(&self.executor, known, (agent.id, &agent.pushes), (world, port));
         self.clusters.push(cluster.clone());
         let forged = (self.flaw == Some(Flaw::SignsForAnybody)).then(crate::forger::root_key).flatten();
         let root_key = forged.unwrap_or(agent.root_key);

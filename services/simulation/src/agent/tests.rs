@@ -84,7 +84,7 @@ fn who_gets_its_lease_back_states_what_is_there_again() {
         let executor = Executor::new(Dice::new(seed));
         let life = executor.start(NodeId(0));
         let world = world_of(&executor, &Internet::new(&executor), life, &MemoryDisk::default());
-        let server = ApiServer::new(&executor, Box::new(|_| {}));
+        let server = ApiServer::new(&executor, Box::new(|_, _| {}));
         let connections = Connections::over(&server.door(life, false), "default");
         let working = loses_its_lease(world, server, connections);
         let (outcome, _) = executor.spawn(life, "test", Box::pin(working));

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::kinds::Kind;
 use super::refusal::Refusal;
+use super::specified::STATUS;
 
 /// In which form objects are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(super) enum About {
     Collection { kind: &'static Kind, namespace: String },
     /// One object.
     Object(Place),
+    /// The status of one.
+    Status(Place),
 }
 
 /// Where an object is.
@@ -122,6 +125,11 @@ impl Asked {
         self.query("dryRun") == "All"
     }
 
+    /// The part of an object that is meant; empty: the object itself.
+    pub(super) const fn subresource(&self) -> &'static str {
+        if matches!(self.about, About::Status(_)) { STATUS } else { "" }
+    }
+
     pub(super) fn is_watch(&self) -> bool {
         matches!(self.query("watch"), "1" | "true")
     }
@@ -161,6 +169,10 @@ impl About {
             ["apis", group, version, rest @ ..] => (*group, *version, rest),
             _ => return Err(Refusal::no_such_path()),
         };
+        let (rest, is_status) = match rest {
+            [rest @ .., "status"] if rest.len() == 4 => (rest, true),
+            rest => (rest, false),
+        };
         let (plural, namespace, name) = match rest {
             [plural] => (*plural, "", None),
             ["namespaces", name] => ("namespaces", "", Some(*name)),
@@ -168,10 +180,11 @@ impl About {
             ["namespaces", namespace, plural, name] => (*plural, *namespace, Some(*name)),
             _ => return Err(Refusal::no_such_path()),
         };
-        let kind = Kind::find(group, version, plural).ok_or_else(Refusal::no_such_path)?;
-        let namespace = namespace.to_owned();
-        Ok(match name {
-            Some(name) => Self::Object(Place { kind, namespace, name: name.to_owned() }),
+        let kind = Kind::find(group, version, plural).filter(|kind| kind.has_status() || !is_status);
+        let (kind, namespace) = (kind.ok_or_else(Refusal::no_such_path)?, namespace.to_owned());
+        Ok(match name.map(|name| Place { kind, namespace: namespace.clone(), name: name.to_owned() }) {
+            Some(place) if is_status => Self::Status(place),
+            Some(place) => Self::Object(place),
             None => Self::Collection { kind, namespace },
         })
     }

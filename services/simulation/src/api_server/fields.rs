@@ -1,5 +1,5 @@
 //! Who manages which field: server-side apply and `metadata.managedFields`. Maps are merged key by key, everything else is one
-//! value; no kind that is served here has lists of which each item is managed by itself.
+//! value. In the real one each container and each condition of a Deployment is managed by itself; nobody here shares them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,6 +46,8 @@ struct Managed {
     operation: Operation,
     api_version: String,
     time: String,
+    /// Empty: the object itself.
+    subresource: String,
     fields: BTreeSet<Path>,
 }
 
@@ -64,6 +66,8 @@ impl Managed {
 pub(super) struct Writer<'a> {
     pub(super) manager: &'a str,
     pub(super) time: &'a str,
+    /// Empty: the object itself.
+    pub(super) subresource: &'a str,
 }
 
 /// A field that somebody else has with another value.
@@ -96,6 +100,8 @@ fn leaves(object: &Value) -> BTreeMap<Path, Value> {
     found.retain(|path, _| match path.first().map(String::as_str) {
         None => false,
         Some("metadata") => path.get(1).is_some_and(|name| !UNMANAGED_METADATA.contains(&name.as_str())),
+        // A status that says nothing is nobody's.
+        Some("status") => path.len() > 1,
         Some(name) => !UNMANAGED.contains(&name),
     });
     found
@@ -158,6 +164,7 @@ fn read(object: &Value) -> Vec<Managed> {
                 operation,
                 api_version: text("apiVersion"),
                 time: text("time"),
+                subresource: text("subresource"),
                 fields,
             }
         })
@@ -171,10 +178,14 @@ fn write(object: &mut Value, managed: &[Managed]) {
             let path: Vec<String> = field.iter().map(|name| format!("f:{name}")).collect();
             put(&mut set, &path, json!({}));
         }
-        json!({
+        let mut entry = json!({
             "manager": managed.manager, "operation": managed.operation.name(), "apiVersion": managed.api_version,
             "time": managed.time, "fieldsType": "FieldsV1", "fieldsV1": set,
-        })
+        });
+        if !managed.subresource.is_empty() {
+            put(&mut entry, &["subresource".to_owned()], Value::String(managed.subresource.clone()));
+        }
+        entry
     });
     let entries = Value::Array(entries.collect());
     put(object, &["metadata".to_owned(), "managedFields".to_owned()], entries);
@@ -233,6 +244,7 @@ pub(super) fn apply(
         operation: Operation::Apply,
         api_version: api_version(wanted),
         time: writer.time.to_owned(),
+        subresource: String::new(),
         fields,
     });
     write(&mut merged, &managed);
@@ -249,12 +261,13 @@ pub(super) fn update(live: Option<&Value>, new: &mut Value, writer: Writer<'_>) 
         .filter(|(path, value)| before.get(*path) != Some(*value))
         .map(|(path, _)| path.clone())
         .collect();
-    let is_own = |one: &Managed| one.manager == writer.manager && one.operation == Operation::Update;
+    let is_own = |one: &Managed| {
+        one.operation == Operation::Update
+            && (one.manager.as_str(), one.subresource.as_str()) == (writer.manager, writer.subresource)
+    };
     for one in &mut managed {
-        one.fields.retain(|field| {
-            after.contains_key(field)
-                && (is_own_field(one.operation, &one.manager, writer) || !changed.contains(field))
-        });
+        let own = is_own(one);
+        one.fields.retain(|field| after.contains_key(field) && (own || !changed.contains(field)));
     }
     if !changed.is_empty() {
         let mut fields = changed;
@@ -266,12 +279,9 @@ pub(super) fn update(live: Option<&Value>, new: &mut Value, writer: Writer<'_>) 
             operation: Operation::Update,
             api_version: api_version(new),
             time: writer.time.to_owned(),
+            subresource: writer.subresource.to_owned(),
             fields,
         });
     }
     write(new, &managed);
-}
-
-fn is_own_field(operation: Operation, manager: &str, writer: Writer<'_>) -> bool {
-    operation == Operation::Update && manager == writer.manager
 }

@@ -17,7 +17,9 @@ pub(super) static CONFIG_MAP: Kind = core("ConfigMap", "configmaps", true);
 static SECRET: Kind = core("Secret", "secrets", true);
 pub(super) static LEASE: Kind =
     Kind { group: "coordination.k8s.io", version: "v1", kind: "Lease", plural: "leases", namespaced: true };
-static ALL: [&Kind; 4] = [&NAMESPACE, &CONFIG_MAP, &SECRET, &LEASE];
+pub(super) static DEPLOYMENT: Kind =
+    Kind { group: "apps", version: "v1", kind: "Deployment", plural: "deployments", namespaced: true };
+static ALL: [&Kind; 5] = [&NAMESPACE, &CONFIG_MAP, &SECRET, &LEASE, &DEPLOYMENT];
 
 const fn core(kind: &'static str, plural: &'static str, namespaced: bool) -> Kind {
     Kind { group: "", version: "v1", kind, plural, namespaced }
@@ -30,6 +32,11 @@ impl Kind {
     pub(super) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Self> {
         let fits = |kind: &&Self| (kind.group, kind.version, kind.plural) == (group, version, plural);
         ALL.iter().copied().find(fits)
+    }
+
+    /// It has a spec and a status, which are written apart.
+    pub(super) fn has_status(&self) -> bool {
+        *self == DEPLOYMENT
     }
 
     /// As messages name it.

@@ -16,6 +16,12 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use world::World;
 
+mod deployments;
+
+use self::deployments::{
+    a_generation_counts_what_the_spec_was, who_follows_sees_what_a_status_says,
+    who_writes_a_status_writes_nothing_else,
+};
 use super::ApiServer;
 use crate::dice::Dice;
 use crate::disk::MemoryDisk;
@@ -70,6 +76,10 @@ impl Asking {
         format!("{}/{name}", self.maps())
     }
 
+    fn deployment(&self, name: &str) -> String {
+        format!("/apis/apps/v1/namespaces/{}/deployments/{name}", self.namespace)
+    }
+
     async fn send(&self, call: Call) -> Result<Answer, ApiError> {
         self.kube.for_lease(call).await
     }
@@ -79,7 +89,8 @@ impl Asking {
     }
 
     async fn apply(&self, object: &Value, mode: ApplyMode) -> Result<Answer, ApiError> {
-        let path = self.map(object["metadata"]["name"].as_str().unwrap());
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let path = if object["kind"] == json!("Deployment") { self.deployment(name) } else { self.map(name) };
         self.send(Call::apply(&path, bytes(object), mode).accept(Accept::Whole)).await
     }
 
@@ -119,6 +130,7 @@ async fn kinds_are_discovered(asking: &Asking) {
         ("", "ConfigMap", "configmaps", true),
         ("", "Secret", "secrets", true),
         ("coordination.k8s.io", "Lease", "leases", true),
+        ("apps", "Deployment", "deployments", true),
     ];
     for (group, kind, plural, namespaced) in rows {
         let identity = ObjectIdentity {
@@ -387,6 +399,9 @@ async fn every_law(kube: Kube, prefix: String) {
         lists_come_in_pages_and_by_labels,
         who_follows_sees_each_change_in_order,
         a_lease_is_had_by_one,
+        a_generation_counts_what_the_spec_was,
+        who_writes_a_status_writes_nothing_else,
+        who_follows_sees_what_a_status_says,
     ];
 }
 
@@ -396,7 +411,7 @@ fn simulated<W: Future<Output = ()> + Send + 'static>(work: impl Fn(Kube, ApiSer
         let executor = Executor::new(Dice::new(seed));
         let life = executor.start(NodeId(0));
         let world = world_of(&executor, &Internet::new(&executor), life, &MemoryDisk::default());
-        let server = ApiServer::new(&executor, Box::new(|_| {}));
+        let server = ApiServer::new(&executor, Box::new(|_, _| {}));
         let connections = Connections::over(&server.door(life, false), "default");
         let kube = Kube::new(connections, world.clone(), Counts::default());
         let working = work(kube, server.clone(), world);

@@ -10,6 +10,7 @@ use super::fields::{Writer, apply, update};
 use super::kinds::{CONFIG_MAP, Kind, NAMESPACE, discovery};
 use super::patch::{edit, merge, state};
 use super::refusal::Refusal;
+use super::specified::{STATUS, count_generation, keep_status, with_status};
 
 /// What happened to one object.
 #[derive(Debug, Clone)]
@@ -114,14 +115,15 @@ impl Objects {
         if place.kind.namespaced {
             state(&mut object, &["metadata", "namespace"], Value::String(place.namespace.clone()));
         }
-        update(None, &mut object, Writer { manager: "somebody", time });
+        update(None, &mut object, Writer { manager: "somebody", time, subresource: "" });
         self.birth(&mut object, time);
         self.commit(place, Some(object));
     }
 
     /// What happened behind a version.
     pub(super) fn since(&self, revision: u64) -> impl Iterator<Item = &Change> {
-        self.history.iter().filter(move |change| change.revision > revision)
+        let behind = self.history.partition_point(|change| change.revision <= revision);
+        self.history.range(behind..)
     }
 
     /// Forgets what happened.
@@ -138,18 +140,18 @@ impl Objects {
                 self.follow(asked, kind, namespace)
             }
             (&Method::GET, About::Collection { kind, namespace }) => self.list(asked, kind, namespace),
-            (&Method::GET, About::Object(place)) => {
+            (&Method::GET, About::Object(place) | About::Status(place)) => {
                 let object = self.find(place)?.clone();
                 Ok(Served::Answer(StatusCode::OK, shown(object, asked.form)))
             }
             (&Method::POST, About::Collection { kind, namespace }) => {
                 self.create(asked, kind, namespace, time)
             }
-            (&Method::PUT, About::Object(place)) => {
+            (&Method::PUT, About::Object(place) | About::Status(place)) => {
                 let object = asked.json()?;
                 self.replace(asked, place, object, time)
             }
-            (&Method::PATCH, About::Object(place)) => self.patch(asked, place, time),
+            (&Method::PATCH, About::Object(place) | About::Status(place)) => self.patch(asked, place, time),
             (&Method::DELETE, About::Object(place)) => self.delete(asked, place, time),
             _ => Err(Refusal::not_simulated(asked.method.as_str())),
         }
@@ -246,7 +248,8 @@ impl Objects {
         if *kind == NAMESPACE {
             state(&mut object, &["status"], json!({"phase": "Active"}));
         }
-        update(None, &mut object, Writer { manager: &asked.manager, time });
+        keep_status(&place, None, &mut object);
+        update(None, &mut object, Writer { manager: &asked.manager, time, subresource: "" });
         Ok(self.begin(asked, place, object, time))
     }
 
@@ -272,6 +275,7 @@ impl Objects {
 
     fn begin(&mut self, asked: &Asked, place: Place, mut object: Value, time: &str) -> Served {
         self.birth(&mut object, time);
+        count_generation(&place, None, &mut object);
         if !asked.is_dry_run() {
             object = self.commit(place, Some(object));
         }
@@ -308,13 +312,21 @@ impl Objects {
         for key in ["apiVersion", "kind"] {
             state(&mut new, &[key], live.get(key).cloned().unwrap_or_default());
         }
-        update(Some(&live), &mut new, Writer { manager: &asked.manager, time });
+        let subresource = asked.subresource();
+        if subresource == STATUS {
+            new = with_status(&live, new.get(STATUS).cloned().unwrap_or_default());
+        } else {
+            keep_status(place, Some(&live), &mut new);
+        }
+        update(Some(&live), &mut new, Writer { manager: &asked.manager, time, subresource });
         self.change(asked, place, &live, new)
     }
 
     fn patch(&mut self, asked: &Asked, place: &Place, time: &str) -> Result<Served, Refusal> {
         match asked.content_type.as_str() {
-            "application/apply-patch+yaml" => self.apply(asked, place, time),
+            "application/apply-patch+yaml" if asked.subresource().is_empty() => {
+                self.apply(asked, place, time)
+            }
             "application/merge-patch+json" => {
                 let mut new = self.find(place)?.clone();
                 merge(&mut new, &asked.json()?);
@@ -332,24 +344,36 @@ impl Objects {
     }
 
     fn apply(&mut self, asked: &Asked, place: &Place, time: &str) -> Result<Served, Refusal> {
-        let wanted = asked.json()?;
+        let mut wanted = asked.json()?;
+        keep_status(place, None, &mut wanted);
         typed(place, &wanted)?;
         let live = self.objects.get(place).cloned();
         if live.is_none() {
             self.may_begin(place)?;
         }
-        let (writer, force) = (Writer { manager: &asked.manager, time }, asked.query("force") == "true");
+        let (writer, force) =
+            (Writer { manager: &asked.manager, time, subresource: "" }, asked.query("force") == "true");
         let merged = apply(live.as_ref(), &wanted, writer, force);
         let merged = merged.map_err(|conflicts| Refusal::owned_by_others(&conflicts))?;
         match (live, merged) {
             (None, Some(new)) => Ok(self.begin(asked, place.clone(), new, time)),
-            (Some(live), Some(new)) => self.change(asked, place, &live, new),
+            (Some(live), Some(mut new)) => {
+                keep_status(place, Some(&live), &mut new);
+                self.change(asked, place, &live, new)
+            }
             (live, None) => Ok(Served::Answer(StatusCode::OK, shown(live.unwrap_or_default(), asked.form))),
         }
     }
 
     /// An object becomes another one; it goes, if that is what it waited for.
-    fn change(&mut self, asked: &Asked, place: &Place, live: &Value, new: Value) -> Result<Served, Refusal> {
+    fn change(
+        &mut self,
+        asked: &Asked,
+        place: &Place,
+        live: &Value,
+        mut new: Value,
+    ) -> Result<Served, Refusal> {
+        count_generation(place, Some(live), &mut new);
         if *place.kind == CONFIG_MAP
             && live.get("immutable").and_then(Value::as_bool) == Some(true)
             && live.get("data") != new.get("data")
@@ -404,6 +428,16 @@ impl Objects {
         let details = place.kind.details(&place.name);
         let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
         Ok(Served::Answer(StatusCode::OK, status))
+    }
+
+    /// A controller of the cluster itself says how an object is doing, if it is still there.
+    pub(super) fn report(&mut self, place: &Place, status: Value, writer: Writer<'_>) {
+        let Some(live) = self.objects.get(place) else { return };
+        let mut new = with_status(live, status);
+        update(Some(live), &mut new, writer);
+        if new != *live {
+            self.commit(place.clone(), Some(new));
+        }
     }
 
     fn commit(&mut self, place: Place, after: Option<Value>) -> Value {

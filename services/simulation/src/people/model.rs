@@ -13,9 +13,14 @@ use crate::forge::Files;
 type Objects = BTreeMap<u64, u64>;
 
 /// Sources that an agent may have.
-const SOURCES: u64 = 4;
+pub(crate) const SOURCES: u64 = 4;
 /// Objects that a source may have; few enough that no prune has to be confirmed.
-const OBJECTS: u64 = 8;
+const OBJECTS: u64 = 9;
+/// From this number on they are Deployments, those before it ConfigMaps.
+const DEPLOYMENTS: u64 = 6;
+/// So long a sync waits for them, in seconds, and so long their rollouts may stand still.
+const PATIENCE: u64 = 15;
+const DEADLINE: u64 = 10;
 
 /// A source as it is to be.
 #[derive(Debug, Clone, Default)]
@@ -57,7 +62,7 @@ pub(crate) enum Change {
 
 impl Model {
     pub(crate) fn first(number: usize, agent: &str) -> Self {
-        let objects = |count: u64| (0..count).map(|number| (number, 0)).collect();
+        let objects = |count: u64| (0..count).chain([DEPLOYMENTS]).map(|number| (number, 0)).collect();
         let sources = (0..SOURCES).map(|number| {
             let source = Source { configured: number < 2, objects: objects(1 + number), broken: false };
             (number, source)
@@ -111,12 +116,29 @@ impl Model {
         }
     }
 
-    /// Nothing is broken any more, and everybody is let in who ever is.
-    pub(crate) fn tidy(&mut self) {
+    /// Nothing is broken any more, and everybody is let in who ever is. Something may be wanted that never becomes available.
+    pub(crate) fn tidy(&mut self, dice: &mut Dice) {
         self.lets_in.projects.extend(0..PROJECTS.len());
         for source in self.sources.values_mut() {
             source.broken = false;
         }
+        let configured = self.sources.values_mut().find(|source| source.configured);
+        if let Some(source) = configured.filter(|_| dice.permille(400)) {
+            source.objects.insert(DEPLOYMENTS, dice.below(1_000) * 8 + 5);
+        }
+    }
+
+    /// What never becomes available is wanted no more; whether anything was.
+    pub(crate) fn mend(&mut self) -> bool {
+        let objects = self.sources.values_mut().flat_map(|source| &mut source.objects);
+        let never = objects.filter(|(object, value)| **object >= DEPLOYMENTS && never_available(**value));
+        never.map(|(_, value)| *value += 1).count() > 0
+    }
+
+    /// The sources that are configured.
+    pub(crate) fn configured(&self) -> Vec<u64> {
+        let configured = self.sources.iter().filter(|(_, source)| source.configured);
+        configured.map(|(number, _)| *number).collect()
     }
 
     /// Writes all files of one repository, in place of those that are there of this agent.
@@ -150,7 +172,7 @@ impl Model {
             // Writing into a text does not fail.
             let _written = write!(
                 text,
-                "  - name: source-{number}\n    project: {project}\n    include: [\"{folder}\"]\n    interval: {}s\n    policies: {{on_removal: prune}}\n",
+                "  - name: source-{number}\n    project: {project}\n    include: [\"{folder}\"]\n    interval: {}s\n    policies: {{on_removal: prune, health_timeout: {PATIENCE}s}}\n",
                 self.interval
             );
         }
@@ -226,11 +248,48 @@ pub(crate) fn source_of(object: &str) -> Option<u64> {
     object.strip_prefix("source-")?.split_once("-object-")?.0.parse().ok()
 }
 
+/// Whether a Deployment has this name.
+pub(crate) fn is_deployment(name: &str) -> bool {
+    let number = name.split_once("-object-").and_then(|(_, number)| number.parse::<u64>().ok());
+    number.is_some_and(|number| number >= DEPLOYMENTS)
+}
+
+/// Deployments of this value start, and their pods never become available.
+pub(crate) const fn never_available(value: u64) -> bool {
+    value % 8 == 5
+}
+
 fn object_name(source: u64, object: u64) -> String {
     format!("source-{source}-object-{object}")
 }
 
 fn manifest(source: u64, object: u64, value: u64) -> String {
     let name = object_name(source, object);
+    if object >= DEPLOYMENTS {
+        return deployment(&name, value);
+    }
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  value: \"{value}\"\n")
+}
+
+fn deployment(name: &str, value: u64) -> String {
+    let replicas = 1 + value % 3;
+    format!(
+        "apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {name}
+spec:
+  replicas: {replicas}
+  progressDeadlineSeconds: {DEADLINE}
+  selector:
+    matchLabels: {{app: {name}}}
+  template:
+    metadata:
+      labels: {{app: {name}}}
+      annotations: {{value: \"{value}\"}}
+    spec:
+      containers:
+        - {{name: web, image: registry.example/web:{value}}}
+"
+    )
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::model::Model;
+use super::model::{Model, is_deployment, source_of};
 
 /// What its cluster may come to be like.
 pub(crate) type SharedPushes = Arc<Mutex<Pushes>>;
@@ -38,6 +38,17 @@ impl Pushes {
 
     pub(crate) fn may_go(&self, name: &str) -> bool {
         self.left.contains(name)
+    }
+
+    /// What each Deployment of a source was to be in a commit.
+    pub(crate) fn deployments_at(&self, source: u64, place: u64) -> Vec<(String, u64)> {
+        let own =
+            self.values.iter().filter(|(name, _)| is_deployment(name) && source_of(name) == Some(source));
+        let then = own.filter_map(|(name, values)| {
+            let (_, value) = values.iter().rev().find(|(from, _)| *from <= place)?;
+            Some((name.clone(), (*value)?))
+        });
+        then.collect()
     }
 
     /// From the first commit in which an object was to have this value, to the one behind the last.

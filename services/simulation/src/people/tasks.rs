@@ -93,10 +93,24 @@ impl Person {
     pub async fn tidy(&self) {
         let agents = {
             let mut facts = self.facts.lock();
-            facts.agents.iter_mut().for_each(|agent| agent.model.tidy());
+            for agent in &mut facts.agents {
+                self.executor.roll(|dice| agent.model.tidy(dice));
+            }
             facts.agents.len()
         };
         for agent in 0..agents {
+            self.push_all(agent).await;
+        }
+    }
+
+    /// Good commits in place of those of which something never becomes available.
+    pub async fn mend(&self) {
+        let mended: Vec<usize> = {
+            let mut facts = self.facts.lock();
+            let agents = facts.agents.iter_mut().enumerate();
+            agents.filter_map(|(number, agent)| agent.model.mend().then_some(number)).collect()
+        };
+        for agent in mended {
             self.push_all(agent).await;
         }
     }

@@ -1,0 +1,253 @@
+//! What the log says of the health of a cluster's Deployments and of the syncs that wait for it, held against what was true.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use events::delivery::{DeliveryEvent, SyncOutcome};
+use events::observation::{Observation, ObservationBatch, Observed};
+use events::{AgentId, InstanceId, ObjectIdentity, SourceId, SyncId, Timestamp};
+
+use super::truth::SharedTruth;
+use super::{NAMESPACE, SharedInstances};
+use crate::executor::Executor;
+use crate::forge::Forge;
+use crate::people::{SOURCES, SharedPushes, never_available, source_of};
+
+/// As the log says it.
+const HEALTHY: &str = "healthy";
+
+/// An epoch of the agent.
+struct Epoch {
+    instance: InstanceId,
+    named_at: Duration,
+    /// When what was read last was told, at the earliest.
+    told_at: Duration,
+    /// The sequence of the observation that is read next.
+    next: u64,
+    /// What came before its turn.
+    early: BTreeMap<u64, Observation>,
+    /// When the run of each sync began that has not ended.
+    began: BTreeMap<SyncId, Duration>,
+    /// The first moment of each Deployment that its newest word may be about.
+    reached: BTreeMap<String, usize>,
+}
+
+/// What a source is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wanted {
+    sync: SyncId,
+    commit: String,
+}
+
+/// Everything that was said of one agent's cluster.
+pub(crate) struct Told {
+    agent: AgentId,
+    executor: Executor,
+    forge: Forge,
+    truth: SharedTruth,
+    pushes: SharedPushes,
+    instances: SharedInstances,
+    epochs: BTreeMap<u64, Epoch>,
+    wanted: BTreeMap<SourceId, Wanted>,
+    /// Which commit of which source each sync is to bring.
+    syncs: BTreeMap<SyncId, (SourceId, String)>,
+    /// Syncs of which the agent said that all is applied and healthy.
+    succeeded: BTreeSet<SyncId>,
+    /// How the last run of each source ended.
+    ended: BTreeMap<SourceId, (SyncId, SyncOutcome)>,
+    /// The last word on each Deployment.
+    words: BTreeMap<String, String>,
+}
+
+/// What is known of a cluster without the log.
+pub(crate) struct Known {
+    pub(crate) forge: Forge,
+    pub(super) truth: SharedTruth,
+    pub(super) pushes: SharedPushes,
+    pub(super) instances: SharedInstances,
+}
+
+impl Told {
+    pub(super) fn new(executor: &Executor, agent: AgentId, known: Known) -> Self {
+        let Known { forge, truth, pushes, instances } = known;
+        Self {
+            agent,
+            executor: executor.clone(),
+            forge,
+            truth,
+            pushes,
+            instances,
+            epochs: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            syncs: BTreeMap::new(),
+            succeeded: BTreeSet::new(),
+            ended: BTreeMap::new(),
+            words: BTreeMap::new(),
+        }
+    }
+
+    /// An instance was named for an epoch.
+    pub(crate) fn named(&mut self, epoch: u64, instance: InstanceId) {
+        self.epochs.entry(epoch).or_insert_with(|| Epoch {
+            instance,
+            named_at: self.executor.now(),
+            told_at: self.executor.now(),
+            next: 1,
+            early: BTreeMap::new(),
+            began: BTreeMap::new(),
+            reached: BTreeMap::new(),
+        });
+    }
+
+    /// Something was decided.
+    pub(crate) fn decided(&mut self, event: &DeliveryEvent) -> Result<(), String> {
+        match event {
+            DeliveryEvent::BundleDesired(desired) if desired.agent == self.agent => {
+                self.is_to_bring(desired.source, desired.sync, desired.commit.clone());
+            }
+            DeliveryEvent::SyncRequested(requested) => {
+                if let Some(Wanted { commit, .. }) = self.wanted.get(&requested.source).cloned() {
+                    self.is_to_bring(requested.source, requested.sync, commit);
+                }
+            }
+            DeliveryEvent::SourceRemoved(removed) if removed.agent == self.agent => {
+                self.wanted.remove(&removed.source);
+                // It brings nothing.
+                let sync = removed.sync.map(|sync| (sync, (removed.source, String::new())));
+                self.syncs.extend(sync);
+            }
+            DeliveryEvent::SyncFinished(finished) if self.syncs.contains_key(&finished.sync) => {
+                self.ended.insert(finished.source, (finished.sync, finished.outcome));
+                let sync = finished.sync;
+                if finished.outcome == SyncOutcome::Succeeded && !self.succeeded.contains(&sync) {
+                    return Err(format!("sync {sync} succeeded, as nobody said who ran it"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_to_bring(&mut self, source: SourceId, sync: SyncId, commit: String) {
+        self.syncs.insert(sync, (source, commit.clone()));
+        self.wanted.insert(source, Wanted { sync, commit });
+    }
+
+    /// Observations were stored; each is read once, and in the order in which it was told.
+    pub(crate) fn observed(&mut self, batch: &ObservationBatch) -> Result<(), String> {
+        let Some(epoch) = self.epochs.get_mut(&batch.epoch) else { return Ok(()) };
+        let numbered = (batch.first..).zip(&batch.observations);
+        let news = numbered.filter(|(number, _)| *number >= epoch.next);
+        epoch.early.extend(news.map(|(number, observation)| (number, observation.clone())));
+        while let Some(epoch) = self.epochs.get_mut(&batch.epoch)
+            && let Some(observation) = epoch.early.remove(&epoch.next)
+        {
+            epoch.next += 1;
+            self.read(batch.epoch, &observation)?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, epoch: u64, observation: &Observation) -> Result<(), String> {
+        let told_at = self.when(epoch, observation.at);
+        match &observation.what {
+            Observed::SyncStarted { sync, .. } => {
+                if let Some(epoch) = self.epochs.get_mut(&epoch) {
+                    epoch.began.insert(*sync, told_at);
+                }
+                Ok(())
+            }
+            Observed::SyncFinished { sync, outcome, .. } => {
+                let began = self.epochs.get_mut(&epoch).and_then(|epoch| epoch.began.remove(sync));
+                if *outcome != SyncOutcome::Succeeded {
+                    return Ok(());
+                }
+                self.succeeded.insert(*sync);
+                let began = began.ok_or_else(|| format!("sync {sync} ended and never began"))?;
+                self.succeeds(*sync, began)
+            }
+            Observed::HealthChanged { identity, status, .. } if is_deployment(identity) => {
+                self.words.insert(identity.name.clone(), status.clone());
+                self.is_said(epoch, &identity.name, status)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The earliest moment at which something may have been told, behind what was told before it: when the agent's clock showed this.
+    fn when(&mut self, epoch: u64, shown: Timestamp) -> Duration {
+        let Some(epoch) = self.epochs.get_mut(&epoch) else { return Duration::ZERO };
+        let life = self.instances.lock().get(&epoch.instance).copied();
+        let told_at = life.and_then(|life| self.executor.when(life.node, shown.0, epoch.told_at));
+        epoch.told_at = told_at.unwrap_or(epoch.told_at);
+        epoch.told_at
+    }
+
+    /// Each Deployment of its commit was there and available at some moment since it began.
+    fn succeeds(&self, sync: SyncId, began: Duration) -> Result<(), String> {
+        let Some((source, commit)) = self.syncs.get(&sync) else { return Ok(()) };
+        let (Some(place), Some(number)) = (self.forge.place_of(commit), self.number_of(*source)) else {
+            return Ok(());
+        };
+        let deployments = self.pushes.lock().deployments_at(number, place);
+        let truth = self.truth.lock();
+        let wrong = deployments.iter().find(|(name, value)| !truth.was_available(name, *value, began));
+        wrong.map_or(Ok(()), |(name, value)| {
+            let now = self.executor.now();
+            Err(format!(
+                "a wrong healthy: sync {sync} of commit {place} succeeded, and since it began at {began:?} until {now:?}, {name} never was available as {value}"
+            ))
+        })
+    }
+
+    fn number_of(&self, source: SourceId) -> Option<u64> {
+        (0..SOURCES).find(|number| SourceId::derive(self.agent, &format!("source-{number}")) == source)
+    }
+
+    /// What is said of a Deployment, one word after the other, was true in this order.
+    fn is_said(&mut self, epoch: u64, name: &str, status: &str) -> Result<(), String> {
+        let Some(known) = self.epochs.get_mut(&epoch) else { return Ok(()) };
+        let truth = self.truth.lock();
+        let from = known.reached.get(name).copied().unwrap_or_else(|| truth.at(name, known.named_at));
+        let Some(moment) = truth.first(name, from, status == HEALTHY) else {
+            let wrong = if status == HEALTHY { "a wrong healthy: " } else { "" };
+            return Err(format!(
+                "{wrong}{name} is said to be {status}, and never was since it was said otherwise"
+            ));
+        };
+        known.reached.insert(name.to_owned(), moment);
+        Ok(())
+    }
+
+    /// How what the log says last differs from what is true and wanted, once nothing is on its way any more.
+    pub(crate) fn difference(&self, wanted: &BTreeMap<String, u64>, sources: &[u64]) -> Option<String> {
+        let deployments = wanted.iter().filter(|(name, _)| crate::people::is_deployment(name));
+        let wrong = deployments.clone().find_map(|(name, value)| {
+            let becomes = !never_available(*value);
+            if self.truth.lock().now(name) != Some((*value, becomes)) {
+                return Some(format!("{name} is not yet what becomes of {value}"));
+            }
+            let word = self.words.get(name);
+            // What is healthy from the start is no news.
+            let said = word.map_or(becomes, |word| (word == HEALTHY) == becomes);
+            (!said).then(|| format!("{name} is said to be {word:?}, and available is {becomes}"))
+        });
+        wrong.or_else(|| {
+            sources.iter().find_map(|number| {
+                let source = SourceId::derive(self.agent, &format!("source-{number}"));
+                let mut own = deployments.clone().filter(|(name, _)| source_of(name) == Some(*number));
+                let never = own.any(|(_, value)| never_available(*value));
+                let outcome = if never { SyncOutcome::Unhealthy } else { SyncOutcome::Succeeded };
+                let sync = self.wanted.get(&source).map(|wanted| wanted.sync);
+                let ended = self.ended.get(&source).copied();
+                (ended != sync.map(|sync| (sync, outcome)))
+                    .then(|| format!("sync {sync:?} of source {number} is to end {outcome:?}: {ended:?}"))
+            })
+        })
+    }
+}
+
+fn is_deployment(identity: &ObjectIdentity) -> bool {
+    (identity.group.as_str(), identity.kind.as_str(), identity.namespace.as_str())
+        == ("apps", "Deployment", NAMESPACE)
+}
