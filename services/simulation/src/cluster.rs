@@ -183,6 +183,21 @@ impl Cluster {
         self.instances.lock().insert(instance, life);
     }
 
+    /// Its agent's watches end, and versions may be too old for others.
+    pub(crate) fn cut_watches(&self, forgotten: bool) {
+        self.disturb();
+        if forgotten {
+            self.server.forget_versions();
+        } else {
+            self.server.cut_watches();
+        }
+    }
+
+    /// Its agent does not see, or does not read, what happens for a while.
+    pub(crate) fn disturb(&self) {
+        self.controllers.sight_breaks();
+    }
+
     /// Its controllers do nothing for a while.
     pub(crate) fn controllers_stand_still(&self, time: Duration) {
         self.controllers.stand_still(time);

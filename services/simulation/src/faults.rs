@@ -280,11 +280,11 @@ impl Faults {
             Kind::ApiErrors => cluster.server.fail(time),
             Kind::ApiAnswerLost => cluster.server.lose_answers(self.dice.between(1, 3)),
             Kind::ApiSlow => cluster.server.slow_down(time),
-            Kind::WatchesCut => cluster.server.cut_watches(),
+            Kind::WatchesCut => cluster.cut_watches(false),
             Kind::ApiServerLeaves => cluster.front.leave(),
             Kind::ControllersStill => cluster.controllers_stand_still(time * 2),
             Kind::PodsLost => return cluster.lose_pods(time),
-            _ => cluster.server.forget_versions(),
+            _ => cluster.cut_watches(true),
         }
         false
     }
@@ -306,6 +306,9 @@ impl Faults {
         let Some(node) = (if servers { Some(SERVERS.node) } else { self.anybody(scene) }) else {
             return false;
         };
+        if !moves {
+            scene.clusters.iter().for_each(crate::cluster::Cluster::disturb);
+        }
         let millis = i64::try_from(self.dice.between(10, 120_000)).unwrap_or(0);
         match kind {
             Kind::Paused => executor.pause(node, self.millis(20, 15_000)),

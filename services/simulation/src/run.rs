@@ -261,7 +261,7 @@ impl Run {
         let settled = self.until("every cluster is as it is wanted", WANTED, |run| {
             run.faults.restart(&mut run.scene);
             let now = run.scene.executor.now();
-            if !run.scene.is_ready() || run.difference().is_some() {
+            if !run.scene.is_ready() || run.difference().or_else(|| run.untruth()).is_some() {
                 same_since = None;
                 return Ok(false);
             }
@@ -269,7 +269,8 @@ impl Run {
             took = since.saturating_sub(pushed);
             Ok(now >= since + STAYS)
         });
-        settled.map_err(|error| format!("{error}: {}", self.difference().unwrap_or_default()))?;
+        let why = |run: &Self| run.difference().or_else(|| run.untruth()).unwrap_or_default();
+        settled.map_err(|error| format!("{error}: {}", why(self)))?;
         Ok(took)
     }
 
@@ -280,13 +281,18 @@ impl Run {
             let in_force = self.scene.access.in_force(agent.id);
             let lets_in = (!agent.model.lets_in.is_in(&in_force))
                 .then(|| format!("{in_force:?} is in force, not {:?}", agent.model.lets_in));
-            let wanted = agent.model.wanted();
-            let said = || {
-                let sources = agent.model.configured();
-                self.scene.log.audit(|audit| audit.told_of(agent.id)?.difference(&wanted, &sources))
-            };
-            let difference = lets_in.or_else(|| cluster.difference(&wanted)).or_else(said)?;
+            let difference = lets_in.or_else(|| cluster.difference(&agent.model.wanted()))?;
             Some(format!("{}: {difference}", agent.name))
+        })
+    }
+
+    /// How what the log says last of an agent's cluster differs from what is true.
+    fn untruth(&self) -> Option<String> {
+        self.facts.lock().agents.iter().find_map(|agent| {
+            let (wanted, sources) = (agent.model.wanted(), agent.model.configured());
+            let told =
+                self.scene.log.audit(|audit| audit.told_of(agent.id)?.difference(&wanted, &sources))?;
+            Some(format!("{}: {told}", agent.name))
         })
     }
 
@@ -335,10 +341,12 @@ impl Run {
             }
         }
         drop(facts);
-        match self.difference() {
-            Some(difference) => Err(format!("it does not stay as it was wanted: {difference}")),
-            None => Ok(()),
+        if let Some(difference) = self.difference() {
+            return Err(format!("it does not stay as it was wanted: {difference}"));
         }
+        // Who was let in changed meanwhile, by commits that bring the same objects once more.
+        let said = self.until("what is said is true in the end", WANTED, |run| Ok(run.untruth().is_none()));
+        said.map_err(|error| format!("{error}: {}", self.untruth().unwrap_or_default()))
     }
 
     /// People's requests to clusters.

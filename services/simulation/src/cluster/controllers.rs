@@ -53,6 +53,11 @@ impl Controllers {
         self.state.lock().still_until = Duration::ZERO;
     }
 
+    /// The agent does not see for a while what becomes of Deployments.
+    pub(super) fn sight_breaks(&self) {
+        self.truth.lock().breaks(self.executor.now());
+    }
+
     /// Somebody wrote a Deployment.
     pub(super) fn saw(&self, server: &ApiServer, written: &Written<'_>) {
         let (name, now) = (written.name, self.executor.now());

@@ -183,7 +183,8 @@ impl Told {
         epoch.told_at
     }
 
-    /// Each Deployment of its commit was there and available at some moment since it began.
+    /// Each Deployment of its commit was there and available at some moment since it began; one that is as it was, at some moment since the
+    /// agent saw it last.
     fn succeeds(&self, sync: SyncId, began: Duration) -> Result<(), String> {
         let Some((source, commit)) = self.syncs.get(&sync) else { return Ok(()) };
         let (Some(place), Some(number)) = (self.forge.place_of(commit), self.number_of(*source)) else {
@@ -191,11 +192,12 @@ impl Told {
         };
         let deployments = self.pushes.lock().deployments_at(number, place);
         let truth = self.truth.lock();
-        let wrong = deployments.iter().find(|(name, value)| !truth.was_available(name, *value, began));
+        let since = truth.seen_since(began);
+        let wrong = deployments.iter().find(|(name, value)| !truth.was_available(name, *value, since));
         wrong.map_or(Ok(()), |(name, value)| {
             let now = self.executor.now();
             Err(format!(
-                "a wrong healthy: sync {sync} of commit {place} succeeded, and since it began at {began:?} until {now:?}, {name} never was available as {value}"
+                "a wrong healthy: sync {sync} of commit {place} succeeded, and since {since:?}, before it began at {began:?}, until {now:?}, {name} never was available as {value}"
             ))
         })
     }

@@ -16,24 +16,45 @@ struct Moment {
     available: bool,
 }
 
+/// So long an agent may judge by what it saw before its sight broke: an outage lasts for 25 seconds at most, it tries again within 30, and
+/// an answer takes 20.
+const LONGEST_BREAK: Duration = Duration::from_secs(75);
+/// What happened is on its way for no longer.
+const ON_THE_WAY: Duration = Duration::from_millis(10);
+
 /// That of all of them; who shares it asks nothing else meanwhile.
 pub(crate) type SharedTruth = Arc<Mutex<Truth>>;
 
 /// See [`SharedTruth`].
 #[derive(Debug, Default)]
-pub(crate) struct Truth(BTreeMap<String, Vec<Moment>>);
+pub(crate) struct Truth {
+    moments: BTreeMap<String, Vec<Moment>>,
+    /// When the agent's sight of them broke.
+    breaks: Vec<Duration>,
+}
 
 impl Truth {
     /// It is like this from now on.
     pub(super) fn note(&mut self, name: &str, now: Duration, value: Option<u64>, available: bool) {
-        let moments = self.0.entry(name.to_owned()).or_default();
+        let moments = self.moments.entry(name.to_owned()).or_default();
         if moments.last().is_none_or(|last| (last.value, last.available) != (value, available)) {
             moments.push(Moment { from: now, value, available });
         }
     }
 
+    /// Watches were cut, or the agent does not read what they bring.
+    pub(super) fn breaks(&mut self, now: Duration) {
+        self.breaks.push(now);
+    }
+
+    /// Since when what somebody sees now may have been so.
+    pub(crate) fn seen_since(&self, now: Duration) -> Duration {
+        let broken = self.breaks.iter().find(|at| **at <= now && now <= **at + LONGEST_BREAK);
+        broken.copied().unwrap_or(now).saturating_sub(ON_THE_WAY)
+    }
+
     fn of(&self, name: &str) -> &[Moment] {
-        self.0.get(name).map(Vec::as_slice).unwrap_or_default()
+        self.moments.get(name).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// What it is to be now, and whether it is.
@@ -78,6 +99,11 @@ mod tests {
         assert!(truth.was_available("web", 6, second(0)) && !truth.was_available("other", 6, second(0)));
         assert_eq!((truth.at("web", second(0)), truth.at("web", second(5))), (0, 2));
         assert_eq!((truth.first("web", 0, true), truth.first("web", 2, true)), (Some(1), Some(3)));
+        truth.breaks(second(10));
+        let on_the_way = Duration::from_millis(10);
+        assert_eq!(truth.seen_since(second(9)), second(9) - on_the_way);
+        assert_eq!(truth.seen_since(second(80)), second(10) - on_the_way);
+        assert_eq!(truth.seen_since(second(90)), second(90) - on_the_way);
         truth.note("web", second(7), None, false);
         assert_eq!((truth.now("web"), truth.first("web", 4, true)), (None, None));
     }
