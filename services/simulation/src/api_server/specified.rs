@@ -1,4 +1,5 @@
-//! Kinds with a spec and a status: whoever writes the one leaves the other alone, and a generation counts what the spec was.
+//! Kinds with a spec and a status: whoever writes the one leaves the other alone, and a generation counts what was wanted. A Deployment's
+//! annotations are wanted as well, as its controller hands them on.
 
 use serde_json::{Value, json};
 
@@ -44,7 +45,8 @@ pub(super) fn count_generation(place: &Place, live: Option<&Value>, new: &mut Va
         }
         Some(live) => {
             let before = live.pointer("/metadata/generation").and_then(Value::as_u64).unwrap_or(0);
-            before + u64::from(live.get("spec") != new.get("spec"))
+            let differs = |path: &str| live.pointer(path) != new.pointer(path);
+            before + u64::from(differs("/spec") || differs("/metadata/annotations"))
         }
     };
     state(new, &["metadata", "generation"], json!(generation));

@@ -73,7 +73,9 @@ impl Rollout {
         if self.spec.value != spec.value {
             (self.old, self.updated, self.available) = (self.old + self.available, 0, 0);
         }
-        (self.complete, self.expired, self.moved_at) = (false, false, now);
+        if (self.spec.value, self.spec.replicas) != (spec.value, spec.replicas) {
+            (self.complete, self.expired, self.moved_at) = (false, false, now);
+        }
         self.spec = spec.clone();
         true
     }
@@ -207,11 +209,13 @@ mod tests {
         let status = rollout.status();
         assert_eq!((rollout.is_available(), &status["observedGeneration"]), (true, &json!(2)));
         assert_eq!((&status["replicas"], &status["updatedReplicas"]), (&json!(2), &json!(2)));
-        rollout.see(&spec(3, 2, 1), NOW);
+        assert!(rollout.see(&spec(3, 2, 2), NOW) && rollout.is_available());
+        assert_eq!(reason(&rollout, 1), "NewReplicaSetAvailable");
+        rollout.see(&spec(4, 2, 1), NOW);
         assert_eq!((to_its_end(&mut rollout), rollout.is_available()), (1, true));
-        rollout.see(&spec(4, 3, 3), NOW);
+        rollout.see(&spec(5, 3, 3), NOW);
         to_its_end(&mut rollout);
-        rollout.see(&spec(5, 4, 1), NOW);
+        rollout.see(&spec(6, 4, 1), NOW);
         to_its_end(&mut rollout);
         assert!(rollout.is_available(), "{rollout:?}");
     }

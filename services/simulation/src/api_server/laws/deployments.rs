@@ -90,8 +90,10 @@ pub(super) async fn who_writes_a_status_writes_nothing_else(asking: &Asking) {
     let call = Call::write(Method::PATCH, path, MERGE, bytes(&patch));
     let edited: Value = asking.send(call).await.unwrap().json().unwrap();
     assert!(says(&edited, "heard") && edited["status"]["replicas"] != json!(7), "{edited}");
+    // Annotations count as the spec does.
+    assert_eq!(generation(&edited), 2);
     let changed = asking.applied(&deployment("told", "b")).await;
-    assert!(says(&changed, "heard") && generation(&changed) == 2, "{changed}");
+    assert!(says(&changed, "heard") && generation(&changed) == 3, "{changed}");
     let read = asking.get(&format!("{}/status", asking.deployment("told"))).await;
     assert!(says(&read, "heard") && read["kind"] == json!("Deployment"), "{read}");
     let missing = asking.send(Call::get(format!("{}/status", asking.map("told")))).await;
