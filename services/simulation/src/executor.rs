@@ -358,8 +358,8 @@ impl Executor {
         self.state.lock().nodes.get(&node).map_or(0, |node| node.clock.offset_millis())
     }
 
-    /// The first moment, not before one, at which the wall clock of a process showed this time.
-    pub fn when(&self, node: NodeId, wall_millis: i64, not_before: Duration) -> Option<Duration> {
+    /// From when to when, not before a moment, the wall clock of a process showed this time.
+    pub fn when(&self, node: NodeId, wall_millis: i64, not_before: Duration) -> Option<(Duration, Duration)> {
         self.state.lock().nodes.get(&node)?.clock.when(wall_millis, not_before)
     }
 

@@ -149,7 +149,7 @@ impl Told {
     }
 
     fn read(&mut self, epoch: u64, observation: &Observation) -> Result<(), String> {
-        let told_at = self.when(epoch, observation.at);
+        let (told_at, at_last) = self.when(epoch, observation.at);
         match &observation.what {
             Observed::SyncStarted { sync, .. } => {
                 if let Some(epoch) = self.epochs.get_mut(&epoch) {
@@ -164,7 +164,7 @@ impl Told {
                 }
                 self.succeeded.insert(*sync);
                 let began = began.ok_or_else(|| format!("sync {sync} ended and never began"))?;
-                self.succeeds(*sync, began)
+                self.succeeds(*sync, (began, at_last))
             }
             Observed::HealthChanged { identity, status, .. } if is_deployment(identity) => {
                 self.words.insert(identity.name.clone(), status.clone());
@@ -174,18 +174,20 @@ impl Told {
         }
     }
 
-    /// The earliest moment at which something may have been told, behind what was told before it: when the agent's clock showed this.
-    fn when(&mut self, epoch: u64, shown: Timestamp) -> Duration {
-        let Some(epoch) = self.epochs.get_mut(&epoch) else { return Duration::ZERO };
+    /// When something was told at the earliest, behind what was told before it, and at the latest: when the agent's clock showed this.
+    fn when(&mut self, epoch: u64, shown: Timestamp) -> (Duration, Duration) {
+        let now = self.executor.now();
+        let Some(epoch) = self.epochs.get_mut(&epoch) else { return (Duration::ZERO, now) };
         let life = self.instances.lock().get(&epoch.instance).copied();
         let told_at = life.and_then(|life| self.executor.when(life.node, shown.0, epoch.told_at));
-        epoch.told_at = told_at.unwrap_or(epoch.told_at);
-        epoch.told_at
+        let (first, last) = told_at.unwrap_or((epoch.told_at, now));
+        epoch.told_at = first;
+        (first, last.min(now))
     }
 
     /// Each Deployment of its commit was there and available at some moment since it began; one that is as it was, at some moment since the
     /// agent saw it last.
-    fn succeeds(&self, sync: SyncId, began: Duration) -> Result<(), String> {
+    fn succeeds(&self, sync: SyncId, (began, ended): (Duration, Duration)) -> Result<(), String> {
         let Some((source, commit)) = self.syncs.get(&sync) else { return Ok(()) };
         let (Some(place), Some(number)) = (self.forge.place_of(commit), self.number_of(*source)) else {
             return Ok(());
@@ -193,11 +195,11 @@ impl Told {
         let deployments = self.pushes.lock().deployments_at(number, place);
         let truth = self.truth.lock();
         let since = truth.seen_since(began);
-        let wrong = deployments.iter().find(|(name, value)| !truth.was_available(name, *value, since));
+        let wrong =
+            deployments.iter().find(|(name, value)| !truth.was_available(name, *value, (since, ended)));
         wrong.map_or(Ok(()), |(name, value)| {
-            let now = self.executor.now();
             Err(format!(
-                "a wrong healthy: sync {sync} of commit {place} succeeded, and since {since:?}, before it began at {began:?}, until {now:?}, {name} never was available as {value}"
+                "a wrong healthy: sync {sync} of commit {place} succeeded, and since {since:?}, before it began at {began:?}, until {ended:?}, {name} never was available as {value}"
             ))
         })
     }

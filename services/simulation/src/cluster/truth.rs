@@ -74,9 +74,10 @@ impl Truth {
         moments.filter(|(_, moment)| moment.available == available).map(|(place, _)| place).next()
     }
 
-    /// Whether it was available with this value at some moment since then.
-    pub(crate) fn was_available(&self, name: &str, value: u64, since: Duration) -> bool {
+    /// Whether it was available with this value at some moment of a time.
+    pub(crate) fn was_available(&self, name: &str, value: u64, (since, until): (Duration, Duration)) -> bool {
         let moments = self.of(name).iter().skip(self.at(name, since));
+        let moments = moments.take_while(|moment| moment.from <= until);
         moments.into_iter().any(|moment| moment.available && moment.value == Some(value))
     }
 }
@@ -95,8 +96,10 @@ mod tests {
         truth.note("web", second(4), Some(5), false);
         truth.note("web", second(6), Some(6), true);
         assert_eq!(truth.now("web"), Some((6, true)));
-        assert!(truth.was_available("web", 5, second(3)) && !truth.was_available("web", 5, second(4)));
-        assert!(truth.was_available("web", 6, second(0)) && !truth.was_available("other", 6, second(0)));
+        let was =
+            |name, value, since, until| truth.was_available(name, value, (second(since), second(until)));
+        assert!(was("web", 5, 3, 9) && !was("web", 5, 4, 9) && !was("web", 5, 0, 1));
+        assert!(was("web", 6, 0, 6) && !was("web", 6, 0, 5) && !was("other", 6, 0, 9));
         assert_eq!((truth.at("web", second(0)), truth.at("web", second(5))), (0, 2));
         assert_eq!((truth.first("web", 0, true), truth.first("web", 2, true)), (Some(1), Some(3)));
         truth.breaks(second(10));
