@@ -276,6 +276,9 @@ impl Faults {
         let time =
             if self.dice.permille(200) { self.millis(12_000, 25_000) } else { self.millis(100, 5_000) };
         let Some(cluster) = self.dice.one_of(&scene.clusters) else { return false };
+        if matches!(kind, Kind::ApiErrors | Kind::ApiSlow) {
+            cluster.disturb();
+        }
         match kind {
             Kind::ApiErrors => cluster.server.fail(time),
             Kind::ApiAnswerLost => cluster.server.lose_answers(self.dice.between(1, 3)),
