@@ -199,7 +199,8 @@ impl Told {
             deployments.iter().find(|(name, value)| !truth.was_available(name, *value, (since, ended)));
         wrong.map_or(Ok(()), |(name, value)| {
             Err(format!(
-                "a wrong healthy: sync {sync} of commit {place} succeeded, and since {since:?}, before it began at {began:?}, until {ended:?}, {name} never was available as {value}"
+                "a wrong healthy: sync {sync} of commit {place} succeeded, and since {since:?}, before it began at {began:?}, until {ended:?}, {name} never was available as {value}: {}",
+                truth.words(name)
             ))
         })
     }

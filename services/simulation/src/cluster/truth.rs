@@ -53,6 +53,11 @@ impl Truth {
         broken.copied().unwrap_or(now).saturating_sub(ON_THE_WAY)
     }
 
+    /// What one was, for people.
+    pub(crate) fn words(&self, name: &str) -> String {
+        format!("{:?}, sight broke at {:?}", self.of(name), self.breaks)
+    }
+
     fn of(&self, name: &str) -> &[Moment] {
         self.moments.get(name).map(Vec::as_slice).unwrap_or_default()
     }
