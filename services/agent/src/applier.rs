@@ -60,6 +60,7 @@ pub struct Shared {
     /// The watches have to be laid out anew: kinds came up, or a scope is forbidden.
     relay: Notify,
     forbidden: Mutex<std::collections::BTreeSet<watches::Forbidden>>,
+    followed: watches::Followed,
     statuses: Mutex<BTreeMap<SourceId, String>>,
     counts: Counts,
 }
@@ -88,6 +89,7 @@ impl Shared {
             wakes: Mutex::default(),
             relay: Notify::new(),
             forbidden: Mutex::default(),
+            followed: watches::Followed::default(),
             statuses: Mutex::default(),
             counts,
         }

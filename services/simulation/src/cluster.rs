@@ -185,7 +185,6 @@ impl Cluster {
 
     /// Its agent's watches end, and versions may be too old for others.
     pub(crate) fn cut_watches(&self, forgotten: bool) {
-        self.disturb();
         if forgotten {
             self.server.forget_versions();
         } else {

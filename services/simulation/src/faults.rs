@@ -276,7 +276,7 @@ impl Faults {
         let time =
             if self.dice.permille(200) { self.millis(12_000, 25_000) } else { self.millis(100, 5_000) };
         let Some(cluster) = self.dice.one_of(&scene.clusters) else { return false };
-        if matches!(kind, Kind::ApiErrors | Kind::ApiSlow) {
+        if kind == Kind::ApiSlow {
             cluster.disturb();
         }
         match kind {

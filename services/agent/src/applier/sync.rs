@@ -1,9 +1,11 @@
 //! One run of a sync: apply, wait for health, prune.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use events::delivery::{ObjectFailure, SyncOutcome};
+use events::object::ObjectKey;
 use events::observation::Observed;
 use objects::order::Stage;
 use tokio::sync::Notify;
@@ -15,11 +17,12 @@ use super::health::{sight, tells_health};
 use super::report::Report;
 use super::stage::{StageEnd, of_stage};
 use crate::kubernetes::{Accept, Call, path};
-use crate::model::book::Seen;
 use crate::model::target::{Entry, Target};
 
 /// What a watch may have missed is looked at again after this long, while a sync waits.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// What is not followed when a sync would end gets so long to be, before its objects are looked at one by one.
+const FOLLOWED_WITHIN: Duration = Duration::from_secs(1);
 /// Objects looked at in one go.
 const LOOKS: usize = 32;
 /// Two hundred objects that become healthy one after the other are not worth two hundred words.
@@ -179,13 +182,17 @@ impl Context {
         let end = self.shared.now() + timeout;
         let mut views = self.shared.desired.subscribe();
         let mut told = Told::default();
-        let mut look_at = self.shared.now() + LOOK_AGAIN;
+        let mut looks = Looks::new(self.shared.now());
         loop {
             views.mark_unchanged();
             if !self.shared.holding.may_write() {
                 return WaitEnd::Lost;
             }
-            let unsettled = self.unsettled(targets);
+            let mut unsettled = self.unsettled(targets);
+            let all_seem_settled = unsettled.is_empty();
+            if all_seem_settled {
+                unsettled = self.unseen(targets, &looks.seen);
+            }
             let Some((first, reason)) = unsettled.first() else { return WaitEnd::Settled };
             if self.is_superseded() {
                 return WaitEnd::Superseded;
@@ -199,20 +206,24 @@ impl Context {
                 }
                 return WaitEnd::Expired;
             }
-            let reason = waiting_reason(first, reason, unsettled.len());
-            let tell_at = told.tell(reason, self.shared.now(), |reason| {
-                self.shared.outbox.tell(Observed::SyncWaiting {
-                    source: self.id(),
-                    sync: report.sync,
-                    reason,
-                });
-            });
+            let look_at = looks.due(all_seem_settled, self.shared.now());
             if self.shared.now() >= look_at {
                 let those: Vec<&Target> = unsettled.iter().map(|(target, _)| *target).take(LOOKS).collect();
-                self.look_at_health(&those).await;
-                look_at = self.shared.now() + LOOK_AGAIN;
+                let seen = self.look_at_health(&those).await;
+                looks.made(all_seem_settled, self.shared.now(), seen);
                 continue;
             }
+            // What will be seen in a moment is not worth a word.
+            let worth_telling = !all_seem_settled || looks.in_vain;
+            let tell_at = worth_telling
+                .then(|| {
+                    let reason = waiting_reason(first, reason, unsettled.len());
+                    let sync = report.sync;
+                    told.tell(reason, self.shared.now(), |reason| {
+                        self.shared.outbox.tell(Observed::SyncWaiting { source: self.id(), sync, reason });
+                    })
+                })
+                .flatten();
             let next =
                 self.correct_due().await.unwrap_or(end).min(look_at).min(tell_at.unwrap_or(end)).min(end);
             tokio::select! {
@@ -247,25 +258,74 @@ impl Context {
         })
     }
 
-    async fn look_at_health(&self, targets: &[&Target]) {
-        concurrently(targets.iter().map(|target| self.look_at_one(target)).collect(), 8).await;
+    /// Objects that nobody would tell of if they were not well any more, and that were not looked at since; and why that is.
+    fn unseen<'a>(&self, targets: &'a [Target], seen: &BTreeSet<ObjectKey>) -> Vec<(&'a Target, String)> {
+        let followed = self.shared.followed.by(self.account());
+        let is_followed = |target: &Target| {
+            let within =
+                |namespace: &str| followed.contains(&(Arc::clone(&target.resource), namespace.to_owned()));
+            within("") || within(&target.identity.namespace)
+        };
+        let those = targets.iter().filter(|target| {
+            tells_health(&target.identity) && !seen.contains(&target.key) && !is_followed(target)
+        });
+        those
+            .map(|target| (target, "its kind is not followed now, and it was not looked at yet".to_owned()))
+            .collect()
     }
 
-    async fn look_at_one(&self, target: &Target) {
-        let Some(path) = path::object(&target.resource, &target.identity.namespace, &target.identity.name)
-        else {
-            return;
-        };
+    /// Gives those that were there to be looked at.
+    async fn look_at_health(&self, targets: &[&Target]) -> BTreeSet<ObjectKey> {
+        let looks = targets.iter().map(|target| self.look_at_one(target)).collect();
+        concurrently(looks, 8).await.into_iter().flatten().collect()
+    }
+
+    async fn look_at_one(&self, target: &Target) -> Option<ObjectKey> {
+        let path = path::object(&target.resource, &target.identity.namespace, &target.identity.name)?;
         let accept = if tells_health(&target.identity) { Accept::Whole } else { Accept::Metadata };
         let call = Call::get(path).accept(accept).as_account(self.account());
-        let Ok(answer) = self.shared.kube.read(call).await else { return };
-        let Ok(live) = answer.json() else { return };
+        let live = self.shared.kube.read(call).await.ok()?.json().ok()?;
         let sight = sight(&live, &target.identity, self.shared.world.clock.now_millis());
-        if let Seen::Health(health) =
-            self.shared.with_book(self.id(), |book| book.looked_at(&target.key, sight))
-        {
+        if let Some(health) = self.shared.with_book(self.id(), |book| book.looked_at(&target.key, sight)) {
             self.tell_health(&target.identity, health);
         }
+        Some(target.key.clone())
+    }
+}
+
+/// When a wait looks at objects by itself.
+struct Looks {
+    /// At those that are not well as far as is known.
+    unsettled_at: Duration,
+    /// At those that seem to be well and are not followed, once nothing else is waited for.
+    unseen_at: Option<Duration>,
+    /// None of them answered.
+    in_vain: bool,
+    /// Those that were there when they were looked at.
+    seen: BTreeSet<ObjectKey>,
+}
+
+impl Looks {
+    fn new(now: Duration) -> Self {
+        Self { unsettled_at: now + LOOK_AGAIN, unseen_at: None, in_vain: false, seen: BTreeSet::new() }
+    }
+
+    fn due(&mut self, all_seem_settled: bool, now: Duration) -> Duration {
+        if all_seem_settled {
+            *self.unseen_at.get_or_insert(now + FOLLOWED_WITHIN)
+        } else {
+            self.unsettled_at
+        }
+    }
+
+    fn made(&mut self, all_seem_settled: bool, now: Duration, seen: BTreeSet<ObjectKey>) {
+        if !all_seem_settled {
+            self.unsettled_at = now + LOOK_AGAIN;
+        } else if seen.is_empty() {
+            self.unseen_at = Some(now + LOOK_AGAIN);
+            self.in_vain = true;
+        }
+        self.seen.extend(seen);
     }
 }
 
@@ -323,5 +383,21 @@ mod tests {
         assert_eq!(tell(1_100, "c"), None);
         assert_eq!(tell(1_200, "a"), Some(2_100));
         assert_eq!(said, ["a", "c"]);
+    }
+
+    #[test]
+    fn what_is_not_followed_is_looked_at_after_a_second_and_again_only_where_that_brings_something() {
+        let second = Duration::from_secs;
+        let mut looks = Looks::new(second(0));
+        assert_eq!((looks.due(false, second(0)), looks.due(true, second(3))), (LOOK_AGAIN, second(4)));
+        let [group, kind, namespace, name] = ["apps", "Deployment", "shop", "web"].map(str::to_owned);
+        let key = ObjectKey { group, kind, namespace, name };
+        looks.made(true, second(4), BTreeSet::from([key.clone()]));
+        assert_eq!((looks.due(true, second(4)), looks.in_vain), (second(4), false));
+        looks.made(true, second(5), BTreeSet::new());
+        assert_eq!((looks.due(true, second(5)), looks.in_vain), (second(5) + LOOK_AGAIN, true));
+        looks.made(false, second(10), BTreeSet::new());
+        assert_eq!(looks.due(false, second(10)), second(10) + LOOK_AGAIN);
+        assert_eq!(looks.seen, BTreeSet::from([key]));
     }
 }

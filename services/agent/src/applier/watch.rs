@@ -89,13 +89,8 @@ impl Watch {
                             Ok(End::Resume) => backoff.reset(),
                             Ok(End::Relist) => break Duration::ZERO,
                             Err(error) if error.code() == 410 => break Duration::ZERO,
-                            Err(error) if error.status().is_some() => {
-                                break self.refused(&error, &mut backoff);
-                            }
-                            Err(_) => {
-                                let wait = backoff.next(self.shared.world.random.as_ref());
-                                self.shared.world.clock.sleep(wait).await;
-                            }
+                            // What happens meanwhile has to be known before anything is followed again, so that it is listed.
+                            Err(error) => break self.refused(&error, &mut backoff),
                         }
                     }
                 }
@@ -231,6 +226,9 @@ impl Watch {
         };
         let call = Call::get(query).accept(accept).as_account(self.key.account.as_ref());
         let mut body = self.shared.kube.watch(&call, self.lane).await?.into_body();
+        let _followed = self.shared.followed.begin(&self.key);
+        // A sync may wait for that.
+        self.sources.iter().for_each(|source| self.shared.wake(*source));
         let mut buffer = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| ApiError::Unreachable { detail: error.to_string() })?;

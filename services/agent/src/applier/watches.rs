@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use events::SourceId;
 use events::configuration::{Mode, ServiceAccount};
+use parking_lot::Mutex;
 use world::spawn::TaskHandle;
 
 use super::Shared;
@@ -27,6 +28,43 @@ pub(super) struct WatchKey {
     pub(super) resource: Arc<Resource>,
     /// Empty: all namespaces.
     pub(super) namespace: String,
+}
+
+/// What is followed right now, so that whatever happens to it is known a moment later.
+#[derive(Default)]
+pub(super) struct Followed(Mutex<BTreeMap<WatchKey, usize>>);
+
+/// Something is followed until this is dropped.
+pub(super) struct Following<'a> {
+    followed: &'a Followed,
+    key: &'a WatchKey,
+}
+
+impl Followed {
+    pub(super) fn begin<'a>(&'a self, key: &'a WatchKey) -> Following<'a> {
+        *self.0.lock().entry(key.clone()).or_default() += 1;
+        Following { followed: self, key }
+    }
+
+    /// Of which kinds, and in which namespaces, an account's objects are followed; an empty namespace is all of them.
+    pub(super) fn by(&self, account: Option<&ServiceAccount>) -> BTreeSet<(Arc<Resource>, String)> {
+        let followed = self.0.lock();
+        let own = followed.keys().filter(|key| key.account.as_ref() == account);
+        own.map(|key| (Arc::clone(&key.resource), key.namespace.clone())).collect()
+    }
+}
+
+impl Drop for Following<'_> {
+    fn drop(&mut self) {
+        let mut followed = self.followed.0.lock();
+        // The watch that follows an ended one may have begun before that one's end.
+        if let Some(count) = followed.get_mut(self.key) {
+            *count -= 1;
+            if *count == 0 {
+                followed.remove(self.key);
+            }
+        }
+    }
 }
 
 /// Those that run.
@@ -92,4 +130,33 @@ fn needed(shared: &Shared, view: &View) -> BTreeMap<WatchKey, BTreeSet<SourceId>
         }
     }
     needed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_followed_twice_is_followed_until_both_end() {
+        let resource = Arc::new(Resource {
+            group: "apps".to_owned(),
+            version: "v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            plural: "deployments".to_owned(),
+            namespaced: true,
+            listable: true,
+            watchable: true,
+        });
+        let namespace = "shop".to_owned();
+        let key = WatchKey { account: None, resource: Arc::clone(&resource), namespace: namespace.clone() };
+        let followed = Followed::default();
+        let former = followed.begin(&key);
+        let newer = followed.begin(&key);
+        drop(former);
+        assert_eq!(followed.by(None), BTreeSet::from([(resource, namespace)]));
+        let account = ServiceAccount { namespace: "shop".to_owned(), name: "deployer".to_owned() };
+        assert_eq!(followed.by(Some(&account)), BTreeSet::new());
+        drop(newer);
+        assert_eq!(followed.by(None), BTreeSet::new());
+    }
 }

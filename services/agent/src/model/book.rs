@@ -251,15 +251,14 @@ impl Book {
         new_health(known, sight.health).map_or(Seen::Nothing, Seen::Health)
     }
 
-    /// The object was asked for because nobody told of it: its health counts although its version is known.
-    pub fn looked_at(&mut self, key: &ObjectKey, sight: Sight) -> Seen {
-        match self.known.get_mut(key) {
-            Some(known) if sight.version >= known.version && sight.touch == known.touch => {
-                known.version = sight.version;
-                new_health(known, sight.health).map_or(Seen::Nothing, Seen::Health)
-            }
-            _ => Seen::Nothing,
+    /// The object was asked for because nobody told of it: its health counts although its version is known. Whether somebody touched it is
+    /// for a watch to say, to which this version is news then.
+    pub fn looked_at(&mut self, key: &ObjectKey, sight: Sight) -> Option<Judged> {
+        let known = self.known.get_mut(key).filter(|known| sight.version >= known.version)?;
+        if sight.touch == known.touch {
+            known.version = sight.version;
         }
+        new_health(known, sight.health)
     }
 
     /// A watch or a list says that an object is gone as of `version`.

@@ -2,10 +2,11 @@ use events::configuration::{Mode, ServiceAccount};
 use events::delivery::SyncOutcome;
 use events::observation::Observed;
 use serde_json::json;
-use testkit::{Cluster, Folder};
+use testkit::{Cluster, ControlPlane, ControlPlaneOptions, Folder, eventually};
 
 use crate::kubeconfig;
-use crate::rig::{Rig, Source, cluster, config_map, map_path};
+use crate::rig::{DEADLINE, Rig, Source, cluster, config_map, map_path};
+use crate::waits::deployment;
 
 async fn service_account(cluster: &Cluster, namespace: &str, name: &str) {
     let object = json!({"metadata": {"name": name}});
@@ -67,6 +68,56 @@ async fn a_role_is_enough_in_namespaced_mode_and_a_missing_right_is_named() {
     source.with([namespaced]);
     let finished = rig.sync(&[&source]).await;
     assert!(finished.failures[0].message.contains("cluster-scoped"), "{finished:?}");
+}
+
+/// In place of its controller.
+async fn set_available(cluster: &Cluster, namespace: &str, available: u32) {
+    let condition = |kind: &str, is: bool, reason: &str| json!({"type": kind, "status": if is { "True" } else { "False" }, "reason": reason});
+    let conditions = [
+        condition("Progressing", true, "NewReplicaSetAvailable"),
+        condition("Available", available > 0, "MinimumReplicas"),
+    ];
+    let status = json!({"status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": available,
+        "availableReplicas": available, "unavailableReplicas": 1 - available, "conditions": conditions}});
+    let patch = ["patch", "deployment", "web", "-n", namespace, "--subresource=status", "--type=merge", "-p"];
+    eventually(DEADLINE, || async {
+        cluster.kubectl(patch.into_iter().chain([status.to_string().as_str()])).await.map(drop)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_followed_is_looked_at_before_a_sync_is_called_healthy() {
+    let options = ControlPlaneOptions { workloads: false, ..ControlPlaneOptions::default() };
+    let cluster = ControlPlane::start(options).await.unwrap();
+    let namespace = cluster.namespace("unfollowed", false).await.unwrap();
+    service_account(&cluster, &namespace, "agent").await;
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "create", "patch"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "watch", "create", "update"]}]);
+    role(&cluster, &namespace, "agent", rules).await;
+    let token = cluster.kubectl(["create", "token", "agent", "-n", &namespace]).await.unwrap();
+    let folder = Folder::temporary().unwrap();
+    let kubeconfig = folder.path().join("agent.kubeconfig");
+    kubeconfig::with_token(&cluster, token.trim(), &kubeconfig);
+    let mut rig = Rig::start_as(&kubeconfig, &namespace).await;
+    rig.mode = Mode::Namespaced;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.with([deployment("web", 1, None), config_map("a", "first")]);
+    rig.put(&[&source]).await;
+    set_available(&cluster, &namespace, 1).await;
+    assert_eq!(rig.finished(0, &source).await.outcome, SyncOutcome::Succeeded);
+
+    set_available(&cluster, &namespace, 0).await;
+    source.policies.health_timeout_seconds = 3;
+    source.with([deployment("web", 1, None), config_map("a", "second")]);
+    let finished = rig.sync(&[&source]).await;
+    assert_eq!((finished.outcome, finished.counts.unhealthy), (SyncOutcome::Unhealthy, 1), "{finished:?}");
+    set_available(&cluster, &namespace, 1).await;
+    source.policies.health_timeout_seconds = 300;
+    source.with([deployment("web", 1, None), config_map("a", "third")]);
+    assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
 }
 
 #[tokio::test]

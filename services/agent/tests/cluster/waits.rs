@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::rig::{Rig, Source, cluster, config_map, map_path};
 
-fn deployment(name: &str, replicas: u32, selector: Option<&str>) -> Value {
+pub fn deployment(name: &str, replicas: u32, selector: Option<&str>) -> Value {
     let mut spec = json!({"containers": [{"name": "web", "image": "web:1"}]});
     if let Some(node) = selector {
         spec["nodeSelector"] = json!({"kubernetes.io/hostname": node});

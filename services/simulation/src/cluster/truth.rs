@@ -16,8 +16,8 @@ struct Moment {
     available: bool,
 }
 
-/// So long an agent may judge by what it saw before its sight broke: an outage lasts for 25 seconds at most, it tries again within 30, and
-/// an answer takes 20.
+/// So long an agent may judge by what it saw before its sight broke: an API server is slow and a process stands still for 25 seconds at most,
+/// a list is asked for again within 30, and an answer takes 20.
 const LONGEST_BREAK: Duration = Duration::from_secs(75);
 /// What happened is on its way for no longer.
 const ON_THE_WAY: Duration = Duration::from_millis(10);
@@ -42,7 +42,7 @@ impl Truth {
         }
     }
 
-    /// Watches were cut, or the agent does not read what they bring.
+    /// Answers come late, or the agent does not read what comes.
     pub(super) fn breaks(&mut self, now: Duration) {
         self.breaks.push(now);
     }

@@ -111,6 +111,18 @@ fn a_touch_and_a_deletion_are_seen() {
 }
 
 #[test]
+fn what_was_looked_at_counts_and_a_touch_is_still_news_to_watches() {
+    let (mut book, target) = applied();
+    let judged = |status| Judged { status, message: String::new(), settled: false, recheck_at: None };
+    let looks_like =
+        |version, touch: &[u8], status| Sight { health: Some(judged(status)), ..sight(version, touch) };
+    let told = book.looked_at(&target.key, looks_like(11, b"theirs", HealthStatus::Degraded));
+    assert_eq!(told.map(|health| health.status), Some(HealthStatus::Degraded));
+    assert_eq!(book.looked_at(&target.key, looks_like(9, b"t", HealthStatus::Healthy)), None, "older");
+    assert_eq!(book.sighted(&target.key, sight(11, b"theirs")), Seen::Touched);
+}
+
+#[test]
 fn a_fight_is_fought_ever_slower_and_forgotten_after_quiet() {
     let (mut book, target) = applied();
     let drift = Drift { deleted: false, fields: vec![] };
