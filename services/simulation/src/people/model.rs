@@ -273,7 +273,7 @@ fn manifest(source: u64, object: u64, value: u64) -> String {
 
 fn deployment(name: &str, value: u64) -> String {
     // Most are as many as before: then nothing but its generation tells a status that is old from one that is new.
-    let replicas = if value % 5 == 0 { 3 } else { 2 };
+    let replicas = if value.is_multiple_of(5) { 3 } else { 2 };
     format!(
         "apiVersion: apps/v1
 kind: Deployment
