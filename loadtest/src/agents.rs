@@ -129,28 +129,69 @@ async fn storm(stage: &mut Stage) -> anyhow::Result<(f64, Option<f64>)> {
     stage.restart_gateways().await?;
     let bare = {
         let holders = holders(Held::Connections)?;
-        bare::storm(&holders, count).await?.0
+        let spent = Spent::begin(&holders.each_ref().map(Holder::pid))?;
+        let bare = bare::storm(&holders, count).await?.0.as_secs_f64();
+        println!("    {count} bare connections are open after {bare:.2} s{}", spent.each(count)?);
+        bare
     };
     {
         let holders = holders(Held::Tunnels)?;
-        let alone =
-            all_ready(holders.iter().map(Holder::target).collect(), stage).await.context("tunnels alone")?;
-        println!("    {count} tunnels with nothing behind them are open after {alone:.2} s");
+        let spent = Spent::begin(&holders.each_ref().map(Holder::pid))?;
+        let (_fleet, alone) = all_ready(holders.iter().map(Holder::target).collect(), stage).await?;
+        println!("    tunnels with nothing behind them after {alone:.2} s{}", spent.each(count)?);
     }
-    let all = all_ready(stage.targets()?, stage).await?;
-    Ok((all, Some(bare.as_secs_f64())))
+    let spent = Spent::begin(&stage.gateways()?)?;
+    let (fleet, all) = all_ready(stage.targets()?, stage).await?;
+    println!("    tunnels of gateways after {all:.2} s{}", spent.each(count)?);
+    let told = fleet.told(&stage.commit()?, count, LIMIT).await?;
+    let times = told.iter().map(|at| at.saturating_duration_since(fleet.begun()).as_secs_f64()).collect();
+    let [half, last] = [50.0, 100.0].map(|part| percentile(Vec::clone(&times), part));
+    println!(
+        "    half of them were told what they are to have after {half:.2} s, the last one after {last:.2} s"
+    );
+    Ok((all, Some(bare)))
+}
+
+/// Processor time of servers and of this process, which is their clients.
+struct Spent {
+    servers: Vec<u32>,
+    before: [Duration; 2],
+}
+
+impl Spent {
+    fn begin(servers: &[u32]) -> anyhow::Result<Self> {
+        Ok(Self { servers: servers.to_vec(), before: Self::now(servers)? })
+    }
+
+    fn now(servers: &[u32]) -> anyhow::Result<[Duration; 2]> {
+        Ok([usage::processor_time(servers)?, usage::processor_time(&[std::process::id()])?])
+    }
+
+    /// What one of so many cost since, in words.
+    fn each(&self, count: usize) -> anyhow::Result<String> {
+        let [servers, clients] = Self::now(&self.servers)?;
+        let [servers_before, clients_before] = self.before;
+        let each = |now: Duration, before| per_agent_micros(now.saturating_sub(before), count);
+        let (servers, clients) = (each(servers, servers_before), each(clients, clients_before));
+        Ok(format!("; processor time of each: {servers:.0} us at servers, {clients:.0} us at clients"))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn per_agent_micros(time: Duration, count: usize) -> f64 {
+    time.as_secs_f64() * 1_000_000.0 / count as f64
 }
 
 fn holders(held: Held) -> anyhow::Result<[Holder; 2]> {
     Ok([Holder::start(held)?, Holder::start(held)?])
 }
 
-/// Seconds until all agents, who come at once, are ready.
-async fn all_ready(targets: Vec<tunnel::agent::Target>, stage: &Stage) -> anyhow::Result<f64> {
-    let begun = Instant::now();
+/// Agents who come at once, and the seconds until all of them are ready.
+async fn all_ready(targets: Vec<tunnel::agent::Target>, stage: &Stage) -> anyhow::Result<(Fleet, f64)> {
     let fleet = Fleet::start(targets, stage.tokens(), |_| Manner::Good);
-    let last = fleet.ready(stage.tokens().len(), LIMIT).await?.last().copied().unwrap_or(begun);
-    Ok(last.duration_since(begun).as_secs_f64())
+    let last = fleet.ready(stage.tokens().len(), LIMIT).await?.last().copied();
+    let seconds = last.map_or(0.0, |last| last.duration_since(fleet.begun()).as_secs_f64());
+    Ok((fleet, seconds))
 }
 
 /// Seconds from the end of a push until of a hundred agents ninety-nine were told, while some are slow and some never answer.

@@ -89,6 +89,7 @@ impl Shared {
 
 /// Agents that live until this is dropped.
 pub struct Fleet {
+    begun: Instant,
     shared: Arc<Shared>,
     agents: Vec<JoinHandle<()>>,
 }
@@ -111,6 +112,7 @@ impl Fleet {
     }
 
     fn start_with(targets: Vec<Target>, tokens: &[Token], of: impl Fn(usize) -> (usize, Manner)) -> Self {
+        let begun = Instant::now();
         let shared = Arc::new(Shared {
             world: World::real(),
             targets,
@@ -127,7 +129,12 @@ impl Fleet {
             tokio::spawn(Arc::new(agent).live(Arc::clone(&shared)))
         });
         let agents = agents.collect();
-        Self { shared, agents }
+        Self { begun, shared, agents }
+    }
+
+    /// When they began to dial.
+    pub const fn begun(&self) -> Instant {
+        self.begun
     }
 
     /// Waits until something holds of so many agents; the moments at which it came to hold of each, in order.

@@ -93,7 +93,7 @@ impl Stage {
         Ok(gateways.into_iter().map(target).collect())
     }
 
-    fn gateways(&mut self) -> anyhow::Result<Vec<u32>> {
+    pub fn gateways(&mut self) -> anyhow::Result<Vec<u32>> {
         let replicas = self.kasbah.replicas()?;
         let pids: Vec<u32> =
             GATEWAYS.iter().filter_map(|name| replicas.process(name)).map(testkit::Process::pid).collect();
