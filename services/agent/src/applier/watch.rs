@@ -26,6 +26,8 @@ use crate::model::manifest::version_of;
 const PAGE: usize = 200;
 /// Largest line of a watch: an object is at most a few MiB.
 const LINE_MAXIMUM: usize = 16 << 20;
+/// A watch that lasted for longer did not fail.
+const LASTING: Duration = Duration::from_secs(30);
 /// A watch without rights is tried again after this long.
 const FORBIDDEN_WAIT: Duration = Duration::from_secs(300);
 
@@ -81,22 +83,33 @@ impl Watch {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
         loop {
             let wait = match self.list().await {
-                Ok(mut version) => {
-                    backoff.reset();
+                Ok(version) => {
                     self.blocked = false;
-                    loop {
-                        match self.follow(&mut version).await {
-                            Ok(End::Resume) => backoff.reset(),
-                            Ok(End::Relist) => break Duration::ZERO,
-                            Err(error) if error.code() == 410 => break Duration::ZERO,
-                            // What happens meanwhile has to be known before anything is followed again, so that it is listed.
-                            Err(error) => break self.refused(&error, &mut backoff),
-                        }
+                    match self.follow_from(version, &mut backoff).await {
+                        Ok(()) => Duration::ZERO,
+                        Err(error) if error.code() == 410 => Duration::ZERO,
+                        // What happens meanwhile has to be known before anything is followed again, so that it is listed.
+                        Err(error) => self.refused(&error, &mut backoff),
                     }
                 }
                 Err(error) => self.refused(&error, &mut backoff),
             };
             self.shared.world.clock.sleep(wait).await;
+        }
+    }
+
+    /// Follows until a list is needed again.
+    async fn follow_from(&self, mut version: String, backoff: &mut Backoff) -> Result<(), ApiError> {
+        loop {
+            let began = self.shared.now();
+            let ended = self.follow(&mut version).await;
+            // A watch that breaks again and again costs a list each time.
+            if ended.is_ok() || self.shared.now().saturating_sub(began) > LASTING {
+                backoff.reset();
+            }
+            if matches!(ended?, End::Relist) {
+                return Ok(());
+            }
         }
     }
 
