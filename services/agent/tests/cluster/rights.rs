@@ -22,6 +22,19 @@ async fn role(cluster: &Cluster, namespace: &str, account: &str, rules: serde_js
     cluster.create_object(&format!("{root}/rolebindings"), &binding).await.unwrap();
 }
 
+/// An agent of one namespace, with these rights; its kubeconfig lives as long as the folder.
+async fn agent_with(cluster: &Cluster, namespace: &str, rules: serde_json::Value) -> (Rig, Folder) {
+    service_account(cluster, namespace, "agent").await;
+    role(cluster, namespace, "agent", rules).await;
+    let token = cluster.kubectl(["create", "token", "agent", "-n", namespace]).await.unwrap();
+    let folder = Folder::temporary().unwrap();
+    let kubeconfig = folder.path().join("agent.kubeconfig");
+    kubeconfig::with_token(cluster, token.trim(), &kubeconfig);
+    let mut rig = Rig::start_as(&kubeconfig, namespace).await;
+    rig.mode = Mode::Namespaced;
+    (rig, folder)
+}
+
 fn blocked(one: &Observed) -> Option<String> {
     match one {
         Observed::SourceBlocked { reason, .. } => Some(reason.clone()),
@@ -33,17 +46,10 @@ fn blocked(one: &Observed) -> Option<String> {
 async fn a_role_is_enough_in_namespaced_mode_and_a_missing_right_is_named() {
     let cluster = cluster().await;
     let namespace = cluster.namespace("role", false).await.unwrap();
-    service_account(&cluster, &namespace, "agent").await;
     let rules = json!([
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "watch", "create", "update"]}]);
-    role(&cluster, &namespace, "agent", rules).await;
-    let token = cluster.kubectl(["create", "token", "agent", "-n", &namespace]).await.unwrap();
-    let folder = Folder::temporary().unwrap();
-    let kubeconfig = folder.path().join("agent.kubeconfig");
-    kubeconfig::with_token(&cluster, token.trim(), &kubeconfig);
-    let mut rig = Rig::start_as(&kubeconfig, &namespace).await;
-    rig.mode = Mode::Namespaced;
+    let (mut rig, _folder) = agent_with(&cluster, &namespace, rules).await;
     let mut source = Source::new(&rig, "shop", &namespace);
     source.with([config_map("a", "v")]);
     let finished = rig.sync(&[&source]).await;
@@ -91,18 +97,11 @@ async fn what_cannot_be_followed_is_looked_at_before_a_sync_is_called_healthy() 
     let options = ControlPlaneOptions { workloads: false, ..ControlPlaneOptions::default() };
     let cluster = ControlPlane::start(options).await.unwrap();
     let namespace = cluster.namespace("unfollowed", false).await.unwrap();
-    service_account(&cluster, &namespace, "agent").await;
     let rules = json!([
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
         {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "create", "patch"]},
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "watch", "create", "update"]}]);
-    role(&cluster, &namespace, "agent", rules).await;
-    let token = cluster.kubectl(["create", "token", "agent", "-n", &namespace]).await.unwrap();
-    let folder = Folder::temporary().unwrap();
-    let kubeconfig = folder.path().join("agent.kubeconfig");
-    kubeconfig::with_token(&cluster, token.trim(), &kubeconfig);
-    let mut rig = Rig::start_as(&kubeconfig, &namespace).await;
-    rig.mode = Mode::Namespaced;
+    let (mut rig, _folder) = agent_with(&cluster, &namespace, rules).await;
     let mut source = Source::new(&rig, "shop", &namespace);
     source.with([deployment("web", 1, None), config_map("a", "first")]);
     rig.put(&[&source]).await;
