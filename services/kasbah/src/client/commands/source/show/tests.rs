@@ -154,3 +154,13 @@ fn counts_leave_out_what_is_zero() {
         "1 created, 2 not healthy"
     );
 }
+
+#[test]
+fn a_long_reason_is_cut_in_the_list_and_whole_in_the_source() {
+    let why = format!("failing: ConfigMap shop/web: {}the end", "not so, ".repeat(40));
+    let source = SourceView { why: Some(why.clone()), ..view() };
+    let listed = table(std::slice::from_ref(&source), &Names::default(), STYLE);
+    let state = listed.lines().nth(1).unwrap().split_once("failing").unwrap().1;
+    assert!(state.ends_with('…') && state.chars().count() == LISTED - "failing".len(), "{state}");
+    assert!(text(&source, &Names::default(), STYLE).contains(&why));
+}
