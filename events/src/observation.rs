@@ -146,7 +146,8 @@ pub enum Observed<S: Text = String> {
         /// Which object.
         identity: ObjectIdentity<S>,
     },
-    /// An object's health changed.
+    /// An object's health changed. Of one that is created and healthy from the start nothing is told; of two words the one of the newer
+    /// epoch counts, whichever comes later.
     HealthChanged {
         /// Which source.
         source: SourceId,

@@ -17,6 +17,7 @@ use super::health::{sight, tells_health};
 use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, Answer, ApiError, Call, path};
 use crate::model::adoption::{Decision, decide, owner_of};
+use crate::model::book::Before;
 use crate::model::managed::migrated;
 use crate::model::manifest::{Prepared, is_secret, live_mark, prepare};
 use crate::model::target::Target;
@@ -290,8 +291,9 @@ impl Context {
             adopted: checked.adopted,
         };
         let now = self.shared.now();
-        let settled =
-            self.shared.with_book(self.id(), |book| book.settled(target, sight, checked.adopted, now));
+        let judged = write != Write::Created && tells_health(&target.identity);
+        let before = Before { adopted: checked.adopted, judged };
+        let settled = self.shared.with_book(self.id(), |book| book.settled(target, sight, before, now));
         self.shared.outbox.tell(Observed::ObjectApplied {
             sync,
             object,

@@ -63,7 +63,7 @@ pub struct Known {
     pub adopted: bool,
     /// How it is doing; `None` until somebody told.
     pub health: Option<Judged>,
-    /// Whoever applied before may have said of its health what is not so any more: the first that is seen is news.
+    /// What was said of its health before may not be so any more: the first that is seen is news.
     doubted: bool,
     /// Somebody touched it.
     pub drift: Option<Drift>,
@@ -84,6 +84,15 @@ pub struct Sight {
     pub touch: Option<Sha256>,
     /// How it is doing, where its kind tells.
     pub health: Option<Judged>,
+}
+
+/// What was before a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Before {
+    /// The object existed before us.
+    pub adopted: bool,
+    /// It existed, and its health may have been told: by an applier before, or before it left the book.
+    pub judged: bool,
 }
 
 /// What a sight means for the object.
@@ -182,7 +191,8 @@ impl Book {
     }
 
     /// The object is as it should be: after a write, or found so.
-    pub fn settled(&mut self, target: &Target, sight: Sight, adopted: bool, now: Duration) -> Settled {
+    pub fn settled(&mut self, target: &Target, sight: Sight, before: Before, now: Duration) -> Settled {
+        let Before { adopted, judged } = before;
         let overheard = self.writing.remove(&target.key).is_some_and(|newest| newest > sight.version);
         let fresh = Known {
             identity: target.identity.clone(),
@@ -192,7 +202,7 @@ impl Book {
             touch: None,
             adopted,
             health: None,
-            doubted: false,
+            doubted: judged,
             drift: None,
             correct_at: Duration::ZERO,
             corrections: 0,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use events::delivery::{DeliveryEvent, SyncOutcome};
-use events::observation::{Observation, ObservationBatch, Observed};
+use events::observation::{Observation, ObservationBatch, Observed, Write};
 use events::{AgentId, InstanceId, ObjectIdentity, SourceId, SyncId, Timestamp};
 
 use super::truth::SharedTruth;
@@ -55,8 +55,8 @@ pub(crate) struct Told {
     succeeded: BTreeSet<SyncId>,
     /// How the last run of each source ended.
     ended: BTreeMap<SourceId, (SyncId, SyncOutcome)>,
-    /// The last word on each Deployment.
-    words: BTreeMap<String, String>,
+    /// The last word on each Deployment, and of which epoch it is.
+    words: BTreeMap<String, (u64, String)>,
 }
 
 /// What is known of a cluster without the log.
@@ -167,10 +167,24 @@ impl Told {
                 self.succeeds(*sync, (began, at_last))
             }
             Observed::HealthChanged { identity, status, .. } if is_deployment(identity) => {
-                self.words.insert(identity.name.clone(), status.clone());
+                self.word(epoch, &identity.name, status);
                 self.is_said(epoch, &identity.name, status)
             }
+            // What is healthy from the start is no news.
+            Observed::ObjectApplied { object, write: Write::Created, .. }
+                if is_deployment(&object.identity) =>
+            {
+                self.word(epoch, &object.identity.name, HEALTHY);
+                Ok(())
+            }
             _ => Ok(()),
+        }
+    }
+
+    /// What an applier before said may come later.
+    fn word(&mut self, epoch: u64, name: &str, status: &str) {
+        if self.words.get(name).is_none_or(|(other, _)| *other <= epoch) {
+            self.words.insert(name.to_owned(), (epoch, status.to_owned()));
         }
     }
 
@@ -233,9 +247,9 @@ impl Told {
                 return Some(format!("{name} is not yet what becomes of {value}"));
             }
             let word = self.words.get(name);
-            // What is healthy from the start is no news.
-            let said = word.map_or(becomes, |word| (word == HEALTHY) == becomes);
-            (!said).then(|| format!("{name} is said to be {word:?}, and available is {becomes}"))
+            let said = word.map_or(HEALTHY, |(_, word)| word);
+            ((said == HEALTHY) != becomes)
+                .then(|| format!("{name} is said to be {said}, and available is {becomes}"))
         });
         wrong.or_else(|| {
             sources.iter().find_map(|number| {

@@ -41,6 +41,9 @@ fn target(manifest: &'static [u8]) -> Target {
     }
 }
 
+/// An object that was not there before.
+const CREATED: Before = Before { adopted: false, judged: false };
+
 fn judged(status: HealthStatus) -> Judged {
     Judged { status, message: String::new(), settled: status == HealthStatus::Healthy, recheck_at: None }
 }
@@ -56,7 +59,7 @@ fn sight(version: u64, touch: &[u8]) -> Sight {
 
 fn applied() -> (Book, Target) {
     let (mut book, target) = (Book::default(), target(b"one"));
-    assert_eq!(book.settled(&target, sight(10, b"t"), false, Duration::ZERO), Settled::default());
+    assert_eq!(book.settled(&target, sight(10, b"t"), CREATED, Duration::ZERO), Settled::default());
     (book, target)
 }
 
@@ -79,7 +82,7 @@ fn own_writes_and_old_news_are_no_drift() {
     assert_eq!(book.vanished(&target.key, 9), Seen::Nothing);
     book.write_begins(&target.key);
     assert_eq!(book.sighted(&target.key, sight(11, b"ours")), Seen::Nothing);
-    assert_eq!(book.settled(&target, sight(11, b"ours"), false, Duration::ZERO), Settled::default());
+    assert_eq!(book.settled(&target, sight(11, b"ours"), CREATED, Duration::ZERO), Settled::default());
     assert_eq!(book.sighted(&target.key, sight(11, b"ours")), Seen::Nothing);
 }
 
@@ -88,11 +91,11 @@ fn what_watches_show_during_a_write_is_looked_at_after_it() {
     let (mut book, target) = (Book::default(), target(b"one"));
     book.write_begins(&target.key);
     assert_eq!(book.sighted(&target.key, sight(10, b"t")), Seen::Nothing);
-    assert!(!book.settled(&target, sight(10, b"t"), false, Duration::ZERO).overheard, "its own echo");
+    assert!(!book.settled(&target, sight(10, b"t"), CREATED, Duration::ZERO).overheard, "its own echo");
     book.write_begins(&target.key);
     assert_eq!(book.sighted(&target.key, sight(11, b"ours")), Seen::Nothing);
     assert_eq!(book.vanished(&target.key, 12), Seen::Nothing);
-    assert!(book.settled(&target, sight(11, b"ours"), false, Duration::ZERO).overheard);
+    assert!(book.settled(&target, sight(11, b"ours"), CREATED, Duration::ZERO).overheard);
     book.write_begins(&target.key);
     assert!(!book.write_failed(&target.key));
     book.write_begins(&target.key);
@@ -136,7 +139,7 @@ fn a_fight_is_fought_ever_slower_and_forgotten_after_quiet() {
         assert_eq!(due.is_empty(), !wait.is_zero());
         waits.push(wait.as_secs());
         now += wait;
-        assert!(book.settled(&target, sight(version, b"t"), false, now).corrected);
+        assert!(book.settled(&target, sight(version, b"t"), CREATED, now).corrected);
     }
     assert_eq!(waits, [0, 1, 2, 4, 8, 16]);
     now += Duration::from_secs(1000);
@@ -170,4 +173,16 @@ fn health_that_an_applier_before_may_have_told_otherwise_is_news_once() {
     // What its metadata tells was never otherwise.
     book.found(&target.identity, sight(12, b"t"), Some(target.entry.digest), false);
     assert_eq!(book.sighted(&target.key, sight(13, b"t")), Seen::Nothing);
+}
+
+#[test]
+fn health_that_may_have_been_told_before_the_object_left_the_book_is_news_once() {
+    let (mut book, target) = applied();
+    let progressing = Sight { health: Some(judged(HealthStatus::Progressing)), ..sight(11, b"t") };
+    assert_eq!(book.sighted(&target.key, progressing), Seen::Health(judged(HealthStatus::Progressing)));
+    book.forget(&target.key);
+    let back = Before { judged: true, ..CREATED };
+    let settled = book.settled(&target, sight(12, b"t"), back, Duration::ZERO);
+    assert_eq!(settled.health, Some(judged(HealthStatus::Healthy)));
+    assert_eq!(book.settled(&target, sight(13, b"t"), back, Duration::ZERO).health, None);
 }
