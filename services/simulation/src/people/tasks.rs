@@ -12,6 +12,9 @@ use events::{CorrelationId, RefusalKind, Sha256, SourceId};
 use super::model::{Change, Model};
 use super::{Person, REPOSITORIES};
 
+/// So long an election takes and a leader that was cut off may go on answering, see [`crate::log::LogServers::change_leader`].
+const CUT_OFF_AT_MOST: Duration = Duration::from_secs(9);
+
 impl Person {
     /// Does one thing after another, until nothing new is to be begun.
     pub(super) async fn work(&self) {
@@ -174,12 +177,26 @@ impl Person {
         let Ok(made) = self.ask(&register).await else { return };
         self.facts.lock().secrets.push(made.token.secret.clone());
         let agent = made.agent.id.to_string();
-        let shown = self.ask(&ShowAgent { agent: agent.clone() }).await;
-        if shown.is_err_and(|refusal| refusal.kind == RefusalKind::NotFound) {
+        if !self.is_found(&agent).await {
             self.facts.lock().violations.push(format!("agent {agent} was registered and is not found"));
         }
         if self.ask(&DeleteAgent { agent }).await.is_ok() {
             self.facts.lock().revoked.push(made.token.secret);
+        }
+    }
+
+    /// A leader of the log that was cut off says for a while that there is nothing new; not for longer.
+    async fn is_found(&self, agent: &str) -> bool {
+        let give_up_at = self.executor.now() + CUT_OFF_AT_MOST;
+        loop {
+            let shown = self.ask(&ShowAgent { agent: agent.to_owned() }).await;
+            if !shown.is_err_and(|refusal| refusal.kind == RefusalKind::NotFound) {
+                return true;
+            }
+            if self.executor.now() > give_up_at {
+                return false;
+            }
+            self.world.clock.sleep(Duration::from_secs(1)).await;
         }
     }
 
