@@ -1,6 +1,6 @@
 //! Storing commits together. A server that keeps one replica syncs each message by itself before it takes the next one, and an atomic
-//! batch once (NATS ADR-50). So while some messages are under way others wait, and go as one batch. What the server does not take as
-//! a batch goes message by message, and each hears what is said of it alone.
+//! batch once (NATS ADR-50). So where many come at once some wait while others are under way, and go as one batch. What the server does not take
+//! as a batch goes message by message, and each hears what is said of it alone.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::link::Link;
 use super::{acknowledgement, headers, not_asked};
 use crate::jetstream::server::{Ack, Publish, PublishError};
 
-/// Requests under way for one stream before the next message waits.
+/// Requests under way for one stream while messages are gathered into batches.
 const UNDER_WAY: usize = 8;
 /// Messages that make a batch worth its while: the server keeps each batch in files of its own until it is whole.
 const FEWEST: usize = 24;
@@ -30,7 +30,10 @@ pub(super) struct Groups(Mutex<HashMap<String, Group>>);
 
 #[derive(Default)]
 struct Group {
+    /// Requests.
     under_way: usize,
+    /// Messages of these.
+    messages: usize,
     waiting: VecDeque<Waiting>,
 }
 
@@ -52,26 +55,27 @@ struct Place {
     link: Link,
     groups: Arc<Groups>,
     stream: String,
+    messages: usize,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(group) = self.groups.0.lock().get_mut(&self.stream) {
-            group.under_way -= 1;
+            group.end(self.messages);
         }
         fill_places(&self.link, &self.groups, &self.stream);
     }
 }
 
 impl Place {
-    fn new(link: &Link, groups: &Arc<Groups>, stream: &str) -> Self {
-        Self { link: link.clone(), groups: Arc::clone(groups), stream: stream.to_owned() }
+    fn new(link: &Link, groups: &Arc<Groups>, stream: &str, messages: usize) -> Self {
+        Self { link: link.clone(), groups: Arc::clone(groups), stream: stream.to_owned(), messages }
     }
 
     /// One more, beyond what is under way at once otherwise.
     fn another(&self) -> Self {
-        self.groups.0.lock().entry(self.stream.clone()).or_default().under_way += 1;
-        Self::new(&self.link, &self.groups, &self.stream)
+        self.groups.0.lock().entry(self.stream.clone()).or_default().begin(1);
+        Self::new(&self.link, &self.groups, &self.stream, 1)
     }
 }
 
@@ -79,7 +83,7 @@ impl Place {
 pub(super) async fn publish(link: &Link, groups: &Arc<Groups>, message: &Publish) -> Outcome {
     let turn = groups.0.lock().entry(message.stream.clone()).or_default().enter(message);
     let _place = match turn {
-        None => Place::new(link, groups, &message.stream),
+        None => Place::new(link, groups, &message.stream, 1),
         Some(turn) => match turn.await {
             Ok(Turn::Alone(place)) => *place,
             Ok(Turn::Over(outcome)) => return outcome,
@@ -90,10 +94,25 @@ pub(super) async fn publish(link: &Link, groups: &Arc<Groups>, message: &Publish
 }
 
 impl Group {
+    fn begin(&mut self, messages: usize) {
+        self.under_way += 1;
+        self.messages += messages;
+    }
+
+    fn end(&mut self, messages: usize) {
+        self.under_way -= 1;
+        self.messages -= messages;
+    }
+
+    /// For the first that waits, or for one that comes. Where too few come at once for a batch nobody waits.
+    fn has_place(&self) -> bool {
+        self.under_way < UNDER_WAY || self.messages + self.waiting.len().max(1) < UNDER_WAY + FEWEST
+    }
+
     /// Takes a place, or waits for one.
     fn enter(&mut self, message: &Publish) -> Option<oneshot::Receiver<Turn>> {
-        if self.under_way < UNDER_WAY && self.waiting.is_empty() {
-            self.under_way += 1;
+        if self.waiting.is_empty() && self.has_place() {
+            self.begin(1);
             return None;
         }
         let (turn, waits) = oneshot::channel();
@@ -107,10 +126,9 @@ impl Group {
         while self.waiting.front().is_some_and(|first| first.turn.is_closed()) {
             self.waiting.pop_front();
         }
-        if self.under_way >= UNDER_WAY || self.waiting.is_empty() {
+        if self.waiting.is_empty() || !self.has_place() {
             return None;
         }
-        self.under_way += 1;
         let most = if self.waiting.len() < FEWEST { 1 } else { MOST };
         let mut bytes = 0;
         let fit = self.waiting.iter().take(most).take_while(|waiting| {
@@ -118,6 +136,7 @@ impl Group {
             bytes <= MOST_BYTES
         });
         let count = fit.count().max(1);
+        self.begin(count);
         Some(self.waiting.drain(..count).collect())
     }
 }
@@ -126,7 +145,7 @@ fn fill_places(link: &Link, groups: &Arc<Groups>, stream: &str) {
     loop {
         let next = groups.0.lock().get_mut(stream).and_then(Group::next);
         let Some(mut next) = next else { return };
-        let place = Place::new(link, groups, stream);
+        let place = Place::new(link, groups, stream, next.len());
         match (next.pop(), next.is_empty()) {
             (Some(only), true) => drop(only.turn.send(Turn::Alone(Box::new(place)))),
             (last, _) => {
@@ -177,4 +196,57 @@ async fn publish_batch(
         return Ok(last?.sequence + 1 - count as u64);
     }
     Err(PublishError::Refused("a batch of nothing".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> Publish {
+        Publish {
+            stream: "decisions".to_owned(),
+            subject: "a".to_owned(),
+            id: None,
+            expected: Some(0),
+            copied: None,
+            headers: Vec::new(),
+            payload: bytes::Bytes::new(),
+        }
+    }
+
+    #[test]
+    fn nobody_waits_where_too_few_come_for_a_batch() {
+        let mut group = Group::default();
+        let alone = UNDER_WAY + FEWEST - 1;
+        let waiting: Vec<_> = (0..alone).filter_map(|_| group.enter(&message())).collect();
+        assert_eq!((waiting.len(), group.under_way, group.messages), (0, alone, alone));
+    }
+
+    #[test]
+    fn many_go_in_batches_once_few_enough_are_under_way() {
+        let mut group = Group::default();
+        let waiting: Vec<_> = (0..100).filter_map(|_| group.enter(&message())).collect();
+        assert!(group.next().is_none(), "all places are taken");
+        let alone = 100 - waiting.len();
+        for _ in UNDER_WAY..=alone {
+            group.end(1);
+        }
+        let batch = group.next().unwrap();
+        assert_eq!(
+            (batch.len(), group.under_way, group.messages),
+            (waiting.len(), UNDER_WAY, 7 + waiting.len())
+        );
+        assert!(group.next().is_none());
+    }
+
+    #[test]
+    fn the_last_that_wait_go_alone_at_once() {
+        let mut group = Group::default();
+        let waiting: Vec<_> = (0..UNDER_WAY + FEWEST + 9).filter_map(|_| group.enter(&message())).collect();
+        for _ in 0..waiting.len() {
+            group.end(1);
+        }
+        let all: Vec<_> = std::iter::from_fn(|| group.next()).collect();
+        assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), vec![1; waiting.len()]);
+    }
 }
