@@ -2,37 +2,28 @@
 //! thing that was due. When nothing is ready, time goes on to what is due next.
 
 mod handles;
+mod processes;
+mod timers;
 mod wall_clock;
 
 use std::any::Any;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use self::wall_clock::WallClock;
+use self::processes::Node;
+use self::timers::{Due, Timers};
 use crate::dice::Dice;
 
 pub(crate) use handles::{AbortHandle, Joined, is_ended};
-
-/// A process; a new incarnation each time that it starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub usize);
-
-/// One start of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Life {
-    /// The process.
-    pub node: NodeId,
-    /// How often it was started before.
-    pub incarnation: u64,
-}
+pub use processes::{Life, NodeId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct TaskKey {
@@ -63,58 +54,12 @@ struct Slot {
     outcome: SharedOutcome,
 }
 
-struct Node {
-    incarnation: u64,
-    alive: bool,
-    /// Its tasks run no earlier.
-    paused_until: Duration,
-    /// Each of its steps waits up to so many microseconds.
-    slow: u64,
-    clock: WallClock,
-}
-
-struct Timer {
-    at: Duration,
-    number: u64,
-    what: Due,
-}
-
-enum Due {
-    Wake(Arc<Alarm>),
-    Call(Box<dyn FnOnce() + Send>),
-    Task(TaskKey),
-}
-
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.number) == (other.at, other.number)
-    }
-}
-impl Eq for Timer {}
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Timer {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // The heap gives its greatest first.
-        (other.at, other.number).cmp(&(self.at, self.number))
-    }
-}
-
-struct Alarm {
-    rung: AtomicBool,
-    waker: Mutex<Option<Waker>>,
-}
-
 struct State {
     now: Duration,
     slots: Vec<Slot>,
     free: Vec<usize>,
     ready: Vec<TaskKey>,
-    timers: BinaryHeap<Timer>,
-    timer_number: u64,
+    timers: Timers,
     nodes: BTreeMap<NodeId, Node>,
     dice: Dice,
     steps: u64,
@@ -170,11 +115,6 @@ impl State {
         }
     }
 
-    fn add_timer(&mut self, at: Duration, what: Due) {
-        self.timer_number += 1;
-        self.timers.push(Timer { at, number: self.timer_number, what });
-    }
-
     /// Frees the slot of a task that is over; gives what is left of it.
     fn release(&mut self, index: usize) -> Option<(BoxFuture<'static, ()>, SharedOutcome)> {
         let slot = self.slots.get_mut(index)?;
@@ -219,7 +159,7 @@ impl State {
             } else {
                 return Some(key);
             };
-            self.add_timer(until, Due::Task(key));
+            self.timers.add(until, Due::Task(key));
         }
     }
 }
@@ -242,8 +182,7 @@ impl Executor {
             slots: Vec::new(),
             free: Vec::new(),
             ready: Vec::new(),
-            timers: BinaryHeap::new(),
-            timer_number: 0,
+            timers: Timers::default(),
             nodes: BTreeMap::new(),
             dice,
             steps: 0,
@@ -294,87 +233,18 @@ impl Executor {
         roll(&mut self.state.lock().dice)
     }
 
-    /// Starts a process, after it was stopped or for the first time.
-    pub fn start(&self, node: NodeId) -> Life {
-        let mut state = self.state.lock();
-        let entry = state.nodes.entry(node).or_insert(Node {
-            incarnation: 0,
-            alive: false,
-            paused_until: Duration::ZERO,
-            slow: 0,
-            clock: WallClock::default(),
-        });
-        entry.incarnation += 1;
-        entry.alive = true;
-        entry.paused_until = Duration::ZERO;
-        entry.slow = 0;
-        Life { node, incarnation: entry.incarnation }
-    }
-
-    /// Ends a process at once, with all its tasks.
-    pub fn kill(&self, node: NodeId) {
-        let doomed: Vec<(BoxFuture<'static, ()>, SharedOutcome)> = {
-            let mut state = self.state.lock();
-            if let Some(node) = state.nodes.get_mut(&node) {
-                node.alive = false;
-            }
-            let of_it =
-                state.slots.iter().enumerate().filter(|(_, slot)| slot.occupied && slot.life.node == node);
-            let indexes: Vec<usize> = of_it.map(|(index, _)| index).collect();
-            indexes.into_iter().filter_map(|index| state.release(index)).collect()
-        };
-        for (future, outcome) in doomed {
-            drop(future);
-            end(&outcome, Err("its process was killed".to_owned()));
-        }
-    }
-
-    /// Lets a process stand still for a while.
-    pub fn pause(&self, node: NodeId, time: Duration) {
-        let mut state = self.state.lock();
-        let until = state.now + time;
-        if let Some(node) = state.nodes.get_mut(&node) {
-            node.paused_until = until;
-        }
-    }
-
-    /// Makes each step of a process wait up to so many microseconds.
-    pub fn slow(&self, node: NodeId, micros: u64) {
-        if let Some(node) = self.state.lock().nodes.get_mut(&node) {
-            node.slow = micros;
-        }
-    }
-
-    /// Moves the wall clock of a process.
-    pub fn move_clock(&self, node: NodeId, millis: i64) {
-        let mut state = self.state.lock();
-        let now = state.now;
-        state.nodes.get_mut(&node).into_iter().for_each(|node| node.clock.shift(now, millis));
-    }
-
-    /// How far the wall clock of a process is off.
-    #[must_use]
-    pub fn clock_offset_millis(&self, node: NodeId) -> i64 {
-        self.state.lock().nodes.get(&node).map_or(0, |node| node.clock.offset_millis())
-    }
-
-    /// From when to when, not before a moment, the wall clock of a process showed this time.
-    pub fn when(&self, node: NodeId, wall_millis: i64, not_before: Duration) -> Option<(Duration, Duration)> {
-        self.state.lock().nodes.get(&node)?.clock.when(wall_millis, not_before)
-    }
-
     /// Does something later.
     pub fn after(&self, time: Duration, what: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock();
         let at = state.now + time;
-        state.add_timer(at, Due::Call(Box::new(what)));
+        state.timers.add(at, Due::Call(Box::new(what)));
     }
 
     /// Does something at a moment.
     pub fn at(&self, at: Duration, what: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock();
         let at = at.max(state.now);
-        state.add_timer(at, Due::Call(Box::new(what)));
+        state.timers.add(at, Due::Call(Box::new(what)));
     }
 
     /// Ends after a time.
@@ -431,7 +301,7 @@ impl Executor {
             self.poll(key);
             return Step::Done;
         }
-        let Some(timer) = state.timers.pop() else { return Step::Idle };
+        let Some(timer) = state.timers.next() else { return Step::Idle };
         state.now = state.now.max(timer.at);
         match timer.what {
             Due::Wake(alarm) => {

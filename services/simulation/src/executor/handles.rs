@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Alarm, Due, Executor, SharedOutcome, TaskKey, end};
+use super::timers::{Alarm, Due};
+use super::{Executor, SharedOutcome, TaskKey, end};
 
 /// Ends a task.
 pub(crate) struct AbortHandle {
@@ -99,7 +100,7 @@ impl Future for Sleep {
         {
             let mut state = self.executor.state.lock();
             let at = state.now.saturating_add(self.time);
-            state.add_timer(at, Due::Wake(Arc::clone(&alarm)));
+            state.timers.add(at, Due::Wake(Arc::clone(&alarm)));
         }
         self.alarm = Some(alarm);
         Poll::Pending
