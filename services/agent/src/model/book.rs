@@ -73,6 +73,26 @@ pub struct Known {
     corrected_at: Duration,
 }
 
+impl Known {
+    /// Nothing but its name is known yet.
+    fn new(identity: &ObjectIdentity, doubted: bool) -> Self {
+        Self {
+            identity: identity.clone(),
+            uid: String::new(),
+            version: 0,
+            digest: None,
+            touch: None,
+            adopted: false,
+            health: None,
+            doubted,
+            drift: None,
+            correct_at: Duration::ZERO,
+            corrections: 0,
+            corrected_at: Duration::ZERO,
+        }
+    }
+}
+
 /// What an object looked like in an answer or a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sight {
@@ -194,21 +214,8 @@ impl Book {
     pub fn settled(&mut self, target: &Target, sight: Sight, before: Before, now: Duration) -> Settled {
         let Before { adopted, judged } = before;
         let overheard = self.writing.remove(&target.key).is_some_and(|newest| newest > sight.version);
-        let fresh = Known {
-            identity: target.identity.clone(),
-            uid: String::new(),
-            version: 0,
-            digest: None,
-            touch: None,
-            adopted,
-            health: None,
-            doubted: judged,
-            drift: None,
-            correct_at: Duration::ZERO,
-            corrections: 0,
-            corrected_at: Duration::ZERO,
-        };
-        let known = self.known.entry(target.key.clone()).or_insert(fresh);
+        let known =
+            self.known.entry(target.key.clone()).or_insert_with(|| Known::new(&target.identity, judged));
         known.identity = target.identity.clone();
         known.digest = Some(target.entry.digest);
         known.touch = sight.touch;
@@ -225,21 +232,17 @@ impl Book {
 
     /// An object that carries our mark, found in the cluster by a new applier, whose state is not certain.
     pub fn found(&mut self, identity: &ObjectIdentity, sight: Sight, digest: Option<Sha256>, adopted: bool) {
+        let fresh = Known::new(identity, sight.health.is_none());
         self.known.insert(
             identity.key(),
             Known {
-                identity: identity.clone(),
                 uid: sight.uid,
                 version: sight.version,
                 digest,
                 touch: sight.touch,
                 adopted,
-                doubted: sight.health.is_none(),
                 health: sight.health,
-                drift: None,
-                correct_at: Duration::ZERO,
-                corrections: 0,
-                corrected_at: Duration::ZERO,
+                ..fresh
             },
         );
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::failure::Failure;
 
 pub use table::{Cell, Fields, Table};
-pub use text::{Paint, age, at, beginning, one_line, short_commit};
+pub use text::{Paint, age, at, one_line, short_commit};
 
 /// How to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]

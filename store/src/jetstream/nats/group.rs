@@ -1,6 +1,6 @@
 //! Storing commits together. A server that keeps one replica syncs each message by itself before it takes the next one, and an atomic
-//! batch once (NATS ADR-50). So where many come at once some wait while others are under way, and go as one batch. What the server does not take
-//! as a batch goes message by message, and each hears what is said of it alone.
+//! batch once (NATS ADR-50). So where many come at once some wait while others are under way, and go as one batch. What the server does
+//! not take as a batch goes message by message, and each hears what is said of it alone.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -21,6 +21,16 @@ impl Cell {
         Self { text: one_line(text), paint }
     }
 
+    /// The same with so many letters at most, an ellipsis as the last where there were more.
+    #[must_use]
+    pub fn at_most(mut self, letters: usize) -> Self {
+        if self.text.chars().count() > letters {
+            self.text = self.text.chars().take(letters.saturating_sub(1)).collect();
+            self.text.push('…');
+        }
+        self
+    }
+
     /// Text, or `-` when there is none.
     #[must_use]
     pub fn or_dash(text: Option<&str>) -> Self {

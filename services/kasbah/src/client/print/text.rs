@@ -53,16 +53,6 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// The first `most` letters of a longer text, with an ellipsis as the last.
-#[must_use]
-pub fn beginning(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
-    format!("{kept}…")
-}
-
 /// The first ten digits of a Git commit.
 #[must_use]
 pub fn short_commit(commit: &str) -> &str {

@@ -5,7 +5,7 @@ use events::requests::delivery::{RejectedBundle, SourceView, SyncView};
 
 use super::super::finding;
 use crate::client::names::Names;
-use crate::client::print::{Cell, Fields, Paint, Style, Table, age, at, beginning, one_line, short_commit};
+use crate::client::print::{Cell, Fields, Paint, Style, Table, age, at, one_line, short_commit};
 
 /// Letters of a state in a list; what the API server says of an object may be long.
 const LISTED: usize = 100;
@@ -20,17 +20,17 @@ pub(super) fn table(all: &[SourceView], names: &Names, style: Style) -> String {
             Cell::or_dash(one.synced_commit.as_deref().map(short_commit)),
             Cell::or_dash(one.synced_at.map(|moment| format!("{} ago", age(moment, style.now))).as_deref()),
             one.inventory.to_string().into(),
-            state(one, LISTED),
+            state(one).at_most(LISTED),
         ]);
     }
     table.render(style, "no source; they stand in the agents' configurations")
 }
 
 /// In one line: where the cluster stands, or why it is not at the last commit.
-fn state(view: &SourceView, most: usize) -> Cell {
+fn state(view: &SourceView) -> Cell {
     let Some(why) = &view.why else { return Cell::painted("in sync", Paint::Good) };
     let paint = if is_wrong(view) { Paint::Bad } else { Paint::Odd };
-    Cell::painted(&beginning(&one_line(why), most), paint)
+    Cell::painted(why, paint)
 }
 
 fn is_wrong(view: &SourceView) -> bool {
@@ -45,7 +45,7 @@ pub(super) fn text(view: &SourceView, names: &Names, style: Style) -> String {
     let mut fields = Fields::new()
         .with("Source", format!("{}/{}", names.agent(view.agent), configuration.name))
         .with("Id", view.id.to_string())
-        .with("State", state(view, usize::MAX))
+        .with("State", state(view))
         .with("Follows", format!("{} of {}", configuration.reference, names.project(configuration.project)))
         .with("Paths", configuration.include.join(", "))
         .with("Newest commit", commit(view.newest_commit.as_ref()))
