@@ -131,10 +131,10 @@ impl Fetcher {
                 schedule.keep(&live, now);
             }
             while reads.len() < READS
-                && let Some((agent, cause)) = schedule.take_due(now)
+                && let Some(due) = schedule.take_due(now)
             {
                 let fetcher = Arc::clone(self);
-                reads.push(async move { (agent, fetcher.read(agent, cause).await) }.boxed());
+                reads.push(async move { (due.agent, fetcher.read(due).await) }.boxed());
             }
             let pause = if reads.len() < READS { schedule.until_next(now) } else { Duration::from_secs(60) };
             tokio::select! {

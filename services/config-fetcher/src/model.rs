@@ -76,20 +76,25 @@ pub struct Given {
     pub agent: AgentId,
     /// What came of reading its file.
     pub outcome: Outcome,
+    /// Something else that was said on this state may still come to the log.
+    #[serde(default)]
+    pub unsettled: bool,
 }
 
-/// Says what is new about an agent's configuration, if anything is.
+/// Says what is new about an agent's configuration, if anything is. What is unsettled has to be said again: then whatever was said before
+/// on the same state comes too late, and does not take the place of something newer.
 #[must_use]
-pub fn decide(state: &State, agent: AgentId, outcome: &Outcome) -> Option<ConfigurationEvent> {
+pub fn decide(state: &State, given: &Given) -> Option<ConfigurationEvent> {
+    let Given { agent, unsettled, .. } = *given;
     let known = state.configurations.get(&agent);
     let rejected = known.and_then(|known| known.rejected.as_ref());
-    match outcome.clone() {
+    match given.outcome.clone() {
         Outcome::Good { commit, configuration, warnings } => {
             let changed = known.and_then(|known| known.changed.as_ref());
             let same = changed.is_some_and(|changed| {
                 changed.configuration == configuration && changed.warnings == warnings && rejected.is_none()
             });
-            (!same).then_some(ConfigurationEvent::ConfigurationChanged(ConfigurationChanged {
+            (unsettled || !same).then_some(ConfigurationEvent::ConfigurationChanged(ConfigurationChanged {
                 agent,
                 commit,
                 configuration,
@@ -98,7 +103,7 @@ pub fn decide(state: &State, agent: AgentId, outcome: &Outcome) -> Option<Config
         }
         Outcome::Bad { commit, findings } => {
             let same = rejected.is_some_and(|rejected| rejected.findings == findings);
-            (!same).then_some(ConfigurationEvent::ConfigurationRejected(ConfigurationRejected {
+            (unsettled || !same).then_some(ConfigurationEvent::ConfigurationRejected(ConfigurationRejected {
                 agent,
                 commit,
                 findings,
@@ -248,7 +253,7 @@ impl Decides for State {
     type Given = Given;
 
     fn make(&self, given: &Given) -> Result<Option<Draft>, Refusal> {
-        let Some(event) = decide(self, given.agent, &given.outcome) else { return Ok(None) };
+        let Some(event) = decide(self, given) else { return Ok(None) };
         let (organization, aggregate) = (given.organization, aggregate(given.agent));
         let expected = self.version(given.agent).ok_or_else(|| {
             let message = format!("a newer version of Kasbah wrote to {aggregate}; this one leaves it alone");

@@ -1,6 +1,9 @@
 //! config-fetcher with the embedded store and the bus of one process; what authz and repo-poller answer comes from a table.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test from end to end")]
 
+#[path = "fetching/late_log.rs"]
+mod late_log;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +24,12 @@ use events::{
 use futures::FutureExt;
 use parking_lot::Mutex;
 use store::embedded::{EmbeddedStore, Options};
-use store::{Followed, NewCommit, ReadFilter};
+use store::{AppendError, Followed, NewCommit, ReadFilter};
 use testkit::eventually;
 use world::World;
 use world::spawn::TaskHandle;
+
+use late_log::{Late, LateLog};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const FILE: &str = ".kasbah/agents/staging/config.yaml";
@@ -43,6 +48,7 @@ struct Harness {
     store: EmbeddedStore,
     bus: Arc<LocalBus>,
     table: Arc<Mutex<Table>>,
+    late: Arc<Mutex<Late>>,
     organization: OrganizationId,
     project: ProjectId,
     agent: AgentId,
@@ -81,6 +87,7 @@ impl Harness {
             store,
             bus,
             table,
+            late: Arc::default(),
             trigger,
             _folder: folder,
             _serving: serving,
@@ -102,9 +109,10 @@ impl Harness {
     }
 
     fn run(&self, shutdown: chassis::Shutdown, readiness: chassis::Readiness) -> TaskHandle {
+        let log = LateLog { log: Arc::clone(&self.store.log), late: Arc::clone(&self.late) };
         let deps = Deps {
             world: self.world.clone(),
-            log: Arc::clone(&self.store.log),
+            log: Arc::new(log),
             snapshots: Arc::clone(&self.store.snapshots),
             bus: Arc::clone(&self.bus) as Arc<dyn Bus>,
             readiness,
@@ -338,6 +346,22 @@ async fn a_configuration_that_moves_to_another_replica_misses_no_push_and_double
         let told = told(&harness, commit).await;
         assert!(told.values().all(|times| *times == 1), "{commit}: {told:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_to_the_log_late_takes_the_place_of_nothing_newer() {
+    let harness = Harness::start(at("c1", &source(""))).await;
+    let before = harness.wait_changed(1).await;
+    let table = Arc::clone(&harness.table);
+    // By the time that anybody looks again, the file is as it was.
+    let back = move || table.lock().file = at("c3", &source(""));
+    harness.late.lock().meanwhile = Some(Box::new(back));
+    let cause = harness.advance(at("c2", "sources: []\n")).await;
+    assert_eq!(harness.wait_changed(2).await, ConfigurationChanged { commit: "c3".into(), ..before });
+    assert_eq!(harness.said().await[1].0.correlation_id, cause, "it is still in the chain of the push");
+    let late = harness.late.lock().commits.pop().unwrap();
+    let conflict = harness.store.log.append(late).await;
+    assert!(matches!(conflict, Err(AppendError::Conflict { .. })), "{conflict:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,13 +11,15 @@ use events::{Actor, AgentId, CommitId, CorrelationId, ProjectId, Refusal, Refusa
 use store::{AppendError, NewCommit};
 use tracing::Instrument as _;
 
-use super::schedule::Folder;
+use super::schedule::{Due, Folder};
 use super::{Cause, Fetcher, SERVICE};
 use crate::model::{AgentState, Given, Outcome};
 use crate::schema::{self, Checked, MAXIMUM_BYTES};
 
 /// How long a commit may take to come back through the fold.
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
+/// How long the log may take for what was read. Afterwards the file may say something else.
+const APPEND_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How reading went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub(super) enum Read {
     Done(Option<Folder>),
     /// Somebody did not answer, or not yet.
     NotNow,
+    /// What came of it may come to the log yet, on this version.
+    Unsettled(u64),
 }
 
 /// A decision did not get into the log.
@@ -39,22 +43,25 @@ enum RecordError {
     Refused(#[from] Refusal),
     #[error("another replica said more of the agent since this one read")]
     Overtaken,
+    #[error("nobody knows whether the log took the decision: {detail}")]
+    Unsettled { version: u64, detail: String },
 }
 
 impl Fetcher {
     /// Reads, checks and records. A look that a commit asked for is part of its trace; one that is due is of none.
-    pub(super) async fn read(&self, agent: AgentId, cause: Option<Cause>) -> Read {
+    pub(super) async fn read(&self, due: Due) -> Read {
+        let Due { agent, cause, unsettled } = due;
         let Some(mut cause) = cause else {
             let correlation_id = CorrelationId(self.deps.world.new_uuid());
-            return self.read_because(agent, &Cause { correlation_id, traceparent: None }).await;
+            return self.read_because(agent, unsettled, &Cause { correlation_id, traceparent: None }).await;
         };
         let span = tracing::info_span!("config-fetcher.read", otel.kind = "consumer", %agent);
         traces::set_parent_or_none(&span, cause.traceparent.as_deref());
         cause.traceparent = traces::traceparent_of(&span).or(cause.traceparent);
-        self.read_because(agent, &cause).instrument(span).await
+        self.read_because(agent, unsettled, &cause).instrument(span).await
     }
 
-    async fn read_because(&self, agent: AgentId, cause: &Cause) -> Read {
+    async fn read_because(&self, agent: AgentId, unsettled: Option<u64>, cause: &Cause) -> Read {
         // From before reading: another replica may read something newer, and say so first.
         let (known, seen) = self.fold.read(|state| (state.agent(agent).cloned(), state.version(agent)));
         let Some(known) = known else { return Read::Done(None) };
@@ -65,8 +72,18 @@ impl Fetcher {
                 return Read::NotNow;
             }
         };
-        match self.record(agent, &known, outcome, seen, cause).await {
+        let given = Given {
+            organization: known.organization,
+            agent,
+            outcome,
+            unsettled: unsettled.is_some() && unsettled == seen,
+        };
+        match self.record(given, seen, cause).await {
             Ok(()) => Read::Done(folder),
+            Err(error @ RecordError::Unsettled { version, .. }) => {
+                tracing::warn!(%agent, %error, "reading again");
+                Read::Unsettled(version)
+            }
             Err(error @ RecordError::Overtaken) => {
                 tracing::info!(%agent, %error, "reading again");
                 Read::NotNow
@@ -198,24 +215,19 @@ impl Fetcher {
     }
 
     /// Appends what is new, unless more was said of the agent since its file was read.
-    async fn record(
-        &self,
-        agent: AgentId,
-        known: &AgentState,
-        outcome: Outcome,
-        seen: Option<u64>,
-        cause: &Cause,
-    ) -> Result<(), RecordError> {
-        let given = Given { organization: known.organization, agent, outcome };
+    ///
+    /// Whatever becomes of it: what was read is not said a second time. It would be older by as long as the log did not answer.
+    async fn record(&self, given: Given, seen: Option<u64>, cause: &Cause) -> Result<(), RecordError> {
         let Some((draft, grounds)) = self.fold.make(&given)? else { return Ok(()) };
         if seen != Some(draft.expected) {
             return Err(RecordError::Overtaken);
         }
+        let version = draft.expected;
         let commit = NewCommit {
             id: CommitId(self.deps.world.new_uuid()),
             organization: draft.organization,
             aggregate: draft.aggregate,
-            expected: draft.expected,
+            expected: version,
             actor: Actor::service(SERVICE),
             correlation_id: cause.correlation_id,
             causation_id: None,
@@ -225,13 +237,20 @@ impl Fetcher {
             grounds: Some(grounds),
             events: store::new_events(&self.deps.world, draft.events)?,
         };
-        let appended = store::append_known(&self.deps.world, &*self.deps.log, commit).await;
+        let appended = tokio::select! {
+            biased;
+            appended = self.deps.log.append(commit) => appended,
+            () = self.deps.world.clock.sleep(APPEND_PATIENCE) => {
+                Err(AppendError::Unknown { detail: "it takes too long".to_owned() })
+            }
+        };
         if let Err(error) = self.fold.catch_up(FOLD_DEADLINE).await {
             tracing::warn!(%error, "deciding on an older state");
         }
         match appended {
             Ok(_) => Ok(()),
             Err(AppendError::Conflict { .. }) => Err(RecordError::Overtaken),
+            Err(AppendError::Unknown { detail }) => Err(RecordError::Unsettled { version, detail }),
             Err(error) => Err(error.into()),
         }
     }

@@ -28,10 +28,20 @@ pub(super) struct Schedule {
     seen: Option<(u64, Duration)>,
 }
 
+/// A file that is to be read.
+pub(super) struct Due {
+    pub(super) agent: AgentId,
+    /// The chain that made it so, if any did.
+    pub(super) cause: Option<Cause>,
+    /// What was read before may still come to the log, on this version.
+    pub(super) unsettled: Option<u64>,
+}
+
 #[derive(Debug, Default)]
 struct Entry {
     due: Duration,
     cause: Option<Cause>,
+    unsettled: Option<u64>,
     reading: bool,
     /// There is a reason to read it, beside that it was not read for long.
     asked: bool,
@@ -79,9 +89,8 @@ impl Schedule {
         }
     }
 
-    /// An agent that is due, and the chain that made it so. Where somebody else's file was read lately and the folder is as it was,
-    /// there is nothing to read.
-    pub(super) fn take_due(&mut self, now: Duration) -> Option<(AgentId, Option<Cause>)> {
+    /// An agent that is due. Where somebody else's file was read lately and the folder is as it was, there is nothing to read.
+    pub(super) fn take_due(&mut self, now: Duration) -> Option<Due> {
         while let Some((due, agent)) = self.queue.first().copied().filter(|(due, _)| *due <= now) {
             self.queue.pop_first();
             // It may have left, and come back.
@@ -97,7 +106,7 @@ impl Schedule {
                 continue;
             }
             (entry.reading, entry.asked) = (true, false);
-            return Some((agent, entry.cause.take()));
+            return Some(Due { agent, cause: entry.cause.clone(), unsettled: entry.unsettled });
         }
         None
     }
@@ -142,18 +151,17 @@ impl Schedule {
         entry.reading = false;
         let pause = match read {
             Read::Done(folder) => {
+                entry.cause = entry.cause.take().filter(|_| entry.again);
                 if let Some((project, folder)) = &folder {
                     self.folders.insert(*project, (folder.clone(), now));
                 }
-                (entry.read, entry.failures) = (folder, 0);
+                (entry.read, entry.failures, entry.unsettled) = (folder, 0, None);
                 self.interval
             }
-            Read::NotNow => {
-                entry.asked = true;
-                let doubled = FIRST_BACKOFF
-                    .saturating_mul(1_u32.checked_shl(entry.failures.min(16)).unwrap_or(u32::MAX));
-                entry.failures = entry.failures.saturating_add(1);
-                doubled.min(LONGEST_BACKOFF)
+            Read::NotNow => entry.tried_in_vain(),
+            Read::Unsettled(version) => {
+                entry.unsettled = Some(version);
+                entry.tried_in_vain()
             }
         };
         entry.due = if std::mem::take(&mut entry.again) {
@@ -164,6 +172,17 @@ impl Schedule {
             now + pause - Duration::from_millis(random.below(spread))
         };
         self.queue.insert((entry.due, agent));
+    }
+}
+
+impl Entry {
+    /// Gives the pause until the next try.
+    fn tried_in_vain(&mut self) -> Duration {
+        self.asked = true;
+        let doubled =
+            FIRST_BACKOFF.saturating_mul(1_u32.checked_shl(self.failures.min(16)).unwrap_or(u32::MAX));
+        self.failures = self.failures.saturating_add(1);
+        doubled.min(LONGEST_BACKOFF)
     }
 }
 
@@ -211,7 +230,7 @@ mod tests {
     }
 
     fn due(schedule: &mut Schedule, now: Duration) -> Vec<AgentId> {
-        std::iter::from_fn(|| schedule.take_due(now)).map(|(agent, _)| agent).collect()
+        std::iter::from_fn(|| schedule.take_due(now)).map(|due| due.agent).collect()
     }
 
     fn done(schedule: &mut Schedule, agent: AgentId, folder: Option<&str>, now: Duration) {
@@ -239,10 +258,10 @@ mod tests {
         let [one, other] = agents();
         let mut schedule = read();
         assert_eq!(due(&mut schedule, MINUTE / 2), []);
-        assert_eq!(schedule.take_due(MINUTE).map(|(agent, _)| agent), Some(one), "nobody looked lately");
+        assert_eq!(schedule.take_due(MINUTE).map(|due| due.agent), Some(one), "nobody looked lately");
         done(&mut schedule, one, Some("a"), MINUTE);
         assert_eq!(due(&mut schedule, MINUTE), [], "the other one need not");
-        assert_eq!(schedule.take_due(MINUTE * 2).map(|(agent, _)| agent), Some(one));
+        assert_eq!(schedule.take_due(MINUTE * 2).map(|due| due.agent), Some(one));
         done(&mut schedule, one, Some("b"), MINUTE * 2);
         assert_eq!(due(&mut schedule, MINUTE * 2), [other], "it is another folder now");
     }
@@ -267,6 +286,26 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_ends_when_what_it_asked_for_is_read() {
+        let [one, other] = agents();
+        let mut schedule = read();
+        advance(&mut schedule, Some("b"), Duration::ZERO);
+        let in_chain = |due: Due| (due.agent, due.cause.is_some());
+        assert_eq!(schedule.take_due(Duration::ZERO).map(in_chain), Some((one, true)));
+        schedule.finished(one, Read::NotNow, Duration::ZERO, &Still);
+        assert_eq!(schedule.take_due(Duration::ZERO).map(in_chain), Some((other, true)));
+        advance(&mut schedule, Some("c"), Duration::ZERO);
+        done(&mut schedule, other, Some("b"), Duration::ZERO);
+        for _ in 0..2 {
+            let (agent, in_chain) = schedule.take_due(FIRST_BACKOFF).map(in_chain).unwrap();
+            assert!(in_chain);
+            done(&mut schedule, agent, Some("c"), Duration::ZERO);
+        }
+        schedule.all_due();
+        assert_eq!(schedule.take_due(FIRST_BACKOFF).map(in_chain), Some((one, false)));
+    }
+
+    #[test]
     fn who_looks_at_more_than_the_file_reads_each_time() {
         let [one, other] = agents();
         let mut schedule = read();
@@ -285,6 +324,22 @@ mod tests {
         assert!(schedule.needs(2, MINUTE / 2) && !schedule.needs(2, MINUTE) && schedule.needs(2, MINUTE * 2));
         schedule.look_again();
         assert!(schedule.needs(2, MINUTE * 2));
+    }
+
+    #[test]
+    fn what_is_unsettled_is_read_again_soon_and_known_to_be_until_it_is_settled() {
+        let [one, other] = agents();
+        let mut schedule = read();
+        schedule.all_due();
+        assert_eq!(due(&mut schedule, Duration::ZERO), [one, other]);
+        schedule.finished(one, Read::Unsettled(7), Duration::ZERO, &Still);
+        done(&mut schedule, other, Some("a"), Duration::ZERO);
+        for read in [Read::NotNow, Read::Done(None)] {
+            let again = schedule.take_due(MINUTE).unwrap();
+            assert_eq!((again.agent, again.unsettled), (one, Some(7)));
+            schedule.finished(one, read, Duration::ZERO, &Still);
+        }
+        assert_eq!(schedule.take_due(MINUTE).unwrap().unsettled, None);
     }
 
     #[test]

@@ -65,9 +65,13 @@ fn bad(commit: Option<&str>, message: &str) -> Outcome {
     Outcome::Bad { commit: commit.map(str::to_owned), findings: vec![finding] }
 }
 
+fn given(outcome: &Outcome) -> Given {
+    Given { organization: id(2), agent: agent(), outcome: outcome.clone(), unsettled: false }
+}
+
 /// Decides, and folds what was decided; whether anything was.
 fn happen(state: &mut State, outcome: &Outcome) -> bool {
-    let Some(event) = decide(state, agent(), outcome) else { return false };
+    let Some(event) = decide(state, &given(outcome)) else { return false };
     let version = state.version(agent()).unwrap() + 1;
     apply(state, aggregate(agent()), version, event.encode().unwrap());
     true
@@ -84,6 +88,20 @@ fn only_what_is_new_is_decided() {
     let view = state.view(agent()).unwrap();
     assert_eq!((view.commit.as_deref(), view.since), (Some("c3"), Some(Timestamp(2))));
     assert_eq!(view.file, ".kasbah/agents/staging/config.yaml");
+}
+
+#[test]
+fn what_is_unsettled_is_said_although_it_is_not_new() {
+    let mut state = registered();
+    happen(&mut state, &good("c1", false));
+    let unsettled = |outcome: Outcome| Given { unsettled: true, ..given(&outcome) };
+    let said = decide(&state, &unsettled(good("c2", false)));
+    assert!(
+        matches!(said, Some(ConfigurationEvent::ConfigurationChanged(changed)) if changed.commit == "c2")
+    );
+    happen(&mut state, &bad(Some("c3"), "wrong"));
+    let said = decide(&state, &unsettled(bad(Some("c3"), "wrong")));
+    assert!(matches!(said, Some(ConfigurationEvent::ConfigurationRejected(_))));
 }
 
 #[test]
