@@ -80,19 +80,7 @@ impl Fetcher {
         };
         match self.record(given, seen, cause).await {
             Ok(()) => Read::Done(folder),
-            Err(error @ RecordError::Unsettled { version, .. }) => {
-                tracing::warn!(%agent, %error, "reading again");
-                Read::Unsettled(version)
-            }
-            Err(error @ RecordError::Overtaken) => {
-                tracing::info!(%agent, %error, "reading again");
-                Read::NotNow
-            }
-            Err(error) => {
-                let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                tracing::error!(%agent, %error, source, "configuration was not recorded");
-                Read::NotNow
-            }
+            Err(error) => not_recorded(agent, &error),
         }
     }
 
@@ -252,6 +240,25 @@ impl Fetcher {
             Err(AppendError::Conflict { .. }) => Err(RecordError::Overtaken),
             Err(AppendError::Unknown { detail }) => Err(RecordError::Unsettled { version, detail }),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Says why, and when to read again.
+fn not_recorded(agent: AgentId, error: &RecordError) -> Read {
+    match error {
+        RecordError::Overtaken => {
+            tracing::info!(%agent, %error, "reading again");
+            Read::NotNow
+        }
+        RecordError::Unsettled { version, .. } => {
+            tracing::warn!(%agent, %error, "reading again");
+            Read::Unsettled(*version)
+        }
+        RecordError::Encode(_) | RecordError::Append(_) | RecordError::Refused(_) => {
+            let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            tracing::error!(%agent, %error, source, "configuration was not recorded");
+            Read::NotNow
         }
     }
 }
