@@ -108,22 +108,9 @@ fn holds(bytes: &[u8], wanted: &[u8]) -> bool {
 pub fn run(setting: Setting) -> Report {
     let mut run = Run::new(setting);
     let failure = run.all().err();
-    let (executor, facts) = (&run.scene.executor, run.facts.lock());
-    Report {
-        seed: setting.seed,
-        steps: executor.steps(),
-        time: executor.now(),
-        fired: run.faults.fired(&run.scene),
-        faults: run.faults.count(&run.scene),
-        stored: run.scene.log.audit(|audit| audit.stored()),
-        done: facts.done,
-        arrived: run.scene.access.arrivals(),
-        trace: executor.trace(),
-        failure,
-        words: executor.take_words(),
-        settled: run.settled,
-        secrets: facts.secrets.clone(),
-    }
+    let report = run.report(failure);
+    run.scene.executor.end();
+    report
 }
 
 struct Run {
@@ -153,6 +140,25 @@ impl Run {
         let person = Person::new(&given, &scene);
         let facts = person.facts();
         Self { setting, scene, faults, given, person, facts, settled: None, clocks_right: Duration::ZERO }
+    }
+
+    fn report(&self, failure: Option<String>) -> Report {
+        let (executor, facts) = (&self.scene.executor, self.facts.lock());
+        Report {
+            seed: self.setting.seed,
+            steps: executor.steps(),
+            time: executor.now(),
+            fired: self.faults.fired(&self.scene),
+            faults: self.faults.count(&self.scene),
+            stored: self.scene.log.audit(|audit| audit.stored()),
+            done: facts.done,
+            arrived: self.scene.access.arrivals(),
+            trace: executor.trace(),
+            failure,
+            words: executor.take_words(),
+            settled: self.settled,
+            secrets: facts.secrets.clone(),
+        }
     }
 
     fn all(&mut self) -> Result<(), String> {

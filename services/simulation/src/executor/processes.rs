@@ -67,6 +67,14 @@ impl Executor {
         }
     }
 
+    /// Ends all processes, and forgets what is due. Tasks hold what they run on: of what is left here, nothing would ever be freed.
+    pub fn end(&self) {
+        let nodes: Vec<NodeId> = self.state.lock().nodes.keys().copied().collect();
+        nodes.into_iter().for_each(|node| self.kill(node));
+        let forgotten = std::mem::take(&mut self.state.lock().timers);
+        drop(forgotten);
+    }
+
     /// Lets a process stand still for a while.
     pub fn pause(&self, node: NodeId, time: Duration) {
         let mut state = self.state.lock();
@@ -99,5 +107,31 @@ impl Executor {
     /// From when to when, not before a moment, the wall clock of a process showed this time.
     pub fn when(&self, node: NodeId, wall_millis: i64, not_before: Duration) -> Option<(Duration, Duration)> {
         self.state.lock().nodes.get(&node)?.clock.when(wall_millis, not_before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::dice::Dice;
+
+    #[test]
+    fn of_what_ended_nothing_is_left() {
+        let second = Duration::from_secs(1);
+        let executor = Executor::new(Dice::new(1));
+        let held = Arc::new(());
+        let (sleeper, by_task, by_timer) = (executor.clone(), Arc::clone(&held), Arc::clone(&held));
+        let task = async move {
+            sleeper.sleep(second).await;
+            drop(by_task);
+        };
+        executor.spawn(executor.start(NodeId(0)), "sleeps", Box::pin(task));
+        executor.after(second, move || drop(by_timer));
+        executor.step();
+        assert_eq!(Arc::strong_count(&held), 3);
+        executor.end();
+        assert_eq!(Arc::strong_count(&held), 1);
     }
 }
