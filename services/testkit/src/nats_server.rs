@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::{Authority, Folder, Process, Proxy, Tools, admin_page, eventually, free_port};
@@ -193,6 +194,16 @@ impl NatsServer {
         if let Some(mut process) = self.process.take() {
             process.kill();
         }
+    }
+
+    /// Stops it without ending it, as a machine that hangs: connections stay open and nothing is answered.
+    pub fn freeze(&mut self) {
+        self.process.iter_mut().for_each(|process| process.signal(Signal::STOP));
+    }
+
+    /// Lets a frozen one go on.
+    pub fn thaw(&mut self) {
+        self.process.iter_mut().for_each(|process| process.signal(Signal::CONT));
     }
 
     /// Starts it where it ended, with the same port and data.

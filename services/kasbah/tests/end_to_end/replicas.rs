@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,6 +11,8 @@ use serde_json::Value;
 use testkit::{
     Balancer, Cluster, GitServer, Installation, InstallationOptions, NatsServer, WorkTree, eventually,
 };
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout};
 use tokio::task::JoinHandle;
 
 use crate::scene::{AGENT, LIMIT, PROJECT, Scene};
@@ -74,10 +77,11 @@ impl Replicas {
         Self { one, two, tree, cluster, namespace, _git: git, _balancer: balancer, nats, _folder: folder }
     }
 
-    /// Pushes a ConfigMap's value, and waits until the cluster has it.
-    async fn push(&self, value: &str, asked: &Installation) {
+    /// Pushes a ConfigMap's value, and waits until the cluster has it; the commit.
+    async fn push(&self, value: &str, asked: &Installation) -> String {
         let commit = self.begin_push(value);
         self.arrives(value, &commit, asked).await;
+        commit
     }
 
     /// Pushes a ConfigMap's value; the commit.
@@ -169,16 +173,75 @@ async fn whoever_is_killed_or_stopped_takes_nothing_with_it() {
     assert!(commits.len() >= 4, "{history:#}");
 }
 
+/// How NATS is away.
+#[derive(Clone, Copy)]
+enum Away {
+    Killed,
+    Silent,
+}
+
+/// `kasbah log tail -f`, which somebody leaves open.
+struct Feed {
+    lines: Lines<BufReader<ChildStdout>>,
+    _tail: Child,
+}
+
+impl Feed {
+    fn open(at: &Installation) -> Self {
+        let mut tail = tokio::process::Command::from(at.cli_command().unwrap());
+        tail.args(["log", "tail", "--follow", "-o", "json"]);
+        let mut tail = tail.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        Self { lines: BufReader::new(tail.stdout.take().unwrap()).lines(), _tail: tail }
+    }
+
+    /// Waits until it says something of that.
+    async fn says(&mut self, what: &str) {
+        let said = async {
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                if line.contains(what) {
+                    return;
+                }
+            }
+            panic!("the feed ended before it said anything of {what}");
+        };
+        tokio::time::timeout(LIMIT, said).await.unwrap_or_else(|_| panic!("the feed says nothing of {what}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_feed_goes_on_across_a_restart_of_its_server() {
+    let mut replicas = Replicas::start().await;
+    let mut feed = Feed::open(&replicas.one);
+    feed.says(&replicas.push("before", &replicas.one).await).await;
+    replicas.one.stop_server().unwrap();
+    let meanwhile = replicas.push("meanwhile", &replicas.two).await;
+    replicas.one.start_server().await.unwrap();
+    feed.says(&meanwhile).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nats_is_away_commands_end_soon_and_then_everything_goes_on() {
+    nats_is_away(Away::Killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nats_is_silent_commands_end_soon_and_then_everything_goes_on() {
+    nats_is_away(Away::Silent).await;
+}
+
+async fn nats_is_away(how: Away) {
     let mut replicas = Replicas::start().await;
-    replicas.push("before", &replicas.two).await;
+    let mut feed = Feed::open(&replicas.one);
+    feed.says(&replicas.push("before", &replicas.two).await).await;
     let creating = Creating::begin(&replicas.two);
     eventually(LIMIT, || async {
         replicas.one.cli(["group", "list"]).and_then(|groups| has(&groups, "group-2"))
     })
     .await;
-    replicas.nats.kill();
+    match how {
+        Away::Killed => replicas.nats.kill(),
+        Away::Silent => replicas.nats.freeze(),
+    }
     for command in [
         &["project", "create", "later/project", "--repository", "https://git.test/x"][..],
         &["agent", "list"],
@@ -202,9 +265,14 @@ async fn while_nats_is_away_commands_end_soon_and_then_everything_goes_on() {
         Ok(())
     })
     .await;
-    replicas.nats.start_again().await.unwrap();
+    match how {
+        Away::Killed => replicas.nats.start_again().await.unwrap(),
+        Away::Silent => replicas.nats.thaw(),
+    }
     // No webhook was heard; the repository is looked at all the same.
     replicas.arrives("meanwhile", &meanwhile, &replicas.one).await;
+    // The same feed is still open.
+    feed.says(&meanwhile).await;
     replicas.push("after", &replicas.one).await;
     replicas.push("and on the other", &replicas.two).await;
     let (acknowledged, some_refused) = creating.end().await;
