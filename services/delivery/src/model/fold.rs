@@ -150,10 +150,9 @@ impl DeliveryState {
             state.removal = None;
         }
         let left: Vec<SourceId> = self
-            .sources
-            .iter()
-            .filter(|(id, state)| state.agent == agent_id && state.configured && !named.contains(id))
-            .map(|(id, _)| *id)
+            .sources_of(agent_id)
+            .filter(|(id, state)| state.configured && !named.contains(id))
+            .map(|(id, _)| id)
             .collect();
         for id in left {
             self.source(organization, agent_id, id).configured = false;
@@ -328,12 +327,9 @@ impl DeliveryState {
     fn apply_applied(&mut self, agent: AgentId, object: &OwnedObject) {
         let key = object.identity.key();
         let others: Vec<SourceId> = self
-            .sources
-            .iter()
-            .filter(|(id, state)| {
-                **id != object.source && state.agent == agent && state.inventory.contains_key(&key)
-            })
-            .map(|(id, _)| *id)
+            .sources_of(agent)
+            .filter(|(id, state)| *id != object.source && state.inventory.contains_key(&key))
+            .map(|(id, _)| id)
             .collect();
         for other in others {
             self.observed_source(agent, other, |state| {
