@@ -3,6 +3,7 @@
 mod decide;
 mod interest;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use events::configuration::{
@@ -239,7 +240,15 @@ impl State {
                 source.id == *id && source.project == known.project && source.reference == known.reference
             })
         };
-        self.sources.retain(|id, known| known.agent != agent || stays(id, known));
+        let before = self.configurations.get(&agent).into_iter().flat_map(|before| &before.sources);
+        for source in before {
+            if let Entry::Occupied(known) = self.sources.entry(source.id)
+                && known.get().agent == agent
+                && !stays(&source.id, known.get())
+            {
+                known.remove();
+            }
+        }
         self.revision += 1;
         for source in &wanted {
             self.sources.entry(source.id).or_insert_with(|| SourceState {
