@@ -1,5 +1,7 @@
 //! Scenario `replicas`: how soon others take over, and how soon a new one is ready.
 
+mod history;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,10 +13,9 @@ use world::World;
 use zeroize::Zeroizing;
 
 use crate::figure::{Figure, Target};
-use crate::log::fill;
 use crate::push::{LIMIT, Stage, options};
 
-/// Events behind a new replica.
+/// Events behind a new replica: the half of them decided, the other half observed.
 const EVENTS: usize = 1_000_000;
 /// Processes of each service while one is killed.
 const EACH: usize = 2;
@@ -53,7 +54,7 @@ async fn new_replicas(count: usize) -> anyhow::Result<(Runs, Runs)> {
         created_by: "loadtest".to_owned(),
     };
     let log = store::jetstream::open(&world, store).await?.parts.log;
-    fill(&log, EVENTS).await?;
+    history::write(&log, EVENTS).await.context("writing the history")?;
     let bare = crate::jetstream::connect(&[server.shipped_url("kasbah")]).await?;
     let (mut from_zero, mut from_snapshot) = (Runs::new(), Runs::new());
     for _ in 0..count {
