@@ -31,7 +31,7 @@ const HEAD: &str = "\
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct AccountsArgs {
-    /// Give those whom this organization lets subscribe an account of their own, which hears what is exported for it and nothing else; may be given more than once
+    /// Give those whom this organization lets subscribe an account of their own, which hears what is exported for it and nothing else: nothing is exported there yet; may be given more than once
     #[arg(long = "organization", value_name = "ID")]
     pub organizations: Vec<OrganizationId>,
     /// Partitions of the log, where it was not made with as many as a new one has

@@ -37,7 +37,7 @@ pub enum Command {
     Ls(list::List),
     /// Shows everything that a cause led to, from a push to the health of the last object, as a tree
     Trace(trace::Trace),
-    /// Checks the chains of your organization's decisions, and that their partition did not lose its end; with --from everything that a log holds. Fails when something is broken
+    /// Checks the chains of your organization's decisions, and that their partition did not lose its end; with --from all partitions of a log, and in a folder its blobs, which on NATS are not checked. Fails when something is broken
     Verify(verify::Verify),
     /// Writes a slice of a log into one compressed file
     Export(export::Export),

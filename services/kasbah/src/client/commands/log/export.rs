@@ -35,10 +35,10 @@ pub struct Export {
     /// Only what was recorded before this time
     #[arg(long, value_name = "TIME", value_parser = Timestamp::parse)]
     until: Option<Timestamp>,
-    /// Only what lies behind this position
+    /// Only what lies behind this position, such as d3-17, as log replay prints it; of partitions that it does not name, everything
     #[arg(long, value_name = "POSITION", default_value = "start")]
     after: Position,
-    /// Only what lies up to this position
+    /// Only what lies up to this position; of partitions that it does not name, nothing
     #[arg(long, value_name = "POSITION")]
     up_to: Option<Position>,
 }

@@ -1,4 +1,4 @@
-//! `kasbah log verify --from`: everything that a log holds.
+//! `kasbah log verify --from`: all partitions of a log, and in a folder its blobs.
 
 use serde_json::json;
 use world::World;
