@@ -40,7 +40,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     runtime.block_on(async {
         println!("==> three NATS servers, two of each service, four agents");
         let mut scene = Scene::start(arguments.state.as_deref()).await?;
-        let begin = Usage::of(&scene);
+        let begin = Usage::of(&scene).await?;
         let mut dice = Dice::new(seed);
         let work = Work::start(&scene, dice.clone());
         let mut strikes = Strikes::default();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::rand::SystemRandom;
@@ -19,6 +19,8 @@ use crate::{Balancer, Process, admin_page, free_port};
 const START_LIMIT: Duration = Duration::from_secs(90);
 /// How long a program may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(25);
+/// What each process says once it is ready.
+const READY: &str = " is ready.\n";
 /// The gateways' second edge.
 const CLUSTERS: &str = "clusters";
 const SERVICES: [&str; 6] =
@@ -63,6 +65,8 @@ struct Replica {
     log: PathBuf,
     admin: u16,
     process: Option<Process>,
+    /// Where in the log the process begins.
+    begins: usize,
 }
 
 impl Replicas {
@@ -146,7 +150,8 @@ impl Replicas {
         let nats = options.nats.iter().map(|address| address.replace("{service}", service));
         variables.push(("KASBAH_NATS".to_owned(), nats.collect::<Vec<_>>().join(",")));
         let log = options.folder.join(format!("{name}.log"));
-        Ok(Replica { program: options.program.clone(), arguments, variables, log, admin, process: None })
+        let program = options.program.clone();
+        Ok(Replica { program, arguments, variables, log, admin, process: None, begins: 0 })
     }
 
     /// The file with the master key of all of them.
@@ -189,21 +194,21 @@ impl Replicas {
         Ok(())
     }
 
-    /// Starts those again that ended by themselves, as whoever runs them would; which, and how each ended.
+    /// Starts those again that gave up before they were ready, as whoever runs them would; which, and how each ended.
     ///
     /// # Errors
-    /// When the program cannot be started.
+    /// When one ended by itself after it was ready, or the program cannot be started.
     pub fn supervise(&mut self) -> Result<Vec<String>> {
-        let mut ended = Vec::new();
+        let mut gave_up = Vec::new();
         for (name, replica) in &mut self.replicas {
-            let exited = replica.process.as_mut().and_then(Process::exited);
-            if let Some(status) = exited {
-                let said = replica.process.as_ref().map(|process| process.log_tail(1)).unwrap_or_default();
-                ended.push(format!("{name}, {status}: {said}"));
-                replica.spawn(name)?;
-            }
+            let Some(process) = &mut replica.process else { continue };
+            let Some(status) = process.exited() else { continue };
+            let (said, last) = (process.log_tail(15), process.log_tail(1));
+            ensure!(!replica.was_ready()?, "{name} was ready and ended by itself, {status}: {said}");
+            gave_up.push(format!("{name}, {status}: {last}"));
+            replica.spawn(name)?;
         }
-        Ok(ended)
+        Ok(gave_up)
     }
 
     /// Waits until one is ready.
@@ -365,8 +370,15 @@ impl Replica {
     fn spawn(&mut self, name: &str) -> Result<()> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
+        self.begins = std::fs::metadata(&self.log).map_or(Ok(0), |log| usize::try_from(log.len()))?;
         self.process = Some(Process::spawn(name, command, &self.log)?);
         Ok(())
+    }
+
+    /// Whether the process said so since it was started.
+    fn was_ready(&self) -> Result<bool> {
+        let log = std::fs::read(&self.log).with_context(|| format!("cannot read {}", self.log.display()))?;
+        Ok(String::from_utf8_lossy(log.get(self.begins..).unwrap_or_default()).contains(READY))
     }
 }
 
@@ -379,4 +391,31 @@ fn master_key() -> Result<String> {
 
 fn here(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Folder;
+
+    #[test]
+    fn ready_is_who_said_so_since_it_was_started() {
+        let folder = Folder::temporary().unwrap();
+        let saying = |what: &str| vec!["-c".into(), format!("echo \"{what}\"").into()];
+        let mut replica = Replica {
+            program: "sh".into(),
+            arguments: Vec::new(),
+            variables: Vec::new(),
+            log: folder.path().join("log"),
+            admin: 0,
+            process: None,
+            begins: 0,
+        };
+        for (says, ready) in [("Kasbah's delivery is ready.", true), ("nobody answers", false)] {
+            replica.arguments = saying(says);
+            replica.spawn("delivery-1").unwrap();
+            replica.process.as_mut().unwrap().wait(GRACE).unwrap().unwrap();
+            assert_eq!(replica.was_ready().unwrap(), ready, "{says}");
+        }
+    }
 }

@@ -25,7 +25,7 @@ pub async fn all(scene: &mut Scene, done: &Done, begin: &Usage) -> Result<()> {
     scene.all_stand_at(last).await.context("a cluster is not at the last commit")?;
     clusters(scene, &done.wanted).await?;
     verified(scene)?;
-    let events = doubled(scene)?;
+    let told = Told::of(&scene.client.call(&["log", "tail", "--from", "start", "-o", "json"])?)?;
     dead_tokens(scene, &done.revoked).await?;
     let lost = done.record.lost(&scene.client)?;
     ensure!(lost.is_empty(), "acknowledged and lost: {}", lost.join("; "));
@@ -39,8 +39,11 @@ pub async fn all(scene: &mut Scene, done: &Done, begin: &Usage) -> Result<()> {
         "    {pushes} pushes, {commands} commands and {} token rotations were acknowledged, {} others were not",
         done.rotations, done.record.unacknowledged
     );
+    let seen: usize = told.seen.values().map(BTreeSet::len).sum();
+    println!("    nothing lost; clusters at the last commit; the log verifies");
     println!(
-        "    nothing lost; clusters at the last commit; {events} events, none doubled; the log verifies"
+        "    {} events of decisions, none doubled; of {seen} things that agents saw none missing in between",
+        told.decisions.len()
     );
     println!("    none of {} dead tokens lives; {usage}", done.revoked.len());
     Ok(())
@@ -85,31 +88,54 @@ async fn clusters(scene: &Scene, wanted: &BTreeMap<String, BTreeMap<String, Stri
     Ok(())
 }
 
-/// No event is there twice, and no decision was made twice.
-fn doubled(scene: &Scene) -> Result<usize> {
-    let text = scene.client.call(&["log", "tail", "--from", "start", "-o", "json"])?;
-    let mut ids = BTreeSet::new();
-    let mut versions: BTreeMap<String, u64> = BTreeMap::new();
-    let mut desired: BTreeMap<String, (String, String)> = BTreeMap::new();
-    for line in text.lines() {
-        let event: Value = serde_json::from_str(line).with_context(|| format!("no event: {line}"))?;
-        let text = |name: &str| event.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        // A command that is sent again may be refused again, under its own id.
-        let refusal = text("type") == "kasbah.command.refused";
-        ensure!(refusal || ids.insert(text("id")), "twice in the log: {line}");
-        if let Some(version) = event.get("aggregateversion").and_then(Value::as_u64) {
-            let before = versions.insert(text("subject"), version).unwrap_or(0);
-            ensure!(version == before || version == before + 1, "version {before} is followed by: {line}");
+/// What the log tells by the console, counted.
+#[derive(Default)]
+struct Told {
+    decisions: BTreeSet<String>,
+    versions: BTreeMap<String, u64>,
+    desired: BTreeMap<String, (String, String)>,
+    /// Sequences of each agent's epochs.
+    seen: BTreeMap<String, BTreeSet<u64>>,
+}
+
+impl Told {
+    /// No decision is there twice or was made twice, and nothing is missing between what an agent saw first and last in an epoch. What was
+    /// seen may be stored twice, and the console tells it once: whether it is cannot be seen here.
+    fn of(text: &str) -> Result<Self> {
+        let mut told = Self::default();
+        for line in text.lines() {
+            let event: Value = serde_json::from_str(line).with_context(|| format!("no event: {line}"))?;
+            told.add(&event).with_context(|| line.to_owned())?;
         }
+        for (epoch, sequences) in &told.seen {
+            let missing = (1..).zip(sequences).find(|(wanted, found)| wanted != *found);
+            ensure!(missing.is_none(), "{epoch} has a hole, number wanted and found: {missing:?}");
+        }
+        ensure!(!told.decisions.is_empty() && !told.seen.is_empty(), "nothing was decided or seen: {text}");
+        Ok(told)
+    }
+
+    fn add(&mut self, event: &Value) -> Result<()> {
+        let text = |name: &str| event.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (id, subject) = (text("id"), text("subject"));
+        if subject.starts_with("agent-") {
+            let (epoch, sequence) = id.rsplit_once('/').context("an observation without a sequence")?;
+            self.seen.entry(epoch.to_owned()).or_default().insert(sequence.parse()?);
+        }
+        // What has no version is no decision: a command that is sent again may be refused again, under its own id.
+        let Some(version) = event.get("aggregateversion").and_then(Value::as_u64) else { return Ok(()) };
+        ensure!(self.decisions.insert(id), "twice in the log");
+        let before = self.versions.insert(subject.clone(), version).unwrap_or(0);
+        ensure!(version == before || version == before + 1, "version {before} is before it");
         if text("type") == "kasbah.bundle.desired" {
             let part = |name: &str| event.pointer(name).map(Value::to_string).unwrap_or_default();
             let bundle = ["/data/commit", "/data/bundle", "/data/prune"].map(part).join(" ");
-            let before = desired.insert(text("subject"), (bundle.clone(), line.to_owned()));
+            let before = self.desired.insert(subject, (bundle.clone(), event.to_string()));
             let twice = before.filter(|(before, _)| *before == bundle);
-            ensure!(twice.is_none(), "decided twice in a row: {line}, and before: {twice:?}");
+            ensure!(twice.is_none(), "decided twice in a row, before it: {twice:?}");
         }
+        Ok(())
     }
-    Ok(ids.len())
 }
 
 /// No gateway takes a token that was revoked or whose agent is deleted.
@@ -176,24 +202,43 @@ impl Held {
 }
 
 impl Usage {
-    pub fn of(scene: &Scene) -> Self {
-        let replicas = scene.replicas.names().into_iter();
-        let replicas = replicas.filter_map(|name| {
-            let held = Held::of(scene.replicas.process(&name)?, scene.replicas.admin(&name)?)?;
-            Some((name, held))
+    /// Waits until each process has told what it holds.
+    pub async fn of(scene: &Scene) -> Result<Self> {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let (usage, silent) = Self::now(scene);
+            if silent.is_empty() {
+                return Ok(usage);
+            }
+            ensure!(Instant::now() < end, "do not tell what they hold: {}", silent.join(", "));
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// What each process holds, and who does not tell.
+    fn now(scene: &Scene) -> (Self, Vec<String>) {
+        let replicas = scene.replicas.names().into_iter().map(|name| {
+            let (process, admin) = (scene.replicas.process(&name), scene.replicas.admin(&name));
+            (name, process.zip(admin))
         });
         let agents = scene.agents.iter();
-        let agents = agents.filter_map(|(name, agent)| {
-            Some((name.clone(), Held::of(agent.process.as_ref()?, agent.admin)?))
-        });
-        Self(replicas.chain(agents).collect())
+        let agents =
+            agents.map(|(name, agent)| (name.clone(), agent.process.as_ref().zip(Some(agent.admin))));
+        let (mut held, mut silent) = (BTreeMap::new(), Vec::new());
+        for (name, process) in replicas.chain(agents) {
+            match process.and_then(|(process, admin)| Held::of(process, admin)) {
+                Some(what) => drop(held.insert(name, what)),
+                None => silent.push(name),
+            }
+        }
+        (Self(held), silent)
     }
 
     /// Waits until nobody holds much more than in the beginning.
     async fn compared(&self, scene: &Scene) -> Result<String> {
         let end = Instant::now() + LIMIT;
         loop {
-            let now = Self::of(scene);
+            let (now, silent) = Self::now(scene);
             let leaking = now.0.iter().filter_map(|(name, held)| {
                 let begin = self.0.get(name)?;
                 held.leaks_since(*begin).then(|| {
@@ -211,17 +256,54 @@ impl Usage {
                 })
             });
             let leaking: Vec<String> = leaking.collect();
-            let unseen: Vec<&String> = self.0.keys().filter(|name| !now.0.contains_key(*name)).collect();
-            if leaking.is_empty() && unseen.is_empty() {
+            if leaking.is_empty() && silent.is_empty() {
                 let memory = now.0.values().map(|held| held.memory >> 20).max().unwrap_or(0);
                 return Ok(format!("no leak, the largest process has {memory} MiB"));
             }
             let leaking = leaking.join("; ");
             ensure!(
                 Instant::now() < end,
-                "not seen: {unseen:?}; more is held than in the beginning: {leaking}"
+                "do not tell what they hold: {silent:?}; more is held than in the beginning: {leaking}"
             );
             sleep(Duration::from_secs(1)).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decided(id: &str, version: u64, bundle: &str) -> String {
+        let data = serde_json::json!({"commit": "c", "bundle": bundle, "prune": []});
+        let decided = serde_json::json!({
+            "id": id, "subject": "source/s", "type": "kasbah.bundle.desired", "aggregateversion": version, "data": data,
+        });
+        format!("{decided}\n")
+    }
+
+    fn seen(sequence: u64) -> String {
+        let id = format!("agent-a/1/{sequence}");
+        format!("{}\n", serde_json::json!({"id": id, "subject": "agent-a", "type": "kasbah.observed.gap"}))
+    }
+
+    fn said_of(lines: &[String]) -> String {
+        Told::of(&lines.concat()).err().map(|error| format!("{error:#}")).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_is_doubled_or_missing_is_named() {
+        let whole = [decided("1", 1, "a"), seen(2), decided("2", 2, "b"), seen(1)];
+        assert_eq!(said_of(&whole), "");
+        for (more, wrong) in [
+            (decided("2", 2, "c"), "twice in the log"),
+            (decided("3", 4, "c"), "version 2 is before it"),
+            (decided("3", 3, "b"), "decided twice in a row"),
+            (seen(4), "agent-a/1 has a hole, number wanted and found: Some((3, 4))"),
+        ] {
+            let said = said_of(&[whole.concat(), more]);
+            assert!(said.contains(wrong), "not {wrong}: {said}");
+        }
+        assert!(said_of(&whole[..1]).contains("nothing was decided or seen"));
     }
 }
