@@ -1,5 +1,6 @@
 //! One trace from a forge's webhook to the object in the cluster and back into the log, over all processes.
 
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::SystemTime;
@@ -17,9 +18,11 @@ use crate::scene::{AGENT, LIMIT, PROJECT, Scene};
 const CALLER: &str = "b7ad6b7169203331";
 const SECRET: &str = "what nobody but the cluster may know";
 
-/// One or two replicas that tell a collector what they do, and an agent that does too.
+/// One or two replicas, or each service by itself, that tell a collector what they do, and an agent that does too.
 struct Observed {
     replicas: Vec<Installation>,
+    /// Whether each service is a process of its own.
+    apart: bool,
     collector: Collector,
     git: GitServer,
     tree: WorkTree,
@@ -29,7 +32,7 @@ struct Observed {
     secrets: Vec<String>,
     /// Where the agent shows its metrics.
     agent_admin: String,
-    _around: Option<(NatsServer, Balancer, tempfile::TempDir)>,
+    _around: Box<dyn Any + Send + Sync>,
 }
 
 /// What every process is told of the collector.
@@ -42,7 +45,19 @@ impl Observed {
         let collector = Collector::start().unwrap();
         let options = InstallationOptions { server: told(&collector), ..InstallationOptions::default() };
         let kasbah = Installation::start(options).await.unwrap();
-        Self::of(vec![kasbah], collector, None).await
+        Self::of(vec![kasbah], collector, Box::new(())).await
+    }
+
+    async fn apart() -> Self {
+        let collector = Collector::start().unwrap();
+        let nats = NatsServer::start_as_shipped().await.unwrap();
+        let options = InstallationOptions {
+            each_service: Some((2, vec![nats.shipped_url("{service}")])),
+            variables: vec![("KASBAH_OTLP_ENDPOINT".to_owned(), collector.endpoint())],
+            ..InstallationOptions::default()
+        };
+        let kasbah = Installation::start(options).await.unwrap();
+        Self::of(vec![kasbah], collector, Box::new(nats)).await
     }
 
     async fn on_nats() -> Self {
@@ -72,14 +87,14 @@ impl Observed {
         }
         let token = replicas[0].data().join("owner-token");
         std::fs::copy(token, replicas[1].data().join("owner-token")).unwrap();
-        Self::of(replicas, collector, Some((nats, balancer, folder))).await
+        Self::of(replicas, collector, Box::new((nats, balancer, folder))).await
     }
 
     /// The manifests lie in a repository that nobody looks at by himself, so that only the webhook brings a commit.
     async fn of(
         mut replicas: Vec<Installation>,
         collector: Collector,
-        around: Option<(NatsServer, Balancer, tempfile::TempDir)>,
+        around: Box<dyn Any + Send + Sync>,
     ) -> Self {
         let cluster = testkit::shared_control_plane().await.unwrap();
         let namespace = cluster.namespace("traced", false).await.unwrap();
@@ -103,16 +118,19 @@ impl Observed {
         let agent_admin = format!("127.0.0.1:{}", testkit::free_port().unwrap());
         agent.args(["--admin-listen", &agent_admin]);
         kasbah.start_agent_by("agent", agent).unwrap();
+        let (apart, alone) = (kasbah.replicas().is_ok(), kasbah.data().join("owner-token"));
+        let owner_token = kasbah.replicas().map_or(alone, |replicas| replicas.owner_token().unwrap());
         let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap().trim().to_owned();
         let secrets = vec![
             SECRET.to_owned(),
             base64_of(SECRET),
-            read(kasbah.data().join("owner-token")),
+            read(owner_token),
             read(kasbah.token_file(AGENT)),
             kasbah.webhook(PROJECT).unwrap().secret,
         ];
         let observed = Self {
             replicas,
+            apart,
             collector,
             git,
             tree,
@@ -181,7 +199,7 @@ impl Observed {
                 spans.iter().map(|span| span.span_id.as_str()).chain([CALLER]).collect();
             let stray = spans.iter().find(|span| !known.contains(span.parent_id.as_str()));
             ensure!(stray.is_none(), "{stray:?} has no parent in {}", self.collector.tree(trace));
-            if let Some((name, service, parent)) = lacking(&spans) {
+            if let Some((name, service, parent)) = lacking(&spans, self.apart) {
                 bail!("no {name} of {service} below {parent} in {}", self.collector.tree(trace));
             }
             Ok(spans)
@@ -209,7 +227,8 @@ fn events_of(span: &Span) -> &str {
     span.attributes.get("events").map_or("", String::as_str)
 }
 
-/// Each span that a push has, of which process, and below which.
+/// Each span that a push has, of which process, and below which. Where services are processes of their own, what is kasbah's is of the
+/// service that the span's name begins with.
 const CHAIN: &[(&str, &str, &str)] = &[
     ("authz.locate-project", "kasbah", "POST /hooks/v1/{project}"),
     ("repo-poller.look", "kasbah", "POST /hooks/v1/{project}"),
@@ -225,18 +244,22 @@ const CHAIN: &[(&str, &str, &str)] = &[
 ];
 
 /// What a push has, and these spans have not.
-fn lacking(spans: &[Span]) -> Option<&'static (&'static str, &'static str, &'static str)> {
+fn lacking(spans: &[Span], apart: bool) -> Option<&'static (&'static str, &'static str, &'static str)> {
     let parent_of = |span: &Span| spans.iter().find(|parent| parent.span_id == span.parent_id);
     CHAIN.iter().find(|(name, service, parent)| {
+        let service = match name.split_once('.') {
+            Some((own, _)) if apart && *service == "kasbah" => own,
+            _ => service,
+        };
         let found = spans.iter().any(|span| {
             let below = parent_of(span).map(|parent| parent.name.as_str());
-            (span.name.as_str(), span.service.as_str(), below) == (*name, *service, Some(*parent))
+            (span.name.as_str(), span.service.as_str(), below) == (*name, service, Some(*parent))
         });
         !found
     })
 }
 
-fn is_one_chain(spans: &[Span], tree: &str) {
+fn is_one_chain(spans: &[Span], apart: bool, tree: &str) {
     let roots: Vec<_> = spans.iter().filter(|span| span.parent_id == CALLER).collect();
     assert_eq!(roots.len(), 1, "{tree}");
     assert_eq!((roots[0].name.as_str(), roots[0].kind.as_str()), ("POST /hooks/v1/{project}", "server"));
@@ -251,10 +274,12 @@ fn is_one_chain(spans: &[Span], tree: &str) {
     assert!(objects.iter().any(|object| object.starts_with("v1 ConfigMap ")), "{tree}");
     assert!(spans.iter().all(|span| !span.failed), "{tree}");
     assert!(spans.iter().all(|span| !span.instance.is_empty()), "{tree}");
-    for service in ["kasbah", "kasbah-agent"] {
-        let of_service = spans.iter().filter(|span| span.service == service);
-        let instances: BTreeSet<&str> = of_service.map(|span| span.instance.as_str()).collect();
-        assert!(!instances.is_empty() && instances.len() <= 2, "{service}: {tree}");
+    let (agents, servers): (Vec<&Span>, _) = spans.iter().partition(|span| span.service == "kasbah-agent");
+    // The console, authz, repo-poller, delivery and the gateway, one or two of each.
+    let servers_at_work = if apart { 5..=10 } else { 1..=2 };
+    for (spans, at_work) in [(agents, 1..=2), (servers, servers_at_work)] {
+        let instances: BTreeSet<&str> = spans.iter().map(|span| span.instance.as_str()).collect();
+        assert!(at_work.contains(&instances.len()), "not {at_work:?} of {instances:?}: {tree}");
     }
 }
 
@@ -335,7 +360,7 @@ async fn a_push_is_one_trace(observed: &Observed) {
     let spans = observed.whole(FIRST).await;
     let tree = observed.collector.tree(FIRST);
     println!("{tree}");
-    is_one_chain(&spans, &tree);
+    is_one_chain(&spans, observed.apart, &tree);
     for event in ["kasbah.bundle.desired", "kasbah.sync.started", "kasbah.sync.finished"] {
         let traces = observed.traces_in_log(event);
         assert!(traces.iter().any(|trace| trace.contains(FIRST)), "{event}: {traces:?}");
@@ -362,6 +387,11 @@ async fn a_push_is_one_trace_over_two_replicas_on_nats() {
     let observed = Observed::on_nats().await;
     a_push_is_one_trace(&observed).await;
     it_is_counted(&observed, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_is_one_trace_over_processes_of_each_service() {
+    a_push_is_one_trace(&Observed::apart().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
