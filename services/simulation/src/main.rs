@@ -67,7 +67,12 @@ fn one(seed: u64, arguments: &Arguments) -> anyhow::Result<bool> {
         report.words.clear();
     }
     println!("{report:#?}");
-    Ok(report.failure.is_none())
+    // Who fails ends early.
+    let short = report.short_of().filter(|_| report.failure.is_none());
+    if let Some(short) = &short {
+        println!("the seed is too short, {short}");
+    }
+    Ok(report.failure.is_none() && short.is_none())
 }
 
 fn many(arguments: &Arguments) -> anyhow::Result<bool> {
@@ -85,6 +90,11 @@ fn many(arguments: &Arguments) -> anyhow::Result<bool> {
         println!("{count:>8}  {name}");
     }
     let mut kept = String::new();
+    for report in &series.short {
+        let short = report.short_of().unwrap_or_default();
+        println!("seed {} is too short, {short}", report.seed);
+        println!("    again: cargo xtask sim --seed {}", report.seed);
+    }
     for report in &series.failed {
         let why = report.failure.as_deref().unwrap_or_default();
         println!("seed {} fails: {why}", report.seed);

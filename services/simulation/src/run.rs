@@ -81,6 +81,19 @@ pub struct Report {
     pub secrets: Vec<String>,
 }
 
+impl Report {
+    /// What there was less of than there should be, so that a seed that did not fail shows less than it should.
+    #[must_use]
+    pub fn short_of(&self) -> Option<String> {
+        let wanted = Setting::of(self.seed);
+        let counts = [("steps", self.steps, wanted.steps), ("faults", self.faults, wanted.faults)];
+        let short = counts.iter().filter(|(_, count, wanted)| count < wanted);
+        let short: Vec<String> =
+            short.map(|(what, count, wanted)| format!("{count} of {wanted} {what}")).collect();
+        (!short.is_empty()).then(|| short.join(", "))
+    }
+}
+
 /// Replicas of each service.
 const REPLICAS: usize = 2;
 /// Instances of each agent.

@@ -24,7 +24,7 @@ pub struct Series {
     /// Those that failed.
     pub failed: Vec<Report>,
     /// Those with fewer steps or faults than they should have.
-    pub short: Vec<u64>,
+    pub short: Vec<Report>,
 }
 
 impl Series {
@@ -45,11 +45,11 @@ impl Series {
         });
         let mut series = series.into_inner();
         series.failed.sort_by_key(|report| report.seed);
+        series.short.sort_by_key(|report| report.seed);
         series
     }
 
     fn take(&mut self, report: Report) {
-        let wanted = Setting::of(report.seed);
         self.seeds += 1;
         self.steps += report.steps;
         self.settled = self.settled.max(report.settled.unwrap_or_default());
@@ -58,8 +58,8 @@ impl Series {
         }
         if report.failure.is_some() {
             self.failed.push(report);
-        } else if report.steps < wanted.steps || report.faults < wanted.faults {
-            self.short.push(report.seed);
+        } else if report.short_of().is_some() {
+            self.short.push(report);
         }
     }
 
