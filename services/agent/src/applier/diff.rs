@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use events::delivery::ObjectFailure;
+use events::delivery::{ObjectFailure, PruneEntry};
 use events::requests::gateway::{DiffChange, ObjectDiff, SourceDiff};
 use objects::diff::FieldChange;
 use objects::digest::Status;
@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::Shared;
 use super::concurrent::concurrently;
 use super::context::Context;
+use super::prune::Fate;
 use crate::desired::{SourceView, View};
 use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, ApiError, Call, path};
@@ -49,7 +50,8 @@ pub async fn diff(
         }
     }
     answer.objects.sort_by(|left, right| left.identity.cmp(&right.identity));
-    answer.objects.extend(source.prune.iter().map(|entry| plain(&entry.identity, DiffChange::Prune)));
+    let prunes = source.prune.iter().map(|entry| context.would_prune(entry)).collect();
+    answer.objects.extend(concurrently(prunes, AT_ONCE).await.into_iter().flatten());
     Ok(answer)
 }
 
@@ -62,6 +64,18 @@ fn plain(identity: &events::ObjectIdentity, change: DiffChange) -> ObjectDiff {
 }
 
 impl Context {
+    /// What was listed may be gone, or be kept.
+    async fn would_prune(&self, entry: &PruneEntry) -> Option<ObjectDiff> {
+        match self.fate(entry).await {
+            Ok(Fate::Delete(_)) => Some(plain(&entry.identity, DiffChange::Prune)),
+            Ok(Fate::Settled(_)) => None,
+            Err(error) => {
+                let error = Some(format!("cannot be pruned: {error}"));
+                Some(ObjectDiff { error, ..plain(&entry.identity, DiffChange::Refused) })
+            }
+        }
+    }
+
     async fn compare(&self, target: &Target, redactor: &Redactor) -> Option<ObjectDiff> {
         let said = |error: ApiError| explain(&error, &target.identity, &target.entry.manifest);
         let refused = |message: String| {

@@ -27,10 +27,18 @@ const LOOKS: u32 = 5;
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What became of one entry of the list.
-enum Pruned {
+pub(super) enum Pruned {
     Deleted,
     Gone,
     Kept(String),
+}
+
+/// What is to become of one entry of the list, as the cluster is now.
+pub(super) enum Fate {
+    /// What lies there is to be deleted.
+    Delete(String),
+    /// Nothing is left to do.
+    Settled(Pruned),
 }
 
 impl Context {
@@ -101,22 +109,32 @@ impl Context {
     }
 
     async fn prune(&self, entry: &PruneEntry) -> Result<Pruned, ApiError> {
+        match self.fate(entry).await? {
+            Fate::Delete(path) => self.delete(path, entry).await,
+            Fate::Settled(pruned) => Ok(pruned),
+        }
+    }
+
+    /// Looks, and deletes nothing.
+    pub(super) async fn fate(&self, entry: &PruneEntry) -> Result<Fate, ApiError> {
         let identity = &entry.identity;
         let key = identity.key();
+        let kept = |reason: String| Ok(Fate::Settled(Pruned::Kept(reason)));
         if !allowed(&self.view.resources, identity) {
-            return Ok(Pruned::Kept("the agent's configuration does not let it manage this kind".to_owned()));
+            return kept("the agent's configuration does not let it manage this kind".to_owned());
         }
-        if self.view.sources.iter().any(|source| source.has(&key)) {
-            return Ok(Pruned::Kept("it is in a bundle".to_owned()));
+        // Who only asks what would be has another bundle of this source than the view.
+        let others = self.view.sources.iter().filter(|other| other.head.source != self.id());
+        if self.source.has(&key) || others.into_iter().any(|other| other.has(&key)) {
+            return kept("it is in a bundle".to_owned());
         }
-        let Some(resource) = self.resource_of(identity).await? else { return Ok(Pruned::Gone) };
-        let Some(path) = path::object(&resource, &identity.namespace, &identity.name) else {
-            return Ok(Pruned::Gone);
-        };
+        let gone = Ok(Fate::Settled(Pruned::Gone));
+        let Some(resource) = self.resource_of(identity).await? else { return gone };
+        let Some(path) = path::object(&resource, &identity.namespace, &identity.name) else { return gone };
         let call = Call::get(path.clone()).accept(Accept::Metadata).as_account(self.account());
         let live: Value = match self.shared.kube.read(call).await {
             Ok(answer) => answer.json()?,
-            Err(error) if error.code() == 404 => return Ok(Pruned::Gone),
+            Err(error) if error.code() == 404 => return gone,
             Err(error) => return Err(error),
         };
         let mark = live_mark(&live, identity);
@@ -126,17 +144,17 @@ impl Context {
             prune_adopted: self.source.head.policies.prune_adopted,
         };
         if let Some(reason) = keep_reason(request, &mark) {
-            return Ok(Pruned::Kept(reason.to_owned()));
+            return kept(reason.to_owned());
         }
         if mark.terminating {
-            return Ok(Pruned::Deleted);
+            return Ok(Fate::Settled(Pruned::Deleted));
         }
         if holds_others(identity)
             && let Some(reason) = self.foreign_inside(identity).await?
         {
-            return Ok(Pruned::Kept(reason));
+            return kept(reason);
         }
-        self.delete(path, entry).await
+        Ok(Fate::Delete(path))
     }
 
     /// The resource of an object that was there once; `None` when its kind is gone for good.

@@ -234,6 +234,8 @@ async fn a_diff_says_what_would_change_and_shows_no_secret() {
     assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
     assert!(cluster.exists(&map_path(&namespace, "new")).await.unwrap());
     assert!(!cluster.exists(&map_path(&namespace, "other")).await.unwrap());
+    let diff = rig.diff(&source).await;
+    assert_eq!((diff.objects.len(), diff.unchanged), (0, 3), "what is gone is not to be pruned: {diff:?}");
 }
 
 #[tokio::test]

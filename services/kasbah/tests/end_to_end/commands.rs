@@ -103,6 +103,8 @@ async fn a_large_prune_is_held_until_a_person_confirms_it() {
     );
     scene.is_gone("c11").await;
     scene.value_becomes("stays", "1").await;
+    let diff = scene.kasbah.json(["source", "diff", SOURCE]).unwrap();
+    assert_eq!(diff["objects"], Value::Array(Vec::new()), "what was pruned would be pruned no more");
 }
 
 #[tokio::test(flavor = "multi_thread")]
