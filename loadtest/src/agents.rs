@@ -40,13 +40,17 @@ pub struct Crowd {
     reports_per_minute: u32,
 }
 
-/// Measures with such a crowd.
-pub async fn run(count: usize, crowd: Crowd) -> anyhow::Result<Vec<Figure>> {
+/// Measures with such a crowd; with its idle minutes, or without.
+pub async fn run(count: usize, crowd: Crowd, minutes: bool) -> anyhow::Result<Vec<Figure>> {
     let mut stage = Stage::start(crowd.agents).await?;
     let [mut storms, mut told, mut killed, mut dials] = [Runs::new(), Runs::new(), Runs::new(), Runs::new()];
-    let (idle_bytes, idle_time) = idle(&mut stage).await.context("idle agents")?;
-    if let Some(interval) = Duration::from_secs(60).checked_div(crowd.reports_per_minute) {
-        reports(&mut stage, interval).await.context("reports")?;
+    let mut figures = Vec::new();
+    if let Some((bytes, cores)) = first(&mut stage, minutes).await.context("the first ones")? {
+        figures.push(Figure::of("agents.resident-per-agent", "KB", Target::AtMost(60.0), vec![bytes]));
+        figures.push(Figure::of("agents.idle-processor", "cores", Target::AtMost(0.15), vec![(cores, None)]));
+        if let Some(interval) = Duration::from_secs(60).checked_div(crowd.reports_per_minute) {
+            reports(&mut stage, interval).await.context("reports")?;
+        }
     }
     for _ in 0..count {
         storms.push(storm(&mut stage).await.context("a storm")?);
@@ -55,18 +59,17 @@ pub async fn run(count: usize, crowd: Crowd) -> anyhow::Result<Vec<Figure>> {
         killed.push((moved, None));
         dials.push((dialled, None));
     }
-    Ok(vec![
-        Figure::of("agents.resident-per-agent", "KB", Target::AtMost(60.0), vec![idle_bytes]),
-        Figure::of("agents.idle-processor", "cores", Target::AtMost(0.15), vec![(idle_time, None)]),
+    figures.extend([
         Figure::of("agents.storm", "s", Target::RatioAtMost(1.5), storms),
         Figure::of("agents.push-told-p99", "s", Target::AtMost(3.0), told),
         Figure::of("agents.gateway-killed", "s", Target::AtMost(15.0), killed),
         Figure::of("agents.dials-after-kill", "a moved agent", Target::AtMost(2.0), dials),
-    ])
+    ]);
+    Ok(figures)
 }
 
-/// Kilobytes for each agent beside those for each bare connection, and cores for all of them.
-async fn idle(stage: &mut Stage) -> anyhow::Result<((f64, Option<f64>), f64)> {
+/// All of them for the first time. Idle for minutes: kilobytes for each beside those for each bare connection, and cores for all.
+async fn first(stage: &mut Stage, minutes: bool) -> anyhow::Result<Option<((f64, Option<f64>), f64)>> {
     let count = stage.tokens().len();
     let bare = {
         let holders = holders(Held::Connections)?;
@@ -82,10 +85,13 @@ async fn idle(stage: &mut Stage) -> anyhow::Result<((f64, Option<f64>), f64)> {
     let commit = stage.commit()?;
     fleet.told(&commit, count, LIMIT).await?;
     println!("    all agents told what they are to have {:.1?} after they were ready", begun.elapsed());
+    if !minutes {
+        return Ok(None);
+    }
     tokio::time::sleep(SETTLE).await;
     let cores = cores(stage).await?;
     let resident = per_agent(stage.resident()?.saturating_sub(before), count);
-    Ok(((resident, Some(bare)), cores))
+    Ok(Some(((resident, Some(bare)), cores)))
 }
 
 /// Processor time of the gateways for as long as agents are left alone, in cores.

@@ -1,6 +1,6 @@
 //! Scenario `link`: the gateway's own benchmark, which has its stand-ins beside it.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ struct Measured {
 
 /// Observations a second from the agent to durable, their size, and the time that one changed object takes.
 pub fn run(count: usize) -> anyhow::Result<Vec<Figure>> {
-    let mut command = Command::new("cargo");
+    let mut command = testkit::cargo();
     command.args(["bench", "--quiet", "--locked", "--package", "tunnel-gateway", "--bench", "link", "--"]);
     let output =
         command.arg(count.to_string()).stderr(Stdio::inherit()).output().context("cannot start cargo")?;

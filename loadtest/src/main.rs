@@ -108,7 +108,9 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
             Scenario::Log => log::run(runs).await.context("scenario log")?,
             Scenario::Jetstream => jetstream::run(runs).await.context("scenario jetstream")?,
             Scenario::Replicas => replicas::run(runs).await.context("scenario replicas")?,
-            Scenario::Agents => agents::run(runs, arguments.crowd).await.context("scenario agents")?,
+            Scenario::Agents => {
+                agents::run(runs, arguments.crowd, !arguments.quick).await.context("scenario agents")?
+            }
             Scenario::Bus => bus::run(runs).await.context("scenario bus")?,
             Scenario::Link => link::run(runs).context("scenario link")?,
             Scenario::Simulation => simulation::run(runs).context("scenario simulation")?,

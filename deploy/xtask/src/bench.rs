@@ -50,7 +50,7 @@ fn prepared(arguments: &Arguments) -> anyhow::Result<Command> {
             Ok(())
         })?;
     }
-    let mut command = Command::new("cargo");
+    let mut command = testkit::cargo();
     command.current_dir(&root).args(["run", "--quiet", "--release", "--package", "loadtest", "--"]);
     command.args(&arguments.scenarios);
     command.args(arguments.list.then_some("--list")).args(arguments.record.then_some("--record"));
@@ -65,7 +65,7 @@ fn prepared(arguments: &Arguments) -> anyhow::Result<Command> {
 }
 
 fn cargo_build(root: &std::path::Path) -> Command {
-    let mut command = Command::new("cargo");
+    let mut command = testkit::cargo();
     command.current_dir(root).args(["build", "--locked"]);
     command
 }

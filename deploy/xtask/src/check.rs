@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn cargo(root: &Path) -> Command {
-    let mut command = Command::new("cargo");
+    let mut command = testkit::cargo();
     command.current_dir(root);
     command
 }
@@ -84,7 +84,7 @@ fn tests(root: &Path, filter: &[String]) -> Result<()> {
     let nextest = tools::NEXTEST.path()?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
     let run = || {
-        let mut command = Command::new(&nextest);
+        let mut command = testkit::as_at_a_prompt(&nextest);
         command.current_dir(root).args(["nextest", "run", "--workspace", "--locked"]).args(filter);
         command
     };

@@ -105,7 +105,7 @@ impl Arguments {
 
 /// Builds Kasbah's programs.
 pub fn build() -> Result<()> {
-    let mut command = std::process::Command::new("cargo");
+    let mut command = testkit::cargo();
     command.current_dir(report::root()?).args([
         "build",
         "--locked",

@@ -19,7 +19,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn prepared(arguments: &Arguments) -> anyhow::Result<Command> {
-    let mut command = Command::new("cargo");
+    let mut command = testkit::cargo();
     command.args(["run", "--quiet", "--locked", "--release", "--package", "simulation", "--manifest-path"]);
     command.arg(report::root()?.join("Cargo.toml")).arg("--").args(&arguments.arguments);
     Ok(command)

@@ -1,7 +1,6 @@
 //! Programs of cargo's own world, pinned, built into the cache.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -35,7 +34,7 @@ impl Tool {
     fn install(&self, folder: &Path) -> Result<()> {
         println!("    {} {}: built from source, once; one to three minutes", self.name, self.version);
         let build = folder.join("build");
-        let mut command = Command::new("cargo");
+        let mut command = testkit::cargo();
         command.args(["install", "--locked", "--debug", "--version", self.version]).args(self.features);
         command.arg("--root").arg(folder).arg(self.name);
         command.env("CARGO_TARGET_DIR", &build).env("CARGO_PROFILE_DEV_DEBUG", "0");

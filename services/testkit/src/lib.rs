@@ -72,7 +72,7 @@ pub use optional_client::{K9S, KUBECTL_1_29, KUBECTL_1_31, OptionalClient, tests
 pub use pki::{Authority, Certified, write_private};
 pub use ports::free_port;
 pub use process::{Process, memory_of};
-pub use programs::{STATIC_AGENT, build_static_agent, program, static_agent};
+pub use programs::{STATIC_AGENT, as_at_a_prompt, build_static_agent, cargo, program, static_agent};
 pub use proxy::Proxy;
 pub use replicas::{Replicas, ReplicasOptions};
 pub use shared::{SHARED_KUBECONFIG, SharedControlPlane, shared_control_plane};

@@ -1,6 +1,7 @@
 //! Kasbah's own programs, as the tests drive them: from outside.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -23,6 +24,25 @@ pub fn program(name: &str) -> Result<PathBuf> {
     }
 }
 
+/// Cargo, as somebody at a prompt starts it ([`as_at_a_prompt`]).
+pub fn cargo() -> Command {
+    as_at_a_prompt("cargo")
+}
+
+/// A program that builds, without what cargo says to the programs that it runs of their own package (this one may be such a
+/// program): a build script that looks at it builds anew each time that another package is named, or none, and with it
+/// everything that stands on it.
+pub fn as_at_a_prompt(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in env::vars_os() {
+        let said = name.as_encoded_bytes();
+        if said.starts_with(b"CARGO_PKG_") || said.starts_with(b"CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
 /// A `kasbah-agent` without any library, for an image of its own ([`crate::Image::of_program`]). Built here where
 /// nobody did it beforehand, which takes minutes the first time.
 pub fn static_agent() -> Result<PathBuf> {
@@ -37,7 +57,7 @@ pub fn build_static_agent(profile: &str) -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("not in a checkout")?;
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("static");
-    let mut command = Command::new("cargo");
+    let mut command = cargo();
     command.current_dir(root).args([
         "build",
         "--quiet",
@@ -56,4 +76,20 @@ pub fn build_static_agent(profile: &str) -> Result<PathBuf> {
     ensure!(output.status.success(), "the static agent: {}", String::from_utf8_lossy(&output.stderr));
     let folder = if profile == "dev" { "debug" } else { profile };
     Ok(target.join(STATIC_TARGET).join(folder).join("kasbah-agent"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cargo;
+
+    #[test]
+    fn cargo_is_not_told_whose_program_starts_it() {
+        for name in ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"] {
+            assert!(std::env::var_os(name).is_some(), "cargo says {name} to the tests that it runs");
+            assert!(
+                cargo().get_envs().any(|(left_out, value)| left_out == name && value.is_none()),
+                "{name}"
+            );
+        }
+    }
 }

@@ -14,7 +14,7 @@ use crate::gateway::Gateway;
 const UNDER_WAY: usize = 8;
 /// How long more is gathered for the next request while others are under way: each costs both services about as much as what it asks
 /// about fifty things.
-const GATHER: Duration = Duration::from_millis(10);
+const GATHER: Duration = Duration::from_millis(25);
 /// Things that wait for a request; whoever has one more waits before.
 const WAITING: usize = 1024;
 

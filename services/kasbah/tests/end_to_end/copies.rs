@@ -118,6 +118,39 @@ async fn a_slice_that_was_changed_makes_no_log() {
     assert!(said.contains("it holds a log, and no copy of slice "), "{said}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slice_holds_what_was_selected_and_no_more_of_files_as_of_nats() {
+    let (work, nats) = (tempfile::tempdir().unwrap(), NatsServer::start_as_shipped().await.unwrap());
+    let (key, folder, url) = (key(work.path()), work.path().join("from"), nats.shipped_url("kasbah"));
+    filled(&folder, 80, 0).await;
+    json(log(&key, &["copy", "--from", text(&folder), "--to", &url]));
+    for from in [text(&folder), &url] {
+        let slice = work.path().join("slice");
+        let exported = |selection: &[&str]| {
+            let _absent_at_first = std::fs::remove_file(&slice);
+            let arguments = [&["export", text(&slice), "--from", from], selection].concat();
+            let records = json(log(&key, &arguments))["records"].clone();
+            records.as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum::<u64>()
+        };
+        let first = uuid::Uuid::from_u128(1).to_string();
+        assert_eq!(exported(&["--aggregate", "agent/two"]), 0, "{from}");
+        assert_eq!(exported(&["--organization", &first, "--aggregate", "agent/one"]), 10, "{from}");
+        assert_eq!(exported(&["--aggregate", "agent/two", "--aggregate", "agent/one"]), 80, "{from}");
+        let steps = log(&key, &["replay", text(&slice)]).output().unwrap().stdout;
+        let steps = String::from_utf8(steps).unwrap();
+        let positions = steps.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let positions: Vec<String> =
+            positions.map(|step| step["position"].as_str().unwrap().to_owned()).collect();
+        let partition = |position: &str| position.split('-').next().unwrap().to_owned();
+        let same: Vec<&String> =
+            positions.iter().filter(|position| partition(position) == partition(&positions[0])).collect();
+        assert!(same.len() >= 10, "all of an organization are in one partition: {same:?}");
+        assert_eq!(exported(&["--up-to", same[3]]), 4, "{from}");
+        assert_eq!(exported(&["--after", same[3], "--up-to", same[9]]), 6, "{from}");
+        assert_eq!(exported(&["--after", same[3]]), 76, "{from}");
+    }
+}
+
 const ORGANIZATIONS: u128 = 8;
 
 /// A log with so many commits, and observations of 100 KiB.
