@@ -128,7 +128,8 @@ async fn reports(stage: &mut Stage, interval: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Seconds until all have a tunnel, beside the seconds until as many bare connections are open.
+/// Seconds until all agents of a fleet that lost its gateways have a tunnel again, beside the seconds until as many bare connections
+/// are open.
 async fn storm(stage: &mut Stage) -> anyhow::Result<(f64, Option<f64>)> {
     let count = stage.tokens().len();
     // First of all: gateways that still see to the agents before would slow down the bare connections.
@@ -146,16 +147,31 @@ async fn storm(stage: &mut Stage) -> anyhow::Result<(f64, Option<f64>)> {
         let (_fleet, alone) = all_ready(holders.iter().map(Holder::target).collect(), stage).await?;
         println!("    tunnels with nothing behind them after {alone:.2} s{}", spent.each(count)?);
     }
+    let held = {
+        let spent = Spent::begin(&stage.gateways()?)?;
+        let (fleet, all) = all_ready(stage.targets()?, stage).await?;
+        println!("    tunnels of agents that have nothing yet after {all:.2} s{}", spent.each(count)?);
+        first_told(stage, &fleet).await?;
+        fleet.held()
+    };
+    stage.restart_gateways().await?;
     let spent = Spent::begin(&stage.gateways()?)?;
-    let (fleet, all) = all_ready(stage.targets()?, stage).await?;
-    println!("    tunnels of gateways after {all:.2} s{}", spent.each(count)?);
+    let (fleet, all) = ready(Fleet::come_back(stage.targets()?, stage.tokens(), held), count).await?;
+    println!("    tunnels of agents that come back after {all:.2} s{}", spent.each(count)?);
+    anyhow::ensure!(fleet.told_anything() == 0, "agents were told what they have");
+    Ok((all, Some(bare)))
+}
+
+/// Prints when agents that have just come in are told what they are to have.
+async fn first_told(stage: &Stage, fleet: &Fleet) -> anyhow::Result<()> {
+    let count = stage.tokens().len();
     let told = fleet.told(&stage.commit()?, count, LIMIT).await?;
     let times = told.iter().map(|at| at.saturating_duration_since(fleet.begun()).as_secs_f64()).collect();
     let [half, last] = [50.0, 100.0].map(|part| percentile(Vec::clone(&times), part));
     println!(
         "    half of them were told what they are to have after {half:.2} s, the last one after {last:.2} s"
     );
-    Ok((all, Some(bare)))
+    Ok(())
 }
 
 /// Processor time of servers and of this process, which is their clients.
@@ -194,8 +210,12 @@ fn holders(held: Held) -> anyhow::Result<[Holder; 2]> {
 
 /// Agents who come at once, and the seconds until all of them are ready.
 async fn all_ready(targets: Vec<tunnel::agent::Target>, stage: &Stage) -> anyhow::Result<(Fleet, f64)> {
-    let fleet = Fleet::start(targets, stage.tokens(), |_| Manner::Good);
-    let last = fleet.ready(stage.tokens().len(), LIMIT).await?.last().copied();
+    ready(Fleet::start(targets, stage.tokens(), |_| Manner::Good), stage.tokens().len()).await
+}
+
+/// Seconds until so many are ready.
+async fn ready(fleet: Fleet, count: usize) -> anyhow::Result<(Fleet, f64)> {
+    let last = fleet.ready(count, LIMIT).await?.last().copied();
     let seconds = last.map_or(0.0, |last| last.duration_since(fleet.begun()).as_secs_f64());
     Ok((fleet, seconds))
 }

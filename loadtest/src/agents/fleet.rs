@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use events::Sha256;
 use events::desired::DesiredState;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -23,6 +24,8 @@ struct Seen {
     ready: Option<Instant>,
     /// The commit that it was told last, and when.
     told: Option<(String, Instant)>,
+    /// The digest of the state that it has.
+    has: Option<Sha256>,
 }
 
 /// What the agents share.
@@ -77,9 +80,15 @@ impl Shared {
         self.durable.lock().extend(times.into_iter().map(|time| time.as_secs_f64() * 1000.0));
     }
 
-    pub fn told(&self, number: usize, state: &DesiredState) {
+    /// The digest of the state that an agent has.
+    pub fn has(&self, number: usize) -> Option<Sha256> {
+        self.seen.lock().get(number).and_then(|seen| seen.has)
+    }
+
+    pub fn told(&self, number: usize, state: &DesiredState, digest: Sha256) {
         let commit = state.sources.first().map(|source| source.head.commit.clone()).unwrap_or_default();
         self.change(number, |seen| {
+            seen.has = Some(digest);
             if seen.told.as_ref().is_none_or(|(told, _)| *told != commit) {
                 seen.told = Some((commit, Instant::now()));
             }
@@ -103,20 +112,32 @@ impl Drop for Fleet {
 impl Fleet {
     /// All of them dial at once, spread over the gateways.
     pub fn start(targets: Vec<Target>, tokens: &[Token], manner: impl Fn(usize) -> Manner) -> Self {
-        Self::start_with(targets, tokens, |number| (number, manner(number)))
+        Self::start_with(targets, tokens, Vec::new(), |number| (number, manner(number)))
+    }
+
+    /// The same of agents that were there before, and have what those had ([`Self::held`]).
+    pub fn come_back(targets: Vec<Target>, tokens: &[Token], held: Vec<Option<Sha256>>) -> Self {
+        Self::start_with(targets, tokens, held, |number| (number, Manner::Good))
     }
 
     /// All of them dial the first gateway at once.
     pub fn start_at_first(targets: Vec<Target>, tokens: &[Token]) -> Self {
-        Self::start_with(targets, tokens, |_| (0, Manner::Good))
+        Self::start_with(targets, tokens, Vec::new(), |_| (0, Manner::Good))
     }
 
-    fn start_with(targets: Vec<Target>, tokens: &[Token], of: impl Fn(usize) -> (usize, Manner)) -> Self {
+    fn start_with(
+        targets: Vec<Target>,
+        tokens: &[Token],
+        mut held: Vec<Option<Sha256>>,
+        of: impl Fn(usize) -> (usize, Manner),
+    ) -> Self {
+        held.resize(tokens.len(), None);
+        let seen = held.into_iter().map(|has| Seen { has, ..Seen::default() }).collect();
         let begun = Instant::now();
         let shared = Arc::new(Shared {
             world: World::real(),
             targets,
-            seen: Mutex::new(vec![Seen::default(); tokens.len()]),
+            seen: Mutex::new(seen),
             failures: Mutex::default(),
             changes: watch::Sender::new(()),
             traffic: watch::Sender::new(None),
@@ -169,6 +190,16 @@ impl Fleet {
     /// Waits until so many have a tunnel; when each had it.
     pub async fn ready(&self, count: usize, limit: Duration) -> anyhow::Result<Vec<Instant>> {
         self.until("were ready", count, limit, |seen| seen.ready).await
+    }
+
+    /// The digest of the state that each has.
+    pub fn held(&self) -> Vec<Option<Sha256>> {
+        self.shared.seen.lock().iter().map(|seen| seen.has).collect()
+    }
+
+    /// How many were told anything.
+    pub fn told_anything(&self) -> usize {
+        self.shared.seen.lock().iter().filter(|seen| seen.told.is_some()).count()
     }
 
     /// Waits until so many were told a commit; when each was.

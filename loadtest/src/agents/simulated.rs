@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use events::InstanceId;
 use events::desired::{DesiredReply, DesiredState};
 use events::id::derived_uuid;
+use events::{InstanceId, Sha256};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -68,12 +68,15 @@ impl Simulated {
 
     /// Dials and serves, again and again; after each failure at the next gateway, as a load balancer would have it.
     pub async fn live(self: Arc<Self>, fleet: Arc<Shared>) {
-        let hello = Hello::control(self.instance(), 0, env!("CARGO_PKG_VERSION"));
         let mut reconnect = Reconnect::new();
         let mut turn = self.first;
         loop {
             let begun = Instant::now();
             fleet.dialled(self.number);
+            let hello = Hello {
+                desired: fleet.has(self.number),
+                ..Hello::control(self.instance(), 0, env!("CARGO_PKG_VERSION"))
+            };
             let target = fleet.target(turn);
             let (ended, lived) = match dial(&fleet.world, target, &self.token, &hello).await {
                 Ok(link) => {
@@ -138,7 +141,7 @@ async fn answer(
     match events::decode::<DesiredState>(&desired) {
         Ok(state) => {
             agent.reports.told(agent.instance(), &state);
-            fleet.told(agent.number, &state);
+            fleet.told(agent.number, &state, Sha256::of(&desired));
             let nothing_is_missing = events::encode(&DesiredReply::default()).unwrap_or_default();
             Ok(packed(StatusCode::OK, nothing_is_missing))
         }

@@ -24,6 +24,8 @@ const LOOSE_MAXIMUM: usize = 128 << 20;
 /// A complete desired state.
 #[derive(Debug)]
 pub struct View {
+    /// The digest of the state as it was sent.
+    pub digest: Sha256,
     /// Its revision.
     pub revision: u64,
     /// Whose.
@@ -196,11 +198,11 @@ impl Desired {
         Ok(())
     }
 
-    /// Takes a state over, or says what it lacks.
+    /// Takes a state over, or says what it lacks. `digest` is of the state as it was sent.
     ///
     /// # Errors
     /// When a newer one is known, or a page is broken.
-    pub fn put(&self, state: DesiredState) -> Result<DesiredReply, PutError> {
+    pub fn put(&self, state: DesiredState, digest: Sha256) -> Result<DesiredReply, PutError> {
         let known = self.view().map_or(0, |view| view.revision);
         if state.revision < known {
             return Err(PutError::Stale { revision: known });
@@ -227,6 +229,7 @@ impl Desired {
         contents.keep(&BTreeSet::new());
         drop(contents);
         let view = View {
+            digest,
             revision: state.revision,
             organization: state.organization,
             agent: state.agent,

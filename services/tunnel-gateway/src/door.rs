@@ -111,6 +111,7 @@ async fn enter(
         token: admitted.principal.token,
         expires_at: admitted.principal.expires_at,
         version: hello.version,
+        desired: hello.desired,
     };
     let session = Session::new(identity, connection, Timestamp(gateway.world.clock.now_millis()));
     if let Some(former) = gateway.registry.enter(&session) {

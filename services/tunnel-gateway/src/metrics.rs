@@ -14,7 +14,7 @@ chassis::metrics! {
         /// Bytes through tunnels, as they are on the wire
         pub(crate) tunnel_bytes: Counter { direction: "`received`, `sent`" },
         /// Desired states on their way to agents
-        pub(crate) pushes: Counter { outcome: "`taken`, `failed`" },
+        pub(crate) pushes: Counter { outcome: "`taken`, `failed`, `had`: by an agent that came back with it" },
         /// How long it takes until an agent has taken a desired state, with what it lacks of it
         pub(crate) push_seconds: Seconds,
         /// Pages and objects sent to agents

@@ -58,11 +58,14 @@ struct Pusher<'a> {
     changes: watch::Receiver<u64>,
     /// `None`: it has not taken a state on this connection, and may have anything.
     known: Option<Known>,
+    /// The digest of what it says that it came with.
+    brought: Option<Sha256>,
     taken: Option<DesiredPlan>,
 }
 
 enum Pushed {
     Done,
+    Had,
     Superseded,
 }
 
@@ -70,7 +73,8 @@ enum Pushed {
 pub(crate) async fn run(gateway: &Gateway, session: &Session) {
     let changes = session.changed.subscribe();
     let supply = Supply { gateway, session };
-    let mut pusher = Pusher { gateway, session, supply, changes, known: None, taken: None };
+    let mut pusher =
+        Pusher { gateway, session, supply, changes, known: None, brought: session.desired, taken: None };
     let mut pause = Duration::ZERO;
     let mut superseded = 0;
     loop {
@@ -80,7 +84,7 @@ pub(crate) async fn run(gateway: &Gateway, session: &Session) {
                 superseded += 1;
                 continue;
             }
-            Ok(Pushed::Done) => {
+            Ok(Pushed::Done | Pushed::Had) => {
                 (superseded, pause) = (0, Duration::ZERO);
                 // The sender lives in the session.
                 let _held = pusher.changes.changed().await;
@@ -141,7 +145,7 @@ impl Pusher<'_> {
                 let took = self.gateway.world.clock.monotonic().saturating_sub(began);
                 self.gateway.counts.push_seconds.observe(took.as_secs_f64());
             }
-            Ok(Pushed::Superseded) => {}
+            Ok(Pushed::Had | Pushed::Superseded) => {}
             Err(_) => traces::failed(&span),
         }
         pushed
@@ -170,6 +174,11 @@ impl Pusher<'_> {
         let (organization, applier) = (plan.organization, plan.applier);
         let resolved = self.gateway.shelf.resolve(plan.clone()).await;
         let body = Bytes::from(events::encode(&resolved.desired)?);
+        if self.brought.take() == Some(Sha256::of(&body)) {
+            self.has(plan, resolved).await?;
+            self.gateway.counts.pushes.with(["had"]).inc();
+            return Ok(Pushed::Had);
+        }
         let answered = match &self.known {
             Some(known) => {
                 let lacking = self.lacking(known, organization, &resolved).await?;
@@ -184,13 +193,20 @@ impl Pusher<'_> {
         self.gateway.counts.pushes.with(["taken"]).inc();
         let revision = resolved.desired.revision;
         tracing::debug!(agent = %self.session.agent, instance = %self.session.instance, revision, epoch = epoch(applier), "desired state taken");
-        let taken = self.gateway.shelf.objects_of(organization, resolved.pages.iter().copied()).await?;
+        self.has(plan, resolved).await?;
+        Ok(Pushed::Done)
+    }
+
+    /// The agent has what was planned for it.
+    async fn has(&mut self, plan: DesiredPlan, resolved: Resolved) -> Result<(), PushError> {
+        let pages = resolved.pages.iter().copied();
+        let taken = self.gateway.shelf.objects_of(plan.organization, pages).await?;
         self.known.get_or_insert_default().took(taken);
         if let Some(broken) = resolved.broken {
             return Err(broken.into());
         }
         self.taken = Some(plan);
-        Ok(Pushed::Done)
+        Ok(())
     }
 
     /// Pages and objects that the agent cannot have yet, as far as is known.

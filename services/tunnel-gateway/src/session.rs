@@ -9,7 +9,7 @@ use std::time::Duration;
 use bus::Serving;
 use events::desired::Applier;
 use events::observation::Observed;
-use events::{AgentId, InstanceId, OrganizationId, Timestamp, TokenId};
+use events::{AgentId, InstanceId, OrganizationId, Sha256, Timestamp, TokenId};
 use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::{SetOnce, watch};
@@ -40,6 +40,8 @@ pub(crate) struct Session {
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) version: String,
     pub(crate) since: Timestamp,
+    /// The digest of the desired state that its agent came with.
+    pub(crate) desired: Option<Sha256>,
     pub(crate) connection: AgentConnection,
     /// Room for requests to the cluster's API.
     pub(crate) room: Room,
@@ -70,11 +72,12 @@ pub(crate) struct Identity {
     pub(crate) token: TokenId,
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) version: String,
+    pub(crate) desired: Option<Sha256>,
 }
 
 impl Session {
     pub(crate) fn new(identity: Identity, connection: AgentConnection, since: Timestamp) -> Arc<Self> {
-        let Identity { role, agent, instance, organization, token, expires_at, version } = identity;
+        let Identity { role, agent, instance, organization, token, expires_at, version, desired } = identity;
         let requests = match role {
             Role::Control => CLUSTER_REQUESTS,
             Role::Bulk => CLUSTER_REQUESTS_OF_BULK,
@@ -88,6 +91,7 @@ impl Session {
             expires_at,
             version,
             since,
+            desired,
             connection,
             room: Room::new(requests),
             changed: watch::Sender::new(0),

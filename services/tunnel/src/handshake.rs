@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use events::{AgentId, InstanceId};
+use events::{AgentId, InstanceId, Sha256};
 use http::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderName, HeaderValue, UPGRADE};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -24,6 +24,7 @@ const INSTANCE: HeaderName = HeaderName::from_static("kasbah-instance");
 const EPOCH: HeaderName = HeaderName::from_static("kasbah-epoch");
 const VERSION: HeaderName = HeaderName::from_static("kasbah-version");
 const CAPABILITIES: HeaderName = HeaderName::from_static("kasbah-capabilities");
+const DESIRED: HeaderName = HeaderName::from_static("kasbah-desired");
 const AGENT: HeaderName = HeaderName::from_static("kasbah-agent");
 const TIME: HeaderName = HeaderName::from_static("kasbah-time");
 
@@ -85,6 +86,8 @@ pub struct Hello {
     pub version: String,
     /// What it can do beyond the protocol's version.
     pub capabilities: Vec<String>,
+    /// The digest of the desired state that this process has whole, as it was sent: it need not be sent again.
+    pub desired: Option<Sha256>,
 }
 
 /// What the gateway answers beside `101`.
@@ -125,6 +128,7 @@ impl Hello {
             epoch,
             version: version.to_owned(),
             capabilities: Vec::new(),
+            desired: None,
         }
     }
 
@@ -157,6 +161,9 @@ impl Hello {
         headers.insert(EPOCH, HeaderValue::from(self.epoch));
         headers.insert(VERSION, text("Kasbah-Version", &self.version)?);
         headers.insert(CAPABILITIES, text("Kasbah-Capabilities", &self.capabilities.join(","))?);
+        if let Some(desired) = self.desired {
+            headers.insert(DESIRED, text("Kasbah-Desired", &desired.to_string())?);
+        }
         Ok(headers)
     }
 
@@ -190,6 +197,10 @@ impl Hello {
             epoch: parsed(headers, &EPOCH, "Kasbah-Epoch")?,
             version: version.to_owned(),
             capabilities: capabilities(headers)?,
+            desired: match headers.contains_key(&DESIRED) {
+                true => Some(parsed(headers, &DESIRED, "Kasbah-Desired")?),
+                false => None,
+            },
         };
         Ok((hello, Token::new(secret)))
     }
@@ -269,6 +280,7 @@ mod tests {
     fn hello() -> Hello {
         Hello {
             capabilities: vec!["diff".to_owned(), "proxy".to_owned()],
+            desired: Some(Sha256::of(b"state")),
             ..Hello::control(InstanceId(uuid::Uuid::from_u128(7)), 3, "0.1.0")
         }
     }
@@ -298,11 +310,16 @@ mod tests {
             "kasbah-instance",
             "kasbah-epoch",
             "kasbah-version",
+            "kasbah-desired",
         ] {
             let mut headers = good.clone();
             headers.remove(name);
-            let error = Hello::from_headers(&headers).unwrap_err();
-            assert!(error.header.eq_ignore_ascii_case(name) && error.problem == "is missing", "{error}");
+            if name == "kasbah-desired" {
+                assert_eq!(Hello::from_headers(&headers).unwrap().0.desired, None);
+            } else {
+                let error = Hello::from_headers(&headers).unwrap_err();
+                assert!(error.header.eq_ignore_ascii_case(name) && error.problem == "is missing", "{error}");
+            }
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(""));
             if name != "kasbah-version" {
                 assert!(Hello::from_headers(&headers).unwrap_err().header.eq_ignore_ascii_case(name));

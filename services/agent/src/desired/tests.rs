@@ -35,6 +35,11 @@ fn state(revision: u64, pages: Option<Vec<Sha256>>) -> DesiredState {
     }
 }
 
+fn put(desired: &Desired, state: DesiredState) -> Result<DesiredReply, PutError> {
+    let digest = Sha256::of(&events::encode(&state).expect("encodes"));
+    desired.put(state, digest)
+}
+
 fn content(manifest: &'static [u8]) -> (Bytes, Bytes) {
     let identity = ObjectIdentity {
         group: String::new(),
@@ -54,19 +59,19 @@ fn a_state_is_taken_over_only_when_nothing_is_missing() {
     let (page, object) = content(b"{}");
     let (page_digest, object_digest) = (Sha256::of(&page), Sha256::of(&object));
     let wanted = state(1, Some(vec![page_digest]));
-    assert_eq!(desired.put(wanted.clone()).expect("taken").missing, [page_digest]);
+    assert_eq!(put(&desired, wanted.clone()).expect("taken").missing, [page_digest]);
     desired.put_contents([page]).expect("kept");
-    assert_eq!(desired.put(wanted.clone()).expect("taken").missing, [object_digest]);
+    assert_eq!(put(&desired, wanted.clone()).expect("taken").missing, [object_digest]);
     assert!(desired.view().is_none());
     desired.put_contents([object]).expect("kept");
-    assert!(desired.put(wanted).expect("taken").missing.is_empty());
+    assert!(put(&desired, wanted).expect("taken").missing.is_empty());
     let view = desired.view().expect("a view");
     let entries = view.sources[0].entries.as_ref().expect("entries");
     assert_eq!((entries.len(), &*entries[0].file), (1, "a.yaml"));
     // What nothing names any more is dropped, and asked for when it is wanted again.
-    assert!(desired.put(state(2, None)).expect("taken").missing.is_empty());
+    assert!(put(&desired, state(2, None)).expect("taken").missing.is_empty());
     assert!(desired.view().expect("a view").sources[0].entries.is_none());
-    assert_eq!(desired.put(state(3, Some(vec![page_digest]))).expect("taken").missing, [page_digest]);
+    assert_eq!(put(&desired, state(3, Some(vec![page_digest]))).expect("taken").missing, [page_digest]);
     assert_eq!(desired.view().expect("a view").revision, 2);
 }
 
@@ -86,28 +91,28 @@ fn what_is_of_no_more_use_makes_room_and_a_state_under_way_keeps_what_it_has() {
     assert_eq!(one_more(), Err(TooMuch), "nothing is dropped while it is not known of what use it is");
     let wanted = state(1, Some(vec![page_digest]));
     assert_eq!(
-        desired.put(wanted.clone()).expect("taken").missing,
+        put(&desired, wanted.clone()).expect("taken").missing,
         [object_digest],
         "the page is still here"
     );
     one_more().expect("room");
     desired.put_contents([object]).expect("kept");
-    assert!(desired.put(wanted).expect("taken").missing.is_empty());
+    assert!(put(&desired, wanted).expect("taken").missing.is_empty());
     let dropped = Sha256::of(&large(3));
-    assert_eq!(desired.put(state(2, Some(vec![dropped]))).expect("taken").missing, [dropped]);
+    assert_eq!(put(&desired, state(2, Some(vec![dropped]))).expect("taken").missing, [dropped]);
     let still = state(3, Some(vec![page_digest]));
-    assert!(desired.put(still).expect("taken").missing.is_empty(), "what the view names stays");
+    assert!(put(&desired, still).expect("taken").missing.is_empty(), "what the view names stays");
 }
 
 #[test]
 fn an_older_state_and_a_broken_page_are_refused() {
     let desired = Desired::default();
-    desired.put(state(5, None)).expect("taken");
-    desired.put(state(5, None)).expect("the same again");
-    assert_eq!(desired.put(state(4, None)), Err(PutError::Stale { revision: 5 }));
+    put(&desired, state(5, None)).expect("taken");
+    put(&desired, state(5, None)).expect("the same again");
+    assert_eq!(put(&desired, state(4, None)), Err(PutError::Stale { revision: 5 }));
     let broken = Bytes::from_static(b"\xc1");
     desired.put_contents([broken.clone()]).expect("kept");
-    assert!(matches!(desired.put(state(6, Some(vec![Sha256::of(&broken)]))), Err(PutError::Page { .. })));
+    assert!(matches!(put(&desired, state(6, Some(vec![Sha256::of(&broken)]))), Err(PutError::Page { .. })));
     assert_eq!(desired.view().expect("a view").revision, 5, "the last good one stays");
 }
 

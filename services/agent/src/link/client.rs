@@ -68,8 +68,10 @@ impl LinkKeeper {
         let mut reconnect = Reconnect::new();
         let mut last_words = LastWords::default();
         while !shutdown.is_requested() {
-            let hello =
-                Hello::control(self.service.instance(), self.service.epoch(), env!("CARGO_PKG_VERSION"));
+            let hello = Hello {
+                desired: self.service.desired(),
+                ..Hello::control(self.service.instance(), self.service.epoch(), env!("CARGO_PKG_VERSION"))
+            };
             let (target, token) = {
                 let access = self.access.lock();
                 (access.target().clone(), access.token().clone())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chassis::traces;
 use events::desired::{DesiredSource, DesiredState};
-use events::{AgentId, InstanceId, Refusal, RefusalKind, SourceId};
+use events::{AgentId, InstanceId, Refusal, RefusalKind, Sha256, SourceId};
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -58,6 +58,12 @@ impl AgentService {
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.shared.outbox.epoch()
+    }
+
+    /// The digest of the desired state that it has, as it was sent.
+    #[must_use]
+    pub fn desired(&self) -> Option<Sha256> {
+        self.shared.desired.view().map(|view| view.digest)
     }
 
     /// The server said who this agent is.
@@ -120,13 +126,14 @@ impl AgentService {
 
     fn desire(&self, bytes: Bytes) -> Answered {
         let state: DesiredState = events::decode(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        let digest = Sha256::of(&bytes);
         drop(bytes);
         let known = *self.agent.borrow();
         if known.is_some_and(|known| known != state.agent) {
             return Err(invalid("the state is another agent's"));
         }
         self.is_agent(state.agent);
-        match self.shared.desired.put(state) {
+        match self.shared.desired.put(state, digest) {
             Ok(reply) => packed(StatusCode::OK, &reply),
             Err(PutError::Stale { revision }) => packed(StatusCode::CONFLICT, &StaleRevision { revision }),
             Err(error @ PutError::Page { .. }) => Err(invalid(&error.to_string())),

@@ -87,6 +87,8 @@ pub struct Gateway {
     listener: Box<dyn Listener>,
     door: Door,
     pub knocks: Arc<AtomicUsize>,
+    /// The digest of the state that the agent of the last tunnel came with.
+    pub brought: Mutex<Option<Sha256>>,
 }
 
 impl Gateway {
@@ -94,7 +96,8 @@ impl Gateway {
         let listener = world.network.listen(address.parse().unwrap()).await.unwrap();
         let door = Door { tls: Some(Arc::clone(&pki.server)), ..Door::default() };
         let address = listener.local_address().unwrap();
-        Self { address, agent: AgentId(world.new_uuid()), world, listener, door, knocks: Arc::default() }
+        let agent = AgentId(world.new_uuid());
+        Self { address, agent, world, listener, door, knocks: Arc::default(), brought: Mutex::default() }
     }
 
     /// The next tunnel; `refuse` turns everybody away.
@@ -116,6 +119,7 @@ impl Gateway {
             refuse.map_or(Ok((agent, ())), |reason| Err(Rejection::unauthenticated(reason)))
         };
         let accepted = self.door.accept(&self.world, socket, admit).await.ok()?;
+        *self.brought.lock() = accepted.hello.desired;
         Some((accepted.connection, accepted.hello.instance))
     }
 }
@@ -128,11 +132,14 @@ pub struct Driver {
     pub observed: Arc<Mutex<Vec<Observed>>>,
     pub holds: Arc<Mutex<bool>>,
     revision: u64,
+    /// The digest of the state that was taken last.
+    pub taken: Option<Sha256>,
 }
 
 impl Driver {
     pub fn new(connection: AgentConnection, instance: InstanceId, agent: AgentId) -> Self {
-        Self { connection, instance, agent, observed: Arc::default(), holds: Arc::default(), revision: 0 }
+        let (observed, holds) = (Arc::default(), Arc::default());
+        Self { connection, instance, agent, observed, holds, revision: 0, taken: None }
     }
 
     /// Reads the agent's events for as long as it tells any.
@@ -202,6 +209,7 @@ impl Driver {
             let answer = self.ask(Method::PUT, "/v1/desired", body.clone()).await;
             let reply: DesiredReply = events::decode(&answer).unwrap();
             if reply.missing.is_empty() {
+                self.taken = Some(Sha256::of(&body));
                 return sync;
             }
             let contents = reply.missing.iter().map(|digest| Bytes::from(contents[digest].clone())).collect();

@@ -94,6 +94,13 @@ async fn it_applies_over_the_tunnel_and_ends_in_order() {
     )
     .await;
 
+    // It comes back, and says what it has.
+    assert_eq!(*gateway.brought.lock(), None);
+    let farewell = Farewell { reason: "moving".to_owned(), again: Again::AtOnce };
+    driver.connection.close(&farewell).await;
+    let _tunnel = accept_sometime(&gateway, TOKEN).await;
+    assert!(driver.taken.is_some() && *gateway.brought.lock() == driver.taken);
+
     let held = holder(&cluster, &namespace).await;
     let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let (name, instance) = held.rsplit_once('_').unwrap();

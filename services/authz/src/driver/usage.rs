@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::model::steps::Step;
 
 /// Between two notes: when thousands of agents come at once, their tokens' uses are to cost them nothing.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(100);
 
 impl Driver {
     /// Notes uses as they come in, until the last driver is gone or `shutdown`. A note that fails is made by the next use.

@@ -34,6 +34,8 @@ use super::harness::{LIMIT, spawn};
 #[derive(Default)]
 pub struct State {
     pub desired: Option<DesiredState>,
+    /// The digest of the state that was taken last, and whether its agent says so when it comes back.
+    pub digest: Option<Sha256>,
     /// Revision of the state that was taken last.
     pub taken: watch::Sender<u64>,
     pub objects: BTreeMap<Sha256, Bytes>,
@@ -84,7 +86,8 @@ impl TestAgent {
         instance: InstanceId,
         state: State,
     ) -> Self {
-        Self::connect_as(world, target, secret, Hello::control(instance, 0, "0.1.0"), state).await
+        let hello = Hello { desired: state.digest, ..Hello::control(instance, 0, "0.1.0") };
+        Self::connect_as(world, target, secret, hello, state).await
     }
 
     /// A connection beside its tunnel.
@@ -291,6 +294,7 @@ impl State {
         if missing.is_empty() {
             self.taken.send_replace(desired.revision);
             self.desired = Some(desired);
+            self.digest = Some(Sha256::of(body));
         }
         answer(StatusCode::OK, events::encode(&DesiredReply { missing }).unwrap())
     }

@@ -157,6 +157,38 @@ async fn an_agent_that_has_everything_after_a_reconnect_is_sent_nothing_again() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_comes_back_with_what_it_is_to_have_is_told_nothing_until_that_changes() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    let mut wanted = objects(300, "first");
+    gateway.desire(1, 1, &wanted, &[]).await;
+    let first = gateway.connect(1, 1).await;
+    first.revision(1).await;
+    let State { objects: held, digest, .. } = std::mem::take(&mut *first.state.lock());
+    let back = async |digest| {
+        let state = State { objects: held.clone(), digest, ..State::default() };
+        let asked = gateway.asked_for_desired();
+        let (world, target) = (&gateway.world, gateway.target());
+        let agent = TestAgent::connect_with(world, &target, &secret(1), instance(1), state).await;
+        agent.events().await;
+        gateway.is_asked_for_desired_after(asked).await;
+        agent
+    };
+    let second = back(digest).await;
+    wanted[17] = objects(18, "second")[17].clone();
+    gateway.desire(1, 2, &wanted, &[]).await;
+    second.revision(2).await;
+    let seen = {
+        let state = second.state.lock();
+        (state.desired_puts, state.objects_put)
+    };
+    assert_eq!(seen, (1, 2), "revision 2, and what it adds");
+    // Whoever comes back with something else is told all the same.
+    let third = back(digest).await;
+    assert_eq!(third.revision(2).await.revision, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_answers_nothing_stops_no_other() {
     let gateway = Gateway::start().await;
     gateway.register(1).await;
