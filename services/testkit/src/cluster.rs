@@ -197,7 +197,7 @@ pub fn client_trusting(pem: &[u8]) -> Result<reqwest::Client> {
     builder.connect_timeout(Duration::from_secs(10)).build().context("cannot build an HTTP client")
 }
 
-/// TLS that trusts exactly these certificates (PEM).
+/// TLS that trusts exactly these certificates (PEM), and asks for AES of 128 bits first, as Go's clients do and those that ship.
 ///
 /// # Errors
 /// When they are no certificates.
@@ -206,8 +206,10 @@ pub fn tls_trusting(pem: &[u8]) -> Result<rustls::ClientConfig> {
     for certificate in CertificateDer::pem_slice_iter(pem) {
         roots.add(certificate.context("not a PEM certificate")?)?;
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(rustls::ClientConfig::builder_with_provider(provider)
+    let mut provider = rustls::crypto::ring::default_provider();
+    let first = rustls::CipherSuite::TLS13_AES_128_GCM_SHA256;
+    provider.cipher_suites.sort_by_key(|suite| suite.suite() != first);
+    Ok(rustls::ClientConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth())

@@ -5,11 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use testkit::{
-    Balancer, Cluster, GitServer, Installation, InstallationOptions, NatsServer, WorkTree, eventually,
+    Balancer, Cluster, GitServer, Installation, InstallationOptions, NatsServer, Push, WorkTree, eventually,
 };
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
@@ -32,7 +33,7 @@ struct Replicas {
     tree: WorkTree,
     cluster: Cluster,
     namespace: String,
-    _git: GitServer,
+    git: GitServer,
     _balancer: Balancer,
     nats: NatsServer,
     _folder: tempfile::TempDir,
@@ -74,7 +75,7 @@ impl Replicas {
         }
         one.register_agent(AGENT, PROJECT).unwrap();
         one.start_agent("agent", AGENT, cluster.kubeconfig(), &namespace).unwrap();
-        Self { one, two, tree, cluster, namespace, _git: git, _balancer: balancer, nats, _folder: folder }
+        Self { one, two, tree, cluster, namespace, git, _balancer: balancer, nats, _folder: folder }
     }
 
     /// Pushes a ConfigMap's value, and waits until the cluster has it; the commit.
@@ -173,6 +174,17 @@ async fn whoever_is_killed_or_stopped_takes_nothing_with_it() {
     assert!(commits.len() >= 4, "{history:#}");
 }
 
+/// As a forge tells of a push.
+fn pushed(commit: &str) -> Push {
+    Push {
+        repository: "deploy".to_owned(),
+        reference: "refs/heads/main".to_owned(),
+        before: String::new(),
+        after: commit.to_owned(),
+        hook_started: SystemTime::now(),
+    }
+}
+
 /// How NATS is away.
 #[derive(Clone, Copy)]
 enum Away {
@@ -234,6 +246,7 @@ async fn nats_is_away(how: Away) {
     let mut feed = Feed::open(&replicas.one);
     feed.says(&replicas.push("before", &replicas.two).await).await;
     let creating = Creating::begin(&replicas.two);
+    let webhook = replicas.one.webhook(PROJECT).unwrap();
     eventually(LIMIT, || async {
         replicas.one.cli(["group", "list"]).and_then(|groups| has(&groups, "group-2"))
     })
@@ -256,6 +269,9 @@ async fn nats_is_away(how: Away) {
         assert!(!refused.status.success() && said.contains("retry"), "{command:?}: {said}");
     }
     let meanwhile = replicas.begin_push("meanwhile");
+    let told = webhook.call(pushed(&meanwhile), replicas.git.url("deploy"), Vec::new());
+    let status = tokio::time::timeout(LIMIT / 2, told).await.expect("it is answered").unwrap();
+    assert_eq!(status.as_u16(), 503, "a forge hears that it was not heard");
     // The agent still keeps what it has.
     let path = format!("/api/v1/namespaces/{}/configmaps/one", replicas.namespace);
     let deleted = replicas.cluster.send(http::Method::DELETE, &path, None).await.unwrap();
