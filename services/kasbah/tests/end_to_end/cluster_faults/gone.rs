@@ -141,6 +141,8 @@ async fn a_token_that_is_revoked_takes_what_is_open_with_it_and_nothing_of_other
     let revoked = Instant::now();
     assert_eq!(open.ends().await, Ending::BrokenOff);
     println!("ended {:?} after the revocation was answered", revoked.elapsed());
+    // An upload that broke off takes its connection with it, a moment after the answer.
+    let asker = asker.on_other_connections(&stage.scene.kasbah);
     asker.ask(&stage.maps()).await.unwrap().is_status(401, "");
     stage.open_at_the_front(0).await;
     beside.noticed_nothing().await;
@@ -155,6 +157,8 @@ async fn a_token_that_ends_by_itself_takes_what_is_open_with_it_and_nothing_of_o
     let asker = stage.with_a_token_for(TOKEN_LIVES);
     let open = GoingOn::begin(&stage, &asker).await;
     assert_eq!(open.ends().await, Ending::BrokenOff);
+    // An upload that broke off takes its connection with it, a moment after the answer.
+    let asker = asker.on_other_connections(&stage.scene.kasbah);
     asker.ask(&stage.maps()).await.unwrap().is_status(401, "");
     stage.open_at_the_front(0).await;
     beside.noticed_nothing().await;
