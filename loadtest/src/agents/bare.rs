@@ -115,18 +115,11 @@ fn listener() -> anyhow::Result<TcpListener> {
     Ok(socket.listen(4096)?)
 }
 
-/// Trusts one authority, and resumes nothing: agents are processes that know nothing of one another.
-fn client(authority: &str) -> anyhow::Result<Arc<ClientConfig>> {
+/// Trusts one authority, and resumes nothing: agents are processes that know nothing of one another. It asks for the cipher that the
+/// agent that ships asks for.
+pub fn client(authority: &str, protocols: &[&[u8]]) -> anyhow::Result<Arc<ClientConfig>> {
     let mut config = testkit::tls_trusting(authority.as_bytes())?;
-    config.resumption = rustls::client::Resumption::disabled();
-    Ok(Arc::new(config))
-}
-
-/// The same, as the agent that ships does it.
-pub fn agent(authority: &str) -> anyhow::Result<Arc<ClientConfig>> {
-    let protocols = [tunnel::settings::ALPN];
-    let config = chassis::tls::client_config_trusting(&World::real(), authority.as_bytes(), &protocols)?;
-    let mut config = Arc::unwrap_or_clone(config);
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     config.resumption = rustls::client::Resumption::disabled();
     Ok(Arc::new(config))
 }
@@ -149,11 +142,7 @@ impl Holder {
         let port = lines.next().context("the bare server says nothing")??.parse()?;
         let authority: String = serde_json::from_str(&lines.next().context("no authority")??)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let client = match held {
-            Held::Connections => client(&authority)?,
-            Held::Tunnels => agent(&authority)?,
-        };
-        Ok(Self { child, address, client })
+        Ok(Self { child, address, client: client(&authority, held.protocols())? })
     }
 
     pub fn pid(&self) -> u32 {

@@ -83,7 +83,7 @@ impl Stage {
     /// The gateways themselves: a balancer would need three more descriptors for each agent.
     pub fn targets(&mut self) -> anyhow::Result<Vec<Target>> {
         let authority = std::fs::read_to_string(self.kasbah.authority())?;
-        let tls = bare::agent(&authority)?;
+        let tls = bare::client(&authority, &[tunnel::settings::ALPN])?;
         let gateways = self.kasbah.replicas()?.gateways();
         let target = |gateway: std::net::SocketAddr| Target {
             host: gateway.ip().to_string(),
