@@ -3,7 +3,8 @@
 mod accept;
 mod connection;
 mod driver;
-mod gathered;
+mod tls;
 
 pub use accept::{AcceptError, Accepted, Door, Presented, Rejection};
 pub use connection::{AgentConnection, AskError, Asked, Unanswered};
+pub use tls::Secured;

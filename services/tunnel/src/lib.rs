@@ -26,6 +26,8 @@ pub mod http2;
 pub mod settings;
 pub mod wire;
 
+mod corked;
+mod gathered;
 mod runtime;
 
 /// What crosses the two ends of this crate when something else failed.

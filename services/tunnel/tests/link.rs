@@ -83,11 +83,13 @@ async fn a_wrong_certificate_is_refused() {
         pki.with_future_certificate(),
         pki.with_certificate_for("elsewhere.example"),
     ] {
-        let (address, _gateway) = ends::gateway(&pki, Door::default(), |_| Ok(agent_id())).await;
+        let (address, gateway) = ends::gateway(&pki, Door::default(), |_| Ok(agent_id())).await;
         let error = dial(&World::real(), &pki.target(address), &Token::new("t"), &hello()).await.unwrap_err();
         let DialError::Tls { source: rustls::Error::InvalidCertificate(_), .. } = &error else {
             panic!("{error:?}")
         };
+        let Some(AcceptError::Tls(heard)) = gateway.await.unwrap().err() else { panic!("a tunnel") };
+        assert!(heard.to_string().contains("fatal alert"), "the gateway is told why: {heard}");
     }
 }
 

@@ -17,6 +17,7 @@ use rustls_pki_types::ServerName;
 use world::World;
 use world::network::Connection;
 
+use crate::corked::Corked;
 use crate::handshake::{HandshakeError, Hello, TUNNEL_PATH, Token, Welcome};
 use crate::runtime::within;
 use crate::settings::Keepalive;
@@ -205,12 +206,19 @@ async fn secure(
 ) -> Result<Box<dyn Connection>, DialError> {
     let name = ServerName::try_from(target.host.clone())
         .map_err(|_| DialError::InvalidHost { host: target.host.clone() })?;
-    match tokio_rustls::TlsConnector::from(config).connect(name, socket).await {
-        Ok(stream) => Ok(Box::new(stream)),
-        Err(error) => Err(match tls_error(&error) {
-            Some(source) => DialError::Tls { host: target.host.clone(), source: source.clone() },
-            None => DialError::Broken { step: "securing the connection", source: Box::new(error) },
-        }),
+    let connector = tokio_rustls::TlsConnector::from(config);
+    match connector.connect(name, Corked::new(socket)).into_fallible().await {
+        Ok(mut stream) => {
+            stream.get_mut().0.uncork();
+            Ok(Box::new(stream))
+        }
+        Err((error, socket)) => {
+            socket.say_the_rest().await;
+            Err(match tls_error(&error) {
+                Some(source) => DialError::Tls { host: target.host.clone(), source: source.clone() },
+                None => DialError::Broken { step: "securing the connection", source: Box::new(error) },
+            })
+        }
     }
 }
 

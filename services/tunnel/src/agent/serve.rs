@@ -18,6 +18,7 @@ use super::dial::Link;
 
 use crate::BoxError;
 use crate::body::GuardedBody;
+use crate::gathered::Gathered;
 use crate::http2;
 use crate::wire::{Farewell, path};
 
@@ -63,7 +64,8 @@ impl Link {
             drains.store(true, Ordering::Relaxed);
         };
         let answer = |request| service.call(request);
-        let result = http2::serve(&self.world, TokioIo::new(self.io), self.keepalive, answer, draining).await;
+        let io = Gathered::new(TokioIo::new(self.io), Arc::new(AtomicBool::new(true)));
+        let result = http2::serve(&self.world, io, self.keepalive, answer, draining).await;
         let said = farewell.lock().take();
         match (said, result) {
             (Some(farewell), _) => LinkEnd::Farewell(farewell),

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,15 +14,16 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::upgrade::OnUpgrade;
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use world::network::Connection;
 use world::{World, WorldTimer};
 
 use super::connection::AgentConnection;
-use super::gathered::Gathered;
+use super::tls::{Secured, secure};
 use crate::body::Guard;
+use crate::gathered::{Gathered, Hold};
 use crate::handshake::{Hello, PROTOCOL_VERSION, TUNNEL_PATH, Token, Welcome};
 use crate::runtime::within;
 use crate::settings::Keepalive;
@@ -149,6 +151,8 @@ pub struct Accepted<T> {
     pub admitted: T,
     /// The way to it.
     pub connection: AgentConnection,
+    /// Whether and how TLS was agreed on.
+    pub secured: Secured,
 }
 
 type Verdict<T> = Result<(OnUpgrade, Hello, T), AcceptError>;
@@ -184,14 +188,24 @@ impl Door {
         A: FnOnce(Presented) -> F + Send + 'static,
         F: Future<Output = Result<(AgentId, T), Rejection>> + Send + 'static,
     {
-        let io = self.secure(world, socket).await?;
+        let (io, secured) = match &self.tls {
+            None => (socket, Secured::Not),
+            Some(config) => within(world, self.head_timeout, secure(Arc::clone(config), socket))
+                .await
+                .ok_or(AcceptError::TimedOut { limit: self.head_timeout })?
+                .map_err(AcceptError::Tls)?,
+        };
         let verdict: Arc<Mutex<Option<Verdict<T>>>> = Arc::new(Mutex::new(None));
         let admit = Arc::new(Mutex::new(Some(admit)));
+        let hold = Hold::default();
         let service = service_fn(|request: Request<Incoming>| {
             let (verdict, admit, world) = (Arc::clone(&verdict), admit.lock().take(), world.clone());
+            let hold = Arc::clone(&hold);
             async move {
                 let Some(admit) = admit else { return Ok(plain(StatusCode::BAD_REQUEST)) };
                 let (response, outcome) = answer(&world, request, admit).await;
+                // Only who is let in can wait for the answer until HTTP/2 begins.
+                hold.store(outcome.is_ok(), Ordering::Relaxed);
                 *verdict.lock() = Some(outcome);
                 Ok::<_, Infallible>(response)
             }
@@ -202,7 +216,7 @@ impl Door {
             .max_buf_size(self.maximum_head_bytes.max(8192))
             .max_headers(64)
             .keep_alive(false)
-            .serve_connection(TokioIo::new(Gathered::new(io)), service)
+            .serve_connection(TokioIo::new(Gathered::new(io, Arc::clone(&hold))), service)
             .with_upgrades()
             .await;
         let outcome = verdict.lock().take();
@@ -216,25 +230,18 @@ impl Door {
                 return Err(AcceptError::NotATunnel { detail: "closed without a request".to_owned() });
             }
         };
-        let io = upgrade.await.map_err(AcceptError::Broken)?;
+        let io = beneath(upgrade.await.map_err(AcceptError::Broken)?)?;
         let connection =
             AgentConnection::turn(world, io, self.keepalive, self.guard).await.map_err(AcceptError::Turn)?;
-        Ok(Accepted { hello, admitted, connection })
+        Ok(Accepted { hello, admitted, connection, secured })
     }
+}
 
-    async fn secure(
-        &self,
-        world: &World,
-        socket: Box<dyn Connection>,
-    ) -> Result<Box<dyn Connection>, AcceptError> {
-        let Some(config) = &self.tls else { return Ok(socket) };
-        let shaken = tokio_rustls::TlsAcceptor::from(Arc::clone(config)).accept(socket);
-        match within(world, self.head_timeout, shaken).await {
-            None => Err(AcceptError::TimedOut { limit: self.head_timeout }),
-            Some(Err(error)) => Err(AcceptError::Tls(error)),
-            Some(Ok(stream)) => Ok(Box::new(stream)),
-        }
-    }
+/// What carried the upgrade, without what hyper holds for one that is read on.
+fn beneath(upgraded: Upgraded) -> Result<Gathered<Box<dyn Connection>>, AcceptError> {
+    let spoke_on = || AcceptError::NotATunnel { detail: "more than a request".to_owned() };
+    let parts = upgraded.downcast::<TokioIo<Gathered<Box<dyn Connection>>>>().map_err(|_| spoke_on())?;
+    if parts.read_buf.is_empty() { Ok(parts.io.into_inner()) } else { Err(spoke_on()) }
 }
 
 async fn answer<T, F, A>(

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use hyper::upgrade::Upgraded;
-use hyper_util::rt::TokioIo;
 use world::World;
+use world::network::Connection;
 use world::spawn::TaskHandle;
 
 use super::driver::{Driver, End, describe};
 use crate::body::{BodyFault, Guard, GuardedBody, Replay, RequestBody, empty, full};
+use crate::gathered::Gathered;
 use crate::http2::{Unheard, exchange};
 use crate::runtime::within;
 use crate::settings::{
@@ -93,13 +93,14 @@ impl Drop for Shared {
 }
 
 impl AgentConnection {
-    /// Turns the roles round.
+    /// Turns the roles round. What waits in `io`, the answer to the upgrade, goes with the first words of HTTP/2.
     pub(super) async fn turn(
         world: &World,
-        io: Upgraded,
+        mut io: Gathered<Box<dyn Connection>>,
         keepalive: Keepalive,
         guard: Guard,
     ) -> Result<Self, h2::Error> {
+        io.release();
         let (sender, connection) = h2::client::Builder::new()
             .initial_max_send_streams(STREAMS_AT_FIRST)
             .initial_window_size(STREAM_WINDOW_BYTES)
@@ -110,7 +111,7 @@ impl AgentConnection {
             .max_header_list_size(MAXIMUM_HEADER_LIST_BYTES)
             .max_concurrent_streams(0)
             .enable_push(false)
-            .handshake(TokioIo::new(io))
+            .handshake(io)
             .await?;
         let end = End::default();
         let driver = Driver {

@@ -7,11 +7,10 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use h2::client::{Connection, SendRequest};
-use hyper::upgrade::Upgraded;
-use hyper_util::rt::TokioIo;
 use tokio::sync::SetOnce;
 use world::World;
 
+use crate::gathered::Gathered;
 use crate::http2::{Lost, is_close_in_order, keep_alive};
 use crate::settings::Keepalive;
 
@@ -21,7 +20,7 @@ pub(super) type End = Arc<SetOnce<String>>;
 /// How a connection fares.
 pub(super) struct Driver {
     pub(super) world: World,
-    pub(super) connection: Connection<TokioIo<Upgraded>, Bytes>,
+    pub(super) connection: Connection<Gathered<Box<dyn world::network::Connection>>, Bytes>,
     pub(super) sender: SendRequest<Bytes>,
     pub(super) keepalive: Keepalive,
     pub(super) end: End,

@@ -5,6 +5,8 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -15,10 +17,15 @@ const GATHERED_BYTES: usize = 4096;
 /// After so many turns in which nobody came, one more flush goes by without a turn before the next one.
 const PATIENCE: u8 = 8;
 
+/// Whether something is held back, for whoever knows while somebody else writes.
+pub(crate) type Hold = Arc<AtomicBool>;
+
 /// Lets the other tasks have a turn before it sends what was written, and then sends what they wrote with it.
-pub(super) struct Gathered<T> {
+pub(crate) struct Gathered<T> {
     inner: T,
     waiting: Vec<u8>,
+    /// While it is set, nothing is sent before a read waits for the other side.
+    hold: Option<Hold>,
     /// A flush began: what comes now came with it.
     is_flushing: bool,
     /// Flushes that go by until the next turn.
@@ -28,8 +35,19 @@ pub(super) struct Gathered<T> {
 }
 
 impl<T: AsyncWrite + Unpin> Gathered<T> {
-    pub(super) const fn new(inner: T) -> Self {
-        Self { inner, waiting: Vec::new(), is_flushing: false, without_turn: 0, in_vain: 0 }
+    /// Sends nothing while `hold` is set, until it is released, or its reader waits for the other side.
+    pub(crate) fn new(inner: T, hold: Hold) -> Self {
+        let waiting = Vec::new();
+        Self { inner, waiting, hold: Some(hold), is_flushing: false, without_turn: 0, in_vain: 0 }
+    }
+
+    /// From now on what is flushed is sent; what waits goes with it.
+    pub(crate) fn release(&mut self) {
+        self.hold = None;
+    }
+
+    fn is_held(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.load(Ordering::Relaxed))
     }
 
     /// Whether others have a turn before what waits is sent: fewer and fewer times while nobody comes.
@@ -59,15 +77,30 @@ impl<T: AsyncWrite + Unpin> Gathered<T> {
         self.waiting = Vec::new();
         Poll::Ready(Ok(()))
     }
+
+    fn poll_send_all(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send(context))?;
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Gathered<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathered<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(context, buffer)
+        let read = Pin::new(&mut self.inner).poll_read(context, buffer);
+        if read.is_pending() && !self.waiting.is_empty() {
+            if self.is_held() {
+                // Whoever reads may still have something to write.
+                self.release();
+                context.waker().wake_by_ref();
+            } else if !self.is_flushing {
+                let _sent_later: Poll<()> = self.poll_send_all(context)?;
+            }
+        }
+        read
     }
 }
 
@@ -100,12 +133,14 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_held() {
+            return Poll::Ready(Ok(()));
+        }
         if self.gives_turn() {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        ready!(self.poll_send(context))?;
-        ready!(Pin::new(&mut self.inner).poll_flush(context))?;
+        ready!(self.poll_send_all(context))?;
         self.is_flushing = false;
         Poll::Ready(Ok(()))
     }
@@ -123,9 +158,29 @@ mod tests {
 
     use super::*;
 
-    /// Takes everything and keeps each write by itself.
+    fn released<T: AsyncWrite + Unpin>(inner: T) -> Gathered<T> {
+        Gathered::new(inner, Hold::default())
+    }
+
+    fn held(inner: Writes) -> Gathered<Writes> {
+        Gathered::new(inner, Arc::new(AtomicBool::new(true)))
+    }
+
+    /// Takes everything and keeps each write by itself; has something to read once, if it does.
     #[derive(Default)]
-    struct Writes(Vec<Vec<u8>>);
+    struct Writes(Vec<Vec<u8>>, Option<u8>);
+
+    impl AsyncRead for Writes {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let Some(byte) = self.1.take() else { return Poll::Pending };
+            buffer.put_slice(&[byte]);
+            Poll::Ready(Ok(()))
+        }
+    }
 
     impl AsyncWrite for Writes {
         fn poll_write(
@@ -148,7 +203,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_written_before_is_flushing_goes_with_it() {
-        let mut gathered = Gathered::new(Writes::default());
+        let mut gathered = released(Writes::default());
         gathered.write_all(b"head ").await.unwrap();
         assert!(poll!(Box::pin(gathered.flush())).is_pending());
         gathered.write_all(b"body").await.unwrap();
@@ -163,7 +218,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_writes_alone_hardly_ever_waits_until_others_come() {
-        let mut gathered = Gathered::new(Writes::default());
+        let mut gathered = released(Writes::default());
         let mut turns = Vec::new();
         for number in 0..10_000 {
             gathered.write_all(b"alone").await.unwrap();
@@ -186,8 +241,44 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_held_leaves_a_turn_after_its_reader_waits_and_with_what_came_in_that_turn() {
+        let mut gathered = held(Writes(Vec::new(), Some(7)));
+        gathered.write_all(b"settings ").await.unwrap();
+        gathered.flush().await.unwrap();
+        assert_eq!(gathered.read_u8().await.unwrap(), 7);
+        assert!(gathered.inner.0.is_empty(), "there was something to read");
+        assert!(poll!(Box::pin(gathered.read_u8())).is_pending());
+        gathered.write_all(b"answer").await.unwrap();
+        assert!(gathered.inner.0.is_empty(), "whoever reads may have more");
+        gathered.flush().await.unwrap();
+        assert_eq!(gathered.inner.0, [b"settings answer"]);
+
+        let mut gathered = held(Writes::default());
+        gathered.write_all(b"settings").await.unwrap();
+        gathered.flush().await.unwrap();
+        assert!(poll!(Box::pin(gathered.read_u8())).is_pending());
+        assert!(poll!(Box::pin(gathered.read_u8())).is_pending());
+        assert_eq!(gathered.inner.0, [b"settings"], "nobody has to ask twice");
+    }
+
+    #[tokio::test]
+    async fn what_is_held_leaves_when_it_is_released_or_shut_down() {
+        let mut gathered = held(Writes::default());
+        gathered.write_all(b"switching ").await.unwrap();
+        gathered.flush().await.unwrap();
+        gathered.release();
+        gathered.write_all(b"protocols").await.unwrap();
+        gathered.flush().await.unwrap();
+        assert_eq!(gathered.inner.0, [b"switching protocols"]);
+        let mut gathered = held(Writes::default());
+        gathered.write_all(b"refused").await.unwrap();
+        gathered.shutdown().await.unwrap();
+        assert_eq!(gathered.inner.0, [b"refused"]);
+    }
+
+    #[tokio::test]
     async fn what_is_large_goes_as_it_is_behind_what_waits() {
-        let mut gathered = Gathered::new(Writes::default());
+        let mut gathered = released(Writes::default());
         let large = vec![7; GATHERED_BYTES + 1];
         gathered.write_all(b"head").await.unwrap();
         gathered.write_all(&large).await.unwrap();
@@ -202,7 +293,7 @@ mod tests {
         let expected: Vec<u8> = (0..=255).cycle().take(50_000).collect();
         let sent = expected.clone();
         let writing = async move {
-            let mut gathered = Gathered::new(near);
+            let mut gathered = released(near);
             for (head, body) in sent.chunks(1000).map(|chunk| chunk.split_at(900)) {
                 gathered.write_all(head).await.unwrap();
                 gathered.flush().await.unwrap();
