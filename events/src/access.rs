@@ -62,6 +62,8 @@ pub enum Keys {
     Root,
     /// The certificate authority.
     CertificateAuthority,
+    /// What seals agents' TLS tickets.
+    TunnelTickets,
 }
 
 impl Access {

@@ -23,6 +23,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// How long agents are left alone before and while it is measured what they cost.
 const SETTLE: Duration = Duration::from_secs(30);
 const IDLE: Duration = Duration::from_secs(60);
+/// How long servers have for what was open.
+const LET_GO: Duration = Duration::from_secs(1);
 /// Of a hundred agents, so many are slow and so many stall, while others are told of a push.
 const SLOW: usize = 1;
 const STALLED: usize = 1;
@@ -143,20 +145,28 @@ async fn storm(stage: &mut Stage) -> anyhow::Result<(f64, Option<f64>)> {
     };
     {
         let holders = holders(Held::Tunnels)?;
-        let spent = Spent::begin(&holders.each_ref().map(Holder::pid))?;
-        let (_fleet, alone) = all_ready(holders.iter().map(Holder::target).collect(), stage).await?;
+        let targets: Vec<_> = holders.iter().map(Holder::target).collect();
+        let pids = holders.each_ref().map(Holder::pid);
+        let spent = Spent::begin(&pids)?;
+        let (fleet, alone) = all_ready(targets.clone(), stage).await?;
         println!("    tunnels with nothing behind them after {alone:.2} s{}", spent.each(count)?);
+        let kept = fleet.kept();
+        drop(fleet);
+        tokio::time::sleep(LET_GO).await;
+        let spent = Spent::begin(&pids)?;
+        let (_fleet, alone) = ready(Fleet::come_back(targets, stage.tokens(), kept), count).await?;
+        println!("    the same of agents that come back after {alone:.2} s{}", spent.each(count)?);
     }
-    let held = {
+    let kept = {
         let spent = Spent::begin(&stage.gateways()?)?;
         let (fleet, all) = all_ready(stage.targets()?, stage).await?;
         println!("    tunnels of agents that have nothing yet after {all:.2} s{}", spent.each(count)?);
         first_told(stage, &fleet).await?;
-        fleet.held()
+        fleet.kept()
     };
     stage.restart_gateways().await?;
     let spent = Spent::begin(&stage.gateways()?)?;
-    let (fleet, all) = ready(Fleet::come_back(stage.targets()?, stage.tokens(), held), count).await?;
+    let (fleet, all) = ready(Fleet::come_back(stage.targets()?, stage.tokens(), kept), count).await?;
     println!("    tunnels of agents that come back after {all:.2} s{}", spent.each(count)?);
     anyhow::ensure!(fleet.told_anything() == 0, "agents were told what they have");
     Ok((all, Some(bare)))

@@ -19,6 +19,8 @@ pub enum KeyName {
     LaterRoot(RootId),
     /// The certificate authority's key and certificate, PEM.
     CertificateAuthority,
+    /// What seals the TLS tickets of agents, so that those who come back resume at whichever gateway they find.
+    TunnelTickets,
 }
 
 /// Keys by name. Exempt from the law that state is a fold: it is backed up apart, and it can destroy.

@@ -133,6 +133,7 @@ pub(crate) fn name_text(name: KeyName) -> String {
         KeyName::Root => "root".to_owned(),
         KeyName::LaterRoot(id) => format!("root/{id}"),
         KeyName::CertificateAuthority => "certificate-authority".to_owned(),
+        KeyName::TunnelTickets => "tunnel-tickets".to_owned(),
     }
 }
 
@@ -140,6 +141,7 @@ pub(crate) fn parse_name(text: &str) -> Option<KeyName> {
     match text.split_once('/') {
         None if text == "root" => Some(KeyName::Root),
         None if text == "certificate-authority" => Some(KeyName::CertificateAuthority),
+        None if text == "tunnel-tickets" => Some(KeyName::TunnelTickets),
         Some(("root", id)) => id.parse().ok().map(KeyName::LaterRoot),
         Some(("organization", id)) => id.parse().ok().map(KeyName::Organization),
         Some(("person", id)) => id.parse().ok().map(KeyName::Person),
@@ -166,6 +168,7 @@ mod tests {
             KeyName::Root,
             KeyName::LaterRoot(events::RootId(id)),
             KeyName::CertificateAuthority,
+            KeyName::TunnelTickets,
         ] {
             assert_eq!(parse_name(&name_text(name)), Some(name));
         }

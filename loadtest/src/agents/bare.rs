@@ -84,7 +84,9 @@ fn server(authority: &Authority, held: Held) -> anyhow::Result<Arc<ServerConfig>
         .with_single_cert(vec![certificate], key)?;
     config.alpn_protocols = held.protocols().iter().map(|protocol| protocol.to_vec()).collect();
     if held == Held::Tunnels {
-        config.send_tls13_tickets = 0;
+        // As gateways do.
+        config.ticketer = rustls::crypto::ring::Ticketer::new()?;
+        config.send_tls13_tickets = 1;
     }
     Ok(Arc::new(config))
 }
@@ -115,8 +117,7 @@ fn listener() -> anyhow::Result<TcpListener> {
     Ok(socket.listen(4096)?)
 }
 
-/// Trusts one authority, and resumes nothing: agents are processes that know nothing of one another. It asks for the cipher that the
-/// agent that ships asks for.
+/// Trusts one authority, and resumes nothing. It asks for the cipher that the agent that ships asks for.
 pub fn client(authority: &str, protocols: &[&[u8]]) -> anyhow::Result<Arc<ClientConfig>> {
     let mut config = testkit::tls_trusting(authority.as_bytes())?;
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();

@@ -8,14 +8,32 @@ use anyhow::ensure;
 use events::Sha256;
 use events::desired::DesiredState;
 use parking_lot::Mutex;
+use rustls::ClientConfig;
+use rustls::client::Resumption;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tunnel::agent::{DialError, Target};
+use tunnel::agent::{DialError, Target, Transport};
 use tunnel::handshake::Token;
 use world::World;
 
 use super::reports::Reports;
 use super::simulated::{Manner, Simulated};
+
+/// What an agent keeps from one connection to the next.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    /// The digest of the state that it has.
+    has: Option<Sha256>,
+    /// Tickets by which it resumes TLS.
+    tickets: Resumption,
+}
+
+impl Kept {
+    /// Nothing yet. Each agent is a process by itself.
+    fn nothing() -> Self {
+        Self { has: None, tickets: Resumption::in_memory_sessions(1) }
+    }
+}
 
 /// What is known of one agent.
 #[derive(Debug, Clone, Default)]
@@ -31,7 +49,6 @@ struct Seen {
 /// What the agents share.
 pub struct Shared {
     pub world: World,
-    targets: Vec<Target>,
     seen: Mutex<Vec<Seen>>,
     /// Why dials failed, and how often.
     failures: Mutex<BTreeMap<String, usize>>,
@@ -48,11 +65,6 @@ impl Shared {
             change(seen);
         }
         self.changes.send_replace(());
-    }
-
-    pub fn target(&self, turn: usize) -> &Target {
-        #[expect(clippy::indexing_slicing, reason = "the remainder is within the list, which is not empty")]
-        &self.targets[turn % self.targets.len()]
     }
 
     pub fn dialled(&self, number: usize) {
@@ -96,10 +108,28 @@ impl Shared {
     }
 }
 
+fn nothing(tokens: &[Token]) -> Vec<Kept> {
+    tokens.iter().map(|_| Kept::nothing()).collect()
+}
+
+/// The same, with an agent's own tickets.
+fn resuming(target: &Target, tickets: &Resumption) -> Target {
+    let transport = match &target.transport {
+        Transport::PlainText => Transport::PlainText,
+        Transport::Tls(config) => {
+            let mut config = ClientConfig::clone(config);
+            config.resumption = tickets.clone();
+            Transport::Tls(Arc::new(config))
+        }
+    };
+    Target { transport, ..target.clone() }
+}
+
 /// Agents that live until this is dropped.
 pub struct Fleet {
     begun: Instant,
     shared: Arc<Shared>,
+    tickets: Vec<Resumption>,
     agents: Vec<JoinHandle<()>>,
 }
 
@@ -112,45 +142,45 @@ impl Drop for Fleet {
 impl Fleet {
     /// All of them dial at once, spread over the gateways.
     pub fn start(targets: Vec<Target>, tokens: &[Token], manner: impl Fn(usize) -> Manner) -> Self {
-        Self::start_with(targets, tokens, Vec::new(), |number| (number, manner(number)))
+        Self::start_with(&targets, tokens, nothing(tokens), |number| (number, manner(number)))
     }
 
-    /// The same of agents that were there before, and have what those had ([`Self::held`]).
-    pub fn come_back(targets: Vec<Target>, tokens: &[Token], held: Vec<Option<Sha256>>) -> Self {
-        Self::start_with(targets, tokens, held, |number| (number, Manner::Good))
+    /// The same of agents that were there before, and have what those had ([`Self::kept`]).
+    pub fn come_back(targets: Vec<Target>, tokens: &[Token], kept: Vec<Kept>) -> Self {
+        Self::start_with(&targets, tokens, kept, |number| (number, Manner::Good))
     }
 
     /// All of them dial the first gateway at once.
     pub fn start_at_first(targets: Vec<Target>, tokens: &[Token]) -> Self {
-        Self::start_with(targets, tokens, Vec::new(), |_| (0, Manner::Good))
+        Self::start_with(&targets, tokens, nothing(tokens), |_| (0, Manner::Good))
     }
 
     fn start_with(
-        targets: Vec<Target>,
+        targets: &[Target],
         tokens: &[Token],
-        mut held: Vec<Option<Sha256>>,
+        kept: Vec<Kept>,
         of: impl Fn(usize) -> (usize, Manner),
     ) -> Self {
-        held.resize(tokens.len(), None);
-        let seen = held.into_iter().map(|has| Seen { has, ..Seen::default() }).collect();
+        let tickets: Vec<_> = kept.iter().map(|kept| kept.tickets.clone()).collect();
+        let seen = kept.into_iter().map(|kept| Seen { has: kept.has, ..Seen::default() }).collect();
         let begun = Instant::now();
         let shared = Arc::new(Shared {
             world: World::real(),
-            targets,
             seen: Mutex::new(seen),
             failures: Mutex::default(),
             changes: watch::Sender::new(()),
             traffic: watch::Sender::new(None),
             durable: Mutex::default(),
         });
-        let agents = tokens.iter().enumerate().map(|(number, token)| {
+        let agents = tokens.iter().zip(&tickets).enumerate().map(|(number, (token, tickets))| {
             let (first, manner) = of(number);
-            let agent =
-                Simulated { number, first, token: token.clone(), manner, reports: Reports::default() };
+            let targets = targets.iter().map(|target| resuming(target, tickets)).collect();
+            let (token, reports) = (token.clone(), Reports::default());
+            let agent = Simulated { number, targets, first, token, manner, reports };
             tokio::spawn(Arc::new(agent).live(Arc::clone(&shared)))
         });
         let agents = agents.collect();
-        Self { begun, shared, agents }
+        Self { begun, shared, tickets, agents }
     }
 
     /// When they began to dial.
@@ -192,9 +222,11 @@ impl Fleet {
         self.until("were ready", count, limit, |seen| seen.ready).await
     }
 
-    /// The digest of the state that each has.
-    pub fn held(&self) -> Vec<Option<Sha256>> {
-        self.shared.seen.lock().iter().map(|seen| seen.has).collect()
+    /// What each has for the next time.
+    pub fn kept(&self) -> Vec<Kept> {
+        let seen = self.shared.seen.lock();
+        let both = seen.iter().zip(&self.tickets);
+        both.map(|(seen, tickets)| Kept { has: seen.has, tickets: tickets.clone() }).collect()
     }
 
     /// How many were told anything.

@@ -13,7 +13,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::service::service_fn;
 use tokio::sync::watch;
-use tunnel::agent::{Ended, Reconnect, dial};
+use tunnel::agent::{Ended, Reconnect, Target, dial};
 use tunnel::body::{EventSender, GuardedBody, event_body};
 use tunnel::handshake::{Hello, Token};
 use tunnel::wire::{EventFrame, MAXIMUM_DESIRED_BYTES, Objects, path};
@@ -43,6 +43,8 @@ pub enum Manner {
 pub struct Simulated {
     /// Its number in the fleet.
     pub number: usize,
+    /// The gateways, and how it speaks to each.
+    pub targets: Vec<Target>,
     /// The gateway that it dials first.
     pub first: usize,
     /// Its token.
@@ -77,7 +79,11 @@ impl Simulated {
                 desired: fleet.has(self.number),
                 ..Hello::control(self.instance(), 0, env!("CARGO_PKG_VERSION"))
             };
-            let target = fleet.target(turn);
+            #[expect(
+                clippy::indexing_slicing,
+                reason = "the remainder is within the list, which is not empty"
+            )]
+            let target = &self.targets[turn % self.targets.len()];
             let (ended, lived) = match dial(&fleet.world, target, &self.token, &hello).await {
                 Ok(link) => {
                     let service =

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
+use rustls::ClientConfig;
 use serde_json::{Value, json};
 use testkit::{GitServer, Installation, InstallationOptions, NatsServer, WorkTree};
 use tunnel::agent::{Target, Transport};
@@ -23,6 +24,8 @@ pub struct Stage {
     kasbah: Installation,
     tree: WorkTree,
     tokens: Vec<Token>,
+    /// How agents speak to gateways. One for all their lives: tickets are for whom it trusts.
+    client: Arc<ClientConfig>,
     pushes: usize,
     _git: GitServer,
     _nats: NatsServer,
@@ -52,7 +55,9 @@ impl Stage {
         kasbah.cli(["project", "create", PROJECT, "--repository", &url])?;
         git.add_webhook("fleet", kasbah.webhook(PROJECT)?)?;
         let begun = Instant::now();
-        let mut stage = Self { kasbah, tree, tokens: Vec::new(), pushes: 0, _git: git, _nats: nats };
+        let authority = std::fs::read_to_string(kasbah.authority())?;
+        let client = bare::client(&authority, &[tunnel::settings::ALPN])?;
+        let mut stage = Self { kasbah, tree, tokens: Vec::new(), client, pushes: 0, _git: git, _nats: nats };
         stage.tokens = stage.register(agents).await.context("agents are registered")?;
         println!("    {agents} agents registered in {:.1?}", begun.elapsed());
         Ok(stage)
@@ -82,13 +87,11 @@ impl Stage {
 
     /// The gateways themselves: a balancer would need three more descriptors for each agent.
     pub fn targets(&mut self) -> anyhow::Result<Vec<Target>> {
-        let authority = std::fs::read_to_string(self.kasbah.authority())?;
-        let tls = bare::client(&authority, &[tunnel::settings::ALPN])?;
         let gateways = self.kasbah.replicas()?.gateways();
         let target = |gateway: std::net::SocketAddr| Target {
             host: gateway.ip().to_string(),
             port: gateway.port(),
-            transport: Transport::Tls(Arc::clone(&tls)),
+            transport: Transport::Tls(Arc::clone(&self.client)),
         };
         Ok(gateways.into_iter().map(target).collect())
     }

@@ -5,6 +5,7 @@ mod authority;
 mod client;
 mod explain;
 mod server;
+mod tickets;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub use authority::{Authority, Issued};
 pub use client::{ClientTlsArgs, client_config, client_config_trusting, client_config_trusting_also};
 pub use explain::{CertificateTrouble, explain};
 pub use server::{CertificateFiles, CertificateMetrics, ServerCertificate, ServerTlsArgs};
+pub use tickets::SharedTickets;
 
 /// TLS could not be set up.
 #[derive(Debug, thiserror::Error)]

@@ -25,7 +25,7 @@ pub const ACCESS: Access = Access {
     appends: &[Stream::Observations, Stream::Audit, Stream::Recordings],
     reads: &[Stream::Observations],
     blobs: Use::Reads,
-    keys: &[Keys::CertificateAuthority, Keys::Organizations],
+    keys: &[Keys::CertificateAuthority, Keys::TunnelTickets, Keys::Organizations],
     projections: &[Cursors::NAME, Standing::NAME],
     ..Access::of("tunnel-gateway")
 };

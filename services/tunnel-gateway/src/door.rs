@@ -10,7 +10,7 @@ use events::requests::authz::{Admission, Principal};
 use events::{AgentId, OrganizationId, Refusal, RefusalKind, Sha256, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
-use tunnel::gateway::{AcceptError, Accepted, Door, Presented, Rejection};
+use tunnel::gateway::{AcceptError, Accepted, Door, Presented, Rejection, Secured};
 use tunnel::handshake::{Hello, Role};
 use tunnel::wire::{Again, Farewell};
 use world::network::{Connection, Listener};
@@ -102,7 +102,13 @@ async fn enter(
             return None;
         }
     };
-    let Accepted { hello, admitted, connection } = accepted;
+    let Accepted { hello, admitted, connection, secured } = accepted;
+    let tls = match secured {
+        Secured::Full => "full",
+        Secured::Resumed => "resumed",
+        Secured::Not => "none",
+    };
+    gateway.counts.connections.with([tls]).inc();
     let identity = Identity {
         role: hello.role,
         agent: admitted.agent,

@@ -9,6 +9,8 @@ chassis::metrics! {
         pub(crate) tunnels: Gauge,
         /// Connections beside tunnels, on which requests to clusters' APIs go
         pub(crate) bulk_connections: Gauge,
+        /// Connections of agents that came in, by how TLS was agreed on
+        pub(crate) connections: Counter { tls: "`full`, `resumed`: with a ticket from before, `none`: plain text" },
         /// Tunnels that were refused
         pub(crate) refusals: Counter,
         /// Bytes through tunnels, as they are on the wire

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use bus::{Bus, Heard};
+use chassis::tls::SharedTickets;
 use chassis::{Metrics, Readiness, ReadyHandle, Shutdown, Supervisor};
 use events::InstanceId;
 use events::Notice;
@@ -11,7 +13,7 @@ use events::requests::delivery::DesiredChanged;
 use events::subject::Subject;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use store::{Blobs, EventLog, Following, KeyRing, Projection, Snapshots};
+use store::{Blobs, EventLog, Following, KeyName, KeyRing, KeyRingError, Projection, Snapshots};
 use tokio::sync::oneshot;
 use tunnel::gateway::Door;
 use tunnel::wire::{Again, Farewell};
@@ -72,6 +74,10 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     check_encryption(&args, &deps)?;
     let Deps { world, log, blobs, keys, snapshots, bus, listener, clusters, tls, readiness, metrics } = deps;
     let ready = readiness.register(SERVICE);
+    let tls = match tls {
+        Some(config) => Some(with_tickets(&world, &*keys, config).await.context("the key of TLS tickets")?),
+        None => None,
+    };
     let instance = InstanceId(world.new_uuid());
     let (journal, journal_writer) = journal(&world, Arc::clone(&log), instance);
     let (audit, audit_writer) = cluster_api::audit(&world, Arc::clone(&log), instance);
@@ -138,7 +144,7 @@ async fn take_tunnels(
     }
     let _serving = (answers::serve(&gateway).await?, cluster_api::serve_tickets(&gateway).await?);
     ready.set(true);
-    let door = Door { tls: tls.map(without_tickets), ..Door::default() };
+    let door = Door { tls, ..Door::default() };
     door::run(gateway, listener, door, shutdown).await?;
     ready.set(false);
     Ok(())
@@ -160,11 +166,14 @@ fn hear(supervisor: &Supervisor, gateway: &Arc<Gateway>, shutdown: &Shutdown) {
     supervisor.spawn("revocations", revocations(Arc::clone(gateway), shutdown.clone()));
 }
 
-/// A tunnel lasts for days, and whoever comes back finds another gateway: tickets to resume its TLS would be made for nothing.
-fn without_tickets(config: Arc<rustls::ServerConfig>) -> Arc<rustls::ServerConfig> {
-    let mut config = Arc::unwrap_or_clone(config);
-    config.send_tls13_tickets = 0;
-    Arc::new(config)
+/// Whoever comes back finds another gateway, whose tickets are the same.
+async fn with_tickets(
+    world: &World,
+    keys: &dyn KeyRing,
+    config: Arc<rustls::ServerConfig>,
+) -> Result<Arc<rustls::ServerConfig>, KeyRingError> {
+    let secret = keys.get_or_create(KeyName::TunnelTickets).await?;
+    Ok(SharedTickets::new(world, &secret).given_out_by(config))
 }
 
 /// Keeps a projection up to date until shutdown is asked for.

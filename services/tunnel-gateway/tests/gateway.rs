@@ -35,3 +35,5 @@ mod push;
 mod recording;
 #[path = "gateway/sessions.rs"]
 mod sessions;
+#[path = "gateway/tickets.rs"]
+mod tickets;

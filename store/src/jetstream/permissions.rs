@@ -82,6 +82,7 @@ fn keeps(may: &mut Permissions, access: &Access) {
             Keys::Credentials => &["credential.*"],
             Keys::Root => &["root", "root.*"],
             Keys::CertificateAuthority => &["certificate-authority"],
+            Keys::TunnelTickets => &["tunnel-tickets"],
         };
         for names in names {
             may.says(format!("kasbah.{}.{names}", keyring::TOKEN));

@@ -16,6 +16,8 @@ pub struct Access {
     world: World,
     token_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
+    /// What the file held when it was last taken over.
+    authority: Vec<u8>,
     target: Target,
     token: Token,
     last_words: LastWords,
@@ -33,12 +35,14 @@ impl Access {
             (None, Some(token)) => token_of(token)?,
             (None, None) => anyhow::bail!("no token: give --token-file or KASBAH_AGENT_TOKEN"),
         };
+        let authority = ca_file.as_deref().map(|path| bytes_in(path, world)).transpose()?.unwrap_or_default();
         let transport =
             if args.insecure_plain_text { Transport::PlainText } else { tls(ca_file.as_deref(), world)? };
         Ok(Self {
             world: world.clone(),
             token_file: args.token_file.clone(),
             ca_file,
+            authority,
             target: Target { host: args.server.host.clone(), port: args.server.port, transport },
             token,
             last_words: LastWords::default(),
@@ -68,10 +72,12 @@ impl Access {
             Some(Err(error)) => words.push(format!("{error:#}")),
             None => {}
         }
-        match self.ca_file.as_ref().map(|path| tls(Some(path), &self.world)) {
-            Some(Ok(transport)) => self.target.transport = transport,
-            Some(Err(error)) => words.push(format!("{error:#}")),
-            None => {}
+        match self.newer_authority() {
+            Ok(Some((authority, transport))) => {
+                (self.authority, self.target.transport) = (authority, transport);
+            }
+            Ok(None) => {}
+            Err(error) => words.push(format!("{error:#}")),
         }
         match self.last_words.news(words.join("; ")) {
             Some("") | None => {}
@@ -79,6 +85,21 @@ impl Access {
         }
         renewed
     }
+
+    /// Another authority than the one in force, if the file holds one. The same keeps its tickets, by which TLS is resumed; another one
+    /// begins without.
+    fn newer_authority(&self) -> anyhow::Result<Option<(Vec<u8>, Transport)>> {
+        let Some(path) = &self.ca_file else { return Ok(None) };
+        let authority = bytes_in(path, &self.world)?;
+        if authority == self.authority {
+            return Ok(None);
+        }
+        Ok(Some((authority, tls(Some(path), &self.world)?)))
+    }
+}
+
+fn bytes_in(path: &Path, world: &World) -> anyhow::Result<Vec<u8>> {
+    world.disk.read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 fn token_in(path: &Path, world: &World) -> anyhow::Result<Token> {

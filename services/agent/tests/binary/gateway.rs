@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chassis::tls::SharedTickets;
 use events::AgentId;
 use events::bundle::{BundleEntry, BundlePage, page_of, pages_for};
 use events::configuration::{Mode, ResourceRules, SyncPolicies};
@@ -21,7 +22,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use serde_json::Value;
 use testkit::eventually;
-use tunnel::gateway::{AgentConnection, Door, Presented, Rejection};
+use tunnel::gateway::{AgentConnection, Door, Presented, Rejection, Secured};
 use tunnel::wire::{Acknowledged, EventFrame, FrameDecoder, Objects};
 use world::network::Listener;
 use world::{Clock, World};
@@ -89,15 +90,19 @@ pub struct Gateway {
     pub knocks: Arc<AtomicUsize>,
     /// The digest of the state that the agent of the last tunnel came with.
     pub brought: Mutex<Option<Sha256>>,
+    /// How TLS was agreed on for the last tunnel.
+    pub secured: Mutex<Secured>,
 }
 
 impl Gateway {
     pub async fn listen(world: World, pki: &Pki, address: &str) -> Self {
         let listener = world.network.listen(address.parse().unwrap()).await.unwrap();
-        let door = Door { tls: Some(Arc::clone(&pki.server)), ..Door::default() };
+        let tls = SharedTickets::new(&world, b"a secret").given_out_by(Arc::clone(&pki.server));
+        let door = Door { tls: Some(tls), ..Door::default() };
         let address = listener.local_address().unwrap();
         let agent = AgentId(world.new_uuid());
-        Self { address, agent, world, listener, door, knocks: Arc::default(), brought: Mutex::default() }
+        let (knocks, brought, secured) = (Arc::default(), Mutex::default(), Mutex::new(Secured::Not));
+        Self { address, agent, world, listener, door, knocks, brought, secured }
     }
 
     /// The next tunnel; `refuse` turns everybody away.
@@ -120,6 +125,7 @@ impl Gateway {
         };
         let accepted = self.door.accept(&self.world, socket, admit).await.ok()?;
         *self.brought.lock() = accepted.hello.desired;
+        *self.secured.lock() = accepted.secured;
         Some((accepted.connection, accepted.hello.instance))
     }
 }

@@ -16,7 +16,7 @@ use events::observation::Observed;
 use gateway::{Driver, Gateway, LIMIT, Pki, TOKEN, WrongClock};
 use serde_json::json;
 use testkit::{Cluster, Folder, Process, eventually};
-use tunnel::gateway::AgentConnection;
+use tunnel::gateway::{AgentConnection, Secured};
 use tunnel::wire::{Again, Farewell};
 use world::World;
 
@@ -219,6 +219,10 @@ async fn a_rotated_token_and_authority_are_read_from_their_files() {
     drop(gateway);
     let gateway = Gateway::listen(World::real(), &after, &address).await;
     let tunnel = accept_sometime(&gateway, "kasbah_a_next").await;
+    assert_eq!(*gateway.secured.lock(), Secured::Full, "another authority has to show its certificate");
+    drop(tunnel);
+    let tunnel = accept_sometime(&gateway, "kasbah_a_next").await;
+    assert_eq!(*gateway.secured.lock(), Secured::Resumed, "the authority is the same");
 
     // What cannot be read is no reason to forget what could.
     fs::remove_file(folder.path().join("token")).unwrap();

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use events::Timestamp;
+use rustls::server::ProducesTickets as _;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -341,4 +342,33 @@ fn a_certificate_says_when_it_ends() {
     let shown =
         format!("kasbah_tls_certificate_expiry_timestamp_seconds {}\n", certificate.ends_at().unwrap());
     assert!(metrics.encode().contains(&shown), "{}", metrics.encode());
+}
+
+/// No server's name, TLS 1.3, and the rest.
+const SESSION: &[u8] = b"\x00\x03\x04 and the rest";
+
+#[test]
+fn a_ticket_is_good_for_a_week_at_each_server_with_the_same_secret() {
+    let of = |secret: &[u8], days: i64| SharedTickets::new(&shifted(days * DAY), secret);
+    let sealed = of(b"one", 0).encrypt(SESSION).unwrap();
+    for (days, expected) in [(-2, None), (-1, Some(SESSION.to_vec())), (7, Some(SESSION.to_vec())), (8, None)]
+    {
+        assert_eq!(of(b"one", days).decrypt(&sealed), expected, "after {days} days");
+    }
+    let named = b"\x01\x03abc\x03\x04";
+    assert_eq!(of(b"one", 0).decrypt(&of(b"one", 0).encrypt(named).unwrap()), Some(named.to_vec()));
+    for other in
+        [&b"\x00\x03\x03"[..], b"\x01\x03abc\x03\x03", b"\x01\x09abc\x03\x04", b"\x02\x03\x04", b"\x01", b""]
+    {
+        assert_eq!(of(b"one", 0).encrypt(other), None, "{other:?}");
+    }
+    assert_eq!(of(b"one", 0).lifetime(), 7 * 24 * 3600);
+    assert_eq!(of(b"two", 0).decrypt(&sealed), None);
+    assert_ne!(of(b"one", 0).encrypt(SESSION).unwrap(), sealed, "two are never alike");
+    for at in 0..sealed.len() {
+        let mut flipped = sealed.clone();
+        flipped[at] ^= 1;
+        assert_eq!(of(b"one", 0).decrypt(&flipped), None, "at {at}");
+    }
+    assert_eq!(of(b"one", 0).decrypt(&sealed[..19]), None);
 }

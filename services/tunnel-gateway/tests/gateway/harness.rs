@@ -130,6 +130,8 @@ pub struct Gateway {
     pub clusters: SocketAddr,
     pub stop: ShutdownTrigger,
     pub running: JoinHandle<anyhow::Result<()>>,
+    /// What its certificate comes from.
+    pub authority: Authority,
     client: Arc<rustls::ClientConfig>,
     _answers: Vec<Serving>,
     _folder: TempDir,
@@ -152,9 +154,17 @@ pub fn args() -> Args {
 }
 
 /// A server's configuration, and that of clients that trust it.
+#[allow(dead_code, reason = "for the benchmark")]
 pub fn tls(world: &World) -> (Arc<rustls::ServerConfig>, Arc<rustls::ClientConfig>) {
-    let authority = Authority::generate(Timestamp(world.clock.now_millis())).unwrap();
-    let certificate = ServerCertificate::issued(world, &authority, &["127.0.0.1".to_owned()]).unwrap();
+    tls_of(world, &authority(world))
+}
+
+fn authority(world: &World) -> Authority {
+    Authority::generate(Timestamp(world.clock.now_millis())).unwrap()
+}
+
+fn tls_of(world: &World, authority: &Authority) -> (Arc<rustls::ServerConfig>, Arc<rustls::ClientConfig>) {
+    let certificate = ServerCertificate::issued(world, authority, &["127.0.0.1".to_owned()]).unwrap();
     let server = certificate.config(world, &[tunnel::settings::ALPN]).unwrap();
     let client =
         client_config_trusting(world, authority.certificate().as_bytes(), &[tunnel::settings::ALPN]).unwrap();
@@ -190,7 +200,8 @@ impl Gateway {
         let mut answers = authz(&bus, &directory).await;
         answers.extend(stand_in_delivery(&bus, &delivery).await);
 
-        let (tls, client) = tls(&world);
+        let authority = authority(&world);
+        let (tls, client) = tls_of(&world, &authority);
         let listener = world.network.listen(args.tunnel_listen).await.unwrap();
         let address = listener.local_address().unwrap();
         let people = world.network.listen(args.clusters_listen).await.unwrap();
@@ -221,6 +232,7 @@ impl Gateway {
             clusters,
             stop,
             running,
+            authority,
             client,
             _answers: answers,
             _folder: folder,
@@ -453,7 +465,7 @@ impl Gateway {
     }
 }
 
-fn ready(readiness: &Readiness) -> Result<(), &'static str> {
+pub fn ready(readiness: &Readiness) -> Result<(), &'static str> {
     if readiness.is_ready() { Ok(()) } else { Err("the gateway is not ready") }
 }
 
