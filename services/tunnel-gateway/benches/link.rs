@@ -81,7 +81,8 @@ async fn through_the_link() -> (f64, usize) {
 
 /// Seconds for the same bytes over TLS and into a synced file.
 async fn bare() -> f64 {
-    let (server, client) = harness::tls(&world::World::real());
+    let world = world::World::real();
+    let (server, client) = harness::tls(&world, &harness::authority(&world));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let batches = batches();

@@ -153,17 +153,13 @@ pub fn args() -> Args {
     }
 }
 
-/// A server's configuration, and that of clients that trust it.
-#[allow(dead_code, reason = "for the benchmark")]
-pub fn tls(world: &World) -> (Arc<rustls::ServerConfig>, Arc<rustls::ClientConfig>) {
-    tls_of(world, &authority(world))
-}
-
-fn authority(world: &World) -> Authority {
+/// What a server's certificate comes from.
+pub fn authority(world: &World) -> Authority {
     Authority::generate(Timestamp(world.clock.now_millis())).unwrap()
 }
 
-fn tls_of(world: &World, authority: &Authority) -> (Arc<rustls::ServerConfig>, Arc<rustls::ClientConfig>) {
+/// A server's configuration, and that of clients that trust it.
+pub fn tls(world: &World, authority: &Authority) -> (Arc<rustls::ServerConfig>, Arc<rustls::ClientConfig>) {
     let certificate = ServerCertificate::issued(world, authority, &["127.0.0.1".to_owned()]).unwrap();
     let server = certificate.config(world, &[tunnel::settings::ALPN]).unwrap();
     let client =
@@ -201,7 +197,7 @@ impl Gateway {
         answers.extend(stand_in_delivery(&bus, &delivery).await);
 
         let authority = authority(&world);
-        let (tls, client) = tls_of(&world, &authority);
+        let (tls, client) = tls(&world, &authority);
         let listener = world.network.listen(args.tunnel_listen).await.unwrap();
         let address = listener.local_address().unwrap();
         let people = world.network.listen(args.clusters_listen).await.unwrap();
