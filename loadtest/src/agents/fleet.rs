@@ -162,6 +162,8 @@ impl Fleet {
         of: impl Fn(usize) -> (usize, Manner),
     ) -> Self {
         let tickets: Vec<_> = kept.iter().map(|kept| kept.tickets.clone()).collect();
+        let own = |tickets| targets.iter().map(|target| resuming(target, tickets)).collect();
+        let each: Vec<Vec<Target>> = tickets.iter().map(own).collect();
         let seen = kept.into_iter().map(|kept| Seen { has: kept.has, ..Seen::default() }).collect();
         let begun = Instant::now();
         let shared = Arc::new(Shared {
@@ -172,9 +174,8 @@ impl Fleet {
             traffic: watch::Sender::new(None),
             durable: Mutex::default(),
         });
-        let agents = tokens.iter().zip(&tickets).enumerate().map(|(number, (token, tickets))| {
+        let agents = tokens.iter().zip(each).enumerate().map(|(number, (token, targets))| {
             let (first, manner) = of(number);
-            let targets = targets.iter().map(|target| resuming(target, tickets)).collect();
             let (token, reports) = (token.clone(), Reports::default());
             let agent = Simulated { number, targets, first, token, manner, reports };
             tokio::spawn(Arc::new(agent).live(Arc::clone(&shared)))

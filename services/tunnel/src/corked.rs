@@ -9,20 +9,22 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
+use crate::waiting::Waiting;
+
 /// More does not wait.
 const CORKED_BYTES: usize = 16 * 1024;
 
 /// See the module.
 pub(crate) struct Corked<T> {
     inner: T,
-    waiting: Vec<u8>,
+    waiting: Waiting,
     is_corked: bool,
 }
 
 impl<T: AsyncWrite + Unpin> Corked<T> {
     /// What is written leaves when a read waits for the other side.
-    pub(crate) const fn new(inner: T) -> Self {
-        Self { inner, waiting: Vec::new(), is_corked: true }
+    pub(crate) fn new(inner: T) -> Self {
+        Self { inner, waiting: Waiting::default(), is_corked: true }
     }
 
     /// From now on what is flushed leaves; what waits goes with it.
@@ -38,15 +40,7 @@ impl<T: AsyncWrite + Unpin> Corked<T> {
     }
 
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.waiting.is_empty() {
-            let sent = ready!(Pin::new(&mut self.inner).poll_write(context, &self.waiting))?;
-            if sent == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.waiting.drain(..sent);
-        }
-        self.waiting = Vec::new();
-        Poll::Ready(Ok(()))
+        self.waiting.poll_write_to(&mut self.inner, context)
     }
 }
 
@@ -77,7 +71,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Corked<T> {
         if self.is_corked || !self.waiting.is_empty() {
             let bytes = pieces.iter().map(|piece| piece.len()).sum::<usize>();
             if self.waiting.len() + bytes <= CORKED_BYTES {
-                pieces.iter().for_each(|piece| self.waiting.extend_from_slice(piece));
+                self.waiting.push(pieces);
                 return Poll::Ready(Ok(bytes));
             }
             ready!(self.poll_send(context))?;

@@ -11,6 +11,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::waiting::Waiting;
+
 /// So much is gathered at most; what is larger goes as it is.
 const GATHERED_BYTES: usize = 4096;
 
@@ -23,9 +25,9 @@ pub(crate) type Hold = Arc<AtomicBool>;
 /// Lets the other tasks have a turn before it sends what was written, and then sends what they wrote with it.
 pub(crate) struct Gathered<T> {
     inner: T,
-    waiting: Vec<u8>,
+    waiting: Waiting,
     /// While it is set, nothing is sent before a read waits for the other side.
-    hold: Option<Hold>,
+    hold: Hold,
     /// A flush began: what comes now came with it.
     is_flushing: bool,
     /// Flushes that go by until the next turn.
@@ -37,17 +39,17 @@ pub(crate) struct Gathered<T> {
 impl<T: AsyncWrite + Unpin> Gathered<T> {
     /// Sends nothing while `hold` is set, until it is released, or its reader waits for the other side.
     pub(crate) fn new(inner: T, hold: Hold) -> Self {
-        let waiting = Vec::new();
-        Self { inner, waiting, hold: Some(hold), is_flushing: false, without_turn: 0, in_vain: 0 }
+        let waiting = Waiting::default();
+        Self { inner, waiting, hold, is_flushing: false, without_turn: 0, in_vain: 0 }
     }
 
     /// From now on what is flushed is sent; what waits goes with it.
-    pub(crate) fn release(&mut self) {
-        self.hold = None;
+    pub(crate) fn release(&self) {
+        self.hold.store(false, Ordering::Relaxed);
     }
 
     fn is_held(&self) -> bool {
-        self.hold.as_ref().is_some_and(|hold| hold.load(Ordering::Relaxed))
+        self.hold.load(Ordering::Relaxed)
     }
 
     /// Whether others have a turn before what waits is sent: fewer and fewer times while nobody comes.
@@ -66,16 +68,7 @@ impl<T: AsyncWrite + Unpin> Gathered<T> {
     }
 
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.waiting.is_empty() {
-            let sent = ready!(Pin::new(&mut self.inner).poll_write(context, &self.waiting))?;
-            if sent == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.waiting.drain(..sent);
-        }
-        // An idle connection keeps no room for what it may write one day.
-        self.waiting = Vec::new();
-        Poll::Ready(Ok(()))
+        self.waiting.poll_write_to(&mut self.inner, context)
     }
 
     fn poll_send_all(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -124,7 +117,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
         if bytes > GATHERED_BYTES {
             return Pin::new(&mut self.inner).poll_write_vectored(context, pieces);
         }
-        pieces.iter().for_each(|piece| self.waiting.extend_from_slice(piece));
+        self.waiting.push(pieces);
         Poll::Ready(Ok(bytes))
     }
 

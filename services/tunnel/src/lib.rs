@@ -29,6 +29,7 @@ pub mod wire;
 mod corked;
 mod gathered;
 mod runtime;
+mod waiting;
 
 /// What crosses the two ends of this crate when something else failed.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

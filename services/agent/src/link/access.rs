@@ -10,14 +10,15 @@ use world::World;
 use super::last_words::LastWords;
 use crate::args::Args;
 
+/// What is agreed on with TLS.
+const PROTOCOLS: &[&[u8]] = &[tunnel::settings::ALPN];
+
 /// Read again while the agent dials, so that who rotates them replaces their files and starts nothing anew. What was right stays
 /// in force until its file holds something else that is.
 pub struct Access {
     world: World,
     token_file: Option<PathBuf>,
-    ca_file: Option<PathBuf>,
-    /// What the file held when it was last taken over.
-    authority: Vec<u8>,
+    ca_file: Option<CaFile>,
     target: Target,
     token: Token,
     last_words: LastWords,
@@ -29,20 +30,22 @@ impl Access {
     /// # Errors
     /// When a file cannot be read, or does not hold what it should.
     pub fn read(args: &Args, world: &World) -> anyhow::Result<Self> {
-        let ca_file = args.tls.ca_file.clone().filter(|_| !args.insecure_plain_text);
         let token = match (&args.token_file, &args.token) {
             (Some(path), _) => token_in(path, world)?,
             (None, Some(token)) => token_of(token)?,
             (None, None) => anyhow::bail!("no token: give --token-file or KASBAH_AGENT_TOKEN"),
         };
-        let authority = ca_file.as_deref().map(|path| bytes_in(path, world)).transpose()?.unwrap_or_default();
-        let transport =
-            if args.insecure_plain_text { Transport::PlainText } else { tls(ca_file.as_deref(), world)? };
+        let ca_file = args.tls.ca_file.as_deref().filter(|_| !args.insecure_plain_text);
+        let ca_file = ca_file.map(|path| CaFile::read(path, world)).transpose()?;
+        let transport = match &ca_file {
+            _ if args.insecure_plain_text => Transport::PlainText,
+            Some(ca_file) => ca_file.transport(world)?,
+            None => Transport::Tls(chassis::tls::client_config(world, None, PROTOCOLS)?),
+        };
         Ok(Self {
             world: world.clone(),
             token_file: args.token_file.clone(),
             ca_file,
-            authority,
             target: Target { host: args.server.host.clone(), port: args.server.port, transport },
             token,
             last_words: LastWords::default(),
@@ -72,9 +75,9 @@ impl Access {
             Some(Err(error)) => words.push(format!("{error:#}")),
             None => {}
         }
-        match self.newer_authority() {
-            Ok(Some((authority, transport))) => {
-                (self.authority, self.target.transport) = (authority, transport);
+        match self.newer_ca_file() {
+            Ok(Some((ca_file, transport))) => {
+                (self.ca_file, self.target.transport) = (Some(ca_file), transport);
             }
             Ok(None) => {}
             Err(error) => words.push(format!("{error:#}")),
@@ -88,18 +91,34 @@ impl Access {
 
     /// Another authority than the one in force, if the file holds one. The same keeps its tickets, by which TLS is resumed; another one
     /// begins without.
-    fn newer_authority(&self) -> anyhow::Result<Option<(Vec<u8>, Transport)>> {
-        let Some(path) = &self.ca_file else { return Ok(None) };
-        let authority = bytes_in(path, &self.world)?;
-        if authority == self.authority {
+    fn newer_ca_file(&self) -> anyhow::Result<Option<(CaFile, Transport)>> {
+        let Some(former) = &self.ca_file else { return Ok(None) };
+        let now = CaFile::read(&former.path, &self.world)?;
+        if now.pem == former.pem {
             return Ok(None);
         }
-        Ok(Some((authority, tls(Some(path), &self.world)?)))
+        let transport = now.transport(&self.world)?;
+        Ok(Some((now, transport)))
     }
 }
 
-fn bytes_in(path: &Path, world: &World) -> anyhow::Result<Vec<u8>> {
-    world.disk.read(path).with_context(|| format!("cannot read {}", path.display()))
+/// The file with the authorities that are trusted.
+struct CaFile {
+    path: PathBuf,
+    /// What it held.
+    pem: Vec<u8>,
+}
+
+impl CaFile {
+    fn read(path: &Path, world: &World) -> anyhow::Result<Self> {
+        let pem = world.disk.read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), pem })
+    }
+
+    fn transport(&self, world: &World) -> anyhow::Result<Transport> {
+        let config = chassis::tls::client_config_trusting(world, &self.pem, PROTOCOLS);
+        Ok(Transport::Tls(config.with_context(|| self.path.display().to_string())?))
+    }
 }
 
 fn token_in(path: &Path, world: &World) -> anyhow::Result<Token> {
@@ -112,9 +131,4 @@ fn token_in(path: &Path, world: &World) -> anyhow::Result<Token> {
 fn token_of(text: &str) -> anyhow::Result<Token> {
     anyhow::ensure!(!text.trim().is_empty(), "the token is empty");
     Ok(Token::new(text))
-}
-
-fn tls(ca_file: Option<&Path>, world: &World) -> anyhow::Result<Transport> {
-    let protocols = [tunnel::settings::ALPN];
-    Ok(Transport::Tls(chassis::tls::client_config(world, ca_file, &protocols)?))
 }

@@ -9,8 +9,7 @@ use rustls::server::ProducesTickets;
 use world::World;
 
 /// For how long a ticket is good, in days: the most that RFC 8446, section 4.6.1, allows.
-const GOOD_DAYS: i64 = 7;
-const DAY_MILLIS: i64 = 24 * 3600 * 1000;
+const GOOD_DAYS: u32 = 7;
 const DAY_SECONDS: u32 = 24 * 3600;
 
 /// Seals tickets (RFC 8446, section 4.6.1) under keys that all servers with the same secret have, one for each day, so that who comes
@@ -51,7 +50,7 @@ impl SharedTickets {
     }
 
     fn today(&self) -> i64 {
-        self.world.clock.now_millis().div_euclid(DAY_MILLIS)
+        self.world.clock.now_millis().div_euclid(i64::from(DAY_SECONDS) * 1000)
     }
 
     fn key(&self, day: [u8; 8]) -> Option<LessSafeKey> {
@@ -67,7 +66,7 @@ impl ProducesTickets for SharedTickets {
     }
 
     fn lifetime(&self) -> u32 {
-        u32::try_from(GOOD_DAYS).unwrap_or_default().saturating_mul(DAY_SECONDS)
+        GOOD_DAYS * DAY_SECONDS
     }
 
     fn encrypt(&self, session: &[u8]) -> Option<Vec<u8>> {
@@ -89,7 +88,7 @@ impl ProducesTickets for SharedTickets {
         let (nonce, sealed) = rest.split_first_chunk::<12>()?;
         let today = self.today();
         // Another server's clock may be ahead.
-        if !(today - GOOD_DAYS..=today + 1).contains(&i64::from_be_bytes(*day)) {
+        if !(today - i64::from(GOOD_DAYS)..=today + 1).contains(&i64::from_be_bytes(*day)) {
             return None;
         }
         let mut sealed = sealed.to_vec();

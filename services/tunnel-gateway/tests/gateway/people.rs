@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bus::Serving;
 use chassis::tls::Authority;
-use chassis::{Readiness, Shutdown, ShutdownTrigger};
+use chassis::{Shutdown, ShutdownTrigger};
 use events::audit::AuditMode;
 use events::pass::{AccessAs, Narrowing, Pass, PassGrant, SignedPass};
 use events::recording::RecordSessions;
@@ -22,7 +22,7 @@ use tunnel::agent::Target;
 use tunnel_gateway::{Args, ClusterListener, Deps};
 
 use super::agent::TestAgent;
-use super::harness::{Gateway, LIMIT, agent_id, args, instance, organization, secret, spawn, user};
+use super::harness::{Gateway, LIMIT, agent_id, args, instance, organization, ready, secret, spawn, user};
 
 /// What was answered.
 #[derive(Debug)]
@@ -169,7 +169,7 @@ impl Second {
         let readiness = deps.readiness.clone();
         let (stop, shutdown): (ShutdownTrigger, Shutdown) = ShutdownTrigger::new();
         spawn(tunnel_gateway::run(args, deps, shutdown));
-        eventually(LIMIT, || async { is_ready(&readiness) }).await;
+        eventually(LIMIT, || async { ready(&readiness) }).await;
         Self { clusters, target, _stop: stop }
     }
 
@@ -182,8 +182,4 @@ impl Second {
     pub async fn connect(&self, first: &Gateway, agent: u128, number: u128) -> TestAgent {
         TestAgent::connect(&first.world, &self.target, &secret(agent), instance(number)).await
     }
-}
-
-fn is_ready(readiness: &Readiness) -> Result<(), &'static str> {
-    if readiness.is_ready() { Ok(()) } else { Err("the gateway is not ready") }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use chassis::tls::ServerCertificate;
 use chassis::{Metrics, ShutdownTrigger};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -12,7 +11,7 @@ use tunnel::agent::{Target, Transport};
 use tunnel_gateway::Deps;
 
 use super::agent::TestAgent;
-use super::harness::{Gateway, LIMIT, args, instance, ready, secret, spawn};
+use super::harness::{Gateway, LIMIT, args, instance, ready, secret, spawn, tls};
 
 /// Another gateway of the same installation, with a certificate of its own.
 struct Other {
@@ -23,9 +22,7 @@ struct Other {
 
 impl Other {
     async fn start(first: &Gateway, change: impl FnOnce(Deps) -> Deps) -> Self {
-        let names = ["127.0.0.1".to_owned()];
-        let certificate = ServerCertificate::issued(&first.world, &first.authority, &names).unwrap();
-        let tls = certificate.config(&first.world, &[tunnel::settings::ALPN]).unwrap();
+        let (tls, _) = tls(&first.world, &first.authority);
         let deps = change(Deps { tls: Some(tls), ..first.plain_text_deps().await });
         let (readiness, metrics) = (deps.readiness.clone(), deps.metrics.clone());
         let port = deps.listener.local_address().unwrap().port();

@@ -96,7 +96,7 @@ impl AgentConnection {
     /// Turns the roles round. What waits in `io`, the answer to the upgrade, goes with the first words of HTTP/2.
     pub(super) async fn turn(
         world: &World,
-        mut io: Gathered<Box<dyn Connection>>,
+        io: Gathered<Box<dyn Connection>>,
         keepalive: Keepalive,
         guard: Guard,
     ) -> Result<Self, h2::Error> {
