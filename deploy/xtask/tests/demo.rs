@@ -98,6 +98,8 @@ async fn the_demo_with_three_of_each_service_tells_the_same_story() {
     }
     demo.pushes("sed -i 's/half price/free/' staging/storefront.yaml", "greeting");
     demo.says(&["object applied", "changed, ConfigMap shop-staging/storefront"]).await;
+    demo.types("kasbah kubeconfig --agent demo --file ../through.yaml");
+    demo.types("kubectl --kubeconfig ../through.yaml get namespaces");
     demo.types("kasbah log verify");
     demo.end();
 }

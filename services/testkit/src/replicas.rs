@@ -346,13 +346,14 @@ impl Replicas {
         files.into_iter().find(|file| file.exists()).context("nobody has the owner's token")
     }
 
-    /// What the command line needs to know: server, authority and token.
+    /// What the command line needs to know: server, clusters' APIs, authority and token.
     ///
     /// # Errors
     /// When nobody has the owner's token.
     pub fn client_variables(&self) -> Result<Vec<(String, PathBuf)>> {
         Ok(vec![
             ("KASBAH_SERVER".to_owned(), self.api_url().into()),
+            ("KASBAH_CLUSTERS".to_owned(), self.clusters_url().into()),
             ("KASBAH_CA_FILE".to_owned(), self.authority()),
             ("KASBAH_TOKEN_FILE".to_owned(), self.owner_token()?),
             ("KASBAH_DATA".to_owned(), self.folder.join("console-1")),
