@@ -28,6 +28,10 @@ use clap::{Parser, ValueEnum};
 
 use crate::figure::Figure;
 
+/// That of the kasbah binary: what runs in this process, baselines too, is measured as it is shipped.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// How often each figure is measured.
 const RUNS: usize = 5;
 
