@@ -1,6 +1,6 @@
 //! A socket below TLS, while both ends agree on keys: what is written leaves it once nothing more comes without it.
 //!
-//! rustls' last words of a handshake (the client's Finished, the server's ticket) are for nobody to wait for. They go with what is said
+//! The last words of a handshake of TLS 1.3 (the client's Finished, the server's ticket) are for nobody to wait for. They go with what is said
 //! first under TLS: a call of the system, a segment and a wake-up less at each end.
 
 use std::io;

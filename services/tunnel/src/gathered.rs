@@ -30,6 +30,8 @@ pub(crate) struct Gathered<T> {
     hold: Hold,
     /// A flush began: what comes now came with it.
     is_flushing: bool,
+    /// What was sent may not have left yet.
+    owes_flush: bool,
     /// Flushes that go by until the next turn.
     without_turn: u8,
     /// Turns in which nobody came, since somebody did.
@@ -37,15 +39,15 @@ pub(crate) struct Gathered<T> {
 }
 
 impl<T: AsyncWrite + Unpin> Gathered<T> {
-    /// Sends nothing while `hold` is set, until it is released, or its reader waits for the other side.
+    /// Sends nothing while `hold` is set, until its reader waits for the other side.
     pub(crate) fn new(inner: T, hold: Hold) -> Self {
         let waiting = Waiting::default();
-        Self { inner, waiting, hold, is_flushing: false, without_turn: 0, in_vain: 0 }
+        Self { inner, waiting, hold, is_flushing: false, owes_flush: false, without_turn: 0, in_vain: 0 }
     }
 
-    /// From now on what is flushed is sent; what waits goes with it.
-    pub(crate) fn release(&self) {
-        self.hold.store(false, Ordering::Relaxed);
+    /// What waits goes with what is written until a reader waits for the other side.
+    pub(crate) fn hold(&self) {
+        self.hold.store(true, Ordering::Relaxed);
     }
 
     fn is_held(&self) -> bool {
@@ -72,8 +74,11 @@ impl<T: AsyncWrite + Unpin> Gathered<T> {
     }
 
     fn poll_send_all(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.owes_flush = true;
         ready!(self.poll_send(context))?;
-        Pin::new(&mut self.inner).poll_flush(context)
+        ready!(Pin::new(&mut self.inner).poll_flush(context))?;
+        self.owes_flush = false;
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -84,14 +89,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathered<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.inner).poll_read(context, buffer);
-        if read.is_pending() && !self.waiting.is_empty() {
-            if self.is_held() {
+        if read.is_pending() && self.is_held() {
+            if !self.waiting.is_empty() {
                 // Whoever reads may still have something to write.
-                self.release();
+                self.hold.store(false, Ordering::Relaxed);
                 context.waker().wake_by_ref();
-            } else if !self.is_flushing {
-                let _sent_later: Poll<()> = self.poll_send_all(context)?;
             }
+        } else if read.is_pending() && !self.is_flushing && (self.owes_flush || !self.waiting.is_empty()) {
+            let _sent_later: Poll<()> = self.poll_send_all(context)?;
         }
         read
     }
@@ -255,14 +260,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_held_leaves_when_it_is_released_or_shut_down() {
+    async fn what_is_held_again_goes_with_all_that_is_written_before_its_reader_waits() {
         let mut gathered = held(Writes::default());
         gathered.write_all(b"switching ").await.unwrap();
         gathered.flush().await.unwrap();
-        gathered.release();
-        gathered.write_all(b"protocols").await.unwrap();
+        assert!(poll!(Box::pin(gathered.read_u8())).is_pending());
+        gathered.hold();
+        gathered.write_all(b"preface ").await.unwrap();
+        assert!(poll!(Box::pin(gathered.read_u8())).is_pending());
+        gathered.write_all(b"settings").await.unwrap();
         gathered.flush().await.unwrap();
-        assert_eq!(gathered.inner.0, [b"switching protocols"]);
+        assert_eq!(gathered.inner.0, [b"switching preface settings"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_held_leaves_when_it_is_shut_down() {
         let mut gathered = held(Writes::default());
         gathered.write_all(b"refused").await.unwrap();
         gathered.shutdown().await.unwrap();

@@ -3,6 +3,8 @@
 
 #[path = "link/ends.rs"]
 mod ends;
+#[path = "link/opening.rs"]
+mod opening;
 
 use std::time::Duration;
 

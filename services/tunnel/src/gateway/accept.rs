@@ -203,6 +203,8 @@ impl Door {
             let hold = Arc::clone(&hold);
             async move {
                 let Some(admit) = admit else { return Ok(plain(StatusCode::BAD_REQUEST)) };
+                // What is left of agreeing on TLS goes with the answer.
+                hold.store(true, Ordering::Relaxed);
                 let (response, outcome) = answer(&world, request, admit).await;
                 // Only who is let in can wait for the answer until HTTP/2 begins.
                 hold.store(outcome.is_ok(), Ordering::Relaxed);

@@ -100,7 +100,7 @@ impl AgentConnection {
         keepalive: Keepalive,
         guard: Guard,
     ) -> Result<Self, h2::Error> {
-        io.release();
+        io.hold();
         let (sender, connection) = h2::client::Builder::new()
             .initial_max_send_streams(STREAMS_AT_FIRST)
             .initial_window_size(STREAM_WINDOW_BYTES)

@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use rustls::{HandshakeKind, ServerConfig};
+use rustls::{HandshakeKind, ProtocolVersion, ServerConfig};
+use tokio::io::AsyncWriteExt as _;
 use tokio_rustls::TlsAcceptor;
 use world::network::Connection;
 
@@ -30,6 +31,10 @@ pub(super) async fn secure(
             let (socket, session) = stream.get_mut();
             socket.uncork();
             let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
+            if session.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
+                // There the client says nothing before it has the server's last words.
+                stream.flush().await?;
+            }
             Ok((Box::new(stream), if is_resumed { Secured::Resumed } else { Secured::Full }))
         }
         Err((error, socket)) => {
