@@ -46,7 +46,7 @@ pub fn hello() -> Hello {
 
 /// What both ends trust.
 pub struct Pki {
-    server: Option<Arc<rustls::ServerConfig>>,
+    pub server: Option<Arc<rustls::ServerConfig>>,
     client: Option<Arc<rustls::ClientConfig>>,
 }
 
