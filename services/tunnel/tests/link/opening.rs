@@ -38,7 +38,7 @@ impl AsyncWrite for Recorded {
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.0).poll_write(context, bytes);
         if let Poll::Ready(Ok(count)) = written {
-            self.1.lock().unwrap().push(bytes[..count].to_owned());
+            self.1.lock().unwrap().push(bytes.get(..count).unwrap().to_owned());
         }
         written
     }
