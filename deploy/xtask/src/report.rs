@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail};
 
 /// How often a line is written where none can be overwritten.
 const QUIET: Duration = Duration::from_secs(30);
+/// With fewer bytes free, a build may fail for want of room: what it was writing is away by the time that one looks.
+const LITTLE_ROOM: u64 = 2 * 1024 * 1024 * 1024;
 
 /// The root of the checkout.
 pub fn root() -> Result<PathBuf> {
@@ -25,9 +27,28 @@ pub fn step<T>(title: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let outcome = work();
     match &outcome {
         Ok(_) => println!("    done in {}", spent(start.elapsed())),
-        Err(_) => println!("    FAILED after {}: {title}", spent(start.elapsed())),
+        Err(_) => {
+            println!("    FAILED after {}: {title}", spent(start.elapsed()));
+            if let Some(words) = bytes_free().ok().and_then(want_of_room) {
+                println!("    {words}");
+            }
+        }
     }
     outcome
+}
+
+/// On the disk of the checkout.
+fn bytes_free() -> Result<u64> {
+    let of = rustix::fs::statvfs(root()?)?;
+    Ok(of.f_bavail.saturating_mul(of.f_frsize))
+}
+
+/// A linker says of a full disk that it ended by a bus error.
+fn want_of_room(bytes_free: u64) -> Option<String> {
+    (bytes_free < LITTLE_ROOM).then(|| {
+        let megabytes = bytes_free / 1_000_000;
+        format!("only {megabytes} MB are free on the disk of this checkout, which may be why: make room and try again")
+    })
 }
 
 /// Runs a program with its output shown; a code other than 0 is an error that names the command.
@@ -158,5 +179,12 @@ mod tests {
             "{error}"
         );
         assert!(counted(&mut command, "test", "lines", None).unwrap_err().to_string().contains("wrong"));
+    }
+
+    #[test]
+    fn a_full_disk_is_named_and_one_with_room_is_not() {
+        assert_eq!(want_of_room(LITTLE_ROOM), None);
+        assert!(want_of_room(12_345_678).unwrap().starts_with("only 12 MB are free"));
+        assert!(bytes_free().unwrap() > 0);
     }
 }
