@@ -104,23 +104,40 @@ impl Asking {
         self.send(Call::write(Method::PATCH, path, MERGE, bytes(&patch))).await
     }
 
-    async fn follow(&self, query: &str, accept: Accept) -> AnswerBody {
-        let call = Call::get(format!("{}?watch=1&{query}", self.maps())).accept(accept);
-        self.kube.watch(&call, 0).await.unwrap().into_body()
+    async fn follow(&self, query: &str, accept: Accept) -> Following {
+        self.watch(Call::get(format!("{}?watch=1&{query}", self.maps())).accept(accept)).await
+    }
+
+    async fn watch(&self, call: Call) -> Following {
+        let body = self.kube.watch(&call, 0).await.unwrap().into_body();
+        Following { body, text: BytesMut::new() }
     }
 }
 
-/// So many events of a watch.
-async fn events(body: &mut AnswerBody, count: usize) -> Vec<Value> {
-    let (mut text, mut found) = (BytesMut::new(), Vec::new());
-    while found.len() < count {
-        text.extend_from_slice(&body.frame().await.unwrap().unwrap().into_data().unwrap());
-        while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
-            let line = text.split_to(end + 1);
-            found.push(serde_json::from_slice(&line).unwrap());
+/// A watch, as it is read.
+struct Following {
+    body: AnswerBody,
+    /// What came of events that have not ended yet: frames end where they like.
+    text: BytesMut,
+}
+
+impl Following {
+    async fn event(&mut self) -> Value {
+        loop {
+            if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
+                return serde_json::from_slice(&self.text.split_to(end + 1)).unwrap();
+            }
+            self.text.extend_from_slice(&self.body.frame().await.unwrap().unwrap().into_data().unwrap());
         }
     }
-    found
+
+    async fn events(&mut self, count: usize) -> Vec<Value> {
+        let mut found = Vec::new();
+        while found.len() < count {
+            found.push(self.event().await);
+        }
+        found
+    }
 }
 
 async fn kinds_are_discovered(asking: &Asking) {
@@ -325,8 +342,8 @@ async fn who_follows_sees_each_change_in_order(asking: &Asking) {
     let shown = asking.edit("seen", json!({"metadata": {"labels": {"laws": "no"}}})).await.unwrap();
     asking.send(Call::delete(asking.map("seen"), uid(&made))).await.unwrap();
     let (hidden, shown): (Value, Value) = (hidden.json().unwrap(), shown.json().unwrap());
-    for (accept, mut body) in following {
-        let seen = events(&mut body, 5).await;
+    for (accept, mut following) in following {
+        let seen = following.events(5).await;
         let types: Vec<&str> = seen.iter().filter_map(|event| event["type"].as_str()).collect();
         assert_eq!(types, ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"]);
         let versions: Vec<u64> = seen.iter().map(|event| version(&event["object"])).collect();
@@ -338,7 +355,7 @@ async fn who_follows_sees_each_change_in_order(asking: &Asking) {
     // Whoever comes later sees what was in between.
     let query = format!("resourceVersion={}&labelSelector=laws", version(&changed));
     let mut late = asking.follow(&query, Accept::Whole).await;
-    assert_eq!(events(&mut late, 1).await[0]["type"], json!("DELETED"));
+    assert_eq!(late.event().await["type"], json!("DELETED"));
 }
 
 async fn a_lease_is_had_by_one(asking: &Asking) {
@@ -368,7 +385,7 @@ async fn a_lease_is_had_by_one(asking: &Asking) {
     let made = version(&made.json().unwrap());
     let query =
         format!("{path}?watch=1&fieldSelector=metadata.name%3Done&timeoutSeconds=60&resourceVersion={made}");
-    let mut following = asking.kube.watch(&Call::get(query), 0).await.unwrap().into_body();
+    let mut following = asking.watch(Call::get(query)).await;
     let renewed: Value = asking.send(put("first", made)).await.unwrap().json().unwrap();
     // A renewal in the same words changes nothing.
     let taken: Value = asking.send(put("third", version(&renewed))).await.unwrap().json().unwrap();
@@ -376,8 +393,8 @@ async fn a_lease_is_had_by_one(asking: &Asking) {
     assert_eq!((stale.code, stale.reason.as_str()), (409, "Conflict"));
     assert!(stale.message.ends_with("please apply your changes to the latest version and try again"));
     assert_eq!(asking.get(&format!("{path}/one")).await["spec"]["holderIdentity"], json!("third"));
-    let seen = events(&mut following, 1).await;
-    assert_eq!((&seen[0]["type"], version(&seen[0]["object"])), (&json!("MODIFIED"), version(&taken)));
+    let seen = following.event().await;
+    assert_eq!((&seen["type"], version(&seen["object"])), (&json!("MODIFIED"), version(&taken)));
 }
 
 /// All laws, each in a namespace of its own.
@@ -448,8 +465,8 @@ fn what_goes_wrong_is_said_as_a_real_one_says_it() {
         asking.applied(&config_map("old", &json!({"key": "b"}))).await;
         let query = format!("resourceVersion={}", version(&first) - 1);
         let mut following = asking.follow(&query, Accept::Whole).await;
-        let seen = events(&mut following, 1).await;
-        assert_eq!((&seen[0]["type"], &seen[0]["object"]["code"]), (&json!("ERROR"), &json!(410)));
+        let seen = following.event().await;
+        assert_eq!((&seen["type"], &seen["object"]["code"]), (&json!("ERROR"), &json!(410)));
         let token = page["metadata"]["continue"].as_str().unwrap();
         let call = Call::get(format!("/api/v1/namespaces?limit=1&continue={token}"));
         let expired = refusal(asking.send(call).await);

@@ -107,15 +107,14 @@ pub(super) async fn who_follows_sees_what_a_status_says(asking: &Asking) {
         asking.namespace,
         version(&made)
     );
-    let mut following = asking.kube.watch(&Call::get(query), 0).await.unwrap().into_body();
+    let mut following = asking.watch(Call::get(query)).await;
     let told = asking.say("seen", &json!({"status": {"conditions": [condition("heard")]}})).await;
     loop {
-        for seen in events(&mut following, 1).await {
-            assert_eq!((&seen["type"], generation(&seen["object"])), (&json!("MODIFIED"), 1));
-            if version(&seen["object"]) >= version(&told) {
-                assert!(says(&seen["object"], "heard"), "{seen}");
-                return;
-            }
+        let seen = following.event().await;
+        assert_eq!((&seen["type"], generation(&seen["object"])), (&json!("MODIFIED"), 1));
+        if version(&seen["object"]) >= version(&told) {
+            assert!(says(&seen["object"], "heard"), "{seen}");
+            return;
         }
     }
 }
