@@ -78,7 +78,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         };
         println!("==> up after {}", spent(start.elapsed()));
         if !arguments.chaos {
-            running.explain(&state)?;
+            Running::explain(&state);
         }
         let going_on = async {
             match arguments.chaos {
@@ -131,6 +131,10 @@ async fn asked_to_end() {
     }
 }
 
+fn settings_file(state: &Path) -> PathBuf {
+    state.join("env")
+}
+
 /// Everything that runs. Fields drop in this order.
 struct Running {
     /// Nobody narrates chaos.
@@ -159,24 +163,25 @@ impl Running {
             None => println!("==> kasbah up, an agent, and what ties them together"),
         }
         let first = !state.join("kasbah").exists();
-        let mut kasbah = Kasbah::start(state, &ports, shape).await?;
+        let kasbah = Kasbah::start(state, &ports, shape).await?;
         let narrator = match arguments.chaos {
             true => None,
             false => Some(Narrator::start(&kasbah, first, !arguments.no_color)?),
         };
         kasbah.introduce(&shop)?;
-        kasbah.start_agent(state, cluster.kubeconfig())?;
-        Ok(Self { narrator, kasbah, shop, cluster })
+        let mut running = Self { narrator, kasbah, shop, cluster };
+        running.write_settings(state)?;
+        running.kasbah.start_agent(state, running.cluster.kubeconfig())?;
+        Ok(running)
     }
 
-    /// What to try. The settings go into a file, so that the lines are ones that a person types.
-    fn explain(&self, state: &Path) -> Result<()> {
+    /// What another terminal needs to know, so that the lines that are suggested are ones that a person types.
+    fn write_settings(&self, state: &Path) -> Result<()> {
         let folders = |program: &Path| program.parent().map(|folder| folder.display().to_string());
         let path: Vec<String> = [&self.kasbah.client().program, &self.cluster.kubectl()]
             .into_iter()
             .filter_map(|one| folders(one))
             .collect();
-        let settings = state.join("env");
         let client = self.kasbah.client().variables.iter();
         let client: String =
             client.map(|(name, value)| format!("export {name}='{}'\n", value.display())).collect();
@@ -186,7 +191,11 @@ impl Running {
             path.join(":"),
             self.shop.clone_path().display(),
         );
-        std::fs::write(&settings, text).context("cannot write the settings for other terminals")?;
+        std::fs::write(settings_file(state), text).context("cannot write the settings for other terminals")
+    }
+
+    /// What to try.
+    fn explain(state: &Path) {
         println!(
             "
     In another terminal: `. {settings}`, which leads into a clone of the shop's repository and knows `kasbah` and
@@ -203,10 +212,9 @@ impl Running {
 
     Logs: {logs}/*.log. Ctrl-C ends everything.
 ",
-            settings = settings.display(),
+            settings = settings_file(state).display(),
             logs = state.display(),
         );
-        Ok(())
     }
 
     /// Runs until a part ends by itself, which is an error that says which.

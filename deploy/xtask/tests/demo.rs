@@ -43,7 +43,8 @@ impl<'a> Demo<'a> {
     /// What a person types in another terminal; gives what it prints.
     fn types(&self, line: &str) -> String {
         let script = format!("set -e; . '{}'; {line}", self.state.join("env").display());
-        let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+        // Whatever goes wrong, nothing is done to the checkout that these tests are in.
+        let output = Command::new("bash").args(["-c", &script]).current_dir(self.state).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         assert!(output.status.success(), "{line}: {}", text(output.stderr));
         text(output.stdout)
