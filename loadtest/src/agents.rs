@@ -93,6 +93,7 @@ async fn first(stage: &mut Stage, minutes: bool) -> anyhow::Result<Option<((f64,
     tokio::time::sleep(SETTLE).await;
     let cores = cores(stage).await?;
     let resident = per_agent(stage.resident()?.saturating_sub(before), count);
+    println!("    an idle agent takes {resident:.1} KB beside {bare:.1} KB, all of them {cores:.3} cores");
     Ok(Some(((resident, Some(bare)), cores)))
 }
 

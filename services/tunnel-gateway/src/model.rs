@@ -4,6 +4,7 @@ mod causes;
 mod cursors;
 mod judge;
 mod known;
+pub mod looks;
 mod rate;
 mod reach;
 mod refusals;

@@ -246,6 +246,14 @@ impl Registry {
         }
     }
 
+    /// The desired states of some agents may have changed.
+    pub(crate) fn changed_where(&self, is_meant: impl Fn(AgentId) -> bool) {
+        let agents = self.agents.lock();
+        for (_, open) in agents.iter().filter(|(agent, _)| is_meant(**agent)) {
+            open.tunnels.values().for_each(|session| session.may_have_changed());
+        }
+    }
+
     /// States of these revisions are there.
     pub(crate) fn announced(&self, changed: &[ChangedAgent]) {
         let agents = self.agents.lock();

@@ -29,14 +29,12 @@ use crate::door;
 use crate::gateway::{Gateway, SERVICE};
 use crate::journal::journal;
 use crate::metrics::Counts;
-use crate::model::{Cursors, Refusals, Standing};
+use crate::model::{Cursors, Refusals, Standing, looks};
 use crate::registry::Registry;
 use crate::resolve::Shelf;
 use crate::together::together;
 use crate::turns::Turns;
 
-/// Each agent's desired state is asked for at least this often: a notice may be lost.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// Beyond the tunnels' own time to finish.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -235,7 +233,8 @@ fn show_agents(gateway: &Arc<Gateway>, metrics: &Metrics) {
 /// Hears that desired states changed; also looks from time to time.
 async fn notices(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()> {
     let mut subscription = gateway.bus.subscribe(&Subject::notice(DesiredChanged::NAME)).await?;
-    let mut look = gateway.world.clock.sleep(LOOK_EVERY);
+    let mut round = 0;
+    let mut look = gateway.world.clock.sleep(looks::EVERY);
     loop {
         tokio::select! {
             biased;
@@ -255,8 +254,9 @@ async fn notices(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()
                 None => anyhow::bail!("the bus ended the subscription"),
             },
             () = &mut look => {
-                look = gateway.world.clock.sleep(LOOK_EVERY);
-                gateway.registry.changed(None);
+                look = gateway.world.clock.sleep(looks::EVERY);
+                gateway.registry.changed_where(|agent| looks::is_due(agent, round));
+                round += 1;
             }
         }
     }
