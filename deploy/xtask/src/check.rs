@@ -75,7 +75,7 @@ fn deny(root: &Path) -> Result<()> {
 
 /// Kasbah's own programs: the tests drive them as processes, and the agent as a pod.
 fn programs(root: &Path) -> Result<()> {
-    report::run(cargo(root).args(["build", "--locked", "--package", "kasbah", "--package", "agent"]))?;
+    report::run(cargo(root).args(["build", "--locked", "--bin", "kasbah", "--bin", "kasbah-agent"]))?;
     testkit::build_static_agent("dev").map(|_| ())
 }
 

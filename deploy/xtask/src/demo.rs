@@ -109,10 +109,10 @@ pub fn build() -> Result<()> {
     command.current_dir(report::root()?).args([
         "build",
         "--locked",
-        "--package",
+        "--bin",
         "kasbah",
-        "--package",
-        "agent",
+        "--bin",
+        "kasbah-agent",
     ]);
     report::run(&mut command)
 }
