@@ -33,7 +33,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn prepared(arguments: &Arguments) -> anyhow::Result<Command> {
     let root = report::root()?;
     if !arguments.list {
-        report::step("what the scenarios run on", testbed::build)?;
+        report::step("what the scenarios run on", || testbed::build(testbed::ALL))?;
         report::step("what is measured, built for release", || {
             report::run(cargo_build(&root).args([
                 "--release",

@@ -32,7 +32,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
-    testbed::build()?;
+    testbed::build(&[testbed::Part::Nats])?;
     crate::demo::build()?;
     let seed = arguments.seed.unwrap_or_else(Dice::fresh_seed);
     println!("==> chaos with seed {seed} for {} s", arguments.seconds);

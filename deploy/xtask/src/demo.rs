@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::report::{self, spent, step};
-use crate::testbed;
+use crate::testbed::{self, Part};
 use cluster::Cluster;
 use kasbah::{Kasbah, Shape};
 use narrate::Narrator;
@@ -62,10 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     std::fs::create_dir_all(&state).with_context(|| format!("cannot create {}", state.display()))?;
     let lock = std::fs::File::create(state.join("lock"))?;
     lock.try_lock().with_context(|| format!("another demo runs in {}", state.display()))?;
-    step("Kasbah, built (the first time takes some minutes)", build)?;
-    if arguments.kubeconfig.is_none() || shape.replicas.is_some() {
-        step("the control plane's programs (the first time takes about ten minutes)", testbed::build)?;
-    }
+    prepare(arguments, &shape)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
     runtime.block_on(async {
         let mut interrupted = std::pin::pin!(asked_to_end());
@@ -101,6 +98,41 @@ impl Arguments {
         let replicas = self.replicas.map(usize::from).or(self.chaos.then_some(CHAOS_REPLICAS));
         Shape { replicas, program: self.program.clone() }
     }
+}
+
+/// Builds what is missing: Kasbah's programs, and beside them what the cluster needs, whose sources are fetched meanwhile.
+fn prepare(arguments: &Arguments, shape: &Shape) -> Result<()> {
+    let mut parts = Vec::new();
+    if shape.replicas.is_some() {
+        parts.push(Part::Nats);
+    }
+    if arguments.fake_nodes || !rustix::process::geteuid().is_root() {
+        parts.push(Part::FakeNodes);
+    }
+    let own_cluster = arguments.kubeconfig.is_none();
+    // With somebody's own cluster, NATS alone is left to build.
+    let missing =
+        if own_cluster || shape.replicas.is_some() { testbed::missing(&parts)? } else { Vec::new() };
+    let compiled = testkit::program("kasbah").is_ok() && testkit::program("kasbah-agent").is_ok();
+    if !compiled {
+        println!(
+            "==> Kasbah is compiled now (about four minutes on two cores); later starts compile what has changed"
+        );
+    }
+    if !missing.is_empty() {
+        println!("==> built from their sources beside that, once: {}", missing.join(", "));
+    }
+    step("Kasbah and what the cluster runs on", || {
+        std::thread::scope(|scope| {
+            let cluster = (!missing.is_empty()).then(|| scope.spawn(|| testbed::build(&parts)));
+            let built = build();
+            let cluster = cluster.map_or(Ok(()), |building| match building.join() {
+                Ok(outcome) => outcome,
+                Err(_) => Err(anyhow::anyhow!("the build of the control plane ended by a panic")),
+            });
+            built.and(cluster)
+        })
+    })
 }
 
 /// Builds Kasbah's programs.

@@ -17,15 +17,20 @@ pub struct Build<'a> {
     pub packages: &'a [(&'a str, &'a str)],
     /// `-ldflags`, empty for none.
     pub linker_flags: String,
-    /// What to tell the person who waits.
-    pub remark: &'a str,
+    /// How long that takes.
+    pub takes: &'a str,
 }
 
 impl Build<'_> {
+    /// Whether it is in the cache.
+    pub fn is_done(&self) -> Result<bool> {
+        Ok(testkit::cache_folder()?.join(&self.name).exists())
+    }
+
     /// Does it where it has not been done.
     pub fn run(&self) -> Result<()> {
         cache::once(&self.name, |folder| {
-            println!("    {}: {}", self.name, self.remark);
+            println!("    {}: built from source, once; {}", self.name, self.takes);
             let module = report::root()?.join("deploy/testbed").join(self.module);
             let mut download = go(&module);
             download.args(["mod", "download", "-x"]);

@@ -60,7 +60,7 @@ pub fn run(command: &Command) -> Result<()> {
     match command {
         Command::Build(extent) => build_for_tests(extent.all_clients),
         Command::Up(place) => {
-            build()?;
+            build(&[])?;
             hold::up(&place.directory()?, place.fake_nodes)
         }
         Command::Down(place) => hold::down(&place.directory()?),
@@ -71,7 +71,7 @@ pub fn run(command: &Command) -> Result<()> {
 
 /// Builds everything that is not in the cache yet, and gets what only tests use besides.
 pub fn build_for_tests(all_clients: bool) -> Result<()> {
-    build()?;
+    build(ALL)?;
     if all_clients || tests_are_long() {
         for build in [
             older_kubectl(&KUBECTL_1_29, "kubectl-1.29"),
@@ -87,13 +87,57 @@ pub fn build_for_tests(all_clients: bool) -> Result<()> {
     node_js::chromium()
 }
 
-/// Builds all programs that are not in the cache yet.
-pub fn build() -> Result<()> {
+/// What somebody starts besides a control plane with a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// What plays nodes where no real one can be had.
+    FakeNodes,
+    /// NATS servers.
+    Nats,
+    /// The client that charts are installed with.
+    Helm,
+}
+
+/// Everything.
+pub const ALL: &[Part] = &[Part::FakeNodes, Part::Nats, Part::Helm];
+
+impl Part {
+    /// Builds it where it is not in the cache yet.
+    pub fn build(self) -> Result<()> {
+        self.program().run()
+    }
+
+    fn program(self) -> Build<'static> {
+        match self {
+            Self::FakeNodes => kwok(),
+            Self::Nats => nats_server(),
+            Self::Helm => helm(),
+        }
+    }
+}
+
+/// Builds a control plane's programs, and those of `parts`, that are not in the cache yet.
+pub fn build(parts: &[Part]) -> Result<()> {
     golang::check()?;
-    for build in [kubernetes(), etcd(), kwok(), nats_server(), helm()] {
+    for build in programs(parts) {
         build.run()?;
     }
     packages::node_parts()
+}
+
+/// What [`build`] would build now, each with how long that takes.
+pub fn missing(parts: &[Part]) -> Result<Vec<String>> {
+    let mut missing = Vec::new();
+    for build in programs(parts) {
+        if !build.is_done()? {
+            missing.push(format!("{} ({})", build.name, build.takes));
+        }
+    }
+    Ok(missing)
+}
+
+fn programs(parts: &[Part]) -> impl Iterator<Item = Build<'static>> {
+    [kubernetes(), etcd()].into_iter().chain(parts.iter().map(|part| part.program()))
 }
 
 /// Without these the server calls itself v0.0.0, and clients take it for an ancient one.
@@ -119,7 +163,7 @@ fn kubernetes() -> Build<'static> {
             ("k8s.io/kubernetes/cmd/kube-proxy", ""),
         ],
         linker_flags: kubernetes_version(KUBERNETES),
-        remark: "built from source, once; this takes long: about 7 minutes on two cores",
+        takes: "about 7 minutes on two cores",
     }
 }
 
@@ -129,7 +173,7 @@ fn etcd() -> Build<'static> {
         module: "etcd",
         packages: &[("go.etcd.io/etcd/server/v3", "etcd")],
         linker_flags: String::new(),
-        remark: "built from source, once; about half a minute",
+        takes: "about half a minute",
     }
 }
 
@@ -139,7 +183,7 @@ fn kwok() -> Build<'static> {
         module: "kwok",
         packages: &[("sigs.k8s.io/kwok/cmd/kwok", "kwok")],
         linker_flags: String::new(),
-        remark: "built from source, once; about two minutes",
+        takes: "about two minutes",
     }
 }
 
@@ -149,7 +193,7 @@ fn nats_server() -> Build<'static> {
         module: "nats-server",
         packages: &[("github.com/nats-io/nats-server/v2", "nats-server")],
         linker_flags: String::new(),
-        remark: "built from source, once; less than a minute",
+        takes: "less than a minute",
     }
 }
 
@@ -159,7 +203,7 @@ fn helm() -> Build<'static> {
         module: "helm",
         packages: &[("helm.sh/helm/v3/cmd/helm", "helm")],
         linker_flags: "-s -w".to_owned(),
-        remark: "built from source, once; about two minutes",
+        takes: "about two minutes",
     }
 }
 
@@ -169,7 +213,7 @@ fn older_kubectl(client: &OptionalClient, module: &'static str) -> Build<'static
         module,
         packages: &[(".", "kubectl")],
         linker_flags: kubernetes_version(client.release),
-        remark: "built from source, once; about a minute and a half",
+        takes: "about a minute and a half",
     }
 }
 
@@ -179,7 +223,7 @@ fn k9s() -> Build<'static> {
         module: "k9s",
         packages: &[("github.com/derailed/k9s", "k9s")],
         linker_flags: format!("-s -w -X github.com/derailed/k9s/cmd.version={}", K9S.release),
-        remark: "built from source, once; about five minutes",
+        takes: "about five minutes",
     }
 }
 

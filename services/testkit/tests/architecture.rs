@@ -18,6 +18,8 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 const FOUNDATION: &[&str] = &["events", "world"];
 /// These stand on the foundation alone.
 const BASE: &[&str] = &["store", "bus", "chassis", "tunnel", "objects"];
+/// Only ever development dependencies of what ships.
+const FOR_TESTS: &[&str] = &["testkit", "unified-features"];
 const SERVICES: &[&str] = &[
     "authz",
     "config-fetcher",
@@ -60,7 +62,8 @@ fn allowed(package: &str) -> Option<BTreeSet<&'static str>> {
         name if SERVICES.contains(&name) => vec![FOUNDATION, &["store", "bus", "chassis", "objects"]],
         "agent" => vec![FOUNDATION, &["chassis", "tunnel", "objects"]],
         "kasbah" => vec![FOUNDATION, BASE, SERVICES, &["agent"]],
-        "testkit" => vec![FOUNDATION],
+        "unified-features" | "xtask-launcher" => vec![],
+        "testkit" => vec![FOUNDATION, &["unified-features"]],
         "simulation" => vec![FOUNDATION, BASE, SERVICES, &["agent"]],
         "loadtest" | "xtask" => vec![FOUNDATION, BASE, &["testkit"]],
         _ => return None,
@@ -82,7 +85,7 @@ fn forbidden_edges<'a>(
             found.push(format!("{from} is a crate that the law does not know"));
             continue;
         };
-        if !(allowed.contains(to) || for_tests && to == "testkit") {
+        if !(allowed.contains(to) || for_tests && FOR_TESTS.contains(&to)) {
             found.push(format!("{from} must not depend on {to}"));
         }
     }
@@ -129,6 +132,42 @@ fn only_their_owners_name_the_large_libraries() {
             if let Some((name, owners)) = reserved {
                 assert!(owners.contains(&package.name.as_str()), "{} must not name {name}", package.name);
             }
+        }
+    }
+}
+
+/// The features with which each package of others is compiled when these crates are selected.
+fn features_of_others(selection: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut command = Command::new("cargo");
+    command.current_dir(root()).args(["tree", "--locked", "--quiet", "--edges", "normal,build,dev"]);
+    command.args(["--prefix", "none", "--format", "{p}|{f}"]).args(selection);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let text = String::from_utf8(output.stdout).unwrap();
+    // Empty lines stand between the trees.
+    for (package, features) in text.lines().filter_map(|line| line.split_once('|')) {
+        if !package.contains(" (/") {
+            let name = package.replace(" (proc-macro)", "");
+            found.entry(name).or_default().insert(features.trim_end_matches(" (*)").to_owned());
+        }
+    }
+    found
+}
+
+/// Otherwise a build of one crate, of the tasks, or of the demo compiles hundreds of packages once more.
+#[test]
+fn one_set_of_features_serves_every_build() {
+    let whole = features_of_others(&["--workspace"]);
+    for package in &metadata().packages {
+        let name = package.name.as_str();
+        for (other, features) in features_of_others(&["--package", name]) {
+            let missing = features.difference(whole.get(&other).unwrap()).next();
+            let wanted = whole.get(&other).unwrap();
+            assert_eq!(
+                missing, None,
+                "with {name} alone, {other} has other features than with everything, {wanted:?}: name them in deploy/unified-features"
+            );
         }
     }
 }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 use testkit::{Audit, ControlPlane, ControlPlaneOptions, FakeNodes, Image, Node, Tools, cluster_node};
 
-use super::kubeconfig_in;
+use super::{Part, kubeconfig_in};
 use crate::report::spent;
 
 /// The image that the demo shop and other samples run on, imported under its public name.
@@ -49,7 +49,14 @@ impl Testbed {
             Err(reason) => Err(reason),
         };
         let real = node.is_ok();
-        let fake_nodes = if real { None } else { Some(FakeNodes::start(&plane, 3, &[]).await?) };
+        let fake_nodes = match real {
+            true => None,
+            false => {
+                // Known only now where a real node was possible and did not start.
+                Part::FakeNodes.build()?;
+                Some(FakeNodes::start(&plane, 3, &[]).await?)
+            }
+        };
         remove_other_nodes(&plane, |name| (name == cluster_node::NAME) == real).await?;
         Ok(Self { plane, node, _fake_nodes: fake_nodes })
     }
