@@ -23,7 +23,8 @@ use std::time::Duration;
 use chassis::Shutdown;
 use events::desired::Applier;
 use events::{InstanceId, SourceId};
-use parking_lot::Mutex;
+use objects::health::HealthOptions;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use world::World;
 use world::spawn::TaskHandle;
@@ -62,6 +63,8 @@ pub struct Shared {
     forbidden: Mutex<std::collections::BTreeSet<watches::Forbidden>>,
     followed: watches::Followed,
     statuses: Mutex<BTreeMap<SourceId, String>>,
+    /// What was learned of the cluster by which health is judged.
+    health: RwLock<HealthOptions>,
     counts: Counts,
 }
 
@@ -91,6 +94,7 @@ impl Shared {
             forbidden: Mutex::default(),
             followed: watches::Followed::default(),
             statuses: Mutex::default(),
+            health: RwLock::default(),
             counts,
         }
     }

@@ -2,9 +2,10 @@
 //!
 //! Evaluation goes: deletion under way, then the rule of the kind, then the generic rules that controllers follow
 //! by convention (observed generation, the conditions Reconciling, Stalled and Ready). Conditions are looked up by
-//! type, never by position. The instant is a parameter: what changes with time alone says so in
+//! type, never by position, and those of an older generation do not count. The instant is a parameter: what changes with time alone says so in
 //! [`Health::recheck_at`].
 
+mod below;
 mod gateway;
 mod generic;
 mod network;
@@ -16,6 +17,8 @@ mod workloads;
 
 use std::collections::BTreeSet;
 
+pub use self::below::{selector_of_pods, with_pods};
+pub use self::storage::binds_on_first_use;
 use self::view::View;
 use crate::identity::split_api_version;
 use serde_json::Value;
@@ -80,8 +83,8 @@ pub struct Health {
     pub message: String,
     /// Being deleted.
     pub terminating: bool,
-    /// The status need not count for what the object is part of: a wait for something that may never come here
-    /// (a load balancer's address, a volume's first consumer), or a pod that is counted under its Job.
+    /// No wait brings it about, so nothing is to wait for it: for something that may never come here (a load balancer's address, a
+    /// volume's first consumer, metrics for an autoscaler), for a CronJob's next run, or for a pod that is counted under its Job.
     pub optional: bool,
     /// When to judge again even if the object does not change; milliseconds since 1970.
     pub recheck_at: Option<i64>,
@@ -90,6 +93,7 @@ pub struct Health {
 }
 
 impl Health {
+    /// A verdict of a kind's own rule.
     fn new(status: HealthStatus, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -128,14 +132,14 @@ impl Health {
         Self { source: RuleSource::Absence, ..Self::new(HealthStatus::Missing, "not in the cluster") }
     }
 
-    /// Whether a wait for this object may end well: healthy, stopped on purpose, or optional and not failed.
+    /// Whether a wait for this object may end well: healthy, stopped on purpose, or nothing that waiting brings about.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         !self.terminating
             && match self.status {
                 HealthStatus::Healthy | HealthStatus::Suspended => true,
-                HealthStatus::Progressing => self.optional,
-                HealthStatus::Missing | HealthStatus::Degraded | HealthStatus::Unknown => false,
+                HealthStatus::Progressing | HealthStatus::Degraded => self.optional,
+                HealthStatus::Missing | HealthStatus::Unknown => false,
             }
     }
 }
@@ -165,26 +169,27 @@ impl Default for HealthOptions {
     }
 }
 
-/// Judges a live object that states its `apiVersion` and `kind`, at the instant `now_ms` (milliseconds since 1970).
+/// Judges a live object that states its `apiVersion` and `kind`, at the instant `now_ms` (milliseconds since 1970). `None`: it has no
+/// health, as there is no rule for its kind and it tells nothing of itself; nothing waits for it, and it counts in no roll-up.
 #[must_use]
-pub fn evaluate(object: &Value, now_ms: i64, options: &HealthOptions) -> Health {
+pub fn evaluate(object: &Value, now_ms: i64, options: &HealthOptions) -> Option<Health> {
     let view = View::new(object);
     if object.as_object().is_none() {
-        return Health::new(HealthStatus::Unknown, "not an object");
+        return Some(Health::new(HealthStatus::Unknown, "not an object"));
     }
     if !view.at("metadata.deletionTimestamp").is_null() {
-        return Health {
+        return Some(Health {
             terminating: true,
             source: RuleSource::Deletion,
             ..Health::progressing(deletion_message(view))
-        };
+        });
     }
     let api_version = view.text("apiVersion").unwrap_or_default();
     let Some((group, _)) = split_api_version(api_version) else {
-        return Health::new(HealthStatus::Unknown, "the object states no apiVersion");
+        return Some(Health::new(HealthStatus::Unknown, "the object states no apiVersion"));
     };
     built_in(group, view.text("kind").unwrap_or_default(), view, now_ms, options)
-        .unwrap_or_else(|| generic::rule(view))
+        .or_else(|| generic::rule(view))
 }
 
 /// The worst of several statuses; `None` of none, which is a state of its own and not healthy.
@@ -214,6 +219,7 @@ fn built_in(group: &str, kind: &str, view: View<'_>, now_ms: i64, options: &Heal
         ("apps" | "extensions", "DaemonSet") => &|| workloads::daemon_set(view),
         ("batch", "Job") => &|| workloads::job(view),
         ("batch", "CronJob") => &|| workloads::cron_job(view),
+        ("argoproj.io", "Rollout") => &|| workloads::rollout(view),
         ("argoproj.io", "Workflow") => &|| workloads::workflow(view),
         ("", "Service") => &|| network::service(view, options),
         ("networking.k8s.io" | "extensions", "Ingress") => &|| network::ingress(view, options),

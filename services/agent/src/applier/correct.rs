@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::concurrent::concurrently;
 use super::context::Context;
-use super::health::{sight, status_word, tells_health};
+use super::health::tells_health;
 use crate::kubernetes::client::CONCURRENCY;
 use crate::kubernetes::{Accept, ApiError, Call, path};
 use crate::model::book::{Drift, Judged, Seen};
@@ -67,7 +67,7 @@ impl Context {
     /// A watch or a list showed an object that is in one of this source's books.
     pub(super) fn saw(&self, identity: &ObjectIdentity, live: &Value) {
         let key = identity.key();
-        let sight = sight(live, identity, self.shared.world.clock.now_millis());
+        let sight = self.shared.sight(live, identity);
         match self.shared.with_book(self.id(), |book| book.sighted(&key, sight)) {
             Seen::Nothing => {}
             Seen::Touched => self.drifted(&key, live),
@@ -84,7 +84,7 @@ impl Context {
             source: self.id(),
             sync: Some(self.source.head.sync),
             identity: identity.clone(),
-            status: status_word(&health),
+            status: health.word(),
             message: health.message,
         });
     }
@@ -115,7 +115,7 @@ impl Context {
     }
 
     /// The object as it is now; `None`: it is not there.
-    async fn get(&self, identity: &ObjectIdentity) -> Result<Option<Value>, ApiError> {
+    pub(super) async fn get(&self, identity: &ObjectIdentity) -> Result<Option<Value>, ApiError> {
         let kinds = self.shared.discovery.kinds();
         let Some(resource) = kinds.find_any(identity) else { return Ok(None) };
         let Some(path) = path::object(&resource, &identity.namespace, &identity.name) else {

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::Shared;
 use super::concurrent::concurrently;
 use super::context::Context;
-use super::health::{sight, tells_health};
+use super::health::tells_health;
 use super::prune::listed_identity;
 use crate::desired::View;
 use crate::kubernetes::{Accept, ApiError, Call, Kube, Resource, path};
@@ -130,7 +130,7 @@ fn tell(shared: &Shared, mut objects: Vec<OwnedObject>, unlisted: Vec<GroupKind>
 
 /// One found object: certain only if the very manifest that is wanted was applied last and each of its fields is still ours.
 fn enter(shared: &Shared, context: &Context, target: Option<&Target>, live: &Value, object: &OwnedObject) {
-    let mut sight = sight(live, &object.identity, shared.world.clock.now_millis());
+    let mut sight = shared.sight(live, &object.identity);
     if tells_health(&object.identity) {
         // Metadata does not tell; a watch will.
         sight.health = None;

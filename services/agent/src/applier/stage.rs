@@ -200,7 +200,7 @@ impl Context {
             self.shared.world.clock.now_millis(),
             &objects::health::HealthOptions::default(),
         );
-        (!health.is_settled()).then_some(health.message)
+        health.filter(|health| !health.is_settled()).map(|health| health.message)
     }
 
     /// Discovery follows a definition a moment later. Another state of the source ends the wait.

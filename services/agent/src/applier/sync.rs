@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 
 use super::concurrent::concurrently;
 use super::context::Context;
-use super::health::{sight, tells_health};
+use super::health::tells_health;
 use super::report::Report;
 use super::stage::{StageEnd, of_stage};
 use crate::kubernetes::{Accept, Call, path};
@@ -188,6 +188,7 @@ impl Context {
             if !self.shared.holding.may_write() {
                 return WaitEnd::Lost;
             }
+            let look_below_at = self.look_below().await.unwrap_or(end);
             let mut unsettled = self.unsettled(targets);
             let all_seem_settled = unsettled.is_empty();
             if all_seem_settled {
@@ -198,13 +199,7 @@ impl Context {
                 return WaitEnd::Superseded;
             }
             if self.shared.now() >= end {
-                report.counts.unhealthy = u32::try_from(unsettled.len()).unwrap_or(u32::MAX);
-                for (target, reason) in unsettled.iter().take(10) {
-                    report
-                        .failures
-                        .push(target.failure(format!("not healthy within {}: {reason}", seconds(timeout))));
-                }
-                return WaitEnd::Expired;
+                return expired(&unsettled, timeout, report);
             }
             let look_at = looks.due(all_seem_settled, self.shared.now());
             if self.shared.now() >= look_at {
@@ -224,8 +219,10 @@ impl Context {
                     })
                 })
                 .flatten();
-            let next =
-                self.correct_due().await.unwrap_or(end).min(look_at).min(tell_at.unwrap_or(end)).min(end);
+            let correct_at = self.correct_due().await.unwrap_or(end);
+            let next = [correct_at, look_at, look_below_at, tell_at.unwrap_or(end)]
+                .into_iter()
+                .fold(end, Duration::min);
             tokio::select! {
                 biased;
                 () = wake.notified() => {}
@@ -247,9 +244,7 @@ impl Context {
                 .iter()
                 .filter_map(|target| match book.get(&target.key).map(|known| known.health.as_ref()) {
                     Some(Some(health)) if health.settled => None,
-                    Some(Some(health)) if health.message.is_empty() => {
-                        Some((target, health.status.as_str().to_lowercase()))
-                    }
+                    Some(Some(health)) if health.message.is_empty() => Some((target, health.word())),
                     Some(Some(health)) => Some((target, health.message.clone())),
                     Some(None) | None if !tells_health(&target.identity) => None,
                     Some(None) | None => Some((target, "not seen yet".to_owned())),
@@ -285,7 +280,7 @@ impl Context {
         let accept = if tells_health(&target.identity) { Accept::Whole } else { Accept::Metadata };
         let call = Call::get(path).accept(accept).as_account(self.account());
         let live = self.shared.kube.read(call).await.ok()?.json().ok()?;
-        let sight = sight(&live, &target.identity, self.shared.world.clock.now_millis());
+        let sight = self.shared.sight(&live, &target.identity);
         if let Some(health) = self.shared.with_book(self.id(), |book| book.looked_at(&target.key, sight)) {
             self.tell_health(&target.identity, health);
         }
@@ -334,6 +329,16 @@ enum WaitEnd {
     Expired,
     Superseded,
     Lost,
+}
+
+fn expired(unsettled: &[(&Target, String)], timeout: Duration, report: &mut Report) -> WaitEnd {
+    report.counts.unhealthy = u32::try_from(unsettled.len()).unwrap_or(u32::MAX);
+    let failures = unsettled
+        .iter()
+        .take(10)
+        .map(|(target, reason)| target.failure(format!("not healthy within {}: {reason}", seconds(timeout))));
+    report.failures.extend(failures);
+    WaitEnd::Expired
 }
 
 fn not_served(entry: &Entry) -> ObjectFailure {

@@ -80,14 +80,15 @@ impl Worker {
     /// Does what is due; gives the moment at which more will be.
     async fn step(&mut self, context: &Context) -> Option<Duration> {
         let head = &context.source.head;
+        let look_at = context.look_below().await;
         if head.suspended {
             self.shared.note(self.source, "suspended");
-            return None;
+            return look_at;
         }
         if context.source.entries.is_none() && context.source.prune.is_empty() {
             self.ran = Some(context.source.fingerprint);
             self.shared.note(self.source, "nothing to do");
-            return None;
+            return look_at;
         }
         let now = self.shared.now();
         let is_new = self.ran != Some(context.source.fingerprint);
@@ -115,7 +116,9 @@ impl Worker {
             None => context.correct_due().await,
             Some(_) => None,
         };
-        [self.retry_at, correction].into_iter().flatten().min()
+        // The run may have made more of them.
+        let look_at = context.look_below().await;
+        [self.retry_at, correction, look_at].into_iter().flatten().min()
     }
 
     async fn sync(&mut self, context: &Context) {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::context::Context;
-use super::health::{sight, tells_health};
+use super::health::tells_health;
 use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, Answer, ApiError, Call, path};
 use crate::model::adoption::{Decision, decide, owner_of};
@@ -282,7 +282,7 @@ impl Context {
         live: &Value,
         write: Write,
     ) -> bool {
-        let sight = sight(live, &target.identity, self.shared.world.clock.now_millis());
+        let sight = self.shared.sight(live, &target.identity);
         let object = OwnedObject {
             source: self.id(),
             identity: target.identity.clone(),

@@ -17,24 +17,73 @@ const CORRECTION_CAP: Duration = Duration::from_secs(600);
 /// Quiet for this long: the next correction is immediate again.
 const CORRECTION_FORGET: Duration = Duration::from_secs(900);
 
+/// What makes an object not well is looked up this long after it is seen, so that what is well again by then costs nothing; then ever more
+/// rarely.
+const LOOK_FIRST: Duration = Duration::from_secs(1);
+const LOOK_CAP: Duration = Duration::from_secs(30);
+
 /// How an object is doing, as far as the agent keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
-    /// Status.
-    pub status: HealthStatus,
+    /// Status; `None`: the object has no health.
+    pub status: Option<HealthStatus>,
     /// Why.
     pub message: String,
     /// A wait may end.
     pub settled: bool,
+    /// No wait brings it about.
+    pub optional: bool,
     /// When to judge again although the object does not change, milliseconds since 1970.
     pub recheck_at: Option<i64>,
+    /// Others have to be asked why it is not well: its pods, its class.
+    pub open: bool,
+    /// They were asked, and the message is theirs.
+    pub explained: bool,
 }
 
-impl From<Health> for Judged {
-    fn from(health: Health) -> Self {
-        let settled = health.is_settled();
-        Self { status: health.status, message: health.message, settled, recheck_at: health.recheck_at }
+impl From<Option<Health>> for Judged {
+    fn from(health: Option<Health>) -> Self {
+        let settled = health.as_ref().is_none_or(Health::is_settled);
+        let Some(health) = health else {
+            return Self {
+                status: None,
+                message: String::new(),
+                settled,
+                optional: false,
+                recheck_at: None,
+                open: false,
+                explained: false,
+            };
+        };
+        let Health { status, message, optional, recheck_at, .. } = health;
+        Self { status: Some(status), message, settled, optional, recheck_at, open: false, explained: false }
     }
+}
+
+impl Judged {
+    /// The status in a word, as the log has it.
+    #[must_use]
+    pub fn word(&self) -> String {
+        self.status.map_or_else(|| "none".to_owned(), |status| status.as_str().to_lowercase())
+    }
+
+    /// Another reason is worth a word.
+    fn is_telling(&self) -> bool {
+        self.explained || self.status == Some(HealthStatus::Degraded)
+    }
+
+    fn is_well(&self) -> bool {
+        matches!(self.status, None | Some(HealthStatus::Healthy | HealthStatus::Suspended))
+    }
+}
+
+/// When an object is looked at although nothing was seen of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Look {
+    /// `None`: to be put off from the next moment at which somebody asks.
+    at: Option<Duration>,
+    /// How many were in vain.
+    times: u32,
 }
 
 /// Somebody touched the object.
@@ -71,6 +120,7 @@ pub struct Known {
     pub correct_at: Duration,
     corrections: u32,
     corrected_at: Duration,
+    look: Option<Look>,
 }
 
 impl Known {
@@ -89,6 +139,7 @@ impl Known {
             correct_at: Duration::ZERO,
             corrections: 0,
             corrected_at: Duration::ZERO,
+            look: None,
         }
     }
 }
@@ -301,13 +352,38 @@ impl Book {
                 .min(CORRECTION_CAP),
         };
         known.health =
-            if drift.deleted { Some(Judged::from(Health::missing())) } else { known.health.take() };
+            if drift.deleted { Some(Judged::from(Some(Health::missing()))) } else { known.health.take() };
         let news = known.drift.as_ref() != Some(&drift);
         if known.drift.is_none() {
             known.correct_at = now + wait;
         }
         known.drift = Some(drift);
         news
+    }
+
+    /// Objects to be looked at now although nothing was seen of them, `now` by the monotonic clock and `now_millis` since 1970; and when the
+    /// next ones will be.
+    pub fn looks(&mut self, now: Duration, now_millis: i64) -> (Vec<ObjectIdentity>, Option<Duration>) {
+        let mut due = Vec::new();
+        let mut next: Option<Duration> = None;
+        for known in self.known.values_mut() {
+            let (Some(look), Some(health)) = (&mut known.look, &known.health) else { continue };
+            let at = *look.at.get_or_insert_with(|| {
+                let wait = LOOK_FIRST.saturating_mul(1_u32.checked_shl(look.times).unwrap_or(u32::MAX));
+                let open = health.open.then_some(wait.min(LOOK_CAP));
+                let judged_at = health.recheck_at.map(|at| {
+                    Duration::from_millis(u64::try_from(at.saturating_sub(now_millis)).unwrap_or(0))
+                });
+                now + open.into_iter().chain(judged_at).min().unwrap_or(LOOK_CAP)
+            });
+            if at <= now {
+                *look = Look { at: None, times: look.times.saturating_add(1) };
+                due.push(known.identity.clone());
+            } else {
+                next = Some(next.map_or(at, |next| next.min(at)));
+            }
+        }
+        (due, next)
     }
 
     /// Postpones a correction that failed.
@@ -340,15 +416,25 @@ impl Book {
 /// Keeps a health; gives it back where a person would want to hear of it.
 fn new_health(known: &mut Known, health: Option<Judged>) -> Option<Judged> {
     let health = health?;
+    let look = known.look.take();
+    if health.open || health.recheck_at.is_some() {
+        known.look = Some(look.unwrap_or_default());
+    }
+    if health.open && !health.explained && known.health.as_ref().is_some_and(|before| before.explained) {
+        // What was found out holds until it is looked at again, which is soon: a status that changes tells less.
+        known.look = Some(Look::default());
+        return None;
+    }
     let before = known.health.replace(health.clone());
     let doubted = std::mem::take(&mut known.doubted);
     let changed = match &before {
         None if doubted => true,
         // What is healthy from the start is no news.
-        None => health.status != HealthStatus::Healthy,
+        None => !matches!(health.status, None | Some(HealthStatus::Healthy)),
         Some(before) => {
             before.status != health.status
-                || (health.status == HealthStatus::Degraded && before.message != health.message)
+                || before.optional != health.optional
+                || (!health.is_well() && before.message != health.message && health.is_telling())
         }
     };
     changed.then_some(health)

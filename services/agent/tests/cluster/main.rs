@@ -5,6 +5,7 @@ mod apply;
 mod attributes;
 mod connections;
 mod drift;
+mod health;
 mod instances;
 mod kubeconfig;
 mod outage;

@@ -31,8 +31,7 @@ pub(super) fn gateway(view: View<'_>) -> Health {
 }
 
 pub(super) fn gateway_class(view: View<'_>) -> Health {
-    let generation = view.int("metadata.generation");
-    match view.condition("Accepted").filter(|condition| !condition.is_stale(generation)) {
+    match view.condition("Accepted").filter(|condition| !condition.is_stale()) {
         Some(condition) if condition.is_true() => Health::healthy(),
         Some(condition) if condition.is_false() => Health::degraded(condition.explain()),
         Some(condition) => Health::progressing(condition.explain()),
@@ -42,12 +41,11 @@ pub(super) fn gateway_class(view: View<'_>) -> Health {
 
 /// HTTP and gRPC routes: what each parent says, where it speaks of the latest generation.
 pub(super) fn route(view: View<'_>) -> Health {
-    let generation = view.int("metadata.generation");
     let current = |parent: &View<'_>| {
         ["Accepted", "ResolvedRefs", "Programmed"]
             .into_iter()
             .filter_map(|kind| parent.condition_in("conditions", kind))
-            .all(|condition| !condition.is_stale(generation))
+            .all(|condition| !condition.is_stale())
     };
     let parents: Vec<View<'_>> = view
         .list("status.parents")
@@ -65,13 +63,12 @@ pub(super) fn route(view: View<'_>) -> Health {
 }
 
 pub(super) fn backend_tls_policy(view: View<'_>) -> Health {
-    let generation = view.int("metadata.generation");
     let ancestors = view.list("status.ancestors");
     let mut accepted = false;
     for ancestor in ancestors {
         for kind in ["Accepted", "ResolvedRefs"] {
             let Some(condition) = ancestor.condition_in("conditions", kind) else { continue };
-            if condition.is_stale(generation) {
+            if condition.is_stale() {
                 return Health::progressing("a gateway has not seen the latest change");
             }
             if !condition.is_true() {

@@ -14,8 +14,10 @@ pub(super) fn stale(view: View<'_>) -> Option<Health> {
     })
 }
 
-pub(super) fn rule(view: View<'_>) -> Health {
-    Health { source: RuleSource::Generic, ..judge(view) }
+/// `None`: the object says nothing of itself, neither conditions nor which generation its controller has seen.
+pub(super) fn rule(view: View<'_>) -> Option<Health> {
+    let tells = !view.list("status.conditions").is_empty() || view.int("status.observedGeneration").is_some();
+    tells.then(|| Health { source: RuleSource::Generic, ..judge(view) })
 }
 
 fn judge(view: View<'_>) -> Health {

@@ -43,10 +43,25 @@ fn waiting(view: View<'_>) -> Option<Health> {
         let reason = container.text("state.waiting.reason")?;
         let failing = reason.starts_with("Err") || reason.ends_with("Error") || reason.ends_with("BackOff");
         let name = container.text("name").unwrap_or_default();
-        let message = container.text("state.waiting.message").unwrap_or_default();
-        let separator = if message.is_empty() { "" } else { ": " };
-        failing.then(|| Health::degraded(format!("container {name} is in {reason}{separator}{message}")))
+        let message = match ended_before(container) {
+            // Why it ended says more than how long is waited until it is started again.
+            Some(ended) if reason == "CrashLoopBackOff" => format!(": it {ended}"),
+            _ => match container.text("state.waiting.message").unwrap_or_default() {
+                "" => String::new(),
+                message => format!(": {message}"),
+            },
+        };
+        failing.then(|| Health::degraded(format!("container {name} is in {reason}{message}")))
     })
+}
+
+/// How a container ended before.
+fn ended_before(container: View<'_>) -> Option<String> {
+    let ended = container.at("lastState.terminated");
+    let code = ended.int("exitCode")?;
+    let reason = ended.text("reason").filter(|reason| *reason == "OOMKilled");
+    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    Some(format!("ended with exit code {code}{reason}"))
 }
 
 fn failure(view: View<'_>) -> String {
@@ -75,14 +90,18 @@ fn running(view: View<'_>) -> Health {
     if view.condition("Ready").is_some_and(super::view::Condition::is_true) {
         return Health::healthy();
     }
-    let restarted =
-        statuses(view, false).into_iter().find(|container| !container.at("lastState.terminated").is_null());
-    if let Some(container) = restarted {
+    for container in statuses(view, false) {
         let name = container.text("name").unwrap_or_default();
-        let code = container.count("lastState.terminated.exitCode");
-        return Health::degraded(format!(
-            "container {name} is not ready and has ended before with exit code {code}"
-        ));
+        let ended = container.int("state.terminated.exitCode");
+        if let Some(code) = ended {
+            return Health::degraded(format!("container {name} ended with exit code {code}"));
+        }
+        if !container.at("lastState.terminated").is_null() {
+            let code = container.count("lastState.terminated.exitCode");
+            return Health::degraded(format!(
+                "container {name} is not ready and has ended before with exit code {code}"
+            ));
+        }
     }
     let reason = view.condition("Ready").map(super::view::Condition::explain).unwrap_or_default();
     Health::progressing(if reason.is_empty() { "not ready".to_owned() } else { reason })

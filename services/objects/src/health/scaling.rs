@@ -32,8 +32,10 @@ fn autoscaler_conditions(view: View<'_>) -> Health {
     for (kind, reasons) in [("AbleToScale", &CANNOT_SCALE[..]), ("ScalingActive", &CANNOT_MEASURE[..])] {
         if let Some(condition) = view.condition(kind).filter(|condition| !condition.is_true())
             && reasons.contains(&condition.reason())
+            && !condition.is_stale()
         {
-            return Health::degraded(condition.explain());
+            // What measures the pods may be missing in this cluster for good: no wait brings it.
+            return Health::degraded(condition.explain()).optional(kind == "ScalingActive");
         }
     }
     let holds = |kind: &str| view.condition(kind).is_some_and(|condition| condition.is_true());
@@ -48,6 +50,7 @@ pub(super) fn disruption_budget(view: View<'_>) -> Health {
         Some(condition) if condition.is_false() && condition.reason() != "InsufficientPods" => {
             Health::degraded(condition.explain())
         }
+        Some(condition) if condition.is_stale() => Health::progressing(condition.explain()),
         Some(_) => Health::healthy(),
         None => Health::progressing("the controller has not seen it yet"),
     }

@@ -1,5 +1,7 @@
 //! Claims of volumes.
 
+use serde_json::Value;
+
 use super::view::View;
 use super::{Health, HealthOptions, HealthStatus};
 
@@ -13,6 +15,12 @@ pub(super) fn claim(view: View<'_>, options: &HealthOptions) -> Health {
         "Lost" => Health::degraded("the volume is lost"),
         other => Health::new(HealthStatus::Unknown, format!("the claim's phase is {other}")),
     }
+}
+
+/// Whether a StorageClass binds a volume only when the first pod that uses a claim is put on a node.
+#[must_use]
+pub fn binds_on_first_use(class: &Value) -> bool {
+    class.get("volumeBindingMode").and_then(Value::as_str) == Some("WaitForFirstConsumer")
 }
 
 /// The class binds on first use, and no pod that uses the claim has been put on a node.

@@ -1,5 +1,7 @@
 //! Rule by rule, and every case in which peers disagree.
 
+mod below;
+mod cases;
 mod gateways;
 mod network_and_storage;
 mod pods;
@@ -14,7 +16,11 @@ use serde_json::json;
 const NEW_YEAR: i64 = 1_767_225_600_000;
 
 fn judge(object: &Value) -> Health {
-    evaluate(object, NEW_YEAR, &HealthOptions::default())
+    judge_with(object, &HealthOptions::default())
+}
+
+fn judge_with(object: &Value, options: &HealthOptions) -> Health {
+    evaluate(object, NEW_YEAR, options).expect("a health")
 }
 
 /// Puts `spec` and `status` into an object of a kind, seen in its latest generation.
@@ -54,7 +60,6 @@ fn with(base: &Value, path: &str, value: Value) -> Value {
 fn other_kinds_go_by_convention() {
     let ready = condition("Ready", "True", "");
     let rows = [
-        ("no status", json!({"metadata": {"generation": 1}}), Healthy),
         ("ready", json!({"status": {"conditions": [ready]}}), Healthy),
         (
             "not ready",
@@ -91,7 +96,11 @@ fn other_kinds_go_by_convention() {
             json!({"metadata": {"generation": 2}, "status": {"conditions": [ready]}}),
             Healthy,
         ),
-        ("conditions of another form", json!({"status": {"conditions": "none"}}), Healthy),
+        (
+            "only a generation",
+            json!({"metadata": {"generation": 2}, "status": {"observedGeneration": 2}}),
+            Healthy,
+        ),
     ];
     for (what, mut object, expected) in rows {
         for (api_version, kind) in
@@ -101,6 +110,37 @@ fn other_kinds_go_by_convention() {
             object["kind"] = json!(kind);
             let health = judge(&object);
             assert_eq!((health.status, health.source), (expected, RuleSource::Generic), "{what}: {health:?}");
+        }
+    }
+}
+
+#[test]
+fn conditions_of_an_older_generation_do_not_count() {
+    let old = |kind: &str| json!({"type": kind, "status": "True", "observedGeneration": 1});
+    let ready = json!({"type": "Ready", "status": "True", "observedGeneration": 2});
+    for (conditions, expected) in [
+        (json!([old("Ready")]), Progressing),
+        (json!([ready, old("Stalled")]), Healthy),
+        (json!([ready, old("Reconciling")]), Healthy),
+    ] {
+        let object = json!({"apiVersion": "example.com/v1", "kind": "Database", "metadata": {"generation": 2},
+            "status": {"conditions": conditions}});
+        assert_eq!(judge(&object).status, expected, "{object}");
+    }
+}
+
+#[test]
+fn what_tells_nothing_of_itself_has_no_health() {
+    for status in [
+        json!(null),
+        json!({}),
+        json!({"phase": "Failed"}),
+        json!({"conditions": []}),
+        json!({"conditions": "none"}),
+    ] {
+        for (api_version, kind) in [("example.com/v1", "Database"), ("v1", "ConfigMap")] {
+            let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"generation": 3}, "status": status});
+            assert_eq!(evaluate(&object, NEW_YEAR, &HealthOptions::default()), None, "{object}");
         }
     }
 }

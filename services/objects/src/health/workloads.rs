@@ -156,10 +156,69 @@ pub(super) fn cron_job(view: View<'_>) -> Health {
     let at = |field: &str| view.text(field).and_then(time);
     match (at("status.lastScheduleTime"), at("status.lastSuccessfulTime")) {
         (Some(scheduled), Some(succeeded)) if succeeded < scheduled => {
-            Health::degraded("the last run did not succeed")
+            // The next run may be a night away, and its command another one by now: no wait brings it.
+            Health::degraded("the last run did not succeed").optional(true)
         }
         _ => Health::healthy(),
     }
+}
+
+/// Argo Rollouts, whose controller says in a word how the rollout is (since version 1.0), and which generation that is of as text.
+pub(super) fn rollout(view: View<'_>) -> Health {
+    let observed = view.text("status.observedGeneration").and_then(|text| text.parse::<i64>().ok());
+    if let (Some(observed), Some(latest)) = (observed, view.generation())
+        && observed < latest
+    {
+        return Health::progressing(format!(
+            "the controller has seen generation {observed}, the latest is {latest}"
+        ));
+    }
+    let annotations = view.at("metadata.annotations").value();
+    let workload = annotations.get("rollout.argoproj.io/workload-generation").and_then(|text| text.as_str());
+    if let (Some(latest), Some(observed)) = (workload, view.text("status.workloadObservedGeneration"))
+        && latest != observed
+    {
+        return Health::progressing(format!(
+            "the controller has seen generation {observed} of its workload, the latest is {latest}"
+        ));
+    }
+    if let Some(condition) = view.condition("InvalidSpec").filter(|condition| condition.is_true()) {
+        return Health::degraded(condition.explain());
+    }
+    let failed = |reason: &str| matches!(reason, "RolloutAborted" | "ProgressDeadlineExceeded");
+    if let Some(condition) = view.condition("Progressing").filter(|condition| failed(condition.reason())) {
+        return Health::degraded(condition.explain());
+    }
+    let told = view.text("status.message").filter(|message| !message.is_empty());
+    match view.text("status.phase") {
+        Some("Healthy") => Health::healthy(),
+        Some("Paused") => Health::suspended(told.unwrap_or("the rollout is paused")),
+        Some("Degraded") => Health::degraded(told.unwrap_or("the rollout is degraded")),
+        Some("Progressing") => Health::progressing(told.unwrap_or("the rollout goes on")),
+        Some(other) => Health::new(HealthStatus::Unknown, format!("the rollout's phase is {other}")),
+        None => rollout_counts(view),
+    }
+}
+
+/// Controllers before version 1.0.
+fn rollout_counts(view: View<'_>) -> Health {
+    if view.is_true("spec.paused") || view.condition("Paused").is_some_and(|paused| paused.is_true()) {
+        return Health::suspended("the rollout is paused");
+    }
+    if view.at("status").is_null() {
+        return Health::progressing("the controller has not seen it yet");
+    }
+    let wanted = view.int("spec.replicas").unwrap_or(1);
+    let [all, updated, available] =
+        ["replicas", "updatedReplicas", "availableReplicas"].map(|field| view.at("status").count(field));
+    // Blue and green stand beside each other for as long as one likes.
+    let replaces = !view.at("spec.strategy.canary").is_null();
+    first_short(&[
+        (updated < wanted, format!("{updated} of {wanted} pods are updated")),
+        (replaces && all > updated, format!("{} old pods are still there", all - updated)),
+        (available < updated, format!("{available} of {updated} updated pods are available")),
+    ])
+    .unwrap_or_else(Health::healthy)
 }
 
 /// Argo Workflows.

@@ -33,7 +33,7 @@ fn services_and_ingresses() {
         HealthOptions { load_balancer_optional: false, ingress_optional: false, ..HealthOptions::default() };
     for waiting in [service, ingress] {
         assert!(judge(&waiting).optional && judge(&waiting).is_settled());
-        let health = evaluate(&waiting, NEW_YEAR, &strict);
+        let health = judge_with(&waiting, &strict);
         assert!(!health.optional && !health.is_settled());
     }
 }
@@ -62,12 +62,12 @@ fn claims_of_volumes() {
         &json!({"storageClassName": "local"}),
         &json!({"phase": "Pending"}),
     );
-    let health = evaluate(&claim, NEW_YEAR, &options);
+    let health = judge_with(&claim, &options);
     assert!(
         health.status == Progressing && health.optional && health.message.contains("first pod"),
         "{health:?}"
     );
     assert!(!judge(&claim).optional);
     claim["metadata"]["annotations"] = json!({"volume.kubernetes.io/selected-node": "n"});
-    assert!(!evaluate(&claim, NEW_YEAR, &options).optional);
+    assert!(!judge_with(&claim, &options).optional);
 }

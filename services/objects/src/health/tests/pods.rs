@@ -100,15 +100,15 @@ fn an_unschedulable_pod_is_degraded_after_a_while() {
     );
     let options = HealthOptions { unschedulable_after_ms: 60_000, ..HealthOptions::default() };
     let deadline = NEW_YEAR + 60_000;
-    let before = evaluate(&pod, deadline - 1, &options);
+    let before = evaluate(&pod, deadline - 1, &options).expect("a health");
     assert_eq!((before.status, before.recheck_at), (Progressing, Some(deadline)));
     assert!(before.message.contains("no node"));
-    let after = evaluate(&pod, deadline, &options);
+    let after = evaluate(&pod, deadline, &options).expect("a health");
     assert_eq!((after.status, after.recheck_at), (Degraded, None));
     // Without a time of the condition the pod's own age counts; without either there is nothing to wait for.
     pod["status"]["conditions"][0].as_object_mut().expect("a mapping").remove("lastTransitionTime");
     pod["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_eq!(evaluate(&pod, deadline, &options).status, Degraded);
+    assert_eq!(evaluate(&pod, deadline, &options).expect("a health").status, Degraded);
     pod["metadata"].as_object_mut().expect("a mapping").remove("creationTimestamp");
-    assert_eq!(evaluate(&pod, deadline, &options).status, Progressing);
+    assert_eq!(evaluate(&pod, deadline, &options).expect("a health").status, Progressing);
 }

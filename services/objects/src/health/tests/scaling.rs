@@ -40,6 +40,14 @@ fn autoscalers() {
             ),
         ],
     );
+    let blind = conditions(json!([able, condition("ScalingActive", "False", "FailedGetResourceMetric")]));
+    let blind = judge(&object("autoscaling/v2", "HorizontalPodAutoscaler", &json!({}), &blind));
+    assert!(
+        blind.status == Degraded && blind.is_settled(),
+        "a cluster without metrics holds no sync: {blind:?}"
+    );
+    let lost = conditions(json!([condition("AbleToScale", "False", "FailedGetScale")]));
+    assert!(!judge(&object("autoscaling/v2", "HorizontalPodAutoscaler", &json!({}), &lost)).is_settled());
     let mut old =
         object("autoscaling/v1", "HorizontalPodAutoscaler", &json!({}), &json!({"currentReplicas": 1}));
     for (list, expected) in [
@@ -114,4 +122,12 @@ fn budgets_and_extensions_of_the_api() {
             ),
         ],
     );
+}
+
+#[test]
+fn what_a_budget_said_of_the_generation_before_does_not_count() {
+    let said =
+        json!({"conditions": [{"type": "DisruptionAllowed", "status": "True", "observedGeneration": 1}]});
+    let health = judge(&object("policy/v1", "PodDisruptionBudget", &json!({}), &said));
+    assert!(health.status == Progressing && health.message.contains("of generation 1"), "{health:?}");
 }

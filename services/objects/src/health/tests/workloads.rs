@@ -234,6 +234,10 @@ fn cron_jobs_and_workflows() {
             ),
         ],
     );
+    let mut failed = object("batch/v1", "CronJob", &json!({}), &run(late, early));
+    assert!(judge(&failed).is_settled(), "nothing waits for the next night's run");
+    failed["metadata"]["deletionTimestamp"] = json!(late);
+    assert!(!judge(&failed).is_settled());
     table(
         "argoproj.io/v1alpha1",
         "Workflow",
@@ -247,4 +251,56 @@ fn cron_jobs_and_workflows() {
             ("something else", none, json!({"phase": "Omitted"}), Unknown),
         ],
     );
+}
+
+#[test]
+fn rollouts() {
+    let none = json!({});
+    let phase = |phase: &str| json!({"phase": phase, "message": "told", "observedGeneration": "2"});
+    let counts = |all: u32, updated: u32, available: u32| json!({"replicas": all, "updatedReplicas": updated, "availableReplicas": available});
+    table(
+        "argoproj.io/v1alpha1",
+        "Rollout",
+        &[
+            ("healthy", none.clone(), phase("Healthy"), Healthy),
+            ("paused at a step", none.clone(), phase("Paused"), Suspended),
+            ("going on", none.clone(), phase("Progressing"), Progressing),
+            ("degraded", none.clone(), phase("Degraded"), Degraded),
+            ("something else", none.clone(), phase("Odd"), Unknown),
+            (
+                "of the generation before",
+                none.clone(),
+                with(&phase("Healthy"), "/observedGeneration", json!("1")),
+                Progressing,
+            ),
+            (
+                "aborted",
+                none.clone(),
+                with(
+                    &phase("Progressing"),
+                    "/conditions",
+                    json!([condition("Progressing", "False", "RolloutAborted")]),
+                ),
+                Degraded,
+            ),
+            (
+                "of no valid form",
+                none.clone(),
+                json!({"conditions": [condition("InvalidSpec", "True", "InvalidSpec")]}),
+                Degraded,
+            ),
+            ("not seen", none.clone(), Value::Null, Progressing),
+            ("old controller, done", json!({"replicas": 2}), counts(2, 2, 2), Healthy),
+            ("old controller, updating", json!({"replicas": 2}), counts(2, 1, 1), Progressing),
+            ("old controller, starting", json!({"replicas": 2}), counts(2, 2, 1), Progressing),
+            ("blue and green", json!({"strategy": {"blueGreen": {}}}), counts(2, 1, 1), Healthy),
+            ("canary", json!({"strategy": {"canary": {}}}), counts(2, 1, 1), Progressing),
+        ],
+    );
+    let mut follows = object("argoproj.io/v1alpha1", "Rollout", &none, &phase("Healthy"));
+    follows["metadata"]["annotations"] = json!({"rollout.argoproj.io/workload-generation": "5"});
+    follows["status"]["workloadObservedGeneration"] = json!("4");
+    assert_eq!(judge(&follows).status, Progressing);
+    follows["status"]["workloadObservedGeneration"] = json!("5");
+    assert_eq!(judge(&follows).status, Healthy);
 }
