@@ -49,6 +49,9 @@ pub struct ConfigurationRejected {
     pub commit: Option<String>,
     /// Everything that is wrong with it.
     pub findings: Vec<FileFinding>,
+    /// What is odd but harmless in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<FileFinding>,
 }
 
 /// One thing wrong in a file of a repository.
@@ -66,6 +69,18 @@ pub struct FileFinding {
     pub field: String,
     /// What is wrong, and what is allowed.
     pub message: String,
+}
+
+impl FileFinding {
+    /// Where it is, as `file:line:column`, as far as that is known; empty where no file is meant.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match (self.file.as_str(), self.line, self.column) {
+            (file, 0, _) => file.to_owned(),
+            (file, line, 0) => format!("{file}:{line}"),
+            (file, line, column) => format!("{file}:{line}:{column}"),
+        }
+    }
 }
 
 /// A checked agent configuration: defaults filled in, projects resolved.

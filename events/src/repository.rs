@@ -38,6 +38,9 @@ pub struct SourceAdvanced {
     /// What is odd but harmless.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<FileFinding>,
+    /// The source's globs take no file at this commit, which is hardly meant.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub takes_no_file: bool,
 }
 
 /// See [`RepositoryEvent::BundleRejected`].
@@ -54,6 +57,9 @@ pub struct BundleRejected {
     /// How many findings were left out.
     #[serde(default)]
     pub more: u32,
+    /// What is odd but harmless beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<FileFinding>,
 }
 
 /// Why a ref could not be read.

@@ -44,4 +44,7 @@ pub struct RejectedConfiguration {
     pub at: Timestamp,
     /// Everything that is wrong.
     pub findings: Vec<FileFinding>,
+    /// What is odd but harmless in it.
+    #[serde(default)]
+    pub warnings: Vec<FileFinding>,
 }

@@ -112,6 +112,12 @@ pub struct SourceView {
     pub newest_commit: Option<String>,
     /// The newest commit of all was refused: it and why.
     pub rejected: Option<RejectedBundle>,
+    /// What is odd but harmless in the newest commit that gave a good bundle.
+    #[serde(default)]
+    pub warnings: Vec<FileFinding>,
+    /// The globs take no file of that commit, so that the source keeps nothing applied.
+    #[serde(default)]
+    pub takes_no_file: bool,
     /// The commit that the agent is to have.
     pub desired_commit: Option<String>,
     /// The commit that the cluster is at: the last sync of it that succeeded or is healthy but for waits.
@@ -146,6 +152,9 @@ pub struct RejectedBundle {
     pub findings: Vec<FileFinding>,
     /// How many findings were left out.
     pub more: u32,
+    /// What is odd but harmless beside it.
+    #[serde(default)]
+    pub warnings: Vec<FileFinding>,
 }
 
 /// See [`SourceView::held`].

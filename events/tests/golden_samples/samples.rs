@@ -199,35 +199,21 @@ fn configuration() -> Vec<(&'static str, Event)> {
         lockdown: true,
         grants: grants::Grants::default(),
     };
+    let changed = ConfigurationEvent::ConfigurationChanged(ConfigurationChanged {
+        agent,
+        commit: commit(),
+        configuration,
+        warnings: vec![finding()],
+    });
+    let rejected = |commit: Option<String>, findings: &[FileFinding], warnings: &[FileFinding]| {
+        let (findings, warnings) = (findings.to_vec(), warnings.to_vec());
+        ConfigurationEvent::ConfigurationRejected(ConfigurationRejected { agent, commit, findings, warnings })
+    };
     vec![
-        (
-            "full",
-            ConfigurationEvent::ConfigurationChanged(ConfigurationChanged {
-                agent,
-                commit: commit(),
-                configuration,
-                warnings: vec![finding()],
-            })
-            .into(),
-        ),
-        (
-            "full",
-            ConfigurationEvent::ConfigurationRejected(ConfigurationRejected {
-                agent,
-                commit: Some(commit()),
-                findings: vec![finding()],
-            })
-            .into(),
-        ),
-        (
-            "unreadable",
-            ConfigurationEvent::ConfigurationRejected(ConfigurationRejected {
-                agent,
-                commit: None,
-                findings: Vec::new(),
-            })
-            .into(),
-        ),
+        ("full", changed.into()),
+        ("full", rejected(Some(commit()), &[finding()], &[]).into()),
+        ("with-warnings", rejected(Some(commit()), &[finding()], &[finding()]).into()),
+        ("unreadable", rejected(None, &[], &[]).into()),
     ]
 }
 
@@ -242,6 +228,7 @@ fn repository() -> Vec<(&'static str, Event)> {
             bundle: digest(1),
             objects: 3,
             warnings: vec![finding()],
+            takes_no_file: false,
         }),
         RepositoryEvent::BundleRejected(BundleRejected {
             source,
@@ -249,6 +236,7 @@ fn repository() -> Vec<(&'static str, Event)> {
             commit: commit(),
             findings: vec![finding()],
             more: 2,
+            warnings: Vec::new(),
         }),
         RepositoryEvent::FetchFailed(FetchFailed {
             project,
@@ -259,7 +247,26 @@ fn repository() -> Vec<(&'static str, Event)> {
         }),
         RepositoryEvent::FetchRecovered(FetchRecovered { project, reference, sources: vec![source] }),
     ];
-    events.into_iter().map(|event| ("full", Event::from(event))).collect()
+    let mut samples: Vec<_> = events.into_iter().map(|event| ("full", Event::from(event))).collect();
+    let nothing = RepositoryEvent::SourceAdvanced(SourceAdvanced {
+        source,
+        agent,
+        commit: commit(),
+        bundle: digest(1),
+        objects: 0,
+        warnings: vec![finding()],
+        takes_no_file: true,
+    });
+    let rejected = RepositoryEvent::BundleRejected(BundleRejected {
+        source,
+        agent,
+        commit: commit(),
+        findings: vec![finding()],
+        more: 0,
+        warnings: vec![finding()],
+    });
+    samples.extend([("without-files", nothing.into()), ("with-warnings", rejected.into())]);
+    samples
 }
 
 fn delivery() -> Vec<(&'static str, Event)> {

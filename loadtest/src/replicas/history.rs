@@ -146,6 +146,7 @@ impl Project {
             bundle: bundle_of(self.id, push),
             objects: 20,
             warnings: Vec::new(),
+            takes_no_file: false,
         });
         let advanced = advanced.map(events::repository::RepositoryEvent::SourceAdvanced);
         self.append(AggregateRef::new(AggregateKind::Ref, aggregate), push, advanced).await?;

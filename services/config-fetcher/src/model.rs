@@ -64,6 +64,9 @@ pub enum Outcome {
         commit: Option<String>,
         /// Why.
         findings: Vec<FileFinding>,
+        /// What is odd but harmless in it.
+        #[serde(default)]
+        warnings: Vec<FileFinding>,
     },
 }
 
@@ -101,12 +104,14 @@ pub fn decide(state: &State, given: &Given) -> Option<ConfigurationEvent> {
                 warnings,
             }))
         }
-        Outcome::Bad { commit, findings } => {
-            let same = rejected.is_some_and(|rejected| rejected.findings == findings);
+        Outcome::Bad { commit, findings, warnings } => {
+            let same = rejected
+                .is_some_and(|rejected| rejected.findings == findings && rejected.warnings == warnings);
             (unsettled || !same).then_some(ConfigurationEvent::ConfigurationRejected(ConfigurationRejected {
                 agent,
                 commit,
                 findings,
+                warnings,
             }))
         }
     }
@@ -220,8 +225,8 @@ impl State {
             }
             ConfigurationEvent::ConfigurationRejected(rejected) => {
                 let known = self.configurations.entry(rejected.agent).or_default();
-                known.rejected =
-                    Some(RejectedConfiguration { commit: rejected.commit, at, findings: rejected.findings });
+                let ConfigurationRejected { commit, findings, warnings, .. } = rejected;
+                known.rejected = Some(RejectedConfiguration { commit, at, findings, warnings });
             }
         }
     }
@@ -229,7 +234,7 @@ impl State {
 
 impl Projection for State {
     const NAME: &'static str = "config-fetcher";
-    const FOLD_VERSION: u32 = 1;
+    const FOLD_VERSION: u32 = 2;
     const SNAPSHOT_EVERY: u64 = 2000;
 
     fn filter() -> ReadFilter {

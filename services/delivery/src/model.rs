@@ -9,7 +9,7 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use events::configuration::{AgentConfiguration, SourceConfiguration};
+use events::configuration::{AgentConfiguration, FileFinding, SourceConfiguration};
 use events::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome};
 use events::object::ObjectKey;
 use events::observation::Observation;
@@ -77,6 +77,12 @@ pub(crate) struct SourceState {
     /// The newest good bundle of its ref.
     pub(crate) newest: Option<Bundle>,
     pub(crate) rejected: Option<RejectedBundle>,
+    /// What is odd in the newest good bundle.
+    #[serde(default)]
+    pub(crate) warnings: Vec<FileFinding>,
+    /// The globs take no file of the newest good bundle's commit.
+    #[serde(default)]
+    pub(crate) takes_no_file: bool,
     pub(crate) fetch_failure: Option<String>,
     pub(crate) desired: Option<Desired>,
     pub(crate) held: Option<Held>,

@@ -9,6 +9,7 @@ pub mod files;
 pub mod pages;
 pub mod rules;
 pub mod source;
+mod unread;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -65,6 +66,8 @@ pub enum Outcome {
         root: Sha256,
         /// How many objects it has.
         objects: u32,
+        /// The globs take no file, so that it has none.
+        takes_no_file: bool,
         /// What is odd but harmless; at most [`MAXIMUM_FINDINGS`].
         warnings: Vec<FileFinding>,
     },
@@ -74,7 +77,22 @@ pub enum Outcome {
         findings: Vec<FileFinding>,
         /// How many more there are.
         more: u32,
+        /// What is odd but harmless beside it; at most [`MAXIMUM_FINDINGS`].
+        warnings: Vec<FileFinding>,
     },
+}
+
+impl Outcome {
+    /// No bundle, for these reasons.
+    #[must_use]
+    pub fn rejected(mut findings: Vec<FileFinding>, warnings: Vec<FileFinding>) -> Self {
+        findings.sort_by(|left, right| {
+            (&left.file, left.line, left.column).cmp(&(&right.file, right.line, right.column))
+        });
+        let more = u32::try_from(findings.len().saturating_sub(MAXIMUM_FINDINGS)).unwrap_or(u32::MAX);
+        findings.truncate(MAXIMUM_FINDINGS);
+        Self::Rejected { findings, more, warnings }
+    }
 }
 
 /// What a build gave.
@@ -132,12 +150,18 @@ impl RefBuild {
             for change in changes {
                 build.apply(change, reader, cache, limits, &mut built)?;
             }
-            let outcome = build.finish(limits, &mut built);
+            let outcome = build.finish(reader, tree, limits, &mut built)?;
             built.outcomes.extend(sources.iter().map(|(id, agent)| (*id, *agent, outcome.clone())));
         }
         built.outcomes.sort_by_key(|(id, ..)| *id);
         self.tree = Some(tree);
         Ok(built)
+    }
+
+    /// The sources with these rules, as they were at the last commit that was built.
+    #[must_use]
+    pub fn with(&self, rules: &Rules) -> Option<&SourceBuild> {
+        self.builds.get(rules)
     }
 }
 

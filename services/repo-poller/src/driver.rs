@@ -1,6 +1,7 @@
 //! Keeps one watcher for each repository that somebody wants, and wakes it when there is a reason.
 
 mod fetch;
+mod losses;
 mod publish;
 mod shared;
 mod watcher;

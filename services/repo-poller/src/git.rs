@@ -3,6 +3,7 @@
 pub mod address;
 pub mod cache;
 pub mod http;
+pub mod link;
 pub mod local;
 pub mod location;
 pub mod objects;

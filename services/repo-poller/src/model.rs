@@ -10,7 +10,7 @@ use events::configuration::{
     ConfigurationEvent, FileFinding, GitReference, ResourceRules, SourceConfiguration,
 };
 use events::directory::{DirectoryEvent, ProjectSettings, TokenHolder};
-use events::repository::{FetchFailure, RepositoryEvent};
+use events::repository::{FetchFailure, RepositoryEvent, SourceAdvanced};
 use events::{
     AgentId, AggregateKind, AggregateRef, BlobDigest, Commit, Event, OrganizationId, ProjectId, SourceId,
     Timestamp, TokenId,
@@ -72,6 +72,8 @@ struct SourceState {
     /// The revision in which it came: one that left and came back is another one.
     since: u64,
     latest: Option<Latest>,
+    /// The newest bundle of all, which stays while commits are rejected.
+    good: Option<BlobDigest>,
     failing: Option<(FetchFailure, String)>,
 }
 
@@ -84,6 +86,8 @@ pub enum Latest {
         commit: String,
         /// This one.
         bundle: BlobDigest,
+        /// The globs take no file.
+        takes_no_file: bool,
     },
     /// No bundle.
     Rejected {
@@ -133,6 +137,12 @@ impl State {
     #[must_use]
     pub fn latest(&self, source: SourceId) -> Option<&Latest> {
         self.sources.get(&source)?.latest.as_ref()
+    }
+
+    /// The newest bundle of a source, which stays while commits are rejected.
+    #[must_use]
+    pub fn good(&self, source: SourceId) -> Option<BlobDigest> {
+        self.sources.get(&source)?.good
     }
 
     /// Whose source it is, and on which ref of which project.
@@ -257,6 +267,7 @@ impl State {
                 reference: source.reference.clone(),
                 since: self.revision,
                 latest: None,
+                good: None,
                 failing: None,
             });
         }
@@ -268,8 +279,9 @@ impl State {
         match event {
             RepositoryEvent::SourceAdvanced(advanced) => {
                 if let Some(source) = self.sources.get_mut(&advanced.source) {
-                    source.latest =
-                        Some(Latest::Advanced { commit: advanced.commit, bundle: advanced.bundle });
+                    let SourceAdvanced { commit, bundle, takes_no_file, .. } = advanced;
+                    source.latest = Some(Latest::Advanced { commit, bundle, takes_no_file });
+                    source.good = Some(bundle);
                 }
             }
             RepositoryEvent::BundleRejected(rejected) => {
@@ -309,7 +321,7 @@ impl State {
 
 impl Projection for State {
     const NAME: &'static str = "repo-poller";
-    const FOLD_VERSION: u32 = 2;
+    const FOLD_VERSION: u32 = 3;
     const SNAPSHOT_EVERY: u64 = 2000;
 
     fn filter() -> ReadFilter {

@@ -106,7 +106,7 @@ impl Fetcher {
         let whole = |commit: Option<String>, message: String| {
             let findings =
                 vec![FileFinding { file: file.clone(), line: 0, column: 0, field: String::new(), message }];
-            Outcome::Bad { commit, findings }
+            Outcome::Bad { commit, findings, warnings: Vec::new() }
         };
         let read = match bus::ask(&*self.deps.bus, &context, &request).await {
             Ok(read) => read,
@@ -174,7 +174,7 @@ impl Fetcher {
             Ok(Outcome::Good { commit, configuration: draft.resolve(agent, &projects), warnings })
         } else {
             findings.sort_by_key(|finding| (finding.line, finding.column));
-            Ok(Outcome::Bad { commit: Some(commit), findings })
+            Ok(Outcome::Bad { commit: Some(commit), findings, warnings })
         }
     }
 

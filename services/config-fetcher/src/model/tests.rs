@@ -62,7 +62,8 @@ fn good(commit: &str, lockdown: bool) -> Outcome {
 fn bad(commit: Option<&str>, message: &str) -> Outcome {
     let finding =
         FileFinding { file: "f".into(), line: 1, column: 1, field: String::new(), message: message.into() };
-    Outcome::Bad { commit: commit.map(str::to_owned), findings: vec![finding] }
+    let commit = commit.map(str::to_owned);
+    Outcome::Bad { commit, findings: vec![finding.clone()], warnings: vec![finding] }
 }
 
 fn given(outcome: &Outcome) -> Given {
@@ -117,6 +118,7 @@ fn the_last_good_one_stays_in_force_and_its_return_is_said() {
     assert_eq!(view.commit.as_deref(), Some("c1"));
     let rejected = view.rejected.unwrap();
     assert_eq!((rejected.commit, rejected.findings[0].message.as_str()), (None, "cannot be read"));
+    assert_eq!(rejected.warnings, rejected.findings, "warnings of a rejected file are kept");
     assert!(happen(&mut state, &good("c4", true)), "what is in force is good again");
     assert_eq!(state.view(agent()).unwrap().rejected, None);
 }

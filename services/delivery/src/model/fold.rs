@@ -24,7 +24,7 @@ const AWAITED: usize = 64;
 
 impl Projection for DeliveryState {
     const NAME: &'static str = "delivery";
-    const FOLD_VERSION: u32 = 6;
+    const FOLD_VERSION: u32 = 7;
     const SNAPSHOT_EVERY: u64 = 5_000;
 
     fn filter() -> ReadFilter {
@@ -44,7 +44,8 @@ impl Projection for DeliveryState {
 
     /// To whoever begins, all is new.
     fn restore(fold_version: u32, bytes: &[u8]) -> Option<Self> {
-        let readable = fold_version == Self::FOLD_VERSION;
+        // Version 6 had no warnings of bundles.
+        let readable = matches!(fold_version, 6 | Self::FOLD_VERSION);
         let mut state: Self = readable.then(|| events::decode(bytes).ok()).flatten()?;
         let Self { agents, sources, news, .. } = &mut state;
         sources.keys().for_each(|source| news.touch(*source));
@@ -167,6 +168,8 @@ impl DeliveryState {
                 let state = self.source(commit.organization, advanced.agent, advanced.source);
                 state.rejected = None;
                 state.fetch_failure = None;
+                state.warnings = advanced.warnings;
+                state.takes_no_file = advanced.takes_no_file;
                 state.newest = Some(Bundle {
                     commit: advanced.commit,
                     digest: advanced.bundle,
@@ -181,6 +184,7 @@ impl DeliveryState {
                     commit: rejected.commit,
                     findings: rejected.findings,
                     more: rejected.more,
+                    warnings: rejected.warnings,
                 });
             }
             RepositoryEvent::FetchFailed(failed) => {
@@ -462,6 +466,8 @@ impl SourceState {
             version: 0,
             newest: None,
             rejected: None,
+            warnings: Vec::new(),
+            takes_no_file: false,
             fetch_failure: None,
             desired: None,
             held: None,

@@ -17,6 +17,8 @@ pub fn source_view(state: &DeliveryState, source: SourceId) -> Option<SourceView
         configuration: known.configuration.clone()?,
         newest_commit: known.newest.as_ref().map(|bundle| bundle.commit.clone()),
         rejected: known.rejected.clone(),
+        warnings: known.warnings.clone(),
+        takes_no_file: known.takes_no_file,
         desired_commit: known.desired.as_ref().map(|desired| desired.commit.clone()),
         synced_commit: known.synced.as_ref().map(|(commit, _)| commit.clone()),
         synced_at: known.synced.as_ref().map(|(_, at)| *at),
@@ -64,6 +66,9 @@ pub(crate) fn why(source: &SourceState, connected: bool) -> Option<String> {
     if let Some(held) = source.held() {
         return Some(is_held(held));
     }
+    if source.takes_no_file && source.pinned.is_none() {
+        return Some(no_file(source));
+    }
     let Some(desired) = &source.desired else {
         return Some("fetching: no commit of its ref was read yet".to_owned());
     };
@@ -74,6 +79,13 @@ pub(crate) fn why(source: &SourceState, connected: bool) -> Option<String> {
         return Some("waiting for its agent: it never connected".to_owned());
     }
     sync_reason(source, desired.sync, &desired.commit).or_else(|| elsewhere(source, &desired.commit))
+}
+
+/// Nothing is kept applied, which is hardly meant.
+fn no_file(source: &SourceState) -> String {
+    let commit = source.newest.as_ref().map(|newest| short(&newest.commit)).unwrap_or_default();
+    let include = source.configuration.as_ref().map(|known| known.include.join(", ")).unwrap_or_default();
+    format!("no file of commit {commit} is taken by include [{include}], so nothing is kept applied")
 }
 
 /// Why this commit, which the agent should have, was not delivered yet.
@@ -146,7 +158,11 @@ fn failed(end: &super::SyncEnd, retry_at: Option<Timestamp>) -> String {
 
 fn rejection(rejected: &events::requests::delivery::RejectedBundle) -> String {
     let first = rejected.findings.first().map_or_else(String::new, |finding| {
-        format!(": {}:{}: {}", finding.file, finding.line, finding.message)
+        match (finding.file.as_str(), finding.line) {
+            ("", _) => format!(": {}", finding.message),
+            (file, 0) => format!(": {file}: {}", finding.message),
+            (file, line) => format!(": {file}:{line}: {}", finding.message),
+        }
     });
     let total = rejected.findings.len() + usize::try_from(rejected.more).unwrap_or(0);
     let more = if total > 1 { format!(" (and {} more)", total - 1) } else { String::new() };

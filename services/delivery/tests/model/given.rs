@@ -125,6 +125,15 @@ impl Given {
     }
 
     pub fn advanced(&mut self, name: &str, commit: &str, bundle: u8, objects: u32) {
+        self.advanced_with(name, commit, bundle, objects, false);
+    }
+
+    /// The source's globs take no file any more.
+    pub fn advanced_without_files(&mut self, name: &str, commit: &str, bundle: u8) {
+        self.advanced_with(name, commit, bundle, 0, true);
+    }
+
+    fn advanced_with(&mut self, name: &str, commit: &str, bundle: u8, objects: u32, takes_no_file: bool) {
         let source = SourceId::derive(AGENT, name);
         self.decided(
             AggregateKind::Ref,
@@ -136,6 +145,7 @@ impl Given {
                 bundle: BlobDigest([bundle; 32]),
                 objects,
                 warnings: Vec::new(),
+                takes_no_file,
             }),
         );
     }

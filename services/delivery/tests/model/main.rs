@@ -296,6 +296,23 @@ fn what_another_bundle_kept_alive_goes_with_that_bundle() {
 }
 
 #[test]
+fn a_source_that_takes_no_file_says_so_although_its_sync_succeeded() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced_without_files("shop", "aaa", 1);
+    given.desired("shop", "aaa", 1, 10, 0);
+    given.observed(1, vec![started(id, 10), finished(id, 10, SyncOutcome::Succeeded)]);
+    let view = source_view(&given.state, id).unwrap();
+    assert!(view.takes_no_file);
+    assert_eq!(
+        view.why.unwrap(),
+        "no file of commit aaa is taken by include [**], so nothing is kept applied"
+    );
+    given.advanced("shop", "bbb", 2, 1);
+    assert!(!source_view(&given.state, id).unwrap().takes_no_file);
+}
+
+#[test]
 fn a_rejected_commit_changes_nothing_but_what_people_read() {
     let mut given = Given::agent_with(vec![source("shop")]);
     let id = SourceId::derive(AGENT, "shop");
@@ -316,6 +333,7 @@ fn a_rejected_commit_changes_nothing_but_what_people_read() {
                 message: "no kind".to_owned(),
             }],
             more: 1,
+            warnings: Vec::new(),
         }),
     );
     assert_eq!(given.verdict("shop", &[(1, &["a"])]), Verdict::Nothing);

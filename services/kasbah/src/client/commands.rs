@@ -21,15 +21,21 @@ pub mod user;
 
 use events::configuration::FileFinding;
 
+use super::print::{Cell, Fields, Paint, Style, one_line};
+
+/// Warnings, one a line.
+fn warnings(all: &[FileFinding], style: Style) -> String {
+    let line = |found| Fields::new().with("Warning", Cell::painted(&one_line(&finding(found)), Paint::Odd));
+    all.iter().map(|found| line(found).render(style)).collect()
+}
+
 /// A finding as people and editors read it: `file:line:column field: message`, without what it does not have.
 fn finding(found: &FileFinding) -> String {
-    let place = match (found.line, found.column) {
-        (0, _) => found.file.clone(),
-        (line, 0) => format!("{}:{line}", found.file),
-        (line, column) => format!("{}:{line}:{column}", found.file),
-    };
     let field = if found.field.is_empty() { String::new() } else { format!(" {}", found.field) };
-    format!("{place}{field}: {}", found.message)
+    match format!("{}{field}", found.place()).trim_start() {
+        "" => found.message.clone(),
+        place => format!("{place}: {}", found.message),
+    }
 }
 
 #[cfg(test)]
@@ -50,5 +56,13 @@ mod tests {
         assert_eq!(found(3, 7, "sources[0].paths"), "config.yaml:3:7 sources[0].paths: expected a list");
         assert_eq!(found(3, 0, ""), "config.yaml:3: expected a list");
         assert_eq!(found(0, 0, ""), "config.yaml: expected a list");
+        let whole = FileFinding {
+            file: String::new(),
+            line: 0,
+            column: 0,
+            field: String::new(),
+            message: "x".into(),
+        };
+        assert_eq!(finding(&whole), "x");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use events::bundle::BundleEntry;
 use events::configuration::FileFinding;
 use events::object::ObjectKey;
 use objects::identity::key_in;
@@ -12,10 +13,11 @@ use objects::manifest::refused_folder;
 use crate::bundle::files::{FileCache, ParsedFile, ParsedObject};
 use crate::bundle::pages::Pages;
 use crate::bundle::rules::{GlobError, Globs, Rules, is_manifest_name};
+use crate::bundle::unread::{Judged, Unread};
 use crate::bundle::{BuildLimits, Built, MAXIMUM_FINDINGS, Outcome};
-use crate::git::GitError;
 use crate::git::objects::Reader;
-use crate::git::tree::{Change, FileKind};
+use crate::git::tree::Change;
+use crate::git::{GitError, ObjectId};
 
 /// Longest message of a finding, in characters, so that a commit of the log never grows over its limit.
 const MESSAGE_LENGTH: usize = 600;
@@ -29,8 +31,10 @@ pub struct SourceBuild {
     bytes: u64,
     /// Files whose folder has to be rendered, whether the globs take them or not.
     rendered: BTreeSet<String>,
-    /// Links and submodules that the globs take.
-    ignored: BTreeMap<String, &'static str>,
+    /// What the globs take and cannot be read.
+    unread: Unread,
+    /// What of that is left out of the bundle.
+    left_out: Vec<String>,
     /// Where each object stands; more than one place is a duplicate.
     places: BTreeMap<ObjectKey, BTreeSet<(String, u32)>>,
     duplicates: BTreeSet<ObjectKey>,
@@ -51,7 +55,8 @@ impl SourceBuild {
             files: BTreeMap::new(),
             bytes: 0,
             rendered: BTreeSet::new(),
-            ignored: BTreeMap::new(),
+            unread: Unread::default(),
+            left_out: Vec::new(),
             places: BTreeMap::new(),
             duplicates: BTreeSet::new(),
             pages: Pages::default(),
@@ -71,39 +76,28 @@ impl SourceBuild {
         limits: &BuildLimits,
         built: &mut Built,
     ) -> Result<(), GitError> {
-        let path = change.path.as_str();
-        self.forget(path);
+        self.unread.forget(&change.path);
+        if let Ok(path) = std::str::from_utf8(&change.path) {
+            self.forget(path);
+        }
         let Some(entry) = change.now else { return Ok(()) };
-        if refused_folder(name_of(path)).is_some() && !self.globs.leave_out(path) {
+        if let Ok(path) = std::str::from_utf8(&change.path)
+            && refused_folder(name_of(path)).is_some()
+            && !self.globs.leave_out(path)
+        {
             self.rendered.insert(path.to_owned());
             return Ok(());
         }
-        if !self.globs.take(path) {
-            return Ok(());
-        }
-        match entry.kind {
-            FileKind::File if is_manifest_name(path) => {
-                let file = cache.parse(entry.id, path, reader, &limits.file, built)?;
-                self.insert(path, file);
-            }
-            FileKind::File => {}
-            FileKind::Link if is_manifest_name(path) || !name_of(path).contains('.') => {
-                self.ignored.insert(path.to_owned(), "a symbolic link is ignored; commit the file itself");
-            }
-            FileKind::Link => {}
-            FileKind::Submodule => {
-                self.ignored.insert(
-                    path.to_owned(),
-                    "a submodule is ignored; make a source of the other repository's own project",
-                );
-            }
+        let Some(path) = self.unread.add(&change.path, entry, &self.globs) else { return Ok(()) };
+        if is_manifest_name(path) && self.globs.take(path) {
+            let file = cache.parse(entry.id, path, reader, &limits.file, built)?;
+            self.insert(path, file);
         }
         Ok(())
     }
 
     fn forget(&mut self, path: &str) {
         self.rendered.remove(path);
-        self.ignored.remove(path);
         self.findings.remove(path);
         let Some(file) = self.files.remove(path) else { return };
         self.bytes = self.bytes.saturating_sub(file.bytes);
@@ -161,9 +155,22 @@ impl SourceBuild {
         self.pages.insert((identity.clone(), path.to_owned(), object.line), object.digest);
     }
 
-    /// What comes of each of the sources now.
-    pub fn finish(&mut self, limits: &BuildLimits, built: &mut Built) -> Outcome {
-        let mut findings: Vec<FileFinding> = self.findings.values().flatten().cloned().collect();
+    /// What comes of each of the sources now, at this tree.
+    ///
+    /// # Errors
+    /// When an object of the repository is missing or damaged.
+    pub fn finish(
+        &mut self,
+        reader: &mut Reader,
+        root: ObjectId,
+        limits: &BuildLimits,
+        built: &mut Built,
+    ) -> Result<Outcome, GitError> {
+        let files = &self.files;
+        let judged = self.unread.judge(&self.globs, |path| files.contains_key(path), reader, root)?;
+        let Judged { mut findings, warnings, left_out } = judged;
+        self.left_out = left_out;
+        findings.extend(self.findings.values().flatten().cloned());
         findings.extend(self.rendered_findings());
         findings.extend(self.duplicates.iter().filter_map(|key| self.duplicate_finding(key)));
         if self.pages.objects() > limits.objects {
@@ -181,21 +188,47 @@ impl SourceBuild {
             );
             findings.push(finding("", 0, 0, &message));
         }
+        let warnings = self.warnings(warnings);
         if !findings.is_empty() {
-            findings.sort_by(|left, right| {
-                (&left.file, left.line, left.column).cmp(&(&right.file, right.line, right.column))
-            });
-            let more = u32::try_from(findings.len().saturating_sub(MAXIMUM_FINDINGS)).unwrap_or(u32::MAX);
-            findings.truncate(MAXIMUM_FINDINGS);
-            return Outcome::Rejected { findings, more };
+            return Ok(Outcome::rejected(findings, warnings));
         }
         let (root, encoded) = self.pages.encode(&mut built.contents);
         built.statistics.pages += encoded;
-        Outcome::Bundle {
+        Ok(Outcome::Bundle {
             root,
             objects: u32::try_from(self.pages.objects()).unwrap_or(u32::MAX),
-            warnings: self.warnings(),
+            takes_no_file: self.files.is_empty(),
+            warnings,
+        })
+    }
+
+    /// Objects that would go only because what the last good bundle read them from cannot be read any more.
+    #[must_use]
+    pub fn lost(&self, last: &[BundleEntry]) -> Vec<FileFinding> {
+        let is_at = |file: &str, path: &str| {
+            file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut findings = Vec::new();
+        for path in &self.left_out {
+            for entry in last.iter().filter(|entry| is_at(&entry.file, path)) {
+                let identity = &entry.identity;
+                if !self.places.contains_key(&key_in(identity, &self.rules.default_namespace)) {
+                    let message = format!(
+                        "a symbolic link stands where {} {} was read from ({} line {}), which is in no other file; \
+                         commit the file itself, or remove the link if the object is to go",
+                        identity.kind, identity.name, entry.file, entry.line
+                    );
+                    findings.push(finding(path, 0, 0, &message));
+                }
+            }
         }
+        findings
+    }
+
+    /// Whether something that the globs take is left out of the bundle.
+    #[must_use]
+    pub const fn leaves_out(&self) -> bool {
+        !self.left_out.is_empty()
     }
 
     /// A kustomization speaks for the files beside it, a chart for everything below it.
@@ -232,23 +265,29 @@ impl SourceBuild {
         Some(finding(&file, line, 0, &message))
     }
 
-    fn warnings(&self) -> Vec<FileFinding> {
-        let ignored = self.ignored.iter().map(|(path, message)| finding(path, 0, 0, message));
+    fn warnings(&self, unread: Vec<FileFinding>) -> Vec<FileFinding> {
         let in_files = self.files.iter().flat_map(|(path, file)| {
             let objects = file.content.iter().flatten();
             objects
                 .flat_map(|object| &object.warnings)
                 .map(|warning| finding(path, warning.line, 0, &warning.message))
         });
-        ignored.chain(in_files).take(MAXIMUM_FINDINGS).collect()
+        let nothing = self.files.is_empty().then(|| self.takes_no_file());
+        nothing.into_iter().chain(unread).chain(in_files).take(MAXIMUM_FINDINGS).collect()
+    }
+
+    fn takes_no_file(&self) -> FileFinding {
+        let message =
+            format!("no file that ends in .yaml, .yml or .json is taken by {}", self.rules.describe_globs());
+        finding("", 0, 0, &message)
     }
 }
 
-fn name_of(path: &str) -> &str {
+pub(super) fn name_of(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-fn finding(file: &str, line: u32, column: u32, message: &str) -> FileFinding {
+pub(super) fn finding(file: &str, line: u32, column: u32, message: &str) -> FileFinding {
     let message = message.chars().take(MESSAGE_LENGTH).collect();
     FileFinding { file: file.to_owned(), line, column, field: String::new(), message }
 }

@@ -250,12 +250,20 @@ impl Watcher {
         cause: &Cause,
     ) -> Result<bool, GitError> {
         let sources = by_rules(wanted);
-        let built = match self.build(reference, tip.tree, sources.clone()).await {
+        let mut built = match self.build(reference, tip.tree, sources.clone()).await {
             Err(error) if error.failure == FetchFailure::Broken => {
-                self.build_anew(reference, tip, sources).await?
+                self.build_anew(reference, tip, sources.clone()).await?
             }
             built => built?,
         };
+        if let Some(build) = self.builds.get(reference)
+            && let Err(error) = self.poller.refuse_losses(organization, build, &sources, &mut built).await
+        {
+            tracing::warn!(project = %self.project, %reference, %error, "last good bundle cannot be read");
+            self.builds.clear();
+            self.files = FileCache::default();
+            return Ok(false);
+        }
         let look = self.look_at(organization, reference, cause);
         let said = self.poller.say_built(look, &tip.commit, built).await;
         match said {
@@ -352,16 +360,17 @@ impl Watcher {
             None => return Err(Refusal::new(RefusalKind::Unavailable, "the repository is not open")),
         };
         let limits = self.poller.args.build_limits();
+        let wanted = sources.clone();
         let built = self.poller.blocking(move || {
-            RefBuild::default().build(
-                &mut objects.reader(),
-                &mut FileCache::default(),
-                tip.tree,
-                &sources,
-                &limits,
-            )
+            let mut build = RefBuild::default();
+            let (mut reader, mut files) = (objects.reader(), FileCache::default());
+            let built = build.build(&mut reader, &mut files, tip.tree, &wanted, &limits)?;
+            Ok((build, built))
         });
-        self.store_pinned(organization, tip, built.await.map_err(git)?).await
+        let (build, mut built) = built.await.map_err(git)?;
+        let checked = self.poller.refuse_losses(organization, &build, &sources, &mut built).await;
+        checked.map_err(|error| Refusal::new(RefusalKind::Unavailable, error.to_string()))?;
+        self.store_pinned(organization, tip, built).await
     }
 
     async fn store_pinned(
@@ -382,9 +391,8 @@ impl Watcher {
                 Ok(BundleAtCommit { commit: tip.commit.to_string(), bundle, objects })
             }
             Outcome::Rejected { findings, .. } => {
-                let first = findings
-                    .first()
-                    .map(|finding| format!("{}:{}: {}", finding.file, finding.line, finding.message));
+                let first =
+                    findings.first().map(|finding| format!("{}: {}", finding.place(), finding.message));
                 Err(Refusal::new(
                     RefusalKind::Conflict,
                     format!("commit {} cannot be applied: {}", tip.commit, first.unwrap_or_default()),
@@ -409,9 +417,9 @@ pub(super) fn decided(
     address: impl Fn(Sha256) -> Result<BlobDigest, BlobError>,
 ) -> Result<Decided, BlobError> {
     Ok(match outcome {
-        Outcome::Bundle { root, objects, warnings } => {
-            Decided::Bundle { bundle: address(root)?, objects, warnings }
+        Outcome::Bundle { root, objects, takes_no_file, warnings } => {
+            Decided::Bundle { bundle: address(root)?, objects, warnings, takes_no_file }
         }
-        Outcome::Rejected { findings, more } => Decided::Rejected { findings, more },
+        Outcome::Rejected { findings, more, warnings } => Decided::Rejected { findings, more, warnings },
     })
 }

@@ -42,8 +42,8 @@ pub enum FileKind {
 /// A path that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// From the repository's root.
-    pub path: String,
+    /// From the repository's root, as bytes: Git takes any, and two that differ never become the same text.
+    pub path: Vec<u8>,
     /// What lies there now; `None` when nothing does.
     pub now: Option<Entry>,
 }
@@ -55,7 +55,7 @@ pub struct Change {
 pub fn changes(reader: &mut Reader, old: Option<ObjectId>, new: ObjectId) -> Result<Vec<Change>, GitError> {
     let mut found = Vec::new();
     if old != Some(new) {
-        compare(reader, old, Some(new), "", 0, &mut found)?;
+        compare(reader, old, Some(new), b"", 0, &mut found)?;
     }
     Ok(found)
 }
@@ -64,7 +64,7 @@ fn compare(
     reader: &mut Reader,
     old: Option<ObjectId>,
     new: Option<ObjectId>,
-    folder: &str,
+    folder: &[u8],
     depth: usize,
     found: &mut Vec<Change>,
 ) -> Result<(), GitError> {
@@ -92,7 +92,7 @@ fn differ(
     reader: &mut Reader,
     before: Option<(EntryKind, ObjectId)>,
     after: Option<(EntryKind, ObjectId)>,
-    path: &str,
+    path: &[u8],
     depth: usize,
     found: &mut Vec<Change>,
 ) -> Result<(), GitError> {
@@ -123,23 +123,40 @@ fn file((kind, id): (EntryKind, ObjectId)) -> Option<Entry> {
     Some(Entry { kind, id })
 }
 
-type Entries = BTreeMap<String, (EntryKind, ObjectId)>;
+type Entries = BTreeMap<Vec<u8>, (EntryKind, ObjectId)>;
 
-/// Names that are not UTF-8 are given with replacement characters; two that then look alike count as one.
-fn entries(reader: &mut Reader, tree: Option<ObjectId>) -> Result<Entries, GitError> {
+pub(super) fn entries(reader: &mut Reader, tree: Option<ObjectId>) -> Result<Entries, GitError> {
     let Some(id) = tree else { return Ok(Entries::new()) };
     let data = reader.read(&id, Kind::Tree)?;
-    TreeRefIter::from_bytes(data, gix::hash::Kind::Sha1)
-        .map(|entry| {
-            let entry = entry.map_err(|_| GitError::broken(format!("tree {id} is damaged")))?;
-            let name = String::from_utf8_lossy(entry.filename).into_owned();
-            Ok((name, (entry.mode.kind(), entry.oid.to_owned())))
-        })
-        .collect()
+    let damaged = || GitError::broken(format!("tree {id} is damaged"));
+    let mut entries = Entries::new();
+    for entry in TreeRefIter::from_bytes(data, gix::hash::Kind::Sha1) {
+        let entry = entry.map_err(|_| damaged())?;
+        // A name that stands twice would hide one of the two.
+        let twice = entries.insert(entry.filename.to_vec(), (entry.mode.kind(), entry.oid.to_owned()));
+        if twice.is_some() {
+            return Err(damaged());
+        }
+    }
+    Ok(entries)
 }
 
-fn join(folder: &str, name: &str) -> String {
-    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+/// The path of a name in a folder; the root's is empty.
+pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, name].join(&b'/') }
+}
+
+/// A path as people read it: what is not UTF-8 is escaped as in `caf\xE9.yaml`.
+#[must_use]
+pub fn shown(path: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in path.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02X}"));
+        }
+    }
+    text
 }
 
 /// Finds what lies under a path of a tree. Remembers the folders that it read last: of a fleet's configuration files, many
@@ -158,7 +175,7 @@ impl Finder {
         tree: ObjectId,
         name: &str,
     ) -> Result<Option<ObjectId>, GitError> {
-        let entry = self.entries(reader, tree)?.get(name).copied();
+        let entry = self.entries(reader, tree)?.get(name.as_bytes()).copied();
         Ok(entry.filter(|(kind, _)| *kind == EntryKind::Tree).map(|(_, id)| id))
     }
 
@@ -170,7 +187,9 @@ impl Finder {
         let mut current = tree;
         let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
         while let Some(part) = parts.next() {
-            let Some(entry) = self.entries(reader, current)?.get(part).copied() else { return Ok(None) };
+            let Some(entry) = self.entries(reader, current)?.get(part.as_bytes()).copied() else {
+                return Ok(None);
+            };
             match (parts.peek(), entry.0) {
                 (None, _) => return Ok(file(entry)),
                 (Some(_), EntryKind::Tree) => current = entry.1,

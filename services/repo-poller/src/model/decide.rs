@@ -27,6 +27,9 @@ pub enum Decided {
         objects: u32,
         /// What is odd but harmless.
         warnings: Vec<FileFinding>,
+        /// The globs take no file.
+        #[serde(default)]
+        takes_no_file: bool,
     },
     /// No bundle.
     Rejected {
@@ -34,6 +37,9 @@ pub enum Decided {
         findings: Vec<FileFinding>,
         /// How many findings were left out.
         more: u32,
+        /// What is odd but harmless beside it.
+        #[serde(default)]
+        warnings: Vec<FileFinding>,
     },
 }
 
@@ -142,8 +148,10 @@ pub fn decide_built(
         decide_recovered(state, project, reference, outcomes).into_iter().collect();
     for (source, agent, outcome) in outcomes {
         let latest = match outcome {
-            Decided::Bundle { bundle, .. } => Latest::Advanced { commit: commit.to_owned(), bundle: *bundle },
-            Decided::Rejected { findings, more } => {
+            Decided::Bundle { bundle, takes_no_file, .. } => {
+                Latest::Advanced { commit: commit.to_owned(), bundle: *bundle, takes_no_file: *takes_no_file }
+            }
+            Decided::Rejected { findings, more, .. } => {
                 Latest::Rejected { commit: commit.to_owned(), findings: findings.clone(), more: *more }
             }
         };
@@ -152,7 +160,7 @@ pub fn decide_built(
         }
         let (source, agent, commit) = (*source, *agent, commit.to_owned());
         decided.push(match outcome.clone() {
-            Decided::Bundle { bundle, objects, warnings } => {
+            Decided::Bundle { bundle, objects, warnings, takes_no_file } => {
                 RepositoryEvent::SourceAdvanced(SourceAdvanced {
                     source,
                     agent,
@@ -160,10 +168,18 @@ pub fn decide_built(
                     bundle,
                     objects,
                     warnings,
+                    takes_no_file,
                 })
             }
-            Decided::Rejected { findings, more } => {
-                RepositoryEvent::BundleRejected(BundleRejected { source, agent, commit, findings, more })
+            Decided::Rejected { findings, more, warnings } => {
+                RepositoryEvent::BundleRejected(BundleRejected {
+                    source,
+                    agent,
+                    commit,
+                    findings,
+                    more,
+                    warnings,
+                })
             }
         });
     }

@@ -169,7 +169,11 @@ fn given() -> Given {
 
 fn good(bundle: u8) -> Vec<(SourceId, AgentId, Decided)> {
     let bundle = BlobDigest([bundle; 32]);
-    vec![(shop(), agent(1), Decided::Bundle { bundle, objects: 1, warnings: Vec::new() })]
+    vec![(
+        shop(),
+        agent(1),
+        Decided::Bundle { bundle, objects: 1, warnings: Vec::new(), takes_no_file: false },
+    )]
 }
 
 fn bad(message: &str) -> Vec<(SourceId, AgentId, Decided)> {
@@ -180,7 +184,7 @@ fn bad(message: &str) -> Vec<(SourceId, AgentId, Decided)> {
         field: String::new(),
         message: message.to_owned(),
     };
-    vec![(shop(), agent(1), Decided::Rejected { findings: vec![finding], more: 0 })]
+    vec![(shop(), agent(1), Decided::Rejected { findings: vec![finding], more: 0, warnings: Vec::new() })]
 }
 
 fn built(given: &Given, commit: &str, outcomes: &[(SourceId, AgentId, Decided)]) -> Vec<RepositoryEvent> {

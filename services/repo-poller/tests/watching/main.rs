@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test from end to end")]
 
 mod caching;
+mod cases;
 mod failing;
 mod harness;
 mod manifests;

@@ -6,7 +6,7 @@ use events::requests::configuration::{ConfigurationView, RejectedConfiguration};
 use events::requests::gateway::TunnelView;
 use serde::Serialize;
 
-use super::super::finding;
+use super::super::{finding, warnings};
 use crate::client::failure::Failure;
 use crate::client::names::Names;
 use crate::client::print::{Cell, Fields, Paint, Style, Table, age, at, short_commit};
@@ -60,11 +60,7 @@ fn configuration(view: &ConfigurationView, names: &Names, style: Style) -> Strin
     if let Some(rejected) = &view.rejected {
         text.push_str(&rejection(rejected, style));
     }
-    for warning in &view.warnings {
-        text.push_str(
-            &Fields::new().with("Warning", Cell::painted(&finding(warning), Paint::Odd)).render(style),
-        );
-    }
+    text.push_str(&warnings(&view.warnings, style));
     if let Some(configuration) = &view.configuration {
         text.push_str(&format!("\n{}\n", Paint::Strong.on("Sources", style.colour)));
         text.push_str(&sources(configuration, names, style));
@@ -111,6 +107,7 @@ fn rejection(rejected: &RejectedConfiguration, style: Style) -> String {
     for found in &rejected.findings {
         text.push_str(&format!("  {}\n", crate::client::print::one_line(&finding(found))));
     }
+    text.push_str(&warnings(&rejected.warnings, style));
     text
 }
 
@@ -201,6 +198,7 @@ mod tests {
             commit: Some("4f1a5b10c0ffee00".into()),
             at: Timestamp(60_000),
             findings: vec![found(7, "sources[0].interval", "expected a duration such as 30s")],
+            warnings: vec![found(3, "sorces", "unknown key; did you mean sources?")],
         });
         shown.configuration.warnings = vec![found(2, "moed", "unknown key; did you mean mode?")];
         let text = text(&shown, &Names::default(), STYLE);
@@ -212,6 +210,9 @@ mod tests {
             "{text}"
         );
         let warning = "Warning  .kasbah/agents/edge/config.yaml:2:3 moed: unknown key; did you mean mode?\n";
+        assert!(text.contains(warning), "{text}");
+        let warning =
+            "30s\nWarning  .kasbah/agents/edge/config.yaml:3:3 sorces: unknown key; did you mean sources?\n";
         assert!(text.contains(warning), "{text}");
     }
 

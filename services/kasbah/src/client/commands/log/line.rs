@@ -86,6 +86,10 @@ fn summary(data: &Value) -> String {
     add(data.get("refusal").map(refusal).unwrap_or_default());
     add(first(data, "findings"));
     add(first(data, "failures"));
+    add(match first(data, "warnings") {
+        none if none.is_empty() => none,
+        first => format!("warning: {first}"),
+    });
     add(data.get("failure").map(place_and_message).unwrap_or_default());
     let line = parts.join(", ");
     match line.char_indices().nth(LONGEST_SUMMARY) {
@@ -201,6 +205,10 @@ mod tests {
                 "viewers look",
             ),
             (json!({"failure": "unreachable", "message": "no route"}), "no route, unreachable"),
+            (
+                json!({"objects": 2, "warnings": [{"file": "a.yaml", "line": 0, "message": "a link"}]}),
+                "2 objects, warning: a.yaml: a link",
+            ),
             (json!({"unreadable": "unknown event type x"}), "unknown event type x"),
             (json!(null), ""),
         ] {

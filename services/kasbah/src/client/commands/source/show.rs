@@ -3,7 +3,7 @@
 use events::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome};
 use events::requests::delivery::{RejectedBundle, SourceView, SyncView};
 
-use super::super::finding;
+use super::super::{finding, warnings};
 use crate::client::names::Names;
 use crate::client::print::{Cell, Fields, Paint, Style, Table, age, at, one_line, short_commit};
 
@@ -35,7 +35,11 @@ fn state(view: &SourceView) -> Cell {
 
 fn is_wrong(view: &SourceView) -> bool {
     let failed = view.sync.as_ref().is_some_and(|sync| sync.outcome == Some(SyncOutcome::Failed));
-    failed || view.rejected.is_some() || view.fetch_failure.is_some() || view.blocked.is_some()
+    failed
+        || view.takes_no_file
+        || view.rejected.is_some()
+        || view.fetch_failure.is_some()
+        || view.blocked.is_some()
 }
 
 /// One source.
@@ -64,6 +68,7 @@ pub(super) fn text(view: &SourceView, names: &Names, style: Style) -> String {
         fields = fields.with("Held", Cell::painted(&text, Paint::Odd));
     }
     let mut text = fields.render(style);
+    text.push_str(&warnings(&view.warnings, style));
     if let Some(rejected) = &view.rejected {
         text.push_str(&rejection(rejected, style));
     }
@@ -102,6 +107,7 @@ fn rejection(rejected: &RejectedBundle, style: Style) -> String {
     if rejected.more > 0 {
         text.push_str(&format!("  and {} more\n", rejected.more));
     }
+    text.push_str(&warnings(&rejected.warnings, style));
     text
 }
 

@@ -28,6 +28,8 @@ pub fn view() -> SourceView {
         configuration,
         newest_commit: None,
         rejected: None,
+        warnings: Vec::new(),
+        takes_no_file: false,
         desired_commit: None,
         synced_commit: None,
         synced_at: None,
@@ -121,16 +123,22 @@ fn rejected_and_held_say_what_and_what_to_do() {
         field: String::new(),
         message: "mapping values are not allowed here".into(),
     };
-    let rejected = RejectedBundle { commit: "0123456789abcdef".into(), findings: vec![finding], more: 2 };
+    let odd =
+        |file: &str| FileFinding { file: file.into(), line: 0, message: "a link".into(), ..finding.clone() };
+    let (commit, warnings) = ("0123456789abcdef".into(), vec![odd("staging/b.yaml")]);
+    let rejected = RejectedBundle { commit, findings: vec![finding.clone()], more: 2, warnings };
+    let warnings = vec![odd("staging/a.yaml")];
     let held = HeldBundle {
         commit: "fedcba9876543210".into(),
         reason: HoldReason::LargePrune { prunes: 30, inventory: 40 },
     };
-    let view = SourceView { rejected: Some(rejected), held: Some(held), ..synced() };
+    let view = SourceView { rejected: Some(rejected), held: Some(held), warnings, ..synced() };
     let lines = text(&view, &Names::default(), STYLE);
     for part in [
         "Rejected  commit 0123456789; the last good one stays\n",
         "  staging/web.yaml:7:3: mapping values are not allowed here\n  and 2 more\n",
+        "more\nWarning  staging/b.yaml: a link\n",
+        "Warning  staging/a.yaml: a link\nRejected",
         "Held            commit fedcba9876: it would prune 30 of 40 objects; `kasbah source confirm` lets it\n",
     ] {
         assert!(lines.contains(part), "{part}\nnot in\n{lines}");
