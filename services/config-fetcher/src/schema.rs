@@ -133,6 +133,10 @@ fn root(report: &mut Report, content: &[u8]) -> Option<Node> {
             format!("the key stands in line {} already; remove one of the two", duplicate.first_line);
         report.at(duplicate.line, duplicate.column, &field, message);
     }
+    for (line, column) in &document.false_separators {
+        let message = "text that ends in '---', which separates documents only on a line of its own; write it in quotes";
+        report.at(*line, *column, "", message);
+    }
     Some(document.root)
 }
 

@@ -3,7 +3,7 @@
 //! Accepts what `kubectl apply --server-side` would send to the API server and refuses what kubectl itself
 //! refuses, so that the API server's own validation is the only other judge. Refused beyond that, each with a
 //! message that says so: hooks, which are not supported yet; content that kubectl would drop without a word (see
-//! [`crate::yaml`]); files without any object are not refused, they have none.
+//! [`crate::yaml`]), as keys that stand twice and separators that are none; files without any object are not refused, they have none.
 
 use serde_json::Value as Json;
 use thiserror::Error;
@@ -106,6 +106,7 @@ pub fn find_duplicates(manifests: &[Manifest], default_namespace: &str) -> Vec<(
 }
 
 fn document_objects(file: &str, document: &Document, into: &mut Vec<Manifest>) -> Result<(), YamlError> {
+    refuse_lost(document)?;
     let root = &document.root;
     if root.as_sequence().is_some() {
         return Err(at(
@@ -116,35 +117,40 @@ fn document_objects(file: &str, document: &Document, into: &mut Vec<Manifest>) -
     if root.as_mapping().is_none() {
         return Err(at(root, format!("{} where an object is expected", root.kind())));
     }
-    let first = into.len();
     match root.get("items") {
         None => into.push(manifest(file, root, None)?),
         Some(items) => list_objects(file, root, items, into)?,
     }
-    // A key that occurs twice is told at the last object that starts before it.
-    for duplicate in &document.duplicates {
-        let mut owners = into.iter_mut().skip(first).rev();
-        if let Some(owner) = owners.find(|manifest| manifest.line <= duplicate.line)
-            && owner.warnings.len() < MOST_WARNINGS
-        {
-            owner.warnings.push(duplicate_warning(duplicate));
-        }
-    }
     Ok(())
 }
 
-/// Warnings that one object gets at most: whoever has mended these sees the others.
-const MOST_WARNINGS: usize = 20;
-
-fn duplicate_warning(duplicate: &Duplicate) -> Warning {
-    let place = if duplicate.path.is_empty() { "the object" } else { &duplicate.path };
-    let (key, first_line) = (&duplicate.key, duplicate.first_line);
-    Warning {
-        line: duplicate.line,
-        message: format!(
-            "the key '{key}' stands in {place} twice; this one counts, that of line {first_line} does not"
+/// Of a key that stands twice only one value would count, and with a separator that is none a whole object would be lost.
+fn refuse_lost(document: &Document) -> Result<(), YamlError> {
+    let separator = document.false_separators.iter().min();
+    let Some(duplicate) = document.duplicates.iter().min_by_key(|key| (key.line, key.column)) else {
+        return separator.map_or(Ok(()), |(line, column)| {
+            let message = "text that ends in '---', which separates documents only on a line of its own; write that \
+                           line, or the text in quotes";
+            Err(YamlError::new(*line, *column, message))
+        });
+    };
+    let hint = match separator.filter(|(line, _)| *line < duplicate.line) {
+        Some((line, _)) => format!(
+            "; line {line} ends in '---', which separates documents only on a line of its own, at its beginning"
         ),
-    }
+        None if duplicate.path.is_empty()
+            && ["apiVersion", "kind", "metadata"].contains(&&*duplicate.key) =>
+        {
+            "; two objects need a line '---' between them".to_owned()
+        }
+        None => String::new(),
+    };
+    let Duplicate { path, key, line, column, first_line } = duplicate;
+    let place = if path.is_empty() { "the object" } else { path };
+    let message = format!(
+        "the key '{key}' stands in {place} already, in line {first_line}; only one of the two would count, remove the other{hint}"
+    );
+    Err(YamlError::new(*line, *column, message))
 }
 
 /// An item of a typed list (`PodList`) may leave out apiVersion and kind, which the list then tells.

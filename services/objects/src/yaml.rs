@@ -6,7 +6,8 @@
 //! earlier key, a text that starts with `{` is read as JSON first, and a line that starts with `---` ends a
 //! document. Stricter than kubectl, on purpose: content after a `...` line is refused (kubectl drops it without
 //! a word), so is an invisible line separator outside of quotes, and a key that occurs twice is listed in
-//! [`Document::duplicates`] (kubectl lets the last one win without a word). Stricter because the parser is one for
+//! [`Document::duplicates`] (kubectl lets the last one win without a word), and text without quotes that ends in `---` in
+//! [`Document::false_separators`] (kubectl takes it for text, and the document behind it for a part of this one). Stricter because the parser is one for
 //! YAML 1.2: lines that continue quoted text or a bracketed list further left than the keys around them are refused.
 //! More lenient for the same reason: `\/` in double quotes, tabs after `-` and on otherwise empty lines are read.
 
@@ -111,6 +112,8 @@ pub struct Document {
     pub root: Node,
     /// Keys that occur twice, in the order of the text.
     pub duplicates: Vec<Duplicate>,
+    /// Line and column of text without quotes that ends as a document separator would look.
+    pub false_separators: Vec<(u32, u32)>,
 }
 
 /// Reads all documents of a YAML or JSON text. Documents without content (nothing, comments, `null`) are left out.

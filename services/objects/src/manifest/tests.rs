@@ -112,19 +112,83 @@ fn the_object_is_canonical_and_its_digest_covers_it() {
 
 #[test]
 fn warnings_stand_at_their_object() {
-    let text = "apiVersion: v1\nkind: A\nmetadata: {name: a}\n---\napiVersion: v1\nkind: A\nmetadata:\n  name: b\n  labels:\n    kasbah.dev/source: x\nspec:\n  a: 1\n  a: 2\n";
+    let text = "apiVersion: v1\nkind: A\nmetadata: {name: a}\n---\napiVersion: v1\nkind: A\nmetadata:\n  name: b\n  labels:\n    kasbah.dev/source: x\n";
     let manifests = parse(text).expect("good");
     assert_eq!(manifests[0].warnings, []);
     let lines: Vec<u32> = manifests[1].warnings.iter().map(|warning| warning.line).collect();
-    assert_eq!(lines, [10, 13]);
-    assert!(
-        manifests[1].warnings[1].message.contains("'a' stands in spec twice"),
-        "{:?}",
-        manifests[1].warnings
-    );
-    assert_eq!(manifests[1].object["spec"]["a"], 2);
-    let many = format!("apiVersion: v1\nkind: A\nmetadata: {{name: a}}\nspec:\n{}", "  a: 1\n".repeat(500));
-    assert_eq!(parse(&many).expect("good")[0].warnings.len(), 20);
+    assert_eq!(lines, [10]);
+}
+
+/// An object of that name, whose last line ends so.
+fn ending(name: &str, end: &str) -> String {
+    format!("apiVersion: v1\nkind: A\nmetadata:\n  name: {name}\ndata:\n  x: y{end}")
+}
+
+#[test]
+fn what_would_be_lost_is_refused_at_its_line() {
+    let next = ending("b", "\n");
+    let rows = [
+        (ending("a", "\n  x: z\n"), "7:3", "the key 'x' stands in data already, in line 6"),
+        (ending("a", "\nspec:\n- {b: 1, b: 2}\n"), "8:10", "stands in spec[0] already, in line 8"),
+        ("{\"apiVersion\": \"v1\",\n\"kind\": \"A\",\n\"kind\": \"B\"}\n".to_owned(), "3:1", "the key 'kind' stands in the object"),
+        (ending("a", &format!("---\n{next}")), "7:1", "line 6 ends in '---'"),
+        (ending("a", &format!("---  # x\n{next}")), "7:1", "line 6 ends in '---'"),
+        (ending("a", &format!("\n   ---\n{next}")), "8:1", "line 6 ends in '---'"),
+        (ending("a", &format!("\n{next}")), "7:1", "two objects need a line '---'"),
+        (ending("a", &format!("\n# ---\n{next}")), "8:1", "two objects need a line '---'"),
+        (ending("a", &format!("\n#---\n{next}")), "8:1", "two objects need a line '---'"),
+        (ending("a", "---\n"), "6:6", "text that ends in '---'"),
+        (ending("a", "\n  z: ---\n"), "7:6", "text that ends in '---'"),
+        (ending("a", &format!("\n ---\n{next}")), "", "not valid YAML"),
+        (ending("a", &format!("\n----\n{next}")), "7:4", "after the document separator"),
+        (ending("a", &format!("\n--\n{next}")), "", "not valid YAML"),
+        (ending("a", &format!("\n---apiVersion: v1\n{next}")), "7:4", "after the document separator"),
+        (ending("a", &format!("\n\u{feff}---\n{next}")), "", "after the end of the document"),
+        (ending("a", &format!("\n\u{2014}-\n{next}")), "", "not valid YAML"),
+        (ending("a", &format!("\n...\n{next}")), "8:1", "after the end of the document"),
+        (ending("a", &format!("\r---\r{next}")), "", ""),
+        (ending("a", &format!("\n===\n{next}")), "", "not valid YAML"),
+        ("apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: A\n  metadata: {name: a}\n  kind: B\n".to_owned(), "7:3", "items[0]"),
+    ];
+    for (text, place, fragment) in rows {
+        let error = parse(&text).expect_err(&text).to_string();
+        assert!(error.starts_with(&format!("shop/web.yaml:{place}")), "{text}: {error}");
+        assert!(error.contains(fragment), "{text}: {error}");
+    }
+}
+
+#[test]
+fn dashes_that_separate_nothing_are_text() {
+    for end in [
+        "\n  z: '---'\n",
+        "\n  z: \"a---\"\n",
+        "\n  z: -----BEGIN CERTIFICATE-----\n",
+        "\n  z: a--\n",
+        "\n  z: ----\n",
+        "\n  z: |\n    a---\n    ---\n    kind: A\n    kind: B\n",
+        "\n  z: a---b\n",
+        "\n---\n",
+        "\n--- # the end\n",
+    ] {
+        assert_eq!(parse(&ending("a", end)).unwrap_or_else(|error| panic!("{error}")).len(), 1);
+    }
+}
+
+/// The files of case 01, where they are.
+#[test]
+fn a_separator_that_sticks_to_the_line_before_it_is_refused() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared/cases/01-glued-separator/commits");
+    if !folder.is_dir() {
+        println!("skipped: {} is not there", folder.display());
+        return;
+    }
+    for file in ["rbac.yaml", "settings.yaml"] {
+        let text = |commit: &str| std::fs::read_to_string(folder.join(commit).join(file)).expect("a file");
+        assert!(parse_manifests(file, &text("1"), &Limits::default()).is_ok());
+        let error = parse_manifests(file, &text("2"), &Limits::default()).expect_err(file);
+        assert_eq!((error.file.as_str(), error.line), (file, 7), "{error}");
+    }
 }
 
 #[test]

@@ -31,8 +31,8 @@ pub(super) fn document(
             event => builder.event(event, span)?,
         }
     }
-    let duplicates = std::mem::take(&mut builder.duplicates);
-    Ok(builder.root.map(|root| Document { root, duplicates }))
+    let Builder { root, duplicates, false_separators, .. } = builder;
+    Ok(root.map(|root| Document { root, duplicates, false_separators }))
 }
 
 fn syntax_error(error: &ScanError, chunk: &Chunk<'_>) -> YamlError {
@@ -85,6 +85,7 @@ struct Builder<'a> {
     stack: Vec<Frame>,
     anchors: BTreeMap<usize, Anchored>,
     duplicates: Vec<Duplicate>,
+    false_separators: Vec<(u32, u32)>,
     root: Option<Node>,
 }
 
@@ -97,6 +98,7 @@ impl<'a> Builder<'a> {
             stack: Vec::new(),
             anchors: BTreeMap::new(),
             duplicates: Vec::new(),
+            false_separators: Vec::new(),
             root: None,
         }
     }
@@ -114,6 +116,9 @@ impl<'a> Builder<'a> {
                     self.spend(1, start)?;
                     self.set_key(Key::Merge);
                     return Ok(());
+                }
+                if style == ScalarStyle::Plain && ends_as_separator(&text) {
+                    self.false_separators.push((start.0, start.1));
                 }
                 if let Some(message) = line_separator(&text, style) {
                     return Err(YamlError::new(start.0, start.1, message));
@@ -355,6 +360,11 @@ fn is_merge(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> bool {
 fn core_tag(tag: &Tag) -> Option<&str> {
     const PREFIX: &str = "tag:yaml.org,2002:";
     if tag.handle == PREFIX { Some(&tag.suffix) } else { tag.suffix.strip_prefix(PREFIX) }
+}
+
+/// Three dashes, and no more, at the end: a separator that sticks to the line before it, or is indented.
+fn ends_as_separator(text: &str) -> bool {
+    text.strip_suffix("---").is_some_and(|before| !before.ends_with('-'))
 }
 
 /// YAML 1.1, and with it kubectl, ends a line at characters that YAML 1.2 takes for text. Outside of quotes the two

@@ -38,7 +38,8 @@ impl<'a> Reader<'a> {
     pub(super) fn document(&mut self, nodes_left: &mut usize) -> Result<Document, YamlError> {
         self.path.clear();
         let root = self.value(0, nodes_left)?;
-        Ok(Document { root, duplicates: std::mem::take(&mut self.duplicates) })
+        let duplicates = std::mem::take(&mut self.duplicates);
+        Ok(Document { root, duplicates, false_separators: Vec::new() })
     }
 
     fn peek(&self) -> Option<char> {
