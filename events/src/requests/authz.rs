@@ -1,6 +1,6 @@
 //! What authz answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -202,6 +202,28 @@ pub struct Decision {
     pub visible: bool,
     /// By which role and scope, or what is missing.
     pub reason: String,
+}
+
+/// Which of these projects and groups the organization does not have, as grants name them: people have no other way to see that
+/// a grant lets nobody in. Only for services.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindMissing {
+    /// Projects, each as `group/name`, an id, or the external numeric id.
+    pub projects: Vec<String>,
+    /// Names of groups.
+    pub groups: Vec<String>,
+}
+request!(FindMissing => Missing, "authz.find-missing");
+
+/// The answer to [`FindMissing`]: those of them that there are not.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Missing {
+    /// Projects, as they were given.
+    pub projects: BTreeSet<String>,
+    /// Groups, as they were given.
+    pub groups: BTreeSet<String>,
 }
 
 /// May these agents' projects read that project's repository with that project's credential? Asked before each fetch.

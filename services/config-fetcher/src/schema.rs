@@ -3,6 +3,7 @@
 //! Pure. Projects stay names here; [`Draft::resolve`] takes what they turned out to be.
 
 mod fields;
+mod granted;
 mod grants;
 mod report;
 mod source;
@@ -16,7 +17,9 @@ use events::recording::RecordSessions;
 use events::{AgentId, ProjectId, SourceId};
 use objects::yaml::{Limits, Node, load_documents};
 
-use fields::{choice, list, mapping, required, text, truth};
+use fields::{choice, list, mapping, required, strict_mapping, text, truth};
+pub use granted::{Granted, What, granted};
+pub use report::MAXIMUM as MAXIMUM_FINDINGS;
 use report::Report;
 pub use source::DraftSource;
 
@@ -170,7 +173,7 @@ fn configuration(report: &mut Report, root: &Node) -> Draft {
 }
 
 fn resources(report: &mut Report, node: &Node) -> ResourceRules {
-    let known = mapping(report, node, "resources", &["include", "exclude"]);
+    let known = strict_mapping(report, node, "resources", &["include", "exclude"]);
     let patterns = |report: &mut Report, key: &str| {
         let path = format!("resources.{key}");
         let Some(node) = known.get(key) else { return Vec::new() };
@@ -182,7 +185,7 @@ fn resources(report: &mut Report, node: &Node) -> ResourceRules {
 }
 
 fn kind_pattern(report: &mut Report, node: &Node, path: &str) -> Option<KindPattern> {
-    let known = mapping(report, node, path, &["group", "kind"]);
+    let known = strict_mapping(report, node, path, &["group", "kind"]);
     node.as_mapping()?;
     let group = required(report, node, &known, path, "group", "write '' for the core group, '*' for all");
     let kind = required(report, node, &known, path, "kind", "write '*' for all kinds of the group");

@@ -11,9 +11,13 @@ use std::time::Duration;
 use bus::{Bus, LocalBus, Serving};
 use config_fetcher::{Args, Deps};
 use events::Notice as _;
-use events::configuration::{ConfigurationChanged, ConfigurationEvent, ConfigurationRejected, GitReference};
+use events::configuration::{
+    ConfigurationChanged, ConfigurationEvent, ConfigurationRejected, FileFinding, GitReference,
+};
 use events::directory::{AgentRegistered, DirectoryEvent, ProjectSettings, TokenHolder, TokenIssued};
-use events::requests::authz::{Decide, DecideFetch, Decision, FetchDecision, ProjectView, ShowProject};
+use events::requests::authz::{
+    Decide, DecideFetch, Decision, FetchDecision, FindMissing, Missing, ProjectView, ShowProject,
+};
 use events::requests::configuration::ShowConfiguration;
 use events::requests::repository::{FileAtCommit, ReadFile, RepositoryAdvanced};
 use events::subject::Subject;
@@ -234,6 +238,7 @@ impl Drop for Harness {
 
 async fn serve(bus: &Arc<LocalBus>, table: &Arc<Mutex<Table>>) -> Vec<Serving> {
     let (read, show, fetch) = (Arc::clone(table), Arc::clone(table), Arc::clone(table));
+    let find = Arc::clone(table);
     let settings = ProjectSettings {
         repository: "https://example.com/a.git".into(),
         default_branch: "main".into(),
@@ -258,6 +263,15 @@ async fn serve(bus: &Arc<LocalBus>, table: &Arc<Mutex<Table>>) -> Vec<Serving> {
                 Ok(ProjectView { id, group: GroupId(id.0), path: request.project, settings })
             }
             .boxed()
+        })
+        .await
+        .unwrap(),
+        bus::answer::<FindMissing, _>(&**bus, move |_, request| {
+            let table = find.lock();
+            let missing = |path: &String| !table.projects.contains_key(path);
+            let projects = request.projects.into_iter().filter(missing).collect();
+            let missing = Missing { projects, groups: request.groups.into_iter().collect() };
+            async move { Ok(missing) }.boxed()
         })
         .await
         .unwrap(),
@@ -423,6 +437,34 @@ async fn other_projects_are_found_by_their_path_when_they_may_be_read() {
     assert_eq!(places, [(2, 38, "sources[0].project"), (3, 38, "sources[1].project")]);
     assert!(rejected.findings[0].message.contains("grant the credential"), "{rejected:?}");
     assert!(rejected.findings[1].message.contains("not found"), "{rejected:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn grants_for_what_is_not_there_are_warned_of_until_it_is() {
+    let harness = Harness::start(None).await;
+    harness.table.lock().projects.insert("shop/web".into(), ProjectId(harness.world.new_uuid()));
+    let grants = "sources: []\nci_access:\n  projects:\n    - id: shop/web\n    - id: Shop/Wbe\n  groups:\n    - id: shpo\nuser_access:\n  projects:\n    - id: shop/wbe\n";
+    harness.advance(at("c1", grants)).await;
+    let changed = harness.wait_changed(1).await;
+    let places = |warnings: &[FileFinding]| -> Vec<(u32, String)> {
+        warnings.iter().map(|warning| (warning.line, warning.field.clone())).collect()
+    };
+    let expected =
+        [(5, "ci_access.projects[1].id"), (7, "ci_access.groups[0].id"), (10, "user_access.projects[0].id")];
+    assert_eq!(places(&changed.warnings), expected.map(|(line, field)| (line, field.to_owned())));
+    assert!(changed.warnings[0].message.contains("no project 'shop/wbe'"), "{changed:?}");
+    assert!(changed.warnings[1].message.contains("no group 'shpo'"), "{changed:?}");
+
+    // The file stays as it is, and so does its folder.
+    harness.table.lock().projects.insert("shop/wbe".into(), ProjectId(harness.world.new_uuid()));
+    harness.tell_of(harness.project).await;
+    let changed = harness.wait_changed(2).await;
+    assert_eq!(places(&changed.warnings), [(7, "ci_access.groups[0].id".to_owned())]);
+
+    // Of a file that is refused they are told too.
+    harness.advance(at("c2", &format!("mode: x\n{grants}"))).await;
+    let rejected = harness.wait_rejected(3).await;
+    assert_eq!(places(&rejected.warnings), [(8, "ci_access.groups[0].id".to_owned())]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,9 +1,9 @@
 //! What is only answered.
 
 use events::requests::authz::{
-    AgentView, CredentialView, Decide, DecideFetch, Decision, FetchDecision, GroupView, ListAgents,
-    ListCredentials, ListGroups, ListOrganizations, ListProjects, LocateProject, OrganizationView,
-    ProjectLocation, ProjectView, ShowAgent, ShowProject,
+    AgentView, CredentialView, Decide, DecideFetch, Decision, FetchDecision, FindMissing, GroupView,
+    ListAgents, ListCredentials, ListGroups, ListOrganizations, ListProjects, LocateProject, Missing,
+    OrganizationView, ProjectLocation, ProjectView, ShowAgent, ShowProject,
 };
 use events::{Actor, Refusal, RefusalKind};
 
@@ -54,6 +54,18 @@ impl Driver {
         // Whoever asks may have heard of an agent or a grant a moment before this directory.
         self.catch_up().await?;
         Ok(decide())
+    }
+
+    pub(super) async fn find_missing(self, asker: Asker, request: FindMissing) -> Result<Missing, Refusal> {
+        services_only(&asker)?;
+        let find = || self.directory.read(|directory| directory.missing(asker.organization, &request));
+        let missing = find();
+        if missing == Missing::default() {
+            return Ok(missing);
+        }
+        // Whoever asks may have heard of a project a moment before this directory.
+        self.catch_up().await?;
+        Ok(find())
     }
 
     pub(super) async fn locate_project(

@@ -7,7 +7,7 @@ use events::position::Stream;
 use events::request::{RefusedCommand, RequestContext};
 use events::requests::authz::{
     Admit, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup, CreateOrganization,
-    CreateProject, CreateUser, Decide, DecideFetch, DeleteAgent, DistrustProvider, EnsureOwner,
+    CreateProject, CreateUser, Decide, DecideFetch, DeleteAgent, DistrustProvider, EnsureOwner, FindMissing,
     GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups, ListJobAgents,
     ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers, LocateProject, RegisterAgent,
     RevokeCredential, RevokeToken, RotateRoot, SetProject, ShowAgent, ShowProject, ShowRoot, SignIn,
@@ -86,6 +86,7 @@ served! {
         Admit => admit,
         Decide => decide,
         DecideFetch => decide_fetch,
+        FindMissing => find_missing,
         LocateProject => locate_project,
         ListOrganizations => list_organizations,
         ListGroups => list_groups,

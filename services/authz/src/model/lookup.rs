@@ -1,7 +1,7 @@
 //! Finding things by what people type. Who may see what is found is decided elsewhere.
 
 use events::directory::Scope;
-use events::requests::authz::Action;
+use events::requests::authz::{Action, FindMissing, Missing};
 use events::{AgentId, CredentialId, GroupId, OrganizationId, ProjectId, Refusal, RefusalKind, UserId};
 
 use super::claims::{NameId, Named};
@@ -37,6 +37,20 @@ impl Directory {
         };
         let project = self.projects.get(&id).filter(|project| project.organization == organization)?;
         Some((id, project))
+    }
+
+    /// Those projects and groups that the organization does not have.
+    #[must_use]
+    pub fn missing(&self, organization: OrganizationId, request: &FindMissing) -> Missing {
+        let projects = request.projects.iter();
+        let groups = request.groups.iter();
+        Missing {
+            projects: projects
+                .filter(|path| self.find_project(organization, path).is_none())
+                .cloned()
+                .collect(),
+            groups: groups.filter(|name| self.group_named(organization, name).is_none()).cloned().collect(),
+        }
     }
 
     /// The project that the asker means and may see.

@@ -9,10 +9,10 @@ use events::directory::{Role, Scope};
 use events::requests::authz::{
     Action, Admit, AgentView, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup,
     CreateOrganization, CreateProject, CreateUser, CredentialView, Decide, DecideFetch, DeleteAgent,
-    DistrustProvider, EnsureOwner, GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials,
-    ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers,
-    LocateProject, ProjectView, RegisterAgent, RevokeCredential, RevokeToken, RotateRoot, SetProject,
-    ShowAgent, ShowProject, ShowRoot, SignIn, SignPass, TrustProvider, UnlinkUser,
+    DistrustProvider, EnsureOwner, FindMissing, GrantCredential, IssueJobToken, IssueToken, ListAgents,
+    ListCredentials, ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders, ListTokens,
+    ListUsers, LocateProject, ProjectView, RegisterAgent, RevokeCredential, RevokeToken, RotateRoot,
+    SetProject, ShowAgent, ShowProject, ShowRoot, SignIn, SignPass, TrustProvider, UnlinkUser,
 };
 use events::{OrganizationId, Position, Refusal, Request, Sha256, TokenId};
 
@@ -132,6 +132,7 @@ const MUST_REFUSE: &[&str] = &[
     "authz.authenticate",
     "authz.admit",
     "authz.decide-fetch",
+    "authz.find-missing",
     "authz.locate-project",
     "authz.ensure-owner",
     "authz.create-organization",
@@ -191,8 +192,7 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
             }
         }
     }
-    asking.ask(DecideFetch { agents: vec![home.agent.id], project: home.project.id }, debug).await;
-    asking.ask(LocateProject { project: home.project.id }, debug).await;
+    ask_as_a_service(asking, home).await;
     asking.ask(ListOrganizations {}, debug).await;
     asking.ask(ListGroups {}, debug).await;
     asking.ask(ListProjects {}, debug).await;
@@ -216,6 +216,13 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
         asking.ask(ListTokens { agent: Some(agent), user: None, project: None }, debug).await;
     }
     ask_for_tokens(asking, home).await;
+}
+
+async fn ask_as_a_service(asking: &mut Asking<'_>, home: &Home) {
+    asking.ask(DecideFetch { agents: vec![home.agent.id], project: home.project.id }, debug).await;
+    asking.ask(LocateProject { project: home.project.id }, debug).await;
+    let (projects, groups) = (vec![home.project.path.clone()], vec!["acme-shop".to_owned()]);
+    asking.ask(FindMissing { projects, groups }, debug).await;
 }
 
 async fn ask_for_tokens(asking: &mut Asking<'_>, home: &Home) {

@@ -1,11 +1,12 @@
 //! Reading one agent's file, and recording what came of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use chassis::traces;
 use events::configuration::{FileFinding, GitReference, file_of};
-use events::requests::authz::{DecideFetch, ShowProject};
+use events::grants::Grants;
+use events::requests::authz::{DecideFetch, FindMissing, ShowProject};
 use events::requests::repository::ReadFile;
 use events::{Actor, AgentId, CommitId, CorrelationId, ProjectId, Refusal, RefusalKind};
 use store::{AppendError, NewCommit};
@@ -14,7 +15,7 @@ use tracing::Instrument as _;
 use super::schedule::{Due, Folder};
 use super::{Cause, Fetcher, SERVICE};
 use crate::model::{AgentState, Given, Outcome};
-use crate::schema::{self, Checked, MAXIMUM_BYTES};
+use crate::schema::{self, Checked, MAXIMUM_BYTES, MAXIMUM_FINDINGS, What};
 
 /// How long a commit may take to come back through the fold.
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
@@ -126,11 +127,38 @@ impl Fetcher {
                 "there is no such file on the project's default branch; commit one, what is in force stays";
             return Ok((whole(Some(read.commit), message.to_owned()), folder));
         };
-        let checked = schema::check(&file, &content);
-        // Who may read another project, and what its name is, changes by itself.
-        let folder = folder.filter(|_| checked.draft.sources.iter().all(|source| source.project.is_none()));
+        let mut checked = schema::check(&file, &content);
+        let missing = self.missing(known, cause, &file, &checked.draft.grants).await?;
+        // Who may read another project, what its name is, and whether it is there at all changes by itself.
+        let own = checked.draft.sources.iter().all(|source| source.project.is_none());
+        let folder = folder.filter(|_| own && missing.is_empty());
+        checked.warnings.extend(missing);
         let outcome = self.resolve(agent, known, cause, &file, read.commit, checked).await?;
         Ok((outcome, folder))
+    }
+
+    /// Grants for projects and groups that are not there, which let nobody in. They may come yet, so that these are warnings.
+    async fn missing(
+        &self,
+        known: &AgentState,
+        cause: &Cause,
+        file: &str,
+        grants: &Grants,
+    ) -> Result<Vec<FileFinding>, Refusal> {
+        let granted = schema::granted(grants);
+        if granted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let paths = |what| {
+            let of_kind = granted.iter().filter(move |grant| grant.what == what);
+            of_kind.map(|grant| grant.path.to_owned()).collect::<BTreeSet<_>>().into_iter().collect()
+        };
+        let request = FindMissing { projects: paths(What::Project), groups: paths(What::Group) };
+        let context = self.context(known.organization, cause);
+        let missing = bus::ask(&*self.deps.bus, &context, &request).await?;
+        let of_kind = |what| if what == What::Project { &missing.projects } else { &missing.groups };
+        let not_there = granted.iter().filter(|grant| of_kind(grant.what).contains(grant.path));
+        Ok(not_there.take(MAXIMUM_FINDINGS).map(|grant| grant.missing(file)).collect())
     }
 
     /// Finds the projects that the sources name.

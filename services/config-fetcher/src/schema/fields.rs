@@ -6,12 +6,19 @@ use objects::yaml::{Node, Value};
 
 use super::report::Report;
 
+/// Keys that keep an agent in its bounds. One that looks like them was meant as a bound, wherever it stands, so that a file
+/// which says it wrongly is refused.
+const SAFETY_KEYS: [&str; 6] = ["lockdown", "service_account", "mode", "resources", "policies", "namespace"];
+/// So many letters may be wrong, missing, too many or changed places.
+const MOST_EDITS: usize = 2;
+
 /// How alike two keys must be for one to be offered instead of the other, from 0 to 1.
 const LIKENESS: f64 = 0.5;
 /// Longest name of what is called by a label.
 const LABEL_LENGTH: usize = 63;
 
-/// The values of the known keys of a mapping; other keys are warned of.
+/// The values of the known keys of a mapping; other keys are warned of, and refused where they look like one of
+/// [`SAFETY_KEYS`].
 pub(super) fn mapping<'n>(
     report: &mut Report,
     node: &'n Node,
@@ -59,6 +66,13 @@ fn known_keys<'n>(
             let field = join(path, name);
             if is_strict {
                 report.wrong(key, &field, format!("unknown key '{name}'; {advice}"));
+            } else if let Some(meant) = safety_key(name) {
+                let advice = if keys.contains(&meant) {
+                    format!("write '{meant}', or another key if that is not meant")
+                } else {
+                    format!("it looks like '{meant}', which has no meaning here; {advice}")
+                };
+                report.wrong(key, &field, format!("unknown key '{name}'; {advice}"));
             } else {
                 report.odd(key, &field, format!("unknown key '{name}' is ignored; {advice}"));
             }
@@ -67,8 +81,20 @@ fn known_keys<'n>(
     known
 }
 
+/// As a key is written here.
+fn normalized(name: &str) -> String {
+    name.to_lowercase().replace('-', "_")
+}
+
+/// The safety key that a key looks like.
+fn safety_key(name: &str) -> Option<&'static str> {
+    let name = normalized(name);
+    let edits = SAFETY_KEYS.iter().map(|key| (strsim::damerau_levenshtein(&name, key), *key));
+    edits.filter(|(edits, _)| *edits <= MOST_EDITS).min().map(|(_, key)| key)
+}
+
 fn nearest<'k>(name: &str, keys: &[&'k str]) -> Option<&'k str> {
-    let name = name.to_lowercase().replace('-', "_");
+    let name = normalized(name);
     let likeness = keys.iter().map(|key| (strsim::normalized_damerau_levenshtein(&name, key), *key));
     let best = likeness.max_by(|left, right| left.0.total_cmp(&right.0));
     best.filter(|(likeness, _)| *likeness >= LIKENESS).map(|(_, key)| key)

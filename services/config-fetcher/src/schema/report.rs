@@ -4,7 +4,7 @@ use events::configuration::FileFinding;
 use objects::yaml::Node;
 
 /// Findings and warnings that are told, at most.
-const MAXIMUM: usize = 100;
+pub const MAXIMUM: usize = 100;
 /// Longest message, in characters.
 const MESSAGE_LENGTH: usize = 500;
 

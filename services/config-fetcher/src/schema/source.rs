@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use events::configuration::{Adoption, Conflicts, GitReference, OnRemoval, ServiceAccount, SyncPolicies};
 use objects::yaml::Node;
 
-use super::fields::{choice, is_label, label, mapping, namespace, required, seconds, text, texts, truth};
+use super::fields::{
+    choice, is_label, label, mapping, namespace, required, seconds, strict_mapping, text, texts, truth,
+};
 use super::report::Report;
 
 const KEYS: [&str; 11] = [
@@ -185,7 +187,7 @@ fn is_account(name: &str) -> bool {
 fn policies_of(report: &mut Report, node: &Node, path: &str) -> SyncPolicies {
     let keys =
         ["adoption", "conflicts", "prune", "prune_adopted", "on_removal", "correct_drift", "health_timeout"];
-    let known = mapping(report, node, path, &keys);
+    let known = strict_mapping(report, node, path, &keys);
     let of = |key: &str| format!("{path}.{key}");
     let adoptions = [
         ("must_match", Adoption::MustMatch),

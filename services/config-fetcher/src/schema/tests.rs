@@ -275,14 +275,55 @@ fn everything_that_is_wrong_is_told_at_once_in_order() {
 fn unknown_keys_are_warned_of_with_the_nearest_known_one() {
     let rows = [
         (with("intervall: 60s"), 4, 5, "sources[0].intervall", "did you mean 'interval'?"),
-        (with("serviceAccount: a/b"), 4, 5, "sources[0].serviceAccount", "did you mean 'service_account'?"),
         (with("paths: [a]"), 4, 5, "sources[0].paths", "known keys are name, project"),
-        (with("policies: {purne: true}"), 4, 16, "sources[0].policies.purne", "did you mean 'prune'?"),
-        ("resorces: {}\nsources: []\n".to_owned(), 1, 1, "resorces", "did you mean 'resources'?"),
+        ("user_acess: {}\nsources: []\n".to_owned(), 1, 1, "user_acess", "did you mean 'user_access'?"),
         ("gitops: {}\nsources: []\n".to_owned(), 1, 1, "gitops", "known keys are mode"),
     ];
     for (text, line, column, field, part) in rows {
         let found = warnings(&text);
+        assert_eq!(found.len(), 1, "{text:?}: {found:?}");
+        assert_eq!((found[0].0, found[0].1, found[0].2.as_str()), (line, column, field), "{text:?}");
+        assert!(found[0].3.contains(part), "{text:?}: {}", found[0].3);
+    }
+}
+
+#[test]
+fn an_unknown_key_that_may_have_been_meant_as_a_bound_is_refused() {
+    let top = |line: &str| format!("{line}\nsources: []\n");
+    let rows = [
+        (top("lokdown: true"), 1, 1, "lokdown", "write 'lockdown'"),
+        (top("lock_down: true"), 1, 1, "lock_down", "write 'lockdown'"),
+        (top("Lockdown: true"), 1, 1, "Lockdown", "write 'lockdown'"),
+        (top("modes: namespaced"), 1, 1, "modes", "write 'mode'"),
+        (top("mdoe: namespaced"), 1, 1, "mdoe", "write 'mode'"),
+        (top("resorces: {}"), 1, 1, "resorces", "write 'resources'"),
+        (
+            top("service_account: a/b"),
+            1,
+            1,
+            "service_account",
+            "looks like 'service_account', which has no meaning here",
+        ),
+        (top("policies: {}"), 1, 1, "policies", "has no meaning here"),
+        (top("resources: {exlude: []}"), 1, 13, "resources.exlude", "did you mean 'exclude'?"),
+        (top("resources: {whatever: []}"), 1, 13, "resources.whatever", "known keys are include, exclude"),
+        (
+            top("resources: {exclude: [{group: '', kind: Secret, name: x}]}"),
+            1,
+            49,
+            "resources.exclude[0].name",
+            "known keys are group, kind",
+        ),
+        (with("serviceAccount: a/b"), 4, 5, "sources[0].serviceAccount", "write 'service_account'"),
+        (with("service-acount: a/b"), 4, 5, "sources[0].service-acount", "write 'service_account'"),
+        (with("namespaces: shop"), 4, 5, "sources[0].namespaces", "write 'namespace'"),
+        (with("polices: {prune: false}"), 4, 5, "sources[0].polices", "write 'policies'"),
+        (with("lockdown: true"), 4, 5, "sources[0].lockdown", "has no meaning here"),
+        (with("policies: {purne: false}"), 4, 16, "sources[0].policies.purne", "did you mean 'prune'?"),
+        (with("policies: {something: 1}"), 4, 16, "sources[0].policies.something", "known keys are adoption"),
+    ];
+    for (text, line, column, field, part) in rows {
+        let found = findings(&text);
         assert_eq!(found.len(), 1, "{text:?}: {found:?}");
         assert_eq!((found[0].0, found[0].1, found[0].2.as_str()), (line, column, field), "{text:?}");
         assert!(found[0].3.contains(part), "{text:?}: {}", found[0].3);
