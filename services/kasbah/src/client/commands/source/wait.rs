@@ -66,6 +66,7 @@ fn progress(view: &SourceView) -> Progress {
     let Some(sync) = &view.sync else { return Progress::Runs(why()) };
     match sync.outcome {
         None | Some(SyncOutcome::Superseded | SyncOutcome::Interrupted) => Progress::Runs(why()),
+        Some(SyncOutcome::Succeeded) if view.takes_no_file && view.pinned.is_none() => Progress::Ended(why()),
         Some(SyncOutcome::Succeeded) => Progress::Succeeded,
         Some(SyncOutcome::Unhealthy) => Progress::Ended(format!(
             "the sync applied everything, but not all of it became healthy ({})",
