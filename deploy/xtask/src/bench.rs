@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: builds the `loadtest` program and hands over to it.
 
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use crate::{report, testbed};
@@ -14,7 +15,7 @@ pub struct Arguments {
     /// Write figures and machine into docs/benchmarks.md.
     #[arg(long, conflicts_with = "quick")]
     record: bool,
-    /// A first look: one run instead of five, and no idle minutes.
+    /// A first look: one run instead of five, no idle minutes, and programs that are built faster and run a little slower.
     #[arg(long)]
     quick: bool,
     /// How many agents are simulated, for the scenario of that name; 10,000 when not given.
@@ -32,27 +33,43 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn prepared(arguments: &Arguments) -> anyhow::Result<Command> {
     let root = report::root()?;
-    if !arguments.list {
+    let profile = if arguments.quick { "quick" } else { "release" };
+    let build = |arguments: &[&str]| {
+        report::run(testkit::cargo().current_dir(&root).args(["build", "--locked"]).args(arguments))
+    };
+    if arguments.list {
+        build(&["--profile", profile, "--quiet", "--package", "loadtest"])?;
+    } else {
         report::step("what the scenarios run on", || testbed::build(testbed::ALL))?;
-        report::step("what is measured, built for release", || {
-            report::run(cargo_build(&root).args([
-                "--release",
+        report::step("what is measured", || match arguments.quick {
+            true => build(&[
+                "--profile",
+                "quick",
                 "--package",
                 "loadtest",
                 "--package",
                 "kasbah",
-            ]))?;
-            report::run(cargo_build(&root).args(["--profile", "agent", "--package", "agent"]))?;
-            if arguments.scenarios.is_empty() || arguments.scenarios.iter().any(|name| name == "simulation") {
-                // By itself: its parts of the log and the bus are not in what is shipped.
-                report::run(cargo_build(&root).args(["--release", "--package", "simulation"]))?;
+                "--package",
+                "agent",
+                "--package",
+                "simulation",
+            ]),
+            false => {
+                // Each by itself, with the features that ship and no others.
+                build(&["--release", "--package", "kasbah"])?;
+                build(&["--profile", "agent", "--package", "agent"])?;
+                if arguments.scenarios.is_empty()
+                    || arguments.scenarios.iter().any(|name| name == "simulation")
+                {
+                    build(&["--release", "--package", "simulation"])?;
+                }
+                build(&["--release", "--package", "loadtest"])
             }
-            Ok(())
         })?;
     }
-    let mut command = testkit::cargo();
-    command.current_dir(&root).args(["run", "--quiet", "--release", "--package", "loadtest", "--"]);
-    command.args(&arguments.scenarios);
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let mut command = testkit::as_at_a_prompt(target.join(profile).join("loadtest"));
+    command.current_dir(&root).args(&arguments.scenarios);
     command.args(arguments.list.then_some("--list")).args(arguments.record.then_some("--record"));
     command.args(arguments.quick.then_some("--quick"));
     if let Some(agents) = arguments.agents {
@@ -62,10 +79,4 @@ fn prepared(arguments: &Arguments) -> anyhow::Result<Command> {
         command.args(["--reports-per-minute", &reports.to_string()]);
     }
     Ok(command)
-}
-
-fn cargo_build(root: &std::path::Path) -> Command {
-    let mut command = testkit::cargo();
-    command.current_dir(root).args(["build", "--locked"]);
-    command
 }

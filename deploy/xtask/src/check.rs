@@ -5,8 +5,9 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use testkit::{SHARED_KUBECONFIG, STATIC_AGENT, SharedControlPlane};
+use testkit::{LONG_TESTS, SHARED_KUBECONFIG, STATIC_AGENT, SharedControlPlane};
 
+use crate::changed::{self, Crates};
 use crate::report::{self, spent, step};
 use crate::{testbed, tools};
 
@@ -14,32 +15,58 @@ use crate::{testbed, tools};
 pub struct Arguments {
     /// Only tests whose name contains this; the other checks are left out.
     filter: Vec<String>,
+    /// Only the crates that changes since `main` (commits and the work tree) can affect.
+    #[arg(long)]
+    changed: bool,
+    /// Also what takes long: more seeds of the simulation, a soak of half an hour, older clients (`KASBAH_LONG_TESTS`).
+    #[arg(long)]
+    long: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     let start = Instant::now();
     let root = report::root()?;
+    let crates = match arguments.changed {
+        true => changed::affected(&root)?,
+        false => Crates::All,
+    };
+    if let Crates::These(names) = &crates {
+        println!(
+            "==> changes since main can affect: {}",
+            names.iter().cloned().collect::<Vec<_>>().join(", ")
+        );
+        if names.is_empty() {
+            return Ok(());
+        }
+    }
     if arguments.filter.is_empty() {
         step("format", || report::run(cargo(&root).args(["fmt", "--all", "--check"])))?;
         step("lints", || {
-            let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
-            report::run(cargo(&root).args(clippy))
+            let clippy = ["--all-targets", "--locked", "--", "-D", "warnings"];
+            report::run(cargo(&root).arg("clippy").args(crates.selection()).args(clippy))
         })?;
-        step("licences, bans, sources, advisories", || deny(&root))?;
+        if matches!(crates, Crates::All) {
+            step("licences, bans, sources, advisories", || deny(&root))?;
+        }
         step("documentation", || {
-            let doc = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
-            report::run(cargo(&root).args(doc).env("RUSTDOCFLAGS", "-D warnings"))
+            let doc = ["--no-deps", "--locked", "--quiet"];
+            let mut command = cargo(&root);
+            report::run(
+                command.arg("doc").args(crates.selection()).args(doc).env("RUSTDOCFLAGS", "-D warnings"),
+            )
         })?;
-        step("documentation's examples", || {
-            report::run(cargo(&root).args(["test", "--workspace", "--doc", "--locked", "--quiet"]))
-        })?;
+        if matches!(crates, Crates::All) {
+            step("documentation's examples", || {
+                report::run(cargo(&root).args(["test", "--workspace", "--doc", "--locked", "--quiet"]))
+            })?;
+        }
     }
     step("what the tests run on", || {
-        testbed::build_for_tests(false)?;
+        testbed::build_for_tests(arguments.long)?;
         tools::NEXTEST.path()?;
         programs(&root)
     })?;
-    let outcome = step("tests", || tests(&root, &arguments.filter));
+    let outcome = step("tests", || tests(&root, arguments, &crates));
     println!("==> all checks took {}", spent(start.elapsed()));
     outcome
 }
@@ -80,12 +107,16 @@ fn programs(root: &Path) -> Result<()> {
 }
 
 /// All tests with one control plane that those share which keep to a namespace of their own.
-fn tests(root: &Path, filter: &[String]) -> Result<()> {
+fn tests(root: &Path, arguments: &Arguments, crates: &Crates) -> Result<()> {
     let nextest = tools::NEXTEST.path()?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
     let run = || {
         let mut command = testkit::as_at_a_prompt(&nextest);
-        command.current_dir(root).args(["nextest", "run", "--workspace", "--locked"]).args(filter);
+        command.current_dir(root).args(["nextest", "run"]).args(crates.selection()).arg("--locked");
+        command.args(&arguments.filter);
+        if arguments.long {
+            command.env(LONG_TESTS, "1");
+        }
         command
     };
     report::run(run().arg("--no-run"))?;

@@ -9,6 +9,7 @@
 
 mod bench;
 mod cache;
+mod changed;
 mod chaos;
 mod check;
 mod client;

@@ -68,7 +68,7 @@ impl Runs {
             Figure::of("push.up-ready", "ms", Target::AtMost(500.0), self.ready),
             Figure::of("push.disk-per-push", "KB", Target::AtMost(16.0), self.disk),
         ];
-        let binary = Path::new("target/agent/kasbah-agent");
+        let binary = super::stage::built("agent", "kasbah-agent").context("the agent is not built")?;
         #[expect(clippy::cast_precision_loss, reason = "a program is far below 2^52 bytes")]
         let size = std::fs::metadata(binary).context("the agent is not built")?.len() as f64 / 1e6;
         figures.push(Figure::of("push.agent-binary", "MB", Target::AtMost(15.0), vec![(size, None)]));

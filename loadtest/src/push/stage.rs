@@ -1,6 +1,6 @@
 //! One installation with one agent and one source, on which a run is measured.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
@@ -252,17 +252,22 @@ impl Counted {
     }
 }
 
-/// The programs as they ship: the server's release build, the agent's own profile.
+/// The programs as they ship, the server's release build and the agent's own profile; for a first look, those that were built with
+/// this one.
 pub fn options() -> InstallationOptions {
-    let beside = |profile: &str, name: &str| {
-        let own = std::env::current_exe().ok()?;
-        Some(own.parent()?.parent()?.join(profile).join(name)).filter(|path| path.is_file())
-    };
     InstallationOptions {
-        agent_program: beside("agent", "kasbah-agent"),
-        server_program: beside("release", "kasbah"),
+        agent_program: built("agent", "kasbah-agent"),
+        server_program: built("release", "kasbah"),
         ..InstallationOptions::default()
     }
+}
+
+/// A program that ships with this profile, if it is built.
+pub fn built(profile: &str, name: &str) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let folder = own.parent()?;
+    let folder = if folder.ends_with("quick") { folder.to_owned() } else { folder.parent()?.join(profile) };
+    Some(folder.join(name)).filter(|path| path.is_file())
 }
 
 /// Bytes of all files below a folder.

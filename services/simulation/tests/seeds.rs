@@ -8,11 +8,13 @@ use simulation::{Series, Setting, run};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-/// Seeds of one piece.
-const PIECE: u64 = 50;
+/// Seeds of one piece, and where tests may take long.
+const PIECE: u64 = 20;
+const LONG_PIECE: u64 = 100;
 
 fn piece(number: u64) {
-    let seeds: Vec<u64> = (number * PIECE..(number + 1) * PIECE).map(|seed| 1_000 + seed).collect();
+    let size = if testkit::tests_are_long() { LONG_PIECE } else { PIECE };
+    let seeds: Vec<u64> = (number * size..(number + 1) * size).map(|seed| 1_000 + seed).collect();
     let series = Series::run(&seeds, 1);
     for report in &series.failed {
         println!("seed {} fails, again: cargo xtask sim --seed {}: {report:#?}", report.seed, report.seed);

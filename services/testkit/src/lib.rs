@@ -68,7 +68,7 @@ pub use nats_server::{NatsCluster, NatsServer};
 pub use node::Node;
 pub use node_js::{CHROMIUM, CLIENT_LIBRARY, NODE_JS, NpmPackages, OIDC_PROVIDER, node_js, node_js_name};
 pub use oidc_provider::{Browser, OidcProvider, Page};
-pub use optional_client::{K9S, KUBECTL_1_29, KUBECTL_1_31, OptionalClient, tests_are_long};
+pub use optional_client::{K9S, KUBECTL_1_29, KUBECTL_1_31, LONG_TESTS, OptionalClient, tests_are_long};
 pub use pki::{Authority, Certified, write_private};
 pub use ports::free_port;
 pub use process::{Process, memory_of};

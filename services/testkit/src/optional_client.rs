@@ -44,7 +44,10 @@ impl OptionalClient {
     }
 }
 
-/// Whether there is time for everything, and nothing runs beside the tests: `KASBAH_LONG_TESTS` is set.
+/// Environment variable that says that there is time for everything, and that nothing runs beside the tests; `cargo xtask test --long` sets it.
+pub const LONG_TESTS: &str = "KASBAH_LONG_TESTS";
+
+/// Whether [`LONG_TESTS`] is set.
 pub fn tests_are_long() -> bool {
-    std::env::var_os("KASBAH_LONG_TESTS").is_some()
+    std::env::var_os(LONG_TESTS).is_some()
 }
