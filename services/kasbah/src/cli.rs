@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 
 use chassis::args::ConfigArgs;
-use clap::{Parser, Subcommand as _};
+use clap::{Args as _, CommandFactory as _, Parser, Subcommand as _};
+use clap_complete::Shell;
 
-use crate::client::ClientCommand;
+use crate::client::{ClientCommand, Common};
 use crate::exit;
 use crate::server::{AccountsArgs, Alone, UpArgs};
 
@@ -34,6 +35,54 @@ pub enum Command {
     Alone(Box<Alone>),
     /// Prints the accounts for NATS servers: what each service may say and hear there, and what subscribers from outside may hear
     NatsAccounts(AccountsArgs),
+    /// Print a completion script for a shell, such as `source <(kasbah completion bash)`
+    Completion {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+}
+
+/// The completion script of a shell.
+#[must_use]
+pub fn completion(shell: Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut CommandLine::command(), "kasbah", &mut script);
+    script
+}
+
+/// Moves the client's options that stand before the command to behind it, as in `kasbah -o json source list`: on the left they
+/// would be options of the servers' commands, too.
+#[must_use]
+pub fn client_options_behind_command(words: Vec<OsString>) -> Vec<OsString> {
+    let client = Common::augment_args(clap::Command::new("client"));
+    let is_client_option = |word: &str| {
+        client.get_arguments().any(|option| {
+            let long = option.get_long().is_some_and(|long| word.strip_prefix("--") == Some(long));
+            long || option.get_short().is_some_and(|short| word.strip_prefix('-') == Some(&short.to_string()))
+        })
+    };
+    let mut words = words.into_iter();
+    let (mut left, mut moved) = (Vec::from_iter(words.next()), Vec::new());
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy().into_owned();
+        let option = text.split_once('=').map_or(text.as_str(), |(option, _)| option);
+        match option {
+            "--config" if option == text => left.extend([word].into_iter().chain(words.next())),
+            _ if is_client_option(option) && option == text => {
+                moved.extend([word].into_iter().chain(words.next()));
+            }
+            _ if is_client_option(option) => moved.push(word),
+            // `-ojson`
+            _ if !text.starts_with("--") && text.get(..2).is_some_and(is_client_option) => moved.push(word),
+            _ if text.starts_with('-') => left.push(word),
+            _ => {
+                left.push(word);
+                break;
+            }
+        }
+    }
+    left.into_iter().chain(moved).chain(words).collect()
 }
 
 /// Whether these words start a server process, whose mistakes are mistakes of settings.
@@ -52,13 +101,43 @@ pub fn is_server(words: &[OsString]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn options_of_the_client_may_stand_on_either_side_of_the_command() {
+        for (given, expected) in [
+            ("kasbah -o json source list", "kasbah source -o json list"),
+            ("kasbah -ojson source list", "kasbah source -ojson list"),
+            ("kasbah --output=json source list", "kasbah source --output=json list"),
+            (
+                "kasbah --config f --server https://k source list",
+                "kasbah --config f source --server https://k list",
+            ),
+            ("kasbah source list -o json", "kasbah source list -o json"),
+            ("kasbah --config -o up", "kasbah --config -o up"),
+            ("kasbah --help", "kasbah --help"),
+            ("kasbah -o", "kasbah -o"),
+        ] {
+            let words = given.split(' ').map(OsString::from).collect();
+            let moved: Vec<String> = client_options_behind_command(words)
+                .into_iter()
+                .map(|word| word.into_string().unwrap())
+                .collect();
+            assert_eq!(moved.join(" "), expected);
+        }
+    }
+
+    #[test]
+    fn each_shell_gets_a_script_that_knows_the_commands() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::PowerShell, Shell::Elvish] {
+            let script = String::from_utf8(completion(shell)).unwrap();
+            assert!(script.contains("kubeconfig") && script.contains("tunnel-gateway"), "{shell}");
+        }
     }
 
     #[test]

@@ -29,7 +29,8 @@ use commands::{
 };
 use failure::Failure;
 use session::Session;
-use settings::{Common, Surroundings};
+pub use settings::Common;
+use settings::Surroundings;
 
 /// Commands of the client.
 #[derive(Debug, Subcommand)]

@@ -17,6 +17,7 @@ pub mod exit;
 pub mod folder;
 pub mod server;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -26,7 +27,7 @@ use crate::cli::{Command, CommandLine};
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn main() -> ExitCode {
-    let words: Vec<_> = std::env::args_os().collect();
+    let words = cli::client_options_behind_command(std::env::args_os().collect());
     let serves = cli::is_server(&words);
     let parsed = chassis::args::parse_from::<CommandLine>(words, std::env::var_os("KASBAH_CONFIG"));
     let line = parsed.unwrap_or_else(|refused| {
@@ -42,5 +43,10 @@ pub fn main() -> ExitCode {
             print!("{}", args.text());
             ExitCode::SUCCESS
         }
+        Command::Completion { shell } => match std::io::stdout().write_all(&cli::completion(shell)) {
+            Ok(()) => ExitCode::SUCCESS,
+            // A reader that has enough, such as `head`, is no failure of ours to report.
+            Err(_) => ExitCode::FAILURE,
+        },
     }
 }
