@@ -82,7 +82,9 @@ async fn main() -> anyhow::Result<()> {
     let settings = match CommandLine::parse().command {
         Command::Up(args) => args.settings()?,
         Command::Alone(alone) => alone.settings()?,
-        Command::Client(_) | Command::NatsAccounts(_) => anyhow::bail!("this program is a server only"),
+        Command::Client(_) | Command::NatsAccounts(_) | Command::Completion { .. } => {
+            anyhow::bail!("this program is a server only")
+        }
     };
     let (world, metrics) = (World::real(), Metrics::new());
     let inner = settings.bus(&world, &metrics).await?;
