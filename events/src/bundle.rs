@@ -6,6 +6,15 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Sha256;
 use crate::object::{ObjectIdentity, ObjectKey};
 
+/// Largest page or object, in bytes: the link to agents carries no larger one.
+pub const MAXIMUM_CONTENT_BYTES: usize = 4 << 20;
+
+/// Most that the objects and pages of one source may take, in bytes: so much room an agent has for all of its sources.
+pub const MAXIMUM_SOURCE_BYTES: usize = 128 << 20;
+
+/// What an object takes of it beside its JSON.
+pub const OBJECT_BYTES: usize = 1 << 10;
+
 /// Objects a page holds on average. A power of two number of pages keeps an object on its page while a source grows.
 pub const OBJECTS_PER_PAGE: usize = 32;
 

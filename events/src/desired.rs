@@ -103,6 +103,17 @@ pub struct DesiredSource {
     pub prune: Vec<PruneEntry>,
     /// The rest.
     pub head: SourceHead,
+    /// Why the bundle could not be sent: the source stays as it was, and the agent reports this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+impl DesiredSource {
+    /// A source whose bundle cannot be sent, for this reason.
+    #[must_use]
+    pub const fn refused(head: SourceHead, reason: String) -> Self {
+        Self { pages: None, prune: Vec::new(), head, refused: Some(reason) }
+    }
 }
 
 /// Answer to `PUT /v1/desired`: pages and objects that the agent lacks. It takes the state over once nothing is missing.

@@ -3,8 +3,8 @@
 //! Purpose: one place that knows how a manifest file is read ([`yaml`], [`manifest`]), which object is meant
 //! ([`identity`]), when two contents are the same ([`digest`]), in which order kinds are applied and pruned
 //! ([`order`]), what must not leave a cluster ([`redact`]), what differs and who changed it ([`diff`],
-//! [`fields`]), whose an object is ([`ownership`]), how it is doing ([`health`]), and which kinds a
-//! configuration lets an agent touch ([`kinds`]).
+//! [`fields`]), whose an object is ([`ownership`]), how it is doing ([`health`]), which kinds a
+//! configuration lets an agent touch ([`kinds`]), and how large it may be ([`size`]).
 //!
 //! Laws:
 //! - Everything is pure: no input or output, no clock, no randomness, no task. The instant is a parameter.
@@ -30,6 +30,7 @@ pub mod order;
 pub mod ownership;
 pub mod pass;
 pub mod redact;
+pub mod size;
 pub mod yaml;
 
 pub use identity::Identity;

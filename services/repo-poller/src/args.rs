@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use objects::size::REQUEST_BYTES;
+
 use crate::bundle::{BuildLimits, FileLimits};
 use crate::git::repository::GitLimits;
 
@@ -27,6 +29,15 @@ pub struct Args {
     /// Largest manifest file, in bytes.
     #[arg(long, env = "KASBAH_MAXIMUM_FILE_BYTES", default_value_t = FileLimits::default().bytes, value_name = "BYTES")]
     pub maximum_file_bytes: u64,
+    /// Most text of one object, in bytes; more than the default only where etcd takes larger requests.
+    #[arg(
+        long,
+        env = "KASBAH_MAXIMUM_OBJECT_BYTES",
+        default_value_t = FileLimits::default().object_bytes,
+        value_name = "BYTES",
+        value_parser = object_bytes
+    )]
+    pub maximum_object_bytes: usize,
     /// Most objects of one source.
     #[arg(
         long,
@@ -45,6 +56,14 @@ pub struct Args {
     pub maximum_source_bytes: u64,
 }
 
+fn object_bytes(text: &str) -> Result<usize, String> {
+    let bytes: usize = text.parse().map_err(|error| format!("{error}"))?;
+    if bytes > REQUEST_BYTES {
+        return Err(format!("at most {REQUEST_BYTES}, as API servers read no more of a request"));
+    }
+    Ok(bytes)
+}
+
 impl Args {
     /// The defaults, with this folder.
     #[must_use]
@@ -57,6 +76,7 @@ impl Args {
             git_ca_file: None,
             maximum_pack_bytes: 1024 * 1024 * 1024,
             maximum_file_bytes: limits.file.bytes,
+            maximum_object_bytes: limits.file.object_bytes,
             maximum_source_objects: limits.objects,
             maximum_source_bytes: limits.bytes,
         }
@@ -64,9 +84,14 @@ impl Args {
 
     pub(crate) fn build_limits(&self) -> BuildLimits {
         BuildLimits {
-            file: FileLimits { bytes: self.maximum_file_bytes, ..FileLimits::default() },
+            file: FileLimits {
+                bytes: self.maximum_file_bytes,
+                object_bytes: self.maximum_object_bytes,
+                ..FileLimits::default()
+            },
             objects: self.maximum_source_objects,
             bytes: self.maximum_source_bytes,
+            ..BuildLimits::default()
         }
     }
 

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
+use events::bundle::{MAXIMUM_CONTENT_BYTES, MAXIMUM_SOURCE_BYTES};
 use events::configuration::FileFinding;
 use events::{AgentId, Sha256, SourceId};
 
@@ -37,12 +38,22 @@ pub struct BuildLimits {
     pub objects: usize,
     /// Most bytes of all files of a source.
     pub bytes: u64,
+    /// Most bytes that a source's objects may take in an agent.
+    pub agent_bytes: usize,
+    /// Largest page of a bundle, in bytes.
+    pub page_bytes: usize,
 }
 
 impl Default for BuildLimits {
-    /// 50,000 objects in 256 MiB.
+    /// 50,000 objects in 256 MiB, and no more than an agent can take.
     fn default() -> Self {
-        Self { file: FileLimits::default(), objects: 50_000, bytes: 256 * 1024 * 1024 }
+        Self {
+            file: FileLimits::default(),
+            objects: 50_000,
+            bytes: 256 * 1024 * 1024,
+            agent_bytes: MAXIMUM_SOURCE_BYTES,
+            page_bytes: MAXIMUM_CONTENT_BYTES,
+        }
     }
 }
 

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chassis::traces;
-use events::desired::{Applier, DesiredPlan};
-use events::{OrganizationId, Refusal, Sha256, Timestamp};
+use events::desired::{Applier, DesiredPlan, DesiredState};
+use events::{OrganizationId, Refusal, Sha256, SourceId, Timestamp};
 use http::{Method, StatusCode};
 use tokio::sync::watch;
 use tracing::{Instrument as _, Span};
 use tunnel::gateway::{AskError, Asked};
-use tunnel::wire::{StaleRevision, path};
+use tunnel::wire::{MAXIMUM_DESIRED_BYTES, StaleRevision, path};
 
 use crate::gateway::Gateway;
 use crate::model::{Causes, Known};
-use crate::resolve::{ResolveError, Resolved};
+use crate::resolve::{RefusedSources, ResolveError, Resolved};
 use crate::session::Session;
 use crate::supply::{MAXIMUM_REPLY_BYTES, ROUNDS, Supply, SupplyError};
 
@@ -170,18 +170,54 @@ impl Pusher<'_> {
         span
     }
 
+    /// Brings a plan. What of it cannot be sent is left out source by source, so that it stops no other.
     async fn bring(&mut self, plan: DesiredPlan, may_be_superseded: bool) -> Result<Pushed, PushError> {
+        let mut refused = RefusedSources::new();
+        loop {
+            let mut resolved = self.gateway.shelf.resolve(plan.clone(), &refused).await;
+            let body = Bytes::from(events::encode(&resolved.desired)?);
+            let (sources, reason) = if body.len() > MAXIMUM_DESIRED_BYTES {
+                let reason = format!(
+                    "the lists of what the agent is to have and to delete have {} bytes, more than the {MAXIMUM_DESIRED_BYTES} that are \
+                     sent, and this source's is the longest; split it over several agents",
+                    body.len()
+                );
+                (longest(&resolved.desired)?.into_iter().collect(), reason)
+            } else {
+                match self.bring_resolved(&plan, &mut resolved, body, may_be_superseded).await {
+                    Err(
+                        PushError::Resolve(ResolveError::Content { content, reason })
+                        | PushError::Supply(SupplyError::Resolve(ResolveError::Content { content, reason })),
+                    ) => (self.gateway.shelf.sources_with(&resolved.desired, content).await?, reason),
+                    brought => return brought,
+                }
+            };
+            if sources.is_empty() {
+                return Err(SupplyError::Unsatisfied.into());
+            }
+            for source in sources {
+                tracing::error!(agent = %plan.agent, %source, reason, "bundle cannot be sent");
+                refused.insert(source, format!("its bundle cannot be sent: {reason}"));
+            }
+        }
+    }
+
+    async fn bring_resolved(
+        &mut self,
+        plan: &DesiredPlan,
+        resolved: &mut Resolved,
+        body: Bytes,
+        may_be_superseded: bool,
+    ) -> Result<Pushed, PushError> {
         let (organization, applier) = (plan.organization, plan.applier);
-        let resolved = self.gateway.shelf.resolve(plan.clone()).await;
-        let body = Bytes::from(events::encode(&resolved.desired)?);
         if self.brought.take() == Some(Sha256::of(&body)) {
-            self.has(plan, resolved).await?;
+            self.has(plan.clone(), resolved).await?;
             self.gateway.counts.pushes.with(["had"]).inc();
             return Ok(Pushed::Had);
         }
         let answered = match &self.known {
             Some(known) => {
-                let lacking = self.lacking(known, organization, &resolved).await?;
+                let lacking = self.lacking(known, organization, resolved).await?;
                 self.supply.send_with(lacking, &body).await?
             }
             None => None,
@@ -189,20 +225,20 @@ impl Pusher<'_> {
         if answered.is_none() && may_be_superseded && self.changes.has_changed().unwrap_or(false) {
             return Ok(Pushed::Superseded);
         }
-        self.put(&resolved, body, answered).await?;
+        self.put(resolved, body, answered).await?;
         self.gateway.counts.pushes.with(["taken"]).inc();
         let revision = resolved.desired.revision;
         tracing::debug!(agent = %self.session.agent, instance = %self.session.instance, revision, epoch = epoch(applier), "desired state taken");
-        self.has(plan, resolved).await?;
+        self.has(plan.clone(), resolved).await?;
         Ok(Pushed::Done)
     }
 
     /// The agent has what was planned for it.
-    async fn has(&mut self, plan: DesiredPlan, resolved: Resolved) -> Result<(), PushError> {
+    async fn has(&mut self, plan: DesiredPlan, resolved: &mut Resolved) -> Result<(), PushError> {
         let pages = resolved.pages.iter().copied();
         let taken = self.gateway.shelf.objects_of(plan.organization, pages).await?;
         self.known.get_or_insert_default().took(taken);
-        if let Some(broken) = resolved.broken {
+        if let Some(broken) = resolved.broken.take() {
             return Err(broken.into());
         }
         self.taken = Some(plan);
@@ -257,6 +293,16 @@ impl Pusher<'_> {
         }
         Err(SupplyError::Unsatisfied.into())
     }
+}
+
+/// The source that takes the most of a state.
+fn longest(desired: &DesiredState) -> Result<Option<SourceId>, events::EncodeError> {
+    let mut longest = None;
+    for source in desired.sources.iter().filter(|source| source.refused.is_none()) {
+        let bytes = events::encode(source)?.len();
+        longest = longest.max(Some((bytes, source.head.source)));
+    }
+    Ok(longest.map(|(_, source)| source))
 }
 
 fn epoch(applier: Option<Applier>) -> u64 {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use events::bundle::{BundlePage, BundleRoot};
 use events::desired::{DesiredPlan, DesiredSource, DesiredState, PlannedSource};
-use events::{BlobDigest, OrganizationId, Sha256};
+use events::{BlobDigest, OrganizationId, Sha256, SourceId};
 use futures::future::{BoxFuture, FutureExt as _, Shared, try_join_all};
 use parking_lot::Mutex;
 use store::{BlobError, Blobs};
+use tunnel::wire::MAXIMUM_OBJECT_BYTES;
 
 const MAXIMUM_ROOTS: usize = 512;
 const MAXIMUM_PAGES: usize = 8192;
@@ -23,7 +24,24 @@ pub(crate) enum ResolveError {
     Blob(#[from] BlobError),
     #[error("a blob is not what it should be: {0}")]
     Malformed(#[from] events::DecodeError),
+    /// One page or object cannot be sent, now or later: the sources that have it are sent without bundle.
+    #[error("{content} cannot be sent: {reason}")]
+    Content { content: Sha256, reason: String },
 }
+
+impl ResolveError {
+    fn of(content: Sha256, error: BlobError) -> Self {
+        match error {
+            BlobError::Missing { .. } | BlobError::Damaged { .. } => {
+                Self::Content { content, reason: error.to_string() }
+            }
+            BlobError::NoKey { .. } | BlobError::Failed { .. } => Self::Blob(error),
+        }
+    }
+}
+
+/// Sources whose bundles cannot be sent, each with the reason for people.
+pub(crate) type RefusedSources = BTreeMap<SourceId, String>;
 
 /// What one organization has under a digest, which is another's only by chance.
 type Of<Digest> = (OrganizationId, Digest);
@@ -70,19 +88,20 @@ impl Shelf {
         }
     }
 
-    pub(crate) async fn resolve(&self, mut plan: DesiredPlan) -> Resolved {
+    pub(crate) async fn resolve(&self, mut plan: DesiredPlan, refused: &RefusedSources) -> Resolved {
         let mut pages = BTreeSet::new();
         let mut broken = None;
         let mut sources = Vec::with_capacity(plan.sources.len());
         for planned in std::mem::take(&mut plan.sources) {
             let head = planned.head.clone();
-            let source = match self.source(plan.organization, planned).await {
-                Ok(source) => source,
-                Err(error) => {
+            let source = match refused.get(&head.source) {
+                Some(reason) => DesiredSource::refused(head, reason.clone()),
+                None => self.source(plan.organization, planned).await.unwrap_or_else(|error| {
                     tracing::error!(agent = %plan.agent, source = %head.source, %error, "bundle is not readable");
+                    let reason = format!("its bundle cannot be read by the server: {error}");
                     broken = Some(error);
-                    DesiredSource { pages: None, prune: Vec::new(), head }
-                }
+                    DesiredSource::refused(head, reason)
+                }),
             };
             pages.extend(source.pages.iter().flatten().copied());
             sources.push(source);
@@ -103,7 +122,31 @@ impl Shelf {
             Some(prune) => events::decode(&self.blobs.get(organization, prune).await?)?,
             None => Vec::new(),
         };
-        Ok(DesiredSource { pages, prune, head })
+        Ok(DesiredSource { pages, prune, head, refused: None })
+    }
+
+    /// The sources that have a page or an object.
+    pub(crate) async fn sources_with(
+        &self,
+        desired: &DesiredState,
+        content: Sha256,
+    ) -> Result<BTreeSet<SourceId>, ResolveError> {
+        let mut sources = BTreeSet::new();
+        for source in &desired.sources {
+            for page in source.pages.iter().flatten() {
+                let has = *page == content
+                    || match self.objects_of(desired.organization, [*page]).await {
+                        Ok(objects) => objects.iter().any(|(_, objects)| objects.contains(&content)),
+                        Err(ResolveError::Content { .. }) => false,
+                        Err(error) => return Err(error),
+                    };
+                if has {
+                    sources.insert(source.head.source);
+                    break;
+                }
+            }
+        }
+        Ok(sources)
     }
 
     async fn root(
@@ -130,7 +173,12 @@ impl Shelf {
             if let Some(objects) = self.pages.lock().get(&(organization, page)) {
                 return Ok((page, objects));
             }
-            let content: BundlePage = events::decode(&self.content(organization, page).await?)?;
+            let malformed = |error: events::DecodeError| ResolveError::Content {
+                content: page,
+                reason: error.to_string(),
+            };
+            let content: BundlePage =
+                events::decode(&self.sendable(organization, page).await?).map_err(malformed)?;
             let objects: Arc<[Sha256]> = content.entries.iter().map(|entry| entry.digest).collect();
             self.pages.lock().put((organization, page), Arc::clone(&objects), 1);
             Ok((page, objects))
@@ -138,12 +186,24 @@ impl Shelf {
         .await
     }
 
-    /// The bytes of a page or an object.
-    pub(crate) async fn content(
+    /// The bytes of a page or an object, if the link carries so many.
+    pub(crate) async fn sendable(
         &self,
         organization: OrganizationId,
         digest: Sha256,
-    ) -> Result<Bytes, BlobError> {
+    ) -> Result<Bytes, ResolveError> {
+        let content = self.content(organization, digest).await;
+        let content = content.map_err(|error| ResolveError::of(digest, error))?;
+        if content.len() > MAXIMUM_OBJECT_BYTES {
+            let bytes = content.len();
+            let reason = format!("it has {bytes} bytes, more than the {MAXIMUM_OBJECT_BYTES} that are sent");
+            return Err(ResolveError::Content { content: digest, reason });
+        }
+        Ok(content)
+    }
+
+    /// The bytes of a page or an object.
+    async fn content(&self, organization: OrganizationId, digest: Sha256) -> Result<Bytes, BlobError> {
         let key = (organization, digest);
         if let Some(content) = self.contents.lock().get(&key) {
             return Ok(content);

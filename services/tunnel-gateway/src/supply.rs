@@ -9,7 +9,6 @@ use events::desired::DesiredReply;
 use events::{OrganizationId, Refusal, Sha256};
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use http::{Method, StatusCode};
-use store::BlobError;
 use tunnel::gateway::{AskError, Asked};
 use tunnel::wire::{Objects, path};
 
@@ -32,8 +31,6 @@ const OBJECTS_TIME: Duration = Duration::from_secs(30);
 pub(crate) enum SupplyError {
     #[error("a bundle cannot be read")]
     Resolve(#[from] ResolveError),
-    #[error("an object cannot be read")]
-    Blob(#[from] BlobError),
     #[error("the agent cannot be asked")]
     Tunnel(#[from] AskError),
     #[error("objects cannot be encoded")]
@@ -93,7 +90,7 @@ impl Supply<'_> {
 
     fn contents(&self, digests: BTreeSet<Sha256>) -> impl Stream<Item = Result<Bytes, SupplyError>> {
         stream::iter(digests)
-            .map(|digest| self.gateway.shelf.content(self.organization(), digest))
+            .map(|digest| self.gateway.shelf.sendable(self.organization(), digest))
             .buffered(READ_AHEAD)
             .map_err(SupplyError::from)
     }

@@ -29,7 +29,7 @@ pub const MAXIMUM_BATCH: usize = 1000;
 pub const MAXIMUM_DESIRED_BYTES: usize = 32 * 1024 * 1024;
 
 /// Largest page or object, in bytes.
-pub const MAXIMUM_OBJECT_BYTES: usize = 4 * 1024 * 1024;
+pub const MAXIMUM_OBJECT_BYTES: usize = events::bundle::MAXIMUM_CONTENT_BYTES;
 
 /// Largest [`Objects`], in bytes: the largest one alone in its envelope.
 pub const MAXIMUM_OBJECTS_BYTES: usize = MAXIMUM_OBJECT_BYTES + 1024;

@@ -194,6 +194,7 @@ impl Driver {
             sources: vec![DesiredSource {
                 pages: Some(pages(manifests, &mut contents)),
                 prune: Vec::new(),
+                refused: None,
                 head: SourceHead {
                     source: SourceId::derive(self.agent, "shop"),
                     name: "shop".into(),

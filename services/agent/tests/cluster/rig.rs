@@ -470,6 +470,7 @@ fn desired(source: &Source, contents: &mut BTreeMap<Sha256, Vec<u8>>) -> Desired
     DesiredSource {
         pages,
         prune: source.prune.clone(),
+        refused: None,
         head: SourceHead {
             source: source.id,
             name: source.name.clone(),

@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use events::{ObjectIdentity, Sha256};
-use objects::manifest::{Warning, parse_manifests};
+use objects::manifest::{Manifest, Warning, parse_manifests};
+use objects::size::{STORED_BYTES, too_large};
 use objects::yaml::Limits;
 
 use crate::bundle::Built;
@@ -17,6 +18,8 @@ use crate::git::{GitError, ObjectId};
 pub struct FileLimits {
     /// Largest file, in bytes.
     pub bytes: u64,
+    /// Most text of one object, in bytes.
+    pub object_bytes: usize,
     /// Deepest nesting.
     pub depth: usize,
     /// Most nodes, counting what every alias repeats.
@@ -26,7 +29,12 @@ pub struct FileLimits {
 impl Default for FileLimits {
     fn default() -> Self {
         let limits = Limits::default();
-        Self { bytes: limits.bytes as u64, depth: limits.depth, nodes: limits.nodes_after_aliases }
+        Self {
+            bytes: limits.bytes as u64,
+            object_bytes: STORED_BYTES,
+            depth: limits.depth,
+            nodes: limits.nodes_after_aliases,
+        }
     }
 }
 
@@ -46,6 +54,8 @@ pub struct ParsedObject {
     pub identity: ObjectIdentity,
     /// SHA-256 of its canonical JSON.
     pub digest: Sha256,
+    /// Bytes of that.
+    pub bytes: usize,
     /// Line on which it begins.
     pub line: u32,
     /// What is accepted but surely not meant.
@@ -113,19 +123,18 @@ fn parse(
         (u32::try_from(line).unwrap_or(u32::MAX), 0, "the file is not UTF-8".to_owned())
     })?;
     let size = usize::try_from(limits.bytes).unwrap_or(usize::MAX);
+    let object_bytes = limits.object_bytes;
     let limits = Limits { bytes: size, depth: limits.depth, nodes_after_aliases: limits.nodes };
     let manifests =
         parse_manifests(path, &text, &limits).map_err(|error| (error.line, error.column, error.message))?;
-    Ok(manifests
-        .into_iter()
-        .map(|manifest| {
-            contents.push(objects::digest::canonical_bytes(&manifest.object).into());
-            ParsedObject {
-                identity: manifest.identity,
-                digest: manifest.digest,
-                line: manifest.line,
-                warnings: manifest.warnings,
-            }
-        })
-        .collect())
+    let mut objects = Vec::with_capacity(manifests.len());
+    for Manifest { identity, object, line, digest, warnings, .. } in manifests {
+        let json = objects::digest::canonical_bytes(&object);
+        if let Some(reason) = too_large(&object, json.len(), object_bytes) {
+            return Err((line, 0, format!("{} {} is too large: {reason}", identity.kind, identity.name)));
+        }
+        objects.push(ParsedObject { identity, digest, bytes: json.len(), line, warnings });
+        contents.push(json.into());
+    }
+    Ok(objects)
 }

@@ -19,8 +19,21 @@ pub struct Pages {
 #[derive(Debug, Default)]
 struct Page {
     entries: BTreeMap<Place, Sha256>,
-    /// Digest of the encoded page; `None` after a change.
-    encoded: Option<Sha256>,
+    /// Digest and length of the encoded page; `None` after a change.
+    encoded: Option<(Sha256, usize)>,
+}
+
+/// What came of encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Encoded {
+    /// Digest of the root.
+    pub root: Sha256,
+    /// How many pages were encoded anew.
+    pub pages: usize,
+    /// Bytes of all pages.
+    pub bytes: usize,
+    /// Bytes of the largest.
+    pub largest: usize,
 }
 
 impl Pages {
@@ -58,20 +71,22 @@ impl Pages {
         self.pages.get_mut(index)
     }
 
-    /// Encodes what changed and gives the root's digest; new bytes go into `contents`. Also says how many pages it encoded.
-    pub fn encode(&mut self, contents: &mut Vec<Bytes>) -> (Sha256, usize) {
+    /// Encodes what changed; new bytes go into `contents`.
+    pub fn encode(&mut self, contents: &mut Vec<Bytes>) -> Encoded {
         self.spread();
-        let mut encoded = 0;
+        let (mut pages, mut bytes, mut largest) = (0, 0, 0);
         let mut digests = Vec::with_capacity(self.pages.len());
         for page in &mut self.pages {
-            let digest = page.encoded.unwrap_or_else(|| {
-                encoded += 1;
+            let (digest, length) = page.encoded.unwrap_or_else(|| {
+                pages += 1;
                 page.encode(contents)
             });
             digests.push(digest);
+            bytes += length;
+            largest = largest.max(length);
         }
         let root = BundleRoot { pages: digests, objects: u32::try_from(self.objects).unwrap_or(u32::MAX) };
-        (encoded_blob(&root, contents), encoded)
+        Encoded { root: encoded_blob(&root, contents).0, pages, bytes, largest }
     }
 
     /// Puts all objects on new pages when their number asks for another number of pages.
@@ -91,7 +106,7 @@ impl Pages {
 }
 
 impl Page {
-    fn encode(&mut self, contents: &mut Vec<Bytes>) -> Sha256 {
+    fn encode(&mut self, contents: &mut Vec<Bytes>) -> (Sha256, usize) {
         let entry = |((identity, file, line), digest): (&Place, &Sha256)| BundleEntry {
             identity: identity.clone(),
             digest: *digest,
@@ -99,16 +114,16 @@ impl Page {
             line: *line,
         };
         let page = BundlePage { entries: self.entries.iter().map(entry).collect() };
-        let digest = encoded_blob(&page, contents);
-        self.encoded = Some(digest);
-        digest
+        let encoded = encoded_blob(&page, contents);
+        self.encoded = Some(encoded);
+        encoded
     }
 }
 
 /// These types always encode: they have no map but those with text keys.
-fn encoded_blob<T: serde::Serialize>(value: &T, contents: &mut Vec<Bytes>) -> Sha256 {
+fn encoded_blob<T: serde::Serialize>(value: &T, contents: &mut Vec<Bytes>) -> (Sha256, usize) {
     let bytes = events::encode(value).unwrap_or_default();
-    let digest = Sha256::of(&bytes);
+    let encoded = (Sha256::of(&bytes), bytes.len());
     contents.push(bytes.into());
-    digest
+    encoded
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use events::bundle::BundleEntry;
+use events::bundle::{BundleEntry, OBJECT_BYTES};
 use events::configuration::FileFinding;
 use events::object::ObjectKey;
 use objects::identity::key_in;
@@ -11,7 +11,7 @@ use objects::kinds::kind_allowed;
 use objects::manifest::refused_folder;
 
 use crate::bundle::files::{FileCache, ParsedFile, ParsedObject};
-use crate::bundle::pages::Pages;
+use crate::bundle::pages::{Encoded, Pages};
 use crate::bundle::rules::{GlobError, Globs, Rules, is_manifest_name};
 use crate::bundle::unread::{Judged, Unread};
 use crate::bundle::{BuildLimits, Built, MAXIMUM_FINDINGS, Outcome};
@@ -29,6 +29,8 @@ pub struct SourceBuild {
     globs: Globs,
     files: BTreeMap<String, Arc<ParsedFile>>,
     bytes: u64,
+    /// What the objects take in an agent.
+    size: usize,
     /// Files whose folder has to be rendered, whether the globs take them or not.
     rendered: BTreeSet<String>,
     /// What the globs take and cannot be read.
@@ -54,6 +56,7 @@ impl SourceBuild {
             rules,
             files: BTreeMap::new(),
             bytes: 0,
+            size: 0,
             rendered: BTreeSet::new(),
             unread: Unread::default(),
             left_out: Vec::new(),
@@ -102,6 +105,7 @@ impl SourceBuild {
         let Some(file) = self.files.remove(path) else { return };
         self.bytes = self.bytes.saturating_sub(file.bytes);
         for object in file.content.iter().flatten() {
+            self.size = self.size.saturating_sub(OBJECT_BYTES + object.bytes);
             let key = key_in(&object.identity, &self.rules.default_namespace);
             if let Some(places) = self.places.get_mut(&key) {
                 places.remove(&(path.to_owned(), object.line));
@@ -147,6 +151,7 @@ impl SourceBuild {
             );
             findings.push(finding(path, object.line, 0, &message));
         }
+        self.size = self.size.saturating_add(OBJECT_BYTES + object.bytes);
         let key = key_in(identity, &self.rules.default_namespace);
         let places = self.places.entry(key.clone()).or_default();
         if !places.insert((path.to_owned(), object.line)) || places.len() > 1 {
@@ -173,32 +178,57 @@ impl SourceBuild {
         findings.extend(self.findings.values().flatten().cloned());
         findings.extend(self.rendered_findings());
         findings.extend(self.duplicates.iter().filter_map(|key| self.duplicate_finding(key)));
-        if self.pages.objects() > limits.objects {
-            let message = format!(
-                "the source has {} objects, more than the {} that are allowed",
-                self.pages.objects(),
-                limits.objects
-            );
-            findings.push(finding("", 0, 0, &message));
-        }
-        if self.bytes > limits.bytes {
-            let message = format!(
-                "the source's files have {} bytes, more than the {} that are allowed",
-                self.bytes, limits.bytes
-            );
-            findings.push(finding("", 0, 0, &message));
-        }
+        findings.extend(self.over_limits(limits));
         let warnings = self.warnings(warnings);
         if !findings.is_empty() {
             return Ok(Outcome::rejected(findings, warnings));
         }
-        let (root, encoded) = self.pages.encode(&mut built.contents);
-        built.statistics.pages += encoded;
+        let encoded = self.pages.encode(&mut built.contents);
+        built.statistics.pages += encoded.pages;
+        if let Some(found) = self.over_agent_limits(limits, &encoded) {
+            return Ok(Outcome::rejected(vec![found], warnings));
+        }
         Ok(Outcome::Bundle {
-            root,
+            root: encoded.root,
             objects: u32::try_from(self.pages.objects()).unwrap_or(u32::MAX),
             takes_no_file: self.files.is_empty(),
             warnings,
+        })
+    }
+
+    fn over_limits(&self, limits: &BuildLimits) -> Vec<FileFinding> {
+        let (objects, bytes) = (self.pages.objects(), self.bytes);
+        let mut findings = Vec::new();
+        let mut over = |message: String| findings.push(finding("", 0, 0, &message));
+        if objects > limits.objects {
+            let most = limits.objects;
+            over(format!("the source has {objects} objects, more than the {most} that are allowed"));
+        }
+        if bytes > limits.bytes {
+            let most = limits.bytes;
+            over(format!("the source's files have {bytes} bytes, more than the {most} that are allowed"));
+        }
+        findings
+    }
+
+    /// What an agent could not take, which would stop it at the bundle before.
+    fn over_agent_limits(&self, limits: &BuildLimits, encoded: &Encoded) -> Option<FileFinding> {
+        let size = self.size.saturating_add(encoded.bytes);
+        if size > limits.agent_bytes {
+            let (size, room) = (size >> 10, limits.agent_bytes >> 10);
+            let message = format!(
+                "the source's objects take {size} KiB in an agent, which has room for {room} KiB; split the source over several \
+                 agents, or leave large objects out"
+            );
+            return Some(finding("", 0, 0, &message));
+        }
+        (encoded.largest > limits.page_bytes).then(|| {
+            let message = format!(
+                "the names and paths of objects take {} bytes on one page of the bundle, more than the {} that are sent to an agent; \
+                 shorten the paths, or split the source",
+                encoded.largest, limits.page_bytes
+            );
+            finding("", 0, 0, &message)
         })
     }
 

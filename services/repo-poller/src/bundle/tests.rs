@@ -343,6 +343,21 @@ fn limits_are_kept() {
         (0..10).map(|index| (format!("{index}.yaml"), map(&format!("m{index}"), "1"))).collect();
     let tree = store.tree(&files);
     let rows = [
+        (
+            BuildLimits { agent_bytes: 11_000, ..BuildLimits::default() },
+            "in an agent, which has room for 10 KiB",
+        ),
+        (
+            BuildLimits { page_bytes: 100, ..BuildLimits::default() },
+            "more than the 100 that are sent to an agent",
+        ),
+        (
+            BuildLimits {
+                file: FileLimits { object_bytes: 40, ..FileLimits::default() },
+                ..BuildLimits::default()
+            },
+            "ConfigMap m0 is too large: it has",
+        ),
         (BuildLimits { objects: 9, ..BuildLimits::default() }, "10 objects, more than the 9"),
         (BuildLimits { bytes: 100, ..BuildLimits::default() }, "more than the 100 that are allowed"),
         (
@@ -363,6 +378,32 @@ fn limits_are_kept() {
         };
         assert!(findings[0].message.contains(part), "{findings:?}");
     }
+}
+
+#[test]
+fn an_object_that_no_api_server_takes_is_named_with_its_file_and_line() {
+    let store = Store::new();
+    let large = map("large", &"x".repeat((1 << 20) + 1));
+    let files = files(&[("a.yaml", &format!("{}---\n{large}", map("small", "1")))]);
+    let found = findings(&store, &files, &rules(&["**"]));
+    assert_eq!((found[0].0.as_str(), found[0].1), ("a.yaml", 6));
+    assert!(found[0].2.starts_with("ConfigMap large is too large: its data has 1048577"), "{found:?}");
+}
+
+#[test]
+fn what_a_source_takes_in_an_agent_does_not_depend_on_how_it_came_to_be() {
+    let store = Store::new();
+    let (mut build, mut cache) = (RefBuild::default(), FileCache::default());
+    let limits = BuildLimits { agent_bytes: 5_000, ..BuildLimits::default() };
+    let sources = sources([rules(&["**"])]);
+    let mut step = |count: usize| {
+        let files =
+            (0..count).map(|index| (format!("{index}.yaml"), map(&format!("m{index}"), "1"))).collect();
+        let tree = store.tree(&files);
+        let built = build.build(&mut store.reader(), &mut cache, tree, &sources, &limits).unwrap();
+        matches!(outcome(built), Outcome::Bundle { .. })
+    };
+    assert_eq!([3, 10, 3, 5, 0, 3].map(&mut step), [true, false, true, false, true, true]);
 }
 
 #[test]

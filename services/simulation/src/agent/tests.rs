@@ -51,7 +51,7 @@ fn desired(agent: AgentId, instance: InstanceId) -> DesiredState {
         mode: Mode::Cluster,
         resources: ResourceRules::default(),
         lockdown: false,
-        sources: vec![DesiredSource { pages: Some(Vec::new()), prune: Vec::new(), head }],
+        sources: vec![DesiredSource { pages: Some(Vec::new()), prune: Vec::new(), head, refused: None }],
     }
 }
 

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use events::bundle::MAXIMUM_CONTENT_BYTES;
 use events::delivery::PruneEntry;
+use events::desired::{DesiredPlan, DesiredSource, DesiredState};
 use events::{BlobDigest, Sha256};
 use tokio::time::timeout;
 
 use super::agent::{State, TestAgent};
-use super::harness::{Gateway, agent_id, identity, instance, objects, organization, secret};
+use super::harness::{Gateway, agent_id, identity, instance, objects, organization, secret, source};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_gets_its_objects_and_later_only_what_changed() {
@@ -69,7 +72,7 @@ async fn what_is_small_travels_with_the_state_that_needs_it() {
         };
         gateway.desire(number, 2, &objects(3, "second"), &[]).await;
         agent.revision(2).await;
-        let large: Vec<_> = (0..3_u8).map(|number| bytes::Bytes::from(vec![number; 100 * 1024])).collect();
+        let large: Vec<_> = (0..3_u8).map(|number| Bytes::from(vec![number; 100 * 1024])).collect();
         assert_eq!(agent.state.lock().requests - before, requests, "an agent that is old: {old}");
         gateway.desire(number, 3, &large, &[]).await;
         agent.revision(3).await;
@@ -235,9 +238,80 @@ async fn a_source_whose_bundle_cannot_be_read_stops_no_other() {
     let agent = gateway.connect(1, 1).await;
     let desired = agent.revision(1).await;
     assert_eq!(desired.sources[0].pages, None, "nothing of it is applied and nothing pruned");
+    let reason = desired.sources[0].refused.as_deref().unwrap();
+    assert!(reason.starts_with("its bundle cannot be read by the server"), "{reason}");
     assert!(desired.sources[1].pages.is_some());
     gateway.desire(1, 2, &objects(3, "good"), &[]).await;
     assert!(agent.revision(2).await.sources[0].pages.is_some());
+}
+
+/// The plan of agent 1 with these sources, numbered from 1.
+async fn plan_of(gateway: &Gateway, revision: u64, sources: &[(&[Bytes], &[PruneEntry])]) -> DesiredPlan {
+    let mut whole = gateway.plan(1, revision, &[], &[]).await;
+    whole.sources.clear();
+    for (number, (objects, prune)) in (1..).zip(sources) {
+        let mut planned = gateway.plan(1, revision, objects, prune).await.sources.remove(0);
+        planned.head.source = source(number);
+        whole.sources.push(planned);
+    }
+    whole
+}
+
+/// Of each source of a state: whether it has a bundle, and why not.
+fn bundles(desired: &DesiredState) -> Vec<(bool, String)> {
+    let of = |source: &DesiredSource| (source.pages.is_some(), source.refused.clone().unwrap_or_default());
+    desired.sources.iter().map(of).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_cannot_be_sent_stops_its_source_only() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    let large = [Bytes::from(vec![b'x'; MAXIMUM_CONTENT_BYTES + 1])];
+    let largest = [Bytes::from(vec![b'y'; MAXIMUM_CONTENT_BYTES])];
+    let push = async |revision, sources: &[(&[Bytes], &[PruneEntry])]| {
+        let plan = plan_of(&gateway, revision, sources).await;
+        gateway.delivery.lock().plans.insert(agent_id(1), plan);
+        gateway.notify(1).await;
+    };
+    // To an agent of which nothing is known, and to one that took a state before.
+    push(1, &[(&large, &[]), (&objects(3, "good"), &[]), (&largest, &[])]).await;
+    let agent = gateway.connect(1, 1).await;
+    for revision in 1..=2 {
+        if revision > 1 {
+            push(revision, &[(&large, &[]), (&objects(3, "better"), &[]), (&largest, &[])]).await;
+        }
+        let [first, second, third] = bundles(&agent.revision(revision).await).try_into().unwrap();
+        assert!(
+            !first.0 && first.1.contains("4194305 bytes, more than the 4194304 that are sent"),
+            "{first:?}"
+        );
+        assert_eq!((second, third), ((true, String::new()), (true, String::new())));
+    }
+    // Once it can be sent, it is.
+    push(3, &[(&objects(1, "mended"), &[]), (&objects(3, "better"), &[]), (&largest, &[])]).await;
+    assert!(bundles(&agent.revision(3).await).iter().all(|(has, _)| *has));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_cannot_be_sent_stops_its_source_only() {
+    let gateway = Gateway::start().await;
+    gateway.register(1).await;
+    let entry = |number: usize| PruneEntry {
+        identity: identity("a"),
+        uid: format!("{number}{}", "x".repeat(1 << 20)),
+    };
+    let endless: Vec<PruneEntry> = (0..20).map(entry).collect();
+    let plan =
+        plan_of(&gateway, 1, &[(&objects(3, "good"), &endless[..13]), (&objects(1, "x"), &endless)]).await;
+    gateway.delivery.lock().plans.insert(agent_id(1), plan);
+    let agent = gateway.connect(1, 1).await;
+    let desired = agent.revision(1).await;
+    let [first, second] = bundles(&desired).try_into().unwrap();
+    assert_eq!(first, (true, String::new()));
+    assert_eq!(desired.sources[0].prune.len(), 13);
+    assert!(!second.0 && second.1.contains("more than the 33554432"), "{second:?}");
+    assert!(desired.sources[1].prune.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
