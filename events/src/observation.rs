@@ -94,6 +94,9 @@ pub enum Observed<S: Text = String> {
         uid: S,
         /// Why it was left in place instead, if it was: no longer marked, another UID, adopted, foreign objects inside.
         kept: Option<S>,
+        /// It was left in place and is the source's still: it stays in the inventory. Agents from before this was said leave it out.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stays_owned: bool,
     },
     /// An object could not be applied or pruned.
     ObjectFailed {

@@ -96,6 +96,7 @@ fn of_objects() -> Vec<Observed> {
             identity: identity(),
             uid: "u".to_owned(),
             kept: Some("adopted".to_owned()),
+            stays_owned: false,
         },
         Observed::ObjectFailed { sync, source, failure: failure(), retry_at: Some(at) },
         Observed::DriftSeen { source, identity: identity(), fields: vec![taken], deleted: false },
@@ -145,6 +146,10 @@ fn observations_stay_as_they_are() {
     let (status, message) = ("healthy".to_owned(), String::new());
     let health: Observed = Observed::HealthChanged { source, sync, identity: identity(), status, message };
     stands("observed.health-changed-in-a-sync", &Observation { at, what: health });
+    let (source, kept) = (SourceId(id(8)), Some("it is not empty".to_owned()));
+    let (identity, uid) = (identity(), "u".to_owned());
+    let pruned: Observed = Observed::ObjectPruned { sync, source, identity, uid, kept, stays_owned: true };
+    stands("observed.object-pruned-kept", &Observation { at, what: pruned });
     let batch: ObservationBatch = ObservationBatch {
         organization: OrganizationId(id(1)),
         writer: ObservationBatch::agent_writer(AgentId(id(3))),

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use chassis::Shutdown;
 use events::desired::Applier;
+use events::object::ObjectKey;
 use events::{InstanceId, SourceId};
 use objects::health::HealthOptions;
 use parking_lot::{Mutex, RwLock};
@@ -105,6 +106,15 @@ impl Shared {
 
     fn with_book<R>(&self, source: SourceId, act: impl FnOnce(&mut Book) -> R) -> R {
         act(self.books.lock().entry(source).or_default())
+    }
+
+    /// An object is gone, or nobody's of ours any more: no source goes on believing that it is applied.
+    fn forget_object(&self, key: &ObjectKey, uid: &str) {
+        for book in self.books.lock().values_mut() {
+            if book.get(key).is_some_and(|known| known.uid == uid) {
+                book.forget(key);
+            }
+        }
     }
 
     fn wake(&self, source: SourceId) {

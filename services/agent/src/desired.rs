@@ -111,10 +111,38 @@ impl SourceView {
         })
     }
 
+    /// Its objects, to be asked for many.
+    #[must_use]
+    pub fn keys(&self) -> Keys<'_> {
+        let names: HashSet<[&str; 4]> = self.names().collect();
+        let anywhere = names.iter().map(|[group, kind, _, name]| [*group, *kind, *name]).collect();
+        Keys { names, anywhere }
+    }
+
     /// Whom its requests impersonate.
     #[must_use]
     pub const fn account(&self) -> Option<&ServiceAccount> {
         self.head.service_account.as_ref()
+    }
+}
+
+/// The objects of a source.
+#[derive(Debug)]
+pub struct Keys<'a> {
+    names: HashSet<[&'a str; 4]>,
+    /// Without namespace, which cluster-scoped objects do not have, whatever their manifests say.
+    anywhere: HashSet<[&'a str; 3]>,
+}
+
+impl Keys<'_> {
+    /// As [`SourceView::has`].
+    #[must_use]
+    pub fn has(&self, key: &ObjectKey) -> bool {
+        let ObjectKey { group, kind, namespace, name } = key;
+        if namespace.is_empty() {
+            return self.anywhere.contains(&[group.as_str(), kind, name]);
+        }
+        self.names.contains(&[group.as_str(), kind, namespace, name])
     }
 }
 

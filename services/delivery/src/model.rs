@@ -180,6 +180,9 @@ pub(crate) struct Owned {
     pub(crate) identity: ObjectIdentity,
     pub(crate) uid: String,
     pub(crate) adopted: bool,
+    /// Why the agent left it in place, when it was asked to delete it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kept: Option<String>,
 }
 
 impl DeliveryState {
@@ -197,6 +200,12 @@ impl DeliveryState {
             desired.into_iter().chain(source.candidate().map(|bundle| bundle.digest))
         });
         bundles.collect()
+    }
+
+    /// Why the agent left an object of a source in place, when it was asked to delete it.
+    #[must_use]
+    pub fn kept_reason(&self, source: SourceId, key: &ObjectKey) -> Option<&str> {
+        self.sources.get(&source)?.inventory.get(key)?.kept.as_deref()
     }
 
     /// The agent's organization, if the agent is known and lives.

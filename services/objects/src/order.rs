@@ -1,7 +1,8 @@
 //! In which order objects are applied, and in which they are deleted.
 //!
 //! The order is total: by rank of the kind, group taken into account, then group, kind, namespace and name, so
-//! that two agents on two days do the same. Deletion is the reverse.
+//! that two agents on two days do the same. Deletion is the reverse, but for objects whose end needs a controller:
+//! those go first.
 
 use crate::Identity;
 
@@ -24,7 +25,7 @@ pub fn stage(identity: &Identity) -> Stage {
     }
 }
 
-/// Sorts an object among others for applying; compare in reverse for deleting.
+/// Sorts an object among others for applying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ApplyKey<'a> {
     rank: u16,
@@ -48,10 +49,33 @@ pub fn apply_key(identity: &Identity) -> ApplyKey<'_> {
     }
 }
 
-/// The place of an object in the order of deleting: the reverse of [`apply_key`].
+/// Sorts an object among others for deleting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeleteKey<'a> {
+    ends_by_itself: bool,
+    rest: std::cmp::Reverse<ApplyKey<'a>>,
+}
+
+/// The place of an object in the order of deleting: first those that [`needs_controller_to_end`], and among both
+/// the reverse of [`apply_key`].
 #[must_use]
-pub fn delete_key(identity: &Identity) -> std::cmp::Reverse<ApplyKey<'_>> {
-    std::cmp::Reverse(apply_key(identity))
+pub fn delete_key(identity: &Identity) -> DeleteKey<'_> {
+    DeleteKey {
+        ends_by_itself: !needs_controller_to_end(identity),
+        rest: std::cmp::Reverse(apply_key(identity)),
+    }
+}
+
+/// Whether a controller that people install puts finalizers on objects of this kind: custom resources, and what load
+/// balancers are made for. Such an object goes before its controller, and before the rights, the definition and the
+/// namespace that the controller needs.
+#[must_use]
+pub fn needs_controller_to_end(identity: &Identity) -> bool {
+    !is_built_in(&identity.group)
+        || matches!(
+            (identity.group.as_str(), identity.kind.as_str()),
+            ("", "Service") | (NETWORKING, "Ingress")
+        )
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -214,7 +238,12 @@ mod tests {
         sorted.sort_by(|left, right| apply_key(left).cmp(&apply_key(right)));
         assert_eq!(sorted, expected);
         sorted.sort_by(|left, right| delete_key(left).cmp(&delete_key(right)));
-        assert!(sorted.iter().eq(expected.iter().rev()));
+        let (first, rest): (Vec<_>, Vec<_>) =
+            expected.iter().rev().partition(|identity| needs_controller_to_end(identity));
+        assert!(sorted.iter().eq(first.iter().chain(&rest).copied()));
+        let first: Vec<&str> = first.iter().map(|identity| identity.kind.as_str()).collect();
+        let expected = ["Namespace", "Deployment", "Issuer", "GatewayClass", "Ingress", "Service"];
+        assert_eq!(first, expected, "custom resources, and what load balancers are made for");
     }
 
     #[test]

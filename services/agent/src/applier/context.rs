@@ -82,6 +82,19 @@ impl Context {
         })
     }
 
+    /// The source as it is worked on, and the agent's others as they are wanted by now.
+    pub(super) fn present_sources(&self) -> Vec<Arc<SourceView>> {
+        let view = self.shared.desired.view().unwrap_or_else(|| Arc::clone(&self.view));
+        let others = view.sources.iter().filter(|other| other.head.source != self.id());
+        others.chain([&self.source]).map(Arc::clone).collect()
+    }
+
+    /// What is not in the bundle is not followed: by the time that it is wanted again, it may be changed, another source's or gone.
+    pub(super) fn forget_what_left(&self) {
+        let wanted = self.source.keys();
+        self.shared.with_book(self.id(), |book| book.retain(|key| wanted.has(key)));
+    }
+
     /// Why nothing of the source can be worked on.
     pub(super) fn blocked(&self) -> Option<String> {
         (self.view.lockdown && self.account().is_none()).then(|| {

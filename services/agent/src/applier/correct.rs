@@ -144,7 +144,8 @@ impl Context {
 
     fn note_drift(&self, key: &ObjectKey, drift: Drift) {
         let Some((_, identity)) = self.entry(key) else {
-            // Not in the bundle any more: nothing to be corrected.
+            // Not in the bundle any more: nothing to be corrected, and nothing to be believed when it comes back.
+            self.shared.with_book(self.id(), |book| book.forget(key));
             return;
         };
         let now = self.shared.now();

@@ -12,11 +12,12 @@ use serde_json::Value;
 use super::Shared;
 use super::concurrent::concurrently;
 use super::context::Context;
-use super::prune::Fate;
+use super::prune::{Fate, Going, Progress, Pruned};
 use crate::desired::{SourceView, View};
 use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, ApiError, Call, path};
 use crate::model::manifest::prepare;
+use crate::model::prune::holds_others;
 use crate::model::target::Target;
 use crate::model::verdict::explain;
 
@@ -50,8 +51,7 @@ pub async fn diff(
         }
     }
     answer.objects.sort_by(|left, right| left.identity.cmp(&right.identity));
-    let prunes = source.prune.iter().map(|entry| context.would_prune(entry)).collect();
-    answer.objects.extend(concurrently(prunes, AT_ONCE).await.into_iter().flatten());
+    answer.objects.extend(context.would_prune().await);
     Ok(answer)
 }
 
@@ -64,16 +64,33 @@ fn plain(identity: &events::ObjectIdentity, change: DiffChange) -> ObjectDiff {
 }
 
 impl Context {
-    /// What was listed may be gone, or be kept.
-    async fn would_prune(&self, entry: &PruneEntry) -> Option<ObjectDiff> {
-        match self.fate(entry).await {
-            Ok(Fate::Delete(_)) => Some(plain(&entry.identity, DiffChange::Prune)),
-            Ok(Fate::Settled(_)) => None,
-            Err(error) => {
-                let error = Some(format!("cannot be pruned: {error}"));
-                Some(ObjectDiff { error, ..plain(&entry.identity, DiffChange::Refused) })
+    /// What was listed may be gone, or be kept; a namespace is, where something in it would be.
+    async fn would_prune(&self) -> Vec<ObjectDiff> {
+        let mut progress = Progress::default();
+        let mut entries: Vec<&PruneEntry> = self.source.prune.iter().collect();
+        entries.sort_by_key(|entry| holds_others(&entry.identity));
+        let mut differences = Vec::new();
+        for group in
+            entries.chunk_by(|left, right| holds_others(&left.identity) == holds_others(&right.identity))
+        {
+            let going = Going { progress: &progress, imagined: true };
+            let fates = group.iter().map(|entry| self.fate(entry, going)).collect();
+            let fates = concurrently(fates, AT_ONCE).await;
+            for (entry, fate) in group.iter().zip(fates) {
+                match fate {
+                    Ok(Fate::Delete { .. } | Fate::Ending(_) | Fate::Waits(_)) => {
+                        progress.note(&entry.uid, Pruned::Deleted);
+                        differences.push(plain(&entry.identity, DiffChange::Prune));
+                    }
+                    Ok(Fate::Settled(pruned)) => progress.note(&entry.uid, pruned),
+                    Err(error) => {
+                        let error = Some(format!("cannot be pruned: {error}"));
+                        differences.push(ObjectDiff { error, ..plain(&entry.identity, DiffChange::Refused) });
+                    }
+                }
             }
         }
+        differences
     }
 
     async fn compare(&self, target: &Target, redactor: &Redactor) -> Option<ObjectDiff> {

@@ -135,8 +135,10 @@ fn enter(shared: &Shared, context: &Context, target: Option<&Target>, live: &Val
         // Metadata does not tell; a watch will.
         sight.health = None;
     }
+    let mark = live_mark(live, &object.identity);
     let digest = target
-        .filter(|target| object.digest == Some(target.entry.digest))
+        // What is being deleted has to be made anew.
+        .filter(|target| object.digest == Some(target.entry.digest) && !mark.terminating)
         .and_then(|target| {
             prepare(
                 &target.entry.manifest,

@@ -1,80 +1,112 @@
-//! Deleting what the server listed, if it is still ours.
+//! Deleting what the server listed, if it is still ours, and in an order in which each object can end.
+//!
+//! Custom resources and their like go first and are waited for: their finalizers need the controller, its rights, the definition and
+//! the namespace that may be listed with them. Namespaces and definitions go last, each only once nothing is left in it.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+mod fate;
+mod inside;
+mod progress;
+
 use std::time::Duration;
 
 use events::delivery::{ObjectFailure, PruneEntry};
 use events::observation::Observed;
 use events::{ObjectIdentity, SyncId};
-use objects::order::delete_key;
+use objects::order::{delete_key, needs_controller_to_end};
 use serde_json::Value;
 
+pub(super) use self::fate::{Fate, Going, Pruned};
+use self::inside::finalizers;
+pub(super) use self::inside::listed_identity;
+pub(super) use self::progress::Progress;
+use super::Shared;
 use super::concurrent::concurrently;
 use super::context::Context;
-use super::inventory::{Listed, list};
 use super::report::Report;
 use super::stage::StageEnd;
 use crate::kubernetes::client::CONCURRENCY;
-use crate::kubernetes::discovery::Kinds;
-use crate::kubernetes::{Accept, ApiError, Call, Resource, path};
-use crate::model::manifest::live_mark;
-use crate::model::prune::{Request, first_foreign, holds_others, keep_reason};
-use crate::model::target::allowed;
+use crate::kubernetes::{ApiError, Call};
+use crate::model::prune::holds_others;
 
-/// So often, and so far apart, a kind is looked for before it counts as gone.
-const LOOKS: u32 = 5;
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How long what was deleted may take to be gone, before what it may need is left for the next run.
+const GONE_DEADLINE: Duration = Duration::from_secs(60);
+/// An object that somebody changes each time before it is deleted is looked at so often.
+const CHANGES: u32 = 8;
+/// A look into one of these takes a list of each kind.
+const HOLDERS_AT_ONCE: usize = 4;
+/// What is gone after so long was not worth a word.
+const WORTH_TELLING: Duration = Duration::from_millis(200);
 
-/// What became of one entry of the list.
-pub(super) enum Pruned {
-    Deleted,
-    Gone,
-    Kept(String),
+/// An entry was not pruned.
+#[derive(Debug)]
+enum Unpruned {
+    Api(ApiError),
+    /// It was deleted, or what it waits for was, and that is not gone in time.
+    NotGone(String),
 }
 
-/// What is to become of one entry of the list, as the cluster is now.
-pub(super) enum Fate {
-    /// What lies there is to be deleted.
-    Delete(String),
-    /// Nothing is left to do.
+impl From<ApiError> for Unpruned {
+    fn from(error: ApiError) -> Self {
+        Self::Api(error)
+    }
+}
+
+/// How far the deletion of an entry is.
+enum Step {
     Settled(Pruned),
+    /// It was deleted and is there still, because of this.
+    Ending(String),
+    /// It can only be deleted once something else is gone.
+    Waits(String),
 }
 
 impl Context {
-    /// Works the list off; entries done before (`done`, by UID) are skipped.
-    pub(super) async fn prune_listed(&self, report: &mut Report, done: &mut BTreeSet<String>) -> StageEnd {
-        let mut entries: Vec<&PruneEntry> =
-            self.source.prune.iter().filter(|entry| !done.contains(&entry.uid)).collect();
+    /// Works the list off; entries that are done are skipped.
+    pub(super) async fn prune_listed(&self, report: &mut Report, progress: &mut Progress) -> StageEnd {
+        let entries = self.source.prune.iter().filter(|entry| !progress.is_done(&entry.uid)).collect();
+        self.prune_those(entries, report, progress).await
+    }
+
+    /// Whether a namespace or a definition stayed when it was looked at last.
+    pub(super) fn has_kept_holders(&self, progress: &Progress) -> bool {
+        self.kept_holders(progress).next().is_some()
+    }
+
+    fn kept_holders(&self, progress: &Progress) -> impl Iterator<Item = &PruneEntry> {
+        let kept = |entry: &&PruneEntry| holds_others(&entry.identity) && progress.is_kept(&entry.uid);
+        self.source.prune.iter().filter(kept)
+    }
+
+    /// Looks at those again: what was in them may be gone.
+    pub(super) async fn prune_kept_holders(&self, progress: &mut Progress) {
+        let entries: Vec<&PruneEntry> = self.kept_holders(progress).collect();
+        let mut untold = Report::new(self.source.head.sync);
+        self.prune_those(entries, &mut untold, progress).await;
+    }
+
+    async fn prune_those(
+        &self,
+        mut entries: Vec<&PruneEntry>,
+        report: &mut Report,
+        progress: &mut Progress,
+    ) -> StageEnd {
         entries.sort_by(|left, right| delete_key(&left.identity).cmp(&delete_key(&right.identity)));
+        let (first, rest): (Vec<&PruneEntry>, Vec<&PruneEntry>) =
+            entries.into_iter().partition(|entry| needs_controller_to_end(&entry.identity));
+        match self.prune_first(&first, report, progress).await {
+            StageEnd::Done => {}
+            other => return other,
+        }
         let mut end = StageEnd::Done;
-        for group in entries.chunk_by(|left, right| {
-            left.identity.kind == right.identity.kind && left.identity.group == right.identity.group
-        }) {
+        for group in of_one_kind(&rest) {
             if self.is_superseded() {
                 return StageEnd::Superseded;
             }
-            let prunes = group.iter().map(|entry| self.prune_and_tell(entry, report.sync)).collect();
-            for (entry, result) in group.iter().zip(concurrently(prunes, CONCURRENCY).await) {
-                match result {
-                    Ok(pruned) => {
-                        done.insert(entry.uid.clone());
-                        report.counts.pruned += u32::from(matches!(pruned, Pruned::Deleted));
-                    }
-                    Err(ApiError::NotHolding) => end = StageEnd::Lost,
-                    Err(error) => {
-                        let failure = ObjectFailure {
-                            identity: entry.identity.clone(),
-                            file: String::new(),
-                            line: 0,
-                            message: format!("cannot be pruned: {error}"),
-                        };
-                        report.failed(failure, error.is_transient());
-                        if end == StageEnd::Done {
-                            end = StageEnd::Failed;
-                        }
-                    }
-                }
+            let holders = group.first().is_some_and(|entry| holds_others(&entry.identity));
+            let at_once = if holders { HOLDERS_AT_ONCE } else { CONCURRENCY };
+            let prunes = group.iter().map(|entry| self.prune(entry, progress, report.sync)).collect();
+            for (entry, result) in group.iter().zip(concurrently(prunes, at_once).await) {
+                end = worse(end, self.settle(entry, result, report, progress));
             }
             if end == StageEnd::Lost {
                 break;
@@ -83,188 +115,269 @@ impl Context {
         end
     }
 
-    /// Told at once: this process may be asked to end while others of the group are still at it.
-    async fn prune_and_tell(&self, entry: &PruneEntry, sync: SyncId) -> Result<Pruned, ApiError> {
-        let pruned = self.prune(entry).await;
-        let outcome = match &pruned {
-            Ok(Pruned::Deleted) => "deleted",
-            Ok(Pruned::Gone) => "gone",
-            Ok(Pruned::Kept(_)) => "kept",
-            Err(_) => "failed",
+    /// Deletes what a controller may have to finalize, and waits until it is gone. Where that does not come about, nothing else is
+    /// deleted: it may be needed for it.
+    async fn prune_first(
+        &self,
+        entries: &[&PruneEntry],
+        report: &mut Report,
+        progress: &mut Progress,
+    ) -> StageEnd {
+        let mut end = StageEnd::Done;
+        let mut ending = Vec::new();
+        for group in of_one_kind(entries) {
+            if self.is_superseded() {
+                return StageEnd::Superseded;
+            }
+            let steps = group.iter().map(|entry| self.step(entry, progress)).collect();
+            for (entry, step) in group.iter().zip(concurrently(steps, CONCURRENCY).await) {
+                let result = match step {
+                    Ok(Step::Settled(pruned)) => Ok(self.tell_pruned(entry, pruned, progress, report.sync)),
+                    Ok(Step::Ending(reason) | Step::Waits(reason)) => {
+                        ending.push((*entry, reason));
+                        continue;
+                    }
+                    Err(error) => Err(error),
+                };
+                end = worse(end, self.settle(entry, result, report, progress));
+            }
+        }
+        if end == StageEnd::Lost {
+            return end;
+        }
+        match self.wait_until_gone(ending, report, progress).await {
+            StageEnd::Done => end,
+            other => other,
+        }
+    }
+
+    async fn wait_until_gone(
+        &self,
+        mut ending: Vec<(&PruneEntry, String)>,
+        report: &mut Report,
+        progress: &mut Progress,
+    ) -> StageEnd {
+        let mut waiting = Waiting::new(self, Duration::from_secs(1));
+        while let Some((entry, reason)) = ending.first() {
+            match waiting.pause(self, || format!("{}: {reason}", entry.identity)).await {
+                Pause::Over => {}
+                Pause::Superseded => return StageEnd::Superseded,
+                Pause::Lost => return StageEnd::Lost,
+                Pause::Expired => {
+                    for (entry, reason) in ending {
+                        let reason = format!(
+                            "{reason}; what else left Git stays until then, as it may be needed for that"
+                        );
+                        self.settle(entry, Err(Unpruned::NotGone(reason)), report, progress);
+                    }
+                    return StageEnd::Failed;
+                }
+            }
+            let steps = ending.iter().map(|(entry, _)| self.step(entry, progress)).collect();
+            let steps = concurrently(steps, CONCURRENCY).await;
+            for ((entry, before), step) in std::mem::take(&mut ending).into_iter().zip(steps) {
+                match step {
+                    Ok(Step::Settled(pruned)) => {
+                        // By us, a moment ago.
+                        let pruned = if pruned == Pruned::Gone { Pruned::Deleted } else { pruned };
+                        let pruned = self.tell_pruned(entry, pruned, progress, report.sync);
+                        self.settle(entry, Ok(pruned), report, progress);
+                    }
+                    Ok(Step::Ending(reason) | Step::Waits(reason)) => ending.push((entry, reason)),
+                    Err(Unpruned::Api(ApiError::NotHolding)) => return StageEnd::Lost,
+                    // It is asked again until the end.
+                    Err(_) => ending.push((entry, before)),
+                }
+            }
+        }
+        StageEnd::Done
+    }
+
+    /// Deletes an entry, and tells it at once: this process may be asked to end while others of the group are still at it.
+    async fn prune(&self, entry: &PruneEntry, progress: &Progress, sync: SyncId) -> Result<Pruned, Unpruned> {
+        // Each look takes a list of each kind.
+        let mut waiting = Waiting::new(self, Duration::from_secs(5));
+        let pruned = loop {
+            let reason = match self.step(entry, progress).await {
+                Ok(Step::Settled(pruned)) => break pruned,
+                Ok(Step::Ending(_)) => break Pruned::Deleted,
+                Ok(Step::Waits(reason)) => reason,
+                Err(error) => return Err(error),
+            };
+            match waiting.pause(self, || format!("{}: {reason}", entry.identity)).await {
+                Pause::Over => {}
+                Pause::Lost => return Err(ApiError::NotHolding.into()),
+                Pause::Superseded | Pause::Expired => return Err(Unpruned::NotGone(reason)),
+            }
         };
+        Ok(self.tell_pruned(entry, pruned, progress, sync))
+    }
+
+    fn tell_pruned(&self, entry: &PruneEntry, pruned: Pruned, progress: &Progress, sync: SyncId) -> Pruned {
+        let (outcome, kept, stays_owned) = match &pruned {
+            Pruned::Deleted => ("deleted", None, false),
+            Pruned::Gone => ("gone", None, false),
+            Pruned::Kept(reason) => ("kept", Some(reason.clone()), true),
+            Pruned::NotOurs(reason) => ("kept", Some(reason.clone()), false),
+        };
+        if progress.is_told(&entry.uid, &pruned) {
+            return pruned;
+        }
         self.shared.counts.pruned_objects.with([outcome]).inc();
-        let pruned = pruned?;
-        self.shared.with_book(self.id(), |book| book.forget(&entry.identity.key()));
+        if !stays_owned {
+            self.shared.forget_object(&entry.identity.key(), &entry.uid);
+        }
         self.shared.outbox.tell(Observed::ObjectPruned {
             sync: Some(sync),
             source: self.id(),
             identity: entry.identity.clone(),
             uid: entry.uid.clone(),
-            kept: match &pruned {
-                Pruned::Kept(reason) => Some(reason.clone()),
-                Pruned::Deleted | Pruned::Gone => None,
-            },
+            kept,
+            stays_owned,
         });
-        Ok(pruned)
+        pruned
     }
 
-    async fn prune(&self, entry: &PruneEntry) -> Result<Pruned, ApiError> {
-        match self.fate(entry).await? {
-            Fate::Delete(path) => self.delete(path, entry).await,
-            Fate::Settled(pruned) => Ok(pruned),
+    /// Looks at an entry and deletes it where that is its fate; again where somebody changed it in between, as it may have
+    /// become another's, or be wanted to stay.
+    async fn step(&self, entry: &PruneEntry, progress: &Progress) -> Result<Step, Unpruned> {
+        let mut wait = Duration::from_millis(10);
+        for _ in 0..CHANGES {
+            let (path, version) = match self.fate(entry, Going { progress, imagined: false }).await? {
+                Fate::Settled(pruned) => return Ok(Step::Settled(pruned)),
+                Fate::Ending(reason) => return Ok(Step::Ending(reason)),
+                Fate::Waits(reason) => return Ok(Step::Waits(reason)),
+                Fate::Delete { path, version } => (path, version),
+            };
+            match self.delete(path, &version, entry).await? {
+                Some(step) => return Ok(step),
+                None => self.shared.world.clock.sleep(wait).await,
+            }
+            wait *= 2;
         }
+        Err(Unpruned::NotGone("somebody changes it all the time".to_owned()))
     }
 
-    /// Looks, and deletes nothing.
-    pub(super) async fn fate(&self, entry: &PruneEntry) -> Result<Fate, ApiError> {
-        let identity = &entry.identity;
-        let key = identity.key();
-        let kept = |reason: String| Ok(Fate::Settled(Pruned::Kept(reason)));
-        if !allowed(&self.view.resources, identity) {
-            return kept("the agent's configuration does not let it manage this kind".to_owned());
-        }
-        // Who only asks what would be has another bundle of this source than the view.
-        let others = self.view.sources.iter().filter(|other| other.head.source != self.id());
-        if self.source.has(&key) || others.into_iter().any(|other| other.has(&key)) {
-            return kept("it is in a bundle".to_owned());
-        }
-        let gone = Ok(Fate::Settled(Pruned::Gone));
-        let Some(resource) = self.resource_of(identity).await? else { return gone };
-        let Some(path) = path::object(&resource, &identity.namespace, &identity.name) else { return gone };
-        let call = Call::get(path.clone()).accept(Accept::Metadata).as_account(self.account());
-        let live: Value = match self.shared.kube.read(call).await {
-            Ok(answer) => answer.json()?,
-            Err(error) if error.code() == 404 => return gone,
-            Err(error) => return Err(error),
-        };
-        let mark = live_mark(&live, identity);
-        let request = Request {
-            uid: &entry.uid,
-            owner: &self.owner,
-            prune_adopted: self.source.head.policies.prune_adopted,
-        };
-        if let Some(reason) = keep_reason(request, &mark) {
-            return kept(reason.to_owned());
-        }
-        if mark.terminating {
-            return Ok(Fate::Settled(Pruned::Deleted));
-        }
-        if holds_others(identity)
-            && let Some(reason) = self.foreign_inside(identity).await?
-        {
-            return kept(reason);
-        }
-        Ok(Fate::Delete(path))
-    }
-
-    /// The resource of an object that was there once; `None` when its kind is gone for good.
-    async fn resource_of(&self, identity: &ObjectIdentity) -> Result<Option<Arc<Resource>>, ApiError> {
-        if let Some(resource) = self.shared.discovery.kinds().find_any(identity) {
-            return Ok(Some(resource));
-        }
-        let found = self.served(&identity.group, |kinds| kinds.find_any(identity).into_iter().collect());
-        Ok(found.await?.pop())
-    }
-
-    /// Asks afresh for what is served, more than once: while definitions come and go the API server's own list of kinds lacks
-    /// others of their group for a moment, and what is not in it would count as gone.
-    async fn served(
+    /// `None`: it is not what it was when it was looked at.
+    async fn delete(
         &self,
-        group: &str,
-        wanted: impl Fn(&Kinds) -> Vec<Arc<Resource>> + Send,
-    ) -> Result<Vec<Arc<Resource>>, ApiError> {
-        let mut looks = 0;
-        loop {
-            let kinds = self.shared.discovery.refresh(&self.shared.kube).await?;
-            let found = wanted(&kinds);
-            looks += 1;
-            if !found.is_empty() {
-                return Ok(found);
-            }
-            if looks == LOOKS {
-                return match kinds.silent_groups().any(|silent| silent == group) {
-                    true => Err(ApiError::Unreachable { detail: format!("{group} is not served now") }),
-                    false => Ok(found),
-                };
-            }
-            self.shared.world.clock.sleep(LOOK_AGAIN).await;
-        }
-    }
-
-    async fn delete(&self, path: String, entry: &PruneEntry) -> Result<Pruned, ApiError> {
+        path: String,
+        version: &str,
+        entry: &PruneEntry,
+    ) -> Result<Option<Step>, ApiError> {
         let key = entry.identity.key();
         self.shared.with_book(self.id(), |book| book.write_begins(&key));
-        let call = Call::delete(path, &entry.uid).as_account(self.account());
+        let call = Call::delete_version(path, &entry.uid, version).as_account(self.account());
         let result = self.shared.kube.write(call, &self.shared.holding).await;
+        self.shared.with_book(self.id(), |book| book.write_failed(&key));
         match result {
-            Ok(_) => Ok(Pruned::Deleted),
-            Err(error) if error.code() == 404 => Ok(Pruned::Gone),
-            Err(error)
-                if error.code() == 409
-                    && error.status().is_some_and(|status| status.message.contains("UID")) =>
-            {
-                Ok(Pruned::Kept("another object has this name now".to_owned()))
+            Ok(answer) => {
+                // What waits for nobody is answered with a status, or as it was.
+                let live = answer.json::<Value>().unwrap_or_default();
+                let is_ending = live.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null());
+                Ok(Some(if is_ending {
+                    Step::Ending(finalizers(&live))
+                } else {
+                    Step::Settled(Pruned::Deleted)
+                }))
             }
-            Err(error) => {
-                self.shared.with_book(self.id(), |book| book.write_failed(&key));
-                Err(error)
-            }
+            Err(error) if error.code() == 404 => Ok(Some(Step::Settled(Pruned::Gone))),
+            Err(error) if error.code() == 409 => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    /// Why a namespace or a definition cannot go: something in it is not ours, or cannot be read. Always asks afresh.
-    async fn foreign_inside(&self, identity: &ObjectIdentity) -> Result<Option<String>, ApiError> {
-        let (resources, namespace): (Vec<_>, &str) = if identity.kind == "Namespace" {
-            let kinds = self.shared.discovery.refresh(&self.shared.kube).await?;
-            if let Some(silent) = kinds.silent_groups().next() {
-                let detail =
-                    format!("what is in it is not known while the API group {silent} does not answer");
-                return Err(ApiError::Impossible { detail });
+    /// Counts what became of an entry.
+    fn settle(
+        &self,
+        entry: &PruneEntry,
+        result: Result<Pruned, Unpruned>,
+        report: &mut Report,
+        progress: &mut Progress,
+    ) -> StageEnd {
+        let (reason, transient) = match result {
+            Ok(pruned) => {
+                report.counts.pruned += u32::from(pruned == Pruned::Deleted);
+                progress.note(&entry.uid, pruned);
+                return StageEnd::Done;
             }
-            let inside = kinds.preferred().filter(|resource| resource.namespaced && resource.listable);
-            (inside.cloned().collect(), &identity.name)
-        } else {
-            let (plural, group) = identity.name.split_once('.').unwrap_or((&identity.name, ""));
-            let defined = |kinds: &Kinds| {
-                let served = kinds.preferred();
-                served.filter(|one| one.plural == plural && one.group == group).cloned().collect()
-            };
-            (self.served(group, defined).await?, "")
+            Err(Unpruned::Api(ApiError::NotHolding)) => return StageEnd::Lost,
+            Err(Unpruned::Api(error)) => (error.to_string(), error.is_transient()),
+            Err(Unpruned::NotGone(reason)) => (reason, true),
         };
-        if resources.is_empty() {
-            return Ok(Some("what is in it cannot be listed".to_owned()));
-        }
-        let account = self.account();
-        let lists = resources
-            .iter()
-            .map(|resource| list(&self.shared.kube, account, resource, namespace, ""))
-            .collect();
-        let mut found = Vec::new();
-        for (resource, listed) in resources.iter().zip(concurrently(lists, 16).await) {
-            match listed? {
-                Listed::Items(items) => {
-                    found.extend(items.into_iter().map(|live| (listed_identity(resource, &live), live)))
-                }
-                Listed::Absent => {}
-                Listed::Forbidden(message) => {
-                    return Ok(Some(format!("{} in it cannot be read: {message}", resource.plural)));
-                }
-            }
-        }
-        let gone: BTreeSet<&str> = self.source.prune.iter().map(|entry| entry.uid.as_str()).collect();
-        Ok(first_foreign(&found, &self.owner, &gone)
-            .map(|foreign| format!("something in it is not ours: {foreign}")))
+        self.shared.counts.pruned_objects.with(["failed"]).inc();
+        let failure = ObjectFailure {
+            identity: entry.identity.clone(),
+            file: String::new(),
+            line: 0,
+            message: format!("cannot be pruned: {reason}"),
+        };
+        report.failed(failure, transient);
+        StageEnd::Failed
     }
 }
 
-/// The identity of an item of a list answer.
-pub(super) fn listed_identity(resource: &Resource, live: &Value) -> ObjectIdentity {
-    let text = |key: &str| live.pointer(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    ObjectIdentity {
-        group: resource.group.clone(),
-        version: resource.version.clone(),
-        kind: resource.kind.clone(),
-        namespace: text("/metadata/namespace"),
-        name: text("/metadata/name"),
+fn worse(left: StageEnd, right: StageEnd) -> StageEnd {
+    match (left, right) {
+        (StageEnd::Lost, _) | (_, StageEnd::Lost) => StageEnd::Lost,
+        (StageEnd::Done, other) => other,
+        (other, _) => other,
+    }
+}
+
+fn of_one_kind<'a, 'b>(entries: &'b [&'a PruneEntry]) -> impl Iterator<Item = &'b [&'a PruneEntry]> {
+    let kind = |identity: &'b ObjectIdentity| (&identity.group, &identity.kind);
+    entries.chunk_by(move |left, right| kind(&left.identity) == kind(&right.identity))
+}
+
+/// A wait for the end of what was deleted.
+struct Waiting {
+    end: Duration,
+    wait: Duration,
+    longest: Duration,
+    told: String,
+}
+
+enum Pause {
+    /// It is time for another look.
+    Over,
+    Superseded,
+    Lost,
+    Expired,
+}
+
+impl Waiting {
+    fn new(context: &Context, longest: Duration) -> Self {
+        let (end, wait) = (context.shared.now() + GONE_DEADLINE, Duration::from_millis(20));
+        Self { end, wait, longest, told: String::new() }
+    }
+
+    async fn pause(&mut self, context: &Context, reason: impl FnOnce() -> String) -> Pause {
+        let Shared { desired, holding, outbox, world, .. } = &*context.shared;
+        let mut views = desired.subscribe();
+        if context.is_superseded() {
+            return Pause::Superseded;
+        }
+        if !holding.may_write() {
+            return Pause::Lost;
+        }
+        if context.shared.now() >= self.end {
+            return Pause::Expired;
+        }
+        if self.wait > WORTH_TELLING {
+            let reason = reason();
+            if self.told != reason {
+                self.told.clone_from(&reason);
+                let (source, sync) = (context.id(), context.source.head.sync);
+                outbox.tell(Observed::SyncWaiting { source, sync, reason });
+            }
+        }
+        tokio::select! {
+            biased;
+            _ = views.changed() => {}
+            () = world.clock.sleep(self.wait) => {}
+        }
+        self.wait = (self.wait * 2).min(self.longest);
+        Pause::Over
     }
 }

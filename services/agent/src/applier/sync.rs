@@ -14,6 +14,7 @@ use tracing::Instrument as _;
 use super::concurrent::concurrently;
 use super::context::Context;
 use super::health::tells_health;
+use super::prune::Progress;
 use super::report::Report;
 use super::stage::{StageEnd, of_stage};
 use crate::kubernetes::{Accept, Call, path};
@@ -49,11 +50,7 @@ impl Told {
 
 impl Context {
     /// Runs the sync; `None`: this instance may not write any more, and the next applier tells how it ended.
-    pub(super) async fn run(
-        &self,
-        pruned: &mut BTreeSet<String>,
-        wake: &Notify,
-    ) -> (Option<SyncOutcome>, Report) {
+    pub(super) async fn run(&self, pruned: &mut Progress, wake: &Notify) -> (Option<SyncOutcome>, Report) {
         let head = &self.source.head;
         let mut report = Report::new(head.sync);
         let correlation_id = head.correlation_id;
@@ -65,7 +62,7 @@ impl Context {
     async fn attempt(
         &self,
         report: &mut Report,
-        pruned: &mut BTreeSet<String>,
+        pruned: &mut Progress,
         wake: &Notify,
     ) -> Option<SyncOutcome> {
         if let Some(reason) = self.blocked() {

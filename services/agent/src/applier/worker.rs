@@ -1,6 +1,5 @@
 //! One source: runs its syncs, tries again what failed, corrects drift.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use tracing::{Instrument as _, Span};
 
 use super::Shared;
 use super::context::Context;
+use super::prune::Progress;
 use super::report::Report;
 use crate::model::backoff::Backoff;
 
@@ -37,8 +37,11 @@ pub(super) struct Worker {
     contested: usize,
     transient: Backoff,
     lasting: Backoff,
-    /// UIDs of this state's prune list that are done.
-    pruned: BTreeSet<String>,
+    /// How far this state's prune list is.
+    pruned: Progress,
+    /// When to look again at what was kept because of what is in it.
+    kept_at: Option<Duration>,
+    kept: Backoff,
 }
 
 impl Worker {
@@ -54,7 +57,9 @@ impl Worker {
             contested: 0,
             transient: Backoff::new(TRANSIENT.0, TRANSIENT.1),
             lasting: Backoff::new(LASTING.0, LASTING.1),
-            pruned: BTreeSet::new(),
+            pruned: Progress::default(),
+            kept_at: None,
+            kept: Backoff::new(LASTING.0, LASTING.1),
         }
     }
 
@@ -97,6 +102,8 @@ impl Worker {
             self.lasting.reset();
             // Another state may keep other objects, or fewer.
             self.pruned.clear();
+            self.kept.reset();
+            context.forget_what_left();
         }
         let is_due = self.retry_at.is_some_and(|at| at <= now);
         if is_due && let Err(error) = self.shared.discovery.refresh(&self.shared.kube).await {
@@ -111,6 +118,10 @@ impl Worker {
         }
         self.shared
             .note(self.source, if self.retry_at.is_some() { "waiting to try again" } else { "in sync" });
+        if self.retry_at.is_none() && self.kept_at.is_some_and(|at| at <= now) {
+            context.prune_kept_holders(&mut self.pruned).await;
+            self.kept_at = self.look_again_at(context);
+        }
         // What is not applied yet is the next run's business.
         let correction = match self.retry_at {
             None => context.correct_due().await,
@@ -118,7 +129,16 @@ impl Worker {
         };
         // The run may have made more of them.
         let look_at = context.look_below().await;
-        [self.retry_at, correction, look_at].into_iter().flatten().min()
+        let kept_at = self.kept_at.filter(|_| self.retry_at.is_none());
+        [self.retry_at, correction, look_at, kept_at].into_iter().flatten().min()
+    }
+
+    /// A namespace that was kept because of another source's objects may be empty a moment later.
+    fn look_again_at(&mut self, context: &Context) -> Option<Duration> {
+        if !context.has_kept_holders(&self.pruned) {
+            return None;
+        }
+        Some(self.shared.now() + self.kept.next(self.shared.world.random.as_ref()))
     }
 
     async fn sync(&mut self, context: &Context) {
@@ -144,6 +164,7 @@ impl Worker {
             self.ran = None;
         }
         let retry_at = (outcome == SyncOutcome::Failed).then(|| self.retry(&report));
+        self.kept_at = self.look_again_at(context);
         self.contested = retry_at.map_or(0, |_| context.view.contested(&context.source));
         // An outage fails all objects alike; a few of them say it.
         let told = if report.transient { OUTAGE_FAILURES } else { usize::MAX };

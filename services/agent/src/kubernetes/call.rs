@@ -115,6 +115,18 @@ impl Call {
         Self::write(Method::DELETE, path, "application/json", Bytes::from(body.to_string()))
     }
 
+    /// As [`Call::delete`], if nobody changed the object since it had this resource version.
+    #[must_use]
+    pub fn delete_version(path: String, uid: &str, version: &str) -> Self {
+        let body = serde_json::json!({
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "preconditions": {"uid": uid, "resourceVersion": version},
+            "propagationPolicy": "Background",
+        });
+        Self::write(Method::DELETE, path, "application/json", Bytes::from(body.to_string()))
+    }
+
     /// Asks for another form of answer.
     #[must_use]
     pub const fn accept(mut self, accept: Accept) -> Self {

@@ -228,6 +228,11 @@ impl Book {
         self.known.remove(key);
     }
 
+    /// Forgets all others.
+    pub fn retain(&mut self, keep: impl Fn(&ObjectKey) -> bool) {
+        self.known.retain(|key, _| keep(key));
+    }
+
     /// Whether a target has to be dry-run and applied: its manifest is another than the applied one, it was touched, or all are to
     /// be checked.
     #[must_use]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use events::ObjectIdentity;
-use objects::ownership::OwnerMark;
+use objects::ownership::{OwnerMark, mark_of_identity};
 use serde_json::Value;
 
 use super::manifest::LiveMark;
@@ -19,21 +19,30 @@ pub struct Request<'a> {
     pub prune_adopted: bool,
 }
 
+/// Why a live object is not deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spared {
+    /// It is not the source's, or not any more: it leaves the inventory.
+    NotOurs(&'static str),
+    /// It is the source's, and stays in its inventory.
+    Kept(&'static str),
+}
+
 /// Why a live object stays; `None`: it goes.
 #[must_use]
-pub fn keep_reason(request: Request<'_>, live: &LiveMark) -> Option<&'static str> {
+pub fn spared(request: Request<'_>, live: &LiveMark) -> Option<Spared> {
     if live.uid != request.uid {
-        return Some("another object has this name now");
+        return Some(Spared::NotOurs("another object has this name now"));
     }
     match &live.owner {
         Some(owner) if owner == request.owner => {}
-        Some(_) => return Some("it belongs to another source now"),
-        None => return Some("it no longer carries our mark"),
+        Some(_) => return Some(Spared::NotOurs("it belongs to another source now")),
+        None => return Some(Spared::NotOurs("it no longer carries our mark")),
     }
     if live.adopted && !request.prune_adopted {
-        return Some("it was there before us and was adopted");
+        return Some(Spared::Kept("it was there before us and was adopted"));
     }
-    live.keep.then_some("its annotation kasbah.dev/prune says disabled")
+    live.keep.then_some(Spared::Kept("its annotation kasbah.dev/prune says disabled"))
 }
 
 /// Kinds whose deletion takes other objects with them.
@@ -45,21 +54,16 @@ pub fn holds_others(identity: &ObjectIdentity) -> bool {
     )
 }
 
-/// Whether an object found inside a namespace or under a definition is foreign: not marked by this agent, not owned by another object
-/// there (which is judged itself), and not what Kubernetes makes by itself.
-#[must_use]
-pub fn is_foreign(live: &Value, identity: &ObjectIdentity, agent: &OwnerMark) -> bool {
-    let mark = objects::ownership::mark_of_identity(live, identity);
-    if mark.is_some_and(|mark| mark.organization == agent.organization && mark.agent == agent.agent) {
-        return false;
-    }
-    !made_by_kubernetes(identity)
-}
+/// An object that was found in a namespace, or of a definition.
+pub type Found = (ObjectIdentity, Value);
 
-/// UIDs of the owners that an object names.
-pub fn owners(live: &Value) -> impl Iterator<Item = &str> {
-    let references = live.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-    references.into_iter().flatten().filter_map(|reference| reference.get("uid")?.as_str())
+/// Why a namespace or a definition cannot be deleted now: an object in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle<'a> {
+    /// It is being deleted, and not gone yet.
+    Leaving(&'a Found),
+    /// Nobody deletes it.
+    Staying(&'a Found),
 }
 
 /// What Kubernetes puts into each namespace, or makes as a by-product of other objects.
@@ -75,52 +79,62 @@ fn made_by_kubernetes(identity: &ObjectIdentity) -> bool {
     }
 }
 
-/// Whether every owner of an object was a workload of its namespace and is gone: the garbage collector, which works its way down
-/// from owner to owned, has not come to it yet. Other owners may be cluster-scoped, and then are not among those found.
-fn is_being_collected(live: &Value, there: &BTreeSet<&str>) -> bool {
+fn uid(live: &Value) -> &str {
+    live.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_terminating(live: &Value) -> bool {
+    live.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+}
+
+/// Whether the garbage collector takes an object, as each of its owners goes: it is one of these, or it was a workload of the
+/// namespace and is not there any more, and the collector, which works its way down from owner to owned, has not come to the object
+/// yet. Other owners may be cluster-scoped, and then are not among those that are there.
+fn goes_with_its_owners(live: &Value, going: &BTreeSet<&str>, there: &BTreeSet<&str>) -> bool {
     let references = live.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     references.is_some_and(|references| {
         !references.is_empty()
             && references.iter().all(|reference| {
                 let text = |name: &str| reference.get(name).and_then(Value::as_str).unwrap_or_default();
-                matches!(
+                let was_workload = matches!(
                     (text("apiVersion"), text("kind")),
                     ("apps/v1", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")
                         | ("batch/v1", "CronJob" | "Job")
-                ) && !there.contains(text("uid"))
+                );
+                going.contains(text("uid")) || (was_workload && !there.contains(text("uid")))
             })
     })
 }
 
-/// The first foreign object among those found, following ownerReferences among them: what a foreign object owns is foreign with it,
-/// what one of ours owns is ours, also when its owner (`gone`, by UID) was deleted a moment ago.
+/// What of the objects found in a namespace, or of a definition, stands in the way of its deletion. Nothing does but what Kubernetes
+/// itself makes there, and what is owned by objects that go: `deleted`, by UID, or by such that are going. An object that carries an owner mark
+/// of its own, whoever's, is never one of these.
 #[must_use]
-pub fn first_foreign<'a>(
-    found: &'a [(ObjectIdentity, Value)],
-    agent: &OwnerMark,
-    gone: &BTreeSet<&'a str>,
-) -> Option<&'a ObjectIdentity> {
-    let uid = |live: &'a Value| live.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
-    let mut ours: BTreeSet<&str> = found
-        .iter()
-        .filter(|(identity, live)| !is_foreign(live, identity, agent))
-        .map(|(_, live)| uid(live))
-        .collect();
-    ours.extend(gone);
+pub fn obstacle<'a>(found: &'a [Found], deleted: &BTreeSet<&'a str>) -> Option<Obstacle<'a>> {
     let there: BTreeSet<&str> = found.iter().map(|(_, live)| uid(live)).collect();
-    ours.extend(found.iter().filter(|(_, live)| is_being_collected(live, &there)).map(|(_, live)| uid(live)));
+    let is_leaving = |live: &Value| is_terminating(live) || deleted.contains(uid(live));
+    let mut going = deleted.clone();
+    going.extend(found.iter().filter(|(_, live)| is_leaving(live)).map(|(_, live)| uid(live)));
+    let unmarked: Vec<&Found> =
+        found.iter().filter(|(identity, live)| mark_of_identity(live, identity).is_none()).collect();
     loop {
-        let before = ours.len();
-        for (_, live) in found {
-            if owners(live).any(|owner| ours.contains(owner)) {
-                ours.insert(uid(live));
+        let before = going.len();
+        for (_, live) in &unmarked {
+            if goes_with_its_owners(live, &going, &there) {
+                going.insert(uid(live));
             }
         }
-        if ours.len() == before {
+        if going.len() == before {
             break;
         }
     }
-    found.iter().find(|(_, live)| !ours.contains(uid(live))).map(|(identity, _)| identity)
+    let is_harmless = |identity: &ObjectIdentity, live: &Value| {
+        going.contains(uid(live))
+            || (made_by_kubernetes(identity) && mark_of_identity(live, identity).is_none())
+    };
+    let staying = found.iter().find(|(identity, live)| !is_harmless(identity, live));
+    let leaving = || found.iter().find(|(_, live)| is_leaving(live));
+    staying.map(Obstacle::Staying).or_else(|| leaving().map(Obstacle::Leaving))
 }
 
 #[cfg(test)]
@@ -149,19 +163,22 @@ mod tests {
     fn only_what_is_listed_marked_and_of_that_uid_goes() {
         let own = owner("s");
         let reason = |live: LiveMark, prune_adopted| {
-            keep_reason(Request { uid: "u", owner: &own, prune_adopted }, &live)
-                .map(|reason| reason.split(' ').next_back().unwrap_or(""))
+            let last = |reason: &'static str| reason.split(' ').next_back().unwrap_or("");
+            match spared(Request { uid: "u", owner: &own, prune_adopted }, &live)? {
+                Spared::NotOurs(reason) => Some(("not ours", last(reason))),
+                Spared::Kept(reason) => Some(("kept", last(reason))),
+            }
         };
         assert_eq!(reason(live(), false), None);
-        assert_eq!(reason(LiveMark { uid: "v".into(), ..live() }, true), Some("now"));
-        assert_eq!(reason(LiveMark { owner: None, ..live() }, true), Some("mark"));
-        assert_eq!(reason(LiveMark { owner: Some(owner("t")), ..live() }, true), Some("now"));
-        assert_eq!(reason(LiveMark { adopted: true, ..live() }, false), Some("adopted"));
+        assert_eq!(reason(LiveMark { uid: "v".into(), ..live() }, true), Some(("not ours", "now")));
+        assert_eq!(reason(LiveMark { owner: None, ..live() }, true), Some(("not ours", "mark")));
+        assert_eq!(reason(LiveMark { owner: Some(owner("t")), ..live() }, true), Some(("not ours", "now")));
+        assert_eq!(reason(LiveMark { adopted: true, ..live() }, false), Some(("kept", "adopted")));
         assert_eq!(reason(LiveMark { adopted: true, ..live() }, true), None);
-        assert_eq!(reason(LiveMark { keep: true, ..live() }, true), Some("disabled"));
+        assert_eq!(reason(LiveMark { keep: true, ..live() }, true), Some(("kept", "disabled")));
     }
 
-    fn found(kind: &str, name: &str, uid: &str, marked: bool, owned_by: &[&str]) -> (ObjectIdentity, Value) {
+    fn found(kind: &str, name: &str, uid: &str) -> Found {
         let identity = ObjectIdentity {
             group: String::new(),
             version: "v1".into(),
@@ -169,62 +186,95 @@ mod tests {
             namespace: "shop".into(),
             name: name.into(),
         };
-        let references: Vec<Value> = owned_by.iter().map(|uid| json!({"uid": uid})).collect();
-        let mut live = json!({"apiVersion": "v1", "kind": kind,
-            "metadata": {"name": name, "namespace": "shop", "uid": uid, "ownerReferences": references}});
-        if marked {
-            objects::ownership::mark(&mut live, &owner("other")).expect("marked");
-        }
+        let live = json!({"apiVersion": "v1", "kind": kind,
+            "metadata": {"name": name, "namespace": "shop", "uid": uid}});
+        (identity, live)
+    }
+
+    fn marked((identity, mut live): (ObjectIdentity, Value), source: &str) -> (ObjectIdentity, Value) {
+        objects::ownership::mark(&mut live, &owner(source)).expect("marked");
+        (identity, live)
+    }
+
+    fn owned(
+        (identity, mut live): (ObjectIdentity, Value),
+        owners: &[(&str, &str, &str)],
+    ) -> (ObjectIdentity, Value) {
+        let references = owners.iter().map(|(api_version, kind, uid)| {
+            json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": uid})
+        });
+        live["metadata"]["ownerReferences"] = references.collect();
+        (identity, live)
+    }
+
+    fn leaving((identity, mut live): (ObjectIdentity, Value)) -> (ObjectIdentity, Value) {
+        live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         (identity, live)
     }
 
     #[test]
-    fn what_the_garbage_collector_has_not_come_to_yet_is_not_foreign() {
-        let owned = |api_version: &str, kind: &str| {
-            let (identity, mut live) = found("Pod", "web-1", "7", false, &[]);
-            let owner = json!([{"apiVersion": api_version, "kind": kind, "name": "web", "uid": "6"}]);
-            live["metadata"]["ownerReferences"] = owner;
-            (identity, live)
-        };
-        let is_foreign =
-            |all: &[(ObjectIdentity, Value)]| first_foreign(all, &owner("other"), &BTreeSet::new()).is_some();
-        assert!(!is_foreign(&[owned("apps/v1", "ReplicaSet")]));
-        assert!(is_foreign(&[owned("v1", "Node")]), "a cluster-scoped owner is never among those found");
-        let replicas = found("ReplicaSet", "web", "6", false, &[]);
-        assert!(is_foreign(&[owned("apps/v1", "ReplicaSet"), replicas]), "its owner is there");
+    fn what_kubernetes_made_or_the_deleted_own_stands_in_no_way() {
+        let harmless = vec![
+            found("ConfigMap", "kube-root-ca.crt", "1"),
+            found("ServiceAccount", "default", "2"),
+            found("Event", "e", "3"),
+            owned(found("ReplicaSet", "r", "5"), &[("apps/v1", "Deployment", "4")]),
+            owned(found("Pod", "p", "6"), &[("apps/v1", "ReplicaSet", "5")]),
+        ];
+        let deleted = BTreeSet::from(["4"]);
+        assert_eq!(obstacle(&harmless, &deleted), None);
+        let alive = found("Deployment", "d", "4");
+        let mut all = harmless.clone();
+        all.push(alive.clone());
+        assert_eq!(
+            obstacle(&all, &BTreeSet::new()),
+            Some(Obstacle::Staying(&all[3])),
+            "it, and with it what it owns, was not deleted"
+        );
+        for (staying, why) in [
+            (found("ConfigMap", "settings", "9"), "somebody's"),
+            (found("ServiceAccount", "runner", "9"), "somebody's"),
+            (marked(found("ConfigMap", "settings", "9"), "other"), "another source's of this agent"),
+            (marked(found("ConfigMap", "settings", "9"), "s"), "the source's own, which was kept"),
+            (marked(found("ServiceAccount", "default", "9"), "other"), "adopted"),
+            (marked(found("Endpoints", "web", "9"), "other"), "from Git"),
+            (owned(found("Pod", "q", "9"), &[("v1", "Node", "unknown")]), "of a cluster-scoped owner"),
+            (
+                marked(owned(found("ConfigMap", "c", "9"), &[("apps/v1", "Deployment", "4")]), "other"),
+                "another source's, whoever owns it",
+            ),
+            (
+                owned(found("ConfigMap", "c", "9"), &[("apps/v1", "Deployment", "4"), ("v1", "Node", "n")]),
+                "only one of its owners goes",
+            ),
+        ] {
+            let mut all = harmless.clone();
+            all.push(staying);
+            assert_eq!(obstacle(&all, &deleted), all.last().map(Obstacle::Staying), "{why}");
+        }
     }
 
     #[test]
-    fn foreign_is_what_neither_is_ours_nor_hangs_on_ours_nor_comes_with_kubernetes() {
-        let agent = owner("s");
-        let harmless = vec![
-            found("ConfigMap", "kube-root-ca.crt", "1", false, &[]),
-            found("ServiceAccount", "default", "2", false, &[]),
-            found("Event", "e", "3", false, &[]),
-            found("Pod", "p", "6", false, &["5"]),
-            found("ReplicaSet", "r", "5", false, &["4"]),
-            found("Deployment", "d", "4", true, &[]),
-        ];
-        assert_eq!(first_foreign(&harmless, &agent, &BTreeSet::new()), None);
-        for foreign in [
-            found("ConfigMap", "settings", "9", false, &[]),
-            found("ServiceAccount", "runner", "9", false, &[]),
-            found("Pod", "q", "9", false, &["unknown"]),
-        ] {
-            let mut all = harmless.clone();
-            all.push(foreign.clone());
-            assert_eq!(first_foreign(&all, &agent, &BTreeSet::new()), Some(&foreign.0));
-        }
-        let orphan = [found("ReplicaSet", "r", "5", false, &["4"])];
-        assert_eq!(
-            first_foreign(&orphan, &agent, &BTreeSet::from(["4"])),
-            None,
-            "its owner was pruned just now"
-        );
-        let another = OwnerMark { agent: "b".into(), ..owner("s") };
+    fn what_was_deleted_and_is_there_still_is_waited_for() {
+        let all = [marked(found("ConfigMap", "listed", "1"), "s")];
+        let deleted = BTreeSet::from(["1"]);
+        assert_eq!(obstacle(&all, &deleted), Some(Obstacle::Leaving(&all[0])));
+        let all = [leaving(marked(found("ConfigMap", "anybodys", "1"), "other"))];
+        assert_eq!(obstacle(&all, &BTreeSet::new()), Some(Obstacle::Leaving(&all[0])));
+        let all = [all[0].clone(), found("ConfigMap", "theirs", "2")];
+        assert_eq!(obstacle(&all, &BTreeSet::new()), Some(Obstacle::Staying(&all[1])), "said first");
+    }
+
+    #[test]
+    fn what_the_garbage_collector_has_not_come_to_yet_stands_in_no_way() {
+        let pod = |owners: &[(&str, &str, &str)]| owned(found("Pod", "web-1", "7"), owners);
+        let is_in_the_way = |all: &[(ObjectIdentity, Value)]| obstacle(all, &BTreeSet::new()).is_some();
+        assert!(!is_in_the_way(&[pod(&[("apps/v1", "ReplicaSet", "6")])]));
         assert!(
-            first_foreign(&harmless, &another, &BTreeSet::new()).is_some(),
-            "another agent's objects are foreign"
+            is_in_the_way(&[pod(&[("v1", "Node", "6")])]),
+            "a cluster-scoped owner is never among those found"
         );
+        let replicas = found("ReplicaSet", "web", "6");
+        assert!(is_in_the_way(&[pod(&[("apps/v1", "ReplicaSet", "6")]), replicas]), "its owner is there");
     }
 }

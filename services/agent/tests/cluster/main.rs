@@ -6,6 +6,7 @@ mod attributes;
 mod connections;
 mod drift;
 mod health;
+mod holders;
 mod instances;
 mod kubeconfig;
 mod outage;

@@ -135,7 +135,8 @@ impl DeliveryState {
         listed: &[PruneEntry],
     ) -> (Verdict, Option<Surplus>) {
         let gone = self.surplus(source, contents);
-        let surplus = gone.as_deref().map(|gone| Surplus::of(gone, listed));
+        let kept = |gone: &[PruneEntry]| self.sources.get(&source).map_or(0, |state| state.kept_of(gone));
+        let surplus = gone.as_deref().map(|gone| Surplus { kept: kept(gone), ..Surplus::of(gone, listed) });
         let mut verdict = self.judge(source, surplus);
         if let Verdict::Deliver { prune, .. } | Verdict::Remove { prune } = &mut verdict {
             *prune = gone.unwrap_or_default();
@@ -180,7 +181,7 @@ impl DeliveryState {
         }
         let (commit, bundle, objects, cause) =
             (candidate.commit.clone(), candidate.digest, candidate.objects, candidate.cause.clone());
-        match state.reason_to_hold(candidate, surplus.objects) {
+        match state.reason_to_hold(candidate, surplus.objects.saturating_sub(surplus.kept)) {
             Some(reason)
                 if state
                     .held
@@ -346,6 +347,14 @@ impl SourceState {
             Some(removal) => surplus.unlisted && removal.sync.is_none_or(|sync| self.sync_ended(sync)),
         };
         if is_new { Verdict::Remove { prune: Vec::new() } } else { Verdict::Nothing }
+    }
+
+    /// How many of these the agent kept when it was asked to delete them: to ask again is nothing new.
+    fn kept_of(&self, gone: &[PruneEntry]) -> u32 {
+        let is_kept = |entry: &&PruneEntry| {
+            self.inventory.get(&entry.identity.key()).is_some_and(|owned| owned.kept.is_some())
+        };
+        u32::try_from(gone.iter().filter(is_kept).count()).unwrap_or(u32::MAX)
     }
 
     fn reason_to_hold(&self, candidate: &Bundle, prunes: u32) -> Option<HoldReason> {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use events::configuration::ConfigurationEvent;
 use events::delivery::{DeliveryEvent, SyncOutcome};
 use events::directory::DirectoryEvent;
-use events::object::GroupKind;
+use events::object::{GroupKind, ObjectKey};
 use events::observation::{Observation, ObservationBatch, Observed, OwnedObject};
 use events::position::Stream;
 use events::repository::RepositoryEvent;
@@ -274,14 +274,9 @@ impl DeliveryState {
                 self.apply_statement(agent, objects, last.then_some(unlisted));
             }
             Observed::ObjectApplied { object, .. } => self.apply_applied(agent, object),
-            Observed::ObjectPruned { source, identity, uid, .. } => {
-                self.observed_source(agent, *source, |state| {
-                    // Under this name another one may have been made meanwhile, which the list that this came of did not mean.
-                    let key = identity.key();
-                    if state.inventory.get(&key).is_some_and(|owned| owned.uid == *uid) {
-                        state.inventory.remove(&key);
-                    }
-                })
+            Observed::ObjectPruned { source, identity, uid, kept, stays_owned, .. } => {
+                let kept = kept.as_ref().filter(|_| *stays_owned);
+                self.observed_source(agent, *source, |state| state.pruned(&identity.key(), uid, kept));
             }
             Observed::SyncStarted { source, sync, .. } => self.observed_source(agent, *source, |state| {
                 let before = state.observed.take().filter(|before| before.sync == *sync);
@@ -359,14 +354,19 @@ impl DeliveryState {
         let stated = std::mem::take(&mut state.statement);
         let organization = state.organization;
         let sources: Vec<SourceId> = self.sources_of(agent).map(|(id, _)| id).collect();
+        let mut former = BTreeMap::new();
         for id in sources {
             let source = self.source(organization, agent, id);
-            source.inventory.retain(|key, _| unlisted.iter().any(|kind| key.is_of(kind)));
+            let unlisted = |key: &ObjectKey| unlisted.iter().any(|kind| key.is_of(kind));
+            let (stays, before) =
+                std::mem::take(&mut source.inventory).into_iter().partition(|(key, _)| unlisted(key));
+            source.inventory = stays;
+            former.insert(id, before);
         }
+        let nothing = BTreeMap::new();
         for object in stated {
-            self.observed_source(agent, object.source, |source| {
-                source.inventory.insert(object.identity.key(), owned(&object));
-            });
+            let before = former.get(&object.source).unwrap_or(&nothing);
+            self.observed_source(agent, object.source, |source| source.stated(&object, before));
         }
     }
 
@@ -444,6 +444,24 @@ impl AgentState {
 }
 
 impl SourceState {
+    /// The agent deleted an object of a prune list, or kept it.
+    fn pruned(&mut self, key: &ObjectKey, uid: &str, kept: Option<&String>) {
+        // Under this name another one may have been made meanwhile, which the list that this came of did not mean.
+        let Some(owned) = self.inventory.get_mut(key).filter(|owned| owned.uid == uid) else { return };
+        match kept {
+            Some(reason) => owned.kept = Some(reason.clone()),
+            None => drop(self.inventory.remove(key)),
+        }
+    }
+
+    /// The agent stated that it owns an object; why it kept it is so until it is asked to delete it again.
+    fn stated(&mut self, object: &OwnedObject, before: &BTreeMap<ObjectKey, Owned>) {
+        let key = object.identity.key();
+        let former = before.get(&key).filter(|former| former.uid == object.uid);
+        let kept = former.and_then(|former| former.kept.clone());
+        self.inventory.insert(key, Owned { kept, ..owned(object) });
+    }
+
     fn awaits(&mut self, sync: SyncId) {
         self.awaited.push(sync);
         let surplus = self.awaited.len().saturating_sub(AWAITED);
@@ -575,5 +593,5 @@ fn cause(commit: &Commit, event: &NewEvent) -> Cause {
 }
 
 fn owned(object: &OwnedObject) -> Owned {
-    Owned { identity: object.identity.clone(), uid: object.uid.clone(), adopted: object.adopted }
+    Owned { identity: object.identity.clone(), uid: object.uid.clone(), adopted: object.adopted, kept: None }
 }

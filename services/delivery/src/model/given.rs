@@ -54,6 +54,14 @@ pub struct Surplus {
     pub objects: u32,
     /// Whether one of them is not in the list that the agent has.
     pub unlisted: bool,
+    /// How many of them the agent was asked to delete before, and kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub kept: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Surplus {
@@ -61,7 +69,7 @@ impl Surplus {
     #[must_use]
     pub fn of(prune: &[PruneEntry], listed: &[PruneEntry]) -> Self {
         let objects = u32::try_from(prune.len()).unwrap_or(u32::MAX);
-        Self { objects, unlisted: prune.iter().any(|entry| !listed.contains(entry)) }
+        Self { objects, unlisted: prune.iter().any(|entry| !listed.contains(entry)), kept: 0 }
     }
 }
 

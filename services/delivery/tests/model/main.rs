@@ -8,6 +8,7 @@
 )]
 
 mod given;
+mod kept;
 
 use delivery::model::{Command, DeliveryState, Verdict, desired_plan, next_sync, source_view};
 use events::configuration::{FileFinding, OnRemoval};
@@ -257,7 +258,8 @@ fn what_was_made_anew_under_a_name_is_not_forgotten_with_what_had_it_before() {
     let applied = Observed::ObjectApplied { sync: None, object: anew, write, taken_over };
     // By a list that was made before the new one was heard of.
     let kept = Some("another object has this name now".to_owned());
-    let kept = Observed::ObjectPruned { sync: None, source: id, identity, uid: former, kept };
+    let kept =
+        Observed::ObjectPruned { sync: None, source: id, identity, uid: former, kept, stays_owned: false };
     given.observed(1, vec![applied, kept]);
     given.advanced("shop", "ccc", 3, 1);
     let Verdict::Deliver { prune, .. } = given.verdict("shop", &[(3, &["b"])]) else { panic!("delivered") };
