@@ -72,6 +72,7 @@ const LAWS: &[(&str, Law)] = laws![
     log::many_tasks_on_many_aggregates_lose_nothing,
     follow::no_gap_and_no_double_under_load,
     follow::a_slow_follower_holds_up_nobody,
+    follow::a_follower_that_falls_behind_gets_the_same_order,
     follow::who_begins_together_gets_all_of_a_long_log,
     follow::caught_up_is_said_once_and_covers_what_was_there,
     follow::the_position_covers_what_a_follower_has_seen,

@@ -98,10 +98,13 @@ impl<T> Feeder<T> {
         self.batches.blocking_send(batch).map_err(|_| Gone)
     }
 
-    /// Another end for the same reader, with a batch of its own.
-    #[must_use]
-    pub fn another(&self) -> Self {
-        Self { batches: self.batches.clone(), next: Vec::new(), bytes: 0 }
+    /// Another end for the same reader. Everything that was pushed here is sent before, so what is pushed there cannot overtake it.
+    ///
+    /// # Errors
+    /// When the reader has gone.
+    pub async fn another(&mut self) -> Result<Self, Gone> {
+        self.flush().await?;
+        Ok(Self { batches: self.batches.clone(), next: Vec::new(), bytes: 0 })
     }
 
     /// Returns once the reader has gone.

@@ -77,6 +77,32 @@ pub(super) async fn a_slow_follower_holds_up_nobody(world: World, storage: Box<d
     assert_eq!(take(&mut slow, 1).await.0.len(), 1);
 }
 
+/// A follower that waits for its reader in the middle of what it took from memory, while memory moves on, reads the rest elsewhere.
+pub(super) async fn a_follower_that_falls_behind_gets_the_same_order(
+    world: World,
+    storage: Box<dyn Storage>,
+) {
+    const SMALL: u64 = 1_500;
+    const LARGE: usize = 3;
+    let parts = storage.open().await;
+    let filter = ReadFilter::streams(&[Stream::Observations]);
+    let mut follow = parts.log.follow(&Position::start(), &filter).await.unwrap();
+    assert!(matches!(follow.recv().await.unwrap().unwrap(), Followed::CaughtUp(_)));
+    for _ in 0..4 {
+        let small = (0..SMALL).map(|_| parts.log.append_batch(batch(Stream::Observations, "w", b"small")));
+        futures::future::try_join_all(small).await.unwrap();
+        let large = vec![7; 400 * 1024];
+        for _ in 0..LARGE {
+            parts.log.append_batch(batch(Stream::Observations, "w", &large)).await.unwrap();
+        }
+        let wanted = usize::try_from(SMALL).unwrap() + LARGE;
+        let (records, _) = super::within(&world, "a follower", take(&mut follow, wanted)).await;
+        for pair in records.windows(2) {
+            assert_eq!(pair[1].sequence, pair[0].sequence + 1, "a record overtook another");
+        }
+    }
+}
+
 pub(super) async fn who_begins_together_gets_all_of_a_long_log(world: World, storage: Box<dyn Storage>) {
     let parts = storage.open().await;
     let writers = (0..32).map(|writer| {

@@ -230,10 +230,10 @@ impl EventLog for EmbeddedLog {
     async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
         let (ends, _) = self.ends(&filter.streams);
         let readers = self.readers(from, filter).into_iter().zip(ends).collect();
-        let (to, records) = Feed::pair();
+        let (mut to, records) = Feed::pair();
         let task = async move {
             // A panic in there ends the feed, which the reader would take for the log's end: say it instead.
-            let mut failure = to.another();
+            let Ok(mut failure) = to.another().await else { return };
             if let Err(error) = blocking(move || read_all(readers, to)).await {
                 failure.push(Err(error), 0);
                 drop(failure.flush().await);

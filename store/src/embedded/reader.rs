@@ -228,7 +228,7 @@ impl Follower {
             from: slot.from.clone(),
             passed: std::mem::take(&mut slot.passed),
         };
-        let mut to = self.to.another();
+        let mut to = self.to.another().await?;
         let read = tokio::task::spawn_blocking(move || {
             let fed = reader.through_segments(end, &mut to, Followed::Record);
             // What was read before a failure comes before it.
