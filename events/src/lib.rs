@@ -41,6 +41,7 @@ mod schema;
 pub mod subject;
 pub mod time;
 pub mod upcast;
+pub mod value;
 
 pub use actor::Actor;
 pub use aggregate::{AggregateKind, AggregateRef};

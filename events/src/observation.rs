@@ -1,5 +1,13 @@
 //! Observations: what agents saw and did, and connections that gateways saw. Batches in a stream of their own, ordered by
 //! (writer, epoch, sequence); duplicates are dropped in the fold.
+//!
+//! Each observation has a kind and a version. A reader that does not know them counts the observation in its sequence and carries it
+//! on as it came ([`Observed::Unknown`]): it is never lost, and never misread.
+
+mod encoding;
+mod head;
+
+pub use head::BatchHead;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +16,7 @@ use crate::digest::Sha256;
 use crate::id::{AgentId, CorrelationId, InstanceId, OrganizationId, SourceId, SyncId};
 use crate::object::{GroupKind, ObjectIdentity, Text};
 use crate::time::Timestamp;
+use crate::value::AnyValue;
 
 /// One record of the observations stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,7 +48,9 @@ impl ObservationBatch {
 }
 
 /// One thing seen or done, with its time by the writer's clock. Its text is `&str` where somebody only looks at it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+///
+/// Its version stands between the two on the wire, where it is not 1. It is that of the kind: see [`Observed::KINDS`].
+#[derive(Debug, Clone, PartialEq)]
 pub struct Observation<S: Text = String> {
     /// When, as the writer claims.
     pub at: Timestamp,
@@ -47,9 +58,10 @@ pub struct Observation<S: Text = String> {
     pub what: Observed<S>,
 }
 
-/// What was seen or done.
+/// What was seen or done. A new kind gets a line in [`Observed::KINDS`] and a golden file; a kind whose meaning or shape changes gets a
+/// new version there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", remote = "Self")]
 pub enum Observed<S: Text = String> {
     /// First word of a new applier: all that the agent owns in the cluster. Long statements come in parts.
     InventoryStated {
@@ -201,6 +213,72 @@ pub enum Observed<S: Text = String> {
         /// Why.
         reason: S,
     },
+    /// A kind, or a version of a kind, that is not known here: its writer was newer.
+    #[serde(skip)]
+    Unknown(Box<UnknownObservation>),
+}
+
+/// See [`Observed::Unknown`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct UnknownObservation {
+    /// Such as `object-applied`.
+    pub kind: String,
+    /// Version of the kind.
+    pub version: u16,
+    /// What was written.
+    pub content: AnyValue,
+}
+
+macro_rules! kinds {
+    ($($variant:ident = $kind:literal v $version:literal,)*) => {
+        impl Observed {
+            /// Every kind that is known here, with its newest version.
+            pub const KINDS: &'static [(&'static str, u16)] = &[$(($kind, $version),)*];
+        }
+
+        /// The newest version of a kind that is known here.
+        fn version_of(kind: &str) -> Option<u16> {
+            match kind { $($kind => Some($version),)* _ => None }
+        }
+
+        impl<S: Text> Observed<S> {
+            /// The kind, as it is written.
+            #[must_use]
+            pub fn kind(&self) -> &str {
+                match self {
+                    $(Self::$variant { .. } => $kind,)*
+                    Self::Unknown(unknown) => &unknown.kind,
+                }
+            }
+
+            /// The version of the kind, as it is written.
+            #[must_use]
+            pub fn version(&self) -> u16 {
+                match self {
+                    $(Self::$variant { .. } => $version,)*
+                    Self::Unknown(unknown) => unknown.version,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    InventoryStated = "inventory-stated" v 1,
+    SyncStarted = "sync-started" v 1,
+    ObjectApplied = "object-applied" v 1,
+    ObjectPruned = "object-pruned" v 1,
+    ObjectFailed = "object-failed" v 1,
+    SyncWaiting = "sync-waiting" v 1,
+    SyncFinished = "sync-finished" v 1,
+    DriftSeen = "drift-seen" v 1,
+    DriftCorrected = "drift-corrected" v 1,
+    HealthChanged = "health-changed" v 1,
+    SourceBlocked = "source-blocked" v 1,
+    Gap = "gap" v 1,
+    TunnelOpened = "tunnel-opened" v 1,
+    TunnelClosed = "tunnel-closed" v 1,
+    TunnelRefused = "tunnel-refused" v 1,
 }
 
 /// What a write did.

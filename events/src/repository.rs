@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::aggregate::{AggregateKind, AggregateRef};
 use crate::catalogue::context;
 use crate::configuration::{FileFinding, GitReference};
 use crate::digest::BlobDigest;
@@ -20,6 +21,13 @@ context! {
         /// A ref can be read again.
         FetchRecovered(FetchRecovered) = "kasbah.fetch.recovered" v 1,
     }
+}
+
+/// The aggregate of a ref of a project's repository.
+#[must_use]
+pub fn ref_aggregate(project: ProjectId, reference: &GitReference) -> AggregateRef {
+    let id = crate::id::derived_uuid(&[project.0.as_bytes(), reference.to_string().as_bytes()]);
+    AggregateRef::new(AggregateKind::Ref, id.hyphenated())
 }
 
 /// See [`RepositoryEvent::SourceAdvanced`].

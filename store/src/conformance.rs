@@ -16,6 +16,7 @@ mod keys;
 mod log;
 pub(crate) mod retention;
 mod snapshots;
+mod upgrade;
 
 use std::future::Future;
 use std::time::Duration;
@@ -102,6 +103,8 @@ const LAWS: &[(&str, Law)] = laws![
     retention::a_fold_begins_with_an_anchor,
     retention::what_is_young_and_little_stays,
     retention::nothing_leaves_while_a_snapshot_is_wrong,
+    upgrade::builds_that_know_different_things_share_a_log,
+    upgrade::no_anchor_stands_for_what_was_left_out,
 ];
 
 /// Checks every law, each on a fresh storage that `make` gives.

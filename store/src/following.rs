@@ -338,10 +338,13 @@ impl<P: Projection> Following<P> {
             let mut folded = self.inner.folded.write();
             for message in messages {
                 match message {
-                    Ok(Followed::Record(record)) => {
-                        folded.fold(&record);
-                        count += 1;
-                    }
+                    Ok(Followed::Record(record)) => match folded.fold(&record) {
+                        Ok(()) => count += 1,
+                        Err(source) => {
+                            failure = Some(FollowError::Read { projection: P::NAME, source });
+                            break;
+                        }
+                    },
                     Ok(Followed::Passed(position)) => folded.position.merge(&position),
                     Ok(Followed::CaughtUp(position)) => {
                         folded.position.merge(&position);

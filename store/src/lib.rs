@@ -28,6 +28,7 @@ pub mod listing;
 pub mod log;
 pub mod model;
 pub mod projection;
+mod reading;
 pub mod replay;
 pub mod retention;
 pub mod root;
@@ -50,8 +51,9 @@ pub use log::{
     AppendError, Appended, EventLog, FollowReader, Followed, ForgetError, Kept, NewBatch, NewCommit,
     ReadError, ReadFilter, Record, RecordReader,
 };
-pub use model::{Decides, Draft, Heads, LookedAt};
+pub use model::{Commits, Decides, Draft, Heads, LookedAt};
 pub use projection::{Projection, Snapshot};
+pub use reading::{Batch, Catalogue, Committed, Fact, Reading};
 pub use root::{RootKey, RootKeyError, new_root_key, root_key};
 pub use seal::MasterKey;
 pub use sealing::Sealing;

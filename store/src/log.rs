@@ -320,12 +320,31 @@ pub enum ReadError {
         /// The segment or shard.
         what: String,
     },
+    /// A record came that is not the next one: what lies before it is missing, or comes later.
+    #[error("record {sequence} of {stream} in partition {partition} is not the next one: {detail}")]
+    NotDense {
+        /// Its stream.
+        stream: &'static str,
+        /// Its partition.
+        partition: u16,
+        /// Its sequence.
+        sequence: u64,
+        /// What was to come.
+        detail: String,
+    },
     /// Input or output failed.
     #[error("cannot read the log: {detail}")]
     Failed {
         /// What happened.
         detail: String,
     },
+}
+
+impl ReadError {
+    pub(crate) fn not_dense(record: &Record, detail: String) -> Self {
+        let (stream, partition) = record.shard;
+        Self::NotDense { stream: stream.as_str(), partition, sequence: record.sequence, detail }
+    }
 }
 
 /// Which records a reader wants. Filtering happens before decoding.
@@ -350,6 +369,11 @@ impl ReadFilter {
     #[must_use]
     pub fn decisions(kinds: &[AggregateKind]) -> Self {
         Self { kinds: kinds.to_vec(), ..Self::streams(&[Stream::Decisions]) }
+    }
+
+    /// Whether every record of a stream gets through.
+    pub(crate) fn takes_all_of(&self, stream: Stream) -> bool {
+        self.organization.is_none() && (stream != Stream::Decisions || self.kinds.is_empty())
     }
 
     /// Also this stream.
@@ -397,9 +421,15 @@ impl Record {
         self.commit.get_or_init(|| self.decoded()).as_ref()
     }
 
+    /// Whether it is a commit, readable or not.
+    #[must_use]
+    pub fn is_commit(&self) -> bool {
+        self.shard.0 == Stream::Decisions
+    }
+
     fn decoded(&self) -> Option<Commit> {
         let (stream, partition) = self.shard;
-        if stream != Stream::Decisions {
+        if !self.is_commit() {
             return None;
         }
         let decoded = events::decode(&self.bytes);

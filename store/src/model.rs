@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use events::{
-    AggregateKind, AggregateRef, CommitId, EncodeError, Event, Grounds, OrganizationId, Refusal, RefusalKind,
-};
+use events::{AggregateKind, AggregateRef, CommitId, Event, Grounds, OrganizationId, Refusal, RefusalKind};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use crate::following::Following;
-use crate::log::Record;
+use crate::log::{ReadError, Record};
 use crate::projection::Projection;
+use crate::reading::{Aggregates, LeftOut};
 
 /// A model that decides on what it folds. Pure.
 ///
@@ -32,6 +31,13 @@ pub trait Decides: Projection {
 
     /// What of the log a decision looks at.
     fn looked_at(&self, given: &Self::Given) -> LookedAt;
+
+    /// Aggregates of the same organization, beside the one that a decision changes, that it must know in full: it is not made while one
+    /// of them is read-only here. Asked for only while some aggregate is.
+    fn relies_on(&self, given: &Self::Given) -> Vec<AggregateRef> {
+        let _ = given;
+        Vec::new()
+    }
 
     /// The version of an aggregate, 0 when it does not exist.
     fn version_of(&self, organization: OrganizationId, aggregate: &AggregateRef) -> u64;
@@ -66,34 +72,67 @@ impl LookedAt {
     /// Decisions of one organization, and no observations.
     #[must_use]
     pub fn decisions_of(organization: OrganizationId) -> Self {
-        Self { organizations: [organization].into(), observed: BTreeMap::new() }
+        Self { organizations: [organization].into(), ..Self::default() }
     }
 }
 
 /// The last commit of each organization that a state is the fold of, and how many there were.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Heads(BTreeMap<OrganizationId, (CommitId, u64)>);
+pub type Commits = BTreeMap<OrganizationId, (CommitId, u64)>;
+
+/// What a state is the fold of: the last commits, and what is known of their aggregates.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Heads {
+    pub(crate) commits: Commits,
+    pub(crate) aggregates: Aggregates,
+    /// Observations were left out.
+    pub(crate) left_out: bool,
+}
 
 impl Heads {
-    /// Takes note of a record that was folded.
-    pub fn note(&mut self, record: &Record) {
+    /// Takes note of a record that is folded next.
+    ///
+    /// # Errors
+    /// When it is not the next one of its aggregate.
+    pub(crate) fn advance(&mut self, record: &Record) -> Result<(), ReadError> {
+        self.aggregates.advance(record)?;
         if let Some(commit) = record.commit() {
-            let head = self.0.entry(commit.organization).or_insert((commit.id, 0));
+            let head = self.commits.entry(commit.organization).or_insert((commit.id, 0));
             *head = (commit.id, head.1 + 1);
+        }
+        Ok(())
+    }
+
+    /// Takes note of what could not be folded.
+    pub(crate) fn note(&mut self, record: &Record, projection: &str, left_out: LeftOut) {
+        self.left_out |= left_out.observation;
+        if let Some(detail) = left_out.event {
+            self.aggregates.close(record, projection, detail);
         }
     }
 
-    /// What a decision on the state of these heads is recorded with.
+    /// What a decision on the state of these heads is recorded with: no decision goes into the log without it, and none gets it
+    /// that changes or looks at an aggregate which a newer version wrote to.
     ///
     /// # Errors
-    /// When what it was given cannot be encoded.
-    pub fn grounds<G: Serialize>(&self, given: &G, looked_at: LookedAt) -> Result<Grounds, EncodeError> {
-        let head = |organization: OrganizationId| (organization, self.0.get(&organization).copied());
-        Ok(Grounds {
-            given: events::encode(given)?,
-            commits: looked_at.organizations.into_iter().map(head).collect(),
-            observed: looked_at.observed,
-        })
+    /// When one of these aggregates is read-only here, or what the decision was given cannot be encoded.
+    pub fn grounds<G: Serialize>(
+        &self,
+        given: &G,
+        looked_at: LookedAt,
+        organization: OrganizationId,
+        aggregate: &AggregateRef,
+        relies_on: impl FnOnce() -> Vec<AggregateRef>,
+    ) -> Result<Grounds, Refusal> {
+        if self.aggregates.is_incomplete() {
+            for aggregate in relies_on().iter().chain([aggregate]) {
+                self.aggregates.writable(organization, aggregate)?;
+            }
+        }
+        let LookedAt { organizations, observed } = looked_at;
+        let head = |organization: OrganizationId| (organization, self.commits.get(&organization).copied());
+        let given =
+            events::encode(given).map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
+        Ok(Grounds { given, commits: organizations.into_iter().map(head).collect(), observed })
     }
 }
 
@@ -114,7 +153,7 @@ pub(crate) fn make<P: Decides>(
     given: &P::Given,
 ) -> Result<Option<(Draft, Grounds)>, Refusal> {
     let Some(draft) = state.make(given)? else { return Ok(None) };
-    let grounds = heads.grounds(given, state.looked_at(given));
-    let grounds = grounds.map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
+    let (looked_at, relies_on) = (state.looked_at(given), || state.relies_on(given));
+    let grounds = heads.grounds(given, looked_at, draft.organization, &draft.aggregate, relies_on)?;
     Ok(Some((draft, grounds)))
 }

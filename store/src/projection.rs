@@ -1,11 +1,12 @@
 //! Projections: state as a fold over the log.
 
-use events::Position;
+use events::{Commit, Position};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::log::{ReadFilter, Record};
-use crate::model::Heads;
+use crate::model::Commits;
+use crate::reading::{Catalogue, Fact, Reading, fold, fold_commit};
 
 /// State that is folded from the log. Pure: no clock, no I/O, no randomness, no randomly ordered map.
 ///
@@ -20,14 +21,28 @@ pub trait Projection: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Records between two snapshots, about: one that is due waits for a lull.
     const SNAPSHOT_EVERY: u64;
 
+    /// The events that it knows: [`events::Event`], but in a test of upgrades.
+    type Event: Catalogue;
+
     /// What it folds.
     fn filter() -> ReadFilter;
 
     /// The state before the first record.
     fn start() -> Self;
 
-    /// Folds one record. A record that it cannot read must be kept as "read-only for that aggregate", never skipped silently.
-    fn apply(&mut self, record: &Record);
+    /// Folds what one record says. What cannot be decoded does not come here: the store keeps the aggregate read-only.
+    fn apply(&mut self, fact: Fact<'_, Self::Event>);
+
+    /// Decodes and folds one record, without a look at what came before it: for those who fold by hand. Says why the record's
+    /// aggregate is read-only from here on, if it is.
+    fn fold(&mut self, record: &Record) -> Option<String> {
+        fold(record, |fact| self.apply(fact)).event
+    }
+
+    /// As [`Projection::fold`], of a commit.
+    fn fold_commit(&mut self, commit: &Commit) -> Option<String> {
+        fold_commit(commit, |fact| self.apply(fact))
+    }
 
     /// The state as bytes.
     fn snapshot(&self) -> Vec<u8> {
@@ -53,7 +68,10 @@ pub struct Snapshot {
     pub position: Position,
     /// The last commit of each organization in it; a snapshot without is not used.
     #[serde(default)]
-    pub heads: Option<Heads>,
+    pub heads: Option<Commits>,
+    /// What was read, by which build; snapshots of former builds have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reading: Option<Reading>,
     /// The state.
     #[serde(with = "serde_bytes")]
     pub state: Vec<u8>,

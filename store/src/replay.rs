@@ -158,7 +158,7 @@ struct Fold<P> {
 impl<P: Decides> Folding for Fold<P> {
     fn apply(&mut self, record: &Record) {
         if follows(&self.filter, record) {
-            self.state.apply(record);
+            self.state.fold(record);
         }
     }
 
@@ -177,7 +177,13 @@ fn follows(filter: &ReadFilter, record: &Record) -> bool {
 
 /// Makes the decisions of a model again, organization by organization.
 fn redecide<P: Decides>(recorded: &Recorded, say: &mut Say<'_>) {
-    let mut again = Again::<P> { recorded, filter: P::filter(), state: P::start(), folded: BTreeMap::new() };
+    let mut again = Again::<P> {
+        recorded,
+        filter: P::filter(),
+        state: P::start(),
+        folded: BTreeMap::new(),
+        unreadable: None,
+    };
     let decisions = recorded.lanes.iter().filter(|(lane, _)| matches!(lane, Lane::Decisions(_)));
     for record in decisions.flat_map(|(_, records)| records) {
         if let Some(commit) = record.commit().filter(|commit| P::DECIDES.contains(&commit.aggregate.kind)) {
@@ -193,6 +199,8 @@ struct Again<'a, P> {
     state: P,
     /// How many records of each lane were passed, and how many of them are in the state.
     folded: BTreeMap<Lane, (usize, u64)>,
+    /// What of that this version cannot read.
+    unreadable: Option<String>,
 }
 
 impl<P: Decides> Again<'_, P> {
@@ -216,7 +224,11 @@ impl<P: Decides> Again<'_, P> {
         let same = matches!(&made, Ok(Some(draft)) if draft.events == events
             && draft.expected + 1 == commit.version
             && (draft.organization, &draft.aggregate) == (commit.organization, &commit.aggregate));
-        if same { Remade::Same } else { Remade::Differs { recorded: events, made: Box::new(made) } }
+        match &self.unreadable {
+            _ if same => Remade::Same,
+            Some(detail) => Remade::Unreadable { detail: detail.clone() },
+            None => Remade::Differs { recorded: events, made: Box::new(made) },
+        }
     }
 
     /// Folds just what a decision was made on. Of what it did not look at, there may be more or less.
@@ -225,13 +237,16 @@ impl<P: Decides> Again<'_, P> {
         if wanted.iter().any(|(lane, count)| folded(lane) > *count) {
             self.state = P::start();
             self.folded.clear();
+            self.unreadable = None;
         }
         for (lane, count) in wanted {
             let records = self.recorded.lanes.get(&lane);
             let (from, followed) = self.folded.entry(lane).or_default();
             let records = records.and_then(|records| records.get(*from..count));
             for record in records.into_iter().flatten().filter(|record| follows(&self.filter, record)) {
-                self.state.apply(record);
+                if let Some(detail) = self.state.fold(record) {
+                    self.unreadable = Some(detail);
+                }
                 *followed += 1;
             }
             *from = count;

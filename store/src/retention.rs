@@ -21,6 +21,7 @@ use crate::Parts;
 use crate::folded::{Folded, anchor_name, begin_with, projection_of};
 use crate::log::{ForgetError, Kept, ReadError, leaves};
 use crate::projection::{Projection, Snapshot};
+use crate::reading::Reading;
 use crate::snapshots::{SnapshotError, Snapshots};
 
 /// The stream that projections are folded from, beside decisions.
@@ -108,7 +109,7 @@ struct Generation {
 impl Generation {
     fn record(&self, name: String, position: Position) -> Snapshot {
         let state = events::encode(self).unwrap_or_default();
-        Snapshot { name, fold_version: VERSION, position, heads: None, state }
+        Snapshot { name, fold_version: VERSION, position, heads: None, reading: None, state }
     }
 }
 
@@ -257,15 +258,26 @@ async fn take_generation(
 async fn take<P: Projection>(parts: &Parts) -> Result<Option<Position>, RetentionError> {
     let Some(running) = parts.snapshots.load(P::NAME).await? else { return Ok(None) };
     let mut folded: Folded<P> = begin_with(&*parts.log, &*parts.snapshots, &[anchor_name(P::NAME)]).await?;
-    if running.fold_version != P::FOLD_VERSION || !running.position.covers(&folded.position) {
+    let is_of_this_build = running.reading.as_ref().is_some_and(Reading::is_of_this_build::<P::Event>);
+    if running.fold_version != P::FOLD_VERSION
+        || !is_of_this_build
+        || !running.position.covers(&folded.position)
+    {
         return Ok(None);
     }
     let mut records = parts.log.read(&folded.position, &P::filter()).await?;
     while let Some(record) = records.recv().await {
         let record = record?;
         if record.sequence <= running.position.sequence(record.shard) {
-            folded.fold(&record);
+            folded.fold(&record)?;
         }
+    }
+    if folded.heads.aggregates.is_incomplete() {
+        tracing::warn!(
+            projection = P::NAME,
+            "no anchor is taken: some decisions are not known here, upgrade"
+        );
+        return Ok(None);
     }
     folded.position = running.position.clone();
     let again = folded.snapshot(next_name(P::NAME));

@@ -5,8 +5,11 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 
 use events::object::GroupKind;
-use events::observation::{Observation, ObservationBatch, Observed, OwnedObject, TakenField, Write};
+use events::observation::{
+    Observation, ObservationBatch, Observed, OwnedObject, TakenField, UnknownObservation, Write,
+};
 use events::request::RefusedCommand;
+use events::value::AnyValue;
 use events::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -43,29 +46,6 @@ fn stands<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, recor
     let read: T = decode(&hex::decode(stored.data).expect("hex")).expect("decodes");
     assert_eq!(&read, record, "{name}");
 }
-
-/// One sample or more of each kind. The match fails to compile when a kind is added, until it has a name here.
-fn name_of(what: &Observed) -> &'static str {
-    match what {
-        Observed::InventoryStated { .. } => "inventory-stated",
-        Observed::SyncStarted { .. } => "sync-started",
-        Observed::ObjectApplied { .. } => "object-applied",
-        Observed::ObjectPruned { .. } => "object-pruned",
-        Observed::ObjectFailed { .. } => "object-failed",
-        Observed::SyncWaiting { .. } => "sync-waiting",
-        Observed::SyncFinished { .. } => "sync-finished",
-        Observed::DriftSeen { .. } => "drift-seen",
-        Observed::DriftCorrected { .. } => "drift-corrected",
-        Observed::HealthChanged { .. } => "health-changed",
-        Observed::SourceBlocked { .. } => "source-blocked",
-        Observed::Gap { .. } => "gap",
-        Observed::TunnelOpened { .. } => "tunnel-opened",
-        Observed::TunnelClosed { .. } => "tunnel-closed",
-        Observed::TunnelRefused { .. } => "tunnel-refused",
-    }
-}
-
-const KINDS: usize = 15;
 
 fn of_objects() -> Vec<Observed> {
     let (source, sync) = (SourceId(id(8)), SyncId(id(9)));
@@ -136,12 +116,23 @@ fn of_syncs_and_tunnels() -> Vec<Observed> {
 #[test]
 fn observations_stay_as_they_are() {
     let samples: Vec<Observed> = of_objects().into_iter().chain(of_syncs_and_tunnels()).collect();
-    let names: std::collections::BTreeSet<&str> = samples.iter().map(name_of).collect();
-    assert_eq!(names.len(), KINDS, "each kind has a sample: {names:?}");
+    let names: std::collections::BTreeSet<(&str, u16)> =
+        samples.iter().map(|what| (what.kind(), what.version())).collect();
+    assert_eq!(names, Observed::KINDS.iter().copied().collect(), "each kind has a sample");
     let at = Timestamp(1_700_000_000_123);
     for what in samples {
-        stands(&format!("observed.{}", name_of(&what)), &Observation { at, what });
+        let version = if what.version() == 1 { String::new() } else { format!(".v{}", what.version()) };
+        stands(&format!("observed.{}{version}", what.kind()), &Observation { at, what });
     }
+    let of_a_newer_writer = UnknownObservation {
+        kind: "door-seen".to_owned(),
+        version: 3,
+        content: AnyValue::Map(vec![(AnyValue::Text("doors".to_owned()), AnyValue::Unsigned(2))]),
+    };
+    stands(
+        "observed.unknown",
+        &Observation::<String> { at, what: Observed::Unknown(Box::new(of_a_newer_writer)) },
+    );
     let (source, sync) = (SourceId(id(8)), Some(SyncId(id(9))));
     let (status, message) = ("healthy".to_owned(), String::new());
     let health: Observed = Observed::HealthChanged { source, sync, identity: identity(), status, message };

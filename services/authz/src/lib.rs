@@ -91,11 +91,6 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
             () = shutdown.requested() => return Ok(()),
             caught_up = directory.caught_up() => caught_up?,
         }
-        directory.read(|state| {
-            for (aggregate, detail) in state.unreadable() {
-                tracing::error!(%aggregate, detail, "written by a newer version, read-only here");
-            }
-        });
         let serving = driver.serve(&*deps.bus).await?;
         ready.set(true);
         shutdown.requested().await;

@@ -29,7 +29,7 @@ use events::grants::Grants;
 use events::requests::authz::ProviderTrust;
 use events::{
     AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, JobId, OrganizationId, ProjectId,
-    Refusal, RefusalKind, Sha256, Timestamp, TokenId, UserId,
+    Refusal, Sha256, Timestamp, TokenId, UserId,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -48,7 +48,6 @@ pub struct Directory {
     pub(crate) holders: BTreeMap<TokenHolder, BTreeSet<TokenId>>,
     pub(crate) names: BTreeMap<(OrganizationId, Uuid), Claim>,
     pub(crate) versions: BTreeMap<Key, u64>,
-    pub(crate) unreadable: BTreeMap<Key, String>,
     pub(crate) grants: BTreeMap<AgentId, Grants>,
     pub(crate) jobs: BTreeMap<JobId, jobs::Job>,
     /// Which identity providers each organization believes, by their names.
@@ -185,10 +184,8 @@ impl Directory {
         self.versions.get(&(organization, aggregate.clone())).copied().unwrap_or(0)
     }
 
-    /// A commit on an aggregate at its version.
-    ///
-    /// # Errors
-    /// When the aggregate has events that this version of Kasbah cannot read: it is read-only here.
+    /// A commit on an aggregate at its version, as the outcome of a decision.
+    #[expect(clippy::unnecessary_wraps, reason = "every decision ends with it, and others are refused")]
     pub(crate) fn draft<T>(
         &self,
         organization: OrganizationId,
@@ -196,19 +193,8 @@ impl Directory {
         events: Vec<DirectoryEvent>,
         outcome: T,
     ) -> Result<Decided<T>, Refusal> {
-        if let Some(detail) = self.unreadable.get(&(organization, aggregate.clone())) {
-            let message = format!(
-                "{aggregate} was written by a newer version ({detail}) and is read-only here; upgrade"
-            );
-            return Err(Refusal::new(RefusalKind::Unavailable, message));
-        }
         let expected = self.version(organization, &aggregate);
         Ok(Decided { draft: Some(Draft { organization, aggregate, expected, events }), outcome })
-    }
-
-    /// Aggregates that have events which this version cannot read, with what was wrong.
-    pub fn unreadable(&self) -> impl Iterator<Item = (&AggregateRef, &str)> {
-        self.unreadable.iter().map(|((_, aggregate), detail)| (aggregate, detail.as_str()))
     }
 }
 

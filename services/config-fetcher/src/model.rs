@@ -1,6 +1,6 @@
 //! Which configuration of each agent is in force, folded from decisions. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use events::configuration::{
     AgentConfiguration, ConfigurationChanged, ConfigurationEvent, ConfigurationRejected, FileFinding, file_of,
@@ -8,19 +8,16 @@ use events::configuration::{
 use events::directory::{DirectoryEvent, TokenHolder};
 use events::requests::configuration::{ConfigurationView, RejectedConfiguration};
 use events::{
-    AgentId, AggregateKind, AggregateRef, Commit, Event, OrganizationId, ProjectId, Refusal, RefusalKind,
-    Timestamp, TokenId,
+    AgentId, AggregateKind, AggregateRef, Event, OrganizationId, ProjectId, Refusal, Timestamp, TokenId,
 };
 use serde::{Deserialize, Serialize};
-use store::{Decides, Draft, LookedAt, Projection, ReadFilter, Record};
+use store::{Committed, Decides, Draft, Fact, LookedAt, Projection, ReadFilter};
 
 /// All agents, and what is in force for each.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct State {
     agents: BTreeMap<AgentId, AgentState>,
     configurations: BTreeMap<AgentId, InForce>,
-    /// Aggregates with an event that a newer writer wrote: nothing is appended to them.
-    unreadable: BTreeSet<String>,
     /// Grows with each event that may change which files are to be read.
     revision: u64,
 }
@@ -143,13 +140,10 @@ impl State {
         self.agents.get(&agent)
     }
 
-    /// The version of an agent's configuration, or `None` when a newer writer wrote to it.
+    /// The version of an agent's configuration.
     #[must_use]
-    pub fn version(&self, agent: AgentId) -> Option<u64> {
-        if self.unreadable.contains(&aggregate(agent).to_string()) {
-            return None;
-        }
-        Some(self.configurations.get(&agent).map_or(0, |known| known.version))
+    pub fn version(&self, agent: AgentId) -> u64 {
+        self.configurations.get(&agent).map_or(0, |known| known.version)
     }
 
     /// What is in force for an agent.
@@ -167,20 +161,18 @@ impl State {
         Some(view)
     }
 
-    fn apply_commit(&mut self, commit: &Commit) {
+    fn apply_commit(&mut self, committed: Committed<'_, Event>) {
+        let Committed { commit, events, .. } = committed;
         if commit.aggregate.kind == AggregateKind::Configuration
             && let Ok(agent) = commit.aggregate.id.parse()
         {
             self.configurations.entry(agent).or_default().version = commit.version;
         }
-        for event in &commit.events {
-            match Event::decode(&event.body) {
-                Ok(Event::Directory(event)) => self.apply_directory(commit.organization, event),
-                Ok(Event::Configuration(event)) => self.apply_configuration(event, commit.occurred_at),
-                Ok(_) => {}
-                Err(_) => {
-                    self.unreadable.insert(commit.aggregate.to_string());
-                }
+        for (_, event) in events {
+            match event {
+                Event::Directory(event) => self.apply_directory(commit.organization, event),
+                Event::Configuration(event) => self.apply_configuration(event, commit.occurred_at),
+                Event::Repository(_) | Event::Delivery(_) => {}
             }
         }
     }
@@ -237,6 +229,8 @@ impl Projection for State {
     const FOLD_VERSION: u32 = 2;
     const SNAPSHOT_EVERY: u64 = 2000;
 
+    type Event = Event;
+
     fn filter() -> ReadFilter {
         ReadFilter::decisions(&[AggregateKind::Agent, AggregateKind::Configuration])
     }
@@ -245,9 +239,9 @@ impl Projection for State {
         Self::default()
     }
 
-    fn apply(&mut self, record: &Record) {
-        if let Some(commit) = record.commit() {
-            self.apply_commit(commit);
+    fn apply(&mut self, fact: Fact<'_, Event>) {
+        if let Fact::Commit(committed) = fact {
+            self.apply_commit(committed);
         }
     }
 }
@@ -260,15 +254,16 @@ impl Decides for State {
     fn make(&self, given: &Given) -> Result<Option<Draft>, Refusal> {
         let Some(event) = decide(self, given) else { return Ok(None) };
         let (organization, aggregate) = (given.organization, aggregate(given.agent));
-        let expected = self.version(given.agent).ok_or_else(|| {
-            let message = format!("a newer version of Kasbah wrote to {aggregate}; this one leaves it alone");
-            Refusal::new(RefusalKind::Unavailable, message)
-        })?;
+        let expected = self.version(given.agent);
         Ok(Some(Draft { organization, aggregate, expected, events: vec![event.into()] }))
     }
 
     fn looked_at(&self, given: &Given) -> LookedAt {
         LookedAt::decisions_of(given.organization)
+    }
+
+    fn relies_on(&self, given: &Given) -> Vec<AggregateRef> {
+        vec![AggregateRef::new(AggregateKind::Agent, given.agent)]
     }
 
     fn version_of(&self, _: OrganizationId, aggregate: &AggregateRef) -> u64 {

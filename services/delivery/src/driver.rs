@@ -272,11 +272,14 @@ impl Driver {
                 return Err(SettleError::Outdated);
             }
             let (verdict, surplus) = state.verdict_with_surplus(source, contents, listed);
-            let Some((_, _, expected)) = state.source_head(source) else { return Ok(None) };
+            let Some((_, organization, expected)) = state.source_head(source) else { return Ok(None) };
             if verdict == Verdict::Nothing {
                 return Ok(None);
             }
-            let grounds = heads.grounds(&(), state.looked_at(&Given::RecordSyncs { source }))?;
+            let aggregate = AggregateRef::new(AggregateKind::Source, source);
+            let looking = Given::RecordSyncs { source };
+            let (looked_at, relies_on) = (state.looked_at(&looking), || state.relies_on(&looking));
+            let grounds = heads.grounds(&(), looked_at, organization, &aggregate, relies_on)?;
             Ok(Some(Settling { verdict, surplus, grounds, expected }))
         })
     }

@@ -3,8 +3,8 @@
 mod decide;
 mod interest;
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 
 use events::configuration::{
     ConfigurationEvent, FileFinding, GitReference, ResourceRules, SourceConfiguration,
@@ -12,11 +12,13 @@ use events::configuration::{
 use events::directory::{DirectoryEvent, ProjectSettings, TokenHolder};
 use events::repository::{FetchFailure, RepositoryEvent, SourceAdvanced};
 use events::{
-    AgentId, AggregateKind, AggregateRef, BlobDigest, Commit, Event, OrganizationId, ProjectId, SourceId,
-    Timestamp, TokenId,
+    AgentId, AggregateKind, AggregateRef, BlobDigest, Event, OrganizationId, ProjectId, SourceId, Timestamp,
+    TokenId,
 };
 use serde::{Deserialize, Serialize};
-use store::{Projection, ReadFilter, Record};
+use store::{Committed, Fact, Projection, ReadFilter};
+
+pub use events::repository::ref_aggregate;
 
 pub use decide::{Decided, Found, Given, decide_built, decide_failed};
 pub use interest::{Interest, RefInterest, WantedSource};
@@ -29,8 +31,6 @@ pub struct State {
     configurations: BTreeMap<AgentId, ConfigurationState>,
     refs: BTreeMap<String, RefState>,
     sources: BTreeMap<SourceId, SourceState>,
-    /// Aggregates with an event that a newer writer wrote: nothing is appended to them.
-    unreadable: BTreeSet<String>,
     /// Grows with each event that may change what is watched.
     revision: u64,
 }
@@ -110,13 +110,6 @@ impl Latest {
     }
 }
 
-/// The aggregate of a ref of a project's repository.
-#[must_use]
-pub fn ref_aggregate(project: ProjectId, reference: &GitReference) -> AggregateRef {
-    let id = events::id::derived_uuid(&[project.0.as_bytes(), reference.to_string().as_bytes()]);
-    AggregateRef::new(AggregateKind::Ref, id.hyphenated())
-}
-
 impl State {
     /// Grows with each event that may change what is watched.
     #[must_use]
@@ -124,13 +117,10 @@ impl State {
         self.revision
     }
 
-    /// The version of a ref's aggregate, or `None` when a newer writer wrote to it.
+    /// The version of a ref's aggregate.
     #[must_use]
-    pub fn ref_version(&self, aggregate: &AggregateRef) -> Option<u64> {
-        if self.unreadable.contains(&aggregate.to_string()) {
-            return None;
-        }
-        Some(self.refs.get(&aggregate.id).map_or(0, |known| known.version))
+    pub fn ref_version(&self, aggregate: &AggregateRef) -> u64 {
+        self.refs.get(&aggregate.id).map_or(0, |known| known.version)
     }
 
     /// The last that was said about a source.
@@ -168,19 +158,17 @@ impl State {
         Some(WantedSource { agent: known.agent, resources, source, since: known.since })
     }
 
-    fn apply_commit(&mut self, commit: &Commit) {
+    fn apply_commit(&mut self, committed: Committed<'_, Event>) {
+        let Committed { commit, events, .. } = committed;
         if commit.aggregate.kind == AggregateKind::Ref {
             self.refs.entry(commit.aggregate.id.clone()).or_default().version = commit.version;
         }
-        for event in &commit.events {
-            match Event::decode(&event.body) {
-                Ok(Event::Directory(event)) => self.apply_directory(commit.organization, &event),
-                Ok(Event::Configuration(event)) => self.apply_configuration(event),
-                Ok(Event::Repository(event)) => self.apply_repository(&commit.aggregate, event),
-                Ok(Event::Delivery(_)) => {}
-                Err(_) => {
-                    self.unreadable.insert(commit.aggregate.to_string());
-                }
+        for (_, event) in events {
+            match event {
+                Event::Directory(event) => self.apply_directory(commit.organization, &event),
+                Event::Configuration(event) => self.apply_configuration(event),
+                Event::Repository(event) => self.apply_repository(&commit.aggregate, event),
+                Event::Delivery(_) => {}
             }
         }
     }
@@ -324,6 +312,8 @@ impl Projection for State {
     const FOLD_VERSION: u32 = 3;
     const SNAPSHOT_EVERY: u64 = 2000;
 
+    type Event = Event;
+
     fn filter() -> ReadFilter {
         ReadFilter::decisions(&[
             AggregateKind::Agent,
@@ -338,9 +328,9 @@ impl Projection for State {
         Self::default()
     }
 
-    fn apply(&mut self, record: &Record) {
-        if let Some(commit) = record.commit() {
-            self.apply_commit(commit);
+    fn apply(&mut self, fact: Fact<'_, Event>) {
+        if let Fact::Commit(committed) = fact {
+            self.apply_commit(committed);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use events::position::Stream;
 use events::{
-    Actor, AggregateKind, AggregateRef, CommitId, CorrelationId, OrganizationId, Position, Refusal,
+    Actor, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, OrganizationId, Position, Refusal,
     RefusalKind, Timestamp,
 };
 use futures::FutureExt as _;
@@ -19,9 +19,10 @@ use super::{DEADLINE, ORGANIZATION, OTHER, Storage, agent, commit, commit_on, ev
 use crate::Parts;
 use crate::decide::{Command, DecideError, Decided, decide};
 use crate::following::{Following, WaitError, follow_projection};
-use crate::log::{ReadFilter, Record};
-use crate::model::{Decides, Draft, Heads, LookedAt};
+use crate::log::ReadFilter;
+use crate::model::{Commits, Decides, Draft, LookedAt};
 use crate::projection::{Projection, Snapshot};
+use crate::reading::{Committed, Fact};
 
 /// Versions of agents.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -35,6 +36,8 @@ impl Projection for Versions {
     const FOLD_VERSION: u32 = 2;
     const SNAPSHOT_EVERY: u64 = 50;
 
+    type Event = Event;
+
     fn filter() -> ReadFilter {
         ReadFilter::decisions(&[AggregateKind::Agent])
     }
@@ -43,8 +46,8 @@ impl Projection for Versions {
         Self::default()
     }
 
-    fn apply(&mut self, record: &Record) {
-        let commit = record.commit().unwrap();
+    fn apply(&mut self, fact: Fact<'_, Event>) {
+        let Fact::Commit(Committed { commit, .. }) = fact else { panic!("decisions only") };
         let key = (commit.organization, commit.aggregate.id.clone());
         let before = self.versions.insert(key, commit.version).unwrap_or(0);
         assert_eq!(commit.version, before + 1, "a gap, or a record twice");
@@ -163,7 +166,7 @@ pub(super) async fn a_snapshot_folded_on_equals_a_fold_from_the_start(
     assert_eq!((restored.version("one"), restored.folded), (75, 75));
     let mut fresh = Versions::start();
     for record in super::read(&*parts.log, &Position::start(), &Versions::filter()).await {
-        fresh.apply(&record);
+        fresh.fold(&record);
     }
     assert_eq!(fresh.snapshot(), restored.snapshot());
     running.stop().await;
@@ -177,7 +180,8 @@ pub(super) async fn a_snapshot_of_another_fold_is_not_used(world: World, storage
         name: Versions::NAME.to_owned(),
         fold_version: Versions::FOLD_VERSION + 1,
         position: Position::start(),
-        heads: Some(Heads::default()),
+        heads: Some(Commits::new()),
+        reading: None,
         state: wrong.snapshot(),
     };
     let behind_the_end = Snapshot {

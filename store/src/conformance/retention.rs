@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use events::position::{Shard, Stream};
-use events::{Position, Timestamp};
+use events::{Event, Position, Timestamp};
 use serde::{Deserialize, Serialize};
 use world::World;
 
 use super::{DEADLINE, Storage, agent, batch, commit, fill};
 use crate::Parts;
 use crate::following::{FollowError, Following, follow_projection};
-use crate::log::{Followed, ForgetError, Kept, ReadError, ReadFilter, Record};
+use crate::log::{Followed, ForgetError, Kept, ReadError, ReadFilter};
 use crate::projection::{Projection, Snapshot};
+use crate::reading::Fact;
 use crate::retention::{Anchored, Limits, RetentionError, turn};
 
 const BATCHES: usize = 60;
@@ -35,6 +36,8 @@ impl Projection for Counts {
     // Only who is stopped leaves a snapshot.
     const SNAPSHOT_EVERY: u64 = u64::MAX;
 
+    type Event = Event;
+
     fn filter() -> ReadFilter {
         ReadFilter::decisions(&[]).and(STREAM)
     }
@@ -43,10 +46,10 @@ impl Projection for Counts {
         Self::default()
     }
 
-    fn apply(&mut self, record: &Record) {
-        match record.shard.0 {
-            STREAM => *self.seen.entry(record.bytes[0]).or_default() += 1,
-            _ => self.decided += 1,
+    fn apply(&mut self, fact: Fact<'_, Event>) {
+        match fact {
+            Fact::Batch(batch) => *self.seen.entry(batch.record().bytes[0]).or_default() += 1,
+            Fact::Commit(_) => self.decided += 1,
         }
     }
 }
@@ -200,6 +203,7 @@ pub(super) async fn a_fold_begins_with_an_anchor(world: World, storage: Box<dyn 
         fold_version: 99,
         position: Position::start(),
         heads: None,
+        reading: None,
         state: Vec::new(),
     };
     parts.snapshots.save(lost.clone()).await.unwrap();

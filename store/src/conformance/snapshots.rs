@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use world::World;
 
 use super::{Storage, parallel};
-use crate::model::Heads;
+use crate::model::Commits;
 use crate::projection::Snapshot;
 use crate::snapshots::SnapshotError;
 
@@ -17,7 +17,8 @@ fn snapshot(name: &str, filled_with: u8, bytes: usize) -> Snapshot {
         name: name.to_owned(),
         fold_version: u32::from(filled_with),
         position: Position::of(Stream::Decisions, 3, 8),
-        heads: Some(Heads::default()),
+        heads: Some(Commits::new()),
+        reading: None,
         state: vec![filled_with; bytes],
     }
 }

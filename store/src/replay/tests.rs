@@ -11,6 +11,7 @@ use super::*;
 use crate::log::NewCommit;
 use crate::model::{Heads, LookedAt};
 use crate::projection::Projection;
+use crate::reading::{Committed, Fact};
 
 const ORGANIZATION: OrganizationId = OrganizationId(Uuid::from_u128(1));
 
@@ -36,6 +37,8 @@ impl<const LIMIT: u64> Projection for Counter<LIMIT> {
     const FOLD_VERSION: u32 = 1;
     const SNAPSHOT_EVERY: u64 = 10;
 
+    type Event = Event;
+
     fn filter() -> ReadFilter {
         ReadFilter::decisions(&[AggregateKind::Agent])
     }
@@ -44,8 +47,8 @@ impl<const LIMIT: u64> Projection for Counter<LIMIT> {
         Self::default()
     }
 
-    fn apply(&mut self, record: &Record) {
-        let commit = record.commit().unwrap();
+    fn apply(&mut self, fact: Fact<'_, Event>) {
+        let Fact::Commit(Committed { commit, .. }) = fact else { panic!("decisions only") };
         self.versions.insert(commit.aggregate.id.clone(), commit.version);
     }
 }
@@ -92,12 +95,13 @@ impl Given {
         let mut state = Counter::<100>::start();
         let mut heads = Heads::default();
         for record in &self.records[..seen] {
-            state.apply(record);
-            heads.note(record);
+            heads.advance(record).unwrap();
+            state.fold(record);
         }
         let given = Count { id: id.to_owned(), in_all: seen as u64 };
         let draft = state.make(&given).unwrap().unwrap();
-        let grounds = heads.grounds(&given, state.looked_at(&given)).unwrap();
+        let grounds =
+            heads.grounds(&given, state.looked_at(&given), ORGANIZATION, &draft.aggregate, Vec::new).unwrap();
         self.appended(draft, Some(grounds));
     }
 

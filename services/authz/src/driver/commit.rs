@@ -27,11 +27,14 @@ impl Driver {
         for attempt in 0..ATTEMPTS {
             let made = self.directory.read_with_heads(|directory, heads| {
                 let Decided { draft, outcome } = directory.decide(&given)?;
-                let grounds = heads.grounds(&given, directory.looked_at(&given)).map_err(not_encoded)?;
-                Ok::<_, Refusal>((draft, outcome, grounds))
+                let Some(draft) = draft else { return Ok((None, outcome)) };
+                let (organization, aggregate) = (draft.organization, &draft.aggregate);
+                let looked_at = directory.looked_at(&given);
+                let grounds = heads.grounds(&given, looked_at, organization, aggregate, Vec::new)?;
+                Ok::<_, Refusal>((Some((draft, grounds)), outcome))
             });
-            let (draft, outcome, grounds) = made?;
-            let Some(draft) = draft else { return Ok(outcome) };
+            let (made, outcome) = made?;
+            let Some((draft, grounds)) = made else { return Ok(outcome) };
             let commit = self.new_commit(call, id, given.now, draft, grounds)?;
             match append_known(&self.world, &*self.log, commit).await {
                 Ok(appended) => {

@@ -2,8 +2,8 @@
 
 use events::directory::{DirectoryEvent, TokenHolder, UserLinked};
 use events::requests::authz::ProviderTrust;
-use events::{AggregateKind, Commit, Timestamp};
-use store::{Projection, ReadFilter, Record};
+use events::{AggregateKind, Commit, Event, Timestamp};
+use store::{Committed, Fact, Projection, ReadFilter};
 
 use super::identity::Account;
 use super::root::LaterRoot;
@@ -13,6 +13,8 @@ impl Projection for Directory {
     const NAME: &'static str = "authz-directory";
     const FOLD_VERSION: u32 = 6;
     const SNAPSHOT_EVERY: u64 = 10_000;
+
+    type Event = Event;
 
     fn filter() -> ReadFilter {
         ReadFilter::decisions(&[
@@ -32,37 +34,26 @@ impl Projection for Directory {
         Self::default()
     }
 
-    fn apply(&mut self, record: &Record) {
-        if let Some(commit) = record.commit() {
-            self.apply_commit(commit);
+    fn apply(&mut self, fact: Fact<'_, Event>) {
+        if let Fact::Commit(committed) = fact {
+            self.apply_commit(committed);
         }
     }
 }
 
 impl Directory {
-    /// Folds one commit. An aggregate with an event that cannot be read stays as it was before it, and read-only.
-    pub fn apply_commit(&mut self, commit: &Commit) {
+    fn apply_commit(&mut self, committed: Committed<'_, Event>) {
+        let Committed { commit, events, is_incomplete } = committed;
         if commit.aggregate.kind == AggregateKind::Configuration {
-            self.apply_configuration(commit);
+            self.apply_configuration(commit, events.into_iter().map(|(_, event)| event), is_incomplete);
             return;
         }
-        let key = (commit.organization, commit.aggregate.clone());
-        if self.unreadable.contains_key(&key) {
-            return;
-        }
-        let decoded: Result<Vec<_>, _> =
-            commit.events.iter().map(|event| DirectoryEvent::decode(&event.body)).collect();
-        match decoded {
-            Ok(events) => {
-                for event in events {
-                    self.apply_event(commit, event);
-                }
-                self.versions.insert(key, commit.version);
-            }
-            Err(error) => {
-                self.unreadable.insert(key, error.to_string());
+        for (_, event) in events {
+            if let Event::Directory(event) = event {
+                self.apply_event(commit, event);
             }
         }
+        self.versions.insert((commit.organization, commit.aggregate.clone()), commit.version);
     }
 
     #[expect(clippy::too_many_lines, reason = "one short arm an event")]

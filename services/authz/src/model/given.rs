@@ -107,7 +107,7 @@ impl Given {
             grounds: None,
             events: bodies.into_iter().map(|body| NewEvent { id: EventId(Uuid::nil()), body }).collect(),
         };
-        self.directory.apply_commit(&commit);
+        self.directory.fold_commit(&commit);
         self.commits.push(commit);
     }
 

@@ -6,7 +6,7 @@ use events::directory::{Role, Scope};
 use events::grants::{Grants, UserAccessAs, UserGrant};
 use events::pass::PassGrant;
 use events::recording::RecordSessions;
-use events::{AgentId, Commit, OrganizationId, UserId};
+use events::{AgentId, Commit, Event, OrganizationId, UserId};
 
 use super::access::word;
 use super::{Agent, Directory};
@@ -39,25 +39,23 @@ struct Entry<'a> {
 
 impl Directory {
     /// Keeps the grants of an agent's configuration. What cannot be read grants nothing.
-    pub(super) fn apply_configuration(&mut self, commit: &Commit) {
-        for event in &commit.events {
-            match ConfigurationEvent::decode(&event.body) {
-                Ok(ConfigurationEvent::ConfigurationChanged(changed))
-                    if changed.configuration.grants.is_empty() =>
-                {
+    pub(super) fn apply_configuration(
+        &mut self,
+        commit: &Commit,
+        events: impl Iterator<Item = Event>,
+        is_incomplete: bool,
+    ) {
+        for event in events {
+            if let Event::Configuration(ConfigurationEvent::ConfigurationChanged(changed)) = event {
+                if changed.configuration.grants.is_empty() {
                     self.grants.remove(&changed.agent);
-                }
-                Ok(ConfigurationEvent::ConfigurationChanged(changed)) => {
+                } else {
                     self.grants.insert(changed.agent, changed.configuration.grants);
                 }
-                Ok(ConfigurationEvent::ConfigurationRejected(_)) => {}
-                Err(error) => {
-                    tracing::warn!(aggregate = %commit.aggregate, %error, "configuration is not readable, it grants nothing");
-                    if let Ok(agent) = commit.aggregate.id.parse::<AgentId>() {
-                        self.grants.remove(&agent);
-                    }
-                }
             }
+        }
+        if is_incomplete && let Ok(agent) = commit.aggregate.id.parse::<AgentId>() {
+            self.grants.remove(&agent);
         }
     }
 

@@ -73,12 +73,8 @@ impl Fetcher {
                 return Read::NotNow;
             }
         };
-        let given = Given {
-            organization: known.organization,
-            agent,
-            outcome,
-            unsettled: unsettled.is_some() && unsettled == seen,
-        };
+        let given =
+            Given { organization: known.organization, agent, outcome, unsettled: unsettled == Some(seen) };
         match self.record(given, seen, cause).await {
             Ok(()) => Read::Done(folder),
             Err(error) => not_recorded(agent, &error),
@@ -90,7 +86,7 @@ impl Fetcher {
         &self,
         agent: AgentId,
         known: &AgentState,
-        seen: Option<u64>,
+        seen: u64,
         cause: &Cause,
     ) -> Result<(Outcome, Option<Folder>), Refusal> {
         let file = file_of(&known.name);
@@ -101,7 +97,7 @@ impl Fetcher {
             path: file.clone(),
             limit: MAXIMUM_BYTES,
             // Nothing older can take the place of nothing.
-            fresh: seen != Some(0),
+            fresh: seen != 0,
         };
         let context = self.context(known.organization, cause);
         let whole = |commit: Option<String>, message: String| {
@@ -233,9 +229,9 @@ impl Fetcher {
     /// Appends what is new, unless more was said of the agent since its file was read.
     ///
     /// Whatever becomes of it: what was read is not said a second time. It would be older by as long as the log did not answer.
-    async fn record(&self, given: Given, seen: Option<u64>, cause: &Cause) -> Result<(), RecordError> {
+    async fn record(&self, given: Given, seen: u64, cause: &Cause) -> Result<(), RecordError> {
         let Some((draft, grounds)) = self.fold.make(&given)? else { return Ok(()) };
-        if seen != Some(draft.expected) {
+        if seen != draft.expected {
             return Err(RecordError::Overtaken);
         }
         let version = draft.expected;

@@ -146,7 +146,7 @@ fn of_observation(record: &Record, id: String, writer: &str, observation: &Obser
         other => ("unknown".to_owned(), other),
     };
     let event = bare(record, id, format!("kasbah.observed.{kind}"), writer.to_owned(), data);
-    CloudEvent { time: observation.at, ..event }
+    CloudEvent { time: observation.at, schemaversion: Some(observation.what.version()), ..event }
 }
 
 fn of_refusal(record: &Record, refused: &RefusedCommand) -> CloudEvent {

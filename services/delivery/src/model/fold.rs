@@ -11,8 +11,8 @@ use events::observation::{Observation, ObservationBatch, Observed, OwnedObject};
 use events::position::Stream;
 use events::repository::RepositoryEvent;
 use events::requests::delivery::RejectedBundle;
-use events::{AgentId, AggregateKind, Commit, Event, NewEvent, OrganizationId, SourceId, SyncId, Timestamp};
-use store::{Projection, ReadFilter, Record};
+use events::{AgentId, AggregateKind, Commit, Event, EventId, OrganizationId, SourceId, SyncId, Timestamp};
+use store::{Committed, Fact, Projection, ReadFilter};
 
 use super::{
     AgentState, Bundle, Cause, DeliveryState, Desired, Held, Owned, Recorded, Removal, SourceState, SyncEnd,
@@ -26,6 +26,8 @@ impl Projection for DeliveryState {
     const NAME: &'static str = "delivery";
     const FOLD_VERSION: u32 = 7;
     const SNAPSHOT_EVERY: u64 = 5_000;
+
+    type Event = Event;
 
     fn filter() -> ReadFilter {
         ReadFilter::decisions(&[
@@ -53,38 +55,29 @@ impl Projection for DeliveryState {
         Some(state)
     }
 
-    fn apply(&mut self, record: &Record) {
-        match record.commit() {
-            Some(commit) => self.apply_commit(commit),
-            None => match events::decode::<ObservationBatch>(&record.bytes) {
-                Ok(batch) => self.apply_batch(&batch),
-                Err(error) => {
-                    tracing::error!(position = record.sequence, %error, "observations cannot be read")
+    fn apply(&mut self, fact: Fact<'_, Event>) {
+        match fact {
+            Fact::Commit(committed) => self.apply_commit(committed),
+            Fact::Batch(batch) => {
+                if let Some(batch) = batch.observations() {
+                    self.apply_batch(&batch);
                 }
-            },
+            }
         }
     }
 }
 
 impl DeliveryState {
-    fn apply_commit(&mut self, commit: &Commit) {
+    fn apply_commit(&mut self, committed: Committed<'_, Event>) {
+        let Committed { commit, events, .. } = committed;
         let mut rebundled = BTreeSet::new();
-        for event in &commit.events {
-            match Event::decode(&event.body) {
-                Ok(decoded) => {
-                    rebundled.extend(self.agent_with_other_bundles(&decoded));
-                    match decoded {
-                        Event::Directory(decoded) => self.apply_directory(commit.organization, &decoded),
-                        Event::Configuration(decoded) => {
-                            self.apply_configuration(commit.organization, decoded);
-                        }
-                        Event::Repository(decoded) => self.apply_repository(commit, event, decoded),
-                        Event::Delivery(decoded) => self.apply_delivery(commit, event, decoded),
-                    }
-                }
-                Err(error) => {
-                    tracing::error!(aggregate = %commit.aggregate, event_id = %event.id, %error, "event cannot be read");
-                }
+        for (id, event) in events {
+            rebundled.extend(self.agent_with_other_bundles(&event));
+            match event {
+                Event::Directory(event) => self.apply_directory(commit.organization, &event),
+                Event::Configuration(event) => self.apply_configuration(commit.organization, event),
+                Event::Repository(event) => self.apply_repository(commit, id, event),
+                Event::Delivery(event) => self.apply_delivery(commit, id, event),
             }
         }
         self.touch_owners_of(&rebundled);
@@ -162,8 +155,8 @@ impl DeliveryState {
         self.desired_changed(agent_id);
     }
 
-    fn apply_repository(&mut self, commit: &Commit, event: &NewEvent, decoded: RepositoryEvent) {
-        match decoded {
+    fn apply_repository(&mut self, commit: &Commit, id: EventId, event: RepositoryEvent) {
+        match event {
             RepositoryEvent::SourceAdvanced(advanced) => {
                 let state = self.source(commit.organization, advanced.agent, advanced.source);
                 state.rejected = None;
@@ -174,7 +167,7 @@ impl DeliveryState {
                     commit: advanced.commit,
                     digest: advanced.bundle,
                     objects: advanced.objects,
-                    cause: cause(commit, event),
+                    cause: cause(commit, id),
                 });
             }
             RepositoryEvent::BundleRejected(rejected) => {
@@ -200,25 +193,25 @@ impl DeliveryState {
         }
     }
 
-    fn apply_delivery(&mut self, commit: &Commit, event: &NewEvent, decoded: DeliveryEvent) {
-        if let DeliveryEvent::ApplierNamed(named) = decoded {
+    fn apply_delivery(&mut self, commit: &Commit, id: EventId, event: DeliveryEvent) {
+        if let DeliveryEvent::ApplierNamed(named) = event {
             let agent = self.agent(commit.organization, named.agent);
             agent.applier = Some(named.instance);
             agent.epoch = commit.version;
             self.desired_changed(named.agent);
             return;
         }
-        let Some(source) = source_of(&decoded) else { return };
+        let Some(source) = source_of(&event) else { return };
         let changes_desired = !matches!(
-            decoded,
+            event,
             DeliveryEvent::SyncStarted(_) | DeliveryEvent::SyncFinished(_) | DeliveryEvent::BundleHeld(_)
         );
-        let cause = cause(commit, event);
+        let cause = cause(commit, id);
         let mut agent = None;
         self.known_source(source, |state| {
             state.version = commit.version;
             agent = Some(state.agent);
-            apply_to_source(state, decoded, cause, commit.occurred_at);
+            apply_to_source(state, event, cause, commit.occurred_at);
         });
         if let (true, Some(agent)) = (changes_desired, agent) {
             self.desired_changed(agent);
@@ -584,10 +577,10 @@ fn source_of(event: &DeliveryEvent) -> Option<SourceId> {
     })
 }
 
-fn cause(commit: &Commit, event: &NewEvent) -> Cause {
+fn cause(commit: &Commit, id: EventId) -> Cause {
     Cause {
         correlation_id: commit.correlation_id,
-        causation_id: Some(event.id),
+        causation_id: Some(id),
         traceparent: commit.traceparent.clone(),
     }
 }

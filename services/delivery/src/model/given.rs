@@ -2,6 +2,7 @@
 
 use events::delivery::{ApplierNamed, BundleDesired, BundleHeld, DeliveryEvent, PruneEntry, SourceRemoved};
 use events::observation::ObservationBatch;
+use events::repository::ref_aggregate;
 use events::{
     AgentId, AggregateKind, AggregateRef, BlobDigest, Event, InstanceId, OrganizationId, Refusal, SourceId,
     SyncId,
@@ -121,17 +122,26 @@ impl Decides for DeliveryState {
     }
 
     fn looked_at(&self, given: &Given) -> LookedAt {
-        let agent = match given {
-            Given::NameApplier { agent, .. } => Some(*agent),
-            Given::Command { source, .. } | Given::RecordSyncs { source } | Given::Settle { source, .. } => {
-                self.source_head(*source).map(|(agent, ..)| agent)
-            }
-        };
-        let known = agent.and_then(|agent| Some((agent, self.agents.get(&agent)?)));
+        let known = self.agent_of(given).and_then(|agent| Some((agent, self.agents.get(&agent)?)));
         let Some((agent, known)) = known else { return LookedAt::default() };
         let mut looked_at = LookedAt::decisions_of(known.organization);
         looked_at.observed.insert(ObservationBatch::agent_writer(agent), known.seen);
         looked_at
+    }
+
+    /// What one source is to have depends on what the agent's others have.
+    fn relies_on(&self, given: &Given) -> Vec<AggregateRef> {
+        let Some(agent) = self.agent_of(given) else { return Vec::new() };
+        let of_agent = [AggregateKind::Agent, AggregateKind::Configuration, AggregateKind::Applier];
+        let mut relies_on = of_agent.map(|kind| AggregateRef::new(kind, agent)).to_vec();
+        if !matches!(given, Given::NameApplier { .. }) {
+            for (id, source) in self.sources_of(agent) {
+                relies_on.push(AggregateRef::new(AggregateKind::Source, id));
+                let on = source.configuration.as_ref();
+                relies_on.extend(on.map(|on| ref_aggregate(on.project, &on.reference)));
+            }
+        }
+        relies_on
     }
 
     fn version_of(&self, _: OrganizationId, aggregate: &AggregateRef) -> u64 {
@@ -160,6 +170,15 @@ impl Decides for DeliveryState {
 }
 
 impl DeliveryState {
+    fn agent_of(&self, given: &Given) -> Option<AgentId> {
+        match given {
+            Given::NameApplier { agent, .. } => Some(*agent),
+            Given::Command { source, .. } | Given::RecordSyncs { source } | Given::Settle { source, .. } => {
+                self.source_head(*source).map(|(agent, ..)| agent)
+            }
+        }
+    }
+
     fn name_applier(&self, agent: AgentId, instance: InstanceId) -> Result<Option<Draft>, Refusal> {
         let organization =
             self.organization_of(agent).ok_or_else(|| Refusal::not_found(format!("agent {agent}")))?;

@@ -120,7 +120,7 @@ impl Given {
     pub fn folded(&mut self, stream: Stream, bytes: Vec<u8>) {
         let sequence = self.records.len() as u64 + 1;
         let record = Record::new((stream, 0), sequence, Timestamp(1_000), ORGANIZATION, bytes.into());
-        self.state.apply(&record);
+        self.state.fold(&record);
         self.records.push(record);
     }
 

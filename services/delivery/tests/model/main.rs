@@ -570,14 +570,16 @@ fn a_snapshot_folds_on_as_the_whole_log_would_and_streams_may_come_in_any_order(
     assert_eq!(restored.snapshot(), given.state.snapshot());
     assert_eq!(restored.touched_since(0).sources, [id]);
     given.advanced("shop", "bbb", 2, 1);
-    restored.apply(given.records.last().unwrap());
+    restored.fold(given.records.last().unwrap());
     assert_eq!(restored.snapshot(), given.state.snapshot());
 
     let (decisions, observations): (Vec<_>, Vec<_>) =
         given.records.iter().partition(|record| record.commit().is_some());
     for records in [[&decisions[..], &observations[..]], [&observations[..], &decisions[..]]] {
         let mut state = DeliveryState::start();
-        records.concat().into_iter().for_each(|record| state.apply(record));
+        records.concat().into_iter().for_each(|record| {
+            state.fold(record);
+        });
         assert_eq!(state.snapshot(), given.state.snapshot());
         let (view, expected) = (source_view(&state, id), source_view(&given.state, id));
         assert_eq!(view, expected);

@@ -90,7 +90,7 @@ impl Poller {
 
     /// What is said of a ref so far, as a version.
     pub(super) fn said_of(&self, project: ProjectId, reference: &GitReference) -> u64 {
-        self.fold.read(|state| state.ref_version(&ref_aggregate(project, reference))).unwrap_or(0)
+        self.fold.read(|state| state.ref_version(&ref_aggregate(project, reference)))
     }
 
     /// Stores what was built and appends what is new. Gives the version after it; `None` when that did not work.

@@ -96,10 +96,7 @@ impl Decides for State {
             return Ok(None);
         }
         let aggregate = ref_aggregate(*project, reference);
-        let expected = self.ref_version(&aggregate).ok_or_else(|| {
-            let message = format!("a newer version of Kasbah wrote to {aggregate}; this one leaves it alone");
-            Refusal::new(RefusalKind::Unavailable, message)
-        })?;
+        let expected = self.ref_version(&aggregate);
         let events =
             first_batch(events).map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
         Ok(Some(Draft { organization: *organization, aggregate, expected, events }))
@@ -109,8 +106,19 @@ impl Decides for State {
         LookedAt::decisions_of(given.organization)
     }
 
+    /// Which bundles there are to build is said by the configurations.
+    fn relies_on(&self, given: &Given) -> Vec<AggregateRef> {
+        match &given.found {
+            Found::Built { outcomes, .. } => outcomes
+                .iter()
+                .map(|(_, agent, _)| AggregateRef::new(AggregateKind::Configuration, agent))
+                .collect(),
+            Found::Failed { .. } => Vec::new(),
+        }
+    }
+
     fn version_of(&self, _: OrganizationId, aggregate: &AggregateRef) -> u64 {
-        self.ref_version(aggregate).unwrap_or(0)
+        self.ref_version(aggregate)
     }
 
     fn describe(&self, _: OrganizationId, aggregate: &AggregateRef) -> Option<String> {

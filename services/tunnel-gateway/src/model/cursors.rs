@@ -1,14 +1,12 @@
 //! How far each agent's observations are durable.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use events::AgentId;
-use events::observation::ObservationBatch;
+use events::observation::{BatchHead, ObservationBatch};
 use events::position::Stream;
-use serde::de::{IgnoredAny, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
-use store::{Projection, ReadFilter, Record};
+use events::{AgentId, Event};
+use serde::{Deserialize, Serialize};
+use store::{Fact, Projection, ReadFilter};
 use tunnel::wire::Acknowledged;
 
 /// Epoch and last sequence of each agent that ever wrote.
@@ -26,84 +24,6 @@ struct Cursor {
     early: BTreeMap<u64, u64>,
 }
 
-/// The head of a record; observations are counted, not read.
-#[derive(Deserialize)]
-struct Head {
-    writer: String,
-    epoch: u64,
-    first: u64,
-    observations: Count,
-}
-
-struct Count(u64);
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Counter;
-        impl<'de> Visitor<'de> for Counter {
-            type Value = Count;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of observations")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Count, A::Error> {
-                let mut count = 0_u64;
-                while sequence.next_element::<IgnoredAny>()?.is_some() {
-                    count = count.saturating_add(1);
-                }
-                Ok(Count(count))
-            }
-        }
-        deserializer.deserialize_seq(Counter)
-    }
-}
-
-impl Head {
-    /// Reads a record as it is written here, without looking at the observations: replays are long.
-    fn quickly(mut bytes: &[u8]) -> Option<Self> {
-        let (mut writer, mut epoch, mut first) = (None, None, None);
-        let rest = &mut bytes;
-        for _ in 0..rmp::decode::read_map_len(rest).ok()? {
-            match text(rest)? {
-                "organization" => {
-                    let length = rmp::decode::read_bin_len(rest).ok()?;
-                    cut(rest, length)?;
-                }
-                "writer" => writer = Some(text(rest)?.to_owned()),
-                "epoch" => epoch = Some(rmp::decode::read_int(rest).ok()?),
-                "first" => first = Some(rmp::decode::read_int(rest).ok()?),
-                "observations" => {
-                    let count = rmp::decode::read_array_len(rest).ok()?;
-                    return Some(Self {
-                        writer: writer?,
-                        epoch: epoch?,
-                        first: first?,
-                        observations: Count(count.into()),
-                    });
-                }
-                _ => return None,
-            }
-        }
-        None
-    }
-
-    fn read(bytes: &[u8]) -> Result<Self, events::DecodeError> {
-        Self::quickly(bytes).map_or_else(|| events::decode(bytes), Ok)
-    }
-}
-
-fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
-    let length = rmp::decode::read_str_len(rest).ok()?;
-    std::str::from_utf8(cut(rest, length)?).ok()
-}
-
-fn cut<'a>(rest: &mut &'a [u8], length: u32) -> Option<&'a [u8]> {
-    let (piece, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-    *rest = behind;
-    Some(piece)
-}
-
 impl Cursors {
     /// Up to where an agent's observations are durable.
     #[must_use]
@@ -113,8 +33,8 @@ impl Cursors {
             .map_or_else(Acknowledged::default, |cursor| cursor.durable)
     }
 
-    fn fold(&mut self, head: Head) {
-        let Head { writer, epoch, first, observations: Count(count) } = head;
+    fn advance(&mut self, head: BatchHead) {
+        let BatchHead { writer, epoch, first, count } = head;
         if !writer.starts_with("agent-") || count == 0 {
             return;
         }
@@ -147,6 +67,8 @@ impl Projection for Cursors {
     const FOLD_VERSION: u32 = 2;
     const SNAPSHOT_EVERY: u64 = 10_000;
 
+    type Event = Event;
+
     fn filter() -> ReadFilter {
         ReadFilter::streams(&[Stream::Observations])
     }
@@ -155,12 +77,11 @@ impl Projection for Cursors {
         Self::default()
     }
 
-    fn apply(&mut self, record: &Record) {
-        match Head::read(&record.bytes) {
-            Ok(head) => self.fold(head),
-            Err(error) => {
-                tracing::error!(sequence = record.sequence, %error, "observation record is not readable here");
-            }
+    fn apply(&mut self, fact: Fact<'_, Event>) {
+        if let Fact::Batch(batch) = fact
+            && let Some(head) = batch.head()
+        {
+            self.advance(head);
         }
     }
 }
@@ -169,6 +90,7 @@ impl Projection for Cursors {
 mod tests {
     use events::observation::{Observation, Observed};
     use events::{OrganizationId, Timestamp};
+    use store::Record;
     use uuid::Uuid;
 
     use super::*;
@@ -193,7 +115,7 @@ mod tests {
     fn folded(batches: &[(u64, u64, u64)]) -> Acknowledged {
         let mut cursors = Cursors::start();
         for (epoch, first, count) in batches {
-            cursors.apply(&record(&ObservationBatch::agent_writer(agent()), *epoch, *first, *count));
+            cursors.fold(&record(&ObservationBatch::agent_writer(agent()), *epoch, *first, *count));
         }
         assert_eq!(Cursors::restore(Cursors::FOLD_VERSION, &cursors.snapshot()), Some(cursors.clone()));
         cursors.of(agent())
@@ -219,20 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_read_quickly_and_slowly_alike() {
-        for (epoch, first, count) in [(0, 1, 1), (1, 127, 15), (300, 128, 16), (u64::MAX, 70_000, 70_000)] {
-            let bytes = record("agent-x", epoch, first, count).bytes;
-            let (quick, slow) = (Head::quickly(&bytes).unwrap(), events::decode::<Head>(&bytes).unwrap());
-            let shown = |head: Head| (head.writer, head.epoch, head.first, head.observations.0);
-            assert_eq!(shown(quick), shown(slow));
-        }
-        assert!(Head::quickly(b"").is_none() && Head::quickly(&[0x81, 0xa1]).is_none());
-    }
-
-    #[test]
     fn gateways_have_no_cursor() {
         let mut cursors = Cursors::start();
-        cursors.apply(&record("gateway-1", 1, 1, 3));
+        cursors.fold(&record("gateway-1", 1, 1, 3));
         assert_eq!(cursors, Cursors::start());
     }
 }

@@ -66,7 +66,8 @@ const fn concerns<S: Text>(what: &Observed<S>) -> Concern {
         | Observed::DriftCorrected { source, .. }
         | Observed::HealthChanged { source, .. }
         | Observed::SourceBlocked { source, .. } => Concern::Source(*source),
-        Observed::InventoryStated { .. } | Observed::Gap { .. } => Concern::Agent,
+        // Of what a newer agent says, a newer fold knows whose source it is about.
+        Observed::InventoryStated { .. } | Observed::Gap { .. } | Observed::Unknown(_) => Concern::Agent,
         Observed::TunnelOpened { .. } | Observed::TunnelClosed { .. } | Observed::TunnelRefused { .. } => {
             Concern::Gateway
         }

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use events::catalogue::DecodeError;
 use events::configuration::ConfigurationEvent;
 use events::directory::{DirectoryEvent, TokenHolder};
-use events::{AgentId, AggregateKind, NewEvent, SourceId, TokenId};
+use events::{AgentId, AggregateKind, Event, SourceId, TokenId};
 use serde::{Deserialize, Serialize};
-use store::{Projection, ReadFilter, Record};
+use store::{Fact, Projection, ReadFilter};
 
 /// Folded from agents and their configurations.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -15,8 +14,6 @@ pub struct Standing {
     revoked: BTreeSet<TokenId>,
     deleted: BTreeSet<AgentId>,
     sources: BTreeMap<AgentId, BTreeSet<SourceId>>,
-    /// Aggregates with an event that is not known here.
-    unreadable: BTreeSet<String>,
 }
 
 impl Standing {
@@ -46,37 +43,14 @@ impl Standing {
     pub fn owns(&self, agent: AgentId, source: SourceId) -> bool {
         self.sources.get(&agent).is_some_and(|sources| sources.contains(&source))
     }
-
-    fn fold(&mut self, kind: AggregateKind, event: &NewEvent) -> Result<(), DecodeError> {
-        if kind == AggregateKind::Configuration {
-            if let ConfigurationEvent::ConfigurationChanged(changed) =
-                ConfigurationEvent::decode(&event.body)?
-            {
-                let ids = changed.configuration.sources.iter();
-                let ids = ids.map(|source| SourceId::derive(changed.agent, &source.name));
-                self.sources.entry(changed.agent).or_default().extend(ids);
-            }
-            return Ok(());
-        }
-        match DirectoryEvent::decode(&event.body)? {
-            DirectoryEvent::TokenRevoked(revoked) => {
-                if let TokenHolder::Agent(_) = revoked.holder {
-                    self.revoked.insert(revoked.token);
-                }
-            }
-            DirectoryEvent::AgentDeleted(deleted) => {
-                self.deleted.insert(deleted.agent);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
 }
 
 impl Projection for Standing {
     const NAME: &'static str = "tunnel-gateway-standing";
     const FOLD_VERSION: u32 = 1;
     const SNAPSHOT_EVERY: u64 = 1_000;
+
+    type Event = Event;
 
     fn filter() -> ReadFilter {
         ReadFilter::decisions(&[AggregateKind::Agent, AggregateKind::Configuration])
@@ -86,12 +60,24 @@ impl Projection for Standing {
         Self::default()
     }
 
-    fn apply(&mut self, record: &Record) {
-        let Some(commit) = record.commit() else { return };
-        for event in &commit.events {
-            if let Err(error) = self.fold(commit.aggregate.kind, event) {
-                tracing::warn!(aggregate = %commit.aggregate, %error, "event is not known here: upgrade this replica");
-                self.unreadable.insert(commit.aggregate.to_string());
+    fn apply(&mut self, fact: Fact<'_, Event>) {
+        let Fact::Commit(committed) = fact else { return };
+        for (_, event) in committed.events {
+            match event {
+                Event::Configuration(ConfigurationEvent::ConfigurationChanged(changed)) => {
+                    let ids = changed.configuration.sources.iter();
+                    let ids = ids.map(|source| SourceId::derive(changed.agent, &source.name));
+                    self.sources.entry(changed.agent).or_default().extend(ids);
+                }
+                Event::Directory(DirectoryEvent::TokenRevoked(revoked)) => {
+                    if let TokenHolder::Agent(_) = revoked.holder {
+                        self.revoked.insert(revoked.token);
+                    }
+                }
+                Event::Directory(DirectoryEvent::AgentDeleted(deleted)) => {
+                    self.deleted.insert(deleted.agent);
+                }
+                _ => {}
             }
         }
     }
