@@ -12,6 +12,7 @@ use events::{
     Actor, AgentId, AggregateKind, AggregateRef, ChainHash, Commit, CommitId, CorrelationId, CredentialId,
     EventId, GroupId, NewEvent, OrganizationId, ProjectId, Refusal, Sha256, Timestamp, TokenId, UserId,
 };
+use store::Projection as _;
 use uuid::Uuid;
 
 use super::claims::{NameId, Named};

@@ -437,7 +437,7 @@ fn an_event_from_the_future_makes_its_aggregate_read_only() {
     let organization = given.organization("acme");
     let owner = given.owner(organization);
     let group = given.group(&owner, "shop");
-    let project = given.project(&owner, group, "front");
+    given.project(&owner, group, "front");
     let mut commit = given.commits.last().unwrap().clone();
     commit.version += 1;
     commit.events[0].body.schema_version = 99;

@@ -2,7 +2,7 @@ use std::str::FromStr;
 
 use events::configuration::{Mode, ResourceRules};
 use events::directory::{AgentDeleted, AgentRegistered, TokenIssued, TokenRevoked};
-use events::{Actor, ChainHash, CommitId, CorrelationId, EventBody, EventId, NewEvent, Sha256};
+use events::{Actor, ChainHash, Commit, CommitId, CorrelationId, EventBody, EventId, NewEvent, Sha256};
 
 use super::*;
 

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use events::configuration::{
     AgentConfiguration, ConfigurationChanged, ConfigurationEvent, Mode, SyncPolicies,
 };
@@ -6,7 +8,9 @@ use events::directory::{
     TokenRevoked,
 };
 use events::repository::{BundleRejected, FetchFailed, FetchRecovered, SourceAdvanced};
-use events::{Actor, CommitId, CorrelationId, CredentialId, EventBody, EventId, GroupId, NewEvent, Sha256};
+use events::{
+    Actor, Commit, CommitId, CorrelationId, CredentialId, EventBody, EventId, GroupId, NewEvent, Sha256,
+};
 use uuid::Uuid;
 
 use super::*;
