@@ -58,15 +58,36 @@ impl Limits {
 #[derive(Clone, Copy)]
 pub struct Anchored {
     name: &'static str,
+    fold_version: u32,
+    reads: fn(u32, &[u8]) -> bool,
     streams: fn() -> Vec<Stream>,
     take: Take,
 }
 
 impl Anchored {
-    /// This projection.
+    /// This projection. What it is folded from leaves the log, so it has to read the snapshots of its former fold version; a test
+    /// of the binary that names the projections looks for golden snapshots of both.
     #[must_use]
     pub const fn of<P: Projection>() -> Self {
-        Self { name: P::NAME, streams: || P::filter().streams, take: |parts| Box::pin(take::<P>(parts)) }
+        Self {
+            name: P::NAME,
+            fold_version: P::FOLD_VERSION,
+            reads: |fold_version, bytes| P::restore(fold_version, bytes).is_some(),
+            streams: || P::filter().streams,
+            take: |parts| Box::pin(take::<P>(parts)),
+        }
+    }
+
+    /// The projection's fold version.
+    #[must_use]
+    pub const fn fold_version(&self) -> u32 {
+        self.fold_version
+    }
+
+    /// Whether the projection reads this snapshot of a fold version.
+    #[must_use]
+    pub fn reads(&self, fold_version: u32, bytes: &[u8]) -> bool {
+        (self.reads)(fold_version, bytes)
     }
 
     /// The projection's name.

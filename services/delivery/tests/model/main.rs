@@ -8,6 +8,7 @@
 )]
 
 mod given;
+mod golden;
 mod kept;
 
 use delivery::model::{Command, DeliveryState, Verdict, desired_plan, next_sync, source_view};

@@ -78,3 +78,55 @@ impl RetentionArgs {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    /// Golden snapshots of a projection, by fold version: `tests/golden_snapshots/<projection>.v<version>.snapshot` of its crate. Files are only
+    /// ever added.
+    fn golden_snapshots(projection: &str) -> BTreeMap<u32, Vec<u8>> {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let folders = std::fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path());
+        let files =
+            folders.filter_map(|folder| std::fs::read_dir(folder.join("tests/golden_snapshots")).ok());
+        let mut golden = BTreeMap::new();
+        for file in files.flatten() {
+            let file: PathBuf = file.unwrap().path();
+            let name = file.file_name().unwrap().to_str().unwrap();
+            let Some((of, version)) = name.strip_suffix(".snapshot").and_then(|name| name.rsplit_once(".v"))
+            else {
+                panic!("{name} is no <projection>.v<version>.snapshot");
+            };
+            if of == projection {
+                golden.insert(version.parse().unwrap(), std::fs::read(&file).unwrap());
+            }
+        }
+        golden
+    }
+
+    #[test]
+    fn each_projection_of_what_leaves_the_log_reads_its_former_version() {
+        for anchored in &ANCHORED {
+            let (name, newest) = (anchored.name(), anchored.fold_version());
+            let golden = golden_snapshots(name);
+            for version in newest.saturating_sub(1).max(1)..=newest {
+                let snapshot = golden.get(&version);
+                let snapshot = snapshot.unwrap_or_else(|| {
+                    panic!("{name} has no golden snapshot of fold version {version}: add it with KASBAH_GOLDEN=add")
+                });
+                assert!(
+                    anchored.reads(version, snapshot),
+                    "{name} does not read fold version {version}, and what that was folded from may have left the log"
+                );
+            }
+            assert!(
+                !anchored.reads(newest + 1, &golden[&newest]),
+                "{name} takes a newer version for its own"
+            );
+        }
+    }
+}
