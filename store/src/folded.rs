@@ -1,7 +1,7 @@
 //! A projection's state, what it is the fold of, and with what a fold begins.
 
-use events::Position;
 use events::position::Stream;
+use events::{EncodeError, Position};
 
 use crate::log::{EventLog, ReadError, ReadFilter, Record, leaves};
 use crate::model::Heads;
@@ -44,16 +44,36 @@ impl<P: Projection> Folded<P> {
         Ok(())
     }
 
-    pub(crate) fn snapshot(&self, name: String) -> Snapshot {
+    /// Folds on up to a position, beside whoever follows.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub(crate) async fn up_to(mut self, log: &dyn EventLog, until: &Position) -> Result<Self, ReadError> {
+        let mut records = log.read(&self.position, &self.filter).await?;
+        while let Some(record) = records.recv().await {
+            let record = record?;
+            if record.sequence <= until.sequence(record.shard) {
+                self.fold(&record)?;
+            }
+        }
+        self.position.merge(until);
+        Ok(self)
+    }
+
+    /// What is stored of it.
+    ///
+    /// # Errors
+    /// When the state cannot be expressed.
+    pub(crate) fn snapshot(&self, name: String) -> Result<Snapshot, EncodeError> {
         let Heads { commits, aggregates, left_out } = &self.heads;
-        Snapshot {
+        Ok(Snapshot {
             name,
             fold_version: P::FOLD_VERSION,
             position: self.position.clone(),
             heads: Some(commits.clone()),
             reading: Some(Reading::new::<P::Event>(aggregates.clone(), *left_out)),
-            state: self.state.snapshot(),
-        }
+            state: self.state.snapshot()?,
+        })
     }
 
     /// The state of a snapshot, if it is one of this log, and this fold can read it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use events::position::Stream;
-use events::{Position, Refusal, RefusalKind};
+use events::{EncodeError, Position, Refusal, RefusalKind};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 use world::World;
@@ -15,7 +15,7 @@ use world::spawn::{TaskHandle, blocking};
 use crate::folded::{Folded, anchor_name, begin_with};
 use crate::log::{EventLog, FollowReader, Followed, ReadError, ReadFilter};
 use crate::model::Heads;
-use crate::projection::Projection;
+use crate::projection::{Projection, Snapshot};
 use crate::snapshots::{SnapshotError, Snapshots};
 use crate::waiting::Waiting;
 
@@ -24,7 +24,7 @@ const START_TIME: Duration = Duration::from_secs(60);
 const START_PAUSE: Duration = Duration::from_millis(500);
 /// How long a refused request waits for the projection to catch up.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
-/// A snapshot that is due waits until the log has been still for so long: it holds the fold up, and what comes now is waited for.
+/// A snapshot that is due waits until the log has been still for so long: it is folded beside, and what comes now is waited for.
 const STILL: Duration = Duration::from_secs(1);
 /// It waits for so many times the records between two snapshots at most.
 const OVERDUE: u64 = 4;
@@ -305,7 +305,7 @@ impl<P: Projection> Following<P> {
             if is_due && (is_still || unsaved >= OVERDUE * P::SNAPSHOT_EVERY) {
                 unsaved = 0;
                 let following = self.clone();
-                let save = Box::pin(async move { following.save().await });
+                let save = Box::pin(async move { following.save(true).await });
                 saving = Some(self.inner.world.spawner.spawn("projection-snapshot", save));
             }
         };
@@ -315,7 +315,7 @@ impl<P: Projection> Following<P> {
             tracing::warn!(projection = P::NAME, %error, "snapshot is not saved");
         }
         if unsaved > 0 && driven.is_ok() {
-            self.save().await;
+            self.save(false).await;
         }
         driven
     }
@@ -377,20 +377,44 @@ impl<P: Projection> Following<P> {
     }
 
     /// Saves today's state. A snapshot that cannot be saved costs time at the next start, nothing else.
-    async fn save(&self) {
-        if let Err(error) = self.try_save().await {
+    async fn save(&self, goes_on: bool) {
+        let saved =
+            if goes_on && self.is_caught_up() { self.save_beside().await } else { self.save_state().await };
+        if let Err(error) = saved {
             tracing::warn!(projection = P::NAME, %error, "snapshot is not saved");
         }
     }
 
-    async fn try_save(&self) -> Result<(), SnapshotError> {
+    /// Saves the state itself: while nobody is served yet, and once nothing is folded any more.
+    async fn save_state(&self) -> Result<(), SnapshotError> {
         let following = self.clone();
-        let take = move || {
-            let folded = following.inner.folded.read();
-            folded.snapshot(P::NAME.to_owned())
-        };
-        let taken = blocking(&*self.inner.world.spawner, "projection-snapshot", take);
-        let snapshot = taken.await.map_err(|error| SnapshotError::Failed { detail: error.to_string() })?;
+        self.encode_and_save(move || following.inner.folded.read().snapshot(P::NAME.to_owned())).await
+    }
+
+    /// Saves what a second fold comes to, which begins with the snapshot before: encoding takes long, and neither the fold nor the readers
+    /// of the state wait for it.
+    async fn save_beside(&self) -> Result<(), SnapshotError> {
+        let Inner { log, snapshots, .. } = &*self.inner;
+        let names = [P::NAME.to_owned(), anchor_name(P::NAME)];
+        let until = self.position();
+        let failed = |error: ReadError| SnapshotError::Failed { detail: error.to_string() };
+        let before = begin_with::<P>(&**log, &**snapshots, &names).await.map_err(failed)?;
+        if before.position.covers(&until) {
+            return Ok(());
+        }
+        let beside = before.up_to(&**log, &until).await.map_err(failed)?;
+        self.encode_and_save(move || beside.snapshot(P::NAME.to_owned())).await
+    }
+
+    async fn encode_and_save(
+        &self,
+        encode: impl FnOnce() -> Result<Snapshot, EncodeError> + Send + 'static,
+    ) -> Result<(), SnapshotError> {
+        let encoded = blocking(&*self.inner.world.spawner, "projection-snapshot", encode).await;
+        let snapshot = encoded.map_err(|error| SnapshotError::Failed { detail: error.to_string() })??;
         self.inner.snapshots.save(snapshot).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Projections: state as a fold over the log.
 
-use events::{Commit, Position};
+use events::{Commit, EncodeError, Position};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -45,8 +45,11 @@ pub trait Projection: Serialize + DeserializeOwned + Send + Sync + 'static {
     }
 
     /// The state as bytes.
-    fn snapshot(&self) -> Vec<u8> {
-        events::encode(self).unwrap_or_default()
+    ///
+    /// # Errors
+    /// When the state cannot be expressed.
+    fn snapshot(&self) -> Result<Vec<u8>, EncodeError> {
+        events::encode(self)
     }
 
     /// The state from what [`Projection::snapshot`] of a fold version gave; `None` when it cannot be read. Who follows a stream

@@ -128,9 +128,9 @@ struct Generation {
 }
 
 impl Generation {
-    fn record(&self, name: String, position: Position) -> Snapshot {
-        let state = events::encode(self).unwrap_or_default();
-        Snapshot { name, fold_version: VERSION, position, heads: None, reading: None, state }
+    fn record(&self, name: String, position: Position) -> Result<Snapshot, SnapshotError> {
+        let state = events::encode(self)?;
+        Ok(Snapshot { name, fold_version: VERSION, position, heads: None, reading: None, state })
     }
 }
 
@@ -248,7 +248,7 @@ pub(crate) async fn keep_anchors(
     for anchor in anchors {
         snapshots.save(anchor).await?;
     }
-    snapshots.save(generation.record(generation_name(FOLDED), Position::start())).await
+    snapshots.save(generation.record(generation_name(FOLDED), Position::start())?).await
 }
 
 /// Takes an anchor of each projection; the generation's record comes last, so that it is whole or not there.
@@ -272,27 +272,21 @@ async fn take_generation(
     let projections = anchored.iter().map(|projection| projection.name.to_owned()).collect();
     until.0.retain(|(stream, _), sequence| *sequence > 0 && leaves(*stream).is_ok());
     let generation = Generation { taken_at: now, projections };
-    Ok(parts.snapshots.save(generation.record(generation_name(limits.first), until)).await?)
+    Ok(parts.snapshots.save(generation.record(generation_name(limits.first), until)?).await?)
 }
 
 /// Folds the log up to where the running snapshot is, from the anchor on, and keeps the snapshot if it is the same.
 async fn take<P: Projection>(parts: &Parts) -> Result<Option<Position>, RetentionError> {
     let Some(running) = parts.snapshots.load(P::NAME).await? else { return Ok(None) };
-    let mut folded: Folded<P> = begin_with(&*parts.log, &*parts.snapshots, &[anchor_name(P::NAME)]).await?;
+    let anchor: Folded<P> = begin_with(&*parts.log, &*parts.snapshots, &[anchor_name(P::NAME)]).await?;
     let is_of_this_build = running.reading.as_ref().is_some_and(Reading::is_of_this_build::<P::Event>);
     if running.fold_version != P::FOLD_VERSION
         || !is_of_this_build
-        || !running.position.covers(&folded.position)
+        || !running.position.covers(&anchor.position)
     {
         return Ok(None);
     }
-    let mut records = parts.log.read(&folded.position, &P::filter()).await?;
-    while let Some(record) = records.recv().await {
-        let record = record?;
-        if record.sequence <= running.position.sequence(record.shard) {
-            folded.fold(&record)?;
-        }
-    }
+    let folded = anchor.up_to(&*parts.log, &running.position).await?;
     if folded.heads.aggregates.is_incomplete() {
         tracing::warn!(
             projection = P::NAME,
@@ -300,8 +294,7 @@ async fn take<P: Projection>(parts: &Parts) -> Result<Option<Position>, Retentio
         );
         return Ok(None);
     }
-    folded.position = running.position.clone();
-    let again = folded.snapshot(next_name(P::NAME));
+    let again = folded.snapshot(next_name(P::NAME)).map_err(SnapshotError::from)?;
     if (&again.state, &again.heads) != (&running.state, &running.heads) {
         return Err(RetentionError::Differs { projection: P::NAME, position: running.position });
     }

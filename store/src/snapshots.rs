@@ -1,6 +1,7 @@
 //! Where snapshots of projections lie. They save time, never truth: one that is lost is folded again.
 
 use async_trait::async_trait;
+use events::EncodeError;
 
 use crate::projection::Snapshot;
 
@@ -35,6 +36,9 @@ pub enum SnapshotError {
         /// The name.
         name: String,
     },
+    /// The state cannot be expressed: nothing is saved.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
     /// Input or output failed.
     #[error("cannot reach snapshots: {detail}")]
     Failed {

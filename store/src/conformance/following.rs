@@ -182,7 +182,7 @@ pub(super) async fn a_snapshot_of_another_fold_is_not_used(world: World, storage
         position: Position::start(),
         heads: Some(Commits::new()),
         reading: None,
-        state: wrong.snapshot(),
+        state: wrong.snapshot().unwrap(),
     };
     let behind_the_end = Snapshot {
         fold_version: Versions::FOLD_VERSION,

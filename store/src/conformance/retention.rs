@@ -245,7 +245,7 @@ pub(super) async fn nothing_leaves_while_a_snapshot_is_wrong(world: World, stora
     parts.log.append(commit(&world, "one", 0)).await.unwrap();
     fold_and_save(&world, &parts).await;
     let right = parts.snapshots.load(Counts::NAME).await.unwrap().unwrap();
-    let wrong = Counts { decided: 7, ..Counts::default() }.snapshot();
+    let wrong = Counts { decided: 7, ..Counts::default() }.snapshot().unwrap();
     parts.snapshots.save(Snapshot { state: wrong, ..right.clone() }).await.unwrap();
     for _ in 0..2 {
         let error = turn(&parts, &limits, &ANCHORED, Timestamp(1)).await.unwrap_err();

@@ -3,7 +3,7 @@
 //! A segment comes into being whole (header and anchor, by rename), is written at its end only, and is cut to its last frame
 //! before the next one is made, so that only the last segment of a chain may end in zeros or in a torn frame.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,6 +17,9 @@ use super::frame::Place;
 
 /// Where the first frame of a segment begins.
 pub(super) const FIRST: u64 = 16;
+
+/// Files of one chain that stay open: a process may have few, and a chain any number of segments.
+const OPEN: usize = 16;
 
 const MAGIC: [u8; 8] = *b"KASBAHSG";
 
@@ -41,7 +44,8 @@ pub(super) struct Segments {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) folder: PathBuf,
     pub(super) salt: u64,
-    open: Mutex<BTreeMap<u32, Arc<dyn DiskFile>>>,
+    /// Those that were used last, the newest at the end.
+    open: Mutex<VecDeque<(u32, Arc<dyn DiskFile>)>>,
     /// The first that is kept; those before it have left.
     first: AtomicU32,
 }
@@ -49,7 +53,7 @@ pub(super) struct Segments {
 impl Segments {
     pub(super) fn new(disk: Arc<dyn Disk>, folder: PathBuf, salt: u64) -> io::Result<Self> {
         disk.create_folder(&folder)?;
-        Ok(Self { disk, folder, salt, open: Mutex::new(BTreeMap::new()), first: AtomicU32::new(1) })
+        Ok(Self { disk, folder, salt, open: Mutex::default(), first: AtomicU32::new(1) })
     }
 
     /// The first that is kept.
@@ -66,7 +70,7 @@ impl Segments {
     pub(super) fn remove_before(&self, first: u32) -> io::Result<()> {
         self.first.store(first, Ordering::Release);
         for number in self.numbers()?.into_iter().take_while(|number| *number < first) {
-            self.open.lock().remove(&number);
+            self.open.lock().retain(|(open, _)| *open != number);
             self.disk.remove(&self.folder.join(Self::name(number)))?;
         }
         Ok(())
@@ -111,12 +115,25 @@ impl Segments {
 
     /// The open file of a segment.
     pub(super) fn file(&self, number: u32) -> io::Result<Arc<dyn DiskFile>> {
-        if let Some(file) = self.open.lock().get(&number) {
-            return Ok(Arc::clone(file));
+        if let Some(file) = self.used(number) {
+            return Ok(file);
         }
         let file = self.disk.open(&self.folder.join(Self::name(number)), false)?;
-        self.open.lock().insert(number, Arc::clone(&file));
+        let mut open = self.open.lock();
+        open.retain(|(other, _)| *other != number);
+        open.push_back((number, Arc::clone(&file)));
+        while open.len() > OPEN {
+            open.pop_front();
+        }
         Ok(file)
+    }
+
+    fn used(&self, number: u32) -> Option<Arc<dyn DiskFile>> {
+        let mut open = self.open.lock();
+        let place = open.iter().position(|(other, _)| *other == number)?;
+        let (number, file) = open.remove(place)?;
+        open.push_back((number, Arc::clone(&file)));
+        Some(file)
     }
 
     /// Whether a file begins with the header of this segment of this log.

@@ -10,6 +10,7 @@ mod crash;
 mod damage;
 mod faulty_disk;
 mod full_disk;
+mod handles;
 mod horizon;
 mod index;
 mod opening;

@@ -452,7 +452,8 @@ fn a_snapshot_restored_equals_the_fold_and_goes_on_equally() {
     let owner = given.owner(organization);
     let group = given.group(&owner, "shop");
     let project = given.project(&owner, group, "front");
-    let mut restored = Directory::restore(Directory::FOLD_VERSION, &given.directory.snapshot()).unwrap();
+    let mut restored =
+        Directory::restore(Directory::FOLD_VERSION, &given.directory.snapshot().unwrap()).unwrap();
     assert_eq!(restored, given.directory);
     let before = given.commits.len();
     given.agent(&owner, project, "cluster");

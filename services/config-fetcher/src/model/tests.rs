@@ -160,5 +160,5 @@ fn a_snapshot_is_the_state() {
     let mut state = registered();
     happen(&mut state, &good("c1", false));
     happen(&mut state, &bad(None, "x"));
-    assert_eq!(State::restore(State::FOLD_VERSION, &state.snapshot()), Some(state));
+    assert_eq!(State::restore(State::FOLD_VERSION, &state.snapshot().unwrap()), Some(state));
 }

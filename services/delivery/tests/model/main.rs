@@ -566,8 +566,8 @@ fn a_snapshot_folds_on_as_the_whole_log_would_and_streams_may_come_in_any_order(
     given.desired("shop", "aaa", 1, 10, 1);
     given.applied("shop", 10, &["a"], false);
     given.observed(1, vec![started(id, 10), finished(id, 10, SyncOutcome::Succeeded)]);
-    let mut restored =
-        DeliveryState::restore(DeliveryState::FOLD_VERSION, &given.state.snapshot()).expect("restores");
+    let mut restored = DeliveryState::restore(DeliveryState::FOLD_VERSION, &given.state.snapshot().unwrap())
+        .expect("restores");
     assert_eq!(restored.snapshot(), given.state.snapshot());
     assert_eq!(restored.touched_since(0).sources, [id]);
     given.advanced("shop", "bbb", 2, 1);

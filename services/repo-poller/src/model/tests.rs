@@ -389,7 +389,7 @@ fn a_snapshot_is_the_state() {
     given.said(said);
     let said = failed(&given, FetchFailure::Unreachable, "503");
     given.said(said.into_iter().collect());
-    let bytes = given.state.snapshot();
+    let bytes = given.state.snapshot().unwrap();
     assert_eq!(State::restore(State::FOLD_VERSION, &bytes), Some(given.state));
     assert_eq!(State::restore(State::FOLD_VERSION, b"nonsense"), None);
 }
