@@ -99,6 +99,19 @@ pub struct AgentConfiguration {
     /// Who may use the cluster's API.
     #[serde(default, skip_serializing_if = "Grants::is_empty")]
     pub grants: Grants,
+    /// Jobs of the agent's own project are let in as the agent without an entry: so it was for files that were put into force
+    /// before `allow_agent_identity` was known, and so it stays for them.
+    #[serde(default = "formerly", skip_serializing_if = "is_so")]
+    pub implicit_rights: bool,
+}
+
+const fn formerly() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_so(implicit_rights: &bool) -> bool {
+    *implicit_rights
 }
 
 /// How far the agent reaches.

@@ -198,19 +198,21 @@ fn configuration() -> Vec<(&'static str, Event)> {
         }],
         lockdown: true,
         grants: grants::Grants::default(),
+        implicit_rights: true,
     };
-    let changed = ConfigurationEvent::ConfigurationChanged(ConfigurationChanged {
-        agent,
-        commit: commit(),
-        configuration,
-        warnings: vec![finding()],
-    });
+    let explicit =
+        AgentConfiguration { implicit_rights: false, sources: Vec::new(), ..configuration.clone() };
+    let changed = |configuration, warnings: Vec<FileFinding>| {
+        let commit = commit();
+        ConfigurationEvent::ConfigurationChanged(ConfigurationChanged { agent, commit, configuration, warnings })
+    };
     let rejected = |commit: Option<String>, findings: &[FileFinding], warnings: &[FileFinding]| {
         let (findings, warnings) = (findings.to_vec(), warnings.to_vec());
         ConfigurationEvent::ConfigurationRejected(ConfigurationRejected { agent, commit, findings, warnings })
     };
     vec![
-        ("full", changed.into()),
+        ("explicit", changed(explicit, Vec::new()).into()),
+        ("full", changed(configuration, vec![finding()]).into()),
         ("full", rejected(Some(commit()), &[finding()], &[]).into()),
         ("with-warnings", rejected(Some(commit()), &[finding()], &[finding()]).into()),
         ("unreadable", rejected(None, &[], &[]).into()),

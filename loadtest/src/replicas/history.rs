@@ -222,6 +222,7 @@ fn configuration(project: ProjectId, source: SourceId) -> AgentConfiguration {
         resources: ResourceRules::default(),
         sources: vec![source],
         lockdown: false,
+        implicit_rights: false,
         grants: Grants::default(),
     }
 }

@@ -25,7 +25,7 @@ use http::{HeaderValue, Method, Request, Response, Uri};
 use http_body::Body;
 use http_body_util::BodyExt;
 use objects::attributes::attributes;
-use objects::pass::lets_through;
+use objects::pass::{lets_through, spares_own_namespace};
 use tower::BoxError;
 use tunnel::wire;
 use tunnel::wire::cluster::UPGRADE;
@@ -49,6 +49,8 @@ pub struct ClusterApi {
     world: World,
     passes: Arc<Passes>,
     api_server: Option<Arc<ApiServer>>,
+    /// The agent's own namespace.
+    home: Arc<str>,
     counts: Counts,
 }
 
@@ -77,8 +79,8 @@ pub fn is_cluster_path(path: &str) -> bool {
 impl ClusterApi {
     /// Lets nobody through yet.
     #[must_use]
-    pub fn new(world: World, api_server: Option<Arc<ApiServer>>, counts: Counts) -> Self {
-        Self { world, passes: Arc::new(Passes::new(None, None)), api_server, counts }
+    pub fn new(world: World, api_server: Option<Arc<ApiServer>>, home: &str, counts: Counts) -> Self {
+        Self { world, passes: Arc::new(Passes::new(None, None)), api_server, home: home.into(), counts }
     }
 
     /// Lets those through whose passes this root key signed; nobody without one. The file that it stands in is looked at for another one.
@@ -118,6 +120,7 @@ impl ClusterApi {
         let asked =
             attributes(parts.method.as_str(), parts.uri.path(), parts.uri.query(), protocol.is_some())?;
         let through = lets_through(&pass, &asked)?;
+        spares_own_namespace(&pass, &asked, &self.home)?;
         let api_server = self.api_server.as_ref().ok_or(Failure::NoApiServer)?;
         if api_server.impersonates() && through.access_as != AccessAs::Agent {
             return Err(Failure::ImpersonatesAlready);

@@ -59,7 +59,7 @@ impl Agent {
     ) -> Self {
         let kube = Kube::new(connections, world.clone(), counts.clone());
         let namespace = namespace.unwrap_or_else(|| kube.namespace().to_owned());
-        let cluster_api = ClusterApi::new(world.clone(), kube.api_server(), counts.clone());
+        let cluster_api = ClusterApi::new(world.clone(), kube.api_server(), &namespace, counts.clone());
         let outbox = Arc::new(Outbox::new(world.clone(), counts.dropped_observations.clone()));
         let holding = Holding::new(Arc::clone(&world.clock));
         let desired = Arc::new(Desired::default());

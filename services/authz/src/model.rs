@@ -49,6 +49,8 @@ pub struct Directory {
     pub(crate) names: BTreeMap<(OrganizationId, Uuid), Claim>,
     pub(crate) versions: BTreeMap<Key, u64>,
     pub(crate) grants: BTreeMap<AgentId, Grants>,
+    /// Agents whose files came into force when jobs of their own projects needed no entry.
+    pub(crate) implicit_rights: BTreeSet<AgentId>,
     pub(crate) jobs: BTreeMap<JobId, jobs::Job>,
     /// Which identity providers each organization believes, by their names.
     pub(crate) trusts: BTreeMap<(OrganizationId, String), ProviderTrust>,

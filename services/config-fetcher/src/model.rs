@@ -79,6 +79,33 @@ pub struct Given {
     /// Something else that was said on this state may still come to the log.
     #[serde(default)]
     pub unsettled: bool,
+    /// What the same file meant before `allow_agent_identity` was known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<Former>,
+}
+
+/// A file as it was read before `allow_agent_identity` was known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Former {
+    /// At this commit.
+    pub commit: String,
+    /// What it said.
+    pub configuration: AgentConfiguration,
+    /// What is odd, and what in it stands on the former meaning.
+    pub warnings: Vec<FileFinding>,
+}
+
+impl Given {
+    /// What came of reading the file. One that is in force as it was read formerly stays in force as that.
+    fn outcome_beside(&self, in_force: Option<&AgentConfiguration>) -> Outcome {
+        match &self.former {
+            Some(Former { commit, configuration, warnings }) if in_force == Some(configuration) => {
+                let (commit, configuration) = (commit.clone(), configuration.clone());
+                Outcome::Good { commit, configuration, warnings: warnings.clone() }
+            }
+            _ => self.outcome.clone(),
+        }
+    }
 }
 
 /// Says what is new about an agent's configuration, if anything is. What is unsettled has to be said again: then whatever was said before
@@ -88,9 +115,9 @@ pub fn decide(state: &State, given: &Given) -> Option<ConfigurationEvent> {
     let Given { agent, unsettled, .. } = *given;
     let known = state.configurations.get(&agent);
     let rejected = known.and_then(|known| known.rejected.as_ref());
-    match given.outcome.clone() {
+    let changed = known.and_then(|known| known.changed.as_ref());
+    match given.outcome_beside(changed.map(|changed| &changed.configuration)) {
         Outcome::Good { commit, configuration, warnings } => {
-            let changed = known.and_then(|known| known.changed.as_ref());
             let same = changed.is_some_and(|changed| {
                 changed.configuration == configuration && changed.warnings == warnings && rejected.is_none()
             });

@@ -2,6 +2,7 @@
 //!
 //! Pure. Projects stay names here; [`Draft::resolve`] takes what they turned out to be.
 
+mod advice;
 mod fields;
 mod granted;
 mod grants;
@@ -17,9 +18,11 @@ use events::recording::RecordSessions;
 use events::{AgentId, ProjectId, SourceId};
 use objects::yaml::{Limits, Node, load_documents};
 
+pub use advice::Addition;
 use fields::{choice, list, mapping, required, strict_mapping, text, truth};
 pub use granted::{Granted, What, granted};
 pub use report::MAXIMUM as MAXIMUM_FINDINGS;
+use grants::{Identity, Reading};
 use report::Report;
 pub use source::DraftSource;
 
@@ -31,6 +34,8 @@ const MAXIMUM_DEPTH: usize = 16;
 const MAXIMUM_NODES: usize = 50_000;
 /// Most sources of one agent.
 const MAXIMUM_SOURCES: usize = 500;
+/// The key without which nobody is let in as the agent where that is the whole cluster.
+const ALLOW_AGENT_IDENTITY: &str = "allow_agent_identity";
 
 /// A file as far as it can be understood by itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +45,19 @@ pub struct Checked {
     /// What is wrong with it.
     pub findings: Vec<FileFinding>,
     /// What is odd but harmless.
+    pub warnings: Vec<FileFinding>,
+    /// The same file as it was read before `allow_agent_identity` was known; none where it names that key, or would not have been
+    /// good then.
+    pub former: Option<Former>,
+}
+
+/// A file as it was read before `allow_agent_identity` was known: as the agent where `access_as` is left out, and with rights for
+/// jobs of the agent's own project. What was put into force so keeps that meaning.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Former {
+    /// What it says.
+    pub draft: Draft,
+    /// What is odd, and what in it stands on the former meaning.
     pub warnings: Vec<FileFinding>,
 }
 
@@ -56,6 +74,8 @@ pub struct Draft {
     pub sources: Vec<DraftSource>,
     /// Who may use the cluster's API.
     pub grants: Grants,
+    /// Jobs of the agent's own project need no entry.
+    pub implicit_rights: bool,
 }
 
 impl Draft {
@@ -81,6 +101,7 @@ impl Draft {
             lockdown: self.lockdown,
             sources: sources.collect(),
             grants: self.grants,
+            implicit_rights: self.implicit_rights,
         }
     }
 }
@@ -89,7 +110,15 @@ impl Draft {
 #[must_use]
 pub fn check(file: &str, content: &[u8]) -> Checked {
     let mut report = Report::new(file);
-    let draft = root(&mut report, content).map(|root| configuration(&mut report, &root));
+    let root = root(&mut report, content);
+    let draft = root.as_ref().map(|root| configuration(&mut report, root, Reading::Explicit));
+    let former = root.as_ref().filter(|root| root.get(ALLOW_AGENT_IDENTITY).is_none()).and_then(|root| {
+        let mut report = Report::new(file);
+        let draft = configuration(&mut report, root, Reading::Former);
+        advice::warn(&mut report, root, draft.mode);
+        let (findings, warnings) = report.finish();
+        findings.is_empty().then_some(Former { draft, warnings })
+    });
     let (findings, warnings) = report.finish();
     let nothing = || Draft {
         mode: Mode::Cluster,
@@ -97,8 +126,23 @@ pub fn check(file: &str, content: &[u8]) -> Checked {
         resources: ResourceRules::default(),
         sources: Vec::new(),
         grants: Grants::default(),
+        implicit_rights: false,
     };
-    Checked { draft: draft.unwrap_or_else(nothing), findings, warnings }
+    Checked { draft: draft.unwrap_or_else(nothing), findings, warnings, former }
+}
+
+/// The lines that give a file the meaning that it had before `allow_agent_identity` was known, and has in GitLab; none where it names that
+/// key, or cannot be read. `own_project` is the path of the agent's own project, if that is known.
+#[must_use]
+pub fn additions(content: &[u8], own_project: Option<&str>) -> Vec<Addition> {
+    let (mut report, text) = (Report::new(""), String::from_utf8_lossy(content));
+    let Some(root) = root(&mut report, content) else { return Vec::new() };
+    let mode = if root.get("mode").and_then(Node::as_str) == Some("namespaced") {
+        Mode::Namespaced
+    } else {
+        Mode::Cluster
+    };
+    advice::additions(&text, &root, mode, own_project)
 }
 
 fn root(report: &mut Report, content: &[u8]) -> Option<Node> {
@@ -143,9 +187,18 @@ fn root(report: &mut Report, content: &[u8]) -> Option<Node> {
     Some(document.root)
 }
 
-fn configuration(report: &mut Report, root: &Node) -> Draft {
-    let keys =
-        ["mode", "lockdown", "resources", "sources", "audit", "record_sessions", "ci_access", "user_access"];
+fn configuration(report: &mut Report, root: &Node, reading: Reading) -> Draft {
+    let keys = [
+        "mode",
+        "lockdown",
+        "resources",
+        "sources",
+        "audit",
+        "record_sessions",
+        "ci_access",
+        "user_access",
+        ALLOW_AGENT_IDENTITY,
+    ];
     let known = mapping(report, root, "", &keys);
     let modes = [("cluster", Mode::Cluster), ("namespaced", Mode::Namespaced)];
     let mode = known.get("mode").and_then(|node| choice(report, node, "mode", &modes));
@@ -157,7 +210,10 @@ fn configuration(report: &mut Report, root: &Node) -> Draft {
         None
     };
     let sources = sources.map(|node| sources_of(report, node, lockdown)).unwrap_or_default();
-    let grants = grants::grants(report, known.get("ci_access").copied(), known.get("user_access").copied());
+    let allowed = known.get(ALLOW_AGENT_IDENTITY).and_then(|node| truth(report, node, ALLOW_AGENT_IDENTITY));
+    let identity = Identity::of(reading, mode.unwrap_or(Mode::Cluster), allowed.unwrap_or(false));
+    let (ci, user) = (known.get("ci_access").copied(), known.get("user_access").copied());
+    let grants = grants::grants(report, ci, user, identity);
     let audits = [("fail_open", AuditMode::FailOpen), ("fail_closed", AuditMode::FailClosed)];
     let audit = known.get("audit").and_then(|node| choice(report, node, "audit", &audits));
     let recorded =
@@ -169,7 +225,8 @@ fn configuration(report: &mut Report, root: &Node) -> Draft {
         record_sessions: record_sessions.unwrap_or_default(),
         ..grants
     };
-    Draft { mode: mode.unwrap_or(Mode::Cluster), lockdown, resources, sources, grants }
+    let (mode, implicit_rights) = (mode.unwrap_or(Mode::Cluster), reading == Reading::Former);
+    Draft { mode, lockdown, resources, sources, grants, implicit_rights }
 }
 
 fn resources(report: &mut Report, node: &Node) -> ResourceRules {

@@ -28,6 +28,7 @@ use commands::{
     access, agent, ci, credential, group, log, organization, project, provider, root, source, token, user,
 };
 use failure::Failure;
+use print::Printer;
 use session::Session;
 pub use settings::Common;
 use settings::Surroundings;
@@ -62,6 +63,8 @@ pub enum ClientCommand {
     /// Agents: one registered identity for one cluster
     #[command(visible_alias = "agents")]
     Agent(Of<agent::Command>),
+    /// Configuration files of agents
+    Config(Of<commands::config::Command>),
     /// Writes a kubeconfig for an agent's cluster: kubectl, helm and every other client work with it
     Kubeconfig(With<commands::kubeconfig::Kubeconfig>),
     /// CI jobs: their kubeconfigs, and tokens for them
@@ -130,6 +133,9 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Root(of) => root::run(of.command, &open(&of.common)?).await,
         ClientCommand::Credential(of) => credential::run(of.command, &open(&of.common)?).await,
         ClientCommand::Agent(of) => agent::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Config(of) => {
+            commands::config::run(of.command, Printer::of(of.common.output, &world), &world)
+        }
         ClientCommand::Kubeconfig(with) => commands::kubeconfig::run(with.wanted, &open(&with.common)?).await,
         ClientCommand::Ci(of) => ci::run(of.command, &of.common, &world).await,
         ClientCommand::Audit(with) => commands::audit::run(with.wanted, &open(&with.common)?).await,

@@ -1,6 +1,6 @@
 //! What a pass lets through.
 
-use events::attributes::Attributes;
+use events::attributes::{Attributes, ResourceTarget, Target};
 use events::pass::{AccessAs, Pass};
 
 use crate::narrowing;
@@ -45,6 +45,42 @@ pub fn lets_through<'a>(pass: &'a Pass, attributes: &Attributes) -> Result<LetTh
         }
     };
     Ok(LetThrough { access_as, place: &first.place })
+}
+
+/// A request as the agent would reach into the agent's own namespace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "whoever is let in as the agent leaves the agent's own namespace {home} alone, where its token lies, and this {}: a grant with {home} among its `namespaces` lets it through",
+    if *.names_it { "is in that namespace" } else { "reads Secrets of all namespaces" }
+)]
+pub struct InOwnNamespace {
+    home: String,
+    names_it: bool,
+}
+
+/// Whether a request that a pass lets through leaves the agent's own namespace alone, or a grant names that namespace. The agent has
+/// rights there that nobody else is to have by it: its token lies there, and Secrets of all namespaces hold it, too.
+///
+/// # Errors
+/// When it does not, and no grant does.
+pub fn spares_own_namespace(pass: &Pass, attributes: &Attributes, home: &str) -> Result<(), InOwnNamespace> {
+    let Target::Resource(target) = &attributes.target else { return Ok(()) };
+    let names_it = target.namespace == home;
+    let reads_all_secrets =
+        target.namespace.is_empty() && target.group.is_empty() && target.resource == "secrets";
+    if pass.access_as != AccessAs::Agent || !(names_it || reads_all_secrets) {
+        return Ok(());
+    }
+    let there = Attributes {
+        target: Target::Resource(ResourceTarget { namespace: home.to_owned(), ..target.clone() }),
+        ..attributes.clone()
+    };
+    let mut named =
+        pass.grants.iter().filter(|grant| grant.narrowing.namespaces.iter().any(|name| name == home));
+    if named.any(|grant| narrowing::leaves(&grant.narrowing, &there).is_ok()) {
+        return Ok(());
+    }
+    Err(InOwnNamespace { home: home.to_owned(), names_it })
 }
 
 #[cfg(test)]
@@ -103,5 +139,41 @@ mod tests {
         let said = lets_through(&pass, &asked).unwrap_err().to_string();
         assert!(said.contains("a:1: ") && said.contains("; a:2: "), "{said}");
         assert!(lets_through(&Pass { grants: Vec::new(), ..pass }, &asked).is_err());
+    }
+
+    #[test]
+    fn whoever_is_let_in_as_the_agent_leaves_its_own_namespace_alone_unless_a_grant_names_it() {
+        let anywhere = grant("a:1", &[], &[]);
+        let mut looks = grant("a:2", &["get", "list"], &[]);
+        looks.narrowing.namespaces = vec!["kasbah-agent".to_owned(), "shop".to_owned()];
+        let rows = [
+            ("GET", "/api/v1/namespaces/shop/secrets/token", true, true),
+            ("GET", "/api/v1/pods", true, true),
+            ("GET", "/apis/apps/v1/namespaces/kasbah-agent/deployments", false, true),
+            ("GET", "/api/v1/namespaces/kasbah-agent/secrets/token", false, true),
+            ("GET", "/api/v1/namespaces/kasbah-agent", false, true),
+            ("GET", "/api/v1/secrets", false, true),
+            ("GET", "/api/v1/watch/secrets", false, false),
+            ("DELETE", "/api/v1/namespaces/kasbah-agent/secrets/token", false, false),
+            ("DELETE", "/api/v1/namespaces/kasbah-agent", false, false),
+            ("POST", "/api/v1/namespaces/kasbah-agent/serviceaccounts/kasbah-agent/token", false, false),
+            ("POST", "/api/v1/namespaces/kasbah-agent/pods/a/exec", false, false),
+            ("GET", "/version", true, true),
+        ];
+        for (method, path, without, with) in rows {
+            let asked = attributes(method, path, None, false).unwrap();
+            let spares =
+                |grants| spares_own_namespace(&pass(AccessAs::Agent, grants), &asked, "kasbah-agent");
+            assert_eq!(spares(vec![anywhere.clone()]).is_ok(), without, "{method} {path}");
+            assert_eq!(spares(vec![anywhere.clone(), looks.clone()]).is_ok(), with, "{method} {path}");
+            let impersonated = pass(AccessAs::Impersonated(Impersonated::default()), vec![anywhere.clone()]);
+            assert!(
+                spares_own_namespace(&impersonated, &asked, "kasbah-agent").is_ok(),
+                "the cluster decides"
+            );
+        }
+        let asked = attributes("GET", "/api/v1/secrets", None, false).unwrap();
+        let said = spares_own_namespace(&pass(AccessAs::Agent, vec![anywhere]), &asked, "kasbah-agent");
+        assert!(said.unwrap_err().to_string().contains("reads Secrets of all namespaces"));
     }
 }

@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use objects::attributes::PathError;
-use objects::pass::NotLetThrough;
+use objects::pass::{InOwnNamespace, NotLetThrough};
 use serde_json::json;
 use tunnel::wire::cluster::{AGENT, ANSWERED_BY, API_SERVER};
 
@@ -29,6 +29,8 @@ pub(super) enum Failure {
     #[error("no grant lets this through: {0}")]
     NotLetThrough(#[from] NotLetThrough),
     #[error("the agent refuses the request: {0}")]
+    InOwnNamespace(#[from] InOwnNamespace),
+    #[error("the agent refuses the request: {0}")]
     NotNameable(#[from] NotNameable),
     #[error("the agent cannot act as anybody: its kubeconfig already has it act as somebody else (`as`)")]
     ImpersonatesAlready,
@@ -48,9 +50,11 @@ impl Failure {
     const fn code(&self) -> StatusCode {
         match self {
             Self::Path(_) | Self::LongTarget | Self::Connect => StatusCode::BAD_REQUEST,
-            Self::Pass(_) | Self::NotLetThrough(_) | Self::NotNameable(_) | Self::ImpersonatesAlready => {
-                StatusCode::FORBIDDEN
-            }
+            Self::Pass(_)
+            | Self::NotLetThrough(_)
+            | Self::InOwnNamespace(_)
+            | Self::NotNameable(_)
+            | Self::ImpersonatesAlready => StatusCode::FORBIDDEN,
             Self::NoApiServer => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable { .. } | Self::LongHead { .. } => StatusCode::BAD_GATEWAY,
             Self::Late(_) => StatusCode::GATEWAY_TIMEOUT,

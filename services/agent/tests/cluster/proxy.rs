@@ -115,6 +115,9 @@ async fn what_the_agent_refuses_it_says_as_the_agent() {
     refused(Request::get("/k8s"), &wide, 400, "slash").await;
     let another = Pass { agent: AgentId(uuid()), ..wide.clone() };
     refused(Request::get(pods), &another, 403, "another agent").await;
+    let agents = tunnel.pass(AccessAs::Agent, Narrowing::default());
+    refused(Request::get(pods), &agents, 403, "agent's own namespace default").await;
+    refused(Request::get("/k8s/api/v1/secrets"), &agents, 403, "Secrets of all namespaces").await;
     let nobody = tunnel.pass(as_user(""), Narrowing::default());
     refused(Request::get(pods), &nobody, 403, "names nobody").await;
     let request = Request::get(pods).body(whole("")).unwrap();
@@ -127,7 +130,7 @@ async fn what_the_agent_refuses_it_says_as_the_agent() {
     let elsewhere = Request::get("/k8sversion").body(whole("")).unwrap();
     let answer = tunnel.gateway.clone().send_request(elsewhere).await.unwrap();
     assert_eq!(answer.status(), StatusCode::NOT_FOUND);
-    assert_eq!(tunnel.counts.cluster_api_requests.with(["refused"]).get(), 8);
+    assert_eq!(tunnel.counts.cluster_api_requests.with(["refused"]).get(), 10);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use super::{Agent, Claim, Credential, Directory, Group, Organization, Project, T
 
 impl Projection for Directory {
     const NAME: &'static str = "authz-directory";
-    const FOLD_VERSION: u32 = 6;
+    const FOLD_VERSION: u32 = 7;
     const SNAPSHOT_EVERY: u64 = 10_000;
 
     type Event = Event;
@@ -135,7 +135,7 @@ impl Directory {
                 if let Some(agent) = self.agents.get_mut(&event.agent) {
                     agent.deleted = true;
                 }
-                self.grants.remove(&event.agent);
+                self.forget_grants(event.agent);
                 self.kill_tokens(TokenHolder::Agent(event.agent), commit.occurred_at);
             }
             DirectoryEvent::JobAdmitted(event) => self.apply_job_admitted(event, commit),

@@ -60,11 +60,23 @@ impl Given {
 
     /// config-fetcher put a configuration with these grants into force.
     pub(crate) fn configured(&mut self, organization: OrganizationId, agent: AgentId, grants: Grants) {
+        self.configured_with(organization, agent, grants, false);
+    }
+
+    /// As [`Self::configured`], maybe when jobs of the agent's own project needed no entry.
+    pub(crate) fn configured_with(
+        &mut self,
+        organization: OrganizationId,
+        agent: AgentId,
+        grants: Grants,
+        implicit_rights: bool,
+    ) {
         let configuration = AgentConfiguration {
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
             sources: Vec::new(),
             lockdown: false,
+            implicit_rights,
             grants,
         };
         let changed =

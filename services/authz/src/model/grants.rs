@@ -47,16 +47,25 @@ impl Directory {
     ) {
         for event in events {
             if let Event::Configuration(ConfigurationEvent::ConfigurationChanged(changed)) = event {
-                if changed.configuration.grants.is_empty() {
-                    self.grants.remove(&changed.agent);
-                } else {
-                    self.grants.insert(changed.agent, changed.configuration.grants);
+                let (agent, configuration) = (changed.agent, changed.configuration);
+                self.forget_grants(agent);
+                if configuration.implicit_rights {
+                    self.implicit_rights.insert(agent);
+                }
+                if !configuration.grants.is_empty() {
+                    self.grants.insert(agent, configuration.grants);
                 }
             }
         }
         if is_incomplete && let Ok(agent) = commit.aggregate.id.parse::<AgentId>() {
-            self.grants.remove(&agent);
+            self.forget_grants(agent);
         }
+    }
+
+    /// Nobody uses the API of an agent's cluster.
+    pub(super) fn forget_grants(&mut self, agent: AgentId) {
+        self.grants.remove(&agent);
+        self.implicit_rights.remove(&agent);
     }
 
     /// What lets a user use the API of an agent's cluster.

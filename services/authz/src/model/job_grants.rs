@@ -63,13 +63,15 @@ impl Directory {
                     record_sessions,
                 })
             }
-            None if job.project == agent.project => Ok(JobGranted {
+            None if job.project == agent.project && self.implicit_rights.contains(&id) => Ok(JobGranted {
                 organization: agent.organization,
                 access_as: CiAccessAs::Agent,
                 grant: PassGrant {
                     narrowing: events::pass::Narrowing::default(),
                     groups: Vec::new(),
-                    place: "a job of the agent's own project".to_owned(),
+                    place: format!(
+                        "a job of the agent's own project, as {file} came into force when those needed no entry"
+                    ),
                 },
                 default_namespace: DEFAULT_NAMESPACE.to_owned(),
                 is_for_environment: false,
@@ -107,7 +109,8 @@ impl Directory {
         self.projects.get(&agent.project).map(|project| self.path(project))
     }
 
-    /// An entry of the job's project comes before what the agent's own project has without one, and that before one of its group.
+    /// An entry of the job's project comes before one of its group. What the agent's own project has without one, where it has
+    /// something, stands between the two.
     fn entry_for_job(&self, id: AgentId, agent: &Agent, job: &Job) -> Option<(&'static str, &CiGrant)> {
         let grants = self.grants.get(&id)?;
         let of_project = grants.ci_projects.iter().find(|grant| {
@@ -116,7 +119,7 @@ impl Directory {
         if let Some(grant) = of_project {
             return Some(("projects", grant));
         }
-        if job.project == agent.project {
+        if job.project == agent.project && self.implicit_rights.contains(&id) {
             return None;
         }
         let group = self.projects.get(&job.project)?.group;

@@ -38,6 +38,7 @@ async fn let_in(running: &Running, owner: &Person, agent: AgentId, path: &str) -
         resources: ResourceRules::default(),
         sources: Vec::new(),
         lockdown: false,
+        implicit_rights: false,
         grants: Grants {
             user_projects: vec![grant],
             users_access_as: UserAccessAs::User,

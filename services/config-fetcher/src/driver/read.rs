@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 
 use super::schedule::{Due, Folder};
 use super::{Cause, Fetcher, SERVICE};
-use crate::model::{AgentState, Given, Outcome};
+use crate::model::{AgentState, Former, Given, Outcome};
 use crate::schema::{self, Checked, MAXIMUM_BYTES, MAXIMUM_FINDINGS, What};
 
 /// How long a commit may take to come back through the fold.
@@ -31,6 +31,14 @@ pub(super) enum Read {
     NotNow,
     /// What came of it may come to the log yet, on this version.
     Unsettled(u64),
+}
+
+/// What a look at an agent's file found.
+struct Looked {
+    outcome: Outcome,
+    former: Option<Former>,
+    /// That it was read in, if that alone decides what came of it.
+    folder: Option<Folder>,
 }
 
 /// A decision did not get into the log.
@@ -66,15 +74,15 @@ impl Fetcher {
         // From before reading: another replica may read something newer, and say so first.
         let (known, seen) = self.fold.read(|state| (state.agent(agent).cloned(), state.version(agent)));
         let Some(known) = known else { return Read::Done(None) };
-        let (outcome, folder) = match self.outcome(agent, &known, seen, cause).await {
+        let Looked { outcome, former, folder } = match self.outcome(agent, &known, seen, cause).await {
             Ok(looked) => looked,
             Err(refusal) => {
                 tracing::debug!(%agent, error = %refusal, "configuration cannot be read now");
                 return Read::NotNow;
             }
         };
-        let given =
-            Given { organization: known.organization, agent, outcome, unsettled: unsettled == Some(seen) };
+        let (organization, unsettled) = (known.organization, unsettled == Some(seen));
+        let given = Given { organization, agent, outcome, former, unsettled };
         match self.record(given, seen, cause).await {
             Ok(()) => Read::Done(folder),
             Err(error) => not_recorded(agent, &error),
@@ -88,7 +96,7 @@ impl Fetcher {
         known: &AgentState,
         seen: u64,
         cause: &Cause,
-    ) -> Result<(Outcome, Option<Folder>), Refusal> {
+    ) -> Result<Looked, Refusal> {
         let file = file_of(&known.name);
         let request = ReadFile {
             agent,
@@ -103,34 +111,38 @@ impl Fetcher {
         let whole = |commit: Option<String>, message: String| {
             let findings =
                 vec![FileFinding { file: file.clone(), line: 0, column: 0, field: String::new(), message }];
-            Outcome::Bad { commit, findings, warnings: Vec::new() }
+            let outcome = Outcome::Bad { commit, findings, warnings: Vec::new() };
+            Looked { outcome, former: None, folder: None }
         };
         let read = match bus::ask(&*self.deps.bus, &context, &request).await {
             Ok(read) => read,
             Err(refusal) if passes(&refusal) => return Err(refusal),
             Err(refusal) => {
-                return Ok((whole(None, format!("the file cannot be read: {}", refusal.message)), None));
+                return Ok(whole(None, format!("the file cannot be read: {}", refusal.message)));
             }
         };
         let folder = Some((known.project, read.folder));
         if let Some(bytes) = read.too_large {
             let message =
                 format!("the file has {bytes} bytes, more than the {MAXIMUM_BYTES} that are allowed");
-            return Ok((whole(Some(read.commit), message), folder));
+            return Ok(Looked { folder, ..whole(Some(read.commit), message) });
         }
         let Some(content) = read.content else {
             let message =
                 "there is no such file on the project's default branch; commit one, what is in force stays";
-            return Ok((whole(Some(read.commit), message.to_owned()), folder));
+            return Ok(Looked { folder, ..whole(Some(read.commit), message.to_owned()) });
         };
         let mut checked = schema::check(&file, &content);
         let missing = self.missing(known, cause, &file, &checked.draft.grants).await?;
         // Who may read another project, what its name is, and whether it is there at all changes by itself.
         let own = checked.draft.sources.iter().all(|source| source.project.is_none());
         let folder = folder.filter(|_| own && missing.is_empty());
-        checked.warnings.extend(missing);
-        let outcome = self.resolve(agent, known, cause, &file, read.commit, checked).await?;
-        Ok((outcome, folder))
+        checked.warnings.extend(missing.clone());
+        if let Some(former) = &mut checked.former {
+            former.warnings.extend(missing);
+        }
+        let (outcome, former) = self.resolve(agent, known, cause, &file, read.commit, checked).await?;
+        Ok(Looked { outcome, former, folder })
     }
 
     /// Grants for projects and groups that are not there, which let nobody in. They may come yet, so that these are warnings.
@@ -166,8 +178,8 @@ impl Fetcher {
         file: &str,
         commit: String,
         checked: Checked,
-    ) -> Result<Outcome, Refusal> {
-        let Checked { draft, mut findings, warnings } = checked;
+    ) -> Result<(Outcome, Option<Former>), Refusal> {
+        let Checked { draft, mut findings, warnings, former } = checked;
         let mut projects = Vec::new();
         let mut asked: BTreeMap<String, Result<ProjectId, String>> = BTreeMap::new();
         for (index, source) in draft.sources.iter().enumerate() {
@@ -194,11 +206,15 @@ impl Fetcher {
                 }
             }
         }
+        let former = former.filter(|former| former.draft.sources.len() == projects.len()).map(|former| {
+            let configuration = former.draft.resolve(agent, &projects);
+            Former { commit: commit.clone(), configuration, warnings: former.warnings }
+        });
         if findings.is_empty() {
-            Ok(Outcome::Good { commit, configuration: draft.resolve(agent, &projects), warnings })
+            Ok((Outcome::Good { commit, configuration: draft.resolve(agent, &projects), warnings }, former))
         } else {
             findings.sort_by_key(|finding| (finding.line, finding.column));
-            Ok(Outcome::Bad { commit: Some(commit), findings, warnings })
+            Ok((Outcome::Bad { commit: Some(commit), findings, warnings }, former))
         }
     }
 

@@ -54,6 +54,7 @@ fn good(commit: &str, lockdown: bool) -> Outcome {
         resources: ResourceRules::default(),
         sources: Vec::new(),
         lockdown,
+        implicit_rights: false,
         grants: events::grants::Grants::default(),
     };
     Outcome::Good { commit: commit.into(), configuration, warnings: Vec::new() }
@@ -67,12 +68,16 @@ fn bad(commit: Option<&str>, message: &str) -> Outcome {
 }
 
 fn given(outcome: &Outcome) -> Given {
-    Given { organization: id(2), agent: agent(), outcome: outcome.clone(), unsettled: false }
+    Given { organization: id(2), agent: agent(), outcome: outcome.clone(), unsettled: false, former: None }
 }
 
 /// Decides, and folds what was decided; whether anything was.
 fn happen(state: &mut State, outcome: &Outcome) -> bool {
-    let Some(event) = decide(state, &given(outcome)) else { return false };
+    happens(state, &given(outcome))
+}
+
+fn happens(state: &mut State, given: &Given) -> bool {
+    let Some(event) = decide(state, given) else { return false };
     let version = state.version(agent()) + 1;
     apply(state, aggregate(agent()), version, event.encode().unwrap());
     true
@@ -89,6 +94,42 @@ fn only_what_is_new_is_decided() {
     let view = state.view(agent()).unwrap();
     assert_eq!((view.commit.as_deref(), view.since), (Some("c3"), Some(Timestamp(2))));
     assert_eq!(view.file, ".kasbah/agents/staging/config.yaml");
+}
+
+#[test]
+fn a_file_that_is_in_force_as_it_was_read_formerly_stays_in_force_as_that_with_what_stands_on_it() {
+    let mut state = registered();
+    let read = |outcome: Outcome| match outcome {
+        Outcome::Good { commit, configuration, .. } => (commit, configuration),
+        Outcome::Bad { .. } => panic!("not good"),
+    };
+    let (commit, configuration) = read(good("c1", false));
+    let configuration = AgentConfiguration { implicit_rights: true, ..configuration };
+    let put_into_force = Outcome::Good { commit, configuration: configuration.clone(), warnings: Vec::new() };
+    assert!(happen(&mut state, &put_into_force), "by the former version");
+    let Outcome::Bad { findings: warnings, .. } = bad(None, "stands on that") else { panic!() };
+    let looked = |outcome: &Outcome, configuration: &AgentConfiguration| {
+        let former = Former {
+            commit: "c2".to_owned(),
+            configuration: configuration.clone(),
+            warnings: warnings.clone(),
+        };
+        Given { former: Some(former), ..given(outcome) }
+    };
+    for outcome in [good("c2", false), bad(Some("c2"), "needs allow_agent_identity")] {
+        let mut state = state.clone();
+        let looked = looked(&outcome, &configuration);
+        assert!(happens(&mut state, &looked), "said once");
+        assert!(!happens(&mut state, &looked));
+        let view = state.view(agent()).unwrap();
+        assert!(view.configuration.unwrap().implicit_rights && view.rejected.is_none());
+        assert_eq!(view.warnings, warnings);
+    }
+    let another = AgentConfiguration { lockdown: true, ..configuration.clone() };
+    assert!(happens(&mut state, &looked(&good("c3", true), &another)));
+    assert!(!state.view(agent()).unwrap().configuration.unwrap().implicit_rights, "a file that changed");
+    assert!(happens(&mut state, &looked(&bad(Some("c4"), "no"), &configuration)));
+    assert!(state.view(agent()).unwrap().rejected.is_some(), "what was given up is not taken up again");
 }
 
 #[test]

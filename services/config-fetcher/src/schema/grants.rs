@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use events::configuration::Mode;
 use events::grants::{CiAccessAs, CiGrant, Grants, UserAccessAs, UserGrant};
 use events::pass::{Impersonated, Narrowing};
 use objects::yaml::Node;
@@ -18,11 +19,66 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// Users and groups that are the cluster's own, and those that stand for people and jobs whom Kasbah knows.
 const RESERVED: [&str; 2] = ["system:", "kasbah:"];
 
+/// How a file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// As files are read today.
+    Explicit,
+    /// As files were read before `allow_agent_identity` was known.
+    Former,
+}
+
+/// Whether somebody may be let in as the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Identity {
+    /// It is what is meant where `access_as` is left out.
+    Default,
+    /// Where an entry says so.
+    Stated,
+    /// Never.
+    Refused,
+}
+
+impl Identity {
+    /// As the agent somebody is the whole cluster, where the agent is.
+    pub(super) const fn of(reading: Reading, mode: Mode, allowed: bool) -> Self {
+        match (reading, mode) {
+            (Reading::Former, _) | (Reading::Explicit, Mode::Namespaced) => Self::Default,
+            (Reading::Explicit, Mode::Cluster) if allowed => Self::Stated,
+            (Reading::Explicit, Mode::Cluster) => Self::Refused,
+        }
+    }
+
+    fn of_jobs(self) -> CiAccessAs {
+        if self == Self::Default { CiAccessAs::Agent } else { CiAccessAs::CiJob }
+    }
+
+    fn of_people(self) -> UserAccessAs {
+        if self == Self::Default { UserAccessAs::Agent } else { UserAccessAs::User }
+    }
+
+    /// Somebody is to be let in as the agent.
+    fn states_agent(self, report: &mut Report, node: &Node, path: &str, instead: &str) {
+        if self == Self::Refused {
+            let message = format!(
+                "whoever is let in as the agent is the whole cluster: write `allow_agent_identity: true` at the top of the file if that is meant, or `access_as: {{{instead}: {{}}}}`"
+            );
+            report.wrong(node, &join(path, "agent"), message);
+        }
+    }
+}
+
 /// Reads both sections.
-pub(super) fn grants(report: &mut Report, ci: Option<&Node>, user: Option<&Node>) -> Grants {
+pub(super) fn grants(
+    report: &mut Report,
+    ci: Option<&Node>,
+    user: Option<&Node>,
+    identity: Identity,
+) -> Grants {
     let mut grants = Grants::default();
     if let Some(node) = ci {
         let known = mapping(report, node, "ci_access", &["projects", "groups"]);
+        let ci_grant = |report: &mut Report, node: &Node, path: &str| ci_grant(report, node, path, identity);
         grants.ci_projects = entries(report, &known, "ci_access", "projects", ci_grant);
         grants.ci_groups = entries(report, &known, "ci_access", "groups", ci_grant);
     }
@@ -32,8 +88,8 @@ pub(super) fn grants(report: &mut Report, ci: Option<&Node>, user: Option<&Node>
         grants.user_groups = entries(report, &known, "user_access", "groups", user_grant);
         grants.users_access_as = known
             .get("access_as")
-            .and_then(|node| users_access_as(report, node, "user_access.access_as"))
-            .unwrap_or_default();
+            .and_then(|node| users_access_as(report, node, "user_access.access_as", identity))
+            .unwrap_or_else(|| identity.of_people());
     }
     grants
 }
@@ -67,7 +123,7 @@ fn entries<Grant>(
     grants
 }
 
-fn ci_grant(report: &mut Report, node: &Node, path: &str) -> Option<CiGrant> {
+fn ci_grant(report: &mut Report, node: &Node, path: &str, identity: Identity) -> Option<CiGrant> {
     let keys = [
         "id",
         "default_namespace",
@@ -85,8 +141,9 @@ fn ci_grant(report: &mut Report, node: &Node, path: &str) -> Option<CiGrant> {
         .get("default_namespace")
         .and_then(|node| granted_namespace(report, node, &join(path, "default_namespace"), &narrowing));
     let first_granted = || narrowing.namespaces.first().cloned();
-    let access_as =
-        known.get("access_as").and_then(|node| ci_access_as(report, node, &join(path, "access_as")));
+    let access_as = known
+        .get("access_as")
+        .and_then(|node| ci_access_as(report, node, &join(path, "access_as"), identity));
     let environments =
         known.get("environments").map(|node| some_texts(report, node, &join(path, "environments")));
     let protected = known
@@ -97,7 +154,7 @@ fn ci_grant(report: &mut Report, node: &Node, path: &str) -> Option<CiGrant> {
         default_namespace: default_namespace
             .or_else(first_granted)
             .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
-        access_as: access_as.unwrap_or_default(),
+        access_as: access_as.unwrap_or_else(|| identity.of_jobs()),
         environments: environments.into_iter().flatten().map(|(text, _)| text).collect(),
         protected_branches_only: protected.unwrap_or(false),
         narrowing,
@@ -204,20 +261,26 @@ fn only_key<'n>(
     }
 }
 
-fn users_access_as(report: &mut Report, node: &Node, path: &str) -> Option<UserAccessAs> {
+fn users_access_as(report: &mut Report, node: &Node, path: &str, identity: Identity) -> Option<UserAccessAs> {
     match only_key(report, node, path, &["agent", "user"])? {
         ("user", _) => Some(UserAccessAs::User),
-        _ => Some(UserAccessAs::Agent),
+        _ => {
+            identity.states_agent(report, node, path, "user");
+            Some(UserAccessAs::Agent)
+        }
     }
 }
 
-fn ci_access_as(report: &mut Report, node: &Node, path: &str) -> Option<CiAccessAs> {
+fn ci_access_as(report: &mut Report, node: &Node, path: &str, identity: Identity) -> Option<CiAccessAs> {
     match only_key(report, node, path, &["agent", "ci_job", "impersonate"])? {
         ("ci_job", _) => Some(CiAccessAs::CiJob),
         ("impersonate", node) => {
             impersonated(report, node, &join(path, "impersonate")).map(CiAccessAs::Impersonate)
         }
-        _ => Some(CiAccessAs::Agent),
+        _ => {
+            identity.states_agent(report, node, path, "ci_job");
+            Some(CiAccessAs::Agent)
+        }
     }
 }
 

@@ -427,7 +427,7 @@ user_access:
     );
     let [plain, job] = grants.ci_projects.as_slice() else { panic!("{grants:?}") };
     assert_eq!((plain.path.as_str(), plain.default_namespace.as_str()), ("shop/web", "default"));
-    assert_eq!((&plain.access_as, plain.protected_branches_only), (&CiAccessAs::Agent, false));
+    assert_eq!((&plain.access_as, plain.protected_branches_only), (&CiAccessAs::CiJob, false));
     assert_eq!((job.default_namespace.as_str(), &job.access_as), ("staging", &CiAccessAs::CiJob));
     assert_eq!(job.environments, ["staging", "review/*"]);
     assert!(job.protected_branches_only && job.narrowing.is_empty());
@@ -444,6 +444,43 @@ user_access:
     let first = granted("ci_access: {projects: [{id: a/b, namespaces: [shop, test]}]}\n");
     assert_eq!(first.ci_projects[0].default_namespace, "shop", "the first that is granted");
     assert!(granted("").is_empty());
+}
+
+#[test]
+fn nobody_is_let_in_as_the_agent_of_a_whole_cluster_unless_the_file_allows_it_by_name() {
+    let people = "user_access: {projects: [{id: a/b}]}\n";
+    let jobs = "ci_access: {groups: [{id: a}]}\n";
+    assert_eq!(granted(people).users_access_as, UserAccessAs::User);
+    assert_eq!(granted(jobs).ci_groups[0].access_as, CiAccessAs::CiJob);
+    let allowed = "allow_agent_identity: true\n";
+    assert_eq!(granted(&format!("{allowed}{people}")).users_access_as, UserAccessAs::User);
+    let namespaced = "mode: namespaced\n";
+    assert_eq!(granted(&format!("{namespaced}{people}")).users_access_as, UserAccessAs::Agent);
+    assert_eq!(granted(&format!("{namespaced}{jobs}")).ci_groups[0].access_as, CiAccessAs::Agent);
+
+    let people = "user_access: {access_as: {agent: {}}, projects: [{id: a/b}]}\n";
+    let jobs = "ci_access: {groups: [{id: a, access_as: {agent: {}}}]}\n";
+    for head in [allowed, namespaced] {
+        assert_eq!(granted(&format!("{head}{people}")).users_access_as, UserAccessAs::Agent);
+        assert_eq!(granted(&format!("{head}{jobs}")).ci_groups[0].access_as, CiAccessAs::Agent);
+    }
+    for (text, field, instead) in [
+        (people, "user_access.access_as.agent", "{user: {}}"),
+        (jobs, "ci_access.groups[0].access_as.agent", "{ci_job: {}}"),
+    ] {
+        for head in ["", "allow_agent_identity: false\n", "mode: cluster\n"] {
+            let found = findings(&format!("sources: []\n{head}{text}"));
+            let [(_, _, told, message)] = found.as_slice() else { panic!("{found:?}") };
+            assert_eq!(told, field);
+            assert!(message.contains("allow_agent_identity: true") && message.contains(instead), "{message}");
+        }
+    }
+    let found = findings("sources: []\nallow_agent_identity: maybe\n");
+    assert!(found[0].3.contains("true or false"), "{found:?}");
+    assert!(
+        !check(FILE, b"sources: []\n").draft.implicit_rights,
+        "jobs of the agent's own project need an entry"
+    );
 }
 
 #[test]

@@ -60,6 +60,7 @@ impl Given {
             resources: ResourceRules::default(),
             sources,
             lockdown: false,
+            implicit_rights: false,
             grants: events::grants::Grants::default(),
         };
         self.decided(

@@ -4,6 +4,7 @@ pub mod access;
 pub mod agent;
 pub mod audit;
 pub mod ci;
+pub mod config;
 pub mod credential;
 pub mod group;
 pub mod kubeconfig;

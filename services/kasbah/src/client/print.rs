@@ -5,7 +5,9 @@ mod text;
 
 use std::io::{IsTerminal as _, Write as _};
 
+use events::Timestamp;
 use serde::Serialize;
+use world::World;
 
 use super::failure::Failure;
 
@@ -30,13 +32,13 @@ pub struct Style {
     /// Colours may be used.
     pub colour: bool,
     /// Now, for ages.
-    pub now: events::Timestamp,
+    pub now: Timestamp,
 }
 
 impl Style {
     /// For the standard output of this process.
     #[must_use]
-    pub fn of_process(now: events::Timestamp) -> Self {
+    pub fn of_process(now: Timestamp) -> Self {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let dumb = set("TERM").is_none_or(|term| term == "dumb");
         Self { colour: std::io::stdout().is_terminal() && set("NO_COLOR").is_none() && !dumb, now }
@@ -53,6 +55,12 @@ pub struct Printer {
 }
 
 impl Printer {
+    /// To the standard output of this process.
+    #[must_use]
+    pub fn of(format: Format, world: &World) -> Self {
+        Self { format, style: Style::of_process(Timestamp(world.clock.now_millis())) }
+    }
+
     /// Prints a value: as `human` says for people, else as it is.
     ///
     /// # Errors

@@ -4,13 +4,13 @@ use std::io::Read as _;
 use std::path::Path;
 
 use events::requests::authz::AgentView;
-use events::{AgentId, SourceId, Timestamp};
+use events::{AgentId, SourceId};
 use world::World;
 use zeroize::Zeroizing;
 
 use super::api::Api;
 use super::failure::Failure;
-use super::print::{Format, Printer, Style};
+use super::print::{Format, Printer};
 use super::settings::{Common, Settings, Surroundings};
 
 /// The API, where to print, and the world around.
@@ -33,8 +33,7 @@ impl Session {
     pub fn open(common: &Common, surroundings: &Surroundings, world: &World) -> Result<Self, Failure> {
         let settings = Settings::resolve(&common.connection, surroundings, world)?;
         let api = Api::new(&settings, world)?;
-        let style = Style::of_process(Timestamp(world.clock.now_millis()));
-        Ok(Self { api, printer: Printer { format: common.output, style }, settings, world: world.clone() })
+        Ok(Self { api, printer: Printer::of(common.output, world), settings, world: world.clone() })
     }
 
     /// Whether people read the output.

@@ -51,6 +51,8 @@ fn what_people_type_is_understood() {
         "login --server kasbah.example.org --ca-file ca.crt --provider company --organization acme --no-open",
         "login --device -o json",
         "logout",
+        "config check",
+        "config check .kasbah/agents/edge/config.yaml --project shop/config -o json",
     ] {
         parse(words).unwrap_or_else(|error| panic!("{words}: {error}"));
     }

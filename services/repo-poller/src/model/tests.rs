@@ -136,6 +136,7 @@ impl Given {
             resources: ResourceRules::default(),
             sources: sources.collect(),
             lockdown: false,
+            implicit_rights: false,
             grants: events::grants::Grants::default(),
         };
         let changed = ConfigurationChanged {

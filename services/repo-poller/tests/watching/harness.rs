@@ -259,6 +259,7 @@ impl Harness {
             resources,
             sources,
             lockdown: false,
+            implicit_rights: false,
             grants: events::grants::Grants::default(),
         };
         let changed =

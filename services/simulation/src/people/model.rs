@@ -230,7 +230,10 @@ impl LetsIn {
             return projects;
         }
         let access_as = if self.as_themselves { "user" } else { "agent" };
-        format!("user_access:\n  access_as: {{{access_as}: {{}}}}\n  projects:\n{projects}")
+        format!(
+            "allow_agent_identity: {}\nuser_access:\n  access_as: {{{access_as}: {{}}}}\n  projects:\n{projects}",
+            !self.as_themselves
+        )
     }
 
     /// The same as a configuration in force says.

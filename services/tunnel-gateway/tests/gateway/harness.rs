@@ -268,6 +268,7 @@ impl Gateway {
             resources: ResourceRules::default(),
             sources: vec![source_configuration(number)],
             lockdown: false,
+            implicit_rights: false,
             grants: events::grants::Grants::default(),
         };
         let changed = ConfigurationChanged {

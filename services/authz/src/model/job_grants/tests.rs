@@ -75,23 +75,14 @@ fn the_most_specific_entry_decides_and_no_other() {
     let (front, back, vault) = (scene.front, scene.back, scene.vault);
     let [of_front, of_back, of_vault] =
         [front, back, vault].map(|project| scene.job(project, JobFacts::default(), NOW));
-    let own = "a job of the agent's own project";
-    assert_eq!(scene.place(of_front).unwrap(), own);
-    let said = scene.place(of_back).unwrap_err();
-    assert!(said.contains(".kasbah/agents/cluster/config.yaml names neither"), "{said}");
-
-    let (audit, record_sessions) = (AuditMode::FailClosed, RecordSessions::All);
-    scene.configured(Grants {
-        ci_groups: vec![entry("shop", 3, &[])],
-        audit,
-        record_sessions,
-        ..Grants::default()
-    });
-    let implicit = scene.given.directory.granted_to_job(scene.agent, of_front).unwrap();
-    let recorded = (implicit.audit, implicit.record_sessions);
-    assert_eq!(recorded, (audit, record_sessions), "of all that an agent lets in");
-    assert_eq!(scene.place(of_front).unwrap(), own, "before an entry of its group");
-    assert!(scene.place(of_back).unwrap().contains("config.yaml:3 ci_access.groups shop"));
+    for job in [of_front, of_back] {
+        let said = scene.place(job).unwrap_err();
+        assert!(said.contains(".kasbah/agents/cluster/config.yaml names neither"), "{said}");
+    }
+    scene.configured(Grants { ci_groups: vec![entry("shop", 3, &[])], ..Grants::default() });
+    for job in [of_front, of_back] {
+        assert!(scene.place(job).unwrap().contains("config.yaml:3 ci_access.groups shop"));
+    }
     assert!(scene.place(of_vault).is_err());
 
     let ci_projects = vec![entry("shop/back", 5, &["production"]), entry("shop/front", 6, &["production"])];
@@ -103,6 +94,31 @@ fn the_most_specific_entry_decides_and_no_other() {
     let deploying = scene.deploying_to(back, "production");
     let granted = scene.given.directory.granted_to_job(scene.agent, deploying).unwrap();
     assert!(granted.is_for_environment && granted.default_namespace == "ns-5", "{granted:?}");
+}
+
+#[test]
+fn jobs_of_the_agents_own_project_need_no_entry_only_while_a_file_is_in_force_that_came_so_before() {
+    let mut scene = scene();
+    let of_front = scene.job(scene.front, JobFacts::default(), NOW);
+    let (organization, agent) = (scene.owner.organization, scene.agent);
+    let (audit, record_sessions) = (AuditMode::FailClosed, RecordSessions::All);
+    let grants =
+        Grants { ci_groups: vec![entry("shop", 3, &[])], audit, record_sessions, ..Grants::default() };
+    for grants in [Grants::default(), grants.clone()] {
+        scene.given.configured_with(organization, agent, grants, true);
+        assert!(scene.place(of_front).unwrap().starts_with("a job of the agent's own project"));
+    }
+    let implicit = scene.given.directory.granted_to_job(agent, of_front).unwrap();
+    let recorded = (implicit.audit, implicit.record_sessions);
+    assert_eq!(recorded, (audit, record_sessions), "of all that an agent lets in");
+    assert_eq!(implicit.access_as, CiAccessAs::Agent);
+    scene.configured(grants);
+    assert!(scene.place(of_front).unwrap().contains("ci_access.groups shop"));
+    scene.configured(Grants::default());
+    assert!(scene.place(of_front).is_err());
+    scene.given.configured_with(organization, agent, Grants::default(), true);
+    scene.given.configured_by_a_newer_version(organization, agent);
+    assert!(scene.place(of_front).is_err(), "written by a newer version");
 }
 
 #[test]
@@ -186,6 +202,7 @@ fn who_manages_jobs_tokens_is_asked_for_and_a_token_is_shown_once() {
 fn jobs_that_ended_long_ago_leave_nothing_behind() {
     let mut scene = scene();
     let front = scene.front;
+    scene.configured(Grants { ci_projects: vec![entry("shop/front", 3, &[])], ..Grants::default() });
     let empty = scene.given.directory.clone();
     let old = scene.job(front, JobFacts::default(), NOW);
     assert!(scene.place(old).is_ok());
