@@ -20,6 +20,7 @@ mod trouble;
 mod upgrade;
 mod way;
 mod withdrawals;
+mod words;
 
 pub(crate) use audit::{Audit, AuditWriter, audit};
 pub use browser::{NotAnOrigin, Origin};
@@ -38,8 +39,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use chassis::Shutdown;
 use chassis::server::{Limits, Server};
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use world::network::Listener;
@@ -105,6 +107,7 @@ async fn answer(
     gateway: Arc<Gateway>,
     request: Request<Incoming>,
 ) -> Result<Response<AnswerBody>, Infallible> {
+    let is_head = request.method() == Method::HEAD;
     let origins = &gateway.args.clusters_origins;
     let origin = browser::allowed(origins, request.headers());
     let offered = browser::ticket_offered(origins, request.headers());
@@ -119,5 +122,10 @@ async fn answer(
         browser::choose(offered, answered.headers_mut());
     }
     gateway.counts.cluster_requests.with([class(answered.status())]).inc();
-    Ok(answered)
+    // On HTTP/2 nobody but us would leave out the body of what is ours, and clients break off at it.
+    Ok(if is_head { answered.map(|_| nothing()) } else { answered })
+}
+
+fn nothing() -> AnswerBody {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
 }

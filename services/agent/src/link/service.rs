@@ -80,11 +80,12 @@ impl AgentService {
         B: BodyExt<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let span = span_of(&request);
+        let (span, is_head) = (span_of(&request), request.method() == Method::HEAD);
         let answer = self.answer_request(request).instrument(span.clone()).await;
         let answer = answer.unwrap_or_else(|refused| *refused);
         span.record("http.response.status_code", answer.status().as_u16());
-        Ok(answer)
+        // A body behind the answer to HEAD breaks the stream off on HTTP/2.
+        Ok(if is_head { answer.map(|_| full(Bytes::new())) } else { answer })
     }
 
     async fn answer_request<B>(self, request: Request<B>) -> Answered

@@ -118,6 +118,13 @@ async fn what_the_agent_refuses_it_says_as_the_agent() {
     let agents = tunnel.pass(AccessAs::Agent, Narrowing::default());
     refused(Request::get(pods), &agents, 403, "agent's own namespace default").await;
     refused(Request::get("/k8s/api/v1/secrets"), &agents, 403, "Secrets of all namespaces").await;
+    let head = Request::head(pods);
+    let (status, headers, body) = {
+        let answer = tunnel.send(head, &agents, whole("")).await;
+        let (parts, body) = answer.into_parts();
+        (parts.status, parts.headers, body.collect().await.unwrap().to_bytes())
+    };
+    assert_eq!((status.as_u16(), &headers[ANSWERED_BY], body.len()), (403, &"agent".parse().unwrap(), 0));
     let nobody = tunnel.pass(as_user(""), Narrowing::default());
     refused(Request::get(pods), &nobody, 403, "names nobody").await;
     let request = Request::get(pods).body(whole("")).unwrap();
@@ -130,7 +137,7 @@ async fn what_the_agent_refuses_it_says_as_the_agent() {
     let elsewhere = Request::get("/k8sversion").body(whole("")).unwrap();
     let answer = tunnel.gateway.clone().send_request(elsewhere).await.unwrap();
     assert_eq!(answer.status(), StatusCode::NOT_FOUND);
-    assert_eq!(tunnel.counts.cluster_api_requests.with(["refused"]).get(), 10);
+    assert_eq!(tunnel.counts.cluster_api_requests.with(["refused"]).get(), 11);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -43,6 +43,20 @@ impl Person {
         Self { folder, variables, kubectl }
     }
 
+    /// From now on with another personal token, and whatever kubectl gets by it.
+    pub fn holds(&mut self, token: &str) {
+        let file = self.folder.path().join("token");
+        std::fs::write(&file, token).unwrap();
+        let text = std::fs::read_to_string(self.kubeconfig()).unwrap();
+        let mut config: Value = serde_saphyr::from_str(&text).unwrap();
+        let arguments = config["users"][0]["user"]["exec"]["args"].as_array_mut().unwrap();
+        match arguments.iter().position(|argument| argument == "--token-file") {
+            Some(at) => arguments[at + 1] = json!(file),
+            None => arguments.extend([json!("--token-file"), json!(file)]),
+        }
+        std::fs::write(self.kubeconfig(), config.to_string()).unwrap();
+    }
+
     /// From now on with a kubectl of another release.
     pub fn takes_kubectl(&mut self, program: &Path) {
         program.clone_into(&mut self.kubectl);
@@ -366,7 +380,7 @@ async fn a_kubeconfig_is_put_beside_what_is_there_and_calls_back_for_short_lived
     let file = folder.path().join("config");
     std::fs::write(
         &file,
-        "apiVersion: v1\nkind: Config\nclusters:\n- name: other\n  cluster:\n    server: https://other\n",
+        "apiVersion: v1\nkind: Config\ncurrent-context: other\nclusters:\n- name: other\n  cluster:\n    server: https://other\n",
     )
     .unwrap();
     let kasbah = |arguments: &[&str], file: Option<&Path>| {
@@ -381,7 +395,18 @@ async fn a_kubeconfig_is_put_beside_what_is_there_and_calls_back_for_short_lived
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
         )
     };
-    let (done, said) = kasbah(&["kubeconfig", "--agent", AGENT, "--namespace", "a"], Some(&file));
+    let before = std::fs::read_to_string(&file).unwrap();
+    let home = folder.path().display().to_string();
+    let apart = ["kubeconfig", "--agent", AGENT, "--namespace", "a"];
+    let mut command = scene.kasbah.cli_command().unwrap();
+    let output = command.args(apart).env("HOME", &home).env("KUBECONFIG", &file).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains(&format!("is current in {home}/.kube/kasbah.yaml")), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before, "what is not ours stays as it is");
+    let merge = ["kubeconfig", "--agent", AGENT, "--namespace", "a", "--merge"];
+    let (done, said) = kasbah(&merge, Some(&file));
+    assert!(done && said.contains("The current context stayed as it was"), "{said}");
+    let (done, said) = kasbah(&[&merge[..], &["--use"]].concat(), Some(&file));
     assert!(done && said.contains("shop/deploy:production is current"), "{said}");
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.contains("https://other") && text.contains(&scene.kasbah.clusters()), "{text}");

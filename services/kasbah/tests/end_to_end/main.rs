@@ -24,6 +24,7 @@ mod log;
 mod login;
 mod pods;
 mod push;
+mod refused;
 mod replicas;
 mod retention;
 mod scene;

@@ -19,7 +19,7 @@ use super::admission::{Forwarded, LetThrough, let_through};
 use super::open::Entered;
 use super::trouble::{Hop, Trouble};
 use super::way::{self, Way};
-use super::{AnswerBody, headers, hop, upgrade};
+use super::{AnswerBody, headers, hop, upgrade, words};
 use crate::gateway::Gateway;
 use crate::room::Taken;
 use crate::session::Session;
@@ -43,7 +43,7 @@ pub(super) async fn answer(
     );
     chassis::traces::set_parent(&span, traceparent.as_deref());
     let trace = trace_of(gateway, &span);
-    let answered = answer_traced(gateway, request, &trace).instrument(span.clone()).await;
+    let answered = answer_traced(gateway, request, &trace, discovers).instrument(span.clone()).await;
     match answered {
         Ok(answer) => {
             span.record("http.response.status_code", answer.status().as_u16());
@@ -67,6 +67,7 @@ async fn answer_traced(
     gateway: &Arc<Gateway>,
     mut request: Request<Incoming>,
     trace: &str,
+    discovers: bool,
 ) -> Result<Response<AnswerBody>, Trouble> {
     let wished = headers::upgrade(&request);
     let through = let_through(gateway, &request, wished.as_ref(), trace).await?;
@@ -80,7 +81,12 @@ async fn answer_traced(
         true => tunnel::body::empty(),
         false => BodyExt::boxed_unsync(entered.received(body.map_err(BoxError::from))),
     };
-    let (mut parts, body) = ask_while_open(gateway, &entered, asked, body).await?.into_parts();
+    let mut answer = ask_while_open(gateway, &entered, asked, body).await?;
+    if discovers {
+        let readable = words::readable(answer).await;
+        answer = readable.inspect_err(|trouble| entered.open.recorded.failed(trouble.code()))?;
+    }
+    let (mut parts, body) = answer.into_parts();
     parts.headers = entered.leads_inside(parts.status, headers::answered(&parts.headers), below)?;
     entered.open.recorded.answered(parts.status);
     parts.version = http::Version::HTTP_11;

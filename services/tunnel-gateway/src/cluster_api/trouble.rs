@@ -51,10 +51,11 @@ impl Trouble {
         Self { code, hop, message: message.into(), trace: None, is_text: false, retry_after_seconds: None }
     }
 
-    /// No gateway has a tunnel of the agent.
+    /// No gateway has a tunnel of the agent. Nothing says when to come back: with that, clients of Kubernetes ask ten times before they
+    /// say what is wrong, and nobody knows when the agent comes.
     pub(super) fn not_connected() -> Self {
         let message = "the agent is not connected; see `kasbah agent show`";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Tunnel, message).retry_after(5)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Tunnel, message)
     }
 
     /// None came while it was waited for one.
@@ -62,7 +63,7 @@ impl Trouble {
         let message = format!(
             "the agent is not connected: it was a moment ago, and did not come back within {waited:?}; see `kasbah agent show`"
         );
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Tunnel, message).retry_after(5)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Tunnel, message)
     }
 
     /// Somebody asks for more than is allowed.
@@ -174,7 +175,8 @@ impl Trouble {
         let trace = self.trace.as_ref().map(|trace| format!(" (trace {trace})")).unwrap_or_default();
         let message = format!("Kasbah's {}: {}{trace}", self.hop.as_str(), self.message);
         if self.is_text {
-            return self.response(message, "text/plain; charset=utf-8");
+            let code = shown_code(self.code);
+            return Self { code, ..self }.response(message, "text/plain; charset=utf-8");
         }
         let mut causes = vec![json!({"reason": "Hop", "message": self.hop.as_str()})];
         causes.extend(self.trace.as_ref().map(|trace| json!({"reason": "TraceId", "message": trace})));
@@ -207,6 +209,14 @@ impl Trouble {
     }
 }
 
+/// The code under which client-go shows the text of an answer: of these it shows a sentence of its own, which says nothing of what is wrong.
+const fn shown_code(code: StatusCode) -> StatusCode {
+    match code {
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => StatusCode::BAD_GATEWAY,
+        code => code,
+    }
+}
+
 /// Kubernetes' word for a code.
 fn reason(code: StatusCode) -> &'static str {
     match code.as_u16() {
@@ -233,6 +243,18 @@ mod tests {
             let ForwardedAnswer::Trouble(told) = trouble.clone().forwarded() else { panic!("{trouble:?}") };
             assert_eq!(Trouble::told(told), trouble);
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_said_in_plain_text_has_a_code_under_which_clients_show_it() {
+        for (code, shown) in [(503, 502), (504, 502), (502, 502), (403, 403), (401, 401)] {
+            let code = StatusCode::from_u16(code).unwrap();
+            let response = Trouble::new(code, Hop::Tunnel, "away").in_plain_text(true).into_response();
+            assert_eq!(response.status().as_u16(), shown);
+            assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "Kasbah's tunnel: away");
+        }
+        let away = Trouble::not_connected().into_response();
+        assert!(!away.headers().contains_key(RETRY_AFTER), "clients would ask ten times before they say so");
     }
 
     #[tokio::test]

@@ -46,7 +46,11 @@ pub(super) async fn find(gateway: &Arc<Gateway>, asked: &Forwarded) -> Result<Wa
         way = come_back(gateway, asked, &waiting) => way,
         () = clock.sleep(patience) => {
             let way = look(gateway, asked).await?;
-            way.ok_or_else(|| Trouble::not_back(patience))
+            way.ok_or_else(|| {
+                // Whoever asks next hears at once that it is away.
+                gateway.registry.returns().gone(asked.agent);
+                Trouble::not_back(patience)
+            })
         }
     };
     let outcome = if found.is_ok() { "back" } else { "away" };
