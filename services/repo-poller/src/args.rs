@@ -17,6 +17,9 @@ pub struct Args {
     /// Lets repositories lie on this machine and its networks.
     #[arg(long, env = "KASBAH_ALLOW_PRIVATE_ADDRESSES")]
     pub allow_private_addresses: bool,
+    /// Lets repositories be read over HTTP without TLS: manifests and credentials can be read and changed on the way.
+    #[arg(long, env = "KASBAH_ALLOW_PLAIN_HTTP")]
+    pub allow_plain_http: bool,
     /// Lets repositories be folders of this machine.
     #[arg(long, env = "KASBAH_ALLOW_LOCAL_PATHS")]
     pub allow_local_paths: bool,
@@ -72,6 +75,7 @@ impl Args {
         Self {
             repositories,
             allow_private_addresses: false,
+            allow_plain_http: false,
             allow_local_paths: false,
             git_ca_file: None,
             maximum_pack_bytes: 1024 * 1024 * 1024,

@@ -63,7 +63,7 @@ pub use eventually::eventually;
 pub use fake_nodes::FakeNodes;
 pub use git_server::{Fault, GitRequest, GitServer, GitServerOptions, Push, Webhook, WebhookStyle};
 pub use image::Image;
-pub use installation::{Installation, InstallationOptions};
+pub use installation::{GIT_ON_THIS_MACHINE, Installation, InstallationOptions};
 pub use nats_server::{NatsCluster, NatsServer};
 pub use node::Node;
 pub use node_js::{CHROMIUM, CLIENT_LIBRARY, NODE_JS, NpmPackages, OIDC_PROVIDER, node_js, node_js_name};

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use ring::rand::SystemRandom;
 use rustix::process::Signal;
 
-use crate::{Balancer, Process, admin_page, free_port};
+use crate::{Balancer, GIT_ON_THIS_MACHINE, Process, admin_page, free_port};
 
 /// How long a start may take before something is wrong.
 const START_LIMIT: Duration = Duration::from_secs(90);
@@ -142,11 +142,12 @@ impl Replicas {
             ("authz", _) => add("--data", &folder),
             ("repo-poller", _) => {
                 add("--repositories", &folder);
-                arguments.push("--allow-private-addresses".into());
             }
             _ => {}
         }
-        let mut variables = options.variables.clone();
+        let git = GIT_ON_THIS_MACHINE.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let mut variables = git.to_vec();
+        variables.extend(options.variables.iter().cloned());
         let nats = options.nats.iter().map(|address| address.replace("{service}", service));
         variables.push(("KASBAH_NATS".to_owned(), nats.collect::<Vec<_>>().join(",")));
         let log = options.folder.join(format!("{name}.log"));

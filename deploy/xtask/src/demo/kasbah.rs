@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use testkit::{NatsCluster, Process, Replicas, ReplicasOptions, Webhook, WebhookStyle, free_port};
+use testkit::{
+    GIT_ON_THIS_MACHINE, NatsCluster, Process, Replicas, ReplicasOptions, Webhook, WebhookStyle, free_port,
+};
 use tokio::time::Instant;
 
 use super::shop::Shop;
@@ -109,6 +111,7 @@ impl Kasbah {
     fn start_one(program: PathBuf, state: &Path, data: PathBuf, ports: &Ports) -> Result<Self> {
         let mut command = Command::new(program);
         command.arg("up").arg("--data").arg(&data).args(["--organization", ORGANIZATION]);
+        command.envs(GIT_ON_THIS_MACHINE);
         for (option, port) in [
             ("--api-listen", ports.api),
             ("--admin-listen", ports.admin),

@@ -32,19 +32,23 @@ pub enum Credential {
 pub struct NoKubeconfig(&'static str);
 
 impl Context {
-    /// Puts the context into a kubeconfig, in the place of one of the same name, and makes it the current one. All else stays.
+    /// Puts the context into a kubeconfig as [`Context::put_into`], and makes it the current one: if there is none, or if it is to be
+    /// `used` whatever the current one is.
     ///
     /// # Errors
     /// When what is there is none.
-    pub fn merge_into(&self, kubeconfig: Value) -> Result<Value, NoKubeconfig> {
+    pub fn merge_into(&self, kubeconfig: Value, used: bool) -> Result<Value, NoKubeconfig> {
         let mut file = self.put_into(kubeconfig)?;
         if let Some(file) = file.as_object_mut() {
-            file.insert("current-context".to_owned(), self.name.clone().into());
+            let current = file.get("current-context").and_then(Value::as_str).unwrap_or_default();
+            if used || current.is_empty() {
+                file.insert("current-context".to_owned(), self.name.clone().into());
+            }
         }
         Ok(file)
     }
 
-    /// The same, but the current context stays what it is.
+    /// Puts the context into a kubeconfig, in the place of one of the same name. All else stays, the current context among it.
     ///
     /// # Errors
     /// When what is there is none.
@@ -139,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_new_file_has_one_context_which_is_current() {
-        let file = context(Some("shop")).merge_into(Value::Null).unwrap();
+        let file = context(Some("shop")).merge_into(Value::Null, false).unwrap();
         assert_eq!(file["current-context"], "shop/front:production");
         assert_eq!(file["contexts"][0]["context"]["namespace"], "shop");
         assert_eq!(file["clusters"][0]["cluster"]["server"], "https://kasbah.example:8443/agents/1");
@@ -153,8 +157,11 @@ mod tests {
             "clusters": [{"name": "other", "cluster": {"server": "https://other"}}],
             "users": null, "contexts": [{"name": "other", "context": {"cluster": "other", "user": "x"}}],
         });
-        let once = context(None).merge_into(there).unwrap();
-        let twice = context(Some("b")).merge_into(once).unwrap();
+        let beside = context(None).merge_into(there.clone(), false).unwrap();
+        assert_eq!(beside["current-context"], "other", "unless it is to be used");
+        let once = context(None).merge_into(there, true).unwrap();
+        assert_eq!(once["current-context"], "shop/front:production");
+        let twice = context(Some("b")).merge_into(once, false).unwrap();
         let count = |list: &str| twice[list].as_array().unwrap().len();
         assert_eq!((count("clusters"), count("users"), count("contexts")), (2, 1, 2));
         assert_eq!(twice["clusters"][0]["cluster"]["server"], "https://other");
@@ -164,7 +171,7 @@ mod tests {
 
     #[test]
     fn what_is_no_kubeconfig_is_left_alone() {
-        assert!(context(None).merge_into(json!("text")).is_err());
-        assert!(context(None).merge_into(json!({"users": {}})).is_err());
+        assert!(context(None).merge_into(json!("text"), true).is_err());
+        assert!(context(None).merge_into(json!({"users": {}}), true).is_err());
     }
 }

@@ -192,11 +192,6 @@ fn start_core(parts: &Parts<'_>, services: &Services, groups: &Groups) -> anyhow
 
 fn start_repo_poller(parts: &Parts<'_>, args: &repo_poller::Args, groups: &Groups) -> anyhow::Result<()> {
     let repositories = RealRepositories::new(args, parts.world)?;
-    if args.allow_private_addresses {
-        tracing::info!(
-            "repositories on this machine and private networks are allowed (KASBAH_ALLOW_PRIVATE_ADDRESSES=false forbids them)"
-        );
-    }
     let deps = repo_poller::Deps {
         repositories: Arc::new(repositories),
         world: parts.world.clone(),

@@ -12,9 +12,6 @@ use super::{NatsArgs, Services};
         .required(false)
         .default_value("repositories")
         .help("Folder for what was fetched of repositories, a cache; inside the data folder if relative")),
-    mut_arg("allow_private_addresses", |option| option
-        .default_value("true")
-        .help("Lets repositories lie on this machine and its networks; allowed unless the variable or file says false")),
 )]
 pub struct UpArgs {
     /// What is left on this machine.

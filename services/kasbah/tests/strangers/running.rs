@@ -103,6 +103,7 @@ impl Running {
         for option in ["--api-listen", "--tunnel-listen", "--clusters-listen", "--admin-listen"] {
             words.extend([option, "127.0.0.1:0"]);
         }
+        words.extend(["--allow-private-addresses", "--allow-plain-http"]);
         let Command::Up(args) = CommandLine::parse_from(words).command else {
             panic!("these words start it")
         };

@@ -23,6 +23,7 @@ use tower_service::Service;
 use world::network::Connection;
 use world::{World, WorldTasks};
 
+use crate::Args;
 use crate::git::GitError;
 use crate::git::address::is_private;
 
@@ -33,12 +34,28 @@ pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long an unused connection is kept. Longer than the default interval between polls.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
+/// What the operator lets repositories be, beside servers on the internet with TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowed {
+    /// On this machine and its networks.
+    pub private_addresses: bool,
+    /// Over HTTP without TLS.
+    pub plain_http: bool,
+}
+
+impl Allowed {
+    /// By the settings.
+    #[must_use]
+    pub const fn by(args: &Args) -> Self {
+        Self { private_addresses: args.allow_private_addresses, plain_http: args.allow_plain_http }
+    }
+}
+
 /// The client, cheap to clone.
 #[derive(Clone)]
 pub struct HttpClient {
     client: Client<Connector, Full<Bytes>>,
     world: World,
-    private_allowed: bool,
 }
 
 impl HttpClient {
@@ -46,19 +63,13 @@ impl HttpClient {
     ///
     /// # Errors
     /// When `authorities` holds no certificates.
-    pub fn new(world: &World, private_allowed: bool, authorities: Option<&[u8]>) -> Result<Self, TlsError> {
+    pub fn new(world: &World, allowed: Allowed, authorities: Option<&[u8]>) -> Result<Self, TlsError> {
         let tls = client_config_trusting_also(world, authorities, &[b"http/1.1"])?;
-        let connector = Connector { world: world.clone(), private_allowed, tls };
+        let connector = Connector { world: world.clone(), allowed, tls };
         let client = Client::builder(WorldTasks::new(world, "git-connection"))
             .pool_idle_timeout(IDLE_TIMEOUT)
             .build(connector);
-        Ok(Self { client, world: world.clone(), private_allowed })
-    }
-
-    /// Whether addresses of this machine and its networks may be dialled.
-    #[must_use]
-    pub const fn private_allowed(&self) -> bool {
-        self.private_allowed
+        Ok(Self { client, world: world.clone() })
     }
 
     /// Sends a request and waits for the head of the answer. One that met a connection which its server was just closing is
@@ -110,7 +121,7 @@ fn explain(host: &str, error: &hyper_util::client::legacy::Error) -> GitError {
 #[derive(Clone)]
 struct Connector {
     world: World,
-    private_allowed: bool,
+    allowed: Allowed,
     tls: Arc<rustls::ClientConfig>,
 }
 
@@ -119,6 +130,11 @@ impl Connector {
         let secure = uri.scheme_str() == Some("https");
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        if !secure && !self.allowed.plain_http {
+            return Err(GitError::refused(format!(
+                "{host} is asked over plain HTTP, on which anybody on the way reads and changes what is deployed; set the repository to its https URL, or let the operator allow it (--allow-plain-http)"
+            )));
+        }
         let dialled = within(&self.world, CONNECT_TIMEOUT, async {
             let socket = self.dial(&host, port).await?;
             if secure { self.handshake(&host, socket).await } else { Ok(socket) }
@@ -134,7 +150,7 @@ impl Connector {
         let addresses = self.world.network.resolve(host, port).await;
         let addresses =
             addresses.map_err(|_| GitError::unreachable(format!("the name {host} is not known")))?;
-        let allowed = |address: &&SocketAddr| self.private_allowed || !is_private(address.ip());
+        let allowed = |address: &&SocketAddr| self.allowed.private_addresses || !is_private(address.ip());
         let mut allowed = addresses.iter().filter(allowed).peekable();
         if allowed.peek().is_none() {
             return Err(GitError::refused(format!(

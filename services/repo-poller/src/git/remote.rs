@@ -65,17 +65,10 @@ struct Capabilities {
 }
 
 impl Remote {
-    /// Talks to a repository.
-    ///
-    /// # Errors
-    /// `Refused` when a credential would cross a network in the clear.
-    pub fn new(http: HttpClient, url: RemoteUrl, login: Option<Login>) -> Result<Self, GitError> {
-        if login.is_some() && !url.secure && !http.private_allowed() {
-            return Err(GitError::refused(
-                "a credential is not sent over plain http; set the repository to its https URL",
-            ));
-        }
-        Ok(Self { http, url, login, capabilities: None })
+    /// Talks to a repository. Whether it may be at that address, and without TLS, is asked before anything is sent to it.
+    #[must_use]
+    pub const fn new(http: HttpClient, url: RemoteUrl, login: Option<Login>) -> Self {
+        Self { http, url, login, capabilities: None }
     }
 
     /// What full refs name now, tags peeled. Refs that do not exist are left out.

@@ -14,7 +14,7 @@ use world::World;
 
 use crate::args::Args;
 use crate::git::cache::{Cache, Plan, store_pack};
-use crate::git::http::HttpClient;
+use crate::git::http::{Allowed, HttpClient};
 use crate::git::local::Local;
 use crate::git::overlay::unpack;
 use crate::git::remote::{Login, NOT_TAKEN, Remote};
@@ -103,7 +103,7 @@ impl RealRepositories {
             ),
             None => None,
         };
-        let http = HttpClient::new(world, args.allow_private_addresses, authorities.as_deref())
+        let http = HttpClient::new(world, Allowed::by(args), authorities.as_deref())
             .context("--git-ca-file is of no use")?;
         Ok(Self { world: world.clone(), http, limits: args.git_limits() })
     }
@@ -140,7 +140,7 @@ impl Repositories for RealRepositories {
                 blocking(move || Local::open(&path)).await.map(|local| RealRepository::Local(Box::new(local)))
             }
             Location::Remote(url) => {
-                let remote = Remote::new(http.clone(), url, login)?;
+                let remote = Remote::new(http.clone(), url, login);
                 let world = world.clone();
                 let cache = blocking(move || Cache::open(world, cache_folder)).await?;
                 let cache = Arc::new(Mutex::new(cache));

@@ -55,6 +55,19 @@ async fn private_addresses_are_refused_unless_allowed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plain_http_is_refused_unless_allowed_wherever_the_server_is() {
+    let mut harness = Harness::new().await;
+    harness.args.allow_plain_http = false;
+    let (url, _tree, _) = harness.repository("shop", &[("a/one.yaml", &config_map("one", "1"))]);
+    let requests = harness.git.requests().len();
+    harness.shop(&url).await;
+    let _running = harness.start().await;
+    let failed = harness.wait_failed(FetchFailure::Refused).await;
+    assert!(failed.message.contains("--allow-plain-http"), "{}", failed.message);
+    assert_eq!(harness.git.requests().len(), requests, "nothing is sent");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn local_paths_are_refused_unless_allowed() {
     let harness = Harness::new().await;
     let (_, _tree, _) = harness.repository("shop", &[("a/one.yaml", &config_map("one", "1"))]);

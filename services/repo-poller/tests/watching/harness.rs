@@ -103,6 +103,7 @@ impl Harness {
         );
         let mut args = Args::with_folder(folder.path().join("repositories"));
         args.allow_private_addresses = true;
+        args.allow_plain_http = true;
         let organization = OrganizationId(world.new_uuid());
         Self {
             organization,
@@ -234,7 +235,14 @@ impl Harness {
     pub async fn issue(&self, agent: AgentId, expires_at: Option<Timestamp>) -> TokenId {
         let token = TokenId(self.world.new_uuid());
         let holder = TokenHolder::Agent(agent);
-        let issued = TokenIssued { token, holder, hash: Sha256::default(), name: "first".into(), expires_at };
+        let issued = TokenIssued {
+            token,
+            holder,
+            hash: Sha256::default(),
+            name: "first".into(),
+            expires_at,
+            clusters_only: false,
+        };
         self.append(AggregateKind::Agent, agent, DirectoryEvent::TokenIssued(issued)).await;
         token
     }

@@ -124,7 +124,8 @@ pub async fn run(command: Command, common: &Common, world: &World) -> Result<(),
             if token_only {
                 return session.printer.text(&issued.secret);
             }
-            session.printer.show(&issued, issued_text)
+            let holder = format!("jobs of {project}");
+            session.printer.show(&issued, |issued, style| issued_text(issued, &holder, style))
         }
     }
 }
@@ -154,7 +155,8 @@ async fn kubeconfig(
             credential: Credential::Token(session.settings.token.to_string()),
         };
         let is_current = current.is_some_and(|current| current.id == agent.id);
-        file = if is_current { context.merge_into(file) } else { context.put_into(file) }.map_err(wrong)?;
+        file = if is_current { context.merge_into(file, true) } else { context.put_into(file) }
+            .map_err(wrong)?;
     }
     write(session, &wanted.file, &yaml(&file)?)?;
     let absolute = std::path::absolute(&wanted.file).unwrap_or(wanted.file);

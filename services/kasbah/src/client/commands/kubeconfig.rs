@@ -28,11 +28,17 @@ pub struct Kubeconfig {
     /// Namespace of requests that name none
     #[arg(long, short)]
     namespace: Option<String>,
-    /// File that the context is put into; the first of KUBECONFIG, or ~/.kube/config, if not given
+    /// File that the context is put into; ~/.kube/kasbah.yaml, which is for nothing else, if not given
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
-    /// Prints a kubeconfig with this context alone, and changes no file
+    /// Puts the context into your own kubeconfig: the first of KUBECONFIG, or ~/.kube/config
     #[arg(long, conflicts_with = "file")]
+    merge: bool,
+    /// Makes it the file's current context; without this it is that only where there is none
+    #[arg(long = "use")]
+    is_used: bool,
+    /// Prints a kubeconfig with this context alone, and changes no file
+    #[arg(long, conflicts_with_all = ["file", "merge", "is_used"])]
     print: bool,
     /// URL of clusters' APIs; the API's host with port 8443 if nothing says another. With `{agent}` in it, each agent's own host name
     #[arg(long, env = "KASBAH_CLUSTERS", value_name = "URL")]
@@ -55,16 +61,35 @@ pub async fn run(wanted: Kubeconfig, session: &Session) -> Result<(), Failure> {
     };
     let wrong = |error: crate::client::kubeconfig::NoKubeconfig| Failure::usage("--file", error.to_string());
     if wanted.print {
-        let alone = context.merge_into(Value::Null).map_err(wrong)?;
+        let alone = context.merge_into(Value::Null, true).map_err(wrong)?;
         return session.printer.text(yaml(&alone)?.trim_end());
     }
-    let file = wanted
-        .file
-        .or_else(default_file)
-        .ok_or_else(|| Failure::usage("--file", "must be given, as neither KUBECONFIG nor HOME is set"))?;
-    let merged = context.merge_into(read(session, &file)?).map_err(wrong)?;
+    let (given, merges) = (wanted.file, wanted.merge);
+    let file = given.or_else(|| if merges { persons_file() } else { own_file() });
+    let file =
+        file.ok_or_else(|| Failure::usage("--file", "must be given, as neither KUBECONFIG nor HOME is set"))?;
+    let merged = context.merge_into(read(session, &file)?, wanted.is_used).map_err(wrong)?;
     write(session, &file, &yaml(&merged)?)?;
-    session.printer.text(&format!("Context {} is current in {}.", context.name, file.display()))
+    let is_current = merged.get("current-context").and_then(Value::as_str) == Some(context.name.as_str());
+    session.printer.text(&written_text(&context.name, &file, is_current, merges))
+}
+
+/// What was done, and how kubectl finds it.
+fn written_text(context: &str, file: &Path, is_current: bool, is_found: bool) -> String {
+    let file = file.display();
+    let state = if is_current { "is current in" } else { "is in" };
+    let mut text = format!("Context {context} {state} {file}.");
+    let how = match (is_found, is_current) {
+        (true, true) => return text,
+        (true, false) => format!("kubectl --context {context} …"),
+        (false, true) => format!("export KUBECONFIG={file}"),
+        (false, false) => format!("kubectl --kubeconfig {file} --context {context} …"),
+    };
+    text.push_str(&format!("\nUse it with: {how}"));
+    if !is_current {
+        text.push_str("\nThe current context stayed as it was: --use changes it.");
+    }
+    text
 }
 
 /// Where clusters' APIs are.
@@ -101,7 +126,13 @@ fn credential_program(session: &Session) -> Result<Vec<String>, Failure> {
     Ok(words)
 }
 
-fn default_file() -> Option<PathBuf> {
+/// The file of Kasbah's own contexts.
+fn own_file() -> Option<PathBuf> {
+    Some(PathBuf::from(std::env::var_os("HOME")?).join(".kube/kasbah.yaml"))
+}
+
+/// The file that kubectl changes by itself.
+fn persons_file() -> Option<PathBuf> {
     let listed = std::env::var_os("KUBECONFIG");
     let first = listed
         .as_ref()
@@ -138,6 +169,17 @@ pub(super) fn write(session: &Session, file: &Path, text: &str) -> Result<(), Fa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_written_says_how_kubectl_finds_it() {
+        let text = |is_current, is_found| written_text("a:b", Path::new("/f"), is_current, is_found);
+        assert_eq!(text(true, true), "Context a:b is current in /f.");
+        assert_eq!(text(true, false), "Context a:b is current in /f.\nUse it with: export KUBECONFIG=/f");
+        let stays = "The current context stayed as it was: --use changes it.";
+        let expected = format!("Context a:b is in /f.\nUse it with: kubectl --context a:b …\n{stays}");
+        assert_eq!(text(false, true), expected);
+        assert!(text(false, false).contains("kubectl --kubeconfig /f --context a:b …"));
+    }
 
     #[test]
     fn a_cluster_is_below_a_path_or_at_a_host_of_its_own() {

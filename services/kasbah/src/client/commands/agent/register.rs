@@ -152,13 +152,21 @@ Next:
        sources:
          - name: main
            include: [\"manifests/**\"]
-  2. Run the agent where it reaches the cluster:
-       kasbah-agent --server {gateway} --token-file <file>{ca_option} --kubeconfig <file>
+       user_access:              # who uses the cluster's API with kubectl; leave it out, and nobody does
+         projects:
+           - id: {project}
+  2. Run the agent where it reaches the cluster; with its root key it lets kubectl through, without it nobody:
+       kasbah-agent --server {gateway} --token-file <file> --root-key {root_key}{ca_option} --kubeconfig <file>
      or as a pod: register it with --manifests, and pipe that into `kubectl apply -f -`
   3. Look how it goes: kasbah agent show {name}
+  4. Let the agent act for people, and give them rights by RBAC in the cluster, as {project_users}:
+       kasbah agent rights {name} | kubectl apply -f -
+  5. Use the cluster: kasbah kubeconfig --agent {name}
 ",
         project = agent.project_path,
         name = agent.name,
+        root_key = registered.root_key,
+        project_users = "users kasbah:user:<login name> or the group kasbah:user",
     )
 }
 
@@ -188,5 +196,49 @@ mod tests {
         for elsewhere in ["10.0.0.1:8441", "kasbah.example.org:8441"] {
             assert!(!is_loopback(elsewhere), "{elsewhere}");
         }
+    }
+
+    #[test]
+    fn the_next_steps_lead_to_an_agent_that_lets_kubectl_through() {
+        use clap::Parser as _;
+        use events::directory::TokenHolder;
+        use events::requests::authz::{AgentView, SecretToken, TokenView};
+        use events::{AgentId, ProjectId, Timestamp, TokenId};
+
+        let none = uuid::Uuid::nil();
+        let agent = AgentView {
+            id: AgentId(none),
+            name: "edge".to_owned(),
+            project: ProjectId(none),
+            project_path: "shop/config".to_owned(),
+            registered_at: Timestamp(0),
+        };
+        let view = TokenView {
+            id: TokenId(none),
+            name: "first".to_owned(),
+            holder: TokenHolder::Agent(agent.id),
+            issued_at: Timestamp(0),
+            expires_at: None,
+            last_used_at: None,
+            revoked_at: None,
+            clusters_only: false,
+        };
+        let token = SecretToken { view, secret: "secret".to_owned() };
+        let root_key = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".to_owned();
+        let registered = AgentWithToken { agent, token, root_key: root_key.clone() };
+        let style = Style { colour: false, now: Timestamp(0) };
+        let text = next_steps(&registered, "kasbah.example:8441", Some("ca.crt"), style);
+        let line = text.lines().find(|line| line.trim_start().starts_with("kasbah-agent ")).unwrap();
+        let options = agent::args::Args::try_parse_from(line.split_whitespace()).unwrap();
+        assert_eq!(options.root_key, Some(root_key.parse().unwrap()), "{text}");
+        let file: String = text
+            .lines()
+            .skip_while(|line| line.trim() != "sources:")
+            .take(6)
+            .map(|line| format!("{}\n", &line[7..]))
+            .collect();
+        let checked = config_fetcher::schema::check("config.yaml", file.as_bytes());
+        assert_eq!((checked.findings, checked.warnings), (vec![], vec![]), "{file}");
+        assert_eq!(checked.draft.grants.user_projects[0].path, "shop/config");
     }
 }
