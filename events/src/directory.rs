@@ -33,6 +33,16 @@ context! {
         UserLinked(UserLinked) = "kasbah.user.linked" v 1,
         /// A user has no account at an identity provider any more.
         UserUnlinked(UserUnlinked) = "kasbah.user.unlinked" v 1,
+        /// A user may do nothing any more; what they held and made is dead.
+        UserDisabled(UserDisabled) = "kasbah.user.disabled" v 1,
+        /// A user may sign in again.
+        UserEnabled(UserEnabled) = "kasbah.user.enabled" v 1,
+        /// An organization says how long personal tokens live.
+        TokenLifetimesSet(TokenLifetimesSet) = "kasbah.token-lifetimes.set" v 1,
+        /// A group is gone.
+        GroupDeleted(GroupDeleted) = "kasbah.group.deleted" v 1,
+        /// A project is gone.
+        ProjectDeleted(ProjectDeleted) = "kasbah.project.deleted" v 1,
         /// A user got a role.
         RoleAssigned(RoleAssigned) = "kasbah.role.assigned" v 1,
         /// A user lost a role.
@@ -280,6 +290,62 @@ pub struct UserUnlinked {
     pub provider: String,
 }
 
+/// See [`DirectoryEvent::UserDisabled`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserDisabled {
+    /// Who.
+    pub user: UserId,
+    /// Tokens of agents that they made stay.
+    #[serde(default)]
+    pub keeps_agents_tokens: bool,
+}
+
+/// See [`DirectoryEvent::UserEnabled`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserEnabled {
+    /// Who.
+    pub user: UserId,
+}
+
+/// How long personal tokens of an organization live.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenLifetimes {
+    /// Where nothing else is said, in seconds.
+    pub default_seconds: u64,
+    /// At most, in seconds.
+    pub longest_seconds: u64,
+}
+
+impl Default for TokenLifetimes {
+    /// 90 days, and 365 days at most.
+    fn default() -> Self {
+        let day = 24 * 3600;
+        Self { default_seconds: 90 * day, longest_seconds: 365 * day }
+    }
+}
+
+/// See [`DirectoryEvent::TokenLifetimesSet`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenLifetimesSet {
+    /// From now on, for tokens that are issued then.
+    pub lifetimes: TokenLifetimes,
+}
+
+/// See [`DirectoryEvent::GroupDeleted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupDeleted {
+    /// Which.
+    pub group: GroupId,
+}
+
+/// See [`DirectoryEvent::ProjectDeleted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectDeleted {
+    /// Which.
+    pub project: ProjectId,
+}
+
 /// See [`DirectoryEvent::RoleAssigned`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleAssigned {
@@ -361,6 +427,9 @@ pub struct TokenIssued {
     /// When it ends by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
+    /// It is good for the use of clusters' APIs, and for nothing of Kasbah's own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clusters_only: bool,
 }
 
 /// See [`DirectoryEvent::TokenRevoked`].

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::digest::Sha256;
-use crate::directory::{ProjectSettings, Role, Scope};
+use crate::directory::{ProjectSettings, Scope, TokenLifetimes};
 use crate::id::{AgentId, CredentialId, GroupId, OrganizationId, ProjectId, TokenId, UserId};
 use crate::request::{Refusal, request};
 use crate::time::Timestamp;
@@ -14,11 +14,13 @@ use crate::time::Timestamp;
 mod agents;
 mod identity;
 mod jobs;
+mod people;
 mod root;
 mod use_of_clusters;
 pub use agents::*;
 pub use identity::*;
 pub use jobs::*;
+pub use people::*;
 pub use root::*;
 pub use use_of_clusters::*;
 
@@ -34,8 +36,14 @@ pub enum Action {
     CreateProject,
     ReadProject,
     ChangeProject,
+    DeleteProject,
+    DeleteGroup,
     ReadUsers,
     CreateUser,
+    /// End everything of a user, and let them in again.
+    DisableUser,
+    /// Say how long personal tokens live.
+    SetTokenLifetimes,
     AssignRole,
     CreateCredential,
     ReadCredentials,
@@ -82,8 +90,12 @@ impl Action {
         Self::CreateProject,
         Self::ReadProject,
         Self::ChangeProject,
+        Self::DeleteProject,
+        Self::DeleteGroup,
         Self::ReadUsers,
         Self::CreateUser,
+        Self::DisableUser,
+        Self::SetTokenLifetimes,
         Self::AssignRole,
         Self::CreateCredential,
         Self::ReadCredentials,
@@ -289,10 +301,24 @@ pub struct OrganizationView {
     pub id: OrganizationId,
     /// Its name.
     pub name: String,
+    /// How long its personal tokens live.
+    #[serde(default)]
+    pub token_lifetimes: TokenLifetimes,
     /// First personal token of its owner: only in the answer to [`CreateOrganization`], shown once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_token: Option<SecretToken>,
 }
+
+/// Says how long personal tokens of the actor's organization live that are issued from now on; what is `None` stays.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetTokenLifetimes {
+    /// Where nothing else is said, in seconds.
+    pub default_seconds: Option<u64>,
+    /// At most, in seconds.
+    pub longest_seconds: Option<u64>,
+}
+request!(SetTokenLifetimes => OrganizationView, "authz.set-token-lifetimes");
 
 /// Makes sure that there is an organization with an owner who has a live token. Only services may ask; asking again
 /// changes nothing while the token lives.
@@ -367,6 +393,15 @@ pub struct GroupView {
     pub name: String,
 }
 
+/// Deletes a group without projects.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeleteGroup {
+    /// Its name or id.
+    pub group: String,
+}
+request!(DeleteGroup => GroupView, "authz.delete-group");
+
 /// Creates a project; its group is made if there is none of that name.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -401,6 +436,15 @@ pub struct SetProject {
 }
 request!(SetProject => ProjectView, "authz.set-project");
 
+/// Deletes a project without agents, which no source reads. Roles in it and tokens of its jobs end with it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeleteProject {
+    /// `group/name`, or an id.
+    pub project: String,
+}
+request!(DeleteProject => ProjectView, "authz.delete-project");
+
 /// Lists projects.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -428,55 +472,6 @@ pub struct ProjectView {
     pub path: String,
     /// Where its repository is.
     pub settings: ProjectSettings,
-}
-
-/// Creates a user.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CreateUser {
-    /// Login name.
-    pub name: String,
-    /// First role.
-    pub role: Role,
-    /// Where; the organization if not given.
-    pub scope: Option<Scope>,
-}
-request!(CreateUser => UserView, "authz.create-user");
-
-/// Lists users.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListUsers {}
-request!(ListUsers => Vec<UserView>, "authz.list-users");
-
-/// Gives or takes a role.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AssignRole {
-    /// Whose: login name or id.
-    pub user: String,
-    /// Which.
-    pub role: Role,
-    /// Where; the organization if not given.
-    pub scope: Option<Scope>,
-    /// Takes it instead of giving it.
-    pub withdraw: bool,
-}
-request!(AssignRole => UserView, "authz.assign-role");
-
-/// One user.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UserView {
-    /// Their id.
-    pub id: UserId,
-    /// Login name; `None` once erased.
-    pub name: Option<String>,
-    /// Roles and where they hold.
-    pub roles: Vec<(Role, Scope)>,
-    /// The identity providers at which they have an account.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub accounts: Vec<String>,
 }
 
 /// Puts a Git credential into the key ring.

@@ -159,7 +159,15 @@ fn directory() -> Vec<(&'static str, Event)> {
             hash: Sha256([7; 32]),
             name: "first".to_owned(),
             expires_at: Some(Timestamp(1_800_000_000_000)),
+            clusters_only: false,
         }),
+        DirectoryEvent::UserDisabled(UserDisabled { user, keeps_agents_tokens: true }),
+        DirectoryEvent::UserEnabled(UserEnabled { user }),
+        DirectoryEvent::TokenLifetimesSet(TokenLifetimesSet {
+            lifetimes: TokenLifetimes { default_seconds: 3600, longest_seconds: 86_400 },
+        }),
+        DirectoryEvent::GroupDeleted(GroupDeleted { group: GroupId(id(4)) }),
+        DirectoryEvent::ProjectDeleted(ProjectDeleted { project }),
         DirectoryEvent::TokenRevoked(TokenRevoked { token, holder: TokenHolder::User(user) }),
         DirectoryEvent::TokenUsed(TokenUsed { token, at: Timestamp(1_800_000_000_000) }),
         DirectoryEvent::NameClaimed(NameClaimed { what: "project".to_owned(), holder: project.to_string() }),
@@ -169,6 +177,17 @@ fn directory() -> Vec<(&'static str, Event)> {
         .chain(of_sign_in(user))
         .chain([of_the_root()])
         .map(|event| ("full", Event::from(event)))
+        .chain([(
+            "clusters",
+            Event::from(DirectoryEvent::TokenIssued(TokenIssued {
+                token,
+                holder: TokenHolder::User(user),
+                hash: Sha256([7; 32]),
+                name: "kubectl".to_owned(),
+                expires_at: Some(Timestamp(1_800_000_000_000)),
+                clusters_only: true,
+            })),
+        )])
         .collect()
 }
 
@@ -204,7 +223,12 @@ fn configuration() -> Vec<(&'static str, Event)> {
         AgentConfiguration { implicit_rights: false, sources: Vec::new(), ..configuration.clone() };
     let changed = |configuration, warnings: Vec<FileFinding>| {
         let commit = commit();
-        ConfigurationEvent::ConfigurationChanged(ConfigurationChanged { agent, commit, configuration, warnings })
+        ConfigurationEvent::ConfigurationChanged(ConfigurationChanged {
+            agent,
+            commit,
+            configuration,
+            warnings,
+        })
     };
     let rejected = |commit: Option<String>, findings: &[FileFinding], warnings: &[FileFinding]| {
         let (findings, warnings) = (findings.to_vec(), warnings.to_vec());

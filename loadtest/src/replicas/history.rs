@@ -119,6 +119,7 @@ impl Project {
             name: "first".to_owned(),
             // It is over: nobody has to look for the agent's file.
             expires_at: Some(NOW),
+            clusters_only: false,
         };
         let events = [DirectoryEvent::AgentRegistered(registered), DirectoryEvent::TokenIssued(issued)];
         self.append(AggregateRef::new(AggregateKind::Agent, agent), 0, events).await?;

@@ -3,7 +3,8 @@
 use events::id::derived_uuid;
 use events::request::RequestContext;
 use events::requests::authz::{
-    AssignRole, CreateCredential, CreateOrganization, CreateUser, EnsureOwner, IssueToken, SignIn, UnlinkUser,
+    AssignRole, CreateCredential, CreateOrganization, CreateUser, DisableUser, EnableUser, EnsureOwner,
+    IssueToken, SignIn, UnlinkUser,
 };
 use events::{CommandRecord, CommitId, Refusal, RefusalKind, Request, UserId};
 use uuid::Uuid;
@@ -77,7 +78,10 @@ macro_rules! plain {
 
 plain!(
     CreateGroup,
+    DeleteGroup,
     CreateProject,
+    DeleteProject,
+    SetTokenLifetimes,
     SetProject,
     GrantCredential,
     RevokeCredential,
@@ -116,6 +120,18 @@ impl Command for CreateUser {
 impl Command for AssignRole {
     fn for_the_log(&self) -> Self {
         Self { user: id_only(&self.user), ..self.clone() }
+    }
+}
+
+impl Command for DisableUser {
+    fn for_the_log(&self) -> Self {
+        Self { user: id_only(&self.user), ..self.clone() }
+    }
+}
+
+impl Command for EnableUser {
+    fn for_the_log(&self) -> Self {
+        Self { user: id_only(&self.user) }
     }
 }
 

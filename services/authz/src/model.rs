@@ -8,6 +8,7 @@ pub mod access;
 pub mod agents;
 pub mod claims;
 pub mod credentials;
+pub mod deletion;
 pub mod fetch;
 pub mod fold;
 pub mod grants;
@@ -24,12 +25,14 @@ pub mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use events::directory::{DirectoryEvent, PersonalData, ProjectSettings, Role, Scope, TokenHolder};
+use events::directory::{
+    DirectoryEvent, PersonalData, ProjectSettings, Role, Scope, TokenHolder, TokenLifetimes,
+};
 use events::grants::Grants;
 use events::requests::authz::ProviderTrust;
 use events::{
-    AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, JobId, OrganizationId, ProjectId,
-    Refusal, Sha256, Timestamp, TokenId, UserId,
+    Actor, AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, JobId, OrganizationId,
+    ProjectId, Refusal, Sha256, Timestamp, TokenId, UserId,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -58,6 +61,12 @@ pub struct Directory {
     pub(crate) roots: Vec<root::LaterRoot>,
     /// Whose each account at an identity provider is.
     pub(crate) accounts: BTreeMap<identity::Account, UserId>,
+    /// How long personal tokens live, where an organization says so.
+    pub(crate) lifetimes: BTreeMap<OrganizationId, TokenLifetimes>,
+    /// Groups and projects that were deleted: nothing has their ids again.
+    pub(crate) gone: BTreeSet<Uuid>,
+    /// The sources of each agent that read another project than its own, by name.
+    pub(crate) readers: BTreeMap<AgentId, BTreeSet<(ProjectId, String)>>,
     /// When each job's token ends by itself.
     pub(crate) job_ends: BTreeSet<(Timestamp, JobId)>,
 }
@@ -97,6 +106,15 @@ pub struct User {
     pub(crate) name: PersonalData,
     pub(crate) roles: BTreeSet<(Role, Scope)>,
     pub(crate) created_by: CommitId,
+    /// While they may do nothing.
+    pub(crate) disabled: Option<Disabled>,
+}
+
+/// A user may do nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disabled {
+    /// Agents' tokens that they made live on.
+    pub(crate) keeps_agents_tokens: bool,
 }
 
 /// An agent; stays known after its deletion.
@@ -126,6 +144,9 @@ pub struct Credential {
 pub struct Token {
     pub(crate) organization: OrganizationId,
     pub(crate) holder: TokenHolder,
+    /// Who had it issued.
+    pub(crate) made_by: Actor,
+    pub(crate) clusters_only: bool,
     pub(crate) hash: Sha256,
     pub(crate) name: String,
     pub(crate) issued_at: Timestamp,
@@ -145,7 +166,7 @@ pub struct Claim {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asker {
     /// Who.
-    pub actor: events::Actor,
+    pub actor: Actor,
     /// Where they act.
     pub organization: OrganizationId,
 }

@@ -3,6 +3,8 @@
 
 #[path = "bus/passes.rs"]
 mod passes;
+#[path = "bus/people.rs"]
+mod people;
 #[path = "bus/running.rs"]
 mod running;
 #[path = "bus/strangers.rs"]
@@ -137,6 +139,7 @@ async fn neither_secrets_nor_names_of_persons_lie_in_the_log() {
         user: Some(login.to_owned()),
         name: "laptop".to_owned(),
         lifetime_seconds: None,
+        clusters_only: false,
     };
     let token = running.ask(&owner, &issue).await.unwrap();
     let credential = CreateCredential {
@@ -250,7 +253,13 @@ async fn a_repeated_request_is_answered_as_the_first() {
     let group = CreateGroup { name: "bank".to_owned() };
     let made = bus::ask(&*running.bus, &context, &group).await.unwrap();
     assert_eq!(bus::ask(&*running.bus, &context, &group).await.unwrap(), made);
-    let issue = IssueToken { agent: None, user: None, name: "laptop".to_owned(), lifetime_seconds: None };
+    let issue = IssueToken {
+        agent: None,
+        user: None,
+        name: "laptop".to_owned(),
+        lifetime_seconds: None,
+        clusters_only: false,
+    };
     let token = bus::ask(&*running.bus, &context, &issue).await.unwrap();
     assert!(running.principal(&token.secret).await.is_ok());
     let refusal = bus::ask(&*running.bus, &context, &issue).await.unwrap_err();
@@ -262,8 +271,13 @@ async fn a_repeated_request_is_answered_as_the_first() {
 async fn a_use_is_noted_and_a_revoked_token_opens_nothing() {
     let running = Running::start().await;
     let owner = running.owner().await;
-    let issue =
-        IssueToken { agent: None, user: None, name: "laptop".to_owned(), lifetime_seconds: Some(3600) };
+    let issue = IssueToken {
+        agent: None,
+        user: None,
+        name: "laptop".to_owned(),
+        lifetime_seconds: Some(3600),
+        clusters_only: false,
+    };
     let token = running.ask(&owner, &issue).await.unwrap();
     running.principal(&token.secret).await.unwrap();
     let own = ListTokens { agent: None, user: None, project: None };

@@ -21,8 +21,8 @@ use objects::yaml::{Limits, Node, load_documents};
 pub use advice::Addition;
 use fields::{choice, list, mapping, required, strict_mapping, text, truth};
 pub use granted::{Granted, What, granted};
-pub use report::MAXIMUM as MAXIMUM_FINDINGS;
 use grants::{Identity, Reading};
+pub use report::MAXIMUM as MAXIMUM_FINDINGS;
 use report::Report;
 pub use source::DraftSource;
 
@@ -112,13 +112,6 @@ pub fn check(file: &str, content: &[u8]) -> Checked {
     let mut report = Report::new(file);
     let root = root(&mut report, content);
     let draft = root.as_ref().map(|root| configuration(&mut report, root, Reading::Explicit));
-    let former = root.as_ref().filter(|root| root.get(ALLOW_AGENT_IDENTITY).is_none()).and_then(|root| {
-        let mut report = Report::new(file);
-        let draft = configuration(&mut report, root, Reading::Former);
-        advice::warn(&mut report, root, draft.mode);
-        let (findings, warnings) = report.finish();
-        findings.is_empty().then_some(Former { draft, warnings })
-    });
     let (findings, warnings) = report.finish();
     let nothing = || Draft {
         mode: Mode::Cluster,
@@ -128,7 +121,16 @@ pub fn check(file: &str, content: &[u8]) -> Checked {
         grants: Grants::default(),
         implicit_rights: false,
     };
-    Checked { draft: draft.unwrap_or_else(nothing), findings, warnings, former }
+    Checked { draft: draft.unwrap_or_else(nothing), findings, warnings, former: former(file, content) }
+}
+
+fn former(file: &str, content: &[u8]) -> Option<Former> {
+    let mut report = Report::new(file);
+    let root = root(&mut report, content).filter(|root| root.get(ALLOW_AGENT_IDENTITY).is_none())?;
+    let draft = configuration(&mut report, &root, Reading::Former);
+    advice::warn(&mut report, &root, draft.mode);
+    let (findings, warnings) = report.finish();
+    findings.is_empty().then_some(Former { draft, warnings })
 }
 
 /// The lines that give a file the meaning that it had before `allow_agent_identity` was known, and has in GitLab; none where it names that

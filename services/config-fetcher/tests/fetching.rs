@@ -12,7 +12,8 @@ use bus::{Bus, LocalBus, Serving};
 use config_fetcher::{Args, Deps};
 use events::Notice as _;
 use events::configuration::{
-    ConfigurationChanged, ConfigurationEvent, ConfigurationRejected, FileFinding, GitReference,
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, ConfigurationRejected, FileFinding,
+    GitReference,
 };
 use events::directory::{AgentRegistered, DirectoryEvent, ProjectSettings, TokenHolder, TokenIssued};
 use events::requests::authz::{
@@ -135,6 +136,7 @@ impl Harness {
             hash: Sha256::of(agent.0.as_bytes()),
             name: "first".into(),
             expires_at: None,
+            clusters_only: false,
         };
         let events = [DirectoryEvent::AgentRegistered(registered), DirectoryEvent::TokenIssued(issued)];
         let commit = NewCommit {
@@ -150,6 +152,28 @@ impl Harness {
             command: None,
             grounds: None,
             events: store::new_events(&self.world, events.map(Event::from)).unwrap(),
+        };
+        self.store.log.append(commit).await.unwrap();
+    }
+
+    /// An earlier version put a configuration into force.
+    async fn put_into_force(&self, configuration: AgentConfiguration) {
+        let (agent, warnings) = (self.agent, Vec::new());
+        let changed = ConfigurationChanged { agent, commit: "c1".into(), configuration, warnings };
+        let event = Event::from(ConfigurationEvent::ConfigurationChanged(changed));
+        let commit = NewCommit {
+            id: CommitId(self.world.new_uuid()),
+            organization: self.organization,
+            aggregate: AggregateRef::new(AggregateKind::Configuration, agent),
+            expected: 0,
+            actor: Actor::service("config-fetcher"),
+            correlation_id: CorrelationId(self.world.new_uuid()),
+            causation_id: None,
+            traceparent: None,
+            occurred_at: Timestamp(0),
+            command: None,
+            grounds: None,
+            events: store::new_events(&self.world, [event]).unwrap(),
         };
         self.store.log.append(commit).await.unwrap();
     }
@@ -300,6 +324,28 @@ async fn a_file_comes_into_force_in_the_chain_of_its_push() {
     assert_eq!(changed.configuration.sources[0].interval_seconds, 300);
     assert_eq!(changed.warnings[0].line, 5);
     assert_eq!(harness.said().await[1].0.correlation_id, cause);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_came_into_force_formerly_stays_so_until_what_it_says_changes() {
+    let harness = Harness::start(None).await;
+    let text = "sources: []\nuser_access: {projects: [{id: shop/web}]}\n";
+    let former = config_fetcher::schema::check(FILE, text.as_bytes()).former.unwrap();
+    harness.put_into_force(former.draft.resolve(harness.agent, &[])).await;
+    harness.advance(at("c2", text)).await;
+    let changed = harness.wait_changed(2).await;
+    let as_agent = events::grants::UserAccessAs::Agent;
+    assert_eq!(changed.configuration.grants.users_access_as, as_agent);
+    assert!(changed.configuration.implicit_rights);
+    let fields: Vec<&str> = changed.warnings.iter().map(|found| found.field.as_str()).collect();
+    assert_eq!(fields, ["ci_access", "user_access.access_as"]);
+    let reads = harness.reads();
+    harness.advance(at("c3", &format!("{text}# a comment\n"))).await;
+    harness.wait_reads(reads + 1).await;
+    harness.advance(at("c4", &format!("{text}lockdown: true\n"))).await;
+    let changed = harness.wait_changed(3).await;
+    assert_ne!(changed.configuration.grants.users_access_as, as_agent, "what changes is read as it is today");
+    assert!(!changed.configuration.implicit_rights && changed.warnings.is_empty());
 }
 
 /// How often each agent was told of a commit.

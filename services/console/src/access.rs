@@ -3,10 +3,11 @@
 use events::access::{Access, Keys};
 use events::requests::authz::{
     AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup, CreateOrganization, CreateProject,
-    CreateUser, Decide, DeleteAgent, DistrustProvider, GrantCredential, IssueJobToken, IssueToken,
-    ListAgents, ListCredentials, ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders,
-    ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential, RevokeToken, RotateRoot,
-    SetProject, ShowAgent, ShowProject, ShowRoot, SignIn, TrustProvider, UnlinkUser,
+    CreateUser, Decide, DeleteAgent, DeleteGroup, DeleteProject, DisableUser, DistrustProvider, EnableUser,
+    GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups, ListJobAgents,
+    ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers, LocateProject, RegisterAgent,
+    RevokeCredential, RevokeToken, RotateRoot, SetProject, SetTokenLifetimes, ShowAgent, ShowProject,
+    ShowRoot, SignIn, TrustProvider, UnlinkUser,
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
@@ -29,6 +30,11 @@ pub const ACCESS: Access = Access {
         CreateUser::NAME,
         Decide::NAME,
         DeleteAgent::NAME,
+        DeleteGroup::NAME,
+        DeleteProject::NAME,
+        DisableUser::NAME,
+        EnableUser::NAME,
+        SetTokenLifetimes::NAME,
         GrantCredential::NAME,
         IssueJobToken::NAME,
         ListJobAgents::NAME,

@@ -80,7 +80,14 @@ impl App {
     /// # Errors
     /// When the log cannot be read.
     pub async fn watch_revocations(self: Arc<Self>, shutdown: Shutdown) -> anyhow::Result<()> {
-        let filter = ReadFilter::decisions(&[AggregateKind::User, AggregateKind::Agent, AggregateKind::Job]);
+        // Users are disabled by a commit of their organization, and jobs end with their project.
+        let filter = ReadFilter::decisions(&[
+            AggregateKind::Organization,
+            AggregateKind::Project,
+            AggregateKind::User,
+            AggregateKind::Agent,
+            AggregateKind::Job,
+        ]);
         let mut changes = tokio::select! {
             () = shutdown.requested() => return Ok(()),
             begun = store::follow_from_now(&self.world, "console", &*self.log, &filter) => begun?,

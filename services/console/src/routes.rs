@@ -3,10 +3,11 @@
 use axum::http::Method;
 use events::requests::authz::{
     AssignRole, CanUse, CreateCredential, CreateGroup, CreateOrganization, CreateProject, CreateUser,
-    DeleteAgent, DistrustProvider, GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials,
-    ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers,
-    RegisterAgent, RevokeCredential, RevokeToken, RotateRoot, SetProject, ShowAgent, ShowProject, ShowRoot,
-    SignIn, TrustProvider, UnlinkUser,
+    DeleteAgent, DeleteGroup, DeleteProject, DisableUser, DistrustProvider, EnableUser, GrantCredential,
+    IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups, ListJobAgents, ListOrganizations,
+    ListProjects, ListProviders, ListTokens, ListUsers, RegisterAgent, RevokeCredential, RevokeToken,
+    RotateRoot, SetProject, SetTokenLifetimes, ShowAgent, ShowProject, ShowRoot, SignIn, TrustProvider,
+    UnlinkUser,
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
@@ -51,8 +52,20 @@ fn directory() -> Vec<Route> {
             "createOrganization",
             "Creates an organization with its first owner, whose token is shown once; for operators",
         ),
+        Route::ask::<SetTokenLifetimes>(
+            PATCH,
+            "/api/v1/organization/token-lifetimes",
+            "setTokenLifetimes",
+            "Says how long personal tokens of your organization live that are issued from now on",
+        ),
         Route::ask::<ListGroups>(GET, "/api/v1/groups", "listGroups", "Lists the groups that you may see"),
         Route::ask::<CreateGroup>(POST, "/api/v1/groups", "createGroup", "Creates a group"),
+        Route::ask::<DeleteGroup>(
+            DELETE,
+            "/api/v1/groups/{group}",
+            "deleteGroup",
+            "Deletes a group; projects in it keep it and are named",
+        ),
         Route::ask::<ListProjects>(
             GET,
             "/api/v1/projects",
@@ -72,6 +85,12 @@ fn directory() -> Vec<Route> {
             "Shows a project by `group/name` (with `%2F`), id, or external numeric id",
         ),
         Route::ask::<SetProject>(PATCH, "/api/v1/projects/{project}", "setProject", "Changes a project"),
+        Route::ask::<DeleteProject>(
+            DELETE,
+            "/api/v1/projects/{project}",
+            "deleteProject",
+            "Deletes a project; agents and sources that hang on it keep it and are named",
+        ),
         own::webhook(),
     ]
 }
@@ -85,6 +104,18 @@ fn people_and_secrets() -> Vec<Route> {
             "/api/v1/users/{user}/roles",
             "assignRole",
             "Gives a role to a user, or takes it",
+        ),
+        Route::ask::<DisableUser>(
+            POST,
+            "/api/v1/users/{user}/disable",
+            "disableUser",
+            "Ends everything of a user at once: their tokens, those that they made, and what is open by any of these",
+        ),
+        Route::ask::<EnableUser>(
+            POST,
+            "/api/v1/users/{user}/enable",
+            "enableUser",
+            "Lets a user in again; no token of before comes back",
         ),
         Route::ask::<ListCredentials>(GET, "/api/v1/credentials", "listCredentials", "Lists Git credentials"),
         Route::ask::<CreateCredential>(

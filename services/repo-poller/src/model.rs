@@ -185,6 +185,9 @@ impl State {
                     project.revision += 1;
                 }
             }
+            DirectoryEvent::ProjectDeleted(deleted) => {
+                self.projects.remove(&deleted.project);
+            }
             DirectoryEvent::CredentialGranted(granted) => {
                 if let Some(project) = self.projects.get_mut(&granted.project) {
                     project.revision += 1;

@@ -80,8 +80,11 @@ pub struct IssueToken {
     pub user: Option<String>,
     /// What it is called.
     pub name: String,
-    /// Seconds until it ends by itself.
+    /// Seconds until it ends by itself; for people what the organization says if not given, for agents never.
     pub lifetime_seconds: Option<u64>,
+    /// It is to be good for the use of clusters' APIs only; for the actor's own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clusters_only: bool,
 }
 request!(IssueToken => SecretToken, "authz.issue-token");
 
@@ -142,4 +145,7 @@ pub struct TokenView {
     pub last_used_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+    /// It is good for the use of clusters' APIs only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clusters_only: bool,
 }

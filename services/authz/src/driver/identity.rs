@@ -138,8 +138,10 @@ impl Driver {
         organization: Option<OrganizationId>,
     ) -> Result<SignedIn, Refusal> {
         let (account, user) = self.person(verified, login, organization).await?;
-        let (token, made) = self.token_for(verified, TokenHolder::User(user), &verified.provider);
+        let (mut token, made) = self.token_for(verified, TokenHolder::User(user), &verified.provider);
         let organization = account.organization;
+        let lifetimes = self.directory.read(|directory| directory.token_lifetimes(organization));
+        token.expires_at = token.expires_at.min(Some(self.in_seconds(lifetimes.longest_seconds)));
         let step = Step::SignInUser { account, token };
         self.signed_in(call, organization, Actor::User(user), verified, step, made).await
     }
@@ -198,6 +200,7 @@ impl Driver {
             hash: made.hash,
             name: name.to_owned(),
             expires_at: Some(self.now().plus_millis(lifetime)),
+            clusters_only: false,
         };
         (issued, made)
     }

@@ -44,6 +44,7 @@ impl Driver {
             hash: made.hash,
             name: request.name.clone(),
             expires_at: Some(self.now().plus_millis(lifetime)),
+            clusters_only: false,
         };
         let facts = JobFacts {
             name: request.name,

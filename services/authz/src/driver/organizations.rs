@@ -1,13 +1,14 @@
 //! Organizations, groups, and the first owner.
 
-use events::directory::{Role, Scope, TokenHolder};
+use events::directory::{Role, Scope, TokenHolder, TokenLifetimes};
 use events::requests::authz::{
-    Action, CreateGroup, CreateOrganization, EnsureOwner, FirstStart, GroupView, OrganizationView,
-    SecretToken,
+    Action, CreateGroup, CreateOrganization, DeleteGroup, EnsureOwner, FirstStart, GroupView,
+    OrganizationView, SecretToken, SetTokenLifetimes,
 };
 use events::{Actor, GroupId, OrganizationId, Refusal, RefusalKind, UserId};
 
 use super::commit::ATTEMPTS;
+use super::tokens::NewTokenName;
 use super::{Driver, gone};
 use crate::call::Call;
 use crate::checks;
@@ -40,6 +41,31 @@ impl Driver {
         let token = self.owner_token(&call, owner, false).await?;
         let view = self.directory.read(|directory| directory.organization_view(id)).ok_or_else(gone)?;
         Ok(OrganizationView { owner_token: Some(token), ..view })
+    }
+
+    pub(super) async fn set_token_lifetimes(
+        self,
+        call: Call,
+        request: SetTokenLifetimes,
+    ) -> Result<OrganizationView, Refusal> {
+        let organization = call.context.organization;
+        let former = self.directory.read(|directory| directory.token_lifetimes(organization));
+        let lifetimes = TokenLifetimes {
+            default_seconds: request.default_seconds.unwrap_or(former.default_seconds),
+            longest_seconds: request.longest_seconds.unwrap_or(former.longest_seconds),
+        };
+        self.commit(&call, call.key(), Step::SetTokenLifetimes { lifetimes }).await?;
+        self.directory.read(|directory| directory.organization_view(organization)).ok_or_else(gone)
+    }
+
+    pub(super) async fn delete_group(self, call: Call, request: DeleteGroup) -> Result<GroupView, Refusal> {
+        let asker = call.asker();
+        let (group, view) = self.directory.read(|directory| {
+            let group = directory.group_to_delete(&asker, &request.group)?;
+            Ok::<_, Refusal>((group, directory.group_view(group).ok_or_else(gone)?))
+        })?;
+        self.commit(&call, call.key(), Step::DeleteGroup { group }).await?;
+        Ok(view)
     }
 
     pub(super) async fn create_group(self, call: Call, request: CreateGroup) -> Result<GroupView, Refusal> {
@@ -99,13 +125,22 @@ impl Driver {
             }
         };
         let now = self.now();
+        let longest =
+            self.directory.read(|directory| directory.token_lifetimes(organization)).longest_seconds;
+        let half = now.plus_millis(i64::try_from(longest).unwrap_or(i64::MAX).saturating_mul(500));
         let live = request.token.is_some_and(|hash| {
             let principal = self.directory.read(|directory| directory.authenticate(hash, now));
-            principal.is_ok_and(|principal| principal.actor == Actor::User(owner))
+            principal.is_ok_and(|principal| {
+                // Whoever starts again gets another in time.
+                let lasts = principal.expires_at.is_none_or(|end| half < end);
+                principal.actor == Actor::User(owner) && lasts
+            })
         });
         let holder = TokenHolder::User(owner);
-        let held = self.directory.read(|directory| directory.holds_token(holder, OWNER_TOKEN));
-        let enough = live || (request.shared && held);
+        let (held, is_disabled) = self.directory.read(|directory| {
+            (directory.holds_token(holder, OWNER_TOKEN, now), directory.is_disabled(owner))
+        });
+        let enough = live || (request.shared && held) || is_disabled;
         let token = if enough { None } else { Some(self.owner_token(&call, owner, request.shared).await?) };
         Ok(FirstStart { organization, owner, token })
     }
@@ -143,6 +178,10 @@ impl Driver {
             let step = call.step(&format!("revoke {}", token.id));
             self.commit(call, step, Step::Revoke { token: token.id }).await?;
         }
-        self.issue(call.clone(), holder, OWNER_TOKEN, None, shared).await
+        let organization = call.context.organization;
+        let lifetimes = self.directory.read(|directory| directory.token_lifetimes(organization));
+        let name = NewTokenName { name: OWNER_TOKEN, clusters_only: false };
+        let expires_at = Some(self.in_seconds(lifetimes.longest_seconds));
+        self.issue(call.clone(), holder, name, expires_at, shared).await
     }
 }

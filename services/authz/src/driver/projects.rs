@@ -1,7 +1,7 @@
 //! Projects.
 
 use events::directory::ProjectSettings;
-use events::requests::authz::{CreateProject, ProjectView, SetProject};
+use events::requests::authz::{CreateProject, DeleteProject, ProjectView, SetProject};
 use events::{GroupId, ProjectId, Refusal, RefusalKind};
 
 use super::{Driver, gone};
@@ -67,6 +67,20 @@ impl Driver {
         }
         self.commit(&call, call.key(), Step::SetProject { id, settings }).await?;
         self.directory.read(|directory| directory.project_view(id)).ok_or_else(gone)
+    }
+
+    pub(super) async fn delete_project(
+        self,
+        call: Call,
+        request: DeleteProject,
+    ) -> Result<ProjectView, Refusal> {
+        let asker = call.asker();
+        let (project, view) = self.directory.read(|directory| {
+            let project = directory.project_to_delete(&asker, &request.project)?;
+            Ok::<_, Refusal>((project, directory.project_view(project).ok_or_else(gone)?))
+        })?;
+        self.commit(&call, call.key(), Step::DeleteProject { project }).await?;
+        Ok(view)
     }
 
     /// The group of a new project, made if the asker may. Of two requests that make it at once, both go on with the one.

@@ -7,11 +7,12 @@ use events::position::Stream;
 use events::request::{RefusedCommand, RequestContext};
 use events::requests::authz::{
     Admit, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup, CreateOrganization,
-    CreateProject, CreateUser, Decide, DecideFetch, DeleteAgent, DistrustProvider, EnsureOwner, FindMissing,
-    GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups, ListJobAgents,
-    ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers, LocateProject, RegisterAgent,
-    RevokeCredential, RevokeToken, RotateRoot, SetProject, ShowAgent, ShowProject, ShowRoot, SignIn,
-    SignPass, TrustProvider, UnlinkUser,
+    CreateProject, CreateUser, Decide, DecideFetch, DeleteAgent, DeleteGroup, DeleteProject, DisableUser,
+    DistrustProvider, EnableUser, EnsureOwner, FindMissing, GrantCredential, IssueJobToken, IssueToken,
+    ListAgents, ListCredentials, ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders,
+    ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential, RevokeToken, RotateRoot,
+    SetProject, SetTokenLifetimes, ShowAgent, ShowProject, ShowRoot, SignIn, SignPass, TrustProvider,
+    UnlinkUser,
 };
 use events::{Actor, Refusal, Request};
 use store::NewBatch;
@@ -63,10 +64,15 @@ served! {
         CreateOrganization => create_organization,
         EnsureOwner => ensure_owner,
         CreateGroup => create_group,
+        DeleteGroup => delete_group,
         CreateProject => create_project,
+        DeleteProject => delete_project,
+        SetTokenLifetimes => set_token_lifetimes,
         SetProject => set_project,
         CreateUser => create_user,
         AssignRole => assign_role,
+        DisableUser => disable_user,
+        EnableUser => enable_user,
         CreateCredential => create_credential,
         GrantCredential => grant_credential,
         RevokeCredential => revoke_credential,

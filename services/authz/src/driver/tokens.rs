@@ -5,7 +5,7 @@ use events::requests::authz::{
     Admission, Admit, AgentView, AgentWithToken, Authenticate, DeleteAgent, IssueToken, ListTokens,
     Principal, RegisterAgent, RevokeToken, SecretToken, TokenView,
 };
-use events::{AgentId, Refusal, RefusalKind, Timestamp, TokenId};
+use events::{Actor, AgentId, Refusal, RefusalKind, Sha256, Timestamp, TokenId};
 
 use super::{Driver, gone};
 use crate::call::Call;
@@ -18,8 +18,12 @@ use crate::secrets::{NewToken, TokenKind};
 
 /// What an agent's first token is called.
 const FIRST_TOKEN: &str = "first";
-/// Longest lifetime of a token, in seconds: ten years.
-const MAXIMUM_LIFETIME: u64 = 10 * 366 * 24 * 3600;
+
+/// What a new token is called, and what it is good for.
+pub(super) struct NewTokenName<'n> {
+    pub(super) name: &'n str,
+    pub(super) clusters_only: bool,
+}
 
 impl Driver {
     pub(super) async fn register_agent(
@@ -40,8 +44,8 @@ impl Driver {
         let agent = AgentId(self.claim(&call, claim, fresh, key).await?);
         let made = NewToken::make(&*self.world.random, TokenKind::Agent);
         let holder = TokenHolder::Agent(agent);
-        let issued =
-            TokenIssued { token, holder, hash: made.hash, name: FIRST_TOKEN.to_owned(), expires_at: None };
+        let (hash, name) = (made.hash, FIRST_TOKEN.to_owned());
+        let issued = TokenIssued { token, holder, hash, name, expires_at: None, clusters_only: false };
         let registered = AgentRegistered { agent, name: request.name, project };
         self.commit(&call, key, Step::RegisterAgent { agent: registered, token: issued, key }).await?;
         let view = self.directory.read(|directory| directory.agent_view(agent)).ok_or_else(gone)?;
@@ -56,17 +60,33 @@ impl Driver {
 
     pub(super) async fn issue_token(self, call: Call, request: IssueToken) -> Result<SecretToken, Refusal> {
         checks::label("name", &request.name)?;
-        let lifetime = request.lifetime_seconds;
-        if lifetime.is_some_and(|seconds| seconds == 0 || seconds > MAXIMUM_LIFETIME) {
-            return Err(Refusal::invalid("lifetime_seconds", format!("must be 1 to {MAXIMUM_LIFETIME}")));
-        }
-        let expires_at = lifetime.map(|seconds| {
-            self.now().plus_millis(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000))
-        });
         let asker = call.asker();
-        let holder =
-            self.holder(&asker, TokenUse::Issue, request.agent.as_deref(), request.user.as_deref()).await?;
-        self.issue(call, holder, &request.name, expires_at, false).await
+        let (agent, user) = (request.agent.as_deref(), request.user.as_deref());
+        let holder = self.holder(&asker, TokenUse::Issue, agent, user).await?;
+        let wanted = request.lifetime_seconds;
+        let expires_at = match holder {
+            TokenHolder::User(_) => {
+                let organization = asker.organization;
+                let lifetime =
+                    self.directory.read(|directory| directory.personal_lifetime(organization, wanted))?;
+                Some(self.in_seconds(lifetime))
+            }
+            TokenHolder::Agent(_) | TokenHolder::Job(_) if wanted.is_some() => {
+                let message = "is not taken: agents' tokens do not expire, as a cluster without one is cut off; issue another and revoke the former";
+                return Err(Refusal::invalid("lifetime_seconds", message));
+            }
+            TokenHolder::Agent(_) | TokenHolder::Job(_) => None,
+        };
+        let is_own = matches!(&asker.actor, Actor::User(user) if holder == TokenHolder::User(*user));
+        if request.clusters_only && !is_own {
+            return Err(Refusal::invalid("clusters_only", "is for tokens of one's own"));
+        }
+        let name = NewTokenName { name: &request.name, clusters_only: request.clusters_only };
+        self.issue(call, holder, name, expires_at, false).await
+    }
+
+    pub(super) fn in_seconds(&self, seconds: u64) -> Timestamp {
+        self.now().plus_millis(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000))
     }
 
     /// Issues a token, or none when it is wanted only `unless_held`: unless the holder has one of that name; that the asker may was asked before.
@@ -74,7 +94,7 @@ impl Driver {
         &self,
         mut call: Call,
         holder: TokenHolder,
-        name: &str,
+        NewTokenName { name, clusters_only }: NewTokenName<'_>,
         expires_at: Option<Timestamp>,
         unless_held: bool,
     ) -> Result<SecretToken, Refusal> {
@@ -85,7 +105,8 @@ impl Driver {
         };
         let token = TokenId(call.pass(self.fresh()));
         let made = NewToken::make(&*self.world.random, kind);
-        let issued = TokenIssued { token, holder, hash: made.hash, name: name.to_owned(), expires_at };
+        let (hash, name) = (made.hash, name.to_owned());
+        let issued = TokenIssued { token, holder, hash, name, expires_at, clusters_only };
         self.commit(&call, call.key(), Step::IssueToken { token: issued, unless_held }).await?;
         self.shown_once(token, made)
     }
@@ -132,6 +153,15 @@ impl Driver {
         super::queries::services_only(&asker)?;
         let now = self.now();
         let principal = self.directory.read(|directory| directory.authenticate(request.hash, now))?;
+        self.mention_use(&principal, now);
+        Ok(principal)
+    }
+
+    /// Who holds a token that is shown for the use of a cluster's API.
+    pub(super) fn user_of_clusters(&self, asker: &Asker, hash: Sha256) -> Result<Principal, Refusal> {
+        super::queries::services_only(asker)?;
+        let now = self.now();
+        let principal = self.directory.read(|directory| directory.holder_of(hash, now))?;
         self.mention_use(&principal, now);
         Ok(principal)
     }

@@ -1,14 +1,16 @@
 //! Users and roles.
 
 use events::directory::Scope;
-use events::requests::authz::{AssignRole, CreateUser, ListUsers, UserView};
-use events::{Refusal, UserId};
+use events::requests::authz::{
+    AssignRole, CreateUser, DisableUser, DisabledUser, EnableUser, ListUsers, UserView,
+};
+use events::{Refusal, TokenId, UserId};
 
 use super::{Driver, gone};
 use crate::call::Call;
 use crate::checks;
-use crate::model::Asker;
 use crate::model::steps::Step;
+use crate::model::{Asker, Disabled};
 use crate::personal;
 
 impl Driver {
@@ -32,6 +34,39 @@ impl Driver {
         let role = (request.role, request.scope.unwrap_or(Scope::Organization(asker.organization)));
         let step = Step::AssignRole { user, role, withdraw: request.withdraw };
         self.commit(&call, call.key(), step).await?;
+        self.user_view(user).await
+    }
+
+    /// Ends everything of a user. What they hold is dead with the first commit, and so is what they made; each of those tokens is revoked by
+    /// itself as well, so that whatever is open by it ends.
+    pub(super) async fn disable_user(
+        self,
+        call: Call,
+        request: DisableUser,
+    ) -> Result<DisabledUser, Refusal> {
+        let asker = call.asker();
+        let user = self.another_user(&asker, &request.user).await?;
+        let keeps_agents_tokens = request.keep_agents_tokens;
+        let step = Step::DisableUser { user, keeps_agents_tokens };
+        self.commit(&call, call.key(), step).await?;
+        let made = self
+            .directory
+            .read(|directory| directory.to_end(user, Disabled { keeps_agents_tokens }).collect::<Vec<_>>());
+        for token in &made {
+            self.commit(&call, call.step(&format!("revoke {token}")), Step::Revoke { token: *token }).await?;
+        }
+        let (ended, kept) = self.directory.read(|directory| {
+            let view = |id: TokenId| directory.token_view(id);
+            let ended = made.iter().filter_map(|id| view(*id)).collect();
+            let kept = directory.made_by(user).filter_map(|(id, _)| view(id)).collect();
+            (ended, kept)
+        });
+        Ok(DisabledUser { user: self.user_view(user).await?, ended, kept })
+    }
+
+    pub(super) async fn enable_user(self, call: Call, request: EnableUser) -> Result<UserView, Refusal> {
+        let user = self.another_user(&call.asker(), &request.user).await?;
+        self.commit(&call, call.key(), Step::EnableUser { user }).await?;
         self.user_view(user).await
     }
 

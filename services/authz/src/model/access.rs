@@ -20,10 +20,10 @@ impl Directory {
             Actor::Service(name) => service_decision(name, query.action),
             Actor::Agent(agent) => self.agent_decision(*agent, query),
             Actor::User(user) => match self.users.get(user) {
-                Some(User { organization, roles, .. }) => {
+                Some(User { organization, roles, disabled: None, .. }) => {
                     self.decision_by_role(*organization, roles, query, &chain)
                 }
-                None => invisible(),
+                _ => invisible(),
             },
             Actor::Job(job) => match self.jobs.get(job) {
                 Some(job) => self.decision_by_role(job.organization, &job.roles(), query, &chain),

@@ -126,6 +126,9 @@ impl Directory {
 
     fn holder(&self, name: NameId, id: Uuid) -> Holder {
         let living = |created_by: &CommitId| Holder::Living(*created_by);
+        if self.gone.contains(&id) {
+            return Holder::Gone;
+        }
         match name.what {
             Named::Organization => {
                 self.organizations.get(&OrganizationId(id)).map(|found| living(&found.created_by))

@@ -1,17 +1,17 @@
 //! The fold.
 
-use events::directory::{DirectoryEvent, TokenHolder, UserLinked};
+use events::directory::{DirectoryEvent, TokenHolder, TokenIssued, UserLinked};
 use events::requests::authz::ProviderTrust;
-use events::{AggregateKind, Commit, Event, Timestamp};
+use events::{Actor, AggregateKind, Commit, Event, Timestamp};
 use store::{Committed, Fact, Projection, ReadFilter};
 
 use super::identity::Account;
 use super::root::LaterRoot;
-use super::{Agent, Claim, Credential, Directory, Group, Organization, Project, Token, User};
+use super::{Agent, Claim, Credential, Directory, Disabled, Group, Organization, Project, Token, User};
 
 impl Projection for Directory {
     const NAME: &'static str = "authz-directory";
-    const FOLD_VERSION: u32 = 7;
+    const FOLD_VERSION: u32 = 8;
     const SNAPSHOT_EVERY: u64 = 10_000;
 
     type Event = Event;
@@ -87,6 +87,10 @@ impl Directory {
             }
             DirectoryEvent::ProjectCreated(event) => {
                 let (group, name, settings) = (event.group, event.name, event.settings);
+                if self.gone.contains(&group.0) {
+                    self.gone.insert(event.project.0);
+                    return;
+                }
                 self.projects
                     .insert(event.project, Project { organization, group, name, settings, created_by });
             }
@@ -97,7 +101,26 @@ impl Directory {
             }
             DirectoryEvent::UserCreated(event) => {
                 let roles = std::collections::BTreeSet::new();
-                self.users.insert(event.user, User { organization, name: event.name, roles, created_by });
+                let user = User { organization, name: event.name, roles, created_by, disabled: None };
+                self.users.insert(event.user, user);
+            }
+            DirectoryEvent::UserDisabled(event) => {
+                if let Some(user) = self.users.get_mut(&event.user) {
+                    user.disabled = Some(Disabled { keeps_agents_tokens: event.keeps_agents_tokens });
+                }
+                self.kill_tokens(TokenHolder::User(event.user), commit.occurred_at);
+            }
+            DirectoryEvent::UserEnabled(event) => {
+                if let Some(user) = self.users.get_mut(&event.user) {
+                    user.disabled = None;
+                }
+            }
+            DirectoryEvent::TokenLifetimesSet(event) => {
+                self.lifetimes.insert(organization, event.lifetimes);
+            }
+            DirectoryEvent::GroupDeleted(event) => self.apply_group_deleted(event.group),
+            DirectoryEvent::ProjectDeleted(event) => {
+                self.apply_project_deleted(event.project, commit.occurred_at);
             }
             DirectoryEvent::RoleAssigned(event) => {
                 if let Some(user) = self.users.get_mut(&event.user) {
@@ -128,7 +151,8 @@ impl Directory {
             }
             DirectoryEvent::AgentRegistered(event) => {
                 let (name, project, registered_at) = (event.name, event.project, commit.occurred_at);
-                let agent = Agent { organization, name, project, registered_at, deleted: false, created_by };
+                let deleted = self.gone.contains(&project.0);
+                let agent = Agent { organization, name, project, registered_at, deleted, created_by };
                 self.agents.insert(event.agent, agent);
             }
             DirectoryEvent::AgentDeleted(event) => {
@@ -139,24 +163,7 @@ impl Directory {
                 self.kill_tokens(TokenHolder::Agent(event.agent), commit.occurred_at);
             }
             DirectoryEvent::JobAdmitted(event) => self.apply_job_admitted(event, commit),
-            DirectoryEvent::TokenIssued(event) => {
-                if let (TokenHolder::Job(job), Some(end)) = (event.holder, event.expires_at) {
-                    self.job_ends.insert((end, job));
-                }
-                self.hashes.insert(event.hash, event.token);
-                self.holders.entry(event.holder).or_default().insert(event.token);
-                let token = Token {
-                    organization,
-                    holder: event.holder,
-                    hash: event.hash,
-                    name: event.name,
-                    issued_at: commit.occurred_at,
-                    expires_at: event.expires_at,
-                    last_used_at: None,
-                    revoked_at: None,
-                };
-                self.tokens.insert(event.token, token);
-            }
+            DirectoryEvent::TokenIssued(event) => self.apply_token_issued(event, commit),
             DirectoryEvent::TokenRevoked(event) => {
                 if let Some(token) = self.tokens.get_mut(&event.token) {
                     token.revoked_at.get_or_insert(commit.occurred_at);
@@ -175,7 +182,31 @@ impl Directory {
         }
     }
 
-    fn kill_tokens(&mut self, holder: TokenHolder, at: Timestamp) {
+    /// One that comes too late, by a decision on what was so before, is dead from the start.
+    fn apply_token_issued(&mut self, event: TokenIssued, commit: &Commit) {
+        if let (TokenHolder::Job(job), Some(end)) = (event.holder, event.expires_at) {
+            self.job_ends.insert((end, job));
+        }
+        self.hashes.insert(event.hash, event.token);
+        self.holders.entry(event.holder).or_default().insert(event.token);
+        let is_late =
+            self.is_gone(event.holder) || matches!(commit.actor, Actor::User(user) if self.is_disabled(user));
+        let token = Token {
+            organization: commit.organization,
+            holder: event.holder,
+            made_by: commit.actor.clone(),
+            clusters_only: event.clusters_only,
+            hash: event.hash,
+            name: event.name,
+            issued_at: commit.occurred_at,
+            expires_at: event.expires_at,
+            last_used_at: None,
+            revoked_at: is_late.then_some(commit.occurred_at),
+        };
+        self.tokens.insert(event.token, token);
+    }
+
+    pub(super) fn kill_tokens(&mut self, holder: TokenHolder, at: Timestamp) {
         for id in self.holders.get(&holder).into_iter().flatten() {
             if let Some(token) = self.tokens.get_mut(id) {
                 token.revoked_at.get_or_insert(at);

@@ -28,6 +28,8 @@ pub(crate) struct Given {
     pub(crate) directory: Directory,
     pub(crate) commits: Vec<Commit>,
     ids: u128,
+    /// Who had it recorded; the test if nobody.
+    pub(crate) by: Option<Actor>,
     /// What has passed since [`NOW`].
     pub(crate) passed_millis: i64,
 }
@@ -92,7 +94,7 @@ impl Given {
         self.configured_by(organization, agent, body);
     }
 
-    fn configured_by(&mut self, organization: OrganizationId, agent: AgentId, body: EventBody) {
+    pub(crate) fn configured_by(&mut self, organization: OrganizationId, agent: AgentId, body: EventBody) {
         let (id, aggregate) = (self.key(), aggregate(AggregateKind::Configuration, agent));
         self.record(id, organization, aggregate, 1, vec![body]);
     }
@@ -111,7 +113,7 @@ impl Given {
             aggregate,
             version,
             previous: ChainHash::default(),
-            actor: Actor::service("test"),
+            actor: self.by.clone().unwrap_or_else(|| Actor::service("test")),
             correlation_id: CorrelationId(Uuid::nil()),
             causation_id: None,
             traceparent: None,
@@ -211,7 +213,14 @@ impl Given {
         expires_at: Option<Timestamp>,
     ) -> TokenIssued {
         let hash = Sha256::of(name.as_bytes());
-        TokenIssued { token: TokenId(self.id()), holder, hash, name: name.to_owned(), expires_at }
+        TokenIssued {
+            token: TokenId(self.id()),
+            holder,
+            hash,
+            name: name.to_owned(),
+            expires_at,
+            clusters_only: false,
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Who may use a cluster's API: what the agent's configuration grants, to those who have a role there.
 
+use std::collections::BTreeSet;
+
 use events::audit::AuditMode;
-use events::configuration::{ConfigurationEvent, file_of};
+use events::configuration::{AgentConfiguration, ConfigurationEvent, file_of};
 use events::directory::{Role, Scope};
 use events::grants::{Grants, UserAccessAs, UserGrant};
 use events::pass::PassGrant;
@@ -52,6 +54,7 @@ impl Directory {
                 if configuration.implicit_rights {
                     self.implicit_rights.insert(agent);
                 }
+                self.note_readers(agent, &configuration);
                 if !configuration.grants.is_empty() {
                     self.grants.insert(agent, configuration.grants);
                 }
@@ -62,8 +65,18 @@ impl Directory {
         }
     }
 
+    fn note_readers(&mut self, agent: AgentId, configuration: &AgentConfiguration) {
+        let own = self.agents.get(&agent).map(|agent| agent.project);
+        let others = configuration.sources.iter().filter(|source| own != Some(source.project));
+        let reads: BTreeSet<_> = others.map(|source| (source.project, source.name.clone())).collect();
+        if !reads.is_empty() {
+            self.readers.insert(agent, reads);
+        }
+    }
+
     /// Nobody uses the API of an agent's cluster.
     pub(super) fn forget_grants(&mut self, agent: AgentId) {
+        self.readers.remove(&agent);
         self.grants.remove(&agent);
         self.implicit_rights.remove(&agent);
     }
@@ -132,7 +145,10 @@ impl Directory {
 
     /// The greatest role of those who are let in that a user has in a scope.
     fn role_of(&self, organization: OrganizationId, user: UserId, scope: Scope) -> Option<Role> {
-        let user = self.users.get(&user).filter(|user| user.organization == organization)?;
+        let user = self
+            .users
+            .get(&user)
+            .filter(|user| user.organization == organization && user.disabled.is_none())?;
         let chain = self.chain(organization, scope)?;
         let holds = |role: &Role| user.roles.iter().any(|(held, at)| held == role && chain.contains(at));
         LET_IN.into_iter().find(holds)

@@ -231,6 +231,12 @@ impl Directory {
         if self.tokens.contains_key(&token.token) {
             return Err(used());
         }
+        if self.is_disabled(user) {
+            return Err(Refusal::new(
+                RefusalKind::Denied,
+                "the user is disabled: an owner runs `kasbah user enable`",
+            ));
+        }
         self.has_room_for_token(token.holder, now)?;
         let mut events = Vec::new();
         if !self.accounts.contains_key(account) {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use events::directory::{
     AgentRegistered, JobAdmitted, PersonalData, ProjectSettings, Role, Scope, TokenHolder, TokenIssued,
+    TokenLifetimes,
 };
 use events::root::RootLink;
 use events::{
@@ -42,6 +43,11 @@ pub enum Step {
     NewUser { id: UserId, name: PersonalData, roles: Vec<(Role, Scope)>, key: CommitId },
     CreateUser { id: UserId, name: PersonalData, first: (Role, Scope), key: CommitId },
     AssignRole { user: UserId, role: (Role, Scope), withdraw: bool },
+    DisableUser { user: UserId, keeps_agents_tokens: bool },
+    EnableUser { user: UserId },
+    SetTokenLifetimes { lifetimes: TokenLifetimes },
+    DeleteGroup { group: GroupId },
+    DeleteProject { project: ProjectId },
     CreateCredential { claim: NameId, id: CredentialId, name: String, host: String, key: CommitId },
     GrantCredential { credential: CredentialId, project: ProjectId },
     RevokeCredential { credential: String },
@@ -87,6 +93,15 @@ impl Directory {
             Step::AssignRole { user, role, withdraw } => {
                 about(user.0, self.assign_role(asker, *user, *role, *withdraw))
             }
+            Step::DisableUser { user, keeps_agents_tokens } => {
+                about(user.0, self.disable_user(asker, *user, *keeps_agents_tokens))
+            }
+            Step::EnableUser { user } => about(user.0, self.enable_user(asker, *user)),
+            Step::SetTokenLifetimes { lifetimes } => {
+                about(asker.organization.0, self.set_token_lifetimes(asker, *lifetimes))
+            }
+            Step::DeleteGroup { group } => about(group.0, self.delete_group(asker, *group)),
+            Step::DeleteProject { project } => about(project.0, self.delete_project(asker, *project)),
             Step::CreateCredential { claim, id, .. } if !self.is_claimed_by(*claim, id.0) => Err(gone()),
             Step::CreateCredential { id, name, host, key, .. } => {
                 about(id.0, self.create_credential(asker, *id, name, host, *key))
@@ -105,7 +120,9 @@ impl Directory {
                 let Decided { draft, outcome } = self.delete_agent(asker, agent)?;
                 Ok(Decided { draft, outcome: outcome.0 })
             }
-            Step::IssueToken { token, unless_held: true } if self.holds_token(token.holder, &token.name) => {
+            Step::IssueToken { token, unless_held: true }
+                if self.holds_token(token.holder, &token.name, *now) =>
+            {
                 Ok(Decided::already(token.token.0))
             }
             Step::IssueToken { token, .. } => about(token.token.0, self.issue_token(asker, token, *now)),
@@ -132,11 +149,10 @@ impl Directory {
         }
     }
 
-    /// Whether the holder has a token of that name that was not revoked.
+    /// Whether the holder has a token of that name that is live at `now`.
     #[must_use]
-    pub fn holds_token(&self, holder: TokenHolder, name: &str) -> bool {
-        let tokens = self.tokens_of(holder);
-        tokens.iter().any(|token| token.name == name && token.revoked_at.is_none())
+    pub fn holds_token(&self, holder: TokenHolder, name: &str, now: Timestamp) -> bool {
+        self.held_by(holder).any(|(_, token)| token.name == name && token.is_live(now))
     }
 }
 

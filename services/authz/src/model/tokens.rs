@@ -1,8 +1,14 @@
 //! Tokens: only hashes are known here.
 
-use events::directory::{DirectoryEvent, Scope, TokenHolder, TokenIssued, TokenRevoked, TokenUsed};
+use events::directory::{
+    DirectoryEvent, Scope, TokenHolder, TokenIssued, TokenLifetimes, TokenLifetimesSet, TokenRevoked,
+    TokenUsed,
+};
 use events::requests::authz::{Action, Admission, Decide, Principal};
-use events::{Actor, AggregateKind, AggregateRef, Refusal, RefusalKind, Sha256, Timestamp, TokenId, UserId};
+use events::{
+    Actor, AggregateKind, AggregateRef, OrganizationId, Refusal, RefusalKind, Sha256, Timestamp, TokenId,
+    UserId,
+};
 
 use super::lookup::UserRef;
 use super::{Asker, Decided, Directory, Token, aggregate};
@@ -11,6 +17,10 @@ use super::{Asker, Decided, Directory, Token, aggregate};
 pub const MAXIMUM_LIVE_TOKENS: usize = 64;
 
 const HOUR_MILLIS: i64 = 3_600_000;
+const DAY_SECONDS: u64 = 24 * 3600;
+/// What an organization may say of its tokens' lifetimes, in seconds: a minute at least, ten years at most.
+const SHORTEST_LIFETIME: u64 = 60;
+const MAXIMUM_LIFETIME: u64 = 3660 * DAY_SECONDS;
 
 /// What is wanted with tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +42,25 @@ impl Token {
 }
 
 impl Directory {
-    /// Who holds this token, if it is live at `now`.
+    /// Who holds this token, if it is live at `now`, and good for Kasbah's own API.
+    ///
+    /// # Errors
+    /// Unknown, revoked, expired, or for clusters only: each says so.
+    pub fn authenticate(&self, hash: Sha256, now: Timestamp) -> Result<Principal, Refusal> {
+        let principal = self.holder_of(hash, now)?;
+        if self.tokens.get(&principal.token).is_some_and(|token| token.clusters_only) {
+            let message =
+                "this token is kubectl's, for clusters' APIs only: use the one that it was made with";
+            return Err(Refusal::new(RefusalKind::Denied, message));
+        }
+        Ok(principal)
+    }
+
+    /// As [`Directory::authenticate`], for the use of a cluster's API: tokens that are for nothing else are good here.
     ///
     /// # Errors
     /// Unknown, revoked or expired: each says so.
-    pub fn authenticate(&self, hash: Sha256, now: Timestamp) -> Result<Principal, Refusal> {
+    pub fn holder_of(&self, hash: Sha256, now: Timestamp) -> Result<Principal, Refusal> {
         let refuse = |message: &str| Refusal::new(RefusalKind::Unauthenticated, message);
         let (id, token) = self
             .hashes
@@ -49,12 +73,84 @@ impl Directory {
         if !token.is_live(now) {
             return Err(refuse("the token has expired"));
         }
+        if let Some(message) = self.ended_with_a_person(token) {
+            return Err(refuse(message));
+        }
         let actor = match token.holder {
             TokenHolder::Agent(agent) => Actor::Agent(agent),
             TokenHolder::User(user) => Actor::User(user),
             TokenHolder::Job(job) => Actor::Job(job),
         };
         Ok(Principal { actor, organization: token.organization, token: id, expires_at: token.expires_at })
+    }
+
+    /// Why a token is dead, where that is because a user was disabled.
+    fn ended_with_a_person(&self, token: &Token) -> Option<&'static str> {
+        if matches!(token.holder, TokenHolder::User(user) if self.is_disabled(user)) {
+            return Some("the user was disabled");
+        }
+        let Actor::User(maker) = token.made_by else { return None };
+        let disabled = self.users.get(&maker)?.disabled?;
+        let is_kept = disabled.keeps_agents_tokens && matches!(token.holder, TokenHolder::Agent(_));
+        (!is_kept).then_some("the user who made this token was disabled")
+    }
+
+    /// How long an organization's personal tokens live.
+    #[must_use]
+    pub fn token_lifetimes(&self, organization: OrganizationId) -> TokenLifetimes {
+        self.lifetimes.get(&organization).copied().unwrap_or_default()
+    }
+
+    /// Says how long an organization's personal tokens live from now on.
+    ///
+    /// # Errors
+    /// Not allowed, or times that do not go together.
+    pub fn set_token_lifetimes(
+        &self,
+        asker: &Asker,
+        lifetimes: TokenLifetimes,
+    ) -> Result<Decided<()>, Refusal> {
+        let organization = Scope::Organization(asker.organization);
+        self.authorize(asker, Action::SetTokenLifetimes, organization, "organization")?;
+        let TokenLifetimes { default_seconds, longest_seconds } = lifetimes;
+        if !(SHORTEST_LIFETIME..=MAXIMUM_LIFETIME).contains(&longest_seconds) {
+            let message = format!("must be {SHORTEST_LIFETIME} to {MAXIMUM_LIFETIME}");
+            return Err(Refusal::invalid("longest_seconds", message));
+        }
+        if !(SHORTEST_LIFETIME..=longest_seconds).contains(&default_seconds) {
+            let message =
+                format!("must be {SHORTEST_LIFETIME} to {longest_seconds}, the longest lifetime; set both");
+            return Err(Refusal::invalid("default_seconds", message));
+        }
+        if self.token_lifetimes(asker.organization) == lifetimes {
+            return Ok(Decided::already(()));
+        }
+        let event = DirectoryEvent::TokenLifetimesSet(TokenLifetimesSet { lifetimes });
+        let of = aggregate(AggregateKind::Organization, asker.organization);
+        self.draft(asker.organization, of, vec![event], ())
+    }
+
+    /// Seconds that a personal token lives for which so many are wanted.
+    ///
+    /// # Errors
+    /// More than the organization allows.
+    pub fn personal_lifetime(
+        &self,
+        organization: OrganizationId,
+        wanted: Option<u64>,
+    ) -> Result<u64, Refusal> {
+        let TokenLifetimes { default_seconds, longest_seconds } = self.token_lifetimes(organization);
+        match wanted {
+            None => Ok(default_seconds),
+            Some(seconds) if (1..=longest_seconds).contains(&seconds) => Ok(seconds),
+            Some(_) => {
+                let message = format!(
+                    "must be 1 to {longest_seconds} ({} days), the longest lifetime of the organization's personal tokens",
+                    longest_seconds / DAY_SECONDS
+                );
+                Err(Refusal::invalid("lifetime_seconds", message))
+            }
+        }
     }
 
     /// Whether the holder of this token may open a tunnel.
@@ -92,6 +188,10 @@ impl Directory {
         agent: Option<&str>,
         user: Option<UserRef>,
     ) -> Result<TokenHolder, Refusal> {
+        if usage == TokenUse::Issue && matches!(asker.actor, Actor::Agent(_) | Actor::Job(_)) {
+            let message = "agents and jobs issue no tokens: nothing that they made would end with theirs";
+            return Err(Refusal::new(RefusalKind::Denied, message));
+        }
         let holder = match (agent, user) {
             (Some(_), Some(_)) => return Err(Refusal::invalid("user", "say an agent or a user, not both")),
             (Some(agent), None) => TokenHolder::Agent(self.visible_agent(asker, agent)?.0),
@@ -155,6 +255,9 @@ impl Directory {
         now: Timestamp,
     ) -> Result<Decided<()>, Refusal> {
         self.has_room_for_token(token.holder, now)?;
+        if matches!(token.holder, TokenHolder::User(user) if self.is_disabled(user)) {
+            return Err(Refusal::new(RefusalKind::Conflict, "the user is disabled; enable them first"));
+        }
         let gone = matches!(token.holder, TokenHolder::Agent(id) if self.agents.get(&id).is_none_or(|agent| agent.deleted));
         if gone {
             return Err(Refusal::not_found("agent"));
@@ -220,6 +323,14 @@ impl Directory {
     #[must_use]
     pub fn use_is_news(&self, id: TokenId, now: Timestamp) -> bool {
         self.tokens.get(&id).is_some_and(|token| token.last_used_at.is_none_or(|last| last < hour(now)))
+    }
+
+    /// Tokens of others that a user made and that were not revoked.
+    pub fn made_by(&self, user: UserId) -> impl Iterator<Item = (TokenId, &Token)> {
+        let own = TokenHolder::User(user);
+        self.tokens.iter().map(|(id, token)| (*id, token)).filter(move |(_, token)| {
+            token.made_by == Actor::User(user) && token.holder != own && token.revoked_at.is_none()
+        })
     }
 
     /// Whether the holder has a token that is live at `now`.

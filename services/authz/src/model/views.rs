@@ -16,6 +16,7 @@ impl Directory {
         self.organizations.get(&id).map(|found| OrganizationView {
             id,
             name: found.name.clone(),
+            token_lifetimes: self.token_lifetimes(id),
             owner_token: None,
         })
     }
@@ -128,7 +129,8 @@ impl Directory {
         let roles = user.roles.iter().copied().collect();
         let accounts = self.accounts.iter().filter(|(_, holder)| **holder == id);
         let accounts = accounts.map(|(account, _)| account.provider.clone()).collect();
-        Some((UserView { id, name: None, roles, accounts }, user.name.clone()))
+        let disabled = user.disabled.is_some();
+        Some((UserView { id, name: None, roles, accounts, disabled }, user.name.clone()))
     }
 
     /// One token.
@@ -153,5 +155,6 @@ fn view(id: TokenId, token: &Token) -> TokenView {
         expires_at: token.expires_at,
         last_used_at: token.last_used_at,
         revoked_at: token.revoked_at,
+        clusters_only: token.clusters_only,
     }
 }

@@ -118,6 +118,7 @@ impl Running {
             user: Some(name.to_owned()),
             name: "t".to_owned(),
             lifetime_seconds: None,
+            clusters_only: false,
         };
         self.person(self.ask(owner, &issue).await.unwrap().secret).await
     }

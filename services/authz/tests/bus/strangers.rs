@@ -9,10 +9,11 @@ use events::directory::{Role, Scope};
 use events::requests::authz::{
     Action, Admit, AgentView, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup,
     CreateOrganization, CreateProject, CreateUser, CredentialView, Decide, DecideFetch, DeleteAgent,
-    DistrustProvider, EnsureOwner, FindMissing, GrantCredential, IssueJobToken, IssueToken, ListAgents,
-    ListCredentials, ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders, ListTokens,
-    ListUsers, LocateProject, ProjectView, RegisterAgent, RevokeCredential, RevokeToken, RotateRoot,
-    SetProject, ShowAgent, ShowProject, ShowRoot, SignIn, SignPass, TrustProvider, UnlinkUser,
+    DeleteGroup, DeleteProject, DisableUser, DistrustProvider, EnableUser, EnsureOwner, FindMissing,
+    GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups, ListJobAgents,
+    ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers, LocateProject, ProjectView,
+    RegisterAgent, RevokeCredential, RevokeToken, RotateRoot, SetProject, SetTokenLifetimes, ShowAgent,
+    ShowProject, ShowRoot, SignIn, SignPass, TrustProvider, UnlinkUser,
 };
 use events::{OrganizationId, Position, Refusal, Request, Sha256, TokenId};
 
@@ -140,6 +141,10 @@ const MUST_REFUSE: &[&str] = &[
     "authz.show-project",
     "authz.show-agent",
     "authz.delete-agent",
+    "authz.delete-group",
+    "authz.delete-project",
+    "authz.disable-user",
+    "authz.enable-user",
     "authz.register-agent",
     "authz.revoke-token",
     "authz.issue-token",
@@ -257,6 +262,10 @@ async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
     asking.ask(ensure, debug).await;
     asking.ask(CreateOrganization { name: "third".to_owned(), owner: owner.clone() }, debug).await;
     ask_about_sign_in(asking, home).await;
+    for group in ["acme-shop".to_owned(), home.project.group.to_string()] {
+        asking.ask(DeleteGroup { group }, debug).await;
+    }
+    asking.ask(SetTokenLifetimes { default_seconds: Some(60), longest_seconds: Some(60) }, debug).await;
     asking.ask(CreateGroup { name: "strange".to_owned() }, debug).await;
     for (path, external_id) in [("strange/new", None), ("strange/newer", Some(4711))] {
         let create = CreateProject { external_id, ..project(path, "https://git.example/a.git") };
@@ -272,6 +281,7 @@ async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
             external_id: None,
         };
         asking.ask(set, debug).await;
+        asking.ask(DeleteProject { project: named.clone() }, debug).await;
         asking
             .ask(RegisterAgent { name: "spy".to_owned(), project: named.clone() }, |made| debug(&made.agent))
             .await;
@@ -286,13 +296,25 @@ async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
     for user in [user, owner] {
         let assign = AssignRole { user: user.clone(), role: Role::Viewer, scope: None, withdraw: false };
         asking.ask(assign, debug).await;
-        let issue =
-            IssueToken { agent: None, user: Some(user), name: "t".to_owned(), lifetime_seconds: None };
+        asking.ask(DisableUser { user: user.clone(), keep_agents_tokens: false }, debug).await;
+        asking.ask(EnableUser { user: user.clone() }, debug).await;
+        let issue = IssueToken {
+            agent: None,
+            user: Some(user),
+            name: "t".to_owned(),
+            lifetime_seconds: None,
+            clusters_only: false,
+        };
         asking.ask(issue, debug).await;
     }
     let agent = home.agent.id.to_string();
-    let issue =
-        IssueToken { agent: Some(agent.clone()), user: None, name: "t".to_owned(), lifetime_seconds: None };
+    let issue = IssueToken {
+        agent: Some(agent.clone()),
+        user: None,
+        name: "t".to_owned(),
+        lifetime_seconds: None,
+        clusters_only: false,
+    };
     asking.ask(issue, debug).await;
     asking.ask(RevokeToken { token: home.token }, debug).await;
     asking.ask(DeleteAgent { agent }, debug).await;

@@ -175,6 +175,7 @@ fn agents_come_and_go_with_their_tokens() {
         hash: Sha256::default(),
         name: "t".into(),
         expires_at: Some(NOW.plus_millis(1)),
+        clusters_only: false,
     };
     directory(&mut state, DirectoryEvent::TokenIssued(issued));
     assert_eq!(state.live_agents(NOW), [agent()]);

@@ -33,7 +33,13 @@ fn what_people_type_is_understood() {
         "credential grant forge --project shop/web",
         "agent register edge --project shop/config --manifests --namespaced one,two --gateway kasbah.example.org:8441",
         "agent show shop/config:edge -o yaml",
-        "token issue --agent edge --name second --expires 30d",
+        "token issue --agent edge --name second",
+        "token issue --user ann --name second --expires 30d",
+        "user disable ann --keep-agents-tokens",
+        "user enable ann",
+        "group delete platform",
+        "project delete shop/web",
+        "organization tokens --default 30d --longest 90d",
         "token list --user ann --output json",
         "token revoke 0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55",
         "source list --agent edge",
@@ -52,6 +58,7 @@ fn what_people_type_is_understood() {
         "login --device -o json",
         "logout",
         "config check",
+        "kubeconfig --agent edge --merge --use",
         "config check .kasbah/agents/edge/config.yaml --project shop/config -o json",
     ] {
         parse(words).unwrap_or_else(|error| panic!("{words}: {error}"));

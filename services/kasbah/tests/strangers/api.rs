@@ -50,7 +50,10 @@ impl Home {
             "createProject" => refused(plain(Some(json!({
                 "path": "shop/spy", "repository": "https://git.example/a.git", "credential": self.one("credential"),
             })))),
-            "showProject" | "showWebhook" => refused(self.each("project", None)),
+            "deleteGroup" => refused(self.each("group", None)),
+            "setTokenLifetimes" => own(plain(Some(json!({ "default_seconds": 3600 })))),
+            "disableUser" | "enableUser" => refused(self.each("user", Some(json!({})))),
+            "showProject" | "showWebhook" | "deleteProject" => refused(self.each("project", None)),
             "setProject" => {
                 refused(self.each("project", Some(json!({ "repository": "https://evil.example/a.git" }))))
             }
@@ -225,6 +228,7 @@ async fn home(kasbah: &Installation, owner: &Person, git: &GitServer) -> Home {
             "agent",
             vec![agent.clone(), "acme-cluster".to_owned(), "acme-shop/acme-front:acme-cluster".to_owned()],
         ),
+        ("group", vec![text(&project["group"]), "acme-shop".to_owned()]),
         ("source", vec![text(&sources[0]["id"])]),
         ("credential", vec!["acme-vault".to_owned(), text(&credentials[0]["id"])]),
         ("user", vec![user.clone(), "owner".to_owned()]),

@@ -107,6 +107,7 @@ impl Given {
             hash: Sha256::default(),
             name: "t".into(),
             expires_at,
+            clusters_only: false,
         };
         self.agent_event(number, DirectoryEvent::TokenIssued(issued))
     }

@@ -130,6 +130,7 @@ impl Person {
             user: None,
             name: "next".to_owned(),
             lifetime_seconds: None,
+            clusters_only: false,
         };
         let Ok(issued) = self.ask(&issue).await else { return };
         let former = {

@@ -240,6 +240,7 @@ fn token_for(user: UserId) -> IssueToken {
         user: Some(user.to_string()),
         name: "visits".to_owned(),
         lifetime_seconds: None,
+        clusters_only: false,
     }
 }
 

@@ -100,6 +100,9 @@ fn what_is_written_in_one_line_is_named_and_a_file_that_takes_a_stand_needs_noth
         assert_eq!(check(FILE, text.as_bytes()).former, None);
     }
     assert_eq!(additions(b"- a\n", None), []);
+    for wrong in ["sources: []\nsources: []\n", "sources: []\n---\nsources: []\n", "sources: 7\n"] {
+        assert_eq!(check(FILE, wrong.as_bytes()).former, None, "what is wrong in any reading: {wrong}");
+    }
 }
 
 #[test]

@@ -17,6 +17,11 @@ pub enum Command {
         /// Its name, unique in the organization
         name: String,
     },
+    /// Deletes a group; projects in it keep it, and are named
+    Delete {
+        /// Its name or id
+        group: String,
+    },
 }
 
 /// Runs it.
@@ -24,17 +29,17 @@ pub enum Command {
 /// # Errors
 /// When the server refuses or cannot be asked.
 pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
-    match command {
+    let group: GroupView = match command {
         Command::List => {
             let all: Vec<GroupView> = session.api.get(&["groups"], &[]).await?;
-            session.printer.show(&all, |all, style| table(all, style))
+            return session.printer.show(&all, |all, style| table(all, style));
         }
         Command::Create { name } => {
-            let created: GroupView =
-                session.api.send(Method::POST, &["groups"], &CreateGroup { name }).await?;
-            session.printer.show(&created, |created, style| table(std::slice::from_ref(created), style))
+            session.api.send(Method::POST, &["groups"], &CreateGroup { name }).await?
         }
-    }
+        Command::Delete { group } => session.api.delete(&["groups", &group]).await?,
+    };
+    session.printer.show(&group, |group, style| table(std::slice::from_ref(group), style))
 }
 
 fn table(all: &[GroupView], style: Style) -> String {

@@ -1,8 +1,12 @@
 //! `kasbah organization …`.
 
-use events::requests::authz::{CreateOrganization, OrganizationView};
+use std::time::Duration;
+
+use events::directory::TokenLifetimes;
+use events::requests::authz::{CreateOrganization, OrganizationView, SetTokenLifetimes};
 use reqwest::Method;
 
+use super::token::parse_lifetime;
 use crate::client::failure::Failure;
 use crate::client::print::{Fields, Style, Table};
 use crate::client::session::Session;
@@ -19,6 +23,15 @@ pub enum Command {
         /// Login name of its first owner
         #[arg(long, value_name = "USER")]
         owner: String,
+    },
+    /// Says how long personal tokens of your organization live that are issued from now on; what is not given stays
+    Tokens {
+        /// Lifetime where a token is issued without one, such as 90d
+        #[arg(long, value_name = "DURATION", value_parser = parse_lifetime, required_unless_present = "longest")]
+        default: Option<Duration>,
+        /// Longest lifetime that a token may have, such as 365d
+        #[arg(long, value_name = "DURATION", value_parser = parse_lifetime)]
+        longest: Option<Duration>,
     },
 }
 
@@ -37,15 +50,37 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             let created: OrganizationView = session.api.send(Method::POST, &["organizations"], &body).await?;
             session.printer.show(&created, created_text)
         }
+        Command::Tokens { default, longest } => {
+            let seconds = |time: Option<Duration>| time.map(|time| time.as_secs());
+            let body =
+                SetTokenLifetimes { default_seconds: seconds(default), longest_seconds: seconds(longest) };
+            let path = ["organization", "token-lifetimes"];
+            let set: OrganizationView = session.api.send(Method::PATCH, &path, &body).await?;
+            session.printer.show(&set, |set, style| table(std::slice::from_ref(set), style))
+        }
     }
 }
 
 fn table(all: &[OrganizationView], style: Style) -> String {
-    let mut table = Table::new(&["NAME", "ID"]);
+    let mut table = Table::new(&["NAME", "TOKENS LIVE", "AT MOST", "ID"]);
     for one in all {
-        table.row([one.name.as_str().into(), one.id.to_string().into()]);
+        let TokenLifetimes { default_seconds, longest_seconds } = one.token_lifetimes;
+        table.row([
+            one.name.as_str().into(),
+            lasting(default_seconds).into(),
+            lasting(longest_seconds).into(),
+            one.id.to_string().into(),
+        ]);
     }
     table.render(style, "no organization")
+}
+
+/// A time as `--expires` takes it.
+fn lasting(seconds: u64) -> String {
+    [("d", 86_400), ("h", 3600), ("m", 60)]
+        .into_iter()
+        .find(|(_, unit)| seconds > 0 && seconds.is_multiple_of(*unit))
+        .map_or_else(|| format!("{seconds}s"), |(unit, length)| format!("{}{unit}", seconds / length))
 }
 
 fn created_text(created: &OrganizationView, style: Style) -> String {

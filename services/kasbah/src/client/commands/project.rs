@@ -40,6 +40,11 @@ pub enum Command {
         #[command(flatten)]
         settings: RepositoryArgs,
     },
+    /// Deletes a project; agents and sources that hang on it keep it, and are named. Roles in it and tokens of its jobs end with it
+    Delete {
+        /// `group/name`, or an id
+        project: String,
+    },
     /// Shows where the repository's webhook is to point, and its secret
     Webhook {
         /// `group/name`, or an id
@@ -82,6 +87,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             let body = SetProject { project, repository, default_branch, credential, external_id };
             session.api.send(Method::PATCH, &["projects", &body.project], &body).await?
         }
+        Command::Delete { project } => session.api.delete(&["projects", &project]).await?,
         Command::Show { project } => session.api.get(&["projects", &project], &[]).await?,
     };
     let names = names(session, &project).await?;

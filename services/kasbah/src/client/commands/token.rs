@@ -23,8 +23,8 @@ pub enum Command {
         /// What it is called, to tell it from others
         #[arg(long)]
         name: String,
-        /// Ends by itself after this time, such as 30d or 12h; never if not given
-        #[arg(long, value_name = "DURATION", value_parser = parse_lifetime)]
+        /// Ends by itself after this time, such as 30d or 12h; what the organization says if not given. Agents' tokens never do
+        #[arg(long, value_name = "DURATION", value_parser = parse_lifetime, conflicts_with = "agent")]
         expires: Option<Duration>,
         /// Prints the token and nothing else
         #[arg(long)]
@@ -73,12 +73,16 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     match command {
         Command::Issue { holder, name, expires, token_only } => {
             let lifetime_seconds = expires.map(|lifetime| lifetime.as_secs());
-            let body = IssueToken { agent: holder.agent, user: holder.user, name, lifetime_seconds };
+            let (agent, user) = (holder.agent, holder.user);
+            let body = IssueToken { agent, user, name, lifetime_seconds, clusters_only: false };
             let issued: SecretToken = session.api.send(Method::POST, &["tokens"], &body).await?;
             if token_only {
                 return session.printer.text(&issued.secret);
             }
-            session.printer.show(&issued, issued_text)
+            let names = names(session, std::slice::from_ref(&issued.view)).await?;
+            session
+                .printer
+                .show(&issued, |issued, style| issued_text(issued, &names.holder(issued.view.holder), style))
         }
         Command::List { holder, project } => {
             let mut query = Vec::new();
@@ -97,7 +101,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     }
 }
 
-async fn names(session: &Session, tokens: &[TokenView]) -> Result<Names, Failure> {
+pub(super) async fn names(session: &Session, tokens: &[TokenView]) -> Result<Names, Failure> {
     let mut names = Names::default();
     if !session.is_for_people() {
         return Ok(names);
@@ -111,10 +115,11 @@ async fn names(session: &Session, tokens: &[TokenView]) -> Result<Names, Failure
     Ok(names)
 }
 
-pub(super) fn issued_text(issued: &SecretToken, style: Style) -> String {
+pub(super) fn issued_text(issued: &SecretToken, holder: &str, style: Style) -> String {
     let expires = issued.view.expires_at.map(|moment| at(moment, style.now));
     let fields = Fields::new()
         .with("Token", issued.secret.as_str())
+        .with("For", holder)
         .with("Name", issued.view.name.as_str())
         .with("Id", issued.view.id.to_string())
         .with("Expires", expires.unwrap_or_else(|| "never".to_owned()));
@@ -140,7 +145,7 @@ fn state(token: &TokenView, now: Timestamp) -> Cell {
     }
 }
 
-fn table(all: &[TokenView], names: &Names, style: Style) -> String {
+pub(super) fn table(all: &[TokenView], names: &Names, style: Style) -> String {
     let mut table = Table::new(&["NAME", "HOLDER", "STATE", "EXPIRES", "LAST USED", "ID"]);
     for one in all {
         let expires =
@@ -174,7 +179,16 @@ mod tests {
             expires_at: expires_at.map(Timestamp),
             last_used_at: None,
             revoked_at: revoked_at.map(Timestamp),
+            clusters_only: false,
         }
+    }
+
+    #[test]
+    fn a_token_that_is_shown_says_for_whom_it_is() {
+        let issued = SecretToken { view: token(None, None), secret: "kasbah_personal_x".to_owned() };
+        let holder = Names::default().holder(issued.view.holder);
+        let shown = issued_text(&issued, &holder, Style { colour: false, now: Timestamp(0) });
+        assert!(shown.contains("For      user 00000000-0000-0000-0000-000000000002\n"), "{shown}");
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! `kasbah user …`.
 
 use events::directory::Role;
-use events::requests::authz::{AssignRole, CreateUser, UserView};
+use events::requests::authz::{
+    AssignRole, CreateUser, DisableUser, DisabledUser, EnableUser, TokenView, UserView,
+};
 use reqwest::Method;
 
+use super::token;
 use crate::client::failure::Failure;
 use crate::client::names::{Names, ScopeName, parse_role, parse_scope, role_name};
 use crate::client::print::{Cell, Paint, Style, Table};
@@ -36,6 +39,19 @@ pub enum Command {
         /// Takes the role instead of giving it
         #[arg(long)]
         withdraw: bool,
+    },
+    /// Ends everything of a user at once: their tokens and those that they made, sign-ins, and what is open by any of these
+    Disable {
+        /// Login name or id
+        user: String,
+        /// Leaves agents' tokens that they made: without this, agents with no other token are cut off
+        #[arg(long)]
+        keep_agents_tokens: bool,
+    },
+    /// Lets a user in again who was disabled; they have their roles, and no token of before
+    Enable {
+        /// Login name or id
+        user: String,
     },
     /// Takes a user's account at an identity provider from them: who next signs in there under their login name is them
     Unlink {
@@ -74,6 +90,13 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             let body = AssignRole { user, role, scope: place.scope.resolve(session).await?, withdraw };
             vec![session.api.send(Method::POST, &["users", &body.user, "roles"], &body).await?]
         }
+        Command::Disable { user, keep_agents_tokens } => {
+            return disable(session, DisableUser { user, keep_agents_tokens }).await;
+        }
+        Command::Enable { user } => {
+            let body = EnableUser { user };
+            vec![session.api.send(Method::POST, &["users", &body.user, "enable"], &body).await?]
+        }
         Command::Unlink { user, provider } => {
             vec![session.api.delete(&["users", &user, "accounts", &provider]).await?]
         }
@@ -83,6 +106,27 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Some(one) => session.printer.show(one, |_, style| table(&users, &names, style)),
         None => Ok(()),
     }
+}
+
+async fn disable(session: &Session, body: DisableUser) -> Result<(), Failure> {
+    let path = ["users", body.user.as_str(), "disable"];
+    let disabled: DisabledUser = session.api.send(Method::POST, &path, &body).await?;
+    let user = std::slice::from_ref(&disabled.user);
+    let names = names(session, user).await?;
+    let tokens: Vec<TokenView> = disabled.ended.iter().chain(&disabled.kept).cloned().collect();
+    let holders = token::names(session, &tokens).await?;
+    session.printer.show(&disabled, |disabled, style| {
+        let mut text = table(std::slice::from_ref(&disabled.user), &names, style);
+        for (what, tokens) in [
+            ("Tokens that they made, which are dead now", &disabled.ended),
+            ("Agents' tokens that they made, which live on", &disabled.kept),
+        ] {
+            if !tokens.is_empty() {
+                text.push_str(&format!("\n{what}:\n{}", token::table(tokens, &holders, style)));
+            }
+        }
+        text
+    })
 }
 
 async fn names(session: &Session, users: &[UserView]) -> Result<Names, Failure> {
@@ -96,7 +140,7 @@ async fn names(session: &Session, users: &[UserView]) -> Result<Names, Failure> 
 }
 
 fn table(users: &[UserView], names: &Names, style: Style) -> String {
-    let mut table = Table::new(&["NAME", "ROLES", "ACCOUNTS", "ID"]);
+    let mut table = Table::new(&["NAME", "STATE", "ROLES", "ACCOUNTS", "ID"]);
     for user in users {
         let name = user.name.as_deref().map_or_else(|| Cell::painted("(erased)", Paint::Dim), Cell::from);
         let roles: Vec<String> = user
@@ -104,8 +148,14 @@ fn table(users: &[UserView], names: &Names, style: Style) -> String {
             .iter()
             .map(|(role, scope)| format!("{} of {}", role_name(*role), names.scope(*scope)))
             .collect();
+        let state = if user.disabled {
+            Cell::painted("disabled", Paint::Bad)
+        } else {
+            Cell::painted("live", Paint::Good)
+        };
         table.row([
             name,
+            state,
             Cell::or_dash(Some(&roles.join(", "))),
             Cell::or_dash(Some(&user.accounts.join(", "))),
             user.id.to_string().into(),

@@ -53,7 +53,13 @@ struct Asked<'a> {
 
 fn user(number: u128, name: &str, role: Role, scope: Scope) -> UserView {
     let name = (!name.is_empty()).then(|| name.to_owned());
-    UserView { id: UserId(id(number)), name, roles: vec![(role, scope)], accounts: Vec::new() }
+    UserView {
+        id: UserId(id(number)),
+        name,
+        roles: vec![(role, scope)],
+        accounts: Vec::new(),
+        disabled: false,
+    }
 }
 
 /// Ann of the organization, Bob of the group shop, Cid of shop/front, Dan of the group bank; Eve only looks, and Fay's name was erased.

@@ -54,6 +54,7 @@ async fn issue(session: &Session, file: Option<&PathBuf>) -> Result<Kept, Failur
         user: None,
         name: NAME.to_owned(),
         lifetime_seconds: Some(LIFETIME_SECONDS),
+        clusters_only: true,
     };
     let issued: SecretToken = session.api.send(Method::POST, &["tokens"], &wanted).await?;
     let expires_at = issued.view.expires_at.unwrap_or(issued.view.issued_at);
