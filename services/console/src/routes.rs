@@ -30,6 +30,7 @@ const DELETE: Method = Method::DELETE;
 pub fn all() -> Vec<Route> {
     let mut routes = directory();
     routes.extend(people_and_secrets());
+    routes.extend(tokens());
     routes.extend(signing_in());
     routes.extend(agents());
     routes.extend(sources());
@@ -136,6 +137,11 @@ fn people_and_secrets() -> Vec<Route> {
             "revokeCredential",
             "Destroys a credential's secret",
         ),
+    ]
+}
+
+fn tokens() -> Vec<Route> {
+    vec![
         Route::ask::<IssueJobToken>(
             POST,
             "/api/v1/projects/{project}/job-tokens",
