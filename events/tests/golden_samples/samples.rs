@@ -88,6 +88,29 @@ fn job_admitted(project: ProjectId) -> JobAdmitted {
     }
 }
 
+fn of_ends(user: UserId, project: ProjectId) -> [DirectoryEvent; 5] {
+    [
+        DirectoryEvent::UserDisabled(UserDisabled { user, keeps_agents_tokens: true }),
+        DirectoryEvent::UserEnabled(UserEnabled { user }),
+        DirectoryEvent::TokenLifetimesSet(TokenLifetimesSet {
+            lifetimes: TokenLifetimes { default_seconds: 3600, longest_seconds: 86_400 },
+        }),
+        DirectoryEvent::GroupDeleted(GroupDeleted { group: GroupId(id(4)) }),
+        DirectoryEvent::ProjectDeleted(ProjectDeleted { project }),
+    ]
+}
+
+fn for_clusters(user: UserId) -> DirectoryEvent {
+    DirectoryEvent::TokenIssued(TokenIssued {
+        token: TokenId(id(6)),
+        holder: TokenHolder::User(user),
+        hash: Sha256([7; 32]),
+        name: "kubectl".to_owned(),
+        expires_at: Some(Timestamp(1_800_000_000_000)),
+        clusters_only: true,
+    })
+}
+
 fn of_the_root() -> DirectoryEvent {
     DirectoryEvent::RootRotated(RootRotated {
         root: RootId(id(18)),
@@ -161,13 +184,6 @@ fn directory() -> Vec<(&'static str, Event)> {
             expires_at: Some(Timestamp(1_800_000_000_000)),
             clusters_only: false,
         }),
-        DirectoryEvent::UserDisabled(UserDisabled { user, keeps_agents_tokens: true }),
-        DirectoryEvent::UserEnabled(UserEnabled { user }),
-        DirectoryEvent::TokenLifetimesSet(TokenLifetimesSet {
-            lifetimes: TokenLifetimes { default_seconds: 3600, longest_seconds: 86_400 },
-        }),
-        DirectoryEvent::GroupDeleted(GroupDeleted { group: GroupId(id(4)) }),
-        DirectoryEvent::ProjectDeleted(ProjectDeleted { project }),
         DirectoryEvent::TokenRevoked(TokenRevoked { token, holder: TokenHolder::User(user) }),
         DirectoryEvent::TokenUsed(TokenUsed { token, at: Timestamp(1_800_000_000_000) }),
         DirectoryEvent::NameClaimed(NameClaimed { what: "project".to_owned(), holder: project.to_string() }),
@@ -175,19 +191,10 @@ fn directory() -> Vec<(&'static str, Event)> {
     events
         .into_iter()
         .chain(of_sign_in(user))
+        .chain(of_ends(user, project))
         .chain([of_the_root()])
         .map(|event| ("full", Event::from(event)))
-        .chain([(
-            "clusters",
-            Event::from(DirectoryEvent::TokenIssued(TokenIssued {
-                token,
-                holder: TokenHolder::User(user),
-                hash: Sha256([7; 32]),
-                name: "kubectl".to_owned(),
-                expires_at: Some(Timestamp(1_800_000_000_000)),
-                clusters_only: true,
-            })),
-        )])
+        .chain([("clusters", Event::from(for_clusters(user)))])
         .collect()
 }
 

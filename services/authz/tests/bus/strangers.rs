@@ -250,6 +250,46 @@ async fn ask_about_sign_in(asking: &mut Asking<'_>, home: &Home) {
     asking.ask(SignIn { id_token, organization: Some("acme".to_owned()), project: None }, debug).await;
 }
 
+async fn ask_for_power(asking: &mut Asking<'_>, home: &Home) {
+    let scope = Some(Scope::Project(home.project.id));
+    asking.ask(CreateUser { name: "accomplice".to_owned(), role: Role::Owner, scope }, debug).await;
+    let user = home.owner.principal.actor.to_string().replace("user:", "");
+    for user in [user, "owner".to_owned()] {
+        let assign = AssignRole { user: user.clone(), role: Role::Viewer, scope: None, withdraw: false };
+        asking.ask(assign, debug).await;
+        let issue = IssueToken {
+            agent: None,
+            user: Some(user),
+            name: "t".to_owned(),
+            lifetime_seconds: None,
+            clusters_only: false,
+        };
+        asking.ask(issue, debug).await;
+    }
+    let issue = IssueToken {
+        agent: Some(home.agent.id.to_string()),
+        user: None,
+        name: "t".to_owned(),
+        lifetime_seconds: None,
+        clusters_only: false,
+    };
+    asking.ask(issue, debug).await;
+}
+
+async fn ask_to_end(asking: &mut Asking<'_>, home: &Home) {
+    for group in ["acme-shop".to_owned(), home.project.group.to_string()] {
+        asking.ask(DeleteGroup { group }, debug).await;
+    }
+    for project in [home.project.path.clone(), home.project.id.to_string()] {
+        asking.ask(DeleteProject { project }, debug).await;
+    }
+    for user in ["owner".to_owned(), home.owner.principal.actor.to_string().replace("user:", "")] {
+        asking.ask(DisableUser { user: user.clone(), keep_agents_tokens: false }, debug).await;
+        asking.ask(EnableUser { user }, debug).await;
+    }
+    asking.ask(SetTokenLifetimes { default_seconds: Some(60), longest_seconds: Some(60) }, debug).await;
+}
+
 async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
     let (project_id, owner) = (home.project.id.to_string(), "owner".to_owned());
     let (organization, again) = ("default".to_owned(), owner.clone());
@@ -262,10 +302,7 @@ async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
     asking.ask(ensure, debug).await;
     asking.ask(CreateOrganization { name: "third".to_owned(), owner: owner.clone() }, debug).await;
     ask_about_sign_in(asking, home).await;
-    for group in ["acme-shop".to_owned(), home.project.group.to_string()] {
-        asking.ask(DeleteGroup { group }, debug).await;
-    }
-    asking.ask(SetTokenLifetimes { default_seconds: Some(60), longest_seconds: Some(60) }, debug).await;
+    ask_to_end(asking, home).await;
     asking.ask(CreateGroup { name: "strange".to_owned() }, debug).await;
     for (path, external_id) in [("strange/new", None), ("strange/newer", Some(4711))] {
         let create = CreateProject { external_id, ..project(path, "https://git.example/a.git") };
@@ -281,7 +318,6 @@ async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
             external_id: None,
         };
         asking.ask(set, debug).await;
-        asking.ask(DeleteProject { project: named.clone() }, debug).await;
         asking
             .ask(RegisterAgent { name: "spy".to_owned(), project: named.clone() }, |made| debug(&made.agent))
             .await;
@@ -290,32 +326,8 @@ async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
             .await;
     }
     asking.ask(RevokeCredential { credential: home.credential.id.to_string() }, debug).await;
-    let scope = Some(Scope::Project(home.project.id));
-    asking.ask(CreateUser { name: "accomplice".to_owned(), role: Role::Owner, scope }, debug).await;
-    let user = home.owner.principal.actor.to_string().replace("user:", "");
-    for user in [user, owner] {
-        let assign = AssignRole { user: user.clone(), role: Role::Viewer, scope: None, withdraw: false };
-        asking.ask(assign, debug).await;
-        asking.ask(DisableUser { user: user.clone(), keep_agents_tokens: false }, debug).await;
-        asking.ask(EnableUser { user: user.clone() }, debug).await;
-        let issue = IssueToken {
-            agent: None,
-            user: Some(user),
-            name: "t".to_owned(),
-            lifetime_seconds: None,
-            clusters_only: false,
-        };
-        asking.ask(issue, debug).await;
-    }
+    ask_for_power(asking, home).await;
     let agent = home.agent.id.to_string();
-    let issue = IssueToken {
-        agent: Some(agent.clone()),
-        user: None,
-        name: "t".to_owned(),
-        lifetime_seconds: None,
-        clusters_only: false,
-    };
-    asking.ask(issue, debug).await;
     asking.ask(RevokeToken { token: home.token }, debug).await;
     asking.ask(DeleteAgent { agent }, debug).await;
     let secret = CreateCredential {
