@@ -91,6 +91,19 @@ pub struct SourceHead {
     pub service_account: Option<ServiceAccount>,
     /// Choices.
     pub policies: SyncPolicies,
+    /// Objects that ran to their end under a manifest and are not applied again while that manifest stands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub finished: Vec<FinishedManifest>,
+}
+
+/// A manifest whose object ran to its end and may be gone since, as Kubernetes was asked to remove it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FinishedManifest {
+    /// The manifest.
+    pub digest: Sha256,
+    /// Why the object failed; `None`: it succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
 }
 
 /// One source of [`DesiredState`].

@@ -161,6 +161,21 @@ pub enum Observed<S: Text = String> {
         /// Which object.
         identity: ObjectIdentity<S>,
     },
+    /// An object that Kubernetes removes by itself once it has run to its end, such as a Job with a TTL, has run to its end. From now on
+    /// it may be gone, and its manifest is not applied again.
+    ObjectFinished {
+        /// Which source.
+        source: SourceId,
+        /// Which object.
+        identity: ObjectIdentity<S>,
+        /// Its UID.
+        uid: S,
+        /// The manifest that ran.
+        digest: Sha256,
+        /// Why it failed; `None`: it succeeded.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failed: Option<S>,
+    },
     /// An object's health changed. Of one that is created and healthy from the start nothing is told; of two words the one of the newer
     /// epoch counts, whichever comes later.
     HealthChanged {
@@ -273,6 +288,7 @@ kinds! {
     SyncFinished = "sync-finished" v 1,
     DriftSeen = "drift-seen" v 1,
     DriftCorrected = "drift-corrected" v 1,
+    ObjectFinished = "object-finished" v 1,
     HealthChanged = "health-changed" v 1,
     SourceBlocked = "source-blocked" v 1,
     Gap = "gap" v 1,

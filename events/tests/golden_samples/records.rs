@@ -81,6 +81,13 @@ fn of_objects() -> Vec<Observed> {
         Observed::ObjectFailed { sync, source, failure: failure(), retry_at: Some(at) },
         Observed::DriftSeen { source, identity: identity(), fields: vec![taken], deleted: false },
         Observed::DriftCorrected { source, identity: identity() },
+        Observed::ObjectFinished {
+            source,
+            identity: identity(),
+            uid: "u".to_owned(),
+            digest: Sha256([7; 32]),
+            failed: Some("the Job has reached its backoff limit".to_owned()),
+        },
         Observed::HealthChanged {
             source,
             sync: None,

@@ -5,6 +5,7 @@ mod concurrent;
 mod context;
 mod correct;
 mod diff;
+mod finish;
 mod health;
 mod inventory;
 mod prune;
@@ -245,9 +246,12 @@ impl Running {
         if self.stated != epoch {
             self.stop();
             shared.discovery.refresh(&shared.kube).await?;
-            shared.books.lock().clear();
             shared.forbidden.lock().clear();
-            if shared.outbox.epoch() != epoch {
+            if shared.outbox.epoch() == epoch {
+                // What ran to its end in this epoch may not be known to the server yet.
+                shared.books.lock().values_mut().for_each(Book::keep_finished);
+            } else {
+                shared.books.lock().clear();
                 shared.outbox.begin(epoch);
             }
             inventory::state(shared, view).await?;

@@ -350,7 +350,8 @@ impl Contents {
 
 /// A digest over everything that a sync of this source depends on.
 fn fingerprint(state: &DesiredState, source: &DesiredSource) -> Sha256 {
-    let head = SourceHead { suspended: false, traceparent: None, ..source.head.clone() };
+    let head =
+        SourceHead { suspended: false, traceparent: None, finished: Vec::new(), ..source.head.clone() };
     let parts = (&source.pages, &source.prune, head, state.mode, &state.resources, state.lockdown);
     // These types always encode; were it not so, each state would simply count as a new one.
     let bytes = events::encode(&parts).unwrap_or_else(|_| state.revision.to_be_bytes().to_vec());

@@ -3,6 +3,7 @@
 pub mod adoption;
 pub mod backoff;
 pub mod book;
+pub mod finished;
 pub mod managed;
 pub mod manifest;
 pub mod prune;

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use events::configuration::{AgentConfiguration, FileFinding, SourceConfiguration};
 use events::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome};
+use events::desired::FinishedManifest;
 use events::object::ObjectKey;
 use events::observation::Observation;
 use events::requests::delivery::RejectedBundle;
@@ -183,6 +184,9 @@ pub(crate) struct Owned {
     /// Why the agent left it in place, when it was asked to delete it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) kept: Option<String>,
+    /// It ran to its end under this manifest, and may be gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) finished: Option<FinishedManifest>,
 }
 
 impl DeliveryState {

@@ -67,6 +67,7 @@ impl Context {
     /// A watch or a list showed an object that is in one of this source's books.
     pub(super) fn saw(&self, identity: &ObjectIdentity, live: &Value) {
         let key = identity.key();
+        self.note_end(identity, live);
         let sight = self.shared.sight(live, identity);
         match self.shared.with_book(self.id(), |book| book.sighted(&key, sight)) {
             Seen::Nothing => {}

@@ -98,8 +98,12 @@ impl Context {
         let refused = |message: String| {
             Some(ObjectDiff { error: Some(message), ..plain(&target.identity, DiffChange::Refused) })
         };
-        let adopted =
-            self.shared.with_book(self.id(), |book| book.get(&target.key).is_some_and(|known| known.adopted));
+        let (adopted, is_finished) = self.shared.with_book(self.id(), |book| {
+            (book.get(&target.key).is_some_and(|known| known.adopted), book.is_finished(target))
+        });
+        if is_finished {
+            return None;
+        }
         let Some(path) = path::object(&target.resource, &target.identity.namespace, &target.identity.name)
         else {
             return refused("its name cannot be asked for".to_owned());

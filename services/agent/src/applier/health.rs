@@ -15,6 +15,7 @@ use super::context::Context;
 use crate::kubernetes::client::CONCURRENCY;
 use crate::kubernetes::{Call, path};
 use crate::model::book::{Judged, Sight};
+use crate::model::finished::without_its_removal;
 use crate::model::managed::touch_mark;
 use crate::model::manifest::version_of;
 
@@ -68,6 +69,8 @@ impl Shared {
         let options = self.health.read();
         let now_millis = self.world.clock.now_millis();
         if tells_health(identity) {
+            let as_it_ended = without_its_removal(live);
+            let live = as_it_ended.as_ref().unwrap_or(live);
             let judged = Judged::from(evaluate(live, now_millis, &options));
             let open = is_open(live, &judged, &options);
             return Judged { open, ..judged };

@@ -110,6 +110,9 @@ pub(super) async fn state(shared: &Arc<Shared>, view: &Arc<View>) -> Result<(), 
         let Some((context, targets)) = targets.get(&object.source) else { continue };
         enter(shared, context, targets.get(&object.identity.key()), live, object);
     }
+    for (context, by_key) in targets.values() {
+        context.recall_finished(by_key.values());
+    }
     tell(shared, found.into_iter().map(|(_, object)| object).collect(), unlisted);
     Ok(())
 }

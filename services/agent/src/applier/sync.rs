@@ -166,6 +166,7 @@ impl Context {
 
     fn changed<'a>(&self, targets: &'a [Target]) -> Vec<&'a Target> {
         let check_all = self.source.head.check_all;
+        self.recall_finished(targets);
         self.shared.with_book(self.id(), |book| {
             targets.iter().filter(|target| book.needs_apply(target, check_all)).collect()
         })
@@ -258,8 +259,12 @@ impl Context {
                 |namespace: &str| followed.contains(&(Arc::clone(&target.resource), namespace.to_owned()));
             within("") || within(&target.identity.namespace)
         };
+        let is_finished = |target: &Target| self.shared.with_book(self.id(), |book| book.is_finished(target));
         let those = targets.iter().filter(|target| {
-            tells_health(&target.identity) && !seen.contains(&target.key) && !is_followed(target)
+            tells_health(&target.identity)
+                && !seen.contains(&target.key)
+                && !is_followed(target)
+                && !is_finished(target)
         });
         those
             .map(|target| (target, "its kind is not followed now, and it was not looked at yet".to_owned()))
@@ -281,6 +286,7 @@ impl Context {
         if let Some(health) = self.shared.with_book(self.id(), |book| book.looked_at(&target.key, sight)) {
             self.tell_health(&target.identity, health);
         }
+        self.note_end(&target.identity, &live);
         Some(target.key.clone())
     }
 }

@@ -21,6 +21,7 @@ use super::prune::listed_identity;
 use super::watches::{Forbidden, WatchKey};
 use crate::kubernetes::{Accept, ApiError, ApiStatus, Call, path};
 use crate::model::backoff::Backoff;
+use crate::model::finished::finished;
 use crate::model::manifest::version_of;
 
 const PAGE: usize = 200;
@@ -288,6 +289,10 @@ impl Watch {
             }
             "DELETED" => {
                 let identity = self.complete(&mut live);
+                if finished(&live).is_some() {
+                    // The last that is seen of it may be the first that tells of its end.
+                    self.saw(&identity, &live);
+                }
                 for context in self.contexts() {
                     context.missed(&identity, version_of(&live)).await;
                 }

@@ -309,6 +309,7 @@ impl Context {
         if let Some(health) = settled.health {
             self.tell_health(&target.identity, health);
         }
+        self.note_end(&target.identity, live);
         settled.overheard
     }
 

@@ -19,6 +19,7 @@ fn head() -> SourceHead {
         default_namespace: "shop".into(),
         service_account: None,
         policies: SyncPolicies::default(),
+        finished: Vec::new(),
     }
 }
 

@@ -114,6 +114,8 @@ pub struct Known {
     pub health: Option<Judged>,
     /// What was said of its health before may not be so any more: the first that is seen is news.
     doubted: bool,
+    /// It ran to its end under the manifest that was applied: it may be gone, and is not made again.
+    finished: bool,
     /// Somebody touched it.
     pub drift: Option<Drift>,
     /// When the drift may be corrected, by the monotonic clock.
@@ -135,6 +137,7 @@ impl Known {
             adopted: false,
             health: None,
             doubted,
+            finished: false,
             drift: None,
             correct_at: Duration::ZERO,
             corrections: 0,
@@ -198,6 +201,15 @@ pub struct Settled {
     pub overheard: bool,
 }
 
+/// What the end of a run brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// The manifest that ran.
+    pub digest: Sha256,
+    /// A drift was noted, which is not corrected any more.
+    pub drifted: bool,
+}
+
 impl Book {
     /// What is known of an object.
     #[must_use]
@@ -233,16 +245,64 @@ impl Book {
         self.known.retain(|key, _| keep(key));
     }
 
+    /// Forgets all but what ran to its end, of which the cluster may tell nothing any more.
+    pub fn keep_finished(&mut self) {
+        self.writing.clear();
+        self.known.retain(|_, known| known.finished);
+    }
+
+    /// The object with this UID ran to its end; what that brings, if it is news.
+    pub fn finished(&mut self, key: &ObjectKey, uid: &str) -> Option<Finished> {
+        let known = self.known.get_mut(key).filter(|known| !known.finished && known.uid == uid)?;
+        let digest = known.digest?;
+        known.finished = true;
+        Some(Finished { digest, drifted: known.drift.take().is_some() })
+    }
+
+    /// Enters that a target ran to its end before this applier began, and why it failed if it did. What this applier did since is newer.
+    pub fn recall_finished(&mut self, target: &Target, failed: Option<&str>) {
+        let known =
+            self.known.entry(target.key.clone()).or_insert_with(|| Known::new(&target.identity, false));
+        let digest = Some(target.entry.digest);
+        if !known.finished && known.digest.is_some() && known.digest != digest {
+            return;
+        }
+        if known.digest != digest {
+            known.health = None;
+        }
+        known.finished = true;
+        known.digest = digest;
+        let status = if failed.is_some() { HealthStatus::Degraded } else { HealthStatus::Healthy };
+        known.health.get_or_insert_with(|| Judged {
+            status: Some(status),
+            message: failed.unwrap_or_default().to_owned(),
+            settled: failed.is_none(),
+            optional: false,
+            recheck_at: None,
+            open: false,
+            explained: false,
+        });
+    }
+
+    /// Whether a target ran to its end under the very manifest that is wanted.
+    #[must_use]
+    pub fn is_finished(&self, target: &Target) -> bool {
+        self.known
+            .get(&target.key)
+            .is_some_and(|known| known.finished && known.digest == Some(target.entry.digest))
+    }
+
     /// Whether a target has to be dry-run and applied: its manifest is another than the applied one, it was touched, or all are to
     /// be checked.
     #[must_use]
     pub fn needs_apply(&self, target: &Target, check_all: bool) -> bool {
-        check_all
-            || self.known.get(&target.key).is_none_or(|known| {
-                known.digest != Some(target.entry.digest)
-                    || known.drift.is_some()
-                    || known.identity.version != target.identity.version
-            })
+        !self.is_finished(target)
+            && (check_all
+                || self.known.get(&target.key).is_none_or(|known| {
+                    known.digest != Some(target.entry.digest)
+                        || known.drift.is_some()
+                        || known.identity.version != target.identity.version
+                }))
     }
 
     /// A write is under way: what watches say of the object waits for its answer.
@@ -278,6 +338,7 @@ impl Book {
         known.uid = sight.uid;
         known.version = sight.version;
         known.adopted = adopted;
+        known.finished = false;
         let corrected = known.drift.take().is_some();
         if corrected {
             known.corrected_at = now;
@@ -289,9 +350,13 @@ impl Book {
     /// An object that carries our mark, found in the cluster by a new applier, whose state is not certain.
     pub fn found(&mut self, identity: &ObjectIdentity, sight: Sight, digest: Option<Sha256>, adopted: bool) {
         let fresh = Known::new(identity, sight.health.is_none());
+        let finished = self.known.get(&identity.key()).is_some_and(|before| {
+            before.finished && before.uid == sight.uid && digest.is_some() && before.digest == digest
+        });
         self.known.insert(
             identity.key(),
             Known {
+                finished,
                 uid: sight.uid,
                 version: sight.version,
                 digest,
@@ -338,7 +403,7 @@ impl Book {
         match self.known.get_mut(key) {
             Some(known) if known.version <= version => {
                 known.version = version;
-                Seen::Deleted
+                if known.finished { Seen::Nothing } else { Seen::Deleted }
             }
             _ => Seen::Nothing,
         }
@@ -346,7 +411,7 @@ impl Book {
 
     /// Notes a drift; `false` when it was known already. The next correction of the object waits longer the more often it drifted.
     pub fn drifted(&mut self, key: &ObjectKey, drift: Drift, now: Duration) -> bool {
-        let Some(known) = self.known.get_mut(key) else { return false };
+        let Some(known) = self.known.get_mut(key).filter(|known| !known.finished) else { return false };
         if now.saturating_sub(known.corrected_at) > CORRECTION_FORGET {
             known.corrections = 0;
         }

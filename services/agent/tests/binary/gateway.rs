@@ -208,6 +208,7 @@ impl Driver {
                     default_namespace: namespace.to_owned(),
                     service_account: None,
                     policies: SyncPolicies::default(),
+                    finished: Vec::new(),
                 },
             }],
         };

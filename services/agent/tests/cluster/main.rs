@@ -3,8 +3,10 @@
 
 mod apply;
 mod attributes;
+mod cases;
 mod connections;
 mod drift;
+mod finished;
 mod health;
 mod holders;
 mod instances;

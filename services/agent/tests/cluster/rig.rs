@@ -15,7 +15,7 @@ use chassis::ShutdownTrigger;
 use events::bundle::{BundleEntry, BundlePage, page_of, pages_for};
 use events::configuration::{Mode, ResourceRules, ServiceAccount, SyncPolicies};
 use events::delivery::{PruneEntry, SyncCounts, SyncOutcome};
-use events::desired::{Applier, DesiredReply, DesiredSource, DesiredState, SourceHead};
+use events::desired::{Applier, DesiredReply, DesiredSource, DesiredState, FinishedManifest, SourceHead};
 use events::digest::Sha256;
 use events::observation::{Observed, OwnedObject};
 use events::requests::gateway::SourceDiff;
@@ -51,6 +51,7 @@ pub struct Source {
     pub manifests: Option<Vec<(String, Value)>>,
     pub prune: Vec<PruneEntry>,
     pub policies: SyncPolicies,
+    pub finished: Vec<FinishedManifest>,
     pub namespace: String,
     pub account: Option<ServiceAccount>,
     pub suspended: bool,
@@ -67,6 +68,7 @@ impl Source {
             manifests: Some(Vec::new()),
             prune: Vec::new(),
             policies: SyncPolicies::default(),
+            finished: Vec::new(),
             namespace: namespace.to_owned(),
             account: None,
             suspended: false,
@@ -484,6 +486,7 @@ fn desired(source: &Source, contents: &mut BTreeMap<Sha256, Vec<u8>>) -> Desired
             default_namespace: source.namespace.clone(),
             service_account: source.account.clone(),
             policies: source.policies.clone(),
+            finished: source.finished.clone(),
         },
     }
 }

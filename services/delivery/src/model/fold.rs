@@ -19,6 +19,10 @@ use super::{
     SyncObserved,
 };
 
+mod inventory;
+
+use inventory::owned;
+
 /// Syncs of a source that are remembered while none of them is recorded: an agent that is away for long runs the newest.
 const AWAITED: usize = 64;
 
@@ -271,6 +275,9 @@ impl DeliveryState {
                 let kept = kept.as_ref().filter(|_| *stays_owned);
                 self.observed_source(agent, *source, |state| state.pruned(&identity.key(), uid, kept));
             }
+            Observed::ObjectFinished { source, identity, uid, digest, failed } => {
+                self.apply_finished(agent, *source, (&identity.key(), uid), *digest, failed.clone());
+            }
             Observed::SyncStarted { source, sync, .. } => self.observed_source(agent, *source, |state| {
                 let before = state.observed.take().filter(|before| before.sync == *sync);
                 let run = before.as_ref().map_or(1, |before| before.run.saturating_add(1));
@@ -334,7 +341,7 @@ impl DeliveryState {
     }
 
     /// A complete statement of what the agent owns takes the place of every inventory of its sources, but for kinds that it could
-    /// not list. Those come with the last part.
+    /// not list, which come with the last part, and for objects that ran to their end and may be gone since.
     fn apply_statement(
         &mut self,
         agent: AgentId,
@@ -350,9 +357,10 @@ impl DeliveryState {
         let mut former = BTreeMap::new();
         for id in sources {
             let source = self.source(organization, agent, id);
-            let unlisted = |key: &ObjectKey| unlisted.iter().any(|kind| key.is_of(kind));
-            let (stays, before) =
-                std::mem::take(&mut source.inventory).into_iter().partition(|(key, _)| unlisted(key));
+            let stays = |(key, owned): &(ObjectKey, Owned)| {
+                owned.finished.is_some() || unlisted.iter().any(|kind| key.is_of(kind))
+            };
+            let (stays, before) = std::mem::take(&mut source.inventory).into_iter().partition(stays);
             source.inventory = stays;
             former.insert(id, before);
         }
@@ -437,24 +445,6 @@ impl AgentState {
 }
 
 impl SourceState {
-    /// The agent deleted an object of a prune list, or kept it.
-    fn pruned(&mut self, key: &ObjectKey, uid: &str, kept: Option<&String>) {
-        // Under this name another one may have been made meanwhile, which the list that this came of did not mean.
-        let Some(owned) = self.inventory.get_mut(key).filter(|owned| owned.uid == uid) else { return };
-        match kept {
-            Some(reason) => owned.kept = Some(reason.clone()),
-            None => drop(self.inventory.remove(key)),
-        }
-    }
-
-    /// The agent stated that it owns an object; why it kept it is so until it is asked to delete it again.
-    fn stated(&mut self, object: &OwnedObject, before: &BTreeMap<ObjectKey, Owned>) {
-        let key = object.identity.key();
-        let former = before.get(&key).filter(|former| former.uid == object.uid);
-        let kept = former.and_then(|former| former.kept.clone());
-        self.inventory.insert(key, Owned { kept, ..owned(object) });
-    }
-
     fn awaits(&mut self, sync: SyncId) {
         self.awaited.push(sync);
         let surplus = self.awaited.len().saturating_sub(AWAITED);
@@ -583,8 +573,4 @@ fn cause(commit: &Commit, id: EventId) -> Cause {
         causation_id: Some(id),
         traceparent: commit.traceparent.clone(),
     }
-}
-
-fn owned(object: &OwnedObject) -> Owned {
-    Owned { identity: object.identity.clone(), uid: object.uid.clone(), adopted: object.adopted, kept: None }
 }

@@ -91,5 +91,6 @@ fn head(id: SourceId, source: &SourceState, configuration: &SourceConfiguration)
         default_namespace: configuration.default_namespace.clone(),
         service_account: configuration.service_account.clone(),
         policies: configuration.policies.clone(),
+        finished: source.inventory.values().filter_map(|owned| owned.finished.clone()).collect(),
     }
 }

@@ -17,8 +17,10 @@ use events::delivery::{
     ApplierNamed, BundleHeld, DeliveryEvent, HoldReason, SourcePinned, SourceRemoved, SourceResumed,
     SourceSuspended, SourceUnpinned, SyncCounts, SyncFinished, SyncOutcome,
 };
+use events::desired::FinishedManifest;
+use events::digest::Sha256;
 use events::object::GroupKind;
-use events::observation::{Observation, ObservationBatch, Observed, Write};
+use events::observation::{Observation, ObservationBatch, Observed, OwnedObject, Write};
 use events::position::Stream;
 use events::repository::{BundleRejected, RepositoryEvent};
 use events::{
@@ -481,6 +483,55 @@ fn what_could_not_be_listed_stays_in_the_inventory() {
     assert_eq!(pruned(&given.verdict("shop", &[(2, &["a"])])), ["b", "c"], "of the whole group");
     given.observed_at(4, 1, vec![stated("apps", ""), stated("", "Secret")]);
     assert_eq!(pruned(&given.verdict("shop", &[(2, &["a"])])), ["c"]);
+}
+
+#[test]
+fn what_ran_to_its_end_is_told_to_each_new_applier_until_it_is_pruned_or_applied_anew() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "aaa", 1, 10);
+    given.desired("shop", "aaa", 1, 10, 1);
+    given.applied("shop", 10, &["a", "b"], false);
+    let told = |given: &Given| desired_plan(&given.state, AGENT).unwrap().sources[0].head.finished.clone();
+    let end = |uid: &str| {
+        let OwnedObject { identity, .. } = owned(id, "a", false);
+        let failed = Some("too often".to_owned());
+        Observed::ObjectFinished {
+            source: id,
+            identity,
+            uid: uid.to_owned(),
+            digest: Sha256([7; 32]),
+            failed,
+        }
+    };
+    let revision = |given: &Given| desired_plan(&given.state, AGENT).unwrap().revision;
+    let before = revision(&given);
+    given.observed(1, vec![end("another")]);
+    assert_eq!((told(&given), revision(&given)), (vec![], before), "another object had that name");
+    given.observed(1, vec![end(&owned(id, "a", false).uid)]);
+    let finished = FinishedManifest { digest: Sha256([7; 32]), failed: Some("too often".to_owned()) };
+    assert_eq!(told(&given), std::slice::from_ref(&finished));
+    assert!(revision(&given) > before, "it is sent to the agent");
+    // A new applier finds one of the two only: the other ran and is gone.
+    let stated = |names: &[&str]| Observed::InventoryStated {
+        objects: names.iter().map(|name| owned(id, name, false)).collect(),
+        last: true,
+        unlisted: Vec::new(),
+    };
+    given.observed_at(2, 1, vec![stated(&["b"])]);
+    assert_eq!(told(&given), std::slice::from_ref(&finished));
+    given.observed_at(3, 1, vec![stated(&["a", "b"])]);
+    assert_eq!(told(&given), [finished], "it is still there");
+    given.advanced("shop", "bbb", 2, 1);
+    assert_eq!(pruned(&given.verdict("shop", &[(2, &["b"])])), ["a"], "a finished one is pruned as all are");
+    let anew = Observed::ObjectApplied {
+        sync: None,
+        object: owned(id, "a", false),
+        write: Write::Created,
+        taken_over: Vec::new(),
+    };
+    given.observed_at(3, 2, vec![anew]);
+    assert_eq!(told(&given), [], "another manifest runs");
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn desired(agent: AgentId, instance: InstanceId) -> DesiredState {
         default_namespace: "default".to_owned(),
         service_account: None,
         policies: SyncPolicies::default(),
+        finished: Vec::new(),
     };
     DesiredState {
         revision: 1,

@@ -72,6 +72,7 @@ mod tests {
             default_namespace: "shop".to_owned(),
             service_account: None,
             policies: SyncPolicies::default(),
+            finished: Vec::new(),
         };
         PlannedSource { bundle: None, prune: None, head }
     }

@@ -64,6 +64,7 @@ const fn concerns<S: Text>(what: &Observed<S>) -> Concern {
         | Observed::SyncFinished { source, .. }
         | Observed::DriftSeen { source, .. }
         | Observed::DriftCorrected { source, .. }
+        | Observed::ObjectFinished { source, .. }
         | Observed::HealthChanged { source, .. }
         | Observed::SourceBlocked { source, .. } => Concern::Source(*source),
         // Of what a newer agent says, a newer fold knows whose source it is about.

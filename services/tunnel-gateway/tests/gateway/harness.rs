@@ -576,6 +576,7 @@ fn head(agent: u128) -> SourceHead {
         default_namespace: "shop".to_owned(),
         service_account: None,
         policies: SyncPolicies::default(),
+        finished: Vec::new(),
     }
 }
 

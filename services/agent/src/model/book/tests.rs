@@ -229,3 +229,54 @@ fn what_changes_with_time_alone_is_looked_at_when_its_time_is_up() {
     assert_eq!(book.looks(Duration::from_secs(100), 2_000).1, Some(Duration::from_secs(103)));
     assert_eq!(book.looks(Duration::from_secs(103), 5_000).0.len(), 1);
 }
+
+#[test]
+fn what_ran_to_its_end_is_never_made_again_while_its_manifest_stands() {
+    let (mut book, applied) = applied();
+    assert_eq!(book.finished(&applied.key, "another"), None, "another run's end");
+    book.drifted(&applied.key, Drift { deleted: false, fields: vec![] }, Duration::ZERO);
+    let ended = Finished { digest: applied.entry.digest, drifted: true };
+    assert_eq!(book.finished(&applied.key, "u"), Some(ended));
+    assert_eq!(book.finished(&applied.key, "u"), None, "told once");
+    assert_eq!(book.vanished(&applied.key, 12), Seen::Nothing);
+    assert!(!book.drifted(&applied.key, Drift { deleted: true, fields: vec![] }, Duration::ZERO));
+    assert!(!book.needs_apply(&applied, true), "not even where all is checked");
+    assert_eq!(
+        book.get(&applied.key).and_then(|known| known.health.clone()),
+        Some(judged(HealthStatus::Healthy))
+    );
+    let changed = target(b"two");
+    assert!(book.needs_apply(&changed, false));
+    book.settled(&changed, sight(13, b"t"), CREATED, Duration::ZERO);
+    assert!(!book.is_finished(&changed) && book.vanished(&applied.key, 14) == Seen::Deleted);
+}
+
+#[test]
+fn what_ran_to_its_end_before_is_recalled_unless_something_newer_was_done() {
+    let (mut book, one) = (Book::default(), target(b"one"));
+    book.recall_finished(&one, None);
+    assert!(book.is_finished(&one) && !book.needs_apply(&one, false));
+    assert_eq!(
+        book.get(&one.key).and_then(|known| known.health.clone()),
+        Some(judged(HealthStatus::Healthy))
+    );
+    book.keep_finished();
+    assert!(book.is_finished(&one));
+    let mut failed = Book::default();
+    failed.recall_finished(&one, Some("too often"));
+    let health = failed.get(&one.key).and_then(|known| known.health.clone()).expect("known");
+    assert_eq!(
+        (health.status, health.settled, health.message.as_str()),
+        (Some(HealthStatus::Degraded), false, "too often")
+    );
+    // The server does not know yet that another manifest was applied since.
+    let two = target(b"two");
+    book.settled(&two, sight(13, b"t"), CREATED, Duration::ZERO);
+    book.recall_finished(&one, None);
+    assert!(book.needs_apply(&one, false));
+    // One that is still there, as a new applier finds it.
+    let mut found = Book::default();
+    found.found(&one.identity, sight(10, b"t"), Some(one.entry.digest), false);
+    found.recall_finished(&one, None);
+    assert_eq!(found.vanished(&one.key, 12), Seen::Nothing);
+}
