@@ -3,8 +3,8 @@
 //! Purpose: one place that knows how a manifest file is read ([`yaml`], [`manifest`]), which object is meant
 //! ([`identity`]), when two contents are the same ([`digest`]), in which order kinds are applied and pruned
 //! ([`order`]), what must not leave a cluster ([`redact`]), what differs and who changed it ([`diff`],
-//! [`fields`]), whose an object is ([`ownership`]), how it is doing ([`health`]), which kinds a
-//! configuration lets an agent touch ([`kinds`]), and how large it may be ([`size`]).
+//! [`fields`]), whose an object is ([`ownership`]), which fields a manifest has no say in ([`controlled`]), how it
+//! is doing ([`health`]), which kinds a configuration lets an agent touch ([`kinds`]), and how large it may be ([`size`]).
 //!
 //! Laws:
 //! - Everything is pure: no input or output, no clock, no randomness, no task. The instant is a parameter.
@@ -18,6 +18,7 @@
 #![warn(missing_docs)]
 
 pub mod attributes;
+pub mod controlled;
 pub mod diff;
 pub mod digest;
 pub mod fields;

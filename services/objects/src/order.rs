@@ -161,7 +161,7 @@ fn place(kinds: &[(&str, &str)], group: &str, kind: &str) -> Option<u16> {
 }
 
 /// Groups that an API server serves by itself. Not every group below `k8s.io` is: the gateway API's is not.
-fn is_built_in(group: &str) -> bool {
+pub(crate) fn is_built_in(group: &str) -> bool {
     matches!(
         group,
         "" | "apps"

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use events::ObjectIdentity;
 use events::digest::Sha256;
+use objects::controlled::leave_to_controllers;
 use objects::ownership::{self, MarkError, OwnerMark, Policies, PolicyError};
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -44,7 +45,7 @@ pub enum PrepareError {
     Policy(#[from] PolicyError),
 }
 
-/// Fills in the namespace, marks the object, and reads its annotations.
+/// Leaves out what controllers write, fills in the namespace, marks the object, and reads its annotations.
 ///
 /// # Errors
 /// When the manifest cannot carry the mark, or an annotation of ours has no meaning.
@@ -58,6 +59,7 @@ pub fn prepare(
     let mut object: Value =
         serde_json::from_slice(manifest).map_err(|error| PrepareError::Unreadable(error.to_string()))?;
     let policies = ownership::policies_of(&object)?;
+    leave_to_controllers(&mut object);
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut).ok_or(MarkError::NoIdentity)?;
     if identity.namespace.is_empty() {
         metadata.remove("namespace");

@@ -5,6 +5,7 @@ mod apply;
 mod attributes;
 mod cases;
 mod connections;
+mod controlled;
 mod drift;
 mod finished;
 mod health;
