@@ -290,16 +290,23 @@ impl Context {
             digest: (!is_secret(&target.identity)).then_some(target.entry.digest),
             adopted: checked.adopted,
         };
+        // What the statement of the inventory had is said once.
+        let is_stated = self.shared.with_book(self.id(), |book| {
+            book.get(&target.key).is_some_and(|known| {
+                known.uid == object.uid
+                    && known.adopted == object.adopted
+                    && (known.digest == object.digest || object.digest.is_none())
+            })
+        });
+        let is_news = write != Write::Unchanged || !is_stated || self.source.head.check_all;
         let now = self.shared.now();
         let judged = write != Write::Created && tells_health(&target.identity);
         let before = Before { adopted: checked.adopted, judged };
         let settled = self.shared.with_book(self.id(), |book| book.settled(target, sight, before, now));
-        self.shared.outbox.tell(Observed::ObjectApplied {
-            sync,
-            object,
-            write,
-            taken_over: checked.taken.clone(),
-        });
+        if is_news {
+            let taken_over = checked.taken.clone();
+            self.shared.outbox.tell(Observed::ObjectApplied { sync, object, write, taken_over });
+        }
         if settled.corrected {
             self.shared.counts.drift_corrections.inc();
             self.shared

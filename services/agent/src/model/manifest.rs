@@ -1,5 +1,7 @@
 //! From a manifest as it stands in Git to the body that is applied.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use events::ObjectIdentity;
 use events::digest::Sha256;
@@ -78,7 +80,39 @@ pub fn prepare(
         annotations.insert(ADOPTED_ANNOTATION.to_owned(), Value::String("true".to_owned()));
     }
     ownership::mark(&mut object, owner)?;
+    if is_secret(identity) {
+        // Last, as it reads values.
+        text_becomes_data(&mut object);
+    }
     Ok(Prepared { object, policies })
+}
+
+/// Writes a Secret's texts as data, as the API server would. Applied as texts they would be write-only: a key that Git removes would stay in the
+/// cluster, and nobody would see a change by hand. What is no text stays, for the API server to refuse.
+fn text_becomes_data(secret: &mut Value) {
+    let Some(secret) = secret.as_object_mut() else { return };
+    let texts = match secret.get("stringData") {
+        None => return,
+        Some(Value::Null) => Map::new(),
+        Some(Value::Object(texts)) if texts.values().all(Value::is_string) => texts.clone(),
+        Some(_) => return,
+    };
+    if secret.get("data").is_some_and(|data| !data.is_null() && !data.is_object()) {
+        return;
+    }
+    secret.remove("stringData");
+    if texts.is_empty() {
+        return;
+    }
+    let data = secret.entry("data").or_insert(Value::Null);
+    if data.is_null() {
+        *data = Value::Object(Map::new());
+    }
+    if let Some(data) = data.as_object_mut() {
+        for (key, text) in texts {
+            data.insert(key, Value::String(STANDARD.encode(text.as_str().unwrap_or_default())));
+        }
+    }
 }
 
 /// Whether an identity names a core Secret.
@@ -174,6 +208,48 @@ mod tests {
         let prepared = prepare(manifest, &identity("Secret", "shop"), Sha256::of(manifest), &owner(), false)
             .expect("prepared");
         assert!(!prepared.object.to_string().contains(APPLIED_ANNOTATION));
+    }
+
+    #[test]
+    fn a_secrets_texts_are_applied_as_data() {
+        let prepared = |mut secret: Value| {
+            let more = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}});
+            secret.as_object_mut().expect("map").extend(more.as_object().cloned().expect("map"));
+            let bytes = secret.to_string();
+            let id = identity("Secret", "shop");
+            let object = prepare(bytes.as_bytes(), &id, Sha256::of(bytes.as_bytes()), &owner(), false);
+            let mut object = object.expect("prepared").object;
+            let map = object.as_object_mut().expect("map");
+            map.retain(|key, _| key.contains("ata") && key != "metadata");
+            object
+        };
+        let both =
+            json!({"data": {"user": "aGFyYm91cg==", "code": "bG9zZXM="}, "stringData": {"code": "wins"}});
+        let merged = json!({"data": {"user": "aGFyYm91cg==", "code": "d2lucw=="}});
+        assert_eq!(prepared(both), merged, "texts win");
+        for data in [json!({}), json!({"data": null})] {
+            let mut secret = data;
+            secret["stringData"] = json!({"code": "wins", "none": ""});
+            assert_eq!(prepared(secret), json!({"data": {"code": "d2lucw==", "none": ""}}));
+        }
+        for without in [json!(null), json!({})] {
+            let plain = json!({"data": {"code": "d2lucw=="}});
+            let mut secret = plain.clone();
+            secret["stringData"] = without;
+            assert_eq!(prepared(secret), plain);
+        }
+        for refused in [
+            json!({"stringData": {"pin": 918_273}}),
+            json!({"stringData": ["a"]}),
+            json!({"data": "a", "stringData": {"a": "b"}}),
+        ] {
+            assert_eq!(prepared(refused.clone()), refused, "the API server has the words for it");
+        }
+        // Another group's kind of that name has fields of its own.
+        let other = br#"{"apiVersion":"example.com/v1","kind":"Secret","metadata":{"name":"x"},"stringData":{"a":"b"}}"#;
+        let id = ObjectIdentity { group: "example.com".into(), ..identity("Secret", "shop") };
+        let object = prepare(other, &id, Sha256::of(other), &owner(), false).expect("prepared").object;
+        assert_eq!(object["stringData"], json!({"a": "b"}));
     }
 
     #[test]

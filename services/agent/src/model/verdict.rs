@@ -1,5 +1,7 @@
 //! What a refusal of the API server means for a sync.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use events::ObjectIdentity;
 use events::observation::TakenField;
 use serde_json::Value;
@@ -124,8 +126,14 @@ pub fn explain(error: &ApiError, identity: &ObjectIdentity, manifest: &[u8]) -> 
 
 fn quotes_a_value(words: &str, manifest: &[u8]) -> bool {
     let Ok(manifest) = serde_json::from_slice::<Value>(manifest) else { return true };
-    let values = ["data", "stringData"].into_iter().filter_map(|field| manifest.get(field));
-    values.flat_map(scalars).any(|value| !value.is_empty() && words.contains(&value))
+    let of = |field: &str| manifest.get(field).map(scalars).unwrap_or_default();
+    let texts = of("stringData");
+    let data = of("data");
+    // Texts are sent as data, and data may be quoted as what it stands for.
+    let encoded: Vec<String> = texts.iter().map(|text| STANDARD.encode(text)).collect();
+    let decoded = data.iter().filter_map(|value| String::from_utf8(STANDARD.decode(value).ok()?).ok());
+    let decoded: Vec<String> = decoded.collect();
+    [texts, encoded, data, decoded].iter().flatten().any(|value| !value.is_empty() && words.contains(value))
 }
 
 fn scalars(value: &Value) -> Vec<String> {
@@ -166,6 +174,15 @@ mod tests {
         assert!(!told.contains("12345") && told.contains("422"), "{told}");
         assert!(explain(&quoting, &identity("ConfigMap"), manifest).contains("12345"));
         assert_eq!(explain(&refused(403, "forbidden", &[]), &identity("Secret"), manifest), "forbidden");
+        for manifest in [
+            br#"{"stringData":{"code":"first-value"}}"#.as_slice(),
+            br#"{"data":{"code":"Zmlyc3QtdmFsdWU="}}"#,
+        ] {
+            for quoted in ["first-value", "Zmlyc3QtdmFsdWU="] {
+                let told = explain(&refused(422, quoted, &[]), &identity("Secret"), manifest);
+                assert!(!told.contains(quoted), "{told}");
+            }
+        }
     }
 
     #[test]

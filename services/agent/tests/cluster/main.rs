@@ -18,6 +18,7 @@ mod proxy;
 mod prune;
 mod rig;
 mod rights;
+mod secrets;
 mod throttled;
 mod waits;
 mod webhook;
