@@ -3,6 +3,7 @@
 pub mod adoption;
 pub mod backoff;
 pub mod book;
+pub mod cause;
 pub mod finished;
 pub mod managed;
 pub mod manifest;

@@ -16,8 +16,8 @@ use super::report::Report;
 use super::write::{Checked, Failed};
 use crate::kubernetes::client::CONCURRENCY;
 use crate::kubernetes::{ApiError, Call, path};
+use crate::model::cause::{Created, explains};
 use crate::model::target::Target;
-use crate::model::verdict::may_be_caused_by;
 
 /// Definitions may take this long until their kinds are served.
 const ESTABLISHED_DEADLINE: Duration = Duration::from_secs(60);
@@ -36,23 +36,28 @@ pub(super) enum StageEnd {
 }
 
 impl Context {
-    /// Dry-runs all, and applies all if no dry run failed.
-    pub(super) async fn stage(&self, targets: &[&Target], report: &mut Report) -> StageEnd {
+    /// Dry-runs all, and applies all if no dry run failed but for the lack of what this stage creates, or what was `founded` before it.
+    pub(super) async fn stage(
+        &self,
+        targets: &[&Target],
+        founded: &[Target],
+        report: &mut Report,
+    ) -> StageEnd {
         let dry_run = tracing::info_span!("agent.dry-run", objects = targets.len());
         let (mut passed, failed) = self.check_all(targets).instrument(dry_run).await;
         if failed.iter().any(|(_, failed)| failed.is_loss_of_lease()) {
             return StageEnd::Lost;
         }
-        let created: Vec<&ObjectIdentity> = targets
+        let created = targets
             .iter()
             .enumerate()
             .filter(|(place, _)| passed.get(place).is_none_or(|checked| checked.prior.is_none()))
-            .map(|(_, target)| &target.identity)
-            .collect();
+            .map(|(_, target)| *target);
+        let created: Vec<Created<'_>> = created.chain(founded).map(created_by).collect();
         let mut real = Vec::new();
         for (place, failed) in failed {
             let caused = targets.get(place).zip(failed.error.as_ref()).is_some_and(|(target, error)| {
-                created.iter().any(|created| may_be_caused_by(error, &target.identity, created))
+                created.iter().any(|created| explains(*created, &target.identity, error))
             });
             if !caused {
                 real.push(failed);
@@ -225,6 +230,10 @@ impl Context {
             wait = (wait * 2).min(Duration::from_secs(1));
         }
     }
+}
+
+fn created_by(target: &Target) -> Created<'_> {
+    Created { identity: &target.identity, plural: &target.resource.plural }
 }
 
 fn same_kind(left: &ObjectIdentity, right: &ObjectIdentity) -> bool {

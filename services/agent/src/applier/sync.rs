@@ -129,9 +129,9 @@ impl Context {
         }
         let changed = self.changed(&resolution.targets);
         let foundation = of_stage(&changed, Stage::Foundation);
-        let founded = foundation.len();
-        if founded > 0 {
-            match self.stage(&foundation, report).await {
+        let founded: Vec<Target> = foundation.iter().map(|target| (*target).clone()).collect();
+        if !founded.is_empty() {
+            match self.stage(&foundation, &[], report).await {
                 StageEnd::Done => {}
                 other => return other,
             }
@@ -155,13 +155,13 @@ impl Context {
         }
         let changed = self.changed(&resolution.targets);
         let rest = of_stage(&changed, Stage::Rest);
-        let skipped = resolution.targets.len().saturating_sub(rest.len()).saturating_sub(founded);
+        let skipped = resolution.targets.len().saturating_sub(rest.len()).saturating_sub(founded.len());
         report.counts.unchanged =
             report.counts.unchanged.saturating_add(u32::try_from(skipped).unwrap_or(u32::MAX));
         if self.is_superseded() {
             return StageEnd::Superseded;
         }
-        self.stage(&rest, report).await
+        self.stage(&rest, &founded, report).await
     }
 
     fn changed<'a>(&self, targets: &'a [Target]) -> Vec<&'a Target> {

@@ -23,6 +23,15 @@ pub struct ApiStatus {
 /// More about a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 pub struct Details {
+    /// What it is about: a kind, or its name in paths.
+    #[serde(default)]
+    pub kind: String,
+    /// Its API group.
+    #[serde(default)]
+    pub group: String,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
     /// One per field.
     #[serde(default)]
     pub causes: Vec<Cause>,
