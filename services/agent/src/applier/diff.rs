@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use events::delivery::{ObjectFailure, PruneEntry};
 use events::requests::gateway::{DiffChange, ObjectDiff, SourceDiff};
+use http::Method;
 use objects::diff::FieldChange;
 use objects::digest::Status;
 use objects::redact::Redactor;
@@ -13,9 +15,11 @@ use super::Shared;
 use super::concurrent::concurrently;
 use super::context::Context;
 use super::prune::{Fate, Going, Progress, Pruned};
+use super::write::may_be_of_older_version;
 use crate::desired::{SourceView, View};
 use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, ApiError, Call, path};
+use crate::model::managed::in_version;
 use crate::model::manifest::prepare;
 use crate::model::prune::holds_others;
 use crate::model::target::Target;
@@ -108,16 +112,17 @@ impl Context {
         else {
             return refused("its name cannot be asked for".to_owned());
         };
-        let body = match prepare(
+        let prepared = match prepare(
             &target.entry.manifest,
             &target.identity,
             target.entry.digest,
             &self.owner,
             adopted,
         ) {
-            Ok(prepared) => prepared.body(),
+            Ok(prepared) => prepared.object,
             Err(error) => return refused(error.to_string()),
         };
+        let body = Bytes::from(prepared.to_string());
         let live = self.shared.kube.read(Call::get(path.clone()).as_account(self.account())).await;
         let live = match live.and_then(|answer| answer.json::<Value>()) {
             Ok(live) => Some(live),
@@ -126,7 +131,14 @@ impl Context {
         };
         let call = Call::apply(&path, body, ApplyMode { dry_run: true, force: true });
         let call = call.accept(Accept::Whole).as_account(self.account());
-        let wanted = match self.shared.kube.read(call).await.and_then(|answer| answer.json::<Value>()) {
+        let mut wanted = self.shared.kube.read(call).await.and_then(|answer| answer.json::<Value>());
+        if wanted.as_ref().is_err_and(may_be_of_older_version)
+            && let Some(live) = &live
+            && let Some(merged) = self.merged(target, &path, &prepared, live).await
+        {
+            wanted = merged;
+        }
+        let wanted = match wanted {
             Ok(wanted) => wanted,
             Err(error) => return refused(said(error)),
         };
@@ -137,6 +149,27 @@ impl Context {
         let changes = objects::diff::diff(&live, &wanted, Status::Ignored);
         let fields: Vec<_> = changes.iter().filter(|change| !is_ours(change)).map(texts).collect();
         (!fields.is_empty()).then(|| ObjectDiff { fields, ..plain(&target.identity, DiffChange::Change) })
+    }
+}
+
+impl Context {
+    /// What a sync would make of an object whose fields are managed in an older version of its API: that is rewritten first, which a look must
+    /// not do. `None` where it is not so.
+    async fn merged(
+        &self,
+        target: &Target,
+        path: &str,
+        prepared: &Value,
+        live: &Value,
+    ) -> Option<Result<Value, ApiError>> {
+        let fields = in_version(live, &target.identity.api_version())?;
+        let mut merged = prepared.clone();
+        merged.get_mut("metadata")?.as_object_mut()?.insert("managedFields".to_owned(), fields);
+        let path = format!("{path}?dryRun=All&fieldManager={}&fieldValidation=Strict", crate::FIELD_MANAGER);
+        let body = Bytes::from(merged.to_string());
+        let call = Call::write(Method::PATCH, path, "application/merge-patch+json", body);
+        let answer = self.shared.kube.read(call.as_account(self.account())).await;
+        Some(answer.and_then(|answer| answer.json()))
     }
 }
 

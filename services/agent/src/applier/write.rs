@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use super::context::Context;
 use super::health::tells_health;
 use crate::kubernetes::call::ApplyMode;
-use crate::kubernetes::{Accept, Answer, ApiError, Call, path};
+use crate::kubernetes::{Accept, Answer, ApiError, ApiStatus, Call, path};
 use crate::model::adoption::{Decision, decide, owner_of};
 use crate::model::book::Before;
-use crate::model::managed::migrated;
+use crate::model::managed::{in_version, migrated};
 use crate::model::manifest::{Prepared, is_secret, live_mark, prepare};
 use crate::model::target::Target;
-use crate::model::verdict::{Verdict, explain, judge};
+use crate::model::verdict::{Verdict, explain, immutable_words, judge};
 
 /// How long an object that is replaced may take to go.
 const GONE_DEADLINE: Duration = Duration::from_secs(60);
@@ -67,6 +67,11 @@ impl Failure {
     pub(super) fn is_loss_of_lease(&self) -> bool {
         matches!(self.error, Some(ApiError::NotHolding))
     }
+}
+
+/// The API server may not be able to read an object in the version in which somebody wrote its fields.
+pub(super) fn may_be_of_older_version(error: &ApiError) -> bool {
+    error.status().is_some_and(ApiStatus::may_be_of_older_version)
 }
 
 #[derive(Deserialize)]
@@ -123,6 +128,14 @@ impl Context {
         let body = prepared.body();
         let mut checked = Checked { adopted, ..Checked::default() };
         let mut answer = self.dry_run(&path, body.clone(), false).await;
+        if answer.as_ref().is_err_and(may_be_of_older_version)
+            && self
+                .rewrite_fields(target, &path, in_version)
+                .await
+                .map_err(|error| self.refused(target, error))?
+        {
+            answer = self.dry_run(&path, body.clone(), false).await;
+        }
         if let Err(error) = &answer
             && let Verdict::Conflict(taken) = judge(error)
         {
@@ -141,14 +154,14 @@ impl Context {
                 if partial.metadata.deletion_timestamp.is_some() {
                     let failure =
                         target.failure("the object is being deleted; it is applied once it is gone");
-                    let error = ApiError::Unreachable { detail: String::new() };
+                    let error = ApiError::Pending { detail: String::new() };
                     return Err(Box::new(Failure { failure, error: Some(error) }));
                 }
                 must_look |= known.is_some_and(|(uid, _)| uid != partial.metadata.uid);
                 checked.prior =
                     Some(Prior { uid: partial.metadata.uid, version: partial.metadata.resource_version });
             }
-            Err(error) => self.weigh(target, &prepared, error, &mut checked)?,
+            Err(error) => self.weigh(target, &prepared, error, &mut checked).await?,
         }
         if must_look || checked.prior.is_none() {
             self.look(target, &path, &prepared, &mut checked).await?;
@@ -157,33 +170,52 @@ impl Context {
     }
 
     /// A refusal of a dry run that does not end it.
-    fn weigh(
+    async fn weigh(
         &self,
         target: &Target,
         prepared: &Prepared,
         error: ApiError,
         checked: &mut Checked,
     ) -> Result<(), Failed> {
+        let may_replace = prepared.policies.replace == Replace::OnImmutable;
         match judge(&error) {
             Verdict::DryRunUnsupported => {
                 tracing::info!(object = %target.identity, "unverified: a webhook takes no part in dry runs");
                 Ok(())
             }
-            Verdict::Immutable(fields) if prepared.policies.replace == Replace::OnImmutable => {
+            Verdict::Immutable(fields) if may_replace => {
                 tracing::info!(object = %target.identity, fields = %fields.join(", "), "to be replaced");
                 checked.replace = true;
                 Ok(())
             }
             Verdict::Immutable(fields) => {
-                let fields = fields.join(", ");
-                let message = format!(
-                    "immutable field {fields}: {error} (the annotation {}: on-immutable lets the agent delete and create it again)",
-                    objects::ownership::REPLACE_ANNOTATION
-                );
-                Err(self.fail(target, message))
+                let words = explain(&error, &target.identity, &target.entry.manifest);
+                Err(self.fail(target, immutable_words(&fields, &words)))
+            }
+            // A rule of somebody's own may say in any words that a field cannot change.
+            Verdict::Refused
+                if may_replace && error.code() == 422 && self.could_be_created(target, prepared).await =>
+            {
+                tracing::info!(object = %target.identity, error = %error, "to be replaced: only the change is refused");
+                checked.replace = true;
+                Ok(())
             }
             _ => Err(self.refused(target, error)),
         }
+    }
+
+    /// Whether the API server would take the object if it were new, by a dry run under another name.
+    async fn could_be_created(&self, target: &Target, prepared: &Prepared) -> bool {
+        let Some(path) = path::collection(&target.resource, &target.identity.namespace) else { return false };
+        let mut object = prepared.object.clone();
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("name");
+            metadata.insert("generateName".to_owned(), Value::from("kasbah-dry-run-"));
+        }
+        let path = format!("{path}?dryRun=All&fieldManager={}&fieldValidation=Strict", crate::FIELD_MANAGER);
+        let body = Bytes::from(object.to_string());
+        let call = Call::write(Method::POST, path, "application/json", body).accept(Accept::Metadata);
+        self.shared.kube.read(call.as_account(self.account())).await.is_ok()
     }
 
     /// Whose the object is that is there, and whether it may be written.
@@ -245,7 +277,8 @@ impl Context {
         {
             self.delete_and_wait(&path, &prior.uid).await.map_err(|error| self.refused(target, error))?;
         } else if checked.migrate {
-            self.migrate(target, &path).await.map_err(|error| self.refused(target, error))?;
+            let rewritten = self.rewrite_fields(target, &path, migrated).await;
+            rewritten.map_err(|error| self.refused(target, error))?;
         }
         let body = self.prepare(target, checked.adopted)?.body();
         let force = self.source.head.policies.conflicts == Conflicts::Force;
@@ -320,12 +353,20 @@ impl Context {
         settled.overheard
     }
 
-    /// Hands the fields of kubectl over to us; a conflict means that somebody wrote meanwhile.
-    async fn migrate(&self, target: &Target, path: &str) -> Result<(), ApiError> {
+    /// Rewrites who manages which fields; `false` where there is nothing to rewrite. A conflict means that somebody wrote meanwhile.
+    async fn rewrite_fields(
+        &self,
+        target: &Target,
+        path: &str,
+        rewrite: fn(&Value, &str) -> Option<Value>,
+    ) -> Result<bool, ApiError> {
         for _ in 0..5 {
             let call = Call::get(path.to_owned()).accept(Accept::Metadata).as_account(self.account());
-            let live: Value = self.shared.kube.read(call).await?.json()?;
-            let Some(fields) = migrated(&live, &target.identity.api_version()) else { return Ok(()) };
+            let live: Value = match self.shared.kube.read(call).await {
+                Err(error) if error.code() == 404 => return Ok(false),
+                answer => answer?.json()?,
+            };
+            let Some(fields) = rewrite(&live, &target.identity.api_version()) else { return Ok(false) };
             let version = live.pointer("/metadata/resourceVersion").cloned().unwrap_or(Value::Null);
             let patch = json!([
                 {"op": "replace", "path": "/metadata/managedFields", "value": fields},
@@ -338,10 +379,10 @@ impl Context {
                 .as_account(self.account());
             match self.shared.kube.write(call, &self.shared.holding).await {
                 Err(error) if error.code() == 409 => {}
-                other => return other.map(|_| ()),
+                other => return other.map(|_| true),
             }
         }
-        Err(ApiError::Unreachable { detail: "managed fields change all the time".to_owned() })
+        Err(ApiError::Pending { detail: "managed fields change all the time".to_owned() })
     }
 
     async fn delete_and_wait(&self, path: &str, uid: &str) -> Result<(), ApiError> {
@@ -368,7 +409,7 @@ impl Context {
             if self.shared.now() > end {
                 let detail =
                     format!("deleted in order to be replaced, but not gone within {GONE_DEADLINE:?}");
-                return Err(ApiError::Unreachable { detail });
+                return Err(ApiError::Pending { detail });
             }
             self.shared.world.clock.sleep(wait).await;
             wait = (wait * 2).min(Duration::from_secs(1));

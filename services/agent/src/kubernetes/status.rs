@@ -6,6 +6,9 @@ use thiserror::Error;
 /// The part of a `Status` that decisions need.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 pub struct ApiStatus {
+    /// `Status`, where the API server itself speaks.
+    #[serde(default)]
+    pub kind: String,
     /// HTTP status.
     #[serde(default)]
     pub code: u16,
@@ -54,9 +57,31 @@ pub struct Cause {
     pub field: String,
 }
 
-/// How server-side apply begins when a field has a value of another type. The API server says so with 500, as if it were its own
-/// fault (`fieldmanager/structuredmerge.go`).
+/// How server-side apply begins when a field has a value of another type (`fieldmanager/structuredmerge.go`).
 const WRONG_TYPE: &str = "failed to create typed patch object";
+/// What errors of the API server's surroundings say: its storage, webhooks, the network between them.
+const TROUBLE: [&str; 20] = [
+    "etcdserver:",
+    "rpc error:",
+    "context deadline exceeded",
+    "context canceled",
+    "timed out",
+    "i/o timeout",
+    "Timeout exceeded",
+    "connection refused",
+    "connection reset",
+    "connection error",
+    "closed network connection",
+    "broken pipe",
+    "unexpected EOF",
+    ": EOF",
+    "no endpoints available",
+    "dial tcp",
+    "http2:",
+    "conversion webhook for",
+    "failed calling webhook",
+    "failed to call webhook",
+];
 
 impl ApiStatus {
     /// Reads a body; what is no `Status` becomes its message.
@@ -81,7 +106,30 @@ impl ApiStatus {
     /// A later attempt may fare better without anybody changing anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self.code, 408 | 429 | 500 | 502 | 503 | 504) && !self.message.starts_with(WRONG_TYPE)
+        match self.code {
+            408 | 429 | 502 | 503 | 504 => !self.is_denial(),
+            500 => !self.is_denial() && !self.is_refusal_as_500(),
+            _ => false,
+        }
+    }
+
+    /// A webhook said no, with a code of its own choice.
+    fn is_denial(&self) -> bool {
+        self.message.starts_with("admission webhook") && self.message.contains("denied the request")
+    }
+
+    /// The API server answers 500 without a reason where it had no other code for an error, as for a value of the wrong type or fields that
+    /// another version of the API does not have. That is a refusal, unless the error came from its surroundings.
+    fn is_refusal_as_500(&self) -> bool {
+        let is_plain = self.kind == "Status" && self.reason.is_empty();
+        let is_of_schema = self.message.contains("field not declared in schema");
+        is_plain && (is_of_schema || !TROUBLE.iter().any(|trouble| self.message.contains(trouble)))
+    }
+
+    /// The API server cannot read the object as an older version of its API, which somebody wrote fields in.
+    #[must_use]
+    pub fn may_be_of_older_version(&self) -> bool {
+        self.code == 500 && !self.is_transient() && !self.message.starts_with(WRONG_TYPE)
     }
 }
 
@@ -101,6 +149,12 @@ pub enum ApiError {
     #[error("the API server's answer cannot be read: {detail}")]
     Unreadable {
         /// Why.
+        detail: String,
+    },
+    /// What was asked for takes its time.
+    #[error("{detail}")]
+    Pending {
+        /// What is waited for.
         detail: String,
     },
     /// Not sent: this instance may not write (any more).
@@ -135,7 +189,7 @@ impl ApiError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Refused(status) => status.is_transient(),
-            Self::Unreachable { .. } | Self::Unreadable { .. } => true,
+            Self::Unreachable { .. } | Self::Unreadable { .. } | Self::Pending { .. } => true,
             Self::NotHolding | Self::Impossible { .. } => false,
         }
     }
@@ -160,5 +214,35 @@ mod tests {
         }
         let typed = br#"{"kind":"Status","code":500,"message":"failed to create typed patch object (n/a; apps/v1, Kind=Deployment): .spec.replicas: expected numeric (int or float), got string"}"#;
         assert!(!ApiStatus::read(500, typed).is_transient());
+    }
+
+    #[test]
+    fn a_refusal_is_no_outage_whatever_its_code() {
+        let status = |code: u16, reason: &str, message: &str| {
+            let body = serde_json::json!({"kind": "Status", "reason": reason, "message": message});
+            ApiStatus::read(code, body.to_string().as_bytes())
+        };
+        for refusal in [
+            ".spec.admits: field not declared in schema",
+            ".spec.connection refused: field not declared in schema",
+            "request to convert CR to an invalid group/version: harbour.example/v1beta1",
+            "failed to create typed live object (shop/a; v1, Kind=A): .spec.a: expected string, got 1",
+        ] {
+            let status = status(500, "", refusal);
+            assert!(!status.is_transient() && status.may_be_of_older_version(), "{refusal}");
+        }
+        for trouble in [
+            "etcdserver: leader changed",
+            "conversion webhook for a.example/v1 failed: Post \"https://a.b.svc:443\": dial tcp: connection refused",
+            "rpc error: code = Unavailable desc = error reading from server: EOF",
+        ] {
+            assert!(status(500, "", trouble).is_transient(), "{trouble}");
+        }
+        assert!(status(500, "InternalError", "Internal error occurred: a").is_transient());
+        assert!(ApiStatus::read(500, b"a proxy's page").is_transient(), "not the API server's own words");
+        for code in [429, 500, 503] {
+            let denial = status(code, "", "admission webhook \"a.b\" denied the request: no");
+            assert!(!denial.is_transient(), "{code}");
+        }
     }
 }

@@ -203,6 +203,39 @@ pub fn migrated(live: &Value, api_version: &str) -> Option<Value> {
     Some(Value::Array(kept))
 }
 
+/// `managedFields` in which all fields are stated in one version of the object's API: the API server converts the whole object into the version
+/// of each entry, which fails once that version lacks a field or is not served any more. `None` when all of them are.
+#[must_use]
+pub fn in_version(live: &Value, api_version: &str) -> Option<Value> {
+    let group = |version: &str| version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+    let is_older = |entry: &Value| {
+        let version = text(entry, "apiVersion");
+        version != api_version && group(version) == group(api_version)
+    };
+    if !entries(live).iter().any(is_older) {
+        return None;
+    }
+    let mut all: Vec<Value> = Vec::new();
+    for entry in entries(live) {
+        let mut entry = entry.clone();
+        if is_older(&entry)
+            && let Some(entry) = entry.as_object_mut()
+        {
+            entry.insert("apiVersion".to_owned(), Value::from(api_version));
+        }
+        let same = |other: &&mut Value| {
+            ["manager", "operation", "subresource", "apiVersion"]
+                .into_iter()
+                .all(|key| text(other, key) == text(&entry, key))
+        };
+        match all.iter_mut().find(same).and_then(|other| other.get_mut("fieldsV1")) {
+            Some(fields) => union(fields, entry.get("fieldsV1").unwrap_or(&Value::Null)),
+            None => all.push(entry),
+        }
+    }
+    Some(Value::Array(all))
+}
+
 fn union(into: &mut Value, from: &Value) {
     let (Some(into), Some(from)) = (into.as_object_mut(), from.as_object()) else { return };
     for (name, below) in from {

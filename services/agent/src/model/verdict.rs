@@ -7,6 +7,7 @@ use events::observation::TakenField;
 use serde_json::Value;
 
 use super::manifest::is_secret;
+use crate::kubernetes::status::Cause;
 use crate::kubernetes::{ApiError, ApiStatus};
 
 /// What a refusal means.
@@ -26,14 +27,48 @@ pub enum Verdict {
     Refused,
 }
 
-/// Words that the API server uses for fields that cannot change, besides "immutable".
-const IMMUTABLE_WORDS: [&str; 6] = [
+/// Words of a refusal to change what is there, in lower case: all that the API server's own validation has (Kubernetes 1.36), and what people
+/// write into rules of their own.
+const IMMUTABLE_WORDS: [&str; 27] = [
     "immutable",
-    "may not change once set",
-    "may not be changed in an update",
-    "cannot change rolebinding",
-    "cannot change roleref",
-    "are forbidden",
+    "may not change",
+    "may not be changed",
+    "may not be updated",
+    "may not add",
+    "may not remove",
+    "may not be removed",
+    "may only change",
+    "must not change",
+    "must not be changed",
+    "cannot change",
+    "cannot be changed",
+    "can't be changed",
+    "can not be changed",
+    "cannot be modified",
+    "can not be modified",
+    "cannot be updated",
+    "cannot be removed",
+    "can not be unset",
+    "can only be modified",
+    "only additions ",
+    "only deletion is allowed",
+    "equal to previous value",
+    "oldself",
+    "updates to ",
+    "update to ",
+    "update is forbidden",
+];
+
+/// The same, where nothing but the text of a webhook or a policy says it: words that tell of a rule, not of a recommendation.
+const DENIED_AS_IMMUTABLE: [&str; 8] = [
+    "is immutable",
+    "are immutable",
+    "immutable field",
+    "cannot be changed",
+    "can't be changed",
+    "may not be changed",
+    "must not be changed",
+    "cannot be modified",
 ];
 
 /// Judges by status and causes, never by the status code alone.
@@ -57,11 +92,13 @@ fn judge_status(status: &ApiStatus) -> Verdict {
     if status.code == 400 && status.message.contains("does not support dry run") {
         return Verdict::DryRunUnsupported;
     }
-    if status.code == 422 {
-        let fields = immutable_fields(status);
-        if !fields.is_empty() {
-            return Verdict::Immutable(fields);
-        }
+    if status.code == 422
+        && let Some(fields) = immutable_fields(status)
+    {
+        return Verdict::Immutable(fields);
+    }
+    if is_denied_as_immutable(status) {
+        return Verdict::Immutable(Vec::new());
     }
     if status.is_transient() { Verdict::Transient } else { Verdict::Refused }
 }
@@ -78,36 +115,49 @@ fn conflicts(status: &ApiStatus) -> Vec<TakenField> {
         .collect()
 }
 
-fn immutable_fields(status: &ApiStatus) -> Vec<String> {
-    let is_immutable = |message: &str| {
-        let message = message.to_lowercase();
-        IMMUTABLE_WORDS.iter().any(|word| match *word {
-            "are forbidden" => message.contains("updates to") && message.contains(word),
-            word => message.contains(word),
-        })
+/// The fields that cannot change, if nothing else is wrong: what would be refused anew is not to be deleted for it.
+fn immutable_fields(status: &ApiStatus) -> Option<Vec<String>> {
+    let causes = status.causes();
+    let is_immutable = |cause: &Cause| {
+        let message = cause.message.to_lowercase();
+        let says = |word: &str| {
+            let needs_more = word.starts_with("update") && word.ends_with(' ');
+            message.contains(word) && (!needs_more || message.contains("forbidden"))
+        };
+        matches!(cause.reason.as_str(), "FieldValueInvalid" | "FieldValueForbidden")
+            && IMMUTABLE_WORDS.iter().any(|word| says(word))
     };
-    let mut fields: Vec<String> = status
-        .causes()
-        .iter()
-        .filter(|cause| cause.reason == "FieldValueInvalid" || cause.reason == "FieldValueForbidden")
-        .filter(|cause| is_immutable(&cause.message))
-        .map(|cause| cause.field.clone())
-        .collect();
+    if causes.is_empty() || !causes.iter().all(is_immutable) {
+        return None;
+    }
+    let mut fields: Vec<String> = causes.iter().map(|cause| cause.field.clone()).collect();
     fields.dedup();
-    fields
+    Some(fields)
 }
 
-/// Whether a failure may be due to something that this very set is about to create: the API server's words name it.
+/// A webhook or an admission policy refuses because of a field that cannot change.
+fn is_denied_as_immutable(status: &ApiStatus) -> bool {
+    let message = status.message.to_lowercase();
+    (400..500).contains(&status.code)
+        && (message.contains("denied the request") || message.contains("denied request"))
+        && DENIED_AS_IMMUTABLE.iter().any(|word| message.contains(word))
+}
+
+/// What to say of a change of fields that cannot change: the way out before the API server's words, of which only the first line is told, as
+/// it may print both objects after it.
 #[must_use]
-pub fn may_be_caused_by(error: &ApiError, of: &ObjectIdentity, created: &ObjectIdentity) -> bool {
-    let Some(status) = error.status() else { return false };
-    let in_reach = created.namespace.is_empty() || created.namespace == of.namespace;
-    in_reach
-        && matches!(status.code, 400 | 403 | 404 | 422)
-        && [format!("\"{}\"", created.name), format!("/{}:", created.name), format!("/{}\"", created.name)]
-            .iter()
-            .any(|quoted| status.message.contains(quoted))
-        && objects::order::apply_key(created) < objects::order::apply_key(of)
+pub fn immutable_words(fields: &[String], words: &str) -> String {
+    let what = match fields {
+        [] => "an immutable field".to_owned(),
+        fields => format!("immutable field {}", fields.join(", ")),
+    };
+    let mut lines = words.lines();
+    let first = lines.next().unwrap_or_default().trim_end();
+    let more = if lines.next().is_some() { " …" } else { "" };
+    format!(
+        "{what} (the annotation {}: on-immutable lets the agent delete and create it again): {first}{more}",
+        objects::ownership::REPLACE_ANNOTATION
+    )
 }
 
 /// The refusal for people, in the API server's words; for a Secret only if they quote none of its values.
@@ -239,6 +289,32 @@ mod tests {
                 false,
             ),
             (("FieldValueForbidden", "Forbidden: privileged containers are forbidden", "spec"), false),
+            (
+                (
+                    "FieldValueForbidden",
+                    "Forbidden: pod updates may not change fields other than `spec.containers[*].image`\n core.PodSpec{}",
+                    "spec",
+                ),
+                true,
+            ),
+            (
+                (
+                    "FieldValueForbidden",
+                    "Forbidden: pod updates may not add or remove containers",
+                    "spec.containers",
+                ),
+                true,
+            ),
+            (("FieldValueForbidden", "Forbidden: may not be changed in an update.", "value"), true),
+            (("FieldValueInvalid", "Invalid value: \"a\": failed rule: self == oldSelf", "spec.port"), true),
+            (
+                (
+                    "FieldValueForbidden",
+                    "Forbidden: field can not be less than previous value",
+                    "spec.resources",
+                ),
+                false,
+            ),
         ];
         for (cause, immutable) in rows {
             let verdict = judge(&refused(422, "is invalid", &[cause]));
@@ -249,33 +325,30 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_put_down_to_what_is_created_before() {
-        let id = |group: &str, kind: &str, namespace: &str, name: &str| ObjectIdentity {
-            group: group.into(),
-            version: "v1".into(),
-            kind: kind.into(),
-            namespace: namespace.into(),
-            name: name.into(),
+    fn what_is_wrong_besides_is_not_replaced() {
+        let immutable = ("FieldValueInvalid", "Invalid value: {}: field is immutable", "spec.selector");
+        let wrong = ("FieldValueInvalid", "Invalid value: -1: must be greater than 0", "spec.replicas");
+        assert_eq!(judge(&refused(422, "is invalid", &[immutable, wrong])), Verdict::Refused);
+        let both = judge(&refused(422, "is invalid", &[immutable, immutable]));
+        assert_eq!(both, Verdict::Immutable(vec!["spec.selector".to_owned()]));
+    }
+
+    #[test]
+    fn a_webhook_that_says_so_is_believed() {
+        let denied = |words: &str| {
+            judge(&refused(403, &format!("admission webhook \"a.b\" denied the request: {words}"), &[]))
         };
-        let pod = id("", "Pod", "shop", "web");
-        let error = refused(
-            403,
-            "pods \"web\" is forbidden: error looking up service account shop/runner: serviceaccount \"runner\" not found",
-            &[],
-        );
-        assert!(may_be_caused_by(&error, &pod, &id("", "ServiceAccount", "shop", "runner")));
-        assert!(!may_be_caused_by(&error, &pod, &id("", "ServiceAccount", "other", "runner")));
-        assert!(!may_be_caused_by(&error, &pod, &id("", "ServiceAccount", "shop", "run")));
-        assert!(
-            !may_be_caused_by(&error, &pod, &id("networking.k8s.io", "Ingress", "shop", "runner")),
-            "applied later"
-        );
-        let error = refused(403, "no PriorityClass with name \"high\" was found", &[]);
-        assert!(may_be_caused_by(&error, &pod, &id("scheduling.k8s.io", "PriorityClass", "", "high")));
-        assert!(!may_be_caused_by(
-            &refused(500, "\"high\"", &[]),
-            &pod,
-            &id("scheduling.k8s.io", "PriorityClass", "", "high")
-        ));
+        assert_eq!(denied("spec.class is immutable"), Verdict::Immutable(Vec::new()));
+        assert_eq!(denied("use immutable tags of images"), Verdict::Refused);
+        assert_eq!(judge(&refused(403, "spec.class is immutable", &[])), Verdict::Refused);
+    }
+
+    #[test]
+    fn the_way_out_stands_before_a_long_message() {
+        let words = "Pod \"a\" is invalid: spec: Forbidden: may not change\n core.PodSpec{\n}";
+        let told = immutable_words(&["spec".to_owned()], words);
+        let expected = "immutable field spec (the annotation kasbah.dev/replace: on-immutable lets the agent delete and create it again): ";
+        assert_eq!(told, format!("{expected}Pod \"a\" is invalid: spec: Forbidden: may not change …"));
+        assert!(immutable_words(&[], "no").starts_with("an immutable field ("));
     }
 }

@@ -16,6 +16,7 @@ mod outage;
 mod ownership;
 mod proxy;
 mod prune;
+mod replace;
 mod rig;
 mod rights;
 mod secrets;

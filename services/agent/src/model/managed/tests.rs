@@ -86,3 +86,24 @@ fn kubectl_hands_its_fields_over() {
     assert_eq!(migrated[3]["fieldsV1"], json!({"f:data": {"f:l": {}, "f:old": {}}}));
     assert_eq!(super::migrated(&live(json!({}), json!([])), "v1"), None);
 }
+
+#[test]
+fn fields_of_an_older_version_are_stated_in_the_one_that_is_applied() {
+    let entry = |manager: &str, version: &str, subresource: &str, fields: Value| json!({"manager": manager, "operation": "Update", "apiVersion": version, "subresource": subresource, "fieldsV1": fields});
+    let (old, new) = ("harbour.example/v1beta1", "harbour.example/v1beta2");
+    let of = |entries: Value| json!({"metadata": {"managedFields": entries}});
+    let live = of(json!([
+        entry("somebody", old, "", json!({"f:spec": {"f:port": {}}})),
+        entry("somebody", new, "", json!({"f:spec": {"f:admits": {}}})),
+        entry("controller", old, "status", json!({"f:status": {}})),
+        entry("somebody", "other.example/v1", "", json!({"f:x": {}})),
+    ]));
+    let moved = in_version(&live, new).expect("there are older ones");
+    let expected = json!([
+        entry("somebody", new, "", json!({"f:spec": {"f:port": {}, "f:admits": {}}})),
+        entry("controller", new, "status", json!({"f:status": {}})),
+        entry("somebody", "other.example/v1", "", json!({"f:x": {}})),
+    ]);
+    assert_eq!(moved, expected);
+    assert_eq!(in_version(&of(moved), new), None);
+}
