@@ -236,6 +236,13 @@ pub struct SyncCounts {
     pub failed: u32,
     /// Objects that are not healthy.
     pub unhealthy: u32,
+    /// Objects that were not tried, because the API server does not serve their kinds yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waiting: u32,
+}
+
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// One object that could not be applied, pruned, or become healthy.

@@ -27,7 +27,7 @@ pub fn identity() -> ObjectIdentity {
 }
 
 pub fn counts() -> SyncCounts {
-    SyncCounts { unchanged: 1, created: 2, changed: 3, pruned: 4, failed: 5, unhealthy: 6 }
+    SyncCounts { unchanged: 1, created: 2, changed: 3, pruned: 4, failed: 5, unhealthy: 6, waiting: 0 }
 }
 
 pub fn failure() -> ObjectFailure {

@@ -8,8 +8,10 @@ mod diff;
 mod finish;
 mod health;
 mod inventory;
+mod lines;
 mod prune;
 mod report;
+mod signals;
 mod stage;
 mod sync;
 mod watch;
@@ -17,7 +19,7 @@ mod watches;
 mod worker;
 mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,11 +35,12 @@ use world::spawn::TaskHandle;
 
 use crate::desired::{Desired, View};
 use crate::kubernetes::client::ANSWER_DEADLINE;
-use crate::kubernetes::{Discovery, Kube};
-use crate::lease::Holding;
+use crate::kubernetes::{ApiError, Discovery, Kube};
+use crate::lease::{Holding, Note};
 use crate::metrics::Counts;
 use crate::model::backoff::Backoff;
 use crate::model::book::Book;
+use crate::model::fights::{self, Fights};
 use crate::outbox::Outbox;
 
 pub use diff::diff;
@@ -58,12 +61,19 @@ pub struct Shared {
     pub desired: Arc<Desired>,
     /// Which instance this is.
     pub instance: InstanceId,
+    /// What is left to the next holder of the Lease.
+    pub note: Arc<Note>,
     books: Mutex<BTreeMap<SourceId, Book>>,
+    /// Fights from before the books were begun.
+    past: Mutex<Fights>,
     wakes: Mutex<BTreeMap<SourceId, Arc<Notify>>>,
     /// The watches have to be laid out anew: kinds came up, or a scope is forbidden.
     relay: Notify,
-    forbidden: Mutex<std::collections::BTreeSet<watches::Forbidden>>,
+    forbidden: Mutex<BTreeSet<watches::Forbidden>>,
     followed: watches::Followed,
+    signalled: signals::Signalled,
+    /// Sources that may fare better now than when they failed.
+    hopeful: Mutex<BTreeSet<SourceId>>,
     statuses: Mutex<BTreeMap<SourceId, String>>,
     /// What was learned of the cluster by which health is judged.
     health: RwLock<HealthOptions>,
@@ -90,11 +100,15 @@ impl Shared {
             holding,
             desired,
             instance,
+            note: Arc::default(),
             books: Mutex::default(),
+            past: Mutex::default(),
             wakes: Mutex::default(),
             relay: Notify::new(),
             forbidden: Mutex::default(),
             followed: watches::Followed::default(),
+            signalled: signals::Signalled::default(),
+            hopeful: Mutex::default(),
             statuses: Mutex::default(),
             health: RwLock::default(),
             counts,
@@ -106,7 +120,36 @@ impl Shared {
     }
 
     fn with_book<R>(&self, source: SourceId, act: impl FnOnce(&mut Book) -> R) -> R {
-        act(self.books.lock().entry(source).or_default())
+        let begin = || Book::remembering(self.past.lock().remove(&source).unwrap_or_default());
+        act(self.books.lock().entry(source).or_insert_with(begin))
+    }
+
+    /// What the wall clock is ahead of the monotonic one, in milliseconds.
+    fn clock_offset(&self) -> i64 {
+        let monotonic = i64::try_from(self.now().as_millis()).unwrap_or(i64::MAX);
+        self.world.clock.now_millis().saturating_sub(monotonic)
+    }
+
+    /// Leaves the fights to the next holder of the Lease.
+    fn note_fights(&self) {
+        let books = self.books.lock();
+        let now = self.now();
+        let all = books
+            .iter()
+            .flat_map(|(source, book)| book.fights(now).map(|(key, fight)| (*source, key, fight)));
+        let text = fights::write(all, self.clock_offset());
+        drop(books);
+        self.note.set(text);
+    }
+
+    /// Goes on with the fights of the former holder.
+    fn begin_books(&self, begin: impl Fn(&mut Book)) {
+        let mut past = fights::read(&self.note.text(), self.clock_offset());
+        for (source, book) in self.books.lock().iter_mut() {
+            begin(book);
+            book.remember(past.remove(source).unwrap_or_default());
+        }
+        *self.past.lock() = past;
     }
 
     /// An object is gone, or nobody's of ours any more: no source goes on believing that it is applied.
@@ -126,6 +169,53 @@ impl Shared {
 
     fn wake_of(&self, source: SourceId) -> Arc<Notify> {
         Arc::clone(self.wakes.lock().entry(source).or_default())
+    }
+
+    /// Asks what the API server serves; where that changed, all that depends on it looks again.
+    async fn look_up_kinds(&self) -> Result<(), ApiError> {
+        let before = self.discovery.kinds();
+        let now = self.discovery.refresh(&self.kube).await?;
+        if !Arc::ptr_eq(&before, &now) {
+            self.relay.notify_one();
+            for wake in self.wakes.lock().values() {
+                wake.notify_one();
+            }
+        }
+        Ok(())
+    }
+
+    /// Whatever waits for its next attempt has it now.
+    fn try_all_again(&self) {
+        let Some(view) = self.desired.view() else { return };
+        for source in &view.sources {
+            self.hopeful.lock().insert(source.head.source);
+            self.wake(source.head.source);
+        }
+    }
+
+    /// A namespace is gone, or is there (again): what waited for that need not wait longer.
+    fn namespace_moved(&self, name: &str, is_there: bool) {
+        let Some(view) = self.desired.view() else { return };
+        let now = self.now();
+        for source in &view.sources {
+            let id = source.head.source;
+            let waited = self.with_book(id, |book| {
+                book.unblock(
+                    |key| {
+                        (is_there && key.namespace == name)
+                            || (key.group.is_empty() && key.kind == "Namespace" && key.name == name)
+                    },
+                    now,
+                )
+            });
+            let is_hopeful = is_there && source.uses_namespace(name);
+            if is_hopeful {
+                self.hopeful.lock().insert(id);
+            }
+            if waited || is_hopeful {
+                self.wake(id);
+            }
+        }
     }
 
     /// What a source is doing, for `GET /v1/debug/state`.
@@ -188,7 +278,10 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
             Some((epoch, view)) => {
                 shared.holding.set_named(true);
                 match running.follow(&shared, epoch, &view).await {
-                    Ok(()) => backoff.reset(),
+                    Ok(()) => {
+                        backoff.reset();
+                        shared.note_fights();
+                    }
                     Err(error) => {
                         let wait = backoff.next(shared.world.random.as_ref());
                         tracing::warn!(error = %error, retry_ms = wait.as_millis(), "cannot begin to apply");
@@ -201,6 +294,7 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
                 if !running.workers.is_empty() {
                     // How their last writes ended is not heard: what they left has to be looked for.
                     running.stated = 0;
+                    shared.note_fights();
                 }
                 running.stop();
             }
@@ -217,7 +311,11 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
             () = shared.world.clock.sleep(tick) => {}
         }
     }
+    let applied = !running.workers.is_empty();
     running.drain(&shared, LAST_WRITES).await;
+    if applied {
+        shared.note_fights();
+    }
 }
 
 /// Workers and watches that run.
@@ -228,18 +326,15 @@ struct Running {
     stated: u64,
     workers: BTreeMap<SourceId, TaskHandle>,
     watches: watches::Watches,
+    signals: signals::Signals,
 }
 
 impl Running {
-    async fn follow(
-        &mut self,
-        shared: &Arc<Shared>,
-        epoch: u64,
-        view: &Arc<View>,
-    ) -> Result<(), crate::kubernetes::ApiError> {
+    async fn follow(&mut self, shared: &Arc<Shared>, epoch: u64, view: &Arc<View>) -> Result<(), ApiError> {
         if shared.outbox.take_restate() {
             // What is created while it is looked at would be missing in the statement.
             self.drain(shared, LONGEST_WRITE).await;
+            shared.note_fights();
             shared.holding.set_named(true);
             self.stated = 0;
         }
@@ -249,9 +344,9 @@ impl Running {
             shared.forbidden.lock().clear();
             if shared.outbox.epoch() == epoch {
                 // What ran to its end in this epoch may not be known to the server yet.
-                shared.books.lock().values_mut().for_each(Book::keep_finished);
+                shared.begin_books(Book::keep_finished);
             } else {
-                shared.books.lock().clear();
+                shared.begin_books(|book| *book = Book::default());
                 shared.outbox.begin(epoch);
             }
             inventory::state(shared, view).await?;
@@ -269,6 +364,7 @@ impl Running {
             });
         }
         self.watches.lay_out(shared, view);
+        self.signals.lay_out(shared, view);
         Ok(())
     }
 
@@ -278,12 +374,14 @@ impl Running {
         }
         self.workers.clear();
         self.watches.stop();
+        self.signals.stop();
     }
 
     /// Stops everything, and lets writes that are under way end: nothing new begins.
     async fn drain(&mut self, shared: &Shared, limit: Duration) {
         shared.holding.set_named(false);
         self.watches.stop();
+        self.signals.stop();
         let quiet = async {
             while shared.kube.writes() > 0 {
                 shared.world.clock.sleep(Duration::from_millis(10)).await;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use events::bundle::BundlePage;
@@ -16,10 +17,12 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::watch;
 
+use crate::model::share::{OBJECT_BYTES, over_share, share};
 use crate::model::target::{Entry, has_key};
 
-/// Bytes of contents that no desired state named yet: half of what the agent's pod may use.
-const LOOSE_MAXIMUM: usize = 128 << 20;
+/// Bytes for the objects of all sources, and as much again for those that no desired state names yet: each half of what the agent's pod
+/// may use.
+const ROOM: usize = 128 << 20;
 
 /// A complete desired state.
 #[derive(Debug)]
@@ -51,6 +54,8 @@ pub struct SourceView {
     pub head: SourceHead,
     /// Its objects; `None`: there never was a good bundle, or the source is removed.
     pub entries: Option<Vec<Arc<Entry>>>,
+    /// Why its bundle was not taken; `entries` are those of the one before then.
+    pub refused: Option<String>,
     /// What to delete.
     pub prune: Vec<PruneEntry>,
     /// Changes when anything changes that a sync depends on.
@@ -97,6 +102,12 @@ impl SourceView {
     #[must_use]
     pub fn has(&self, key: &ObjectKey) -> bool {
         self.entries.as_deref().is_some_and(|entries| has_key(entries, &self.head.default_namespace, key))
+    }
+
+    /// Whether an object of its bundle is in this namespace.
+    #[must_use]
+    pub fn uses_namespace(&self, name: &str) -> bool {
+        self.names().any(|[_, _, namespace, _]| namespace == name)
     }
 
     /// Group, kind, namespace and name of each object, without asking whether its kind has namespaces.
@@ -155,6 +166,18 @@ pub enum PutError {
         /// That one's revision.
         revision: u64,
     },
+    /// A source is over its share.
+    #[error("{reason}")]
+    TooLarge {
+        /// How far, and what to do.
+        reason: String,
+    },
+    /// The server could not send a source's bundle.
+    #[error("{reason}")]
+    NotSent {
+        /// Why.
+        reason: String,
+    },
     /// A page is no page.
     #[error("page {digest} cannot be read: {detail}")]
     Page {
@@ -165,14 +188,10 @@ pub enum PutError {
     },
 }
 
-/// Contents were not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("a state that adds more than {} MiB of manifests at once cannot be taken", LOOSE_MAXIMUM >> 20)]
-pub struct TooMuch;
-
 /// Holder of both. Shared.
 #[derive(Debug)]
 pub struct Desired {
+    room: AtomicUsize,
     contents: Mutex<Contents>,
     views: watch::Sender<Option<Arc<View>>>,
 }
@@ -184,11 +203,27 @@ struct Contents {
     named: BTreeSet<Sha256>,
     /// Bytes of the others.
     loose: usize,
+    /// Sizes of what came while there was no room for it.
+    turned_away: HashMap<Sha256, usize>,
+    /// Sources that were over their share: their pages, and how large they are at least.
+    too_large: BTreeMap<SourceId, (Vec<Sha256>, usize)>,
+}
+
+/// What the agent has of one source's bundle.
+#[derive(Default)]
+struct Assembly {
+    entries: Option<Vec<Arc<Entry>>>,
+    missing: BTreeSet<Sha256>,
+    used: BTreeSet<Sha256>,
+    /// All pages are there.
+    has_pages: bool,
+    /// How large it is at least.
+    size: usize,
 }
 
 impl Default for Desired {
     fn default() -> Self {
-        Self { contents: Mutex::default(), views: watch::Sender::new(None) }
+        Self { room: AtomicUsize::new(ROOM), contents: Mutex::default(), views: watch::Sender::new(None) }
     }
 }
 
@@ -205,11 +240,17 @@ impl Desired {
         self.views.borrow().clone()
     }
 
-    /// Keeps pages and objects.
-    ///
-    /// # Errors
-    /// When too many are kept that nothing names; those before the first one for which there is no room are kept.
-    pub fn put_contents(&self, those: impl IntoIterator<Item = Bytes>) -> Result<(), TooMuch> {
+    /// Another number of bytes for the objects of all sources.
+    pub fn set_room(&self, bytes: usize) {
+        self.room.store(bytes, Ordering::Relaxed);
+    }
+
+    fn room(&self) -> usize {
+        self.room.load(Ordering::Relaxed)
+    }
+
+    /// Keeps pages and objects, while there is room: of the rest only the size is noted.
+    pub fn put_contents(&self, those: impl IntoIterator<Item = Bytes>) {
         let digested: Vec<(Sha256, Bytes)> =
             those.into_iter().map(|bytes| (Sha256::of(&bytes), bytes)).collect();
         let mut contents = self.contents.lock();
@@ -217,40 +258,58 @@ impl Desired {
             if contents.bytes.contains_key(&digest) {
                 continue;
             }
-            if contents.loose.saturating_add(bytes.len()) > LOOSE_MAXIMUM {
-                return Err(TooMuch);
+            if contents.loose.saturating_add(bytes.len()) > self.room() {
+                contents.turned_away.insert(digest, bytes.len());
+                continue;
             }
+            contents.turned_away.remove(&digest);
             contents.loose += bytes.len();
             contents.bytes.insert(digest, bytes);
         }
-        Ok(())
     }
 
-    /// Takes a state over, or says what it lacks. `digest` is of the state as it was sent.
+    /// Takes a state over, or says what it lacks. `digest` is of the state as it was sent. A source that cannot be taken, because it is over
+    /// its share or broken, stays as it was and says why; the others are taken without it.
     ///
     /// # Errors
-    /// When a newer one is known, or a page is broken.
+    /// When a newer one is known.
     pub fn put(&self, state: DesiredState, digest: Sha256) -> Result<DesiredReply, PutError> {
-        let known = self.view().map_or(0, |view| view.revision);
-        if state.revision < known {
-            return Err(PutError::Stale { revision: known });
+        let known = self.view();
+        if let Some(known) = known.as_ref().filter(|known| state.revision < known.revision) {
+            return Err(PutError::Stale { revision: known.revision });
         }
         let mut contents = self.contents.lock();
-        let mut missing = BTreeSet::new();
-        let mut used = BTreeSet::new();
         let mut files = BTreeMap::new();
+        let mut assembled: Vec<Result<Assembly, PutError>> =
+            state.sources.iter().map(|source| contents.assemble(source, &mut files)).collect();
+        contents.refuse(&state.sources, &mut assembled, self.room());
+        let (mut missing, mut used, mut has_pages) = (BTreeSet::new(), BTreeSet::new(), true);
         let mut sources = Vec::new();
-        for source in &state.sources {
-            let entries = contents.entries(source, &mut missing, &mut used, &mut files)?;
+        for (source, assembly) in state.sources.iter().zip(assembled) {
+            let (entries, refused) = match assembly {
+                Ok(assembly) => {
+                    missing.extend(assembly.missing);
+                    used.extend(assembly.used);
+                    has_pages &= assembly.has_pages;
+                    (assembly.entries, None)
+                }
+                Err(error) => {
+                    let former =
+                        known.as_ref().and_then(|known| known.source(source.head.source)?.entries.clone());
+                    used.extend(former.iter().flatten().map(|entry| entry.digest));
+                    (former, Some(error.to_string()))
+                }
+            };
             sources.push(Arc::new(SourceView {
                 head: source.head.clone(),
                 entries: entries.filter(|_| !source.head.removed),
                 prune: source.prune.clone(),
-                fingerprint: fingerprint(&state, source),
+                fingerprint: fingerprint(&state, source, refused.is_some()),
+                refused,
             }));
         }
         if !missing.is_empty() {
-            contents.make_room(&state.sources, &used);
+            contents.make_room(has_pages, &used, self.room());
             return Ok(DesiredReply { missing: missing.into_iter().collect() });
         }
         contents.named = used;
@@ -280,58 +339,96 @@ impl Desired {
         now: &SourceView,
         next: DesiredSource,
     ) -> Result<Result<SourceView, DesiredReply>, PutError> {
-        let (mut missing, mut used, mut files) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
         let mut contents = self.contents.lock();
-        let entries = contents.entries(&next, &mut missing, &mut used, &mut files)?;
+        let Assembly { entries, missing, used, has_pages, .. } =
+            contents.assemble(&next, &mut BTreeMap::new())?;
         if !missing.is_empty() {
-            contents.make_room(std::slice::from_ref(&next), &used);
+            contents.make_room(has_pages, &used, self.room());
             return Ok(Err(DesiredReply { missing: missing.into_iter().collect() }));
         }
         let DesiredSource { head, prune, .. } = next;
-        Ok(Ok(SourceView { head, entries, prune, fingerprint: now.fingerprint }))
+        Ok(Ok(SourceView { head, entries, refused: None, prune, fingerprint: now.fingerprint }))
     }
 }
 
 impl Contents {
-    /// Before more is sent: drops what comparisons and superseded states left, once it is much and known to be of no more use.
-    fn make_room(&mut self, sources: &[DesiredSource], used: &BTreeSet<Sha256>) {
-        let mut pages = sources.iter().flat_map(|source| source.pages.iter().flatten());
-        if self.loose > LOOSE_MAXIMUM / 2 && pages.all(|page| self.bytes.contains_key(page)) {
+    /// Refuses sources that are over their share.
+    fn refuse(
+        &mut self,
+        sources: &[DesiredSource],
+        assembled: &mut [Result<Assembly, PutError>],
+        room: usize,
+    ) {
+        let sizes: Vec<usize> = sources
+            .iter()
+            .zip(assembled.iter())
+            .map(|(source, assembly)| {
+                let now = assembly.as_ref().map_or(0, |assembly| assembly.size);
+                let before = self.too_large.get(&source.head.source);
+                let same = before.filter(|(pages, _)| Some(pages) == source.pages.as_ref());
+                same.map_or(now, |(_, size)| now.max(*size))
+            })
+            .collect();
+        let share = share(&sizes, room);
+        self.too_large.clear();
+        for ((source, assembly), size) in sources.iter().zip(assembled).zip(sizes) {
+            if size > share && assembly.is_ok() {
+                *assembly = Err(PutError::TooLarge { reason: over_share(size, share, room) });
+                let pages = source.pages.clone().unwrap_or_default();
+                self.too_large.insert(source.head.source, (pages, size));
+            }
+        }
+    }
+
+    /// Before more is sent: drops what comparisons and superseded states left, once it is much and known to be of no more use, or something
+    /// had to be turned away for its sake.
+    fn make_room(&mut self, has_pages: bool, used: &BTreeSet<Sha256>, room: usize) {
+        let is_full = !self.turned_away.is_empty();
+        if is_full || (self.loose > room / 2 && has_pages) {
             self.keep(used);
         }
     }
 
     /// Keeps these and those that the view names.
     fn keep(&mut self, used: &BTreeSet<Sha256>) {
-        let Self { bytes, named, loose } = self;
+        let Self { bytes, named, loose, turned_away, .. } = self;
         bytes.retain(|digest, _| used.contains(digest) || named.contains(digest));
         bytes.shrink_to_fit();
+        turned_away.clear();
         let of_loose = bytes.iter().filter(|(digest, _)| !named.contains(digest));
         *loose = of_loose.map(|(_, bytes)| bytes.len()).sum();
     }
 
-    /// The entries of a source; what is lacking goes into `missing`.
-    fn entries(
+    /// What there is of a source.
+    fn assemble(
         &self,
         source: &DesiredSource,
-        missing: &mut BTreeSet<Sha256>,
-        used: &mut BTreeSet<Sha256>,
         files: &mut BTreeMap<String, Arc<str>>,
-    ) -> Result<Option<Vec<Arc<Entry>>>, PutError> {
-        let Some(pages) = &source.pages else { return Ok(None) };
+    ) -> Result<Assembly, PutError> {
+        if let Some(reason) = source.refused.clone() {
+            return Err(PutError::NotSent { reason });
+        }
+        let mut assembly = Assembly { has_pages: true, ..Assembly::default() };
+        let Some(pages) = &source.pages else { return Ok(assembly) };
         let mut entries = Vec::new();
         for digest in pages {
-            used.insert(*digest);
+            assembly.used.insert(*digest);
             let Some(page) = self.bytes.get(digest) else {
-                missing.insert(*digest);
+                assembly.size += self.turned_away.get(digest).copied().unwrap_or(0);
+                assembly.missing.insert(*digest);
+                assembly.has_pages = false;
                 continue;
             };
+            assembly.size += page.len();
             let page: BundlePage = events::decode(page)
                 .map_err(|error| PutError::Page { digest: *digest, detail: error.to_string() })?;
             for entry in page.entries {
-                used.insert(entry.digest);
-                let Some(manifest) = self.bytes.get(&entry.digest) else {
-                    missing.insert(entry.digest);
+                assembly.used.insert(entry.digest);
+                let manifest = self.bytes.get(&entry.digest);
+                let turned_away = || self.turned_away.get(&entry.digest).copied().unwrap_or(0);
+                assembly.size += OBJECT_BYTES + manifest.map_or_else(turned_away, Bytes::len);
+                let Some(manifest) = manifest else {
+                    assembly.missing.insert(entry.digest);
                     continue;
                 };
                 let file = files.entry(entry.file.clone()).or_insert_with(|| Arc::from(entry.file.as_str()));
@@ -344,15 +441,17 @@ impl Contents {
                 }));
             }
         }
-        Ok(Some(entries))
+        assembly.entries = Some(entries);
+        Ok(assembly)
     }
 }
 
 /// A digest over everything that a sync of this source depends on.
-fn fingerprint(state: &DesiredState, source: &DesiredSource) -> Sha256 {
+fn fingerprint(state: &DesiredState, source: &DesiredSource, is_refused: bool) -> Sha256 {
     let head =
         SourceHead { suspended: false, traceparent: None, finished: Vec::new(), ..source.head.clone() };
-    let parts = (&source.pages, &source.prune, head, state.mode, &state.resources, state.lockdown);
+    let parts =
+        (&source.pages, &source.prune, head, state.mode, &state.resources, state.lockdown, is_refused);
     // These types always encode; were it not so, each state would simply count as a new one.
     let bytes = events::encode(&parts).unwrap_or_else(|_| state.revision.to_be_bytes().to_vec());
     Sha256::of(&bytes)

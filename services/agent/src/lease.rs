@@ -10,6 +10,7 @@ use chassis::Shutdown;
 use events::{AgentId, InstanceId, Timestamp};
 use http::Method;
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use world::{Clock, World};
@@ -24,6 +25,26 @@ const RENEW: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_secs(1);
 /// No write begins later than this before the Lease could expire.
 const MARGIN: Duration = Duration::from_secs(2);
+
+/// Annotation of the Lease with what one holder leaves to the next one.
+const NOTE: &str = "kasbah.dev/fights";
+
+/// What one holder of the Lease leaves to the next one: a short text that is written with each renewal. Shared.
+#[derive(Debug, Default)]
+pub struct Note(Mutex<String>);
+
+impl Note {
+    /// The text as it is now.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.0.lock().clone()
+    }
+
+    /// Another text from the next renewal on.
+    pub fn set(&self, text: String) {
+        *self.0.lock() = text;
+    }
+}
 
 /// Whether this instance may write. Cheap to clone.
 #[derive(Clone)]
@@ -93,6 +114,7 @@ pub struct LeaseKeeper {
     holding: Holding,
     namespace: String,
     name: String,
+    note: Arc<Note>,
     /// The machine's or the pod's name, for people, and the instance.
     holder: String,
     version: Option<String>,
@@ -123,8 +145,10 @@ impl LeaseKeeper {
         namespace: String,
         agent: AgentId,
         instance: InstanceId,
+        note: Arc<Note>,
     ) -> Self {
         Self {
+            note,
             kube,
             world,
             holding,
@@ -225,7 +249,13 @@ impl LeaseKeeper {
         let version = found.pointer("/metadata/resourceVersion").and_then(Value::as_str).map(str::to_owned);
         let spec = found.get("spec").cloned().unwrap_or(Value::Null);
         let holder = spec.get("holderIdentity").and_then(Value::as_str).unwrap_or_default();
-        if holder.is_empty() || holder == self.holder {
+        let note =
+            found.pointer("/metadata/annotations").and_then(|annotations| annotations.get(NOTE)?.as_str());
+        if holder == self.holder {
+            return self.put(version).await;
+        }
+        if holder.is_empty() {
+            self.note.set(note.unwrap_or_default().to_owned());
             return self.put(version).await;
         }
         let now = self.world.clock.monotonic();
@@ -241,6 +271,7 @@ impl LeaseKeeper {
             spec.get("leaseDurationSeconds").and_then(Value::as_u64).map_or(DURATION, Duration::from_secs);
         let expires = since + duration;
         if now >= expires {
+            self.note.set(note.unwrap_or_default().to_owned());
             return self.put(version).await;
         }
         self.version = version;
@@ -253,7 +284,7 @@ impl LeaseKeeper {
         let now = micro_time(self.world.clock.now_millis());
         let mut lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": self.name, "namespace": self.namespace},
+            "metadata": {"name": self.name, "namespace": self.namespace, "annotations": self.annotations()},
             "spec": {"holderIdentity": self.holder, "leaseDurationSeconds": DURATION.as_secs(), "renewTime": now},
         });
         let (method, path) = match &version {
@@ -282,6 +313,11 @@ impl LeaseKeeper {
         Ok(Step::Held)
     }
 
+    fn annotations(&self) -> Value {
+        let text = self.note.text();
+        if text.is_empty() { json!({}) } else { json!({NOTE: text}) }
+    }
+
     async fn send(&self, method: Method, path: String, lease: &Value) -> Result<Value, ApiError> {
         let call = Call::write(method, path, "application/json", Bytes::from(lease.to_string()));
         self.kube.for_lease(call).await?.json()
@@ -295,7 +331,7 @@ impl LeaseKeeper {
         let Some(version) = self.version.take() else { return };
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": self.name, "namespace": self.namespace, "resourceVersion": version},
+            "metadata": {"name": self.name, "namespace": self.namespace, "resourceVersion": version, "annotations": self.annotations()},
             "spec": {"holderIdentity": "", "leaseDurationSeconds": 1},
         });
         let path = format!("{}/{}", self.path(), self.name);

@@ -130,6 +130,7 @@ impl Agent {
             self.namespace.clone(),
             agent,
             self.shared.instance,
+            Arc::clone(&self.shared.note),
         );
         keeper.keep(shutdown).await;
     }

@@ -95,8 +95,13 @@ impl Context {
         self.shared.with_book(self.id(), |book| book.retain(|key| wanted.has(key)));
     }
 
-    /// Why nothing of the source can be worked on.
+    /// Why its bundle cannot be applied.
     pub(super) fn blocked(&self) -> Option<String> {
+        self.locked().or_else(|| self.source.refused.clone())
+    }
+
+    /// Why nothing of the source may be touched.
+    pub(super) fn locked(&self) -> Option<String> {
         (self.view.lockdown && self.account().is_none()).then(|| {
             "lockdown is on: the source has to name a service_account in the agent's configuration".to_owned()
         })

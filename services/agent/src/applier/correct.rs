@@ -17,28 +17,55 @@ use crate::kubernetes::{Accept, ApiError, Call, path};
 use crate::model::book::{Drift, Judged, Seen};
 use crate::model::managed::lost_fields;
 use crate::model::manifest::prepare;
-use crate::model::target::{Entry, Target};
+use crate::model::target::{Entry, Target, target_of};
+use crate::model::verdict::is_for_want_of_a_namespace;
+
+/// A namespace that comes back is noticed by a watch. Without the right to watch namespaces, objects in it are tried again so often.
+pub(super) const NAMESPACE_WAIT: Duration = Duration::from_secs(60);
 
 impl Context {
     /// Corrects what is due; gives the moment at which more will be.
     pub(super) async fn correct_due(&self) -> Option<Duration> {
         let head = &self.source.head;
-        if head.suspended || !head.policies.correct_drift || self.blocked().is_some() {
+        if head.suspended || !head.policies.correct_drift || self.locked().is_some() {
             return None;
         }
         let (due, next) = self.shared.with_book(self.id(), |book| book.corrections(self.shared.now()));
         if due.is_empty() {
             return next;
         }
-        let resolution = self.resolve();
-        let targets = &resolution.targets;
-        let those: Vec<&Target> = targets.iter().filter(|target| due.contains(&target.key)).collect();
-        for key in due.iter().filter(|key| !those.iter().any(|target| target.key == **key)) {
-            // It left the bundle; its end is up to a prune list.
-            self.shared.with_book(self.id(), |book| book.forget(key));
-        }
-        concurrently(those.into_iter().map(|target| self.correct(target)).collect(), CONCURRENCY).await;
+        let those = self.to_correct(&due);
+        concurrently(those.iter().map(|target| self.correct(target)).collect(), CONCURRENCY).await;
         self.shared.with_book(self.id(), |book| book.corrections(self.shared.now())).1
+    }
+
+    /// What is put right: as it was applied last, which may be another manifest than that of a bundle that is not applied yet.
+    fn to_correct(&self, due: &[ObjectKey]) -> Vec<Target> {
+        let resolution = self.resolve();
+        let default = &self.source.head.default_namespace;
+        let now = self.shared.now();
+        let mut those = Vec::new();
+        for key in due {
+            let is_awaited = resolution.awaited.iter().any(|awaited| awaited.is(key, default));
+            let is_wanted = is_awaited || resolution.targets.iter().any(|target| target.key == *key);
+            self.shared.with_book(self.id(), |book| {
+                let known = book.get(key);
+                match known.and_then(|known| Some((known.identity.clone(), known.applied.clone()?))) {
+                    // Its kind is not served; it is applied as soon as that comes back.
+                    _ if is_awaited => book.correction_failed(key, now, NAMESPACE_WAIT),
+                    Some((identity, applied)) if is_wanted => {
+                        match target_of(identity, applied, &self.shared.discovery.kinds()) {
+                            Some(target) => those.push(target),
+                            None => book.correction_failed(key, now, NAMESPACE_WAIT),
+                        }
+                    }
+                    // It left the bundle, and its end is up to a prune list; or how it was is not known, and the next run of a sync
+                    // puts it right.
+                    _ => book.forget(key),
+                }
+            });
+        }
+        those
     }
 
     async fn correct(&self, target: &Target) {
@@ -48,8 +75,11 @@ impl Context {
         };
         let Err(failed) = result else { return };
         let now = self.shared.now();
+        let is_noticed = self.shared.signalled.follows_namespaces();
+        let is_polled = !is_noticed && is_for_want_of_a_namespace(failed.error.as_ref());
+        let longest = if is_polled { NAMESPACE_WAIT } else { Duration::MAX };
         let wait = self.shared.with_book(self.id(), |book| {
-            book.correction_failed(&target.key, now);
+            book.correction_failed(&target.key, now, longest);
             book.get(&target.key).map(|known| known.correct_at.saturating_sub(now)).unwrap_or_default()
         });
         if failed.is_loss_of_lease() {
@@ -132,10 +162,12 @@ impl Context {
 
     fn drifted(&self, key: &ObjectKey, live: &Value) {
         let fields = self
-            .entry(key)
-            .and_then(|(entry, identity)| {
-                let adopted =
-                    self.shared.with_book(self.id(), |book| book.get(key).is_some_and(|known| known.adopted));
+            .shared
+            .with_book(self.id(), |book| {
+                book.get(key).map(|known| (known.identity.clone(), known.applied.clone(), known.adopted))
+            })
+            .and_then(|(identity, applied, adopted)| {
+                let entry = applied.or_else(|| self.entry(key).map(|(entry, _)| Arc::clone(entry)))?;
                 prepare(&entry.manifest, &identity, entry.digest, &self.owner, adopted).ok()
             })
             .map(|prepared| lost_fields(live, &prepared.object))
@@ -143,7 +175,7 @@ impl Context {
         self.note_drift(key, Drift { deleted: false, fields });
     }
 
-    fn note_drift(&self, key: &ObjectKey, drift: Drift) {
+    pub(super) fn note_drift(&self, key: &ObjectKey, drift: Drift) {
         let Some((_, identity)) = self.entry(key) else {
             // Not in the bundle any more: nothing to be corrected, and nothing to be believed when it comes back.
             self.shared.with_book(self.id(), |book| book.forget(key));

@@ -44,8 +44,9 @@ pub async fn diff(
     let resolution = context.resolve();
     let mut answer = SourceDiff { commit: source.head.commit.clone(), ..SourceDiff::default() };
     answer.objects.extend(resolution.failures.iter().map(refused));
-    for entry in &resolution.awaited {
-        answer.objects.push(plain(&entry.identity, DiffChange::Create));
+    for awaited in &resolution.awaited {
+        let error = Some(awaited.failure().message);
+        answer.objects.push(ObjectDiff { error, ..plain(&awaited.entry.identity, DiffChange::Create) });
     }
     let looks: Vec<_> = resolution.targets.iter().map(|target| context.compare(target, &redactor)).collect();
     for difference in concurrently(looks, AT_ONCE).await {

@@ -19,7 +19,8 @@ use super::health::tells_health;
 use super::prune::listed_identity;
 use crate::desired::View;
 use crate::kubernetes::{Accept, ApiError, Call, Kube, Resource, path};
-use crate::model::managed::covers;
+use crate::model::book::Drift;
+use crate::model::managed::{covers, lost_fields};
 use crate::model::manifest::{is_secret, live_mark, prepare};
 use crate::model::target::Target;
 
@@ -106,14 +107,20 @@ pub(super) async fn state(shared: &Arc<Shared>, view: &Arc<View>) -> Result<(), 
         let by_key = resolution.targets.iter().map(|target| (target.key.clone(), target.clone())).collect();
         targets.insert(source.head.source, (context, by_key));
     }
+    let mut drifted = Vec::new();
     for (live, object) in &found {
         let Some((context, targets)) = targets.get(&object.source) else { continue };
-        enter(shared, context, targets.get(&object.identity.key()), live, object);
+        let drift = enter(shared, context, targets.get(&object.identity.key()), live, object);
+        drifted.extend(drift.map(|(key, drift)| (context, key, drift)));
     }
     for (context, by_key) in targets.values() {
         context.recall_finished(by_key.values());
     }
-    tell(shared, found.into_iter().map(|(_, object)| object).collect(), unlisted);
+    let objects: Vec<OwnedObject> = found.iter().map(|(_, object)| object.clone()).collect();
+    tell(shared, objects, unlisted);
+    for (context, key, drift) in drifted {
+        context.note_drift(&key, drift);
+    }
     Ok(())
 }
 
@@ -131,31 +138,35 @@ fn tell(shared: &Shared, mut objects: Vec<OwnedObject>, unlisted: Vec<GroupKind>
     }
 }
 
-/// One found object: certain only if the very manifest that is wanted was applied last and each of its fields is still ours.
-fn enter(shared: &Shared, context: &Context, target: Option<&Target>, live: &Value, object: &OwnedObject) {
+/// One found object: certain only if the very manifest that is wanted was applied last and each of its fields is still ours. Gives what
+/// others took of it.
+fn enter(
+    shared: &Shared,
+    context: &Context,
+    target: Option<&Target>,
+    live: &Value,
+    object: &OwnedObject,
+) -> Option<(ObjectKey, Drift)> {
     let mut sight = shared.sight(live, &object.identity);
     if tells_health(&object.identity) {
         // Metadata does not tell; a watch will.
         sight.health = None;
     }
     let mark = live_mark(live, &object.identity);
-    let digest = target
-        // What is being deleted has to be made anew.
-        .filter(|target| object.digest == Some(target.entry.digest) && !mark.terminating)
-        .and_then(|target| {
-            prepare(
-                &target.entry.manifest,
-                &target.identity,
-                target.entry.digest,
-                &context.owner,
-                object.adopted,
-            )
-            .ok()
-        })
-        .filter(|prepared| covers(live, &prepared.object))
-        .and(object.digest);
+    // What is being deleted has to be made anew.
+    let applied = target.filter(|target| object.digest == Some(target.entry.digest) && !mark.terminating);
+    let prepared = applied.and_then(|target| {
+        let entry = &target.entry;
+        prepare(&entry.manifest, &target.identity, entry.digest, &context.owner, object.adopted).ok()
+    });
+    let is_covered = prepared.as_ref().is_some_and(|prepared| covers(live, &prepared.object));
+    // Somebody took what is wanted while nobody looked. Where only marks of ours are others, the next sync puts them right.
+    let lost = prepared.filter(|_| !is_covered).map(|prepared| lost_fields(live, &prepared.object));
+    let lost = lost.filter(|lost| lost.iter().any(|field| !field.path.contains("kasbah.dev/")));
+    let certain = applied.filter(|_| is_covered || lost.is_some()).map(|target| Arc::clone(&target.entry));
     let identity = target.map_or(&object.identity, |target| &target.identity);
-    shared.with_book(object.source, |book| book.found(identity, sight, digest, object.adopted));
+    shared.with_book(object.source, |book| book.found(identity, sight, certain, object.adopted));
+    lost.map(|fields| (identity.key(), Drift { deleted: false, fields }))
 }
 
 /// All objects with this agent's mark.

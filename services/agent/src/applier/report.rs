@@ -14,13 +14,21 @@ pub(super) struct Report {
     pub(super) sync: SyncId,
     pub(super) counts: SyncCounts,
     pub(super) failures: Vec<ObjectFailure>,
+    /// Objects that were not tried, because their kinds are not served.
+    waiting: Vec<ObjectFailure>,
     /// Some failure may end by itself.
     pub(super) transient: bool,
 }
 
 impl Report {
     pub(super) fn new(sync: SyncId) -> Self {
-        Self { sync, counts: SyncCounts::default(), failures: Vec::new(), transient: false }
+        Self {
+            sync,
+            counts: SyncCounts::default(),
+            failures: Vec::new(),
+            waiting: Vec::new(),
+            transient: false,
+        }
     }
 
     pub(super) fn wrote(&mut self, write: Write) {
@@ -41,7 +49,14 @@ impl Report {
         self.failures.push(failure);
     }
 
+    /// These wait, and no others.
+    pub(super) fn waits(&mut self, waiting: Vec<ObjectFailure>) {
+        self.counts.waiting = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
+        self.waiting = waiting;
+    }
+
+    /// What failed comes before what only waits.
     pub(super) fn first_failures(&self) -> Vec<ObjectFailure> {
-        self.failures.iter().take(FIRST_FAILURES).cloned().collect()
+        self.failures.iter().chain(&self.waiting).take(FIRST_FAILURES).cloned().collect()
     }
 }

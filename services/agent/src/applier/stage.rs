@@ -215,7 +215,7 @@ impl Context {
         loop {
             views.mark_unchanged();
             let refreshed = self.shared.discovery.refresh(&self.shared.kube).await;
-            let served = refreshed.is_ok() && self.resolve().awaited.is_empty();
+            let served = refreshed.is_ok() && !self.resolve().awaits_its_own();
             if self.is_superseded() {
                 return StageEnd::Superseded;
             }

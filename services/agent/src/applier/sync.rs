@@ -18,8 +18,11 @@ use super::prune::Progress;
 use super::report::Report;
 use super::stage::{StageEnd, of_stage};
 use crate::kubernetes::{Accept, Call, path};
-use crate::model::target::{Entry, Target};
+use crate::model::book::Drift;
+use crate::model::target::{Awaited, Resolution, Target, Unserved};
 
+/// Kinds that a set defines are served a moment after their definitions are established; what is not served then waits by name.
+const SERVED_WITHIN: Duration = Duration::from_secs(10);
 /// What a watch may have missed is looked at again after this long, while a sync waits.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// What is not followed when a sync would end gets so long to be, before its objects are looked at one by one.
@@ -88,7 +91,8 @@ impl Context {
             }
         }
         self.shared.note(self.id(), "pruning");
-        if self.source.prune.is_empty() {
+        // What waits for its kind may take the place of what would be pruned.
+        if self.source.prune.is_empty() || report.counts.waiting > 0 {
             return Some(outcome);
         }
         let pruning = tracing::info_span!("agent.prune", objects = self.source.prune.len());
@@ -115,15 +119,14 @@ impl Context {
 
     async fn apply_bundle(&self, report: &mut Report) -> StageEnd {
         let mut resolution = self.resolve();
-        if !resolution.failures.is_empty()
-            || (!resolution.awaited.is_empty() && resolution.targets.is_empty())
-        {
+        if !resolution.failures.is_empty() || !resolution.awaited.is_empty() {
             // Somebody else may have installed a definition since the last look.
-            if let Err(error) = self.shared.discovery.refresh(&self.shared.kube).await {
+            if let Err(error) = self.shared.look_up_kinds().await {
                 tracing::warn!(error = %error, "cannot look up kinds");
             }
             resolution = self.resolve();
         }
+        self.wait_by_name(&resolution, report);
         if !resolution.failures.is_empty() {
             return give_up(resolution.failures.clone(), report);
         }
@@ -140,22 +143,22 @@ impl Context {
                 other => return other,
             }
         }
-        if !resolution.awaited.is_empty() {
-            let end = self.shared.now() + Duration::from_secs(30);
+        if resolution.awaits_its_own() {
+            let end = self.shared.now() + SERVED_WITHIN;
             match self.wait_for_kinds(end).await {
                 StageEnd::Done => {}
                 other => return other,
             }
             resolution = self.resolve();
-            let mut failures = resolution.failures.clone();
-            failures.extend(resolution.awaited.iter().map(|entry| not_served(entry)));
-            if !failures.is_empty() {
-                return give_up(failures, report);
+            self.wait_by_name(&resolution, report);
+            if !resolution.failures.is_empty() {
+                return give_up(resolution.failures.clone(), report);
             }
         }
         let changed = self.changed(&resolution.targets);
         let rest = of_stage(&changed, Stage::Rest);
         let skipped = resolution.targets.len().saturating_sub(rest.len()).saturating_sub(founded.len());
+        let skipped = skipped.saturating_sub(self.left_alone(&resolution.targets));
         report.counts.unchanged =
             report.counts.unchanged.saturating_add(u32::try_from(skipped).unwrap_or(u32::MAX));
         if self.is_superseded() {
@@ -165,11 +168,40 @@ impl Context {
     }
 
     fn changed<'a>(&self, targets: &'a [Target]) -> Vec<&'a Target> {
-        let check_all = self.source.head.check_all;
+        let (check_all, now) = (self.source.head.check_all, self.shared.now());
         self.recall_finished(targets);
         self.shared.with_book(self.id(), |book| {
-            targets.iter().filter(|target| book.needs_apply(target, check_all)).collect()
+            targets.iter().filter(|target| book.needs_apply(target, check_all, now)).collect()
         })
+    }
+
+    /// How many are as somebody else wants them, until their next correction.
+    fn left_alone(&self, targets: &[Target]) -> usize {
+        let (check_all, now) = (self.source.head.check_all, self.shared.now());
+        self.shared.with_book(self.id(), |book| {
+            targets.iter().filter(|target| book.is_left_alone(target, check_all, now)).count()
+        })
+    }
+
+    /// Objects whose kinds are not served are named, and keep nothing else back. Those that were there went with their kind.
+    fn wait_by_name(&self, resolution: &Resolution, report: &mut Report) {
+        report.waits(resolution.awaited.iter().map(Awaited::failure).collect());
+        let default = &self.source.head.default_namespace;
+        let gone: Vec<ObjectKey> = self.shared.with_book(self.id(), |book| {
+            let known =
+                book.iter().filter(|(_, known)| known.drift.as_ref().is_none_or(|drift| !drift.deleted));
+            known
+                .map(|(key, _)| key)
+                .filter(|key| {
+                    let mut awaited = resolution.awaited.iter();
+                    awaited.any(|awaited| awaited.why != Unserved::Silent && awaited.is(key, default))
+                })
+                .cloned()
+                .collect()
+        });
+        for key in gone {
+            self.note_drift(&key, Drift { deleted: true, fields: Vec::new() });
+        }
     }
 
     async fn wait_for_health(&self, report: &mut Report, wake: &Notify) -> WaitEnd {
@@ -342,15 +374,6 @@ fn expired(unsettled: &[(&Target, String)], timeout: Duration, report: &mut Repo
         .map(|(target, reason)| target.failure(format!("not healthy within {}: {reason}", seconds(timeout))));
     report.failures.extend(failures);
     WaitEnd::Expired
-}
-
-fn not_served(entry: &Entry) -> ObjectFailure {
-    ObjectFailure {
-        identity: entry.identity.clone(),
-        file: entry.file.to_string(),
-        line: entry.line,
-        message: "its kind is defined in this set, but the API server does not serve it".to_owned(),
-    }
 }
 
 fn give_up(failures: Vec<ObjectFailure>, report: &mut Report) -> StageEnd {

@@ -4,11 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
 use events::object::ObjectKey;
 use events::observation::Observed;
 use events::{ObjectIdentity, SourceId};
-use http_body_util::BodyExt;
 use objects::ownership::SOURCE_LABEL;
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,6 +15,7 @@ use serde_json::value::RawValue;
 use super::Shared;
 use super::context::Context;
 use super::health::kind_tells_health;
+use super::lines::Lines;
 use super::prune::listed_identity;
 use super::watches::{Forbidden, WatchKey};
 use crate::kubernetes::{Accept, ApiError, ApiStatus, Call, path};
@@ -25,8 +24,6 @@ use crate::model::finished::finished;
 use crate::model::manifest::version_of;
 
 const PAGE: usize = 200;
-/// Largest line of a watch: an object is at most a few MiB.
-const LINE_MAXIMUM: usize = 16 << 20;
 /// A watch that lasted for longer did not fail.
 const LASTING: Duration = Duration::from_secs(30);
 /// A watch without rights is tried again after this long.
@@ -90,10 +87,10 @@ impl Watch {
                         Ok(()) => Duration::ZERO,
                         Err(error) if error.code() == 410 => Duration::ZERO,
                         // What happens meanwhile has to be known before anything is followed again, so that it is listed.
-                        Err(error) => self.refused(&error, &mut backoff),
+                        Err(error) => self.refused(&error, &mut backoff).await,
                     }
                 }
-                Err(error) => self.refused(&error, &mut backoff),
+                Err(error) => self.refused(&error, &mut backoff).await,
             };
             self.shared.world.clock.sleep(wait).await;
         }
@@ -114,8 +111,14 @@ impl Watch {
         }
     }
 
-    fn refused(&mut self, error: &ApiError, backoff: &mut Backoff) -> Duration {
+    async fn refused(&mut self, error: &ApiError, backoff: &mut Backoff) -> Duration {
         let resource = &self.key.resource;
+        if error.code() == 404 {
+            // Its kind, or this version of it, is not served any more.
+            if let Err(error) = self.shared.look_up_kinds().await {
+                tracing::debug!(error = %error, "cannot look up kinds");
+            }
+        }
         if error.code() != 403 {
             tracing::debug!(resource = %resource.plural, error = %error, "watch tried again");
             return backoff.next(self.shared.world.random.as_ref());
@@ -239,28 +242,13 @@ impl Watch {
             _ => Accept::Metadata,
         };
         let call = Call::get(query).accept(accept).as_account(self.key.account.as_ref());
-        let mut body = self.shared.kube.watch(&call, self.lane).await?.into_body();
+        let mut lines = Lines::of(self.shared.kube.watch(&call, self.lane).await?.into_body());
         let _followed = self.shared.followed.begin(&self.key);
         // A sync may wait for that.
         self.sources.iter().for_each(|source| self.shared.wake(*source));
-        let mut buffer = BytesMut::new();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| ApiError::Unreachable { detail: error.to_string() })?;
-            let Ok(data) = frame.into_data() else { continue };
-            buffer.extend_from_slice(&data);
-            while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
-                let line = buffer.split_to(end);
-                buffer.advance(1);
-                if let Some(end) = self.event(&line, version).await? {
-                    return Ok(end);
-                }
-            }
-            if buffer.len() > LINE_MAXIMUM {
-                return Err(ApiError::Unreadable { detail: "a line of a watch is too long".to_owned() });
-            }
-            if buffer.is_empty() {
-                // A large event must not hold its memory until the next one.
-                buffer = BytesMut::new();
+        while let Some(line) = lines.next().await? {
+            if let Some(end) = self.event(&line, version).await? {
+                return Ok(end);
             }
         }
         Ok(End::Resume)

@@ -1,5 +1,6 @@
 //! One source: runs its syncs, tries again what failed, corrects drift.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +16,15 @@ use super::Shared;
 use super::context::Context;
 use super::prune::Progress;
 use super::report::Report;
+use crate::kubernetes::discovery::Kinds;
 use crate::model::backoff::Backoff;
 
 /// Waits between runs of a sync that failed: short while the API server is in trouble, long where somebody has to change something.
 const TRANSIENT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 const LASTING: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(600));
+
+/// Waits between looks for kinds that nothing defines yet. A watch over definitions wakes earlier, where the agent may have one.
+const KINDS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
 /// Failures told of a run that failed by itself and is tried again soon.
 const OUTAGE_FAILURES: usize = 20;
@@ -42,6 +47,13 @@ pub(super) struct Worker {
     /// When to look again at what was kept because of what is in it.
     kept_at: Option<Duration>,
     kept: Backoff,
+    /// Objects that waited for their kinds when it was run last.
+    awaited: BTreeSet<String>,
+    /// What the API server served then.
+    kinds: Arc<Kinds>,
+    /// When kinds are looked for again although nobody told of any.
+    look_at: Option<Duration>,
+    looks: Backoff,
 }
 
 impl Worker {
@@ -60,6 +72,10 @@ impl Worker {
             pruned: Progress::default(),
             kept_at: None,
             kept: Backoff::new(LASTING.0, LASTING.1),
+            awaited: BTreeSet::new(),
+            kinds: Arc::default(),
+            look_at: None,
+            looks: Backoff::new(KINDS.0, KINDS.1),
         }
     }
 
@@ -85,15 +101,16 @@ impl Worker {
     /// Does what is due; gives the moment at which more will be.
     async fn step(&mut self, context: &Context) -> Option<Duration> {
         let head = &context.source.head;
-        let look_at = context.look_below().await;
+        let look_below = context.look_below().await;
         if head.suspended {
             self.shared.note(self.source, "suspended");
-            return look_at;
+            return look_below;
         }
-        if context.source.entries.is_none() && context.source.prune.is_empty() {
+        let source = &context.source;
+        if source.entries.is_none() && source.prune.is_empty() && source.refused.is_none() {
             self.ran = Some(context.source.fingerprint);
             self.shared.note(self.source, "nothing to do");
-            return look_at;
+            return look_below;
         }
         let now = self.shared.now();
         let is_new = self.ran != Some(context.source.fingerprint);
@@ -105,32 +122,38 @@ impl Worker {
             self.kept.reset();
             context.forget_what_left();
         }
+        if self.shared.hopeful.lock().remove(&self.source) && self.retry_at.is_some() {
+            self.retry_at = Some(now);
+            self.lasting.reset();
+            self.transient.reset();
+        }
         let is_due = self.retry_at.is_some_and(|at| at <= now);
-        if is_due && let Err(error) = self.shared.discovery.refresh(&self.shared.kube).await {
+        let is_to_look = self.look_at.is_some_and(|at| at <= now);
+        if (is_due || is_to_look)
+            && let Err(error) = self.shared.look_up_kinds().await
+        {
             tracing::debug!(error = %error, "cannot look up kinds");
         }
         // Who became healthy too late for its sync makes it good.
         let recovered = self.unhealthy && context.is_settled();
         // What another source gave up is this one's at once, not only when it tries again.
         let freed = self.contested > 0 && context.view.contested(&context.source) < self.contested;
-        if is_new || is_due || recovered || freed {
+        if is_new || is_due || recovered || freed || self.is_served_otherwise(context) {
             self.sync(context).await;
+        } else if is_to_look {
+            self.look_at = Some(self.shared.now() + self.looks.next(self.shared.world.random.as_ref()));
         }
-        self.shared
-            .note(self.source, if self.retry_at.is_some() { "waiting to try again" } else { "in sync" });
+        self.shared.note(self.source, self.doing());
         if self.retry_at.is_none() && self.kept_at.is_some_and(|at| at <= now) {
             context.prune_kept_holders(&mut self.pruned).await;
             self.kept_at = self.look_again_at(context);
         }
-        // What is not applied yet is the next run's business.
-        let correction = match self.retry_at {
-            None => context.correct_due().await,
-            Some(_) => None,
-        };
+        // Also while something fails: what was applied before stays as it was.
+        let correction = context.correct_due().await;
         // The run may have made more of them.
-        let look_at = context.look_below().await;
+        let look_below = context.look_below().await;
         let kept_at = self.kept_at.filter(|_| self.retry_at.is_none());
-        [self.retry_at, correction, look_at, kept_at].into_iter().flatten().min()
+        [self.retry_at, correction, self.look_at, look_below, kept_at].into_iter().flatten().min()
     }
 
     /// A namespace that was kept because of another source's objects may be empty a moment later.
@@ -139,6 +162,32 @@ impl Worker {
             return None;
         }
         Some(self.shared.now() + self.kept.next(self.shared.world.random.as_ref()))
+    }
+
+    fn doing(&self) -> &'static str {
+        match (self.retry_at, self.look_at) {
+            (Some(_), _) => "waiting to try again",
+            (None, Some(_)) => "waiting for kinds that are not served",
+            (None, None) => "in sync",
+        }
+    }
+
+    /// Kinds came, or went.
+    fn is_served_otherwise(&mut self, context: &Context) -> bool {
+        let kinds = self.shared.discovery.kinds();
+        let before = std::mem::replace(&mut self.kinds, Arc::clone(&kinds));
+        !Arc::ptr_eq(&before, &kinds) && self.awaited != awaited(context)
+    }
+
+    /// Notes what waits for its kind after a run.
+    fn wait_for_kinds(&mut self, context: &Context) {
+        let awaited = awaited(context);
+        if self.awaited != awaited {
+            self.looks.reset();
+        }
+        self.look_at = (!awaited.is_empty())
+            .then(|| self.shared.now() + self.looks.next(self.shared.world.random.as_ref()));
+        self.awaited = awaited;
     }
 
     async fn sync(&mut self, context: &Context) {
@@ -152,6 +201,7 @@ impl Worker {
         if outcome.is_none_or(|outcome| outcome == SyncOutcome::Failed) {
             traces::failed(&span);
         }
+        self.wait_for_kinds(context);
         let Some(outcome) = outcome else {
             // The Lease is lost: nothing is told, and the run counts as not made.
             self.ran = None;
@@ -211,4 +261,10 @@ impl Worker {
         let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
         Timestamp(self.shared.world.clock.now_millis()).plus_millis(millis)
     }
+}
+
+/// What waits for its kind now.
+fn awaited(context: &Context) -> BTreeSet<String> {
+    let resolution = context.resolve();
+    resolution.awaited.iter().map(|awaited| awaited.entry.identity.to_string()).collect()
 }

@@ -61,10 +61,10 @@ fn a_state_is_taken_over_only_when_nothing_is_missing() {
     let (page_digest, object_digest) = (Sha256::of(&page), Sha256::of(&object));
     let wanted = state(1, Some(vec![page_digest]));
     assert_eq!(put(&desired, wanted.clone()).expect("taken").missing, [page_digest]);
-    desired.put_contents([page]).expect("kept");
+    desired.put_contents([page]);
     assert_eq!(put(&desired, wanted.clone()).expect("taken").missing, [object_digest]);
     assert!(desired.view().is_none());
-    desired.put_contents([object]).expect("kept");
+    desired.put_contents([object]);
     assert!(put(&desired, wanted).expect("taken").missing.is_empty());
     let view = desired.view().expect("a view");
     let entries = view.sources[0].entries.as_ref().expect("entries");
@@ -77,27 +77,20 @@ fn a_state_is_taken_over_only_when_nothing_is_missing() {
 }
 
 #[test]
-fn what_is_of_no_more_use_makes_room_and_a_state_under_way_keeps_what_it_has() {
+fn what_is_of_no_more_use_makes_room_and_what_the_view_names_stays() {
     let desired = Desired::default();
+    desired.set_room(64 << 10);
     let (page, object) = content(b"{}");
     let (page_digest, object_digest) = (Sha256::of(&page), Sha256::of(&object));
-    let large = |number: u8| Bytes::from(vec![number; LOOSE_MAXIMUM / 4]);
-    for number in 0..3 {
-        desired.put_contents([large(number)]).expect("kept");
-    }
-    desired.put_contents([page]).expect("kept");
-    desired.put_contents([large(0)]).expect("it is here already");
-    let one_more = || desired.put_contents([large(3)]);
-    assert_eq!(one_more(), Err(TooMuch));
-    assert_eq!(one_more(), Err(TooMuch), "nothing is dropped while it is not known of what use it is");
+    let large = |number: u8| Bytes::from(vec![number; 16 << 10]);
+    desired.put_contents((0..4).map(large));
+    desired.put_contents([large(0)]);
     let wanted = state(1, Some(vec![page_digest]));
-    assert_eq!(
-        put(&desired, wanted.clone()).expect("taken").missing,
-        [object_digest],
-        "the page is still here"
-    );
-    one_more().expect("room");
-    desired.put_contents([object]).expect("kept");
+    desired.put_contents([page.clone()]);
+    assert_eq!(put(&desired, wanted.clone()).expect("taken").missing, [page_digest], "there was no room");
+    desired.put_contents([page]);
+    assert_eq!(put(&desired, wanted.clone()).expect("taken").missing, [object_digest], "now there is");
+    desired.put_contents([object]);
     assert!(put(&desired, wanted).expect("taken").missing.is_empty());
     let dropped = Sha256::of(&large(3));
     assert_eq!(put(&desired, state(2, Some(vec![dropped]))).expect("taken").missing, [dropped]);
@@ -105,16 +98,96 @@ fn what_is_of_no_more_use_makes_room_and_a_state_under_way_keeps_what_it_has() {
     assert!(put(&desired, still).expect("taken").missing.is_empty(), "what the view names stays");
 }
 
+/// What the server does: sends what is lacking until nothing is; gives how many rounds that took.
+fn push(desired: &Desired, state: &DesiredState, contents: &BTreeMap<Sha256, Bytes>) -> usize {
+    for round in 1..=6 {
+        let missing = put(desired, state.clone()).expect("taken").missing;
+        if missing.is_empty() {
+            return round;
+        }
+        desired.put_contents(missing.iter().map(|digest| contents[digest].clone()));
+    }
+    panic!("not taken within the rounds that the server allows");
+}
+
 #[test]
-fn an_older_state_and_a_broken_page_are_refused() {
+fn one_of_twenty_sources_far_over_its_share_fails_alone() {
+    let desired = Desired::default();
+    desired.set_room(1 << 20);
+    let mut contents = BTreeMap::new();
+    let mut wanted = DesiredState { sources: vec![], ..state(1, None) };
+    let mut source = |number: u8, objects: u8, bytes: usize| {
+        let manifests: Vec<Bytes> =
+            (0..objects).map(|n| Bytes::from([vec![number, n], vec![b' '; bytes]].concat())).collect();
+        let entries = manifests.iter().zip(0..).map(|(manifest, n): (_, u8)| BundleEntry {
+            identity: ObjectIdentity {
+                group: String::new(),
+                version: "v1".into(),
+                kind: "ConfigMap".into(),
+                namespace: String::new(),
+                name: format!("{number}-{n}"),
+            },
+            digest: Sha256::of(manifest),
+            file: "a.yaml".into(),
+            line: 1,
+        });
+        let page = Bytes::from(events::encode(&BundlePage { entries: entries.collect() }).expect("encodes"));
+        let pages = Some(vec![Sha256::of(&page)]);
+        contents.extend(manifests.into_iter().chain([page]).map(|bytes| (Sha256::of(&bytes), bytes)));
+        let head = SourceHead { source: SourceId(Uuid::from_u128(number.into())), ..head() };
+        DesiredSource { pages, prune: vec![], head, refused: None }
+    };
+    wanted.sources.extend((1..=19).map(|number| source(number, 2, 1_000)));
+    let small = source(20, 2, 1_000);
+    let huge = source(20, 200, 100_000);
+    let huge_page = huge.pages.clone().expect("pages");
+    wanted.sources.push(small);
+    push(&desired, &wanted, &contents);
+    assert!(desired.view().expect("a view").sources.iter().all(|source| source.refused.is_none()));
+
+    wanted.revision = 2;
+    wanted.sources[19] = huge;
+    push(&desired, &wanted, &contents);
+    let view = desired.view().expect("a view");
+    let refused: Vec<&SourceView> =
+        view.sources.iter().map(AsRef::as_ref).filter(|source| source.refused.is_some()).collect();
+    assert_eq!(refused.len(), 1);
+    assert_eq!(refused[0].head.source, SourceId(Uuid::from_u128(20)));
+    assert_eq!(refused[0].entries.as_ref().map(Vec::len), Some(2), "it stays as it was");
+    assert!(refused[0].refused.as_ref().expect("why").contains("its share of 1024 KiB"), "{refused:?}");
+    assert_eq!(view.sources.iter().filter(|source| source.entries.is_some()).count(), 20);
+
+    // It is not sent again with each push of another source.
+    wanted.revision = 3;
+    wanted.sources.remove(0);
+    assert_eq!(push(&desired, &wanted, &contents), 1);
+    wanted.sources[18].pages = Some(huge_page.into_iter().take(0).collect());
+    wanted.revision = 4;
+    push(&desired, &wanted, &contents);
+    assert!(desired.view().expect("a view").sources.iter().all(|source| source.refused.is_none()));
+}
+
+#[test]
+fn an_older_state_is_refused_and_a_broken_page_fails_its_source_alone() {
     let desired = Desired::default();
     put(&desired, state(5, None)).expect("taken");
     put(&desired, state(5, None)).expect("the same again");
     assert_eq!(put(&desired, state(4, None)), Err(PutError::Stale { revision: 5 }));
     let broken = Bytes::from_static(b"\xc1");
-    desired.put_contents([broken.clone()]).expect("kept");
-    assert!(matches!(put(&desired, state(6, Some(vec![Sha256::of(&broken)]))), Err(PutError::Page { .. })));
-    assert_eq!(desired.view().expect("a view").revision, 5, "the last good one stays");
+    desired.put_contents([broken.clone()]);
+    let mut with_broken = state(6, Some(vec![Sha256::of(&broken)]));
+    let head = SourceHead { source: SourceId(Uuid::from_u128(9)), ..head() };
+    with_broken.sources.push(DesiredSource { pages: Some(vec![]), prune: vec![], head, refused: None });
+    assert!(put(&desired, with_broken).expect("taken").missing.is_empty());
+    let view = desired.view().expect("a view");
+    assert!(view.sources[0].refused.as_ref().expect("why").contains("cannot be read"));
+    assert_eq!((&view.sources[1].refused, view.sources[1].entries.as_ref().map(Vec::len)), (&None, Some(0)));
+    // So does one that the server could not send.
+    let mut unsent = state(7, None);
+    unsent.sources[0].refused = Some("an object is too large".into());
+    assert!(put(&desired, unsent).expect("taken").missing.is_empty());
+    let view = desired.view().expect("a view");
+    assert_eq!(view.sources[0].refused.as_deref(), Some("an object is too large"));
 }
 
 #[test]
@@ -122,7 +195,7 @@ fn the_fingerprint_follows_what_a_sync_depends_on() {
     let print = |change: &dyn Fn(&mut DesiredState)| {
         let mut state = state(1, None);
         change(&mut state);
-        fingerprint(&state, &state.sources[0])
+        fingerprint(&state, &state.sources[0], false)
     };
     let plain = print(&|_| {});
     assert_eq!(print(&|state| state.revision = 9), plain);

@@ -37,7 +37,7 @@ pub struct Discovery {
 }
 
 /// Kinds by group and kind, versions in the API server's order of preference; and groups of which it does not know now.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Kinds {
     served: BTreeMap<(String, String), Vec<Arc<Resource>>>,
     silent: BTreeSet<String>,
@@ -193,9 +193,12 @@ impl Discovery {
             let answer = kube.read(Call::get(path.to_owned()).accept(Accept::Discovery)).await?;
             kinds.add(&answer.body)?;
         }
-        let kinds = Arc::new(kinds);
-        *self.kinds.write() = Arc::clone(&kinds);
-        Ok(kinds)
+        let mut known = self.kinds.write();
+        // The same is the same one: what was worked out from it stays true.
+        if **known != kinds {
+            *known = Arc::new(kinds);
+        }
+        Ok(Arc::clone(&known))
     }
 }
 

@@ -66,6 +66,11 @@ impl AgentService {
         self.shared.desired.view().map(|view| view.digest)
     }
 
+    /// Another number of bytes for the objects of all sources.
+    pub fn set_room(&self, bytes: usize) {
+        self.shared.desired.set_room(bytes);
+    }
+
     /// The server said who this agent is.
     pub fn is_agent(&self, agent: AgentId) {
         self.agent.send_if_modified(|known| known.replace(agent) != Some(agent));
@@ -137,7 +142,7 @@ impl AgentService {
         match self.shared.desired.put(state, digest) {
             Ok(reply) => packed(StatusCode::OK, &reply),
             Err(PutError::Stale { revision }) => packed(StatusCode::CONFLICT, &StaleRevision { revision }),
-            Err(error @ PutError::Page { .. }) => Err(invalid(&error.to_string())),
+            Err(error) => Err(invalid(&error.to_string())),
         }
     }
 
@@ -149,9 +154,7 @@ impl AgentService {
         let bytes = read(body, wire::MAXIMUM_OBJECTS_BYTES).await?;
         let objects: Objects = events::decode(&bytes).map_err(|error| invalid(&error.to_string()))?;
         drop(bytes);
-        self.shared.desired.put_contents(objects.contents).map_err(|error| {
-            refusal(StatusCode::PAYLOAD_TOO_LARGE, RefusalKind::Invalid, &error.to_string())
-        })?;
+        self.shared.desired.put_contents(objects.contents);
         objects.desired.map_or_else(|| Ok(empty(StatusCode::NO_CONTENT)), |desired| self.desire(desired))
     }
 

@@ -1,6 +1,7 @@
 //! What is known of each object that a source owns: what was applied last, whether somebody touched it since, how it is doing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use events::ObjectIdentity;
@@ -9,13 +10,8 @@ use events::object::ObjectKey;
 use events::observation::TakenField;
 use objects::health::{Health, HealthStatus};
 
-use super::target::Target;
-
-/// A first correction is immediate; the next ones wait from here on twice as long each.
-const CORRECTION_FIRST: Duration = Duration::from_secs(1);
-const CORRECTION_CAP: Duration = Duration::from_secs(600);
-/// Quiet for this long: the next correction is immediate again.
-const CORRECTION_FORGET: Duration = Duration::from_secs(900);
+use super::backoff::{Fight, Pauses};
+use super::target::{Entry, Target};
 
 /// What makes an object not well is looked up this long after it is seen, so that what is well again by then costs nothing; then ever more
 /// rarely.
@@ -96,7 +92,7 @@ pub struct Drift {
 }
 
 /// What is known of one object.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Known {
     /// With namespace and version.
     pub identity: ObjectIdentity,
@@ -106,6 +102,8 @@ pub struct Known {
     pub version: u64,
     /// Digest of the manifest that is applied; `None` when that is not certain.
     pub digest: Option<Sha256>,
+    /// What was applied last, if this process knows it.
+    pub applied: Option<Arc<Entry>>,
     /// See [`super::managed::touch_mark`].
     pub touch: Option<Sha256>,
     /// It existed before us.
@@ -120,19 +118,19 @@ pub struct Known {
     pub drift: Option<Drift>,
     /// When the drift may be corrected, by the monotonic clock.
     pub correct_at: Duration,
-    corrections: u32,
-    corrected_at: Duration,
+    pauses: Pauses,
     look: Option<Look>,
 }
 
 impl Known {
     /// Nothing but its name is known yet.
-    fn new(identity: &ObjectIdentity, doubted: bool) -> Self {
+    fn new(identity: &ObjectIdentity, doubted: bool, fight: Option<Fight>) -> Self {
         Self {
             identity: identity.clone(),
             uid: String::new(),
             version: 0,
             digest: None,
+            applied: None,
             touch: None,
             adopted: false,
             health: None,
@@ -140,10 +138,14 @@ impl Known {
             finished: false,
             drift: None,
             correct_at: Duration::ZERO,
-            corrections: 0,
-            corrected_at: Duration::ZERO,
+            pauses: Pauses::after(fight),
             look: None,
         }
+    }
+
+    /// Somebody changes it back again and again, and its next correction has to wait: a sync that does not change it leaves it alone.
+    fn is_fought_over(&self, now: Duration) -> bool {
+        self.drift.is_some() && self.pauses.is_fight() && now < self.correct_at
     }
 }
 
@@ -188,6 +190,8 @@ pub struct Book {
     known: BTreeMap<ObjectKey, Known>,
     /// Objects that are being written, and the newest version that watches showed meanwhile.
     writing: BTreeMap<ObjectKey, u64>,
+    /// Fights over objects that are not known yet, from before this book was begun.
+    past: BTreeMap<ObjectKey, Fight>,
 }
 
 /// What the end of a write brings.
@@ -211,6 +215,25 @@ pub struct Finished {
 }
 
 impl Book {
+    /// An empty book that remembers the fights of a former one.
+    #[must_use]
+    pub fn remembering(past: BTreeMap<ObjectKey, Fight>) -> Self {
+        Self { past, ..Self::default() }
+    }
+
+    /// Fights of a former book, over objects that are not known yet.
+    pub fn remember(&mut self, past: BTreeMap<ObjectKey, Fight>) {
+        self.past = past;
+    }
+
+    /// Fights that are not over, for the next book.
+    pub fn fights(&self, now: Duration) -> impl Iterator<Item = (&ObjectKey, Fight)> {
+        let known = self.known.iter().filter_map(|(key, known)| Some((key, known.pauses.fight()?)));
+        known
+            .chain(self.past.iter().map(|(key, fight)| (key, *fight)))
+            .filter(move |(_, fight)| !fight.is_over(now))
+    }
+
     /// What is known of an object.
     #[must_use]
     pub fn get(&self, key: &ObjectKey) -> Option<&Known> {
@@ -238,6 +261,7 @@ impl Book {
     pub fn forget(&mut self, key: &ObjectKey) {
         self.writing.remove(key);
         self.known.remove(key);
+        self.past.remove(key);
     }
 
     /// Forgets all others.
@@ -262,7 +286,7 @@ impl Book {
     /// Enters that a target ran to its end before this applier began, and why it failed if it did. What this applier did since is newer.
     pub fn recall_finished(&mut self, target: &Target, failed: Option<&str>) {
         let known =
-            self.known.entry(target.key.clone()).or_insert_with(|| Known::new(&target.identity, false));
+            self.known.entry(target.key.clone()).or_insert_with(|| Known::new(&target.identity, false, None));
         let digest = Some(target.entry.digest);
         if !known.finished && known.digest.is_some() && known.digest != digest {
             return;
@@ -295,14 +319,21 @@ impl Book {
     /// Whether a target has to be dry-run and applied: its manifest is another than the applied one, it was touched, or all are to
     /// be checked.
     #[must_use]
-    pub fn needs_apply(&self, target: &Target, check_all: bool) -> bool {
+    pub fn needs_apply(&self, target: &Target, check_all: bool, now: Duration) -> bool {
         !self.is_finished(target)
             && (check_all
                 || self.known.get(&target.key).is_none_or(|known| {
                     known.digest != Some(target.entry.digest)
-                        || known.drift.is_some()
+                        || (known.drift.is_some() && !known.is_fought_over(now))
                         || known.identity.version != target.identity.version
                 }))
+    }
+
+    /// Whether a sync leaves a touched target to its next correction, because somebody fights over it.
+    #[must_use]
+    pub fn is_left_alone(&self, target: &Target, check_all: bool, now: Duration) -> bool {
+        !self.needs_apply(target, check_all, now)
+            && self.known.get(&target.key).is_some_and(|known| known.drift.is_some())
     }
 
     /// A write is under way: what watches say of the object waits for its answer.
@@ -330,10 +361,14 @@ impl Book {
     pub fn settled(&mut self, target: &Target, sight: Sight, before: Before, now: Duration) -> Settled {
         let Before { adopted, judged } = before;
         let overheard = self.writing.remove(&target.key).is_some_and(|newest| newest > sight.version);
-        let known =
-            self.known.entry(target.key.clone()).or_insert_with(|| Known::new(&target.identity, judged));
+        let past = self.past.remove(&target.key);
+        let known = self
+            .known
+            .entry(target.key.clone())
+            .or_insert_with(|| Known::new(&target.identity, judged, past));
         known.identity = target.identity.clone();
         known.digest = Some(target.entry.digest);
+        known.applied = Some(Arc::clone(&target.entry));
         known.touch = sight.touch;
         known.uid = sight.uid;
         known.version = sight.version;
@@ -341,25 +376,34 @@ impl Book {
         known.finished = false;
         let corrected = known.drift.take().is_some();
         if corrected {
-            known.corrected_at = now;
-            known.corrections = known.corrections.saturating_add(1);
+            known.pauses.corrected(now);
         }
         Settled { health: new_health(known, sight.health), corrected, overheard }
     }
 
-    /// An object that carries our mark, found in the cluster by a new applier, whose state is not certain.
-    pub fn found(&mut self, identity: &ObjectIdentity, sight: Sight, digest: Option<Sha256>, adopted: bool) {
-        let fresh = Known::new(identity, sight.health.is_none());
-        let finished = self.known.get(&identity.key()).is_some_and(|before| {
+    /// An object that carries our mark, found in the cluster by a new applier. `applied`: the manifest that it has, where that is
+    /// certain.
+    pub fn found(
+        &mut self,
+        identity: &ObjectIdentity,
+        sight: Sight,
+        applied: Option<Arc<Entry>>,
+        adopted: bool,
+    ) {
+        let key = identity.key();
+        let fresh = Known::new(identity, sight.health.is_none(), self.past.remove(&key));
+        let digest = applied.as_ref().map(|entry| entry.digest);
+        let finished = self.known.get(&key).is_some_and(|before| {
             before.finished && before.uid == sight.uid && digest.is_some() && before.digest == digest
         });
         self.known.insert(
-            identity.key(),
+            key,
             Known {
                 finished,
                 uid: sight.uid,
                 version: sight.version,
                 digest,
+                applied,
                 touch: sight.touch,
                 adopted,
                 health: sight.health,
@@ -412,20 +456,14 @@ impl Book {
     /// Notes a drift; `false` when it was known already. The next correction of the object waits longer the more often it drifted.
     pub fn drifted(&mut self, key: &ObjectKey, drift: Drift, now: Duration) -> bool {
         let Some(known) = self.known.get_mut(key).filter(|known| !known.finished) else { return false };
-        if now.saturating_sub(known.corrected_at) > CORRECTION_FORGET {
-            known.corrections = 0;
-        }
-        let wait = match known.corrections {
-            0 => Duration::ZERO,
-            times => CORRECTION_FIRST
-                .saturating_mul(1_u32.checked_shl(times - 1).unwrap_or(u32::MAX))
-                .min(CORRECTION_CAP),
-        };
         known.health =
             if drift.deleted { Some(Judged::from(Some(Health::missing()))) } else { known.health.take() };
         let news = known.drift.as_ref() != Some(&drift);
         if known.drift.is_none() {
-            known.correct_at = now + wait;
+            known.correct_at = now + known.pauses.before_correction(now);
+        } else if drift.deleted {
+            // What was in the way of the correction, such as a deletion that had begun, may be over with that.
+            known.correct_at = known.correct_at.min(now + known.pauses.without_failures(now));
         }
         known.drift = Some(drift);
         news
@@ -456,14 +494,23 @@ impl Book {
         (due, next)
     }
 
-    /// Postpones a correction that failed.
-    pub fn correction_failed(&mut self, key: &ObjectKey, now: Duration) {
+    /// Postpones a correction that failed, by no more than `longest`.
+    pub fn correction_failed(&mut self, key: &ObjectKey, now: Duration, longest: Duration) {
         if let Some(known) = self.known.get_mut(key) {
-            known.corrections = known.corrections.saturating_add(1);
-            known.corrected_at = now;
-            let factor = 1_u32.checked_shl(known.corrections).unwrap_or(u32::MAX);
-            known.correct_at = now + CORRECTION_FIRST.saturating_mul(factor).min(CORRECTION_CAP);
+            known.correct_at = now + known.pauses.after_failure().min(longest);
         }
+    }
+
+    /// What these objects waited for may have come: corrections of theirs that failed are due again. Whether there are any.
+    pub fn unblock(&mut self, which: impl Fn(&ObjectKey) -> bool, now: Duration) -> bool {
+        let mut any = false;
+        for (_, known) in self.known.iter_mut().filter(|(key, known)| known.drift.is_some() && which(key)) {
+            if known.pauses.has_failures() {
+                known.correct_at = now + known.pauses.without_failures(now);
+                any = true;
+            }
+        }
+        any
     }
 
     /// Drifted objects whose correction is due, and when the next one will be.

@@ -76,10 +76,54 @@ pub struct Scope<'a> {
 pub struct Resolution {
     /// What is to be there, in the order of applying.
     pub targets: Vec<Target>,
-    /// Entries whose kind a definition in this set will make known.
-    pub awaited: Vec<Arc<Entry>>,
+    /// Entries whose kind the API server does not serve now.
+    pub awaited: Vec<Awaited>,
     /// Entries that cannot be.
     pub failures: Vec<ObjectFailure>,
+}
+
+impl Resolution {
+    /// Whether a definition in this set makes known what is not served yet.
+    #[must_use]
+    pub fn awaits_its_own(&self) -> bool {
+        self.awaited.iter().any(|awaited| awaited.why == Unserved::Defined)
+    }
+}
+
+/// An entry whose kind the API server does not serve now.
+#[derive(Debug, Clone)]
+pub struct Awaited {
+    /// The entry.
+    pub entry: Arc<Entry>,
+    /// What is known of its kind.
+    pub why: Unserved,
+    /// The same in words.
+    pub reason: String,
+}
+
+impl Awaited {
+    /// Why this object was not tried.
+    #[must_use]
+    pub fn failure(&self) -> ObjectFailure {
+        failure(&self.entry.identity, &self.entry, format!("waits for its kind: {}", self.reason))
+    }
+
+    /// The key in the cluster; without knowing the kind, an object without namespace may be in the default one.
+    #[must_use]
+    pub fn is(&self, key: &ObjectKey, default_namespace: &str) -> bool {
+        has_key(std::slice::from_ref(&self.entry), default_namespace, key)
+    }
+}
+
+/// Why a kind is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unserved {
+    /// A definition in this very set makes it known.
+    Defined,
+    /// Nothing in this set does; a controller may.
+    Undefined,
+    /// The API server of its group does not answer: it may be there all the same.
+    Silent,
 }
 
 /// Resolves entries against what the API server knows.
@@ -102,10 +146,8 @@ pub fn resolve(entries: &[Arc<Entry>], scope: Scope<'_>, kinds: &Kinds) -> Resol
                     resolution.targets.push(target);
                 }
             }
-            Err(Misplaced::UnknownKind(_))
-                if defined.contains(&(entry.identity.group.clone(), entry.identity.kind.clone())) =>
-            {
-                resolution.awaited.push(entry.clone());
+            Err(Misplaced::UnknownKind(reason)) if can_be_defined(&entry.identity) => {
+                resolution.awaited.push(awaited(entry, reason, &defined, kinds));
             }
             Err(Misplaced::UnknownKind(message) | Misplaced::Forbidden(message)) => {
                 resolution.failures.push(failure(&entry.identity, entry, message));
@@ -114,6 +156,31 @@ pub fn resolve(entries: &[Arc<Entry>], scope: Scope<'_>, kinds: &Kinds) -> Resol
     }
     resolution.targets.sort_by(|left, right| apply_key(&left.identity).cmp(&apply_key(&right.identity)));
     resolution
+}
+
+/// Only groups whose names have a dot can be added to an API server: a kind that is unknown in another one is a mistake.
+fn can_be_defined(identity: &ObjectIdentity) -> bool {
+    identity.group.contains('.')
+}
+
+fn awaited(
+    entry: &Arc<Entry>,
+    reason: String,
+    defined: &BTreeSet<(String, String)>,
+    kinds: &Kinds,
+) -> Awaited {
+    let identity = &entry.identity;
+    let (why, reason) = if kinds.silent_groups().any(|group| *group == identity.group) {
+        (Unserved::Silent, format!("the API server of group {} does not answer", identity.group))
+    } else if defined.contains(&(identity.group.clone(), identity.kind.clone())) {
+        (
+            Unserved::Defined,
+            "its kind is defined in this set, but the API server does not serve it yet".to_owned(),
+        )
+    } else {
+        (Unserved::Undefined, reason)
+    };
+    Awaited { entry: entry.clone(), why, reason }
 }
 
 enum Misplaced {
@@ -147,6 +214,13 @@ fn place(
         identity.namespace.clear();
     }
     Ok(Target { key: identity.key(), stage: stage(&identity), resource, entry: entry.clone(), identity })
+}
+
+/// Where an entry that was applied before goes, while its kind is served.
+#[must_use]
+pub fn target_of(identity: ObjectIdentity, entry: Arc<Entry>, kinds: &Kinds) -> Option<Target> {
+    let resource = kinds.find(&identity)?;
+    Some(Target { key: identity.key(), stage: stage(&identity), resource, entry, identity })
 }
 
 /// Whether the rules let the agent manage this kind.
@@ -255,7 +329,7 @@ mod tests {
         let resolution = resolve(entries, scope, &kinds());
         (
             resolution.targets.iter().map(|target| target.identity.to_string()).collect(),
-            resolution.awaited.iter().map(|entry| entry.identity.to_string()).collect(),
+            resolution.awaited.iter().map(|awaited| awaited.entry.identity.to_string()).collect(),
             resolution.failures.iter().map(|failure| failure.message.clone()).collect(),
         )
     }
@@ -273,12 +347,33 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_the_set_defines_is_awaited_others_fail() {
+    fn a_kind_that_somebody_may_define_is_awaited_and_a_mistake_fails() {
         let definition = entry("apiextensions.k8s.io", "CustomResourceDefinition", "", "carts.shop.io");
-        let entries = [definition, entry("shop.io", "Cart", "", "a"), entry("shop.io", "Basket", "", "a")];
-        let (targets, awaited, failures) = resolved(&entries, Mode::Cluster, &ResourceRules::default());
-        assert_eq!((targets.len(), awaited.len()), (1, 1));
-        assert_eq!(failures, ["no matches for kind \"Basket\" in version \"shop.io/v1\""]);
+        let entries = [
+            definition,
+            entry("shop.io", "Cart", "", "a"),
+            entry("shop.io", "Basket", "", "a"),
+            entry("", "ConfigMop", "", "a"),
+        ];
+        let scope =
+            Scope { mode: Mode::Cluster, rules: &ResourceRules::default(), default_namespace: "shop" };
+        let Resolution { targets, awaited, failures } = resolve(&entries, scope, &kinds());
+        assert_eq!(targets.len(), 1);
+        let why: Vec<Unserved> = awaited.iter().map(|awaited| awaited.why).collect();
+        assert_eq!(why, [Unserved::Defined, Unserved::Undefined]);
+        assert_eq!(awaited[1].reason, "no matches for kind \"Basket\" in version \"shop.io/v1\"");
+        let failures: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
+        assert_eq!(failures, ["no matches for kind \"ConfigMop\" in version \"v1\""]);
+    }
+
+    #[test]
+    fn a_group_that_does_not_answer_is_not_taken_for_one_that_is_not_there() {
+        let text = r#"{"items":[{"metadata":{"name":"shop.io"},"versions":[{"version":"v1","freshness":"Stale","resources":[]}]}]}"#;
+        let kinds = Kinds::read(text.as_bytes()).expect("discovery");
+        let scope =
+            Scope { mode: Mode::Cluster, rules: &ResourceRules::default(), default_namespace: "shop" };
+        let resolution = resolve(&[entry("shop.io", "Cart", "", "a")], scope, &kinds);
+        assert_eq!(resolution.awaited[0].why, Unserved::Silent);
     }
 
     #[test]

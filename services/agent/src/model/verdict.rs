@@ -160,6 +160,14 @@ pub fn immutable_words(fields: &[String], words: &str) -> String {
     )
 }
 
+/// Whether an object was refused because its namespace is not there, or is about to go.
+#[must_use]
+pub fn is_for_want_of_a_namespace(error: Option<&ApiError>) -> bool {
+    let Some(status) = error.and_then(ApiError::status) else { return false };
+    let is_terminating = status.causes().iter().any(|cause| cause.reason == "NamespaceTerminating");
+    is_terminating || (status.code == 404 && status.message.starts_with("namespaces \""))
+}
+
 /// The refusal for people, in the API server's words; for a Secret only if they quote none of its values.
 #[must_use]
 pub fn explain(error: &ApiError, identity: &ObjectIdentity, manifest: &[u8]) -> String {
@@ -253,6 +261,20 @@ mod tests {
         assert_eq!(judge(&refused(403, "forbidden", &[])), Verdict::Refused);
         assert_eq!(judge(&ApiError::NotHolding), Verdict::NotHolding);
         assert_eq!(judge(&ApiError::Unreachable { detail: String::new() }), Verdict::Transient);
+    }
+
+    #[test]
+    fn a_namespace_that_goes_or_is_gone_is_recognized() {
+        let cause = ("NamespaceTerminating", "namespace shop is being terminated", "metadata.namespace");
+        let rows = [
+            (refused(403, "forbidden: unable to create new content in namespace shop", &[cause]), true),
+            (refused(404, "namespaces \"shop\" not found", &[]), true),
+            (refused(404, "configmaps \"shop\" not found", &[]), false),
+            (refused(403, "forbidden", &[]), false),
+        ];
+        for (error, expected) in rows {
+            assert_eq!(is_for_want_of_a_namespace(Some(&error)), expected, "{error}");
+        }
     }
 
     #[test]

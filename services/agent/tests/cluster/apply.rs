@@ -134,9 +134,10 @@ async fn namespaces_definitions_and_what_needs_them_come_in_one_set() {
 
     let mut unknown = cart;
     unknown["kind"] = json!("Basket");
+    unknown["apiVersion"] = json!("v1");
     source.with([unknown]);
     let finished = rig.sync(&[&source]).await;
-    assert_eq!(finished.outcome, SyncOutcome::Failed);
+    assert_eq!(finished.outcome, SyncOutcome::Failed, "nobody can add a kind to this group");
     assert!(finished.failures[0].message.contains("no matches for kind \"Basket\""), "{finished:?}");
 }
 

@@ -145,3 +145,135 @@ async fn a_source_sync_by_hand_checks_each_object_again() {
         .count();
     assert_eq!(checked, 2);
 }
+
+fn corrected_of(name: &'static str) -> impl Fn(&Observed) -> Option<()> {
+    move |one| match one {
+        Observed::DriftCorrected { identity, .. } if identity.name == name => Some(()),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn what_was_applied_before_is_put_right_while_something_else_fails() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("beside", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.with([config_map("a", "one"), config_map("b", "v")]);
+    rig.sync(&[&source]).await;
+    // The next bundle changes one and cannot be applied.
+    let mut broken = config_map("broken", "v");
+    broken["dta"] = json!({"typo": "x"});
+    source.with([config_map("a", "two"), config_map("b", "v"), broken]);
+    assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Failed);
+    let from = rig.process.observed().len();
+    cluster.kubectl(["delete", "configmap", "a", "b", "-n", &namespace]).await.unwrap();
+    rig.process.wait(from, "correction", corrected_of("a")).await;
+    rig.process.wait(from, "correction", corrected_of("b")).await;
+    let live = cluster.get(&map_path(&namespace, "a")).await.unwrap();
+    assert_eq!(live["data"]["key"], "one", "nothing of the new bundle is written before all of it passed");
+
+    // Also of what was changed while no agent looked.
+    let patch = r#"{"data":{"key":"by hand"}}"#;
+    let mut next = rig.another().await;
+    std::mem::swap(&mut rig.process, &mut next);
+    next.stop().await;
+    cluster
+        .kubectl(["patch", "configmap", "b", "-n", &namespace, "--type=merge", "-p", patch])
+        .await
+        .unwrap();
+    rig.process.holds_lease().await;
+    rig.epoch += 1;
+    assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Failed);
+    rig.process.wait(0, "correction", corrected_of("b")).await;
+    assert_eq!(cluster.get(&map_path(&namespace, "b")).await.unwrap()["data"]["key"], "v");
+}
+
+#[tokio::test]
+async fn a_fight_goes_on_as_slowly_after_a_restart() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("fight", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.with([config_map("a", "ours")]);
+    rig.sync(&[&source]).await;
+    let path = format!("{}?fieldManager=rival", map_path(&namespace, "a"));
+    let strike = async |round: u32| {
+        let body = json!({"data": {"key": format!("theirs {round}")}});
+        let body = ("application/merge-patch+json", &body);
+        cluster.send(http::Method::PATCH, &path, Some(body)).await.unwrap();
+    };
+    let mut next = 0;
+    for round in 0..4 {
+        strike(round).await;
+        (_, next) = rig.process.wait(next, "correction", corrected).await;
+    }
+    rig.restart().await;
+    rig.sync(&[&source]).await;
+    strike(4).await;
+    rig.process.wait(0, "drift", drift).await;
+    let clock = world::World::real().clock;
+    let since = clock.monotonic();
+    // A push that does not change the object does not hurry either.
+    source.with([config_map("a", "ours"), config_map("b", "v")]);
+    let finished = rig.sync(&[&source]).await;
+    assert_eq!((finished.counts.created, finished.counts.changed, finished.counts.unchanged), (1, 0, 0));
+    rig.process.wait(0, "correction", corrected).await;
+    let waited = clock.monotonic() - since;
+    assert!(waited > std::time::Duration::from_secs(5), "eight seconds: {waited:?}");
+}
+
+#[tokio::test]
+async fn a_namespace_that_comes_back_is_noticed_at_once() {
+    let cluster = cluster().await;
+    let home = cluster.namespace("home", false).await.unwrap();
+    let inner = format!("{home}-inner");
+    let mut rig = Rig::start(&cluster, &home).await;
+    let (mut base, mut app) = (Source::new(&rig, "base", &home), Source::new(&rig, "app", &inner));
+    base.with([json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": inner}})]);
+    app.with([config_map("timetable", "06:10"), config_map("other", "v")]);
+    // The second needs what the first makes, and does not wait for its next attempt.
+    rig.put(&[&base, &app]).await;
+    let succeeded = |one: &Observed| match one {
+        Observed::SyncFinished { source, outcome: SyncOutcome::Succeeded, .. } if *source == app.id => {
+            Some(())
+        }
+        _ => None,
+    };
+    rig.process.wait(0, "success", succeeded).await;
+
+    let hold = json!({"metadata": {"finalizers": ["case10.example/hold"]}});
+    let path = map_path(&inner, "timetable");
+    let merge = "application/merge-patch+json";
+    cluster.send(http::Method::PATCH, &path, Some((merge, &hold))).await.unwrap();
+    cluster.kubectl(["delete", "namespace", &inner, "--wait=false"]).await.unwrap();
+    let mut next = 0;
+    let mut retry_at = None;
+    for _ in 0..4 {
+        let failed = |one: &Observed| match one {
+            Observed::ObjectFailed { failure, retry_at, .. } if failure.identity.name == "other" => {
+                Some((failure.message.clone(), *retry_at))
+            }
+            _ => None,
+        };
+        let message;
+        ((message, retry_at), next) = rig.process.wait(next, "failure", failed).await;
+        assert!(message.contains("being terminated") || message.contains("being deleted"), "{message}");
+    }
+    // A push meanwhile waits as well.
+    app.with([config_map("timetable", "06:12"), config_map("other", "v")]);
+    let finished = rig.sync(&[&app, &base]).await;
+    assert_eq!(finished.outcome, SyncOutcome::Failed, "{finished:?}");
+    let from = rig.process.observed().len();
+    let released = json!({"metadata": {"finalizers": null}});
+    cluster.send(http::Method::PATCH, &path, Some((merge, &released))).await.unwrap();
+    let ended = |one: &Observed| match one {
+        Observed::SyncFinished { sync, outcome: SyncOutcome::Succeeded, .. } if *sync == app.sync => Some(()),
+        _ => None,
+    };
+    rig.process.wait(from, "success", ended).await;
+    let now = world::World::real().clock.now_millis();
+    assert!(now < retry_at.unwrap().0, "before its next attempt was due");
+    assert_eq!(cluster.get(&path).await.unwrap()["data"]["key"], "06:12");
+    assert!(cluster.exists(&map_path(&inner, "other")).await.unwrap());
+}

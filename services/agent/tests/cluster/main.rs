@@ -11,6 +11,7 @@ mod finished;
 mod health;
 mod holders;
 mod instances;
+mod kinds;
 mod kubeconfig;
 mod outage;
 mod ownership;

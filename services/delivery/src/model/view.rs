@@ -131,7 +131,7 @@ fn sync_reason(source: &SourceState, sync: events::SyncId, commit: &str) -> Opti
             (None, None) => format!("syncing commit {commit}"),
         }),
         Some(end) => match end.outcome {
-            SyncOutcome::Succeeded => None,
+            SyncOutcome::Succeeded => is_waiting(end),
             SyncOutcome::Unhealthy => {
                 Some(format!("applied, but {} of its objects are not healthy", end.counts.unhealthy))
             }
@@ -141,6 +141,15 @@ fn sync_reason(source: &SourceState, sync: events::SyncId, commit: &str) -> Opti
             SyncOutcome::Failed => Some(failed(end, observed.retry_at)),
         },
     }
+}
+
+/// Some objects' kinds are not served yet; the first of them says what is missing.
+fn is_waiting(end: &super::SyncEnd) -> Option<String> {
+    let count = end.counts.waiting;
+    let first = end.failures.first().map_or_else(String::new, |failure| {
+        format!(", the first is {}: {}", failure.identity, failure.message)
+    });
+    (count > 0).then(|| format!("applied, but {count} of its objects wait for their kinds{first}"))
 }
 
 fn failed(end: &super::SyncEnd, retry_at: Option<Timestamp>) -> String {

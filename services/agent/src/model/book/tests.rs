@@ -66,12 +66,12 @@ fn applied() -> (Book, Target) {
 #[test]
 fn what_is_applied_needs_nothing_until_it_changes_drifts_or_all_is_checked() {
     let (mut book, applied) = applied();
-    assert!(!book.needs_apply(&applied, false));
-    assert!(book.needs_apply(&applied, true));
-    assert!(book.needs_apply(&target(b"two"), false));
+    assert!(!book.needs_apply(&applied, false, Duration::ZERO));
+    assert!(book.needs_apply(&applied, true, Duration::ZERO));
+    assert!(book.needs_apply(&target(b"two"), false, Duration::ZERO));
     book.drifted(&applied.key, Drift { deleted: true, fields: vec![] }, Duration::ZERO);
-    assert!(book.needs_apply(&applied, false));
-    assert!(Book::default().needs_apply(&applied, false));
+    assert!(book.needs_apply(&applied, false, Duration::ZERO));
+    assert!(Book::default().needs_apply(&applied, false, Duration::ZERO));
 }
 
 #[test]
@@ -148,6 +148,45 @@ fn a_fight_is_fought_ever_slower_and_forgotten_after_quiet() {
 }
 
 #[test]
+fn a_fight_goes_on_over_pushes_and_in_another_book() {
+    let (mut book, target_one) = applied();
+    let drift = Drift { deleted: false, fields: vec![] };
+    let mut now = Duration::from_secs(1);
+    for version in 11..16 {
+        book.drifted(&target_one.key, drift.clone(), now);
+        now = book.corrections(now).1.unwrap_or(now);
+        book.settled(&target_one, sight(version, b"t"), CREATED, now);
+    }
+    book.drifted(&target_one.key, drift.clone(), now);
+    assert!(!book.needs_apply(&target_one, false, now), "a push that does not change it leaves it alone");
+    assert!(book.is_left_alone(&target_one, false, now));
+    assert!(book.needs_apply(&target(b"two"), false, now), "one that does, does not");
+    assert!(book.needs_apply(&target_one, true, now));
+    assert!(book.needs_apply(&target_one, false, now + Duration::from_secs(16)), "its correction is due");
+    let past = book.fights(now).map(|(key, fight)| (key.clone(), fight)).collect();
+    let mut next = Book::remembering(past);
+    assert_eq!(next.fights(now).count(), 1, "also before the object is found");
+    next.found(&target_one.identity, sight(20, b"t"), Some(Arc::clone(&target_one.entry)), false);
+    next.drifted(&target_one.key, drift, now);
+    assert_eq!(next.corrections(now), (vec![], Some(now + Duration::from_secs(16))));
+}
+
+#[test]
+fn corrections_that_failed_are_due_at_once_when_what_they_waited_for_comes() {
+    let (mut book, target) = applied();
+    let (now, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
+    book.drifted(&target.key, Drift { deleted: true, fields: vec![] }, now);
+    assert!(!book.unblock(|_| true, now), "it did not fail yet");
+    (0..8).for_each(|_| book.correction_failed(&target.key, now, hour));
+    assert_eq!(book.corrections(now).1, Some(now + Duration::from_secs(256)));
+    book.correction_failed(&target.key, now, Duration::from_secs(60));
+    assert_eq!(book.corrections(now).1, Some(now + Duration::from_secs(60)));
+    assert!(!book.unblock(|key| key.namespace == "other", now));
+    assert!(book.unblock(|key| key.namespace == "shop", now));
+    assert_eq!(book.corrections(now).0, [target.key]);
+}
+
+#[test]
 fn health_is_news_only_when_it_changes_and_not_while_it_was_never_bad() {
     let (mut book, target) = applied();
     let with = |version, status| Sight { health: Some(judged(status)), ..sight(version, b"t") };
@@ -166,12 +205,12 @@ fn health_is_news_only_when_it_changes_and_not_while_it_was_never_bad() {
 fn health_that_an_applier_before_may_have_told_otherwise_is_news_once() {
     let (mut book, target) = (Book::default(), target(b"one"));
     let unseen = Sight { health: None, ..sight(10, b"t") };
-    book.found(&target.identity, unseen, Some(target.entry.digest), false);
+    book.found(&target.identity, unseen, Some(Arc::clone(&target.entry)), false);
     let healthy = Seen::Health(judged(HealthStatus::Healthy));
     assert_eq!(book.sighted(&target.key, sight(10, b"t")), healthy);
     assert_eq!(book.sighted(&target.key, sight(11, b"t")), Seen::Nothing);
     // What its metadata tells was never otherwise.
-    book.found(&target.identity, sight(12, b"t"), Some(target.entry.digest), false);
+    book.found(&target.identity, sight(12, b"t"), Some(Arc::clone(&target.entry)), false);
     assert_eq!(book.sighted(&target.key, sight(13, b"t")), Seen::Nothing);
 }
 

@@ -123,7 +123,8 @@ fn sync_text(sync: &SyncView, style: Style) -> String {
         text.push_str(&format!("  {}\n", one_line(&failure_text(failure))));
     }
     let shown = u32::try_from(sync.failures.len()).unwrap_or(u32::MAX);
-    let more = (sync.counts.failed.saturating_add(sync.counts.unhealthy)).saturating_sub(shown);
+    let all = sync.counts.failed.saturating_add(sync.counts.unhealthy).saturating_add(sync.counts.waiting);
+    let more = all.saturating_sub(shown);
     if shown > 0 && more > 0 {
         text.push_str(&format!("  and {more} more\n"));
     }
@@ -161,6 +162,7 @@ pub(super) fn counts(counts: &SyncCounts) -> String {
         (counts.unchanged, "unchanged"),
         (counts.failed, "failed"),
         (counts.unhealthy, "not healthy"),
+        (counts.waiting, "waiting for their kinds"),
     ];
     let said: Vec<String> =
         parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();

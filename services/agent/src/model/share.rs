@@ -1,0 +1,50 @@
+//! How the room for manifests is shared between the sources of one agent.
+
+/// What an object costs besides its manifest.
+pub const OBJECT_BYTES: usize = 1 << 10;
+
+/// The largest size that a source may have. All of them fit where that is possible; else the room is dealt out evenly, and what small
+/// sources leave goes to the others.
+#[must_use]
+pub fn share(sizes: &[usize], room: usize) -> usize {
+    let mut sizes = sizes.to_vec();
+    sizes.sort_unstable();
+    let (mut room, mut left) = (room, sizes.len());
+    for size in sizes {
+        let share = room.checked_div(left).unwrap_or(room);
+        if size > share {
+            return share;
+        }
+        room -= size;
+        left -= 1;
+    }
+    usize::MAX
+}
+
+/// Why a source over its share is not applied.
+#[must_use]
+pub fn over_share(size: usize, share: usize, room: usize) -> String {
+    format!(
+        "the source is too large for this agent: its objects take {} KiB or more, and its share of {} KiB for all sources is {} KiB; \
+         split it over several agents, or leave large objects out",
+        size >> 10,
+        room >> 10,
+        share >> 10
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_is_far_too_large_leaves_the_others_alone() {
+        let mut sizes = vec![1_000; 19];
+        sizes.push(1_000_000);
+        assert_eq!(share(&sizes, 50_000), 31_000);
+        assert_eq!(share(&sizes, 2_000_000), usize::MAX, "all fit");
+        assert_eq!(share(&[], 10), usize::MAX);
+        assert_eq!(share(&[30, 80, 90], 100), 35, "two of three share what the smallest leaves");
+        assert_eq!(share(&[101], 100), 100);
+    }
+}

@@ -1,0 +1,119 @@
+//! Kinds that nothing defines yet, and sources that are too large.
+
+use events::delivery::{SyncCounts, SyncOutcome};
+use events::observation::Observed;
+use serde_json::{Value, json};
+use testkit::Cluster;
+
+use crate::rig::{Rig, Source, cluster, config_map, map_path};
+
+fn definition(group: &str, plural: &str, kind: &str) -> Value {
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {"group": group, "scope": "Namespaced", "names": {"plural": plural, "singular": kind.to_lowercase(),
+            "kind": kind, "listKind": format!("{kind}List")},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object",
+                "x-kubernetes-preserve-unknown-fields": true}}}]}})
+}
+
+fn custom(group: &str, kind: &str, name: &str) -> Value {
+    json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": name}, "spec": {"size": 3}})
+}
+
+fn ended(source: &Source) -> impl Fn(&Observed) -> Option<(SyncOutcome, SyncCounts)> {
+    let sync = source.sync;
+    move |one| match one {
+        Observed::SyncFinished { sync: of, outcome, counts, .. } if *of == sync => Some((*outcome, *counts)),
+        _ => None,
+    }
+}
+
+async fn define(cluster: &Cluster, definition: &Value) {
+    cluster.kubectl_with_input(["create", "-f", "-"], &definition.to_string()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_kind_that_nothing_defines_yet_waits_by_name_and_holds_nothing_up() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("kinds", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let group = format!("g{}.example.com", rig.agent.0.simple());
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.with([config_map("old", "v")]);
+    rig.sync(&[&source]).await;
+    let entry = rig.prune_entry("old");
+    // A template, the kind that a controller makes of it, and what that controller defines, in one source.
+    source
+        .with([
+            config_map("a", "v"),
+            custom(&group, "Basket", "late"),
+            definition(&group, "templates", "Template"),
+            custom(&group, "Template", "basket"),
+        ])
+        .pruning([entry]);
+    let finished = rig.sync(&[&source]).await;
+    assert_eq!(finished.outcome, SyncOutcome::Succeeded, "{finished:?}");
+    assert_eq!((finished.counts.created, finished.counts.failed, finished.counts.waiting), (3, 0, 1));
+    let named = &finished.failures[0];
+    assert_eq!((named.identity.name.as_str(), named.line), ("late", 7));
+    assert!(named.message.contains("waits for its kind: no matches for kind \"Basket\""), "{finished:?}");
+    assert!(
+        cluster.exists(&map_path(&namespace, "old")).await.unwrap(),
+        "it may take the place of what goes"
+    );
+
+    // What is applied is put right meanwhile.
+    let from = rig.process.observed().len();
+    cluster.kubectl(["delete", "configmap", "a", "-n", &namespace]).await.unwrap();
+    let corrected = |one: &Observed| matches!(one, Observed::DriftCorrected { .. }).then_some(());
+    rig.process.wait(from, "correction", corrected).await;
+
+    define(&cluster, &definition(&group, "baskets", "Basket")).await;
+    let ((outcome, counts), _) = rig.process.wait(from, "end of the sync", ended(&source)).await;
+    assert_eq!((outcome, counts.created, counts.waiting, counts.pruned), (SyncOutcome::Succeeded, 1, 0, 1));
+    let path = format!("/apis/{group}/v1/namespaces/{namespace}/baskets/late");
+    assert_eq!(cluster.get(&path).await.unwrap()["spec"]["size"], 3);
+    assert!(!cluster.exists(&map_path(&namespace, "old")).await.unwrap());
+
+    // The definition goes, and its objects with it: they wait again, and come back with it.
+    let from = rig.process.observed().len();
+    cluster.kubectl(["delete", "crd", &format!("baskets.{group}")]).await.unwrap();
+    let ((outcome, counts), from) = rig.process.wait(from, "end of the sync", ended(&source)).await;
+    assert_eq!((outcome, counts.waiting), (SyncOutcome::Succeeded, 1));
+    define(&cluster, &definition(&group, "baskets", "Basket")).await;
+    let ((outcome, counts), _) = rig.process.wait(from, "end of the sync", ended(&source)).await;
+    assert_eq!((outcome, counts.created, counts.waiting), (SyncOutcome::Succeeded, 1, 0));
+    assert!(cluster.exists(&path).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_source_that_is_too_large_fails_alone_and_stays_as_it_was() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("large", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    rig.process.service.set_room(256 << 10);
+    let (mut large, mut small) =
+        (Source::new(&rig, "large", &namespace), Source::new(&rig, "small", &namespace));
+    large.with([config_map("large", "v")]);
+    small.with([config_map("small", "v")]);
+    rig.sync(&[&large, &small]).await;
+    rig.finished(0, &small).await;
+    let from = rig.process.observed().len();
+    large.with((0..20).map(|n| config_map(&format!("m{n}"), &"x".repeat(100_000))));
+    small.with([config_map("small", "w")]);
+    let finished = rig.sync(&[&large, &small]).await;
+    assert_eq!(finished.outcome, SyncOutcome::Failed);
+    let finished = rig.finished(from, &small).await;
+    assert_eq!((finished.outcome, finished.counts.changed), (SyncOutcome::Succeeded, 1), "{finished:?}");
+    let blocked = |one: &Observed| match one {
+        Observed::SourceBlocked { source, reason } if *source == large.id => Some(reason.clone()),
+        _ => None,
+    };
+    let (reason, _) = rig.process.wait(from, "reason", blocked).await;
+    assert!(reason.contains("too large for this agent"), "{reason}");
+    // What it had before is kept as it was.
+    cluster.kubectl(["delete", "configmap", "large", "-n", &namespace]).await.unwrap();
+    let corrected = |one: &Observed| matches!(one, Observed::DriftCorrected { .. }).then_some(());
+    rig.process.wait(from, "correction", corrected).await;
+    assert_eq!(cluster.get(&map_path(&namespace, "large")).await.unwrap()["data"]["key"], "v");
+}
