@@ -9,6 +9,8 @@ pub mod finished;
 pub mod managed;
 pub mod manifest;
 pub mod prune;
+pub mod sets;
 pub mod share;
+pub mod takeover;
 pub mod target;
 pub mod verdict;

@@ -5,14 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use events::SourceId;
 use events::configuration::ServiceAccount;
-use objects::ownership::OwnerMark;
+use objects::ownership::{Adopt, OwnerMark};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tracing::Span;
 
 use super::Shared;
 use crate::desired::{SourceView, View};
 use crate::kubernetes::discovery::Kinds;
-use crate::model::target::{Resolution, Scope, resolve};
+use crate::model::adoption::{Decision, decide, keeper_of, owner_of};
+use crate::model::manifest::live_mark;
+use crate::model::target::{Resolution, Scope, Target, resolve};
 
 /// Objects of one run that have a span each.
 const OBJECT_SPANS: usize = 200;
@@ -93,6 +96,15 @@ impl Context {
     pub(super) fn forget_what_left(&self) {
         let wanted = self.source.keys();
         self.shared.with_book(self.id(), |book| book.retain(|key| wanted.has(key)));
+    }
+
+    /// Whether a live object may be written.
+    pub(super) fn may_take(&self, target: &Target, live: &Value, own: Option<Adopt>) -> Decision {
+        let mark = live_mark(live, &target.identity);
+        let owner =
+            owner_of(mark.owner.as_ref(), &self.owner, |source| self.view.has_in_source(source, &target.key));
+        let keeper = keeper_of(live, &target.identity);
+        decide(owner, keeper.as_deref(), self.source.head.policies.adoption, own)
     }
 
     /// Why its bundle cannot be applied.

@@ -19,9 +19,12 @@ use super::write::may_be_of_older_version;
 use crate::desired::{SourceView, View};
 use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, ApiError, Call, path};
+use crate::model::adoption::Decision;
 use crate::model::managed::in_version;
-use crate::model::manifest::prepare;
+use crate::model::manifest::{Prepared, prepare};
 use crate::model::prune::holds_others;
+use crate::model::sets::is_empty;
+use crate::model::takeover::{Whose, given_up, without};
 use crate::model::target::Target;
 use crate::model::verdict::explain;
 
@@ -98,6 +101,28 @@ impl Context {
         differences
     }
 
+    /// What becomes of an object that is adopted: it loses what other tools wrote from manifests and Git lacks.
+    async fn taken_over(
+        &self,
+        target: &Target,
+        path: &str,
+        prepared: &Prepared,
+        live: &Value,
+        wanted: Value,
+    ) -> Value {
+        let lost = given_up(live, &target.identity.api_version(), &prepared.object, Whose::Tools);
+        if is_empty(&lost) {
+            return wanted;
+        }
+        let expected = without(&wanted, &lost);
+        // The API server puts defaults where something is missing.
+        let query = format!("{path}?dryRun=All&fieldManager={}", crate::FIELD_MANAGER);
+        let body = Bytes::from(expected.to_string());
+        let call = Call::write(Method::PUT, query, "application/json", body).as_account(self.account());
+        let answer = self.shared.kube.read(call).await;
+        answer.and_then(|answer| answer.json::<Value>()).unwrap_or(expected)
+    }
+
     async fn compare(&self, target: &Target, redactor: &Redactor) -> Option<ObjectDiff> {
         let said = |error: ApiError| explain(&error, &target.identity, &target.entry.manifest);
         let refused = |message: String| {
@@ -113,29 +138,27 @@ impl Context {
         else {
             return refused("its name cannot be asked for".to_owned());
         };
-        let prepared = match prepare(
-            &target.entry.manifest,
-            &target.identity,
-            target.entry.digest,
-            &self.owner,
-            adopted,
-        ) {
-            Ok(prepared) => prepared.object,
+        let entry = &target.entry;
+        let prepared = match prepare(&entry.manifest, &target.identity, entry.digest, &self.owner, adopted) {
+            Ok(prepared) => prepared,
             Err(error) => return refused(error.to_string()),
         };
-        let body = Bytes::from(prepared.to_string());
         let live = self.shared.kube.read(Call::get(path.clone()).as_account(self.account())).await;
         let live = match live.and_then(|answer| answer.json::<Value>()) {
             Ok(live) => Some(live),
             Err(error) if error.code() == 404 => None,
             Err(error) => return refused(said(error)),
         };
-        let call = Call::apply(&path, body, ApplyMode { dry_run: true, force: true });
+        let decision = live.as_ref().map(|live| self.may_take(target, live, prepared.policies.adopt));
+        if let Some(Decision::Refuse(reason)) = decision {
+            return refused(reason);
+        }
+        let call = Call::apply(&path, prepared.body(), ApplyMode { dry_run: true, force: true });
         let call = call.accept(Accept::Whole).as_account(self.account());
         let mut wanted = self.shared.kube.read(call).await.and_then(|answer| answer.json::<Value>());
         if wanted.as_ref().is_err_and(may_be_of_older_version)
             && let Some(live) = &live
-            && let Some(merged) = self.merged(target, &path, &prepared, live).await
+            && let Some(merged) = self.merged(target, &path, &prepared.object, live).await
         {
             wanted = merged;
         }
@@ -145,6 +168,9 @@ impl Context {
         };
         let Some(mut live) = live else { return Some(plain(&target.identity, DiffChange::Create)) };
         let mut wanted = wanted;
+        if decision == Some(Decision::Adopt) {
+            wanted = self.taken_over(target, &path, &prepared, &live, wanted).await;
+        }
         redactor.redact(&mut live);
         redactor.redact(&mut wanted);
         let changes = objects::diff::diff(&live, &wanted, Status::Ignored);

@@ -16,10 +16,11 @@ use super::context::Context;
 use super::health::tells_health;
 use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, Answer, ApiError, ApiStatus, Call, path};
-use crate::model::adoption::{Decision, decide, owner_of};
+use crate::model::adoption::Decision;
 use crate::model::book::Before;
-use crate::model::managed::{in_version, migrated};
+use crate::model::managed::in_version;
 use crate::model::manifest::{Prepared, is_secret, live_mark, prepare};
+use crate::model::takeover::{Whose, migrated};
 use crate::model::target::Target;
 use crate::model::verdict::{Verdict, explain, immutable_words, judge};
 
@@ -33,7 +34,7 @@ pub(super) struct Checked {
     pub(super) prior: Option<Prior>,
     /// It was there before us.
     adopted: bool,
-    /// What kubectl manages becomes ours first.
+    /// What other tools wrote from manifests becomes ours first.
     migrate: bool,
     /// Fields that other managers lose.
     taken: Vec<TakenField>,
@@ -233,13 +234,12 @@ impl Context {
             Err(error) => return Err(self.refused(target, error)),
         };
         let mark = live_mark(&live, &target.identity);
-        let owner =
-            owner_of(mark.owner.as_ref(), &self.owner, |source| self.view.has_in_source(source, &target.key));
-        match decide(owner, self.source.head.policies.adoption, prepared.policies.adopt) {
+        match self.may_take(target, &live, prepared.policies.adopt) {
             Decision::Write => checked.adopted = mark.adopted,
             Decision::Adopt => {
                 checked.adopted = true;
-                checked.migrate = migrated(&live, &target.identity.api_version()).is_some();
+                let api_version = target.identity.api_version();
+                checked.migrate = migrated(&live, &api_version, Whose::Tools).is_some();
             }
             Decision::Refuse(reason) => return Err(self.fail(target, reason)),
         }
@@ -277,7 +277,8 @@ impl Context {
         {
             self.delete_and_wait(&path, &prior.uid).await.map_err(|error| self.refused(target, error))?;
         } else if checked.migrate {
-            let rewritten = self.rewrite_fields(target, &path, migrated).await;
+            let hand_over = |live: &Value, version: &str| migrated(live, version, Whose::Tools);
+            let rewritten = self.rewrite_fields(target, &path, hand_over).await;
             rewritten.map_err(|error| self.refused(target, error))?;
         }
         let body = self.prepare(target, checked.adopted)?.body();
@@ -358,7 +359,7 @@ impl Context {
         &self,
         target: &Target,
         path: &str,
-        rewrite: fn(&Value, &str) -> Option<Value>,
+        rewrite: impl Fn(&Value, &str) -> Option<Value>,
     ) -> Result<bool, ApiError> {
         for _ in 0..5 {
             let call = Call::get(path.to_owned()).accept(Accept::Metadata).as_account(self.account());

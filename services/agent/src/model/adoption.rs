@@ -1,7 +1,11 @@
 //! May an object that is there already be written?
 
+use events::ObjectIdentity;
 use events::configuration::Adoption;
-use objects::ownership::{Adopt, OwnerMark};
+use objects::ownership::{ADOPT_ANNOTATION, Adopt, OwnerMark};
+use serde_json::Value;
+
+use super::managed::{entries, text as text_of};
 
 /// Whose an existing object is, seen from the source that wants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,19 +37,60 @@ pub fn owner_of(mark: Option<&OwnerMark>, own: &OwnerMark, sibling_has_it: impl 
 }
 
 /// What may be done with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Write it.
     Write,
-    /// Write it, mark it as adopted, and take over what kubectl manages.
+    /// Write it, mark it as adopted, and take over what other tools wrote from manifests.
     Adopt,
     /// Leave it.
-    Refuse(&'static str),
+    Refuse(String),
+}
+
+/// The tool that keeps a live object by its marks, in words: a Helm release, Flux, Argo CD or kapp.
+#[must_use]
+pub fn keeper_of(live: &Value, identity: &ObjectIdentity) -> Option<String> {
+    let text = |kind: &str, key: &str| live.pointer(kind)?.get(key)?.as_str().filter(|text| !text.is_empty());
+    let label = |key: &str| text("/metadata/labels", key);
+    let annotation = |key: &str| text("/metadata/annotations", key);
+    let within = |namespace: Option<&str>, name: &str| match namespace {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    };
+    for (kind, group) in [("Kustomization", "kustomize"), ("HelmRelease", "helm")] {
+        if let Some(name) = label(&format!("{group}.toolkit.fluxcd.io/name")) {
+            let namespace = label(&format!("{group}.toolkit.fluxcd.io/namespace"));
+            return Some(format!("Flux ({kind} {})", within(namespace, name)));
+        }
+    }
+    if let Some(name) = annotation("meta.helm.sh/release-name") {
+        let namespace = annotation("meta.helm.sh/release-namespace");
+        return Some(format!("the Helm release {}", within(namespace, name)));
+    }
+    let tracked = annotation("argocd.argoproj.io/tracking-id").and_then(|mark| tracked_by(mark, identity));
+    let instance = || {
+        let writes = entries(live).iter().any(|entry| text_of(entry, "manager").starts_with("argocd-"));
+        label("app.kubernetes.io/instance").filter(|_| writes)
+    };
+    if let Some(name) = tracked.or_else(|| label("argocd.argoproj.io/instance")).or_else(instance) {
+        return Some(format!("Argo CD (application {name})"));
+    }
+    label("kapp.k14s.io/app").map(|name| format!("kapp (app {name})"))
+}
+
+/// The application in Argo CD's tracking mark `app:group/kind:namespace/name`, where the mark is this object's own and not copied.
+fn tracked_by<'a>(mark: &'a str, identity: &ObjectIdentity) -> Option<&'a str> {
+    let (rest, place) = mark.rsplit_once(':')?;
+    let (application, kind) = rest.rsplit_once(':')?;
+    let is_own = kind == format!("{}/{}", identity.group, identity.kind)
+        && place.rsplit_once('/').is_some_and(|(_, name)| name == identity.name);
+    is_own.then_some(application)
 }
 
 /// Decides by the object's own annotation, else by the source's policy.
 #[must_use]
-pub const fn decide(owner: Owner, policy: Adoption, own: Option<Adopt>) -> Decision {
+pub fn decide(owner: Owner, keeper: Option<&str>, policy: Adoption, own: Option<Adopt>) -> Decision {
+    let refuse = |reason: &str| Decision::Refuse(reason.to_owned());
     let policy = match own {
         Some(Adopt::MustMatch) => Adoption::MustMatch,
         Some(Adopt::IfNoInventory) => Adoption::AdoptIfNoInventory,
@@ -53,30 +98,37 @@ pub const fn decide(owner: Owner, policy: Adoption, own: Option<Adopt>) -> Decis
         None => policy,
     };
     match (owner, policy) {
+        (Owner::Nobody, Adoption::AdoptIfNoInventory) if let Some(keeper) = keeper => {
+            Decision::Refuse(format!(
+                "the object is kept by {keeper}; stop that first, and let policy adopt_all or the annotation {ADOPT_ANNOTATION}: adopt_all take it over"
+            ))
+        }
         // Moving a file between sources neither deletes nor adopts: the object was ours all along.
         (Owner::Own | Owner::Sibling { current: false }, _) => Decision::Write,
         (Owner::Sibling { current: true }, _) => {
-            Decision::Refuse("the object is in another source of this agent as well")
+            refuse("the object is in another source of this agent as well")
         }
         (Owner::Nobody, Adoption::AdoptIfNoInventory | Adoption::AdoptAll)
         | (Owner::Foreign, Adoption::AdoptAll) => Decision::Adopt,
         (Owner::Nobody, Adoption::MustMatch) => {
-            Decision::Refuse("the object exists and is not ours; policy must_match takes over nothing")
+            refuse("the object exists and is not ours; policy must_match takes over nothing")
         }
         (Owner::Foreign, Adoption::MustMatch | Adoption::AdoptIfNoInventory) => {
-            Decision::Refuse("the object belongs to another agent or organization")
+            refuse("the object belongs to another agent or organization")
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn every_owner_under_every_policy() {
         use Adoption::{AdoptAll, AdoptIfNoInventory, MustMatch};
-        let may = |owner, policy| match decide(owner, policy, None) {
+        let may = |owner, policy| match decide(owner, None, policy, None) {
             Decision::Write => "write",
             Decision::Adopt => "adopt",
             Decision::Refuse(_) => "refuse",
@@ -99,11 +151,70 @@ mod tests {
 
     #[test]
     fn the_objects_own_annotation_wins() {
-        assert_eq!(decide(Owner::Nobody, Adoption::MustMatch, Some(Adopt::All)), Decision::Adopt);
+        assert_eq!(decide(Owner::Nobody, None, Adoption::MustMatch, Some(Adopt::All)), Decision::Adopt);
         assert!(matches!(
-            decide(Owner::Nobody, Adoption::AdoptAll, Some(Adopt::MustMatch)),
+            decide(Owner::Nobody, None, Adoption::AdoptAll, Some(Adopt::MustMatch)),
             Decision::Refuse(_)
         ));
+    }
+
+    #[test]
+    fn an_object_that_another_tool_keeps_is_adopted_only_when_all_may_be() {
+        let identity = ObjectIdentity {
+            group: "apps".into(),
+            version: "v1".into(),
+            kind: "Deployment".into(),
+            namespace: "shop".into(),
+            name: "web".into(),
+        };
+        let keeper = |labels: Value, annotations: Value| {
+            let live = json!({"metadata": {"labels": labels, "annotations": annotations,
+                "managedFields": [{"manager": "argocd-controller"}]}});
+            keeper_of(&live, &identity)
+        };
+        let rows = [
+            (
+                json!({"app.kubernetes.io/managed-by": "Helm"}),
+                json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "shop"}),
+                Some("the Helm release shop/web"),
+            ),
+            (
+                json!({"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux"}),
+                json!({}),
+                Some("Flux (Kustomization flux/apps)"),
+            ),
+            (
+                json!({"helm.toolkit.fluxcd.io/name": "web"}),
+                json!({"meta.helm.sh/release-name": "web"}),
+                Some("Flux (HelmRelease web)"),
+            ),
+            (
+                json!({}),
+                json!({"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:shop/web"}),
+                Some("Argo CD (application shop)"),
+            ),
+            (json!({}), json!({"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:shop/other"}), None),
+            (json!({"app.kubernetes.io/instance": "shop"}), json!({}), Some("Argo CD (application shop)")),
+            (json!({"kapp.k14s.io/app": "17"}), json!({}), Some("kapp (app 17)")),
+            // What was rendered by Helm and applied by somebody else.
+            (json!({"app.kubernetes.io/managed-by": "Helm"}), json!({}), None),
+        ];
+        for (labels, annotations, expected) in rows {
+            assert_eq!(keeper(labels, annotations).as_deref(), expected);
+        }
+        let by = |owner, policy, own| decide(owner, Some("Flux"), policy, own);
+        let refused = by(Owner::Nobody, Adoption::AdoptIfNoInventory, None);
+        assert!(
+            matches!(&refused, Decision::Refuse(reason) if reason.contains("kept by Flux")),
+            "{refused:?}"
+        );
+        assert_eq!(by(Owner::Nobody, Adoption::AdoptAll, None), Decision::Adopt);
+        assert_eq!(by(Owner::Nobody, Adoption::AdoptIfNoInventory, Some(Adopt::All)), Decision::Adopt);
+        assert_eq!(
+            by(Owner::Own, Adoption::AdoptIfNoInventory, None),
+            Decision::Write,
+            "a mark that came later"
+        );
     }
 
     #[test]

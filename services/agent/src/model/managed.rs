@@ -1,4 +1,4 @@
-//! Reading `metadata.managedFields`: what is still ours, what others took, and what kubectl leaves behind.
+//! Reading `metadata.managedFields`: what is still ours, and what others took.
 //!
 //! Whoever changes or removes a field of ours takes it out of our set of fields, and whoever writes in our name changes the time of
 //! our entry. So our entry as a whole tells whether anything of ours was touched, without a schema and without keeping values.
@@ -9,20 +9,18 @@ use objects::digest::canonical_bytes;
 use objects::fields::{FieldPath, Segment};
 use serde_json::{Map, Value, json};
 
+use super::sets::union;
 use crate::FIELD_MANAGER;
 
-/// Field managers whose fields an adopted object hands over to us.
-const MIGRATED: [&str; 2] = ["kubectl", "before-first-apply"];
-
-fn entries(object: &Value) -> &[Value] {
+pub(super) fn entries(object: &Value) -> &[Value] {
     object.pointer("/metadata/managedFields").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
+pub(super) fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
     entry.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn is_ours(entry: &Value) -> bool {
+pub(super) fn is_ours(entry: &Value) -> bool {
     text(entry, "manager") == FIELD_MANAGER
         && text(entry, "operation") == "Apply"
         && text(entry, "subresource").is_empty()
@@ -172,37 +170,6 @@ fn newest_other(live: &Value) -> Option<String> {
         .map(|entry| text(entry, "manager").to_owned())
 }
 
-/// `managedFields` in which the fields of kubectl are ours, so that the next apply removes those that the manifest lacks; `None` when
-/// kubectl has none.
-#[must_use]
-pub fn migrated(live: &Value, api_version: &str) -> Option<Value> {
-    let hands_over = |entry: &Value| {
-        let manager = text(entry, "manager");
-        let known =
-            MIGRATED.iter().any(|known| manager == *known || manager.starts_with(&format!("{known}-")));
-        known && text(entry, "subresource").is_empty() && text(entry, "apiVersion") == api_version
-    };
-    let all = entries(live);
-    if !all.iter().any(hands_over) {
-        return None;
-    }
-    let mut fields = json!({});
-    let ours = |entry: &Value| is_ours(entry) && text(entry, "apiVersion") == api_version;
-    for entry in all.iter().filter(|entry| hands_over(entry) || ours(entry)) {
-        if let Some(set) = entry.get("fieldsV1") {
-            union(&mut fields, set);
-        }
-    }
-    let time = all.iter().map(|entry| text(entry, "time")).max().unwrap_or_default();
-    let mut kept: Vec<Value> =
-        all.iter().filter(|entry| !hands_over(entry) && !ours(entry)).cloned().collect();
-    kept.push(json!({
-        "manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": api_version, "time": time,
-        "fieldsType": "FieldsV1", "fieldsV1": fields,
-    }));
-    Some(Value::Array(kept))
-}
-
 /// `managedFields` in which all fields are stated in one version of the object's API: the API server converts the whole object into the version
 /// of each entry, which fails once that version lacks a field or is not served any more. `None` when all of them are.
 #[must_use]
@@ -234,18 +201,6 @@ pub fn in_version(live: &Value, api_version: &str) -> Option<Value> {
         }
     }
     Some(Value::Array(all))
-}
-
-fn union(into: &mut Value, from: &Value) {
-    let (Some(into), Some(from)) = (into.as_object_mut(), from.as_object()) else { return };
-    for (name, below) in from {
-        match into.get_mut(name) {
-            Some(known) => union(known, below),
-            None => {
-                into.insert(name.clone(), below.clone());
-            }
-        }
-    }
 }
 
 #[cfg(test)]

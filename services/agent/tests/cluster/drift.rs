@@ -3,7 +3,7 @@ use events::observation::Observed;
 use serde_json::json;
 use testkit::eventually;
 
-use crate::rig::{DEADLINE, Rig, Source, cluster, config_map, map_path};
+use crate::rig::{DEADLINE, Rig, Source, case, cluster, config_map, map_path};
 
 fn drift(one: &Observed) -> Option<(bool, Vec<events::observation::TakenField>)> {
     match one {
@@ -276,4 +276,62 @@ async fn a_namespace_that_comes_back_is_noticed_at_once() {
     assert!(now < retry_at.unwrap().0, "before its next attempt was due");
     assert_eq!(cluster.get(&path).await.unwrap()["data"]["key"], "06:12");
     assert!(cluster.exists(&map_path(&inner, "other")).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_namespace_that_somebody_deletes_comes_back_with_all_that_is_in_it() {
+    let cluster = cluster().await;
+    let home = cluster.namespace("case10", false).await.unwrap();
+    let inner = format!("{home}-inner");
+    let folder = "10-namespace-deleted-by-hand/commits/1";
+    let base_objects = case(&cluster, &format!("{folder}/base/namespace.yaml"), "case10", &inner).await;
+    let app_objects = case(&cluster, &format!("{folder}/app/app.yaml"), "case10", &inner).await;
+    if base_objects.is_empty() || app_objects.is_empty() {
+        return;
+    }
+    let mut rig = Rig::start(&cluster, &home).await;
+    let (mut base, mut app) = (Source::new(&rig, "base", &home), Source::new(&rig, "app", &inner));
+    base.with(base_objects);
+    app.with(app_objects);
+    rig.put(&[&base, &app]).await;
+    let succeeded = |one: &Observed| match one {
+        Observed::SyncFinished { source, outcome: SyncOutcome::Succeeded, .. } if *source == app.id => {
+            Some(())
+        }
+        _ => None,
+    };
+    rig.process.wait(0, "success", succeeded).await;
+    let is_back = async |uids: [serde_json::Value; 2]| {
+        eventually(2 * DEADLINE, || async {
+            let namespace = cluster.get(&format!("/api/v1/namespaces/{inner}")).await?;
+            anyhow::ensure!(namespace["metadata"]["uid"] != uids[0], "the old namespace");
+            for path in [
+                map_path(&inner, "timetable"),
+                format!("/api/v1/namespaces/{inner}/serviceaccounts/ferry"),
+                format!("/api/v1/namespaces/{inner}/services/ferry"),
+                format!("/apis/apps/v1/namespaces/{inner}/deployments/ferry"),
+            ] {
+                anyhow::ensure!(cluster.exists(&path).await?, "no {path}");
+            }
+            let map = cluster.get(&map_path(&inner, "timetable")).await?;
+            anyhow::ensure!(map["metadata"]["uid"] != uids[1], "the old one");
+            anyhow::ensure!(
+                namespace["metadata"]["labels"]["kasbah.dev/source"] == base.id.to_string(),
+                "no mark"
+            );
+            Ok(())
+        })
+        .await;
+    };
+    for is_unlabelled in [false, true] {
+        let namespace = cluster.get(&format!("/api/v1/namespaces/{inner}")).await.unwrap();
+        let map = cluster.get(&map_path(&inner, "timetable")).await.unwrap();
+        if is_unlabelled {
+            cluster.kubectl(["label", "namespace", &inner, "kasbah.dev/source-"]).await.unwrap();
+        }
+        cluster.kubectl(["delete", "namespace", &inner, "--wait=false"]).await.unwrap();
+        is_back([namespace["metadata"]["uid"].clone(), map["metadata"]["uid"].clone()]).await;
+    }
+    let pruned = |one: &Observed| matches!(one, Observed::ObjectPruned { .. });
+    assert!(!rig.process.observed().iter().any(pruned), "nothing is pruned");
 }

@@ -7,12 +7,12 @@ use events::delivery::SyncOutcome;
 use events::object::GroupKind;
 use events::observation::{Observed, Write};
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::{ControlPlane, ControlPlaneOptions, eventually};
 use world::World;
 use world::clock::Clock;
 
-use crate::rig::{DEADLINE, Rig, Source, cluster, config_map, map_path};
+use crate::rig::{DEADLINE, Rig, Source, case, cluster, config_map, map_path};
 
 #[tokio::test]
 async fn an_object_of_kubectl_is_adopted_and_a_field_deleted_in_git_disappears() {
@@ -251,4 +251,128 @@ async fn what_is_created_while_the_inventory_is_stated_again_is_not_lost() {
         assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
     }
     assert_eq!(rig.owned().len(), objects.len());
+}
+
+const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
+
+#[tokio::test]
+async fn adoption_replaces_no_pod_and_a_restart_by_hand_stays() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("case08", true).await.unwrap();
+    let folder = "08-rollout-restart-and-adoption";
+    let mut commits = Vec::new();
+    for number in 1..=3 {
+        let path = format!("{folder}/commits/{number}/crane.yaml");
+        commits.extend(case(&cluster, &path, "case08", &namespace).await);
+    }
+    let before = case(&cluster, &format!("{folder}/before/crane.yaml"), "case08", &namespace).await;
+    let Some(before) = before.first() else { return };
+    let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/crane");
+    cluster.kubectl_with_input(["apply", "-f", "-"], &before.to_string()).await.unwrap();
+    cluster.kubectl(["rollout", "restart", "deployment/crane", "-n", &namespace]).await.unwrap();
+    cluster.kubectl(["set", "env", "deployment/crane", "X=1", "-n", &namespace]).await.unwrap();
+    cluster.kubectl(["scale", "deployment/crane", "--replicas=3", "-n", &namespace]).await.unwrap();
+    let restarted = async || {
+        let live = cluster.get(&path).await.unwrap();
+        live["spec"]["template"]["metadata"]["annotations"][RESTARTED].clone()
+    };
+    let at = restarted().await;
+    assert!(at.is_string());
+    let template = cluster.get(&path).await.unwrap()["spec"]["template"].clone();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.policies.health_timeout_seconds = 1;
+    source.with([commits[0].clone()]);
+    let diff = rig.diff(&source).await;
+    let fields: Vec<&str> =
+        diff.objects.iter().flat_map(|object| &object.fields).map(|(path, ..)| path.as_str()).collect();
+    assert_eq!(
+        fields,
+        ["metadata.annotations[\"kubectl.kubernetes.io/last-applied-configuration\"]", "spec.replicas"]
+    );
+    rig.sync(&[&source]).await;
+    let live = cluster.get(&path).await.unwrap();
+    assert_eq!(live["spec"]["template"], template, "no pod is replaced");
+    assert_eq!(live["spec"]["replicas"], 2);
+
+    // A restart after the adoption is nobody's drift.
+    let from = rig.process.observed().len();
+    cluster.kubectl(["rollout", "restart", "deployment/crane", "-n", &namespace]).await.unwrap();
+    let at = restarted().await;
+    for commit in commits.iter().skip(1) {
+        source.with([commit.clone()]);
+        rig.sync(&[&source]).await;
+        assert_eq!(restarted().await, at);
+    }
+    let live = cluster.get(&path).await.unwrap();
+    assert_eq!(live["spec"]["template"]["metadata"]["annotations"]["case08.example/note"], "from-git");
+    assert_eq!(live["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap().len(), 2);
+    let drifts = rig.process.observed().into_iter().skip(from);
+    assert_eq!(drifts.filter(|one| matches!(one, Observed::DriftSeen { .. })).count(), 0);
+}
+
+#[tokio::test]
+async fn what_another_tool_wrote_and_git_lacks_disappears_and_defaults_stay() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("tools", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    for (manager, content_type) in [
+        ("helm", "application/json"),
+        ("argocd-controller", "application/apply-patch+yaml"),
+        ("kustomize-controller", "application/apply-patch+yaml"),
+        ("kapp-server-side-apply", "application/apply-patch+yaml"),
+        ("kasbah", "application/apply-patch+yaml"),
+    ] {
+        let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": manager},
+            "data": {"key": "v", "gone": "x", "later": "y"}});
+        let (method, path) = if content_type == "application/json" {
+            (Method::POST, format!("/api/v1/namespaces/{namespace}/configmaps?fieldManager={manager}"))
+        } else {
+            (Method::PATCH, format!("{}?fieldManager={manager}", map_path(&namespace, manager)))
+        };
+        let answer = cluster.send(method, &path, Some((content_type, &body))).await.unwrap();
+        assert!(answer.status.is_success(), "{answer:?}");
+        let mut source = Source::new(&rig, manager, &namespace);
+        let manifest = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": manager}, "data": data});
+        source.with([manifest(json!({"key": "v", "later": "y"}))]);
+        let finished = rig.sync(&[&source]).await;
+        assert_eq!(finished.outcome, SyncOutcome::Succeeded, "{finished:?}");
+        let data = cluster.get(&map_path(&namespace, manager)).await.unwrap()["data"].clone();
+        assert_eq!(data, json!({"key": "v", "later": "y"}), "{manager}");
+        source.with([manifest(json!({"key": "v"}))]);
+        rig.sync(&[&source]).await;
+        let data = cluster.get(&map_path(&namespace, manager)).await.unwrap()["data"].clone();
+        assert_eq!(data, json!({"key": "v"}), "{manager}");
+    }
+}
+
+#[tokio::test]
+async fn an_object_of_a_helm_release_is_adopted_only_when_all_may_be() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("release", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a",
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": namespace}}, "data": {"key": "old"}});
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps?fieldManager=helm");
+    cluster.send(Method::POST, &path, Some(("application/json", &body))).await.unwrap();
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.with([config_map("a", "new")]);
+    let diff = rig.diff(&source).await;
+    let error = diff.objects[0].error.clone().unwrap();
+    assert!(error.contains("kept by the Helm release"), "{error}");
+    let finished = rig.sync(&[&source]).await;
+    assert!(finished.failures[0].message.contains("kept by the Helm release"), "{finished:?}");
+    assert_eq!(cluster.get(&map_path(&namespace, "a")).await.unwrap()["data"]["key"], "old");
+    let mut annotated = config_map("a", "new");
+    annotated["metadata"]["annotations"] = json!({"kasbah.dev/adopt": "adopt_all"});
+    source.with([annotated]);
+    assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
+    let live = cluster.get(&map_path(&namespace, "a")).await.unwrap();
+    assert_eq!(live["data"]["key"], "new");
+    assert_eq!(
+        live["metadata"]["annotations"].get("meta.helm.sh/release-name"),
+        None,
+        "Helm's marks are gone"
+    );
 }

@@ -500,3 +500,28 @@ pub fn map_path(namespace: &str, name: &str) -> String {
 pub async fn version(cluster: &Cluster, path: &str) -> String {
     cluster.get(path).await.unwrap()["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
 }
+
+/// The objects of a case's file, in a namespace of this test's own; none, and that is said, where the cases are not there.
+pub async fn case(cluster: &Cluster, path: &str, name: &str, namespace: &str) -> Vec<Value> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/cases").join(path);
+    let Ok(text) = std::fs::read_to_string(&file) else {
+        eprintln!("skipped: {} is not there", file.display());
+        return Vec::new();
+    };
+    let text = text
+        .replace(&format!("namespace: {name}"), &format!("namespace: {namespace}"))
+        .replace(&format!("name: {name}\n"), &format!("name: {namespace}\n"));
+    let arguments = ["create", "--dry-run=client", "--validate=false", "-o", "json", "-f", "-"];
+    let printed = cluster.kubectl_with_input(arguments, &text).await.unwrap();
+    let objects = serde_json::Deserializer::from_str(&printed).into_iter::<Value>();
+    objects
+        .map(|object| {
+            let mut object = object.unwrap();
+            let metadata = object["metadata"].as_object_mut().unwrap();
+            metadata.remove("creationTimestamp");
+            // kubectl says `default` where the file says nothing.
+            metadata.retain(|key, value| key != "namespace" || value != "default");
+            object
+        })
+        .collect()
+}

@@ -73,21 +73,6 @@ fn the_touch_mark_changes_with_fields_and_time_of_our_entry_only() {
 }
 
 #[test]
-fn kubectl_hands_its_fields_over() {
-    let others = json!([
-        {"manager": "kubectl-client-side-apply", "operation": "Update", "apiVersion": "v1", "fieldsV1": {"f:data": {"f:old": {}, "f:l": {}}}},
-        {"manager": "kubectl-scale", "operation": "Update", "apiVersion": "v1", "subresource": "scale", "fieldsV1": {"f:spec": {}}},
-        {"manager": "kubectl-edit", "operation": "Update", "apiVersion": "v2", "fieldsV1": {"f:x": {}}},
-        {"manager": "controller", "operation": "Update", "apiVersion": "v1", "fieldsV1": {"f:y": {}}}]);
-    let migrated = migrated(&live(json!({"f:data": {"f:l": {}}}), others), "v1").expect("kubectl has fields");
-    let managers: Vec<&str> =
-        migrated.as_array().expect("list").iter().map(|entry| text(entry, "manager")).collect();
-    assert_eq!(managers, ["kubectl-scale", "kubectl-edit", "controller", "kasbah"]);
-    assert_eq!(migrated[3]["fieldsV1"], json!({"f:data": {"f:l": {}, "f:old": {}}}));
-    assert_eq!(super::migrated(&live(json!({}), json!([])), "v1"), None);
-}
-
-#[test]
 fn fields_of_an_older_version_are_stated_in_the_one_that_is_applied() {
     let entry = |manager: &str, version: &str, subresource: &str, fields: Value| json!({"manager": manager, "operation": "Update", "apiVersion": version, "subresource": subresource, "fieldsV1": fields});
     let (old, new) = ("harbour.example/v1beta1", "harbour.example/v1beta2");
