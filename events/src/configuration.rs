@@ -229,6 +229,12 @@ pub struct SyncPolicies {
     pub on_removal: OnRemoval,
     /// Whether drift is corrected.
     pub correct_drift: bool,
+    /// Whether fields that Git does not state are removed, too, when kubectl or one of `strict_managers` added them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
+    /// Field managers besides kubectl's whose additions are removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub strict_managers: Vec<String>,
     /// Seconds that a sync waits for health.
     pub health_timeout_seconds: u32,
 }
@@ -242,6 +248,8 @@ impl Default for SyncPolicies {
             prune: true,
             on_removal: OnRemoval::Keep,
             correct_drift: true,
+            strict: false,
+            strict_managers: Vec::new(),
             health_timeout_seconds: 300,
         }
     }

@@ -191,6 +191,28 @@ pub enum Observed<S: Text = String> {
         /// Why.
         message: S,
     },
+    /// Watches over a source's objects that do not work now: all of them, told anew when that changes; none: all work. An
+    /// [`Observed::InventoryStated`] begins with none.
+    WatchesBroken {
+        /// Which source.
+        source: SourceId,
+        /// The first of them.
+        broken: Vec<BrokenWatch<S>>,
+        /// How many there are.
+        all: u32,
+    },
+    /// What others added to an object and Git does not state: all of it, told anew when that changes; none: nothing. An
+    /// [`Observed::InventoryStated`] begins with none.
+    ExtraSeen {
+        /// Which source.
+        source: SourceId,
+        /// Which object.
+        identity: ObjectIdentity<S>,
+        /// The first fields, and who added them.
+        fields: Vec<TakenField<S>>,
+        /// How many there are.
+        all: u32,
+    },
     /// A whole source cannot be worked on, and why (missing rights, service account, namespace).
     SourceBlocked {
         /// Which source.
@@ -290,6 +312,8 @@ kinds! {
     DriftCorrected = "drift-corrected" v 1,
     ObjectFinished = "object-finished" v 1,
     HealthChanged = "health-changed" v 1,
+    WatchesBroken = "watches-broken" v 1,
+    ExtraSeen = "extra-seen" v 1,
     SourceBlocked = "source-blocked" v 1,
     Gap = "gap" v 1,
     TunnelOpened = "tunnel-opened" v 1,
@@ -326,6 +350,21 @@ pub struct OwnedObject<S: Text = String> {
     /// It existed before us and was taken over.
     #[serde(default)]
     pub adopted: bool,
+}
+
+/// A watch that does not work: what happens to objects of this kind is not seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokenWatch<S: Text = String> {
+    /// API group of the kind.
+    pub group: S,
+    /// The kind.
+    pub kind: S,
+    /// The namespace, empty for all.
+    pub namespace: S,
+    /// Why, in the API server's words.
+    pub reason: S,
+    /// Since when.
+    pub since: Timestamp,
 }
 
 /// A field and who had it.

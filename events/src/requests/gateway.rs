@@ -56,9 +56,22 @@ pub struct SourceDiff {
     pub objects: Vec<ObjectDiff>,
     /// Objects that would stay as they are.
     pub unchanged: u32,
+    /// Fields that others added and Git does not state. They stay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra: Vec<ObjectExtra>,
     /// Why this commit is not delivered yet; absent when it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<String>,
+}
+
+/// Fields of one object that others added.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectExtra {
+    /// Which object.
+    pub identity: ObjectIdentity,
+    /// Path, and the field manager who added it.
+    pub fields: Vec<(String, String)>,
 }
 
 /// One object that would change.

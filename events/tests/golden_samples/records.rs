@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use events::object::GroupKind;
 use events::observation::{
-    Observation, ObservationBatch, Observed, OwnedObject, TakenField, UnknownObservation, Write,
+    BrokenWatch, Observation, ObservationBatch, Observed, OwnedObject, TakenField, UnknownObservation, Write,
 };
 use events::request::RefusedCommand;
 use events::value::AnyValue;
@@ -98,6 +98,29 @@ fn of_objects() -> Vec<Observed> {
     ]
 }
 
+fn of_sights() -> Vec<Observed> {
+    let source = SourceId(id(8));
+    vec![
+        Observed::ExtraSeen {
+            source,
+            identity: identity(),
+            fields: vec![TakenField { path: "data.more".to_owned(), manager: "kubectl-edit".to_owned() }],
+            all: 2,
+        },
+        Observed::WatchesBroken {
+            source,
+            broken: vec![BrokenWatch {
+                group: "apps".to_owned(),
+                kind: "Deployment".to_owned(),
+                namespace: String::new(),
+                reason: "forbidden".to_owned(),
+                since: Timestamp(1_700_000_000_000),
+            }],
+            all: 1,
+        },
+    ]
+}
+
 fn of_syncs_and_tunnels() -> Vec<Observed> {
     let (source, sync) = (SourceId(id(8)), SyncId(id(9)));
     let (agent, instance) = (AgentId(id(3)), InstanceId(id(4)));
@@ -122,7 +145,8 @@ fn of_syncs_and_tunnels() -> Vec<Observed> {
 
 #[test]
 fn observations_stay_as_they_are() {
-    let samples: Vec<Observed> = of_objects().into_iter().chain(of_syncs_and_tunnels()).collect();
+    let samples: Vec<Observed> =
+        of_objects().into_iter().chain(of_sights()).chain(of_syncs_and_tunnels()).collect();
     let names: std::collections::BTreeSet<(&str, u16)> =
         samples.iter().map(|what| (what.kind(), what.version())).collect();
     assert_eq!(names, Observed::KINDS.iter().copied().collect(), "each kind has a sample");

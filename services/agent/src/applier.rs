@@ -71,6 +71,7 @@ pub struct Shared {
     relay: Notify,
     forbidden: Mutex<BTreeSet<watches::Forbidden>>,
     followed: watches::Followed,
+    broken: Mutex<watches::BrokenWatches>,
     signalled: signals::Signalled,
     /// Sources that may fare better now than when they failed.
     hopeful: Mutex<BTreeSet<SourceId>>,
@@ -107,6 +108,7 @@ impl Shared {
             relay: Notify::new(),
             forbidden: Mutex::default(),
             followed: watches::Followed::default(),
+            broken: Mutex::default(),
             signalled: signals::Signalled::default(),
             hopeful: Mutex::default(),
             statuses: Mutex::default(),
@@ -342,6 +344,7 @@ impl Running {
             self.stop();
             shared.discovery.refresh(&shared.kube).await?;
             shared.forbidden.lock().clear();
+            shared.broken.lock().clear();
             if shared.outbox.epoch() == epoch {
                 // What ran to its end in this epoch may not be known to the server yet.
                 shared.begin_books(Book::keep_finished);

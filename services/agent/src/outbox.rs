@@ -199,7 +199,10 @@ fn weight(what: &Observed) -> usize {
         }
         Observed::ObjectFailed { failure, .. } => 300 + failure.message.len(),
         Observed::SourceBlocked { reason, .. } | Observed::SyncWaiting { reason, .. } => 200 + reason.len(),
-        Observed::DriftSeen { fields, .. } => 300 + fields.len() * 150,
+        Observed::WatchesBroken { broken, .. } => {
+            200 + broken.iter().map(|watch| 200 + watch.reason.len()).sum::<usize>()
+        }
+        Observed::DriftSeen { fields, .. } | Observed::ExtraSeen { fields, .. } => 300 + fields.len() * 150,
         Observed::ObjectApplied { taken_over, .. } => 400 + taken_over.len() * 150,
         _ => 300,
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use events::SourceId;
 use events::configuration::ServiceAccount;
+use events::observation::TakenField;
 use objects::ownership::{Adopt, OwnerMark};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -14,7 +15,9 @@ use super::Shared;
 use crate::desired::{SourceView, View};
 use crate::kubernetes::discovery::Kinds;
 use crate::model::adoption::{Decision, decide, keeper_of, owner_of};
+use crate::model::extra::unwanted;
 use crate::model::manifest::live_mark;
+use crate::model::takeover::Whose;
 use crate::model::target::{Resolution, Scope, Target, resolve};
 
 /// Objects of one run that have a span each.
@@ -105,6 +108,18 @@ impl Context {
             owner_of(mark.owner.as_ref(), &self.owner, |source| self.view.has_in_source(source, &target.key));
         let keeper = keeper_of(live, &target.identity);
         decide(owner, keeper.as_deref(), self.source.head.policies.adoption, own)
+    }
+
+    /// Whose fields are taken over before a write.
+    pub(super) fn whose(&self) -> Whose<'_> {
+        let policies = &self.source.head.policies;
+        if policies.strict { Whose::Strict(&policies.strict_managers) } else { Whose::Tools }
+    }
+
+    /// Whether something that others added is to go.
+    pub(super) fn is_to_strip(&self, extra: &[TakenField]) -> bool {
+        let policies = &self.source.head.policies;
+        policies.strict && unwanted(extra, &policies.strict_managers).next().is_some()
     }
 
     /// Why its bundle cannot be applied.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use events::ObjectIdentity;
 use events::Timestamp;
 use events::object::ObjectKey;
-use events::observation::Observed;
+use events::observation::{Observed, TakenField};
 use serde_json::Value;
 
 use super::concurrent::concurrently;
@@ -15,8 +15,9 @@ use super::health::tells_health;
 use crate::kubernetes::client::CONCURRENCY;
 use crate::kubernetes::{Accept, ApiError, Call, path};
 use crate::model::book::{Drift, Judged, Seen};
+use crate::model::extra::{TOLD, extra_fields, unwanted};
 use crate::model::managed::lost_fields;
-use crate::model::manifest::prepare;
+use crate::model::manifest::{prepare, version_of};
 use crate::model::target::{Entry, Target, target_of};
 use crate::model::verdict::is_for_want_of_a_namespace;
 
@@ -107,6 +108,31 @@ impl Context {
                 self.tell_health(identity, health);
                 self.shared.wake(self.id());
             }
+        }
+        self.look_for_extra(identity, live);
+    }
+
+    /// Tells what others added. Where the source is strict, additions by hand are drift.
+    pub(super) fn look_for_extra(&self, identity: &ObjectIdentity, live: &Value) {
+        let extra = extra_fields(live);
+        let key = identity.key();
+        if !self.shared.with_book(self.id(), |book| book.added(&key, version_of(live), &extra)) {
+            return;
+        }
+        let policies = &self.source.head.policies;
+        let unwanted: Vec<TakenField> =
+            unwanted(&extra, &policies.strict_managers).filter(|_| policies.strict).cloned().collect();
+        self.shared.outbox.tell(Observed::ExtraSeen {
+            source: self.id(),
+            identity: identity.clone(),
+            all: u32::try_from(extra.len()).unwrap_or(u32::MAX),
+            fields: extra.into_iter().take(TOLD).collect(),
+        });
+        let is_drifted = || {
+            self.shared.with_book(self.id(), |book| book.get(&key).is_some_and(|known| known.drift.is_some()))
+        };
+        if !unwanted.is_empty() && !is_drifted() {
+            self.note_drift(&key, Drift { deleted: false, fields: unwanted });
         }
     }
 

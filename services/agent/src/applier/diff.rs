@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use events::delivery::{ObjectFailure, PruneEntry};
-use events::requests::gateway::{DiffChange, ObjectDiff, SourceDiff};
+use events::observation::TakenField;
+use events::requests::gateway::{DiffChange, ObjectDiff, ObjectExtra, SourceDiff};
 use http::Method;
 use objects::diff::FieldChange;
 use objects::digest::Status;
@@ -20,11 +21,12 @@ use crate::desired::{SourceView, View};
 use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, ApiError, Call, path};
 use crate::model::adoption::Decision;
+use crate::model::extra::extra_fields;
 use crate::model::managed::in_version;
 use crate::model::manifest::{Prepared, prepare};
 use crate::model::prune::holds_others;
 use crate::model::sets::is_empty;
-use crate::model::takeover::{Whose, given_up, without};
+use crate::model::takeover::{given_up, is_unwanted, without};
 use crate::model::target::Target;
 use crate::model::verdict::explain;
 
@@ -52,12 +54,14 @@ pub async fn diff(
         answer.objects.push(ObjectDiff { error, ..plain(&awaited.entry.identity, DiffChange::Create) });
     }
     let looks: Vec<_> = resolution.targets.iter().map(|target| context.compare(target, &redactor)).collect();
-    for difference in concurrently(looks, AT_ONCE).await {
+    for (extra, difference) in concurrently(looks, AT_ONCE).await {
+        answer.extra.extend(extra);
         match difference {
             Some(difference) => answer.objects.push(difference),
             None => answer.unchanged = answer.unchanged.saturating_add(1),
         }
     }
+    answer.extra.sort_by(|left, right| left.identity.cmp(&right.identity));
     answer.objects.sort_by(|left, right| left.identity.cmp(&right.identity));
     answer.objects.extend(context.would_prune().await);
     Ok(answer)
@@ -101,6 +105,25 @@ impl Context {
         differences
     }
 
+    /// What others added to an object of ours and a sync leaves there.
+    fn stays(
+        &self,
+        target: &Target,
+        added: Vec<TakenField>,
+        decision: Option<&Decision>,
+    ) -> Option<ObjectExtra> {
+        let policies = &self.source.head.policies;
+        let is_ours = decision == Some(&Decision::Write);
+        let fields: Vec<(String, String)> = added
+            .into_iter()
+            .filter(|field| {
+                is_ours && !(policies.strict && is_unwanted(&field.manager, &policies.strict_managers))
+            })
+            .map(|field| (field.path, field.manager))
+            .collect();
+        (!fields.is_empty()).then(|| ObjectExtra { identity: target.identity.clone(), fields })
+    }
+
     /// What becomes of an object that is adopted: it loses what other tools wrote from manifests and Git lacks.
     async fn taken_over(
         &self,
@@ -110,7 +133,7 @@ impl Context {
         live: &Value,
         wanted: Value,
     ) -> Value {
-        let lost = given_up(live, &target.identity.api_version(), &prepared.object, Whose::Tools);
+        let lost = given_up(live, &target.identity.api_version(), &prepared.object, self.whose());
         if is_empty(&lost) {
             return wanted;
         }
@@ -123,7 +146,22 @@ impl Context {
         answer.and_then(|answer| answer.json::<Value>()).unwrap_or(expected)
     }
 
-    async fn compare(&self, target: &Target, redactor: &Redactor) -> Option<ObjectDiff> {
+    async fn compare(
+        &self,
+        target: &Target,
+        redactor: &Redactor,
+    ) -> (Option<ObjectExtra>, Option<ObjectDiff>) {
+        let mut extra = None;
+        let difference = self.difference(target, redactor, &mut extra).await;
+        (extra, difference)
+    }
+
+    async fn difference(
+        &self,
+        target: &Target,
+        redactor: &Redactor,
+        extra: &mut Option<ObjectExtra>,
+    ) -> Option<ObjectDiff> {
         let said = |error: ApiError| explain(&error, &target.identity, &target.entry.manifest);
         let refused = |message: String| {
             Some(ObjectDiff { error: Some(message), ..plain(&target.identity, DiffChange::Refused) })
@@ -168,7 +206,10 @@ impl Context {
         };
         let Some(mut live) = live else { return Some(plain(&target.identity, DiffChange::Create)) };
         let mut wanted = wanted;
-        if decision == Some(Decision::Adopt) {
+        let added = extra_fields(&live);
+        let goes = decision == Some(Decision::Adopt) || self.is_to_strip(&added);
+        *extra = self.stays(target, added, decision.as_ref());
+        if goes {
             wanted = self.taken_over(target, &path, &prepared, &live, wanted).await;
         }
         redactor.redact(&mut live);

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use events::object::ObjectKey;
 use events::observation::Observed;
-use events::{ObjectIdentity, SourceId};
+use events::{ObjectIdentity, SourceId, Timestamp};
 use objects::ownership::SOURCE_LABEL;
 use serde::Deserialize;
 use serde_json::Value;
@@ -36,6 +37,8 @@ pub(super) struct Watch {
     selector: String,
     lane: usize,
     blocked: bool,
+    /// It did not work since its last failure.
+    failed: AtomicBool,
 }
 
 #[derive(Deserialize)]
@@ -74,7 +77,7 @@ impl Watch {
     pub(super) fn new(shared: Arc<Shared>, key: WatchKey, sources: BTreeSet<SourceId>, lane: usize) -> Self {
         let ids: Vec<String> = sources.iter().map(ToString::to_string).collect();
         let selector = path::escape(&format!("{SOURCE_LABEL} in ({})", ids.join(",")));
-        Self { shared, key, sources, selector, lane, blocked: false }
+        Self { shared, key, sources, selector, lane, blocked: false, failed: AtomicBool::new(false) }
     }
 
     pub(super) async fn run(mut self) {
@@ -113,6 +116,10 @@ impl Watch {
 
     async fn refused(&mut self, error: &ApiError, backoff: &mut Backoff) -> Duration {
         let resource = &self.key.resource;
+        // Once is nothing: an API server that restarts ends all watches.
+        if self.failed.swap(true, Ordering::Relaxed) || matches!(error.code(), 403 | 404) {
+            self.is_broken(error);
+        }
         if error.code() == 404 {
             // Its kind, or this version of it, is not served any more.
             if let Err(error) = self.shared.look_up_kinds().await {
@@ -134,6 +141,13 @@ impl Watch {
             }
         }
         FORBIDDEN_WAIT
+    }
+
+    fn is_broken(&self, error: &ApiError) {
+        let now = Timestamp(self.shared.world.clock.now_millis());
+        if self.shared.broken.lock().broke(&self.key, &self.sources, error.to_string(), now) {
+            self.shared.relay.notify_one();
+        }
     }
 
     fn accept(&self) -> Accept {
@@ -244,6 +258,10 @@ impl Watch {
         let call = Call::get(query).accept(accept).as_account(self.key.account.as_ref());
         let mut lines = Lines::of(self.shared.kube.watch(&call, self.lane).await?.into_body());
         let _followed = self.shared.followed.begin(&self.key);
+        self.failed.store(false, Ordering::Relaxed);
+        if self.shared.broken.lock().works(&self.key) {
+            self.shared.relay.notify_one();
+        }
         // A sync may wait for that.
         self.sources.iter().for_each(|source| self.shared.wake(*source));
         while let Some(line) = lines.next().await? {

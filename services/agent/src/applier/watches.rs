@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use events::SourceId;
 use events::configuration::{Mode, ServiceAccount};
+use events::observation::{BrokenWatch, Observed};
+use events::{SourceId, Timestamp};
 use parking_lot::Mutex;
 use world::spawn::TaskHandle;
 
@@ -13,6 +14,10 @@ use super::watch::Watch;
 use crate::desired::View;
 use crate::kubernetes::Resource;
 use crate::kubernetes::connections::WATCHES_PER_LANE;
+
+/// Broken watches of one source that are told; of the rest only how many.
+const BROKEN_TOLD: usize = 20;
+const REASON_MAXIMUM: usize = 500;
 
 /// A kind that a service account may not list over all namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +72,78 @@ impl Drop for Following<'_> {
     }
 }
 
+/// Watches that do not work, and what was told of them.
+#[derive(Default)]
+pub(super) struct BrokenWatches {
+    broken: BTreeMap<WatchKey, Broken>,
+    told: BTreeMap<SourceId, Vec<WatchKey>>,
+}
+
+struct Broken {
+    sources: BTreeSet<SourceId>,
+    reason: String,
+    since: Timestamp,
+}
+
+impl BrokenWatches {
+    /// A watch failed again; whether that is news.
+    pub(super) fn broke(
+        &mut self,
+        key: &WatchKey,
+        sources: &BTreeSet<SourceId>,
+        reason: String,
+        now: Timestamp,
+    ) -> bool {
+        let is_news = !self.broken.contains_key(key);
+        let broken = self.broken.entry(key.clone()).or_insert_with(|| Broken {
+            sources: sources.clone(),
+            reason: String::new(),
+            since: now,
+        });
+        broken.reason = reason;
+        is_news
+    }
+
+    /// A watch works; whether that is news.
+    pub(super) fn works(&mut self, key: &WatchKey) -> bool {
+        self.broken.remove(key).is_some()
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// For each source of which something else is to be told: its broken watches, and how many there are.
+    fn news(&mut self) -> Vec<(SourceId, Vec<BrokenWatch>, u32)> {
+        let mut now: BTreeMap<SourceId, Vec<WatchKey>> = BTreeMap::new();
+        for (key, broken) in &self.broken {
+            broken.sources.iter().for_each(|source| now.entry(*source).or_default().push(key.clone()));
+        }
+        let mut news = Vec::new();
+        let sources: BTreeSet<SourceId> = now.keys().chain(self.told.keys()).copied().collect();
+        for source in sources {
+            if now.get(&source) != self.told.get(&source) {
+                let keys = now.get(&source).map(Vec::as_slice).unwrap_or_default();
+                let told = keys.iter().take(BROKEN_TOLD).filter_map(|key| self.describe(key)).collect();
+                news.push((source, told, u32::try_from(keys.len()).unwrap_or(u32::MAX)));
+            }
+        }
+        self.told = now;
+        news
+    }
+
+    fn describe(&self, key: &WatchKey) -> Option<BrokenWatch> {
+        let broken = self.broken.get(key)?;
+        Some(BrokenWatch {
+            group: key.resource.group.clone(),
+            kind: key.resource.kind.clone(),
+            namespace: key.namespace.clone(),
+            reason: broken.reason.chars().take(REASON_MAXIMUM).collect(),
+            since: broken.since,
+        })
+    }
+}
+
 /// Those that run.
 #[derive(Default)]
 pub(super) struct Watches {
@@ -91,6 +168,15 @@ impl Watches {
             let watch = Watch::new(Arc::clone(shared), key.clone(), sources.clone(), lane);
             let task = shared.world.spawner.spawn("agent watch", Box::pin(watch.run()));
             self.running.insert(key, (sources, task));
+        }
+        let mut broken = shared.broken.lock();
+        broken.broken.retain(|key, broken| {
+            self.running.get(key).is_some_and(|(sources, _)| *sources == broken.sources)
+        });
+        for (source, broken, all) in broken.news() {
+            if view.source(source).is_some() {
+                shared.outbox.tell(Observed::WatchesBroken { source, broken, all });
+            }
         }
     }
 
@@ -135,6 +221,35 @@ fn needed(shared: &Shared, view: &View) -> BTreeMap<WatchKey, BTreeSet<SourceId>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn broken_watches_are_told_when_they_change_and_until_they_work() {
+        let resource = Arc::new(Resource {
+            group: "apps".to_owned(),
+            version: "v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            plural: "deployments".to_owned(),
+            namespaced: true,
+            listable: true,
+            watchable: true,
+        });
+        let key = WatchKey { account: None, resource, namespace: "shop".to_owned() };
+        let [one, two] = [1, 2].map(|number| SourceId(uuid::Uuid::from_u128(number)));
+        let mut broken = BrokenWatches::default();
+        assert!(broken.broke(&key, &BTreeSet::from([one, two]), "forbidden".to_owned(), Timestamp(5)));
+        assert!(!broken.broke(&key, &BTreeSet::from([one, two]), "still".to_owned(), Timestamp(6)));
+        let news = broken.news();
+        assert_eq!(news.iter().map(|(source, ..)| *source).collect::<Vec<_>>(), [one, two]);
+        let (_, told, all) = &news[0];
+        assert_eq!(
+            (told[0].kind.as_str(), told[0].reason.as_str(), told[0].since, *all),
+            ("Deployment", "still", Timestamp(5), 1)
+        );
+        assert!(broken.news().is_empty(), "once");
+        assert!(broken.works(&key) && !broken.works(&key));
+        assert_eq!(broken.news(), [(one, vec![], 0), (two, vec![], 0)]);
+        assert!(broken.news().is_empty());
+    }
 
     #[test]
     fn what_is_followed_twice_is_followed_until_both_end() {

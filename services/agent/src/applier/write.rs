@@ -20,7 +20,7 @@ use crate::model::adoption::Decision;
 use crate::model::book::Before;
 use crate::model::managed::in_version;
 use crate::model::manifest::{Prepared, is_secret, live_mark, prepare};
-use crate::model::takeover::{Whose, migrated};
+use crate::model::takeover::migrated;
 use crate::model::target::Target;
 use crate::model::verdict::{Verdict, explain, immutable_words, judge};
 
@@ -120,14 +120,16 @@ impl Context {
 
     /// The dry run of one object, and whether it may be taken over. Changes nothing.
     pub(super) async fn check(&self, target: &Target) -> Result<Checked, Failed> {
-        let known = self.shared.with_book(self.id(), |book| {
-            book.get(&target.key).map(|known| (known.uid.clone(), known.adopted))
+        let (known, migrate) = self.shared.with_book(self.id(), |book| {
+            let known = book.get(&target.key);
+            let extra = known.map(|known| known.extra.as_slice()).unwrap_or_default();
+            (known.map(|known| (known.uid.clone(), known.adopted)), self.is_to_strip(extra))
         });
         let adopted = known.as_ref().is_some_and(|(_, adopted)| *adopted);
         let path = self.object_path(target)?;
         let prepared = self.prepare(target, adopted)?;
         let body = prepared.body();
-        let mut checked = Checked { adopted, ..Checked::default() };
+        let mut checked = Checked { adopted, migrate, ..Checked::default() };
         let mut answer = self.dry_run(&path, body.clone(), false).await;
         if answer.as_ref().is_err_and(may_be_of_older_version)
             && self
@@ -239,7 +241,7 @@ impl Context {
             Decision::Adopt => {
                 checked.adopted = true;
                 let api_version = target.identity.api_version();
-                checked.migrate = migrated(&live, &api_version, Whose::Tools).is_some();
+                checked.migrate = migrated(&live, &api_version, self.whose()).is_some();
             }
             Decision::Refuse(reason) => return Err(self.fail(target, reason)),
         }
@@ -277,7 +279,7 @@ impl Context {
         {
             self.delete_and_wait(&path, &prior.uid).await.map_err(|error| self.refused(target, error))?;
         } else if checked.migrate {
-            let hand_over = |live: &Value, version: &str| migrated(live, version, Whose::Tools);
+            let hand_over = |live: &Value, version: &str| migrated(live, version, self.whose());
             let rewritten = self.rewrite_fields(target, &path, hand_over).await;
             rewritten.map_err(|error| self.refused(target, error))?;
         }
@@ -351,6 +353,7 @@ impl Context {
             self.tell_health(&target.identity, health);
         }
         self.note_end(&target.identity, live);
+        self.look_for_extra(&target.identity, live);
         settled.overheard
     }
 

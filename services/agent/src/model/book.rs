@@ -108,6 +108,8 @@ pub struct Known {
     pub touch: Option<Sha256>,
     /// It existed before us.
     pub adopted: bool,
+    /// What others added, and how much of it there is.
+    pub extra: Vec<TakenField>,
     /// How it is doing; `None` until somebody told.
     pub health: Option<Judged>,
     /// What was said of its health before may not be so any more: the first that is seen is news.
@@ -133,6 +135,7 @@ impl Known {
             applied: None,
             touch: None,
             adopted: false,
+            extra: Vec::new(),
             health: None,
             doubted,
             finished: false,
@@ -427,6 +430,18 @@ impl Book {
             return Seen::Touched;
         }
         new_health(known, sight.health).map_or(Seen::Nothing, Seen::Health)
+    }
+
+    /// Notes what others added as of a version; whether that is news.
+    pub fn added(&mut self, key: &ObjectKey, version: u64, extra: &[TakenField]) -> bool {
+        let Some(known) = self.known.get_mut(key).filter(|known| version >= known.version) else {
+            return false;
+        };
+        let is_news = known.extra != extra;
+        if is_news {
+            known.extra = extra.to_vec();
+        }
+        is_news
     }
 
     /// The object was asked for because nobody told of it: its health counts although its version is known. Whether somebody touched it is

@@ -44,8 +44,9 @@ fn stated(manager: &str, operation: &str) -> Option<Stated> {
     })
 }
 
-/// Managers whose fields are not wanted at all: kubectl's, and those that a source names.
-fn is_unwanted(manager: &str, strict: &[String]) -> bool {
+/// Managers whose fields are not wanted at all where a source is strict: kubectl's, and those that it names.
+#[must_use]
+pub fn is_unwanted(manager: &str, strict: &[String]) -> bool {
     manager == "kubectl"
         || manager.starts_with("kubectl-")
         || manager == "before-first-apply"
@@ -87,6 +88,19 @@ fn handed_over(live: &Value, entry: &Value, api_version: &str, whose: Whose<'_>)
         },
     };
     (!is_empty(&over)).then_some((over, kept))
+}
+
+/// What a manager that is not ours set on purpose: of client-side apply not what the API server put there by default.
+#[must_use]
+pub fn added_by(live: &Value, entry: &Value) -> Option<Value> {
+    let api_version = text(entry, "apiVersion");
+    match handed_over(live, entry, api_version, Whose::Tools) {
+        Some((over, _)) => Some(over),
+        None if matches!(stated(text(entry, "manager"), text(entry, "operation")), Some(Stated::In(..))) => {
+            None
+        }
+        None => entry.get("fieldsV1").cloned(),
+    }
 }
 
 fn manifest_in(live: &Value, name: &str) -> Option<Value> {

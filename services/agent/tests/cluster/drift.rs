@@ -335,3 +335,65 @@ async fn a_namespace_that_somebody_deletes_comes_back_with_all_that_is_in_it() {
     let pruned = |one: &Observed| matches!(one, Observed::ObjectPruned { .. });
     assert!(!rig.process.observed().iter().any(pruned), "nothing is pruned");
 }
+
+fn extra_of(one: &Observed) -> Option<Vec<(String, String)>> {
+    match one {
+        Observed::ExtraSeen { fields, .. } => {
+            Some(fields.iter().map(|field| (field.path.clone(), field.manager.clone())).collect())
+        }
+        _ => None,
+    }
+}
+
+async fn patch_as(cluster: &testkit::Cluster, path: &str, manager: &str, body: serde_json::Value) {
+    let path = format!("{path}?fieldManager={manager}");
+    let body = ("application/merge-patch+json", &body);
+    let answer = cluster.send(http::Method::PATCH, &path, Some(body)).await.unwrap();
+    assert!(answer.status.is_success(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn what_others_added_is_shown_and_is_no_drift() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("extra", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.with([config_map("a", "v")]);
+    rig.sync(&[&source]).await;
+    let path = map_path(&namespace, "a");
+    patch_as(&cluster, &path, "somebody", json!({"data": {"more": "theirs"}})).await;
+    let (extra, next) = rig.process.wait(0, "extra", extra_of).await;
+    assert_eq!(extra, [("data.more".to_owned(), "somebody".to_owned())]);
+    let diff = rig.diff(&source).await;
+    assert!(diff.objects.is_empty(), "{diff:?}");
+    assert_eq!(diff.extra[0].fields, [("data.more".to_owned(), "somebody".to_owned())]);
+    patch_as(&cluster, &path, "somebody", json!({"data": {"more": null}})).await;
+    let (extra, _) = rig.process.wait(next, "extra", extra_of).await;
+    assert!(extra.is_empty(), "{extra:?}");
+    assert!(!rig.process.observed().iter().any(|one| drift(one).is_some()));
+}
+
+#[tokio::test]
+async fn a_strict_source_removes_what_kubectl_and_named_managers_added_and_nothing_else() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("strict", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.policies.strict = true;
+    source.policies.strict_managers = vec!["rival".to_owned()];
+    source.with([config_map("a", "v")]);
+    rig.sync(&[&source]).await;
+    let path = map_path(&namespace, "a");
+    patch_as(&cluster, &path, "operator", json!({"data": {"theirs": "stays"}})).await;
+    let mut next = 0;
+    for manager in ["kubectl-edit", "rival"] {
+        patch_as(&cluster, &path, manager, json!({"data": {"more": manager}})).await;
+        let (seen, after) = rig.process.wait(next, "drift", drift).await;
+        let fields: Vec<(&str, &str)> =
+            seen.1.iter().map(|field| (field.path.as_str(), field.manager.as_str())).collect();
+        assert_eq!(fields, [("data.more", manager)]);
+        (_, next) = rig.process.wait(after, "correction", corrected).await;
+        let data = cluster.get(&path).await.unwrap()["data"].clone();
+        assert_eq!(data, json!({"key": "v", "theirs": "stays"}));
+    }
+}

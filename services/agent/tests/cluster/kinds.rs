@@ -117,3 +117,52 @@ async fn a_source_that_is_too_large_fails_alone_and_stays_as_it_was() {
     rig.process.wait(from, "correction", corrected).await;
     assert_eq!(cluster.get(&map_path(&namespace, "large")).await.unwrap()["data"]["key"], "v");
 }
+
+#[tokio::test]
+async fn a_watch_that_does_not_work_is_shown_until_it_does() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("watch", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let group = format!("g{}.example.com", rig.agent.0.simple());
+    let mut two_versions = definition(&group, "baskets", "Basket");
+    let mut old = two_versions["spec"]["versions"][0].clone();
+    two_versions["spec"]["versions"][0]["name"] = json!("v2");
+    old["storage"] = json!(false);
+    two_versions["spec"]["versions"].as_array_mut().unwrap().push(old);
+    define(&cluster, &two_versions).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.with([custom(&group, "Basket", "a"), config_map("a", "v")]);
+    let succeeded = |one: &Observed| match one {
+        Observed::SyncFinished { outcome: SyncOutcome::Succeeded, counts, .. } if counts.waiting == 0 => {
+            Some(())
+        }
+        _ => None,
+    };
+    rig.put(&[&source]).await;
+    rig.process.wait(0, "success", succeeded).await;
+
+    // What is stored in another version than the one in Git cannot be shown any more.
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/baskets.{group}");
+    let convert = async |conversion: Value| {
+        let body = json!({"spec": {"conversion": conversion}});
+        let body = ("application/merge-patch+json", &body);
+        let answer = cluster.send(http::Method::PATCH, &path, Some(body)).await.unwrap();
+        assert!(answer.status.is_success(), "{answer:?}");
+    };
+    let from = rig.process.observed().len();
+    convert(json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://127.0.0.1:1/convert"}}}))
+    .await;
+    let broken = |one: &Observed| match one {
+        Observed::WatchesBroken { source: of, broken, all } if *of == source.id => {
+            Some((broken.clone(), *all))
+        }
+        _ => None,
+    };
+    let ((watches, all), next) = rig.process.wait(from, "broken watch", broken).await;
+    assert_eq!((watches[0].kind.as_str(), watches[0].group.as_str(), all), ("Basket", group.as_str(), 1));
+    assert!(watches[0].reason.contains("conversion"), "{watches:?}");
+    convert(json!({"strategy": "None", "webhook": null})).await;
+    let ((watches, all), _) = rig.process.wait(next, "word that it works", broken).await;
+    assert!(watches.is_empty() && all == 0, "{watches:?}");
+}

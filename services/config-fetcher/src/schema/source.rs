@@ -185,8 +185,16 @@ fn is_account(name: &str) -> bool {
 }
 
 fn policies_of(report: &mut Report, node: &Node, path: &str) -> SyncPolicies {
-    let keys =
-        ["adoption", "conflicts", "prune", "prune_adopted", "on_removal", "correct_drift", "health_timeout"];
+    let keys = [
+        "adoption",
+        "conflicts",
+        "prune",
+        "prune_adopted",
+        "on_removal",
+        "correct_drift",
+        "strict_managers",
+        "health_timeout",
+    ];
     let known = strict_mapping(report, node, path, &keys);
     let of = |key: &str| format!("{path}.{key}");
     let adoptions = [
@@ -202,7 +210,18 @@ fn policies_of(report: &mut Report, node: &Node, path: &str) -> SyncPolicies {
     };
     let prune = flag("prune", defaults.prune);
     let prune_adopted = flag("prune_adopted", defaults.prune_adopted);
-    let correct_drift = flag("correct_drift", defaults.correct_drift);
+    let drift = known.get("correct_drift").and_then(|node| drift_of(report, node, &of("correct_drift")));
+    let (correct_drift, strict) = drift.unwrap_or((defaults.correct_drift, defaults.strict));
+    let strict_managers = known.get("strict_managers").map(|node| {
+        if !strict {
+            report.wrong(
+                node,
+                &of("strict_managers"),
+                "strict_managers has a meaning only with 'correct_drift: strict'",
+            );
+        }
+        managers_of(report, node, &of("strict_managers"))
+    });
     let adoption = known.get("adoption").and_then(|node| choice(report, node, &of("adoption"), &adoptions));
     let conflicts =
         known.get("conflicts").and_then(|node| choice(report, node, &of("conflicts"), &conflicts));
@@ -217,6 +236,36 @@ fn policies_of(report: &mut Report, node: &Node, path: &str) -> SyncPolicies {
         prune,
         on_removal: on_removal.unwrap_or(defaults.on_removal),
         correct_drift,
+        strict,
+        strict_managers: strict_managers.unwrap_or_default(),
         health_timeout_seconds: timeout.unwrap_or(defaults.health_timeout_seconds),
     }
+}
+
+/// Whether drift is corrected, and whether what others added is removed.
+fn drift_of(report: &mut Report, node: &Node, path: &str) -> Option<(bool, bool)> {
+    if node.as_str() == Some("strict") {
+        return Some((true, true));
+    }
+    let value = node.as_bool();
+    if value.is_none() {
+        report.wrong(node, path, format!("{} where true, false or strict is expected", node.kind()));
+    }
+    value.map(|value| (value, false))
+}
+
+/// Names of field managers; Kubernetes has at most 128 characters for each.
+fn managers_of(report: &mut Report, node: &Node, path: &str) -> Vec<String> {
+    const MANAGERS: usize = 20;
+    let values = texts(report, node, path);
+    if values.len() > MANAGERS {
+        report.wrong(node, path, format!("{} managers, while at most {MANAGERS} may be named", values.len()));
+    }
+    for (index, (value, place)) in values.iter().enumerate() {
+        if value.is_empty() || value.len() > 128 || value == "kasbah" {
+            let message = format!("'{value}' cannot be the name of another field manager");
+            report.wrong(place, &format!("{path}[{index}]"), message);
+        }
+    }
+    values.into_iter().map(|(value, _)| value).collect()
 }

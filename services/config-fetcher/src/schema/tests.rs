@@ -81,6 +81,8 @@ fn the_documented_example_is_good() {
             prune_adopted: false,
             on_removal: OnRemoval::Keep,
             correct_drift: true,
+            strict: false,
+            strict_managers: Vec::new(),
             health_timeout_seconds: 300,
         }
     );
@@ -89,6 +91,28 @@ fn the_documented_example_is_good() {
         (GitReference::Default, "default")
     );
     assert_eq!(short.policies, SyncPolicies::default());
+}
+
+#[test]
+fn drift_may_be_corrected_strictly() {
+    let policies = |text: &str| {
+        let checked = check(FILE, with(&format!("policies: {text}")).as_bytes());
+        assert_eq!(checked.findings, [], "{text}");
+        checked.draft.resolve(agent(), &[project(1)]).sources[0].policies.clone()
+    };
+    let strict = policies("{correct_drift: strict, strict_managers: [rival]}");
+    assert_eq!((strict.correct_drift, strict.strict), (true, true));
+    assert_eq!(strict.strict_managers, ["rival"]);
+    let off = policies("{correct_drift: false}");
+    assert_eq!((off.correct_drift, off.strict), (false, false));
+    for (wrong, words) in [
+        ("{correct_drift: often}", "text where true, false or strict is expected"),
+        ("{strict_managers: [rival]}", "only with 'correct_drift: strict'"),
+        ("{correct_drift: strict, strict_managers: [kasbah]}", "cannot be the name of another field manager"),
+    ] {
+        let told = findings(&with(&format!("policies: {wrong}")));
+        assert!(told.iter().any(|(.., message)| message.contains(words)), "{told:?}");
+    }
 }
 
 #[test]

@@ -66,6 +66,8 @@ const fn concerns<S: Text>(what: &Observed<S>) -> Concern {
         | Observed::DriftCorrected { source, .. }
         | Observed::ObjectFinished { source, .. }
         | Observed::HealthChanged { source, .. }
+        | Observed::WatchesBroken { source, .. }
+        | Observed::ExtraSeen { source, .. }
         | Observed::SourceBlocked { source, .. } => Concern::Source(*source),
         // Of what a newer agent says, a newer fold knows whose source it is about.
         Observed::InventoryStated { .. } | Observed::Gap { .. } | Observed::Unknown(_) => Concern::Agent,

@@ -21,6 +21,15 @@ pub(super) fn text(diff: &SourceDiff, style: Style) -> String {
     for object in &diff.objects {
         text.push_str(&object_text(object, style));
     }
+    if !diff.extra.is_empty() {
+        text.push_str("Others added fields that Git does not state; they stay:\n");
+    }
+    for object in &diff.extra {
+        text.push_str(&format!("  {}\n", one_line(&object.identity.to_string())));
+        for (path, manager) in &object.fields {
+            text.push_str(&format!("      {} (by {})\n", one_line(path), one_line(manager)));
+        }
+    }
     text
 }
 
@@ -70,6 +79,7 @@ fn one_line_kept(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use events::requests::gateway::ObjectExtra;
     use events::{ObjectIdentity, Timestamp};
 
     use super::*;
@@ -132,6 +142,16 @@ mod tests {
 
     #[test]
     fn no_change_is_said_and_long_values_are_cut() {
+        let extra = ObjectExtra {
+            identity: object(DiffChange::Change, None, &[]).identity,
+            fields: vec![("data.more".into(), "kubectl-edit".into())],
+        };
+        let added =
+            text(&SourceDiff { commit: "4f1a".into(), extra: vec![extra], ..SourceDiff::default() }, STYLE);
+        assert!(
+            added.ends_with("they stay:\n  v1 ConfigMap shop/web\n      data.more (by kubectl-edit)\n"),
+            "{added}"
+        );
         let nothing = SourceDiff { commit: "4f1a5b10c0ffee00".into(), unchanged: 3, ..SourceDiff::default() };
         assert_eq!(
             text(&nothing, STYLE),
