@@ -279,13 +279,13 @@ fn what_ran_to_its_end_is_never_made_again_while_its_manifest_stands() {
     assert_eq!(book.finished(&applied.key, "u"), None, "told once");
     assert_eq!(book.vanished(&applied.key, 12), Seen::Nothing);
     assert!(!book.drifted(&applied.key, Drift { deleted: true, fields: vec![] }, Duration::ZERO));
-    assert!(!book.needs_apply(&applied, true), "not even where all is checked");
+    assert!(!book.needs_apply(&applied, true, Duration::ZERO), "not even where all is checked");
     assert_eq!(
         book.get(&applied.key).and_then(|known| known.health.clone()),
         Some(judged(HealthStatus::Healthy))
     );
     let changed = target(b"two");
-    assert!(book.needs_apply(&changed, false));
+    assert!(book.needs_apply(&changed, false, Duration::ZERO));
     book.settled(&changed, sight(13, b"t"), CREATED, Duration::ZERO);
     assert!(!book.is_finished(&changed) && book.vanished(&applied.key, 14) == Seen::Deleted);
 }
@@ -294,7 +294,7 @@ fn what_ran_to_its_end_is_never_made_again_while_its_manifest_stands() {
 fn what_ran_to_its_end_before_is_recalled_unless_something_newer_was_done() {
     let (mut book, one) = (Book::default(), target(b"one"));
     book.recall_finished(&one, None);
-    assert!(book.is_finished(&one) && !book.needs_apply(&one, false));
+    assert!(book.is_finished(&one) && !book.needs_apply(&one, false, Duration::ZERO));
     assert_eq!(
         book.get(&one.key).and_then(|known| known.health.clone()),
         Some(judged(HealthStatus::Healthy))
@@ -312,10 +312,10 @@ fn what_ran_to_its_end_before_is_recalled_unless_something_newer_was_done() {
     let two = target(b"two");
     book.settled(&two, sight(13, b"t"), CREATED, Duration::ZERO);
     book.recall_finished(&one, None);
-    assert!(book.needs_apply(&one, false));
+    assert!(book.needs_apply(&one, false, Duration::ZERO));
     // One that is still there, as a new applier finds it.
     let mut found = Book::default();
-    found.found(&one.identity, sight(10, b"t"), Some(one.entry.digest), false);
+    found.found(&one.identity, sight(10, b"t"), Some(Arc::clone(&one.entry)), false);
     found.recall_finished(&one, None);
     assert_eq!(found.vanished(&one.key, 12), Seen::Nothing);
 }
