@@ -57,6 +57,7 @@ pub fn extra_fields(live: &Value) -> Vec<TakenField> {
             }
         }
     }
+    found.sort_by(|left, right| left.path.cmp(&right.path));
     found
 }
 
