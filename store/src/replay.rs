@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use events::observation::ObservationBatch;
 use events::position::Stream;
 use events::{AggregateKind, AggregateRef, Commit, CommitId, Event, Grounds, OrganizationId, Refusal};
+use serde::Serialize;
 
 use crate::log::{ReadFilter, Record};
 use crate::model::{Decides, Draft};
@@ -148,6 +149,18 @@ pub trait Folding: Send {
 
     /// What is known of an aggregate, for people.
     fn describe(&self, organization: OrganizationId, aggregate: &AggregateRef) -> Option<String>;
+}
+
+/// State in YAML, as people read it.
+#[must_use]
+pub fn yaml(state: &impl Serialize) -> String {
+    let mut text = String::new();
+    // A text stays on its line, so that a difference of two states shows it whole.
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    match serde_saphyr::to_fmt_writer_with_options(&mut text, state, options) {
+        Ok(()) => text,
+        Err(error) => format!("cannot be shown: {error}\n"),
+    }
 }
 
 struct Fold<P> {

@@ -11,6 +11,7 @@ use events::{
     AgentId, AggregateKind, AggregateRef, Event, OrganizationId, ProjectId, Refusal, Timestamp, TokenId,
 };
 use serde::{Deserialize, Serialize};
+use store::replay::yaml;
 use store::{Committed, Decides, Draft, Fact, LookedAt, Projection, ReadFilter};
 
 /// All agents, and what is in force for each.
@@ -301,8 +302,8 @@ impl Decides for State {
     fn describe(&self, _: OrganizationId, aggregate: &AggregateRef) -> Option<String> {
         let agent = aggregate.id.parse().ok()?;
         match aggregate.kind {
-            AggregateKind::Configuration => Some(format!("{:#?}", self.configurations.get(&agent)?)),
-            AggregateKind::Agent => Some(format!("{:#?}", self.agents.get(&agent)?)),
+            AggregateKind::Configuration => Some(yaml(self.configurations.get(&agent)?)),
+            AggregateKind::Agent => Some(yaml(self.agents.get(&agent)?)),
             _ => None,
         }
     }

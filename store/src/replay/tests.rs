@@ -202,3 +202,32 @@ fn a_state_is_shown_step_by_step() {
     }
     assert_eq!(seen, ["1", "1", "2", "2", "2", "3"]);
 }
+
+#[test]
+fn state_is_shown_as_yaml_whatever_its_keys_are() {
+    #[derive(serde::Serialize, PartialEq, Eq, PartialOrd, Ord)]
+    struct Key {
+        kind: &'static str,
+        name: &'static str,
+    }
+    #[derive(serde::Serialize)]
+    struct State {
+        suspended: Option<&'static str>,
+        message: String,
+        owned: BTreeMap<Key, u8>,
+        by: BTreeMap<OrganizationId, (u64, u64)>,
+    }
+    let message = "long words ".repeat(20);
+    let state = State {
+        suspended: None,
+        message: message.clone(),
+        owned: BTreeMap::from([(Key { kind: "Pod", name: "web" }, 7)]),
+        by: BTreeMap::from([(ORGANIZATION, (1, 2))]),
+    };
+    let shown = yaml(&state);
+    for line in
+        ["suspended: null", "kind: Pod", "name: web", &message.trim_end()[..100], &ORGANIZATION.to_string()]
+    {
+        assert!(shown.lines().any(|shown| shown.contains(line)), "{line} is not in\n{shown}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Everything that authz decides, each as data: recorded with the commit, so that the decision can be made again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use events::directory::{
     AgentRegistered, JobAdmitted, PersonalData, ProjectSettings, Role, Scope, TokenHolder, TokenIssued,
@@ -12,6 +12,7 @@ use events::{
     OrganizationId, ProjectId, Refusal, RefusalKind, RootId, Timestamp, TokenId, UserId,
 };
 use serde::{Deserialize, Serialize};
+use store::replay::yaml;
 use store::{Decides, LookedAt};
 use uuid::Uuid;
 
@@ -204,7 +205,10 @@ impl Decides for Directory {
 
     fn describe(&self, organization: OrganizationId, aggregate: &AggregateRef) -> Option<String> {
         let id: Uuid = aggregate.id.parse().ok()?;
-        let tokens = |holder: TokenHolder| -> Vec<_> { self.held_by(holder).collect() };
+        let tokens = |holder: TokenHolder| {
+            let tokens: BTreeMap<_, _> = self.held_by(holder).collect();
+            yaml(&BTreeMap::from([("tokens", tokens)]))
+        };
         match aggregate.kind {
             AggregateKind::Organization => shown(self.organizations.get(&OrganizationId(id))),
             AggregateKind::Group => shown(self.groups.get(&GroupId(id))),
@@ -215,23 +219,23 @@ impl Decides for Directory {
                 let (id, user) = self.users.get_key_value(&UserId(id))?;
                 // Bytes of ciphertext tell people nothing.
                 let user = User { name: PersonalData(Vec::new()), ..user.clone() };
-                Some(format!("{user:#?}\ntokens {:#?}", tokens(TokenHolder::User(*id))))
+                Some(yaml(&user) + &tokens(TokenHolder::User(*id)))
             }
             AggregateKind::Agent => {
                 let (id, agent) = self.agents.get_key_value(&AgentId(id))?;
-                Some(format!("{agent:#?}\ntokens {:#?}", tokens(TokenHolder::Agent(*id))))
+                Some(yaml(agent) + &tokens(TokenHolder::Agent(*id)))
             }
             AggregateKind::Job => {
                 let (id, job) = self.jobs.get_key_value(&JobId(id))?;
-                Some(format!("{job:#?}\ntokens {:#?}", tokens(TokenHolder::Job(*id))))
+                Some(yaml(job) + &tokens(TokenHolder::Job(*id)))
             }
             _ => None,
         }
     }
 }
 
-fn shown<T: std::fmt::Debug>(known: Option<&T>) -> Option<String> {
-    known.map(|known| format!("{known:#?}"))
+fn shown<T: Serialize>(known: Option<&T>) -> Option<String> {
+    known.map(yaml)
 }
 
 fn about(id: Uuid, decided: Result<Decided<()>, Refusal>) -> Result<Decided<Uuid>, Refusal> {

@@ -8,6 +8,7 @@ use events::{
     SyncId,
 };
 use serde::{Deserialize, Serialize};
+use store::replay::yaml;
 use store::{Decides, Draft, LookedAt};
 
 use super::{Cause, Command, DeliveryState, Verdict};
@@ -160,9 +161,9 @@ impl Decides for DeliveryState {
 
     fn describe(&self, _: OrganizationId, aggregate: &AggregateRef) -> Option<String> {
         match aggregate.kind {
-            AggregateKind::Source => Some(format!("{:#?}", self.sources.get(&aggregate.id.parse().ok()?)?)),
+            AggregateKind::Source => Some(yaml(self.sources.get(&aggregate.id.parse().ok()?)?)),
             AggregateKind::Agent | AggregateKind::Configuration | AggregateKind::Applier => {
-                Some(format!("{:#?}", self.agents.get(&aggregate.id.parse().ok()?)?))
+                Some(yaml(self.agents.get(&aggregate.id.parse().ok()?)?))
             }
             _ => None,
         }

@@ -318,6 +318,19 @@ fn a_source_that_takes_no_file_says_so_although_its_sync_succeeded() {
 }
 
 #[test]
+fn a_source_is_shown_as_yaml_with_what_it_owns() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "aaa", 1, 1);
+    given.applied("shop", 10, &["a"], false);
+    let aggregate = events::AggregateRef::new(AggregateKind::Source, id);
+    let shown = store::Decides::describe(&given.state, ORGANIZATION, &aggregate).unwrap();
+    for part in ["suspended: null\n", "commit: aaa\n", "inventory:\n", "name: a\n"] {
+        assert!(shown.contains(part), "{part:?} is not in\n{shown}");
+    }
+}
+
+#[test]
 fn a_rejected_commit_changes_nothing_but_what_people_read() {
     let mut given = Given::agent_with(vec![source("shop")]);
     let id = SourceId::derive(AGENT, "shop");

@@ -1,5 +1,7 @@
 //! What is said about a ref, given what was said before.
 
+use std::collections::BTreeMap;
+
 use events::configuration::{FileFinding, GitReference};
 use events::repository::{
     BundleRejected, FetchFailed, FetchFailure, FetchRecovered, RepositoryEvent, SourceAdvanced,
@@ -9,6 +11,7 @@ use events::{
     SourceId,
 };
 use serde::{Deserialize, Serialize};
+use store::replay::yaml;
 use store::{Decides, Draft, LookedAt};
 
 use super::{Latest, SourceState, State, ref_aggregate};
@@ -124,8 +127,8 @@ impl Decides for State {
     fn describe(&self, _: OrganizationId, aggregate: &AggregateRef) -> Option<String> {
         let known = self.refs.get(&aggregate.id).filter(|_| aggregate.kind == AggregateKind::Ref)?;
         let on_it = |source: &SourceState| ref_aggregate(source.project, &source.reference) == *aggregate;
-        let sources: Vec<_> = self.sources.iter().filter(|(_, source)| on_it(source)).collect();
-        Some(format!("{known:#?}\n{sources:#?}"))
+        let sources: BTreeMap<_, _> = self.sources.iter().filter(|(_, source)| on_it(source)).collect();
+        Some(yaml(known) + &yaml(&BTreeMap::from([("sources", sources)])))
     }
 }
 

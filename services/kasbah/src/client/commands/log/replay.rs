@@ -15,6 +15,7 @@ use store::slice::SliceReader;
 use store::{Record, slice::SliceError};
 
 use crate::client::failure::Failure;
+use crate::client::moment::Moment;
 use crate::client::print::{Fields, Format, Paint, Printer, Style};
 
 /// The models of all services that decide.
@@ -37,6 +38,9 @@ pub struct Replay {
     /// Ends behind this position, as each step is printed with
     #[arg(long, value_name = "POSITION")]
     until: Option<Position>,
+    /// Shows only commits that were recorded so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+    since: Option<Moment>,
     /// Shows only commits of this aggregate
     #[arg(long, value_name = "KIND/ID")]
     aggregate: Option<AggregateRef>,
@@ -44,7 +48,7 @@ pub struct Replay {
     #[arg(long)]
     step: bool,
     /// Makes each decision again with today's models, and tells which come out differently
-    #[arg(long, conflicts_with_all = ["step", "aggregate"])]
+    #[arg(long, conflicts_with_all = ["step", "aggregate", "since"])]
     redecide: bool,
 }
 
@@ -56,7 +60,7 @@ struct Step {
     aggregate: String,
     version: u64,
     events: Vec<String>,
-    /// The aggregate before and after, as a diff, by model.
+    /// The aggregate's state before and after in YAML, as a diff, by model.
     changes: BTreeMap<&'static str, String>,
 }
 
@@ -75,11 +79,14 @@ impl Replay {
         if self.redecide {
             return redecide(records, printer);
         }
+        let since = self.since.map(|since| since.before(printer.style.now));
         let mut folds: Vec<(&Model, Box<dyn Folding>)> =
             MODELS.iter().map(|model| (model, model.start())).collect();
         for record in &records {
             let Some(step) = fold(&mut folds, record) else { continue };
-            if self.aggregate.as_ref().is_some_and(|wanted| wanted.to_string() != step.aggregate) {
+            if self.aggregate.as_ref().is_some_and(|wanted| wanted.to_string() != step.aggregate)
+                || since.is_some_and(|since| step.recorded_at < since)
+            {
                 continue;
             }
             printer.show_line(&step, text)?;
