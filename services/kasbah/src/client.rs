@@ -11,6 +11,7 @@ mod impersonation;
 mod kept_login;
 mod kubeconfig;
 mod manifests;
+mod moment;
 mod names;
 mod oidc;
 mod print;

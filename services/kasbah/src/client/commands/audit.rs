@@ -1,8 +1,5 @@
 //! `kasbah audit`.
 
-use std::time::Duration;
-
-use chassis::args::parse_duration;
 use events::attributes::Target;
 use events::audit::{AuditPhase, AuditRecord};
 use events::directory::TokenHolder;
@@ -11,6 +8,7 @@ use serde_json::Value;
 
 use crate::client::failure::Failure;
 use crate::client::feed::Feed;
+use crate::client::moment::Moment;
 use crate::client::names::Names;
 use crate::client::print::{Paint, Style, one_line};
 use crate::client::session::Session;
@@ -24,9 +22,9 @@ pub struct Audit {
     /// Only by this user: login name or id
     #[arg(long)]
     user: Option<String>,
-    /// Only requests that came so long ago or later, such as 1h
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    since: Option<Duration>,
+    /// Only requests that came so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+    since: Option<Moment>,
     /// Goes on with what comes later
     #[arg(short, long)]
     follow: bool,
@@ -40,11 +38,8 @@ pub async fn run(wanted: Audit, session: &Session) -> Result<(), Failure> {
     let mut query = Vec::new();
     query.extend(wanted.agent.map(|agent| ("agent", agent)));
     query.extend(wanted.user.map(|user| ("user", user)));
-    query.extend(wanted.since.map(|since| {
-        let millis = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        let from = Timestamp(session.world.clock.now_millis().saturating_sub(millis));
-        ("since", from.to_string())
-    }));
+    let now = Timestamp(session.world.clock.now_millis());
+    query.extend(wanted.since.map(|since| ("since", since.before(now).to_string())));
     let mut names = Names::default();
     if session.is_for_people() {
         names = names.with_agents(session).await?.with_users(session).await?;

@@ -5,20 +5,23 @@ mod export;
 mod import;
 mod line;
 mod list;
+mod names;
 mod place;
 mod replay;
 mod tail;
 mod trace;
 mod verify;
 
-use events::{AggregateRef, Timestamp};
+use events::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::client::failure::Failure;
+use crate::client::moment::Moment;
 use crate::client::print::{Cell, Fields, Paint, Printer, Style, one_line};
 use crate::client::session::Session;
 use crate::client::settings::Common;
+use names::EventNames;
 use world::World;
 
 /// What to do with the event log.
@@ -26,11 +29,14 @@ use world::World;
 pub enum Command {
     /// Prints the newest events of your organization, and with -f those that come
     Tail(tail::Tail),
-    /// Shows the history of one aggregate
+    /// Shows the history of a source, an agent or another aggregate
     Show {
-        /// Which, such as source/0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55
-        #[arg(value_name = "KIND/ID")]
-        aggregate: AggregateRef,
+        /// A source as AGENT/SOURCE, an agent, KIND/NAME, or KIND/ID such as source/0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55
+        #[arg(value_name = "AGGREGATE")]
+        aggregate: String,
+        /// Only what was recorded so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+        #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+        since: Option<Moment>,
     },
     /// Lists the aggregates of your organization
     #[command(visible_alias = "list")]
@@ -82,11 +88,7 @@ async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Command::Tail(tail) => tail.run(session).await,
         Command::Ls(list) => list.run(session).await,
         Command::Trace(trace) => trace.run(session).await,
-        Command::Show { aggregate } => {
-            let path = ["log", "aggregates", aggregate.kind.as_str(), &aggregate.id];
-            let history: Value = session.api.get(&path, &[]).await?;
-            session.printer.show(&history, history_text)
-        }
+        Command::Show { aggregate, since } => show(session, &aggregate, since).await,
         Command::Export(_) | Command::Import(_) | Command::Copy(_) | Command::Replay(_) => Ok(()),
         Command::Verify(_) => {
             let verified: Value = session.api.send(Method::POST, &["log", "verify"], &json!({})).await?;
@@ -101,8 +103,41 @@ async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     }
 }
 
-fn history_text(history: &Value, style: Style) -> String {
+async fn show(session: &Session, aggregate: &str, since: Option<Moment>) -> Result<(), Failure> {
+    let aggregate = names::aggregate(session, aggregate).await?;
+    let path = ["log", "aggregates", aggregate.kind.as_str(), &aggregate.id];
+    let mut history: Value = session.api.get(&path, &[]).await?;
+    if let Some(since) = since {
+        keep_since(&mut history, since.before(Timestamp(session.world.clock.now_millis())));
+    }
+    let mut names = EventNames::ask(session).await?;
+    for event in history.get("events").and_then(Value::as_array).into_iter().flatten() {
+        names.learn(event);
+    }
+    session.printer.show(&history, |history, style| history_text(history, &names, style))
+}
+
+/// Leaves out what was recorded before a moment.
+fn keep_since(history: &mut Value, since: Timestamp) {
+    let recorded = |event: &Value| event.get("recordedat").and_then(Value::as_str).map(Timestamp::parse);
+    if let Some(events) = history.get_mut("events").and_then(Value::as_array_mut) {
+        events.retain(|event| matches!(recorded(event), Some(Ok(recorded)) if recorded >= since));
+    }
+    let mut versions = std::collections::BTreeSet::new();
+    if let Some(events) = history.get("events").and_then(Value::as_array) {
+        versions.extend(events.iter().map(|event| version_of(event, "aggregateversion")));
+    }
+    if let Some(commits) = history.get_mut("commits").and_then(Value::as_array_mut) {
+        commits.retain(|commit| versions.contains(&version_of(commit, "version")));
+    }
+}
+
+fn history_text(history: &Value, names: &EventNames, style: Style) -> String {
     let mut text = String::new();
+    let subject = history.get("aggregate").and_then(Value::as_str).unwrap_or_default();
+    if let Some(name) = names.subject(subject) {
+        text.push_str(&format!("{subject} {}\n", one_line(name)));
+    }
     if history.get("more").and_then(Value::as_bool) == Some(true) {
         text.push_str("Older events are left out.\n");
     }
@@ -110,7 +145,7 @@ fn history_text(history: &Value, style: Style) -> String {
     for commit in list("commits") {
         let version = version_of(commit, "version");
         for event in list("events").filter(|event| version_of(event, "aggregateversion") == version) {
-            text.push_str(&format!("{version:>5}  {}\n", line::of_aggregate(event, style)));
+            text.push_str(&format!("{version:>5}  {}\n", line::of_aggregate(event, names, style)));
         }
         text.push_str(&format!("       {}\n", Paint::Dim.on(&commit_text(commit), style.colour)));
     }
@@ -190,7 +225,7 @@ mod tests {
             "aggregate": "source/a", "version": 7, "more": true, "commits": [commit], "events": [event],
         });
         assert_eq!(
-            history_text(&history, STYLE),
+            history_text(&history, &EventNames::default(), STYLE),
             "Older events are left out.\n    7  1970-01-01T00:00:01.000Z  source.suspended         freeze\n       \
              delivery.suspend-source, commit 0190b6a2, sha256 abcdefabcdef\n"
         );

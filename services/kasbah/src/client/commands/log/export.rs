@@ -12,6 +12,7 @@ use world::World;
 
 use super::place::{FromArgs, organization};
 use crate::client::failure::Failure;
+use crate::client::moment::Moment;
 use crate::client::print::{Fields, Printer};
 use crate::server::CREATED_BY;
 
@@ -29,12 +30,12 @@ pub struct Export {
     /// Only decisions of this aggregate; may be given more than once
     #[arg(long, value_name = "KIND/ID")]
     aggregate: Vec<AggregateRef>,
-    /// Only what was recorded at this time, such as 2026-01-31T12:00:00Z, or later
-    #[arg(long, value_name = "TIME", value_parser = Timestamp::parse)]
-    since: Option<Timestamp>,
-    /// Only what was recorded before this time
-    #[arg(long, value_name = "TIME", value_parser = Timestamp::parse)]
-    until: Option<Timestamp>,
+    /// Only what was recorded so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+    since: Option<Moment>,
+    /// Only what was recorded before this moment
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+    until: Option<Moment>,
     /// Only what lies behind this position, such as d3-17, as log replay prints it; of partitions that it does not name, everything
     #[arg(long, value_name = "POSITION", default_value = "start")]
     after: Position,
@@ -52,15 +53,16 @@ impl Export {
         let io = |detail| Failure::Io { doing: format!("write {}", self.file.display()), detail };
         let opened = self.from.open(world).await?;
         let file = File::create_new(&self.file).map_err(io)?;
+        let now = Timestamp(world.clock.now_millis());
         let header = Header {
             created_by: CREATED_BY.to_owned(),
-            created_at: Timestamp(world.clock.now_millis()),
+            created_at: now,
             partitions: opened.parts.log.partitions(),
             selection: Selection {
                 organizations: self.organization.iter().copied().collect(),
                 aggregates: self.aggregate.iter().cloned().collect(),
-                since: self.since,
-                until: self.until,
+                since: self.since.map(|since| since.before(now)),
+                until: self.until.map(|until| until.before(now)),
                 after: self.after.clone(),
                 up_to: self.up_to.clone(),
             },

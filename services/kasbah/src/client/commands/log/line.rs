@@ -2,16 +2,26 @@
 
 use serde_json::Value;
 
+use super::names::EventNames;
 use crate::client::print::{Paint, Style, one_line, short_commit};
 
 /// Longest summary, in letters.
 const LONGEST_SUMMARY: usize = 160;
 
 /// Time, type, subject, and what people want to know of the data.
-pub(super) fn of_event(event: &Value, style: Style) -> String {
+pub(super) fn of_event(event: &Value, names: &EventNames, style: Style) -> String {
+    let head = format!("{}  {}", head(event, style), subject(event, names, style));
+    with_summary(head, event, names)
+}
+
+/// What an event belongs to, by id and by name.
+pub(super) fn subject(event: &Value, names: &EventNames, style: Style) -> String {
     let subject = text(event, "subject");
-    let head = format!("{}  {}", head(event, style), Paint::Dim.on(&one_line(subject), style.colour));
-    with_summary(head, event)
+    let id = Paint::Dim.on(&one_line(subject), style.colour);
+    match names.subject(subject) {
+        Some(name) => format!("{id} {}", one_line(name)),
+        None => id,
+    }
 }
 
 /// Type without what all have in common, and how it is painted.
@@ -22,14 +32,18 @@ pub(super) fn short_type(event: &Value) -> (String, Paint) {
     (short, painted)
 }
 
-/// What people want to know of an event's data, in a line; empty where there is nothing.
-pub(super) fn summary_of(event: &Value) -> String {
-    summary(event.get("data").unwrap_or(&Value::Null))
+/// What people want to know of an event, in a line: what it is about beside its subject, its data, and who caused it. Empty where there is
+/// nothing.
+pub(super) fn summary_of(event: &Value, names: &EventNames) -> String {
+    let summary = summary(event.get("data").unwrap_or(&Value::Null));
+    let parts =
+        [names.mentioned(event).map(one_line), Some(summary), names.actor(event).map(|by| one_line(&by))];
+    parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 /// The same without the subject, which is known.
-pub(super) fn of_aggregate(event: &Value, style: Style) -> String {
-    with_summary(head(event, style), event)
+pub(super) fn of_aggregate(event: &Value, names: &EventNames, style: Style) -> String {
+    with_summary(head(event, style), event, names)
 }
 
 fn head(event: &Value, style: Style) -> String {
@@ -41,8 +55,8 @@ fn event_type(event: &Value, style: Style) -> String {
     paint.on(&format!("{short:<23}"), style.colour)
 }
 
-fn with_summary(head: String, event: &Value) -> String {
-    format!("{head}  {}", summary_of(event)).trim_end().to_owned()
+fn with_summary(head: String, event: &Value, names: &EventNames) -> String {
+    format!("{head}  {}", summary_of(event, names)).trim_end().to_owned()
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
@@ -165,6 +179,7 @@ mod tests {
     use events::Timestamp;
     use serde_json::json;
 
+    use super::super::names::tests;
     use super::*;
 
     #[test]
@@ -177,12 +192,31 @@ mod tests {
             ]},
         });
         let style = Style { colour: false, now: Timestamp(0) };
+        let none = EventNames::default();
         assert_eq!(
-            of_event(&event, style),
+            of_event(&event, &none, style),
             "1970-01-01T00:00:01.000Z  bundle.rejected          ref/b  commit 4f1a5b10c0, web.yaml:7: bad indentation (and 1 more)"
         );
-        let coloured = of_event(&event, Style { colour: true, ..style });
+        let coloured = of_event(&event, &none, Style { colour: true, ..style });
         assert!(coloured.contains("\u{1b}[31mbundle.rejected        \u{1b}[0m"), "{coloured:?}");
+    }
+
+    #[test]
+    fn names_stand_beside_ids() {
+        let style = Style { colour: false, now: Timestamp(0) };
+        let event = |subject: &str, data: Value| json!({"type": "kasbah.source.advanced", "subject": subject, "time": "t", "actor": "user:u", "data": data});
+        let advanced =
+            event("ref/b", json!({"source": tests::SOURCE, "agent": tests::AGENT, "commit": "abc"}));
+        assert_eq!(
+            of_event(&advanced, &tests::names(), style),
+            "t  source.advanced          ref/b  demo/staging, commit abc, by user u"
+        );
+        let suspended =
+            event(&format!("source/{}", tests::SOURCE), json!({"source": tests::SOURCE, "reason": "freeze"}));
+        assert_eq!(
+            of_event(&suspended, &tests::names(), style),
+            format!("t  source.advanced          source/{} demo/staging  freeze, by user u", tests::SOURCE)
+        );
     }
 
     #[test]

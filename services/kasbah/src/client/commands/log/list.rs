@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use store::listing::{Wanted, list_aggregates};
 use world::World;
 
+use super::names::EventNames;
 use super::place::{FromArgs, organization};
 use crate::client::failure::Failure;
+use crate::client::moment::Moment;
 use crate::client::print::{Cell, Printer, Style, Table, age};
 use crate::client::session::Session;
 
@@ -19,12 +21,12 @@ pub struct List {
     /// Only those whose id begins so
     #[arg(value_name = "ID-PREFIX")]
     prefix: Option<String>,
-    /// Only those with a commit that was recorded at this time, such as 2026-01-31T12:00:00Z, or later
-    #[arg(long, value_name = "TIME", value_parser = Timestamp::parse)]
-    since: Option<Timestamp>,
-    /// Only those with a commit that was recorded before this time
-    #[arg(long, value_name = "TIME", value_parser = Timestamp::parse)]
-    until: Option<Timestamp>,
+    /// Only those with a commit that was recorded so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+    since: Option<Moment>,
+    /// Only those with a commit that was recorded before this moment
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+    until: Option<Moment>,
     /// With --from: only those of this organization, by id, or `system`
     #[arg(long, value_name = "ID", value_parser = organization, requires = "from")]
     organization: Option<OrganizationId>,
@@ -39,13 +41,15 @@ impl List {
     /// # Errors
     /// When the server refuses or cannot be asked.
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
+        let now = Timestamp(session.world.clock.now_millis());
         let mut query = Vec::new();
         query.extend(self.kind.map(|kind| ("kind", kind.to_string())));
         query.extend(self.prefix.map(|prefix| ("prefix", prefix)));
-        query.extend(self.since.map(|since| ("since", since.to_string())));
-        query.extend(self.until.map(|until| ("until", until.to_string())));
+        query.extend(self.since.map(|since| ("since", since.before(now).to_string())));
+        query.extend(self.until.map(|until| ("until", until.before(now).to_string())));
         let listed: Value = session.api.get(&["log", "aggregates"], &query).await?;
-        session.printer.show(&listed, text)
+        let names = EventNames::ask(session).await?;
+        session.printer.show(&listed, |listed, style| text(listed, &names, style))
     }
 
     /// Prints those of a log that no server is asked for.
@@ -54,12 +58,13 @@ impl List {
     /// When the log cannot be read.
     pub async fn run_on_place(self, printer: Printer, world: &World) -> Result<(), Failure> {
         let opened = self.from.open(world).await?;
+        let now = Timestamp(world.clock.now_millis());
         let wanted = Wanted {
             organization: self.organization,
             kinds: self.kind.into_iter().collect(),
             prefix: self.prefix.unwrap_or_default(),
-            since: self.since,
-            until: self.until,
+            since: self.since.map(|since| since.before(now)),
+            until: self.until.map(|until| until.before(now)),
         };
         let found = list_aggregates(&*opened.parts.log, &wanted).await;
         opened.close().await;
@@ -70,12 +75,14 @@ impl List {
                 "version": listed.version, "first": listed.first, "last": listed.last, "event": listed.event,
             })
         });
-        printer.show(&json!({ "more": false, "aggregates": heads.collect::<Vec<_>>() }), text)
+        printer.show(&json!({ "more": false, "aggregates": heads.collect::<Vec<_>>() }), |listed, style| {
+            text(listed, &EventNames::default(), style)
+        })
     }
 }
 
-fn text(listed: &Value, style: Style) -> String {
-    let mut table = Table::new(&["AGGREGATE", "VERSION", "CHANGED", "LAST EVENT"]);
+fn text(listed: &Value, names: &EventNames, style: Style) -> String {
+    let mut table = Table::new(&["AGGREGATE", "NAME", "VERSION", "CHANGED", "LAST EVENT"]);
     for head in listed.get("aggregates").and_then(Value::as_array).into_iter().flatten() {
         let said = |name: &str| head.get(name).and_then(Value::as_str).unwrap_or_default();
         let version = head.get("version").and_then(Value::as_u64).unwrap_or_default();
@@ -83,6 +90,7 @@ fn text(listed: &Value, style: Style) -> String {
         let event = said("event");
         table.row([
             Cell::from(said("aggregate")),
+            Cell::or_dash(names.subject(said("aggregate"))),
             version.to_string().into(),
             changed.unwrap_or_default().into(),
             event.strip_prefix("kasbah.").unwrap_or(event).into(),

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use events::AggregateRef;
+use events::{AggregateRef, Timestamp};
 use serde_json::Value;
 
 use super::line;
+use super::names::{EventNames, aggregate};
 use crate::client::failure::Failure;
 use crate::client::feed::Feed;
+use crate::client::moment::Moment;
 use crate::client::session::Session;
+
+/// How many of the newest events are shown where nothing else is said.
+const NEWEST: usize = 20;
 
 /// Prints events.
 #[derive(Debug, clap::Args)]
@@ -19,12 +24,15 @@ pub struct Tail {
     /// Everything behind this position, which -o json prints with each event; `start` for all
     #[arg(long, value_name = "POSITION")]
     from: Option<String>,
-    /// So many of the newest events
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20, conflicts_with = "from")]
-    lines: usize,
-    /// Only of this aggregate
-    #[arg(long, value_name = "KIND/ID")]
-    aggregate: Option<AggregateRef>,
+    /// So many of the newest events; 20 without --since
+    #[arg(short = 'n', long, value_name = "COUNT", conflicts_with = "from")]
+    lines: Option<usize>,
+    /// Only what was recorded so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+    since: Option<Moment>,
+    /// Only of this aggregate: KIND/ID, KIND/NAME, a source as AGENT/SOURCE, or an agent
+    #[arg(long, value_name = "AGGREGATE")]
+    aggregate: Option<String>,
     /// Only of this type, such as sync.finished; a final .* stands for any
     #[arg(long = "type", value_name = "TYPE")]
     event_type: Option<String>,
@@ -36,21 +44,42 @@ impl Tail {
     /// # Errors
     /// When the server refuses or cannot be asked.
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
-        let mut position = self.from.clone();
+        let mut tail = Tailing {
+            aggregate: match &self.aggregate {
+                Some(wanted) => Some(aggregate(session, wanted).await?),
+                None => None,
+            },
+            since: self.since.map(|since| since.before(Timestamp(session.world.clock.now_millis()))),
+            names: EventNames::ask(session).await?,
+            tail: self,
+        };
+        let mut position = tail.tail.from.clone();
         if position.is_none() {
-            position = self.newest(session).await?;
+            position = tail.newest(session).await?;
         }
-        if self.from.is_some() || self.follow {
-            return self.stream(session, position).await;
+        if tail.tail.from.is_some() || tail.tail.follow {
+            return tail.stream(session, position).await;
         }
         Ok(())
     }
+}
 
+/// What is printed, once all of it is known.
+struct Tailing {
+    tail: Tail,
+    aggregate: Option<AggregateRef>,
+    since: Option<Timestamp>,
+    names: EventNames,
+}
+
+impl Tailing {
     /// Prints the newest, and answers the position behind everything that there is.
-    async fn newest(&self, session: &Session) -> Result<Option<String>, Failure> {
-        let mut newest = Newest::of(self.lines);
+    async fn newest(&mut self, session: &Session) -> Result<Option<String>, Failure> {
+        let most = if self.since.is_some() { usize::MAX } else { NEWEST };
+        let mut newest = Newest::of(self.tail.lines.unwrap_or(most));
         let everything = self.feed(false);
         let position = everything.each(session, None, |event| {
+            self.names.learn(&event);
             if self.is_wanted(&event) {
                 newest.add(event);
             }
@@ -58,16 +87,19 @@ impl Tail {
         });
         let position = position.await?;
         for event in newest.events.values() {
-            session.printer.show_line(event, line::of_event)?;
+            session.printer.show_line(event, |event, style| line::of_event(event, &self.names, style))?;
         }
         Ok(position)
     }
 
-    async fn stream(&self, session: &Session, position: Option<String>) -> Result<(), Failure> {
-        let feed = self.feed(self.follow);
+    async fn stream(&mut self, session: &Session, position: Option<String>) -> Result<(), Failure> {
+        let feed = self.feed(self.tail.follow);
         let shown = feed.each(session, position, |event| {
+            self.names.learn(&event);
             if self.is_wanted(&event) {
-                session.printer.show_line(&event, line::of_event)?;
+                session
+                    .printer
+                    .show_line(&event, |event, style| line::of_event(event, &self.names, style))?;
             }
             Ok(())
         });
@@ -80,9 +112,11 @@ impl Tail {
     }
 
     fn is_wanted(&self, event: &Value) -> bool {
-        let Some(wanted) = &self.event_type else { return true };
-        let found = event.get("type").and_then(Value::as_str).unwrap_or_default();
-        matches_type(wanted, found)
+        let of = |name: &str| event.get(name).and_then(Value::as_str).unwrap_or_default();
+        let is_late = self
+            .since
+            .is_none_or(|since| Timestamp::parse(of("recordedat")).is_ok_and(|recorded| recorded >= since));
+        is_late && self.tail.event_type.as_ref().is_none_or(|wanted| matches_type(wanted, of("type")))
     }
 }
 

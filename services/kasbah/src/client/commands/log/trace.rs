@@ -2,36 +2,145 @@
 
 use std::collections::BTreeMap;
 
-use events::{CorrelationId, Timestamp};
+use events::{CorrelationId, RefusalKind, Timestamp};
 use serde_json::Value;
 
 use super::line;
+use super::names::{EventNames, aggregate};
 use crate::client::failure::Failure;
-use crate::client::print::{Paint, Style, one_line};
+use crate::client::feed::Feed;
+use crate::client::moment::Moment;
+use crate::client::print::{Paint, Style};
 use crate::client::session::Session;
+
+/// Shortest beginning of a Git commit's id.
+const SHORTEST_COMMIT: usize = 7;
 
 /// Shows a chain.
 #[derive(Debug, clap::Args)]
 pub struct Trace {
-    /// Id of the chain: `correlationid` of each of its events (`kasbah log tail -o json`)
-    #[arg(value_name = "CORRELATION-ID")]
-    correlation: CorrelationId,
+    /// A Git commit, a source as AGENT/SOURCE for the newest that happened to it, the id of an event, or that of a chain
+    /// (`correlationid` in `kasbah log tail -o json`)
+    #[arg(value_name = "WHAT")]
+    what: String,
+    /// Only chains with something that was recorded so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+    since: Option<Moment>,
+}
+
+/// What the chain that is wanted has.
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted<'a> {
+    /// The id of the chain, or of one of its events.
+    Id(&'a str),
+    /// The beginning of a Git commit's id.
+    Commit(String),
+    /// An event of this aggregate, the newest.
+    Aggregate(&'a str),
+}
+
+impl<'a> Wanted<'a> {
+    fn parse(text: &'a str) -> Self {
+        let is_commit = (SHORTEST_COMMIT..=40).contains(&text.len());
+        if is_commit && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Self::Commit(text.to_ascii_lowercase());
+        }
+        // An observation's id is its writer's, an epoch and a sequence.
+        let is_observation = text.split('/').count() == 4;
+        if text.parse::<CorrelationId>().is_ok() || is_observation {
+            Self::Id(text)
+        } else {
+            Self::Aggregate(text)
+        }
+    }
+
+    fn has(&self, event: &Value) -> bool {
+        match self {
+            Self::Id(id) => of(event, "id") == *id,
+            Self::Commit(prefix) => {
+                event.get("data").is_some_and(|data| of(data, "commit").starts_with(prefix.as_str()))
+            }
+            Self::Aggregate(_) => true,
+        }
+    }
 }
 
 impl Trace {
     /// Prints it.
     ///
     /// # Errors
-    /// When the server refuses or cannot be asked.
+    /// When there is no such chain, or the server refuses or cannot be asked.
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
-        let chain = self.correlation.to_string();
-        let traced: Value = session.api.get(&["log", "traces", &chain], &[]).await?;
-        session.printer.show(&traced, text)
+        let wanted = Wanted::parse(&self.what);
+        let mut traced = Value::Null;
+        if let Wanted::Id(id) = wanted
+            && id.parse::<CorrelationId>().is_ok()
+        {
+            match session.api.get(&["log", "traces", id], &[]).await {
+                Err(Failure::Refused { refusal, .. }) if refusal.kind == RefusalKind::NotFound => {}
+                found => traced = found?,
+            }
+        }
+        if events(&traced).next().is_none() {
+            let chain = self.find(session, &wanted).await?;
+            traced = session.api.get(&["log", "traces", &chain], &[]).await?;
+        }
+        let mut names = EventNames::ask(session).await?;
+        events(&traced).for_each(|event| names.learn(event));
+        session.printer.show(&traced, |traced, style| text(traced, &names, style))
+    }
+
+    /// The newest chain with what is wanted.
+    async fn find(&self, session: &Session, wanted: &Wanted<'_>) -> Result<String, Failure> {
+        let mut query = Vec::new();
+        if let Wanted::Aggregate(named) = wanted {
+            query.push(("aggregate", aggregate(session, named).await?.to_string()));
+        }
+        let since = self.since.map(|since| since.before(Timestamp(session.world.clock.now_millis())));
+        let mut chains = Chains::default();
+        let feed = Feed { path: &["log", "events"], query, follow: false };
+        let everything = feed.each(session, None, |event| {
+            let recorded = time(&event, "recordedat");
+            if wanted.has(&event) && since.is_none_or(|since| recorded.is_some_and(|at| at >= since)) {
+                chains.add(recorded, of(&event, "correlationid"));
+            }
+            Ok(())
+        });
+        everything.await?;
+        let Some(newest) = chains.newest() else {
+            return Err(Failure::not_found(&format!("chain with {}", self.what)));
+        };
+        if chains.0.len() > 1 && !matches!(wanted, Wanted::Aggregate(_)) {
+            eprintln!("note: {} chains have {}; the newest is shown", chains.0.len(), self.what);
+        }
+        Ok(newest)
     }
 }
 
-fn text(traced: &Value, style: Style) -> String {
-    let events: Vec<&Value> = traced.get("events").and_then(Value::as_array).into_iter().flatten().collect();
+/// Chains, each with when something of it was recorded last.
+#[derive(Debug, Default)]
+struct Chains(BTreeMap<String, Option<Timestamp>>);
+
+impl Chains {
+    fn add(&mut self, recorded: Option<Timestamp>, chain: &str) {
+        if !chain.is_empty() {
+            let last = self.0.entry(chain.to_owned()).or_default();
+            *last = recorded.max(*last);
+        }
+    }
+
+    fn newest(&self) -> Option<String> {
+        let newest = self.0.iter().max_by_key(|(_, recorded)| **recorded);
+        newest.map(|(chain, _)| chain.clone())
+    }
+}
+
+fn events(traced: &Value) -> impl Iterator<Item = &Value> {
+    traced.get("events").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text(traced: &Value, names: &EventNames, style: Style) -> String {
+    let events: Vec<&Value> = events(traced).collect();
     let begun = time(traced, "begun");
     let mut text = format!("chain {}", of(traced, "correlationid"));
     if let Some(begun) = begun {
@@ -43,7 +152,7 @@ fn text(traced: &Value, style: Style) -> String {
     let mut rows = Vec::new();
     tree.rows(None, "", &mut rows);
     let widest = rows.iter().map(Row::width).max().unwrap_or(0);
-    rows.iter().for_each(|row| text.push_str(&row.line(widest, style)));
+    rows.iter().for_each(|row| text.push_str(&row.line(widest, names, style)));
     if traced.get("more").and_then(Value::as_bool) == Some(true) {
         text.push_str("Later events are left out.\n");
     }
@@ -83,12 +192,12 @@ impl Row<'_> {
         self.branch.chars().count() + self.short_type.chars().count()
     }
 
-    fn line(&self, widest: usize, style: Style) -> String {
+    fn line(&self, widest: usize, names: &EventNames, style: Style) -> String {
         let Self { branch, short_type, paint, event } = self;
         let space = " ".repeat(widest.saturating_sub(self.width()) + 2);
-        let summary = Some(line::summary_of(event)).filter(|summary| !summary.is_empty());
+        let summary = Some(line::summary_of(event, names)).filter(|summary| !summary.is_empty());
         let summary = summary.map(|summary| summary + "  ").unwrap_or_default();
-        let subject = Paint::Dim.on(&one_line(of(event, "subject")), style.colour);
+        let subject = line::subject(event, names, style);
         format!("{branch}{}{space}{summary}{subject}\n", paint.on(short_type, style.colour))
     }
 }
@@ -172,6 +281,30 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_is_found_by_commit_source_or_event() {
+        let uuid = "0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55";
+        let observed = "agent/0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55/3/17";
+        for (text, wanted) in [
+            ("4F1A5B10C0", Wanted::Commit("4f1a5b10c0".to_owned())),
+            (uuid, Wanted::Id(uuid)),
+            (observed, Wanted::Id(observed)),
+            ("demo/staging", Wanted::Aggregate("demo/staging")),
+            ("demo", Wanted::Aggregate("demo")),
+            ("facade", Wanted::Aggregate("facade")),
+        ] {
+            assert_eq!(Wanted::parse(text), wanted);
+        }
+        let advanced = event("source.advanced", uuid, None, 0, json!({"commit": "4f1a5b10c0ffee"}));
+        assert!(Wanted::parse("4f1a5b1").has(&advanced) && Wanted::parse(uuid).has(&advanced));
+        assert!(!Wanted::parse("4f1a5b2").has(&advanced) && !Wanted::parse(observed).has(&advanced));
+        let mut chains = Chains::default();
+        for (at, chain) in [(1, "a"), (3, "b"), (2, "a"), (9, "")] {
+            chains.add(Some(Timestamp(at)), chain);
+        }
+        assert_eq!((chains.newest().as_deref(), chains.0.len()), (Some("b"), 2));
+    }
+
+    #[test]
     fn effects_stand_below_their_causes_with_the_time_between() {
         let traced = json!({
             "correlationid": "c", "begun": Timestamp(1_000_000).to_string(), "more": false,
@@ -186,7 +319,7 @@ mod tests {
             ],
         });
         let style = Style { colour: false, now: Timestamp(0) };
-        let said = text(&traced, style);
+        let said = text(&traced, &EventNames::default(), style);
         let lines: Vec<&str> = said.lines().map(str::trim_end).collect();
         assert_eq!(
             lines,
