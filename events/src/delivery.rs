@@ -107,8 +107,11 @@ pub struct BundleHeld {
 pub struct BundleConfirmed {
     /// Which source.
     pub source: SourceId,
-    /// The Git commit that was confirmed.
+    /// The Git commit that was held.
     pub commit: String,
+    /// The bundle that was confirmed; absent in events from before confirmations belonged to a bundle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<BlobDigest>,
 }
 
 /// See [`DeliveryEvent::SourceSuspended`].

@@ -323,7 +323,7 @@ fn delivery() -> Vec<(&'static str, Event)> {
             objects: 3,
             reason: HoldReason::LargePrune { prunes: 12, inventory: 20 },
         }),
-        DeliveryEvent::BundleConfirmed(BundleConfirmed { source, commit: commit() }),
+        DeliveryEvent::BundleConfirmed(BundleConfirmed { source, commit: commit(), bundle: None }),
         DeliveryEvent::SourceSuspended(SourceSuspended { source, reason: "maintenance".to_owned() }),
         DeliveryEvent::SourceResumed(SourceResumed { source }),
         DeliveryEvent::SourcePinned(SourcePinned { source, commit: commit(), bundle: digest(1), objects: 3 }),
@@ -346,5 +346,8 @@ fn delivery() -> Vec<(&'static str, Event)> {
         }),
         DeliveryEvent::ApplierNamed(ApplierNamed { agent, instance: InstanceId(id(10)) }),
     ];
-    events.into_iter().map(|event| ("full", Event::from(event))).collect()
+    let mut all: Vec<_> = events.into_iter().map(|event| ("full", Event::from(event))).collect();
+    let confirmed = BundleConfirmed { source, commit: commit(), bundle: Some(digest(1)) };
+    all.push(("of-a-bundle", DeliveryEvent::BundleConfirmed(confirmed).into()));
+    all
 }

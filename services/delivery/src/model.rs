@@ -87,8 +87,11 @@ pub(crate) struct SourceState {
     pub(crate) fetch_failure: Option<String>,
     pub(crate) desired: Option<Desired>,
     pub(crate) held: Option<Held>,
-    /// Commit that a person confirmed.
+    /// Commit that a person confirmed, by an event from before confirmations belonged to a bundle.
     pub(crate) confirmed: Option<String>,
+    /// Bundle that a person confirmed. Ends when another bundle is desired, or when the same bundle means something else.
+    #[serde(default)]
+    pub(crate) confirmed_bundle: Option<BlobDigest>,
     pub(crate) suspended: Option<String>,
     pub(crate) pinned: Option<Bundle>,
     pub(crate) observed: Option<SyncObserved>,

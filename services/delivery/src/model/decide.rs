@@ -186,7 +186,7 @@ impl DeliveryState {
                 if state
                     .held
                     .as_ref()
-                    .is_some_and(|held| (&held.commit, &held.reason) == (&commit, &reason)) =>
+                    .is_some_and(|held| (held.bundle, &held.reason) == (bundle, &reason)) =>
             {
                 Verdict::Nothing
             }
@@ -329,11 +329,23 @@ impl SourceState {
             .is_some_and(|desired| (&desired.commit, desired.bundle) == (&bundle.commit, bundle.digest))
     }
 
-    /// The bundle that is held, while it is the one that the agent should have.
-    pub(super) fn held(&self) -> Option<&Held> {
+    /// The bundle that is held, while it is the one that the agent should have, and the commit that brings it now.
+    pub(super) fn held(&self) -> Option<(&str, &Held)> {
         let candidate = self.candidate()?;
-        let held = self.held.as_ref()?;
-        ((&held.commit, held.bundle) == (&candidate.commit, candidate.digest)).then_some(held)
+        let held = self.held.as_ref().filter(|held| held.bundle == candidate.digest)?;
+        Some((&candidate.commit, held))
+    }
+
+    /// A person confirmed this bundle.
+    fn is_confirmed(&self, candidate: &Bundle) -> bool {
+        if self.confirmed_bundle == Some(candidate.digest) {
+            return true;
+        }
+        // An older event names a commit only: it stands for the bundle that was held or desired at that commit.
+        let is_of = |bundle: Option<BlobDigest>| bundle == Some(candidate.digest);
+        self.confirmed.as_ref() == Some(&candidate.commit)
+            && (is_of(self.held.as_ref().map(|held| held.bundle))
+                || is_of(self.desired.as_ref().map(|desired| desired.bundle)))
     }
 
     fn sync_ended(&self, sync: SyncId) -> bool {
@@ -358,7 +370,7 @@ impl SourceState {
     }
 
     fn reason_to_hold(&self, candidate: &Bundle, prunes: u32) -> Option<HoldReason> {
-        if self.confirmed.as_ref() == Some(&candidate.commit) || prunes == 0 {
+        if prunes == 0 || self.is_confirmed(candidate) {
             return None;
         }
         if candidate.objects == 0 {
@@ -383,18 +395,20 @@ impl SourceState {
     }
 
     fn decide_confirm(&self, source: SourceId, seen: Option<String>) -> Result<Vec<DeliveryEvent>, Refusal> {
-        let held = self
+        let (commit, held) = self
             .held()
             .ok_or_else(|| Refusal::new(RefusalKind::Conflict, "nothing of this source is held"))?;
-        if let Some(seen) = seen.filter(|seen| !held.commit.starts_with(seen.as_str())) {
-            let message =
-                format!("commit {} is held, not {seen}: look at it and confirm that one", held.commit);
+        // A later commit may have brought the same bundle: either commit names it.
+        let is_seen =
+            |seen: &String| [held.commit.as_str(), commit].iter().any(|own| own.starts_with(seen.as_str()));
+        if let Some(seen) = seen.filter(|seen| !is_seen(seen)) {
+            let message = format!("commit {commit} is held, not {seen}: look at it and confirm that one");
             return Err(Refusal {
                 field: Some("commit".to_owned()),
                 ..Refusal::new(RefusalKind::Conflict, message)
             });
         }
-        let commit = held.commit.clone();
-        Ok(vec![DeliveryEvent::BundleConfirmed(BundleConfirmed { source, commit })])
+        let (commit, bundle) = (commit.to_owned(), Some(held.bundle));
+        Ok(vec![DeliveryEvent::BundleConfirmed(BundleConfirmed { source, commit, bundle })])
     }
 }

@@ -28,7 +28,7 @@ const AWAITED: usize = 64;
 
 impl Projection for DeliveryState {
     const NAME: &'static str = "delivery";
-    const FOLD_VERSION: u32 = 7;
+    const FOLD_VERSION: u32 = 8;
     const SNAPSHOT_EVERY: u64 = 5_000;
 
     type Event = Event;
@@ -50,8 +50,8 @@ impl Projection for DeliveryState {
 
     /// To whoever begins, all is new.
     fn restore(fold_version: u32, bytes: &[u8]) -> Option<Self> {
-        // Version 6 had no warnings of bundles.
-        let readable = matches!(fold_version, 6 | Self::FOLD_VERSION);
+        // Versions 6 and 7 lacked what is optional since.
+        let readable = (6..=Self::FOLD_VERSION).contains(&fold_version);
         let mut state: Self = readable.then(|| events::decode(bytes).ok()).flatten()?;
         let Self { agents, sources, news, .. } = &mut state;
         sources.keys().for_each(|source| news.touch(*source));
@@ -142,6 +142,12 @@ impl DeliveryState {
             let state = self.source(organization, agent_id, source.id);
             if (state.organization, state.agent) != (organization, agent_id) {
                 *state = SourceState::new(organization, agent_id);
+            }
+            if state.configuration.as_ref().is_none_or(|before| {
+                (&before.default_namespace, &before.policies) != (&source.default_namespace, &source.policies)
+            }) {
+                // The same bundle may delete something else now.
+                state.confirmed_bundle = None;
             }
             state.configuration = Some(source.clone());
             state.configured = true;
@@ -473,6 +479,7 @@ impl SourceState {
             desired: None,
             held: None,
             confirmed: None,
+            confirmed_bundle: None,
             suspended: None,
             pinned: None,
             observed: None,
@@ -491,6 +498,7 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
             // One that was decided before the configuration named the source again may lie behind that configuration.
             state.removal = None;
             state.held = None;
+            state.confirmed_bundle = state.confirmed_bundle.filter(|bundle| *bundle == desired.bundle);
             state.awaits(desired.sync);
             state.desired = Some(Desired {
                 commit: desired.commit,
@@ -504,7 +512,13 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
         DeliveryEvent::BundleHeld(held) => {
             state.held = Some(Held { commit: held.commit, bundle: held.bundle, reason: held.reason });
         }
-        DeliveryEvent::BundleConfirmed(confirmed) => state.confirmed = Some(confirmed.commit),
+        DeliveryEvent::BundleConfirmed(confirmed) => {
+            state.confirmed_bundle = confirmed.bundle;
+            state.confirmed = confirmed.bundle.is_none().then_some(confirmed.commit);
+            if confirmed.bundle.is_some() {
+                state.held = None;
+            }
+        }
         DeliveryEvent::SourceSuspended(suspended) => state.suspended = Some(suspended.reason),
         DeliveryEvent::SourceResumed(_) => state.suspended = None,
         DeliveryEvent::SourcePinned(pinned) => {
@@ -517,6 +531,7 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
             state.removal = Some(Removal { sync: removed.sync, prune: removed.prune });
             state.desired = None;
             state.held = None;
+            state.confirmed_bundle = None;
         }
         DeliveryEvent::SyncRequested(requested) => {
             state.awaits(requested.sync);

@@ -24,7 +24,7 @@ pub fn source_view(state: &DeliveryState, source: SourceId) -> Option<SourceView
         synced_at: known.synced.as_ref().map(|(_, at)| *at),
         held: known
             .held()
-            .map(|held| HeldBundle { commit: held.commit.clone(), reason: held.reason.clone() }),
+            .map(|(commit, held)| HeldBundle { commit: commit.to_owned(), reason: held.reason.clone() }),
         suspended: known.suspended.clone(),
         pinned: known.pinned.as_ref().map(|pinned| pinned.commit.clone()),
         sync: sync_view(known),
@@ -63,8 +63,8 @@ pub(crate) fn why(source: &SourceState, connected: bool) -> Option<String> {
     if let (Some(rejected), None) = (&source.rejected, &source.pinned) {
         return Some(rejection(rejected));
     }
-    if let Some(held) = source.held() {
-        return Some(is_held(held));
+    if let Some((commit, held)) = source.held() {
+        return Some(is_held(commit, held));
     }
     if source.takes_no_file && source.pinned.is_none() {
         return Some(no_file(source));
@@ -92,7 +92,7 @@ fn no_file(source: &SourceState) -> String {
 pub(super) fn why_pending(source: &SourceState, commit: &str) -> String {
     match (&source.suspended, source.held()) {
         (Some(reason), _) => suspended(reason),
-        (None, Some(held)) => is_held(held),
+        (None, Some((commit, held))) => is_held(commit, held),
         (None, None) => format!("commit {} is about to be delivered", short(commit)),
     }
 }
@@ -102,8 +102,8 @@ fn suspended(reason: &str) -> String {
     format!("suspended{given}; resume it to go on")
 }
 
-fn is_held(held: &Held) -> String {
-    format!("commit {} is held: {}; confirm it to go on", short(&held.commit), hold(&held.reason))
+fn is_held(commit: &str, held: &Held) -> String {
+    format!("commit {} is held: {}; confirm it to go on", short(commit), hold(&held.reason))
 }
 
 /// Everything is done, and not with the newest commit.

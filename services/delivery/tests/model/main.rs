@@ -9,6 +9,7 @@
 
 mod given;
 mod golden;
+mod holds;
 mod kept;
 
 use delivery::model::{Command, DeliveryState, Verdict, desired_plan, next_sync, source_view};

@@ -1,0 +1,139 @@
+//! Holds and confirmations belong to a bundle, whichever commit brings it.
+
+use delivery::model::{Command, DeliveryState, Verdict, source_view};
+use events::delivery::{BundleConfirmed, BundleHeld, DeliveryEvent, HoldReason};
+use events::{BlobDigest, SourceId};
+use store::Projection;
+
+use crate::given::*;
+
+/// A source that owns one object, and an empty bundle 4 of commit `eee` that is held.
+fn held() -> Given {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    given.applied("shop", 10, &["a"], false);
+    given.advanced("shop", "eee", 4, 0);
+    hold(&mut given, 4);
+    given
+}
+
+/// Records that the source's bundle is held, as the verdict has it.
+fn hold(given: &mut Given, digest: u8) {
+    let source = SourceId::derive(AGENT, "shop");
+    let Verdict::Hold { commit, bundle, objects, reason, .. } = given.verdict("shop", &[(digest, &[])])
+    else {
+        panic!("is held")
+    };
+    given.on_source(
+        source,
+        DeliveryEvent::BundleHeld(BundleHeld { source, agent: AGENT, commit, bundle, objects, reason }),
+    );
+}
+
+fn confirm(given: &mut Given, commit: Option<&str>) {
+    let source = SourceId::derive(AGENT, "shop");
+    let command = Command::Confirm { commit: commit.map(str::to_owned) };
+    for event in given.state.decide(source, command).expect("is held") {
+        given.on_source(source, event);
+    }
+}
+
+fn is_held(given: &Given, digest: u8) -> bool {
+    matches!(given.verdict("shop", &[(digest, &[])]), Verdict::Hold { .. })
+}
+
+#[test]
+fn another_bundle_of_a_confirmed_commit_is_held() {
+    let mut given = held();
+    confirm(&mut given, Some("eee"));
+    // The agent's configuration selects other files of the same commit.
+    given.advanced("shop", "eee", 5, 0);
+    assert!(is_held(&given, 5));
+    hold(&mut given, 5);
+    assert_eq!(given.verdict("shop", &[(5, &[])]), Verdict::Nothing, "said once");
+    confirm(&mut given, None);
+    assert_eq!(pruned(&given.verdict("shop", &[(5, &[])])), ["a"]);
+}
+
+#[test]
+fn a_commit_with_the_same_bundle_is_neither_held_nor_confirmed_again() {
+    let mut given = held();
+    given.advanced("shop", "fff", 4, 0);
+    assert_eq!(given.verdict("shop", &[(4, &[])]), Verdict::Nothing, "its bundle is held already");
+    let view = source_view(&given.state, SourceId::derive(AGENT, "shop")).unwrap();
+    assert_eq!(view.held.unwrap().commit, "fff");
+    assert!(view.why.unwrap().starts_with("commit fff is held"));
+    confirm(&mut given.clone(), Some("fff"));
+    confirm(&mut given, Some("eee"));
+    given.advanced("shop", "abc", 4, 0);
+    assert_eq!(pruned(&given.verdict("shop", &[(4, &[])])), ["a"]);
+}
+
+#[test]
+fn a_confirmation_ends_with_the_next_bundle() {
+    let mut given = held();
+    confirm(&mut given, None);
+    given.desired("shop", "eee", 4, 10, 0);
+    given.applied("shop", 10, &["late"], false);
+    given.observed(1, vec![started(SourceId::derive(AGENT, "shop"), 10)]);
+    assert!(!is_held(&given, 4), "what was heard of too late goes with the confirmed bundle");
+    given.advanced("shop", "bbb", 2, 2);
+    given.desired("shop", "bbb", 2, 11, 2);
+    // All empty bundles have the same digest.
+    given.advanced("shop", "ccc", 4, 0);
+    assert!(is_held(&given, 4));
+}
+
+#[test]
+fn a_confirmation_ends_when_the_bundle_means_something_else() {
+    let mut given = held();
+    confirm(&mut given, None);
+    given.configured(vec![source("shop")]);
+    assert!(!is_held(&given, 4), "the same configuration");
+    let mut moved = source("shop");
+    moved.default_namespace = "elsewhere".to_owned();
+    given.configured(vec![moved]);
+    assert!(is_held(&given, 4));
+}
+
+#[test]
+fn an_older_confirmation_stands_for_the_bundle_that_was_held() {
+    let mut given = held();
+    let source = SourceId::derive(AGENT, "shop");
+    let older = BundleConfirmed { source, commit: "eee".to_owned(), bundle: None };
+    given.on_source(source, DeliveryEvent::BundleConfirmed(older));
+    assert_eq!(pruned(&given.verdict("shop", &[(4, &[])])), ["a"]);
+    given.advanced("shop", "eee", 5, 0);
+    assert!(is_held(&given, 5));
+}
+
+#[test]
+fn a_snapshot_of_the_former_version_is_read() {
+    let given = held();
+    let source = SourceId::derive(AGENT, "shop");
+    let bytes = given.state.snapshot();
+    let mut value: rmpv::Value = rmpv::decode::read_value(&mut bytes.as_slice()).unwrap();
+    let removed = remove(&mut value, "confirmed_bundle");
+    assert_eq!(removed, 1, "one source");
+    let mut former = Vec::new();
+    rmpv::encode::write_value(&mut former, &value).unwrap();
+    let restored = DeliveryState::restore(6, &former).expect("is read");
+    assert_eq!(restored.snapshot(), bytes);
+    let held = source_view(&restored, source).unwrap().held.unwrap();
+    assert_eq!(held.reason, HoldReason::Empty);
+    assert!(DeliveryState::restore(5, &former).is_none());
+    assert_eq!(restored.bundles_needed(source), [BlobDigest([4; 32])]);
+}
+
+/// Removes a field wherever it stands; how often.
+fn remove(value: &mut rmpv::Value, field: &str) -> usize {
+    match value {
+        rmpv::Value::Map(fields) => {
+            let before = fields.len();
+            fields.retain(|(name, _)| name.as_str() != Some(field));
+            let removed = before - fields.len();
+            removed + fields.iter_mut().map(|(_, value)| remove(value, field)).sum::<usize>()
+        }
+        rmpv::Value::Array(values) => values.iter_mut().map(|value| remove(value, field)).sum(),
+        _ => 0,
+    }
+}
