@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::context;
 use crate::digest::BlobDigest;
 use crate::id::{AgentId, InstanceId, SourceId, SyncId};
-use crate::object::{ObjectIdentity, Text};
+use crate::object::{ObjectIdentity, ObjectKey, Text};
 
 context! {
     /// What delivery decided.
@@ -58,6 +58,47 @@ pub struct BundleDesired {
     /// How many objects are to be deleted.
     #[serde(default)]
     pub prunes: u32,
+    /// Objects of the bundle that other sources of the agent hold; absent when there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<WantedList>,
+}
+
+/// Objects of a bundle that other sources of the agent hold, so that they are not applied for the bundle's source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedList {
+    /// All of them: a blob of `Vec<`[`WantedObject`]`>`.
+    pub list: BlobDigest,
+    /// How many they are.
+    pub objects: u32,
+    /// The first of them, [`WantedObject::FIRST`] at most, for people.
+    pub first: Vec<WantedObject>,
+}
+
+/// An object that a source wants and another source of the same agent holds. It is not applied for the source that wants it, and never
+/// pruned, until the holder drops it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct WantedObject {
+    /// The object, with the namespace that the manifest of the source that wants it has.
+    pub object: ObjectKey,
+    /// The source that holds it.
+    pub holder: SourceId,
+    /// That source's name.
+    pub holder_name: String,
+}
+
+impl WantedObject {
+    /// So many are named in events and views; the others are counted.
+    pub const FIRST: usize = 20;
+
+    /// Why the object is not applied, and what changes that.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        format!(
+            "source {} of this agent holds it; it is handed over once that source drops it",
+            self.holder_name
+        )
+    }
 }
 
 /// An object that the agent is to delete, if it is still marked and has this UID.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::{Mode, ResourceRules, ServiceAccount, SyncPolicies};
-use crate::delivery::PruneEntry;
+use crate::delivery::{PruneEntry, WantedObject};
 use crate::digest::{BlobDigest, Sha256};
 use crate::id::{AgentId, CorrelationId, InstanceId, OrganizationId, SourceId, SyncId};
 
@@ -60,6 +60,9 @@ pub struct PlannedSource {
     pub bundle: Option<BlobDigest>,
     /// Prune list by address.
     pub prune: Option<BlobDigest>,
+    /// Objects of the bundle that other sources hold, by address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<BlobDigest>,
     /// The rest.
     pub head: SourceHead,
 }
@@ -114,6 +117,9 @@ pub struct DesiredSource {
     pub pages: Option<Vec<Sha256>>,
     /// What to delete.
     pub prune: Vec<PruneEntry>,
+    /// Objects of the bundle that other sources hold: they are neither applied nor deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wanted: Vec<WantedObject>,
     /// The rest.
     pub head: SourceHead,
     /// Why the bundle could not be sent: the source stays as it was, and the agent reports this.
@@ -125,7 +131,7 @@ impl DesiredSource {
     /// A source whose bundle cannot be sent, for this reason.
     #[must_use]
     pub const fn refused(head: SourceHead, reason: String) -> Self {
-        Self { pages: None, prune: Vec::new(), head, refused: Some(reason) }
+        Self { pages: None, prune: Vec::new(), wanted: Vec::new(), head, refused: Some(reason) }
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::{FileFinding, SourceConfiguration};
-use crate::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome};
+use crate::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome, WantedObject};
 use crate::desired::{Applier, DesiredPlan, PlannedSource};
 use crate::id::{AgentId, InstanceId, SourceId, SyncId};
 use crate::request::request;
@@ -138,6 +138,12 @@ pub struct SourceView {
     pub fetch_failure: Option<String>,
     /// The whole source is blocked, in words.
     pub blocked: Option<String>,
+    /// How many objects of the desired bundle other sources of the agent hold, so that they are not applied for this one.
+    #[serde(default)]
+    pub wants: u32,
+    /// The first of them, with their holders.
+    #[serde(default)]
+    pub wanted: Vec<WantedObject>,
     /// In one line: why the cluster is not at the last commit; `None` when it is.
     pub why: Option<String>,
 }

@@ -314,6 +314,7 @@ fn delivery() -> Vec<(&'static str, Event)> {
             objects: 3,
             prune: Some(digest(2)),
             prunes: 1,
+            wanted: None,
         }),
         DeliveryEvent::BundleHeld(BundleHeld {
             source,
@@ -347,7 +348,29 @@ fn delivery() -> Vec<(&'static str, Event)> {
         DeliveryEvent::ApplierNamed(ApplierNamed { agent, instance: InstanceId(id(10)) }),
     ];
     let mut all: Vec<_> = events.into_iter().map(|event| ("full", Event::from(event))).collect();
-    let confirmed = BundleConfirmed { source, commit: commit(), bundle: Some(digest(1)) };
-    all.push(("of-a-bundle", DeliveryEvent::BundleConfirmed(confirmed).into()));
+    all.extend(later_delivery());
     all
+}
+
+/// Fields that came later.
+fn later_delivery() -> [(&'static str, Event); 2] {
+    let (agent, source, sync) = (AgentId(id(2)), SourceId(id(8)), SyncId(id(9)));
+    let confirmed = BundleConfirmed { source, commit: commit(), bundle: Some(digest(1)) };
+    let wanted =
+        WantedObject { object: identity().key(), holder: SourceId(id(11)), holder_name: "base".to_owned() };
+    let desired = BundleDesired {
+        source,
+        agent,
+        sync,
+        commit: commit(),
+        bundle: digest(1),
+        objects: 3,
+        prune: None,
+        prunes: 0,
+        wanted: Some(WantedList { list: digest(3), objects: 1, first: vec![wanted] }),
+    };
+    [
+        ("of-a-bundle", DeliveryEvent::BundleConfirmed(confirmed).into()),
+        ("with-wanted", DeliveryEvent::BundleDesired(desired).into()),
+    ]
 }

@@ -176,6 +176,7 @@ impl Project {
             objects: 20,
             prune: None,
             prunes: 0,
+            wanted: None,
         };
         let outcome = SyncOutcome::Succeeded;
         let finished = SyncFinished { source, sync, run: 1, outcome, counts, failures: Vec::new() };

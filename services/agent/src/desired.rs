@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use events::bundle::BundlePage;
 use events::configuration::{Mode, ResourceRules, ServiceAccount};
-use events::delivery::PruneEntry;
+use events::delivery::{PruneEntry, WantedObject};
 use events::desired::{Applier, DesiredReply, DesiredSource, DesiredState, SourceHead};
 use events::digest::Sha256;
 use events::object::ObjectKey;
@@ -58,6 +58,8 @@ pub struct SourceView {
     pub refused: Option<String>,
     /// What to delete.
     pub prune: Vec<PruneEntry>,
+    /// Entries that other sources hold, as the manifests name them: neither applied nor deleted for this source.
+    pub wanted: BTreeMap<ObjectKey, WantedObject>,
     /// Changes when anything changes that a sync depends on.
     pub fingerprint: Sha256,
 }
@@ -79,7 +81,7 @@ impl View {
         }
     }
 
-    /// How many objects of a source are in another one's bundle, too.
+    /// How many objects that a source may apply are in another one's bundle, too.
     #[must_use]
     pub fn contested(&self, source: &SourceView) -> usize {
         let others = self.sources.iter().filter(|other| other.head.source != source.head.source);
@@ -87,21 +89,28 @@ impl View {
         source.names().filter(|name| theirs.contains(name)).count()
     }
 
-    /// Another source than `but`, whose id has this text, that has an object of this key in its bundle.
+    /// Whether the source whose id has this text is to apply an object of this key.
     #[must_use]
     pub fn has_in_source(&self, source: &str, key: &ObjectKey) -> bool {
         self.sources
             .iter()
             .filter(|other| other.head.source.to_string() == source)
-            .any(|other| other.has(key))
+            .any(|other| other.entry(key).is_some_and(|entry| !other.is_wanted(entry)))
+    }
+
+    /// The name of the source whose id has this text; else the text.
+    #[must_use]
+    pub fn name_of<'a>(&'a self, source: &'a str) -> &'a str {
+        let named = self.sources.iter().find(|other| other.head.source.to_string() == source);
+        named.map_or(source, |named| &named.head.name)
     }
 }
 
 impl SourceView {
-    /// Whether its bundle has an object of this key.
+    /// Whether its bundle has an object of this key, also one that another source holds.
     #[must_use]
     pub fn has(&self, key: &ObjectKey) -> bool {
-        self.entries.as_deref().is_some_and(|entries| has_key(entries, &self.head.default_namespace, key))
+        self.entry(key).is_some()
     }
 
     /// Whether an object of its bundle is in this namespace.
@@ -110,9 +119,23 @@ impl SourceView {
         self.names().any(|[_, _, namespace, _]| namespace == name)
     }
 
-    /// Group, kind, namespace and name of each object, without asking whether its kind has namespaces.
+    /// The bundle's entry of an object.
+    #[must_use]
+    pub fn entry(&self, key: &ObjectKey) -> Option<&Arc<Entry>> {
+        let is_it =
+            |entry: &&Arc<Entry>| has_key(std::slice::from_ref(entry), &self.head.default_namespace, key);
+        self.entries.as_deref()?.iter().find(is_it)
+    }
+
+    /// Whether another source holds the object of an entry.
+    #[must_use]
+    pub fn is_wanted(&self, entry: &Entry) -> bool {
+        !self.wanted.is_empty() && self.wanted.contains_key(&entry.identity.key())
+    }
+
+    /// Group, kind, namespace and name of each object that it may apply, without asking whether its kind has namespaces.
     fn names(&self) -> impl Iterator<Item = [&str; 4]> {
-        self.entries.iter().flatten().map(|entry| {
+        self.entries.iter().flatten().filter(|entry| !self.is_wanted(entry)).map(|entry| {
             let identity = &entry.identity;
             let namespace = match identity.namespace.as_str() {
                 "" => self.head.default_namespace.as_str(),
@@ -304,6 +327,7 @@ impl Desired {
                 head: source.head.clone(),
                 entries: entries.filter(|_| !source.head.removed),
                 prune: source.prune.clone(),
+                wanted: by_key(&source.wanted),
                 fingerprint: fingerprint(&state, source, refused.is_some()),
                 refused,
             }));
@@ -346,8 +370,9 @@ impl Desired {
             contents.make_room(has_pages, &used, self.room());
             return Ok(Err(DesiredReply { missing: missing.into_iter().collect() }));
         }
-        let DesiredSource { head, prune, .. } = next;
-        Ok(Ok(SourceView { head, entries, refused: None, prune, fingerprint: now.fingerprint }))
+        let DesiredSource { head, prune, wanted, .. } = next;
+        let (wanted, fingerprint) = (by_key(&wanted), now.fingerprint);
+        Ok(Ok(SourceView { head, entries, refused: None, prune, wanted, fingerprint }))
     }
 }
 
@@ -446,12 +471,16 @@ impl Contents {
     }
 }
 
+fn by_key(wanted: &[WantedObject]) -> BTreeMap<ObjectKey, WantedObject> {
+    wanted.iter().map(|wanted| (wanted.object.clone(), wanted.clone())).collect()
+}
+
 /// A digest over everything that a sync of this source depends on.
 fn fingerprint(state: &DesiredState, source: &DesiredSource, is_refused: bool) -> Sha256 {
     let head =
         SourceHead { suspended: false, traceparent: None, finished: Vec::new(), ..source.head.clone() };
-    let parts =
-        (&source.pages, &source.prune, head, state.mode, &state.resources, state.lockdown, is_refused);
+    let lists = (&source.pages, &source.prune, &source.wanted);
+    let parts = (lists, head, state.mode, &state.resources, state.lockdown, is_refused);
     // These types always encode; were it not so, each state would simply count as a new one.
     let bytes = events::encode(&parts).unwrap_or_else(|_| state.revision.to_be_bytes().to_vec());
     Sha256::of(&bytes)

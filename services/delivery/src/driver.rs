@@ -8,13 +8,14 @@ use anyhow::Context as _;
 use bus::{Bus, Live, Presence};
 use bytes::Bytes;
 use chassis::traces;
-use events::delivery::PruneEntry;
+use events::delivery::{PruneEntry, WantedList, WantedObject};
 use events::requests::delivery::{ChangedAgent, DesiredChanged, NextSync};
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, CommitId, CorrelationId, Event, Grounds,
     OrganizationId, Refusal, SourceId, SyncId, Timestamp,
 };
 use futures::StreamExt as _;
+use serde::Serialize;
 use store::{AppendError, Blobs, Decides as _, Draft, EventLog, NewCommit, Snapshots};
 use tokio::sync::watch;
 use tracing::Instrument as _;
@@ -23,7 +24,8 @@ use world::World;
 use crate::bundles::{BundleError, Bundles};
 use crate::metrics::Counts;
 use crate::model::{
-    BundleContents, Cause, DeliveryState, Given, Surplus, Touched, Verdict, event_of, has_pending, next_sync,
+    BundleContents, Cause, DeliveryState, Given, Surplus, Touched, Verdict, Wanted, WantedLists, event_of,
+    has_pending, next_sync,
 };
 
 /// How long a settled change may take to come back through the fold before the driver looks again by itself.
@@ -104,7 +106,9 @@ pub(crate) enum SettleError {
     Bundle(#[from] BundleError),
     #[error("other bundles are needed by now than were read")]
     Outdated,
-    #[error("prune list cannot be stored")]
+    #[error("a source that holds objects of this one is about to drop them")]
+    Postponed,
+    #[error("list of objects cannot be stored")]
     Blob(#[from] store::BlobError),
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -117,10 +121,21 @@ pub(crate) enum SettleError {
 /// Contents of bundles by address.
 type Contents = BTreeMap<BlobDigest, Arc<dyn BundleContents>>;
 
+/// Blobs that a decision on a source looks at.
+struct Blobbed {
+    contents: Contents,
+    /// The source's present prune list.
+    listed: Vec<PruneEntry>,
+    lists: WantedLists,
+}
+
 /// What is to be done about a source, and what that was decided on.
 struct Settling {
     verdict: Verdict,
     surplus: Option<Surplus>,
+    /// What other sources hold of the bundle, and whether the agent was told so.
+    wanted: Vec<WantedObject>,
+    wanted_changed: bool,
     /// Without what was given: that is known once the prune list is stored.
     grounds: Grounds,
     expected: u64,
@@ -212,48 +227,67 @@ impl Driver {
     /// tried again.
     async fn settle_each(&self, sources: Vec<SourceId>) -> Vec<SourceId> {
         let mut again = Vec::new();
-        for source in sources {
-            if let Err(error) = self.settle(source).await {
-                let is_overtaken = matches!(
-                    error,
-                    SettleError::Outdated | SettleError::Append(AppendError::Conflict { .. })
-                );
-                if !is_overtaken {
-                    self.counts.failures.inc();
-                    tracing::error!(%source, error = %chain(&error), "source cannot be settled");
-                }
-                again.push(source);
+        let mut later = Vec::new();
+        for (place, source) in sources.iter().enumerate() {
+            let coming = sources.get(place + 1..).unwrap_or_default();
+            match self.settle(*source, coming).await {
+                // What moves from a later source to this one is given up first.
+                Err(SettleError::Postponed) => later.push(*source),
+                settled => self.note_unsettled(*source, settled, &mut again),
             }
+        }
+        for source in later {
+            let settled = self.settle(source, &[]).await;
+            self.note_unsettled(source, settled, &mut again);
         }
         again
     }
 
-    /// Does what is to be done about one source, by the state as it is now.
-    async fn settle(&self, source: SourceId) -> Result<(), SettleError> {
+    fn note_unsettled(&self, source: SourceId, settled: Result<(), SettleError>, again: &mut Vec<SourceId>) {
+        let Err(error) = settled else { return };
+        let is_overtaken =
+            matches!(error, SettleError::Outdated | SettleError::Append(AppendError::Conflict { .. }));
+        if !is_overtaken {
+            self.counts.failures.inc();
+            tracing::error!(%source, error = %chain(&error), "source cannot be settled");
+        }
+        again.push(source);
+    }
+
+    /// Does what is to be done about one source, by the state as it is now; nothing while one of those to come is about to drop what
+    /// this one wants.
+    async fn settle(&self, source: SourceId, coming: &[SourceId]) -> Result<(), SettleError> {
         let Some((agent, organization, _)) = self.fold.read(|state| state.source_head(source)) else {
             return Ok(());
         };
         if let Some((draft, grounds)) = self.fold.make(&Given::RecordSyncs { source })? {
             self.append(source, draft, grounds, None).await?;
         }
-        let (needed, listed) =
-            self.fold.read(|state| (state.bundles_needed(source), state.prune_list_of(source)));
+        let (needed, listed, lists) = self.fold.read(|state| {
+            (state.bundles_needed(source), state.prune_list_of(source), state.wanted_lists_needed(source))
+        });
         let contents = self.bundles.contents(organization, &needed).await?;
         let listed = self.bundles.prune_list(organization, listed).await?;
+        let lists = self.bundles.wanted_lists(organization, &lists).await?;
         // Whoever suspends or pins from here on makes this decision lose.
-        let Some(settling) = self.settling(source, &contents, &listed)? else { return Ok(()) };
-        let Settling { verdict, surplus, mut grounds, expected } = settling;
+        let blobs = Blobbed { contents, listed, lists };
+        let Some(settling) = self.settling(source, &blobs, coming)? else { return Ok(()) };
+        let Settling { verdict, surplus, wanted, wanted_changed, mut grounds, expected } = settling;
         let list = match &verdict {
             Verdict::Deliver { prune, .. } | Verdict::Remove { prune } => prune.clone(),
             Verdict::Hold { .. } | Verdict::Nothing => Vec::new(),
         };
-        let list = self.store_prune_list(organization, list).await?;
+        let list = self.store_list(organization, &list).await?;
+        let wanted = match &verdict {
+            Verdict::Deliver { .. } => self.store_wanted(organization, &wanted).await?,
+            _ => None,
+        };
         let sync = SyncId(self.deps.world.new_uuid());
         let prunes = surplus.map_or(0, |surplus| surplus.objects);
-        let Some((event, cause)) = event_of(verdict, (source, agent), (prunes, list), sync) else {
-            return Ok(());
-        };
-        grounds.given = events::encode(&Given::Settle { source, surplus, list, sync })?;
+        let wanted = Wanted { list: wanted, changed: wanted_changed };
+        let event = event_of(verdict, (source, agent), (prunes, list), sync, wanted.list.clone());
+        let Some((event, cause)) = event else { return Ok(()) };
+        grounds.given = events::encode(&Given::Settle { source, surplus, list, sync, wanted })?;
         let aggregate = AggregateRef::new(AggregateKind::Source, source);
         let draft = Draft { organization, aggregate, expected, events: vec![event.into()] };
         self.append(source, draft, grounds, cause).await
@@ -263,24 +297,34 @@ impl Driver {
     fn settling(
         &self,
         source: SourceId,
-        contents: &Contents,
-        listed: &[PruneEntry],
+        blobs: &Blobbed,
+        coming: &[SourceId],
     ) -> Result<Option<Settling>, SettleError> {
+        let Blobbed { contents, listed, lists } = blobs;
         self.fold.read_with_heads(|state, heads| {
             // Nothing can be said without them, and nobody says so again: what came to another source touches that one alone.
-            if state.bundles_needed(source).iter().any(|digest| !contents.contains_key(digest)) {
+            if state.bundles_needed(source).iter().any(|digest| !contents.contains_key(digest))
+                || state.wanted_lists_needed(source).iter().any(|digest| !lists.contains_key(digest))
+            {
                 return Err(SettleError::Outdated);
             }
-            let (verdict, surplus) = state.verdict_with_surplus(source, contents, listed);
+            let wanted = state.wanted(source, contents, lists).ok_or(SettleError::Outdated)?;
+            let wanted_changed = state.wants_otherwise(source, &wanted, lists);
+            let about = Wanted { list: None, changed: wanted_changed };
+            let (verdict, surplus) = state.verdict_with_surplus(source, contents, listed, &about);
             let Some((_, organization, expected)) = state.source_head(source) else { return Ok(None) };
             if verdict == Verdict::Nothing {
                 return Ok(None);
+            }
+            let dropping = state.about_to_drop(&wanted, contents);
+            if coming.iter().any(|other| dropping.contains(other)) {
+                return Err(SettleError::Postponed);
             }
             let aggregate = AggregateRef::new(AggregateKind::Source, source);
             let looking = Given::RecordSyncs { source };
             let (looked_at, relies_on) = (state.looked_at(&looking), || state.relies_on(&looking));
             let grounds = heads.grounds(&(), looked_at, organization, &aggregate, relies_on)?;
-            Ok(Some(Settling { verdict, surplus, grounds, expected }))
+            Ok(Some(Settling { verdict, surplus, wanted, wanted_changed, grounds, expected }))
         })
     }
 
@@ -289,29 +333,43 @@ impl Driver {
         let Some((_, organization, _)) = self.fold.read(|state| state.source_head(source)) else {
             return Ok(None);
         };
-        let needed = self.fold.read(|state| match has_pending(state, source) {
-            true => state.bundles_needed(source),
-            false => Vec::new(),
+        let (needed, lists) = self.fold.read(|state| match has_pending(state, source) {
+            true => (state.bundles_needed(source), state.wanted_lists_needed(source)),
+            false => (Vec::new(), Vec::new()),
         });
         let contents = self.bundles.contents(organization, &needed).await?;
-        let next = self.fold.read(|state| next_sync(state, source, &contents));
-        let Some((mut next, prune)) = next else { return Ok(None) };
+        let lists = self.bundles.wanted_lists(organization, &lists).await?;
+        let next = self.fold.read(|state| next_sync(state, source, &contents, &lists));
+        let Some((mut next, prune, wanted)) = next else { return Ok(None) };
         if next.pending.is_some() {
-            next.planned.prune = self.store_prune_list(organization, prune).await?;
+            next.planned.prune = self.store_list(organization, &prune).await?;
+            next.planned.wanted = self.store_list(organization, &wanted).await?;
         }
         Ok(Some(next))
     }
 
-    async fn store_prune_list(
+    /// Stores a list that grows with a source; an empty one is none.
+    async fn store_list<T: Serialize + Sync>(
         &self,
         organization: OrganizationId,
-        prune: Vec<PruneEntry>,
+        list: &[T],
     ) -> Result<Option<BlobDigest>, SettleError> {
-        if prune.is_empty() {
+        if list.is_empty() {
             return Ok(None);
         }
-        let content = Bytes::from(events::encode(&prune)?);
+        let content = Bytes::from(events::encode(&list)?);
         Ok(self.deps.blobs.put(organization, vec![content]).await?.first().copied())
+    }
+
+    async fn store_wanted(
+        &self,
+        organization: OrganizationId,
+        wanted: &[WantedObject],
+    ) -> Result<Option<WantedList>, SettleError> {
+        let Some(list) = self.store_list(organization, wanted).await? else { return Ok(None) };
+        let objects = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
+        let first = wanted.iter().take(WantedObject::FIRST).cloned().collect();
+        Ok(Some(WantedList { list, objects, first }))
     }
 
     /// Appends to a source on the version that was looked at, and waits until the state has it too.

@@ -1,5 +1,6 @@
 //! The state of all sources, folded from the log, and the decisions made on it. Pure.
 
+mod contest;
 mod decide;
 mod fold;
 mod given;
@@ -10,7 +11,7 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 
 use events::configuration::{AgentConfiguration, FileFinding, SourceConfiguration};
-use events::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome};
+use events::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome, WantedList};
 use events::desired::FinishedManifest;
 use events::object::ObjectKey;
 use events::observation::Observation;
@@ -21,6 +22,7 @@ use events::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use contest::{Wanted, WantedLists};
 pub use decide::{BundleContents, Command, Verdict};
 pub use given::{Given, Surplus, event_of};
 use news::News;
@@ -132,6 +134,9 @@ pub(crate) struct Desired {
     pub(crate) bundle: BlobDigest,
     pub(crate) sync: SyncId,
     pub(crate) prune: Option<BlobDigest>,
+    /// Objects of the bundle that other sources hold.
+    #[serde(default)]
+    pub(crate) wanted: Option<WantedList>,
     pub(crate) check_all: bool,
     pub(crate) cause: Cause,
 }

@@ -1,4 +1,4 @@
-//! Which kinds a configuration lets an agent touch.
+//! Which kinds a configuration lets an agent touch, and which built-in kinds have namespaces.
 
 use crate::Identity;
 
@@ -31,9 +31,82 @@ pub fn glob(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
+/// Groups that Kubernetes itself serves.
+const BUILT_IN: &[&str] = &[
+    "",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "apps",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+];
+
+/// Groups of which every kind is cluster-scoped.
+const CLUSTER_SCOPED_GROUPS: &[&str] = &[
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "node.k8s.io",
+    "scheduling.k8s.io",
+];
+
+const CLUSTER_SCOPED: &[(&str, &str)] = &[
+    ("", "Namespace"),
+    ("", "Node"),
+    ("", "PersistentVolume"),
+    ("certificates.k8s.io", "CertificateSigningRequest"),
+    ("certificates.k8s.io", "ClusterTrustBundle"),
+    ("networking.k8s.io", "IPAddress"),
+    ("networking.k8s.io", "IngressClass"),
+    ("networking.k8s.io", "ServiceCIDR"),
+    ("rbac.authorization.k8s.io", "ClusterRole"),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+    ("resource.k8s.io", "DeviceClass"),
+    ("resource.k8s.io", "DeviceTaintRule"),
+    ("resource.k8s.io", "ResourceSlice"),
+    ("storage.k8s.io", "CSIDriver"),
+    ("storage.k8s.io", "CSINode"),
+    ("storage.k8s.io", "StorageClass"),
+    ("storage.k8s.io", "VolumeAttachment"),
+    ("storage.k8s.io", "VolumeAttributesClass"),
+];
+
+/// Whether objects of a kind have no namespace. `None` for kinds of groups that Kubernetes does not serve by itself: their definitions
+/// decide.
+#[must_use]
+pub fn is_cluster_scoped(group: &str, kind: &str) -> Option<bool> {
+    BUILT_IN
+        .contains(&group)
+        .then(|| CLUSTER_SCOPED_GROUPS.contains(&group) || CLUSTER_SCOPED.contains(&(group, kind)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn built_in_kinds_have_a_known_scope() {
+        assert_eq!(is_cluster_scoped("", "Namespace"), Some(true));
+        assert_eq!(is_cluster_scoped("", "ConfigMap"), Some(false));
+        assert_eq!(is_cluster_scoped("rbac.authorization.k8s.io", "ClusterRole"), Some(true));
+        assert_eq!(is_cluster_scoped("rbac.authorization.k8s.io", "Role"), Some(false));
+        assert_eq!(is_cluster_scoped("apiextensions.k8s.io", "CustomResourceDefinition"), Some(true));
+        assert_eq!(is_cluster_scoped("gateway.networking.k8s.io", "GatewayClass"), None);
+    }
 
     #[test]
     fn globs() {

@@ -112,7 +112,7 @@ impl Shelf {
     pub(crate) async fn source(
         &self,
         organization: OrganizationId,
-        PlannedSource { bundle, prune, head }: PlannedSource,
+        PlannedSource { bundle, prune, wanted, head }: PlannedSource,
     ) -> Result<DesiredSource, ResolveError> {
         let pages = match bundle {
             Some(bundle) => Some(self.root(organization, bundle).await?.to_vec()),
@@ -122,7 +122,11 @@ impl Shelf {
             Some(prune) => events::decode(&self.blobs.get(organization, prune).await?)?,
             None => Vec::new(),
         };
-        Ok(DesiredSource { pages, prune, head, refused: None })
+        let wanted = match wanted {
+            Some(wanted) => events::decode(&self.blobs.get(organization, wanted).await?)?,
+            None => Vec::new(),
+        };
+        Ok(DesiredSource { pages, prune, wanted, head, refused: None })
     }
 
     /// The sources that have a page or an object.

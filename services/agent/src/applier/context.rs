@@ -74,6 +74,7 @@ impl Context {
             mode: self.view.mode,
             rules: &self.view.resources,
             default_namespace: &self.source.head.default_namespace,
+            wanted: &self.source.wanted,
         };
         let resolution = Arc::new(resolve(self.source.entries.as_deref().unwrap_or_default(), scope, &kinds));
         *resolved = Some((kinds, Arc::clone(&resolution)));

@@ -215,13 +215,9 @@ impl Context {
         self.shared.wake(self.id());
     }
 
-    /// The bundle's entry of a key, and its identity in the cluster.
+    /// The bundle's entry of a key that no other source holds, and its identity in the cluster.
     fn entry(&self, key: &ObjectKey) -> Option<(&Arc<Entry>, ObjectIdentity)> {
-        let entries = self.source.entries.as_deref()?;
-        let default = &self.source.head.default_namespace;
-        let entry = entries
-            .iter()
-            .find(|entry| crate::model::target::has_key(std::slice::from_ref(entry), default, key))?;
+        let entry = self.source.entry(key).filter(|entry| !self.source.is_wanted(entry))?;
         let identity = ObjectIdentity { namespace: key.namespace.clone(), ..entry.identity.clone() };
         Some((entry, identity))
     }

@@ -48,7 +48,7 @@ pub async fn diff(
     let redactor = Redactor::new(&key);
     let resolution = context.resolve();
     let mut answer = SourceDiff { commit: source.head.commit.clone(), ..SourceDiff::default() };
-    answer.objects.extend(resolution.failures.iter().map(refused));
+    answer.objects.extend(resolution.failures.iter().chain(&resolution.wanted).map(refused));
     for awaited in &resolution.awaited {
         let error = Some(awaited.failure().message);
         answer.objects.push(ObjectDiff { error, ..plain(&awaited.entry.identity, DiffChange::Create) });

@@ -18,6 +18,10 @@ pub(super) struct Report {
     waiting: Vec<ObjectFailure>,
     /// Some failure may end by itself.
     pub(super) transient: bool,
+    /// An object was left out because another source has it in its bundle as well; nothing else failed with it.
+    pub(super) contested: bool,
+    /// All that failed is held by other sources as the server decided: only another state changes that.
+    pub(super) is_decided: bool,
 }
 
 impl Report {
@@ -28,6 +32,8 @@ impl Report {
             failures: Vec::new(),
             waiting: Vec::new(),
             transient: false,
+            contested: false,
+            is_decided: false,
         }
     }
 

@@ -1,6 +1,6 @@
 //! One stage of a sync: all dry runs, then all writes in order, kind by kind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use chassis::traces;
@@ -55,7 +55,14 @@ impl Context {
             .map(|(_, target)| *target);
         let created: Vec<Created<'_>> = created.chain(founded).map(created_by).collect();
         let mut real = Vec::new();
+        let mut left_out = BTreeSet::new();
         for (place, failed) in failed {
+            if failed.is_contested {
+                report.contested = true;
+                report.failed(failed.failure, false);
+                left_out.insert(place);
+                continue;
+            }
             let caused = targets.get(place).zip(failed.error.as_ref()).is_some_and(|(target, error)| {
                 created.iter().any(|created| explains(*created, &target.identity, error))
             });
@@ -78,6 +85,7 @@ impl Context {
             let checked: Vec<(&Target, Option<Checked>)> = group
                 .iter()
                 .enumerate()
+                .filter(|(offset, _)| !left_out.contains(&(place + offset)))
                 .map(|(offset, target)| (*target, passed.remove(&(place + offset))))
                 .collect();
             place += group.len();

@@ -59,7 +59,21 @@ impl Context {
         let correlation_id = head.correlation_id;
         self.shared.outbox.tell(Observed::SyncStarted { source: self.id(), sync: head.sync, correlation_id });
         let outcome = self.attempt(&mut report, pruned, wake).await;
+        let outcome = outcome.map(|outcome| self.without_wanted(outcome, &mut report));
         (outcome, report)
+    }
+
+    /// What other sources hold was left out: that stops nothing else, but not all of the bundle is applied.
+    fn without_wanted(&self, outcome: SyncOutcome, report: &mut Report) -> SyncOutcome {
+        let resolution = self.resolve();
+        if outcome == SyncOutcome::Superseded || (resolution.wanted.is_empty() && !report.contested) {
+            return outcome;
+        }
+        report.is_decided = outcome != SyncOutcome::Failed && !report.contested;
+        for failure in &resolution.wanted {
+            report.failed(failure.clone(), false);
+        }
+        SyncOutcome::Failed
     }
 
     async fn attempt(

@@ -213,7 +213,7 @@ impl Worker {
             // By a newer state, or by a suspension that ends with this same state.
             self.ran = None;
         }
-        let retry_at = (outcome == SyncOutcome::Failed).then(|| self.retry(&report));
+        let retry_at = (outcome == SyncOutcome::Failed && !report.is_decided).then(|| self.retry(&report));
         self.kept_at = self.look_again_at(context);
         self.contested = retry_at.map_or(0, |_| context.view.contested(&context.source));
         // An outage fails all objects alike; a few of them say it.

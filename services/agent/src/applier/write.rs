@@ -16,7 +16,7 @@ use super::context::Context;
 use super::health::tells_health;
 use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, Answer, ApiError, ApiStatus, Call, path};
-use crate::model::adoption::Decision;
+use crate::model::adoption::{Decision, Owner, owner_of};
 use crate::model::book::Before;
 use crate::model::managed::in_version;
 use crate::model::manifest::{Prepared, is_secret, live_mark, prepare};
@@ -58,6 +58,8 @@ pub(super) struct Failure {
     pub(super) failure: ObjectFailure,
     /// What the API server said, where it was it.
     pub(super) error: Option<ApiError>,
+    /// Another source of this agent has the object in its bundle as well.
+    pub(super) is_contested: bool,
 }
 
 impl Failure {
@@ -94,12 +96,12 @@ struct PartialMetadata {
 
 impl Context {
     fn fail(&self, target: &Target, message: impl Into<String>) -> Failed {
-        Box::new(Failure { failure: target.failure(message), error: None })
+        Box::new(Failure { failure: target.failure(message), error: None, is_contested: false })
     }
 
     fn refused(&self, target: &Target, error: ApiError) -> Failed {
         let words = explain(&error, &target.identity, &target.entry.manifest);
-        Box::new(Failure { failure: target.failure(words), error: Some(error) })
+        Box::new(Failure { failure: target.failure(words), error: Some(error), is_contested: false })
     }
 
     fn object_path(&self, target: &Target) -> Result<String, Failed> {
@@ -158,7 +160,7 @@ impl Context {
                     let failure =
                         target.failure("the object is being deleted; it is applied once it is gone");
                     let error = ApiError::Pending { detail: String::new() };
-                    return Err(Box::new(Failure { failure, error: Some(error) }));
+                    return Err(Box::new(Failure { failure, error: Some(error), is_contested: false }));
                 }
                 must_look |= known.is_some_and(|(uid, _)| uid != partial.metadata.uid);
                 checked.prior =
@@ -236,6 +238,14 @@ impl Context {
             Err(error) => return Err(self.refused(target, error)),
         };
         let mark = live_mark(&live, &target.identity);
+        let owner =
+            owner_of(mark.owner.as_ref(), &self.owner, |source| self.view.has_in_source(source, &target.key));
+        if let (Owner::Sibling { current: true }, Some(mark)) = (owner, &mark.owner) {
+            // The server decides who holds it, and has not heard of both yet.
+            let holder = self.view.name_of(&mark.source);
+            let failure = target.failure(format!("source {holder}, another source of this agent, has it"));
+            return Err(Box::new(Failure { failure, error: None, is_contested: true }));
+        }
         match self.may_take(target, &live, prepared.policies.adopt) {
             Decision::Write => checked.adopted = mark.adopted,
             Decision::Adopt => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use events::ObjectIdentity;
 use events::configuration::{Mode, ResourceRules};
-use events::delivery::ObjectFailure;
+use events::delivery::{ObjectFailure, WantedObject};
 use events::digest::Sha256;
 use events::object::ObjectKey;
 use objects::order::{Stage, apply_key, stage};
@@ -69,6 +69,8 @@ pub struct Scope<'a> {
     pub rules: &'a ResourceRules,
     /// For objects that name no namespace.
     pub default_namespace: &'a str,
+    /// Entries that other sources hold.
+    pub wanted: &'a BTreeMap<ObjectKey, WantedObject>,
 }
 
 /// A bundle in this cluster.
@@ -80,6 +82,8 @@ pub struct Resolution {
     pub awaited: Vec<Awaited>,
     /// Entries that cannot be.
     pub failures: Vec<ObjectFailure>,
+    /// Entries that other sources hold, and who does: they stop nothing else.
+    pub wanted: Vec<ObjectFailure>,
 }
 
 impl Resolution {
@@ -134,6 +138,10 @@ pub fn resolve(entries: &[Arc<Entry>], scope: Scope<'_>, kinds: &Kinds) -> Resol
     let mut resolution = Resolution::default();
     let mut seen: BTreeMap<ObjectKey, (Arc<str>, u32)> = BTreeMap::new();
     for entry in entries {
+        if let Some(wanted) = scope.wanted.get(&entry.identity.key()) {
+            resolution.wanted.push(failure(&entry.identity, entry, wanted.reason()));
+            continue;
+        }
         match place(entry, scope, &rules, kinds) {
             Ok(target) => {
                 if let Some((file, line)) =
@@ -325,7 +333,7 @@ mod tests {
         mode: Mode,
         rules: &ResourceRules,
     ) -> (Vec<String>, Vec<String>, Vec<String>) {
-        let scope = Scope { mode, rules, default_namespace: "shop" };
+        let scope = Scope { mode, rules, default_namespace: "shop", wanted: &BTreeMap::new() };
         let resolution = resolve(entries, scope, &kinds());
         (
             resolution.targets.iter().map(|target| target.identity.to_string()).collect(),

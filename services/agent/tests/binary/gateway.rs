@@ -195,6 +195,7 @@ impl Driver {
                 pages: Some(pages(manifests, &mut contents)),
                 prune: Vec::new(),
                 refused: None,
+                wanted: Vec::new(),
                 head: SourceHead {
                     source: SourceId::derive(self.agent, "shop"),
                     name: "shop".into(),

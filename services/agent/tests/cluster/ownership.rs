@@ -6,6 +6,7 @@ use events::configuration::{Adoption, Conflicts};
 use events::delivery::SyncOutcome;
 use events::object::GroupKind;
 use events::observation::{Observed, Write};
+use events::requests::gateway::DiffChange;
 use http::Method;
 use serde_json::{Value, json};
 use testkit::{ControlPlane, ControlPlaneOptions, eventually};
@@ -123,7 +124,15 @@ async fn moving_a_file_between_sources_deletes_nothing() {
     // In both at once it is an error of the newcomer.
     to.with([config_map("there", "v"), config_map("moves", "v")]);
     let finished = rig.sync(&[&to, &from]).await;
-    assert!(finished.failures[0].message.contains("another source of this agent"), "{finished:?}");
+    assert!(
+        finished.failures[0].message.contains("source from, another source of this agent"),
+        "{finished:?}"
+    );
+    assert_eq!(
+        (finished.counts.unchanged, finished.counts.failed),
+        (1, 1),
+        "nothing else fails: {finished:?}"
+    );
     let entry = rig.prune_entry("moves");
     from.with([config_map("stays", "v")]).pruning([entry]);
     to.with([config_map("there", "v"), config_map("moves", "v")]);
@@ -134,6 +143,47 @@ async fn moving_a_file_between_sources_deletes_nothing() {
     assert_eq!(live["metadata"]["uid"], before);
     assert_eq!(live["metadata"]["labels"]["kasbah.dev/source"], to.id.to_string());
     assert!(!rig.owned()["moves"].adopted);
+}
+
+#[tokio::test]
+async fn what_another_source_holds_is_left_out_until_the_server_hands_it_over() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("held", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut from = Source::new(&rig, "from", &namespace);
+    let mut to = Source::new(&rig, "to", &namespace);
+    from.with([config_map("shared", "from"), config_map("stays", "v")]);
+    assert_eq!(rig.sync(&[&from]).await.outcome, SyncOutcome::Succeeded);
+    let before = cluster.get(&map_path(&namespace, "shared")).await.unwrap()["metadata"].clone();
+
+    to.with([config_map("shared", "to"), config_map("there", "v")]).wanting(&["shared"], &from);
+    let finished = rig.sync(&[&to, &from]).await;
+    assert_eq!(
+        (finished.outcome, finished.counts.created, finished.counts.failed),
+        (SyncOutcome::Failed, 1, 1)
+    );
+    let failure = &finished.failures[0];
+    assert!(failure.message.contains("source from of this agent holds it"), "{finished:?}");
+    assert_eq!((failure.file.as_str(), failure.identity.name.as_str()), ("0.yaml", "shared"));
+    let retry = |one: &Observed| match one {
+        Observed::ObjectFailed { source, retry_at, .. } if *source == to.id => Some(*retry_at),
+        _ => None,
+    };
+    assert_eq!(rig.process.wait(0, "failure", retry).await.0, None, "only another state changes it");
+    assert!(cluster.exists(&map_path(&namespace, "there")).await.unwrap());
+    let diff = rig.diff(&to).await;
+    assert_eq!((diff.objects.len(), diff.objects[0].change), (1, DiffChange::Refused), "{diff:?}");
+    assert!(diff.objects[0].error.as_ref().unwrap().contains("source from"), "{diff:?}");
+
+    // The holder drops it: it stays, whoever is told first, and is the other one's from then on.
+    let entry = rig.prune_entry("shared");
+    from.with([config_map("stays", "v")]).pruning([entry]);
+    assert_eq!(rig.sync(&[&from, &to]).await.outcome, SyncOutcome::Succeeded);
+    to.with([config_map("shared", "to"), config_map("there", "v")]);
+    assert_eq!(rig.sync(&[&to, &from]).await.outcome, SyncOutcome::Succeeded);
+    let live = cluster.get(&map_path(&namespace, "shared")).await.unwrap();
+    assert_eq!((&live["metadata"]["uid"], &live["data"]["key"]), (&before["uid"], &json!("to")));
+    assert_eq!(live["metadata"]["labels"]["kasbah.dev/source"], to.id.to_string());
 }
 
 #[tokio::test]

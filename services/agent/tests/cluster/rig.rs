@@ -14,9 +14,10 @@ use bytes::Bytes;
 use chassis::ShutdownTrigger;
 use events::bundle::{BundleEntry, BundlePage, page_of, pages_for};
 use events::configuration::{Mode, ResourceRules, ServiceAccount, SyncPolicies};
-use events::delivery::{PruneEntry, SyncCounts, SyncOutcome};
+use events::delivery::{PruneEntry, SyncCounts, SyncOutcome, WantedObject};
 use events::desired::{Applier, DesiredReply, DesiredSource, DesiredState, FinishedManifest, SourceHead};
 use events::digest::Sha256;
+use events::object::ObjectKey;
 use events::observation::{Observed, OwnedObject};
 use events::requests::gateway::SourceDiff;
 use events::{AgentId, CorrelationId, InstanceId, ObjectIdentity, OrganizationId, SourceId, SyncId};
@@ -50,6 +51,7 @@ pub struct Source {
     pub check_all: bool,
     pub manifests: Option<Vec<(String, Value)>>,
     pub prune: Vec<PruneEntry>,
+    pub wanted: Vec<WantedObject>,
     pub policies: SyncPolicies,
     pub finished: Vec<FinishedManifest>,
     pub namespace: String,
@@ -67,6 +69,7 @@ impl Source {
             check_all: false,
             manifests: Some(Vec::new()),
             prune: Vec::new(),
+            wanted: Vec::new(),
             policies: SyncPolicies::default(),
             finished: Vec::new(),
             namespace: namespace.to_owned(),
@@ -83,6 +86,18 @@ impl Source {
         self.manifests = Some(files.collect());
         self.sync = SyncId(uuid());
         self.prune.clear();
+        self.wanted.clear();
+        self
+    }
+
+    /// ConfigMaps of this source that another one holds.
+    pub fn wanting(&mut self, names: &[&str], holder: &Self) -> &mut Self {
+        let wanted = names.iter().map(|name| {
+            let [group, kind, namespace, name] = ["", "ConfigMap", "", *name].map(str::to_owned);
+            let object = ObjectKey { group, kind, namespace, name };
+            WantedObject { object, holder: holder.id, holder_name: holder.name.clone() }
+        });
+        self.wanted = wanted.collect();
         self
     }
 
@@ -473,6 +488,7 @@ fn desired(source: &Source, contents: &mut BTreeMap<Sha256, Vec<u8>>) -> Desired
         pages,
         prune: source.prune.clone(),
         refused: None,
+        wanted: source.wanted.clone(),
         head: SourceHead {
             source: source.id,
             name: source.name.clone(),

@@ -13,7 +13,7 @@ use events::{BlobDigest, Refusal, RefusalKind, SourceId, SyncId};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bundle, Cause, DeliveryState, Held, Owned, SourceState, Surplus};
+use super::{Bundle, Cause, DeliveryState, Held, Owned, SourceState, Surplus, Wanted, WantedLists};
 
 /// A prune of more objects than this is looked at twice.
 const SMALL_PRUNE: u32 = 10;
@@ -22,6 +22,12 @@ const SMALL_PRUNE: u32 = 10;
 pub trait BundleContents: Send + Sync {
     /// Whether the bundle has the object. A manifest without a namespace means one in `default_namespace`, or a cluster-scoped one.
     fn has(&self, key: &ObjectKey, default_namespace: &str) -> bool;
+
+    /// Every object, as its manifest names it; in no order.
+    fn keys(&self) -> Box<dyn Iterator<Item = &ObjectKey> + '_>;
+
+    /// The objects of this one's group, kind and name, in whichever namespace their manifests have.
+    fn namesakes(&self, key: &ObjectKey) -> Vec<&ObjectKey>;
 }
 
 /// What is to be done about a source now.
@@ -97,13 +103,19 @@ pub enum Command {
 
 impl DeliveryState {
     /// Bundles whose contents [`Self::verdict`] needs for a source: its candidate and all that the agent's other sources have
-    /// or are about to have.
+    /// or are about to have; beside those, what it has itself.
     #[must_use]
     pub fn bundles_needed(&self, source: SourceId) -> Vec<BlobDigest> {
         let Some(state) = self.sources.get(&source) else { return Vec::new() };
         let own =
             state.candidate().map(|bundle| bundle.digest).or(state.desired.as_ref().map(|own| own.bundle));
-        own.into_iter().chain(self.other_bundles(source, state).map(|(digest, _)| digest)).collect()
+        let mut needed: Vec<BlobDigest> =
+            self.other_bundles(source, state).map(|(digest, _)| digest).collect();
+        if !needed.is_empty() {
+            needed.extend(state.desired.as_ref().map(|own| own.bundle));
+        }
+        needed.extend(own);
+        needed
     }
 
     /// The prune list that the source's agent has now, by address.
@@ -123,8 +135,11 @@ impl DeliveryState {
         source: SourceId,
         contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
         listed: &[PruneEntry],
+        lists: &WantedLists,
     ) -> Verdict {
-        self.verdict_with_surplus(source, contents, listed).0
+        let wanted = self.wanted(source, contents, lists).unwrap_or_default();
+        let wanted = Wanted { changed: self.wants_otherwise(source, &wanted, lists), list: None };
+        self.verdict_with_surplus(source, contents, listed, &wanted).0
     }
 
     /// As [`Self::verdict`], with what of the contents it depends on.
@@ -133,11 +148,12 @@ impl DeliveryState {
         source: SourceId,
         contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
         listed: &[PruneEntry],
+        wanted: &Wanted,
     ) -> (Verdict, Option<Surplus>) {
         let gone = self.surplus(source, contents);
         let kept = |gone: &[PruneEntry]| self.sources.get(&source).map_or(0, |state| state.kept_of(gone));
         let surplus = gone.as_deref().map(|gone| Surplus { kept: kept(gone), ..Surplus::of(gone, listed) });
-        let mut verdict = self.judge(source, surplus);
+        let mut verdict = self.judge(source, surplus, wanted);
         if let Verdict::Deliver { prune, .. } | Verdict::Remove { prune } = &mut verdict {
             *prune = gone.unwrap_or_default();
         }
@@ -158,9 +174,10 @@ impl DeliveryState {
         if prunes { self.prune_for(source, state, None, contents) } else { Some(Vec::new()) }
     }
 
-    /// What is to be done about a source, given what its bundles leave over. The prune list is left to who has it.
+    /// What is to be done about a source, given what its bundles leave over and what other sources hold of it. The prune list is left
+    /// to the caller.
     #[must_use]
-    pub fn judge(&self, source: SourceId, surplus: Option<Surplus>) -> Verdict {
+    pub fn judge(&self, source: SourceId, surplus: Option<Surplus>, wanted: &Wanted) -> Verdict {
         let (Some(state), Some(surplus)) = (self.sources.get(&source), surplus) else {
             return Verdict::Nothing;
         };
@@ -176,7 +193,7 @@ impl DeliveryState {
         }
         let is_desired = state.is_desired(candidate);
         let ended = state.desired.as_ref().is_some_and(|desired| state.sync_ended(desired.sync));
-        if is_desired && !(surplus.unlisted && ended) {
+        if is_desired && !(surplus.unlisted && ended) && !wanted.changed {
             return Verdict::Nothing;
         }
         let (commit, bundle, objects, cause) =

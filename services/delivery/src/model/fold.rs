@@ -84,7 +84,7 @@ impl DeliveryState {
                 Event::Delivery(event) => self.apply_delivery(commit, id, event),
             }
         }
-        self.touch_owners_of(&rebundled);
+        self.touch_siblings_in(&rebundled);
     }
 
     /// The agent whose sources have other bundles from this event on.
@@ -98,7 +98,9 @@ impl DeliveryState {
             }
             Event::Delivery(DeliveryEvent::BundleDesired(desired)) => {
                 let state = self.sources.get(&desired.source)?;
-                let is_other = state.desired.as_ref().is_none_or(|before| before.bundle != desired.bundle);
+                let is_other = state.desired.as_ref().is_none_or(|before| {
+                    (before.bundle, &before.wanted) != (desired.bundle, &desired.wanted)
+                });
                 is_other.then_some(state.agent)
             }
             Event::Delivery(
@@ -110,12 +112,12 @@ impl DeliveryState {
         }
     }
 
-    /// What a source may not delete because another one's bundle has it, it may delete once that bundle is another.
-    fn touch_owners_of(&mut self, agents: &BTreeSet<AgentId>) {
+    /// What a source may not delete or apply because another one's bundle has it, it may once that bundle is another.
+    fn touch_siblings_in(&mut self, agents: &BTreeSet<AgentId>) {
         let sources = agents.iter().flat_map(|agent| self.sources_of(*agent));
-        let owners: Vec<SourceId> =
-            sources.filter(|(_, state)| !state.inventory.is_empty()).map(|(id, _)| id).collect();
-        for source in owners {
+        let affected =
+            sources.filter(|(_, state)| !state.inventory.is_empty() || state.candidate().is_some());
+        for source in affected.map(|(id, _)| id).collect::<Vec<_>>() {
             self.touch(source);
         }
     }
@@ -505,6 +507,7 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
                 bundle: desired.bundle,
                 sync: desired.sync,
                 prune: desired.prune,
+                wanted: desired.wanted,
                 check_all: false,
                 cause,
             });

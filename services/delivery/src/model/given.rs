@@ -1,6 +1,8 @@
 //! What decisions are given, and how each is made: live, and again from what the log holds of it.
 
-use events::delivery::{ApplierNamed, BundleDesired, BundleHeld, DeliveryEvent, PruneEntry, SourceRemoved};
+use events::delivery::{
+    ApplierNamed, BundleDesired, BundleHeld, DeliveryEvent, PruneEntry, SourceRemoved, WantedList,
+};
 use events::observation::ObservationBatch;
 use events::repository::ref_aggregate;
 use events::{
@@ -11,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use store::replay::yaml;
 use store::{Decides, Draft, LookedAt};
 
-use super::{Cause, Command, DeliveryState, Verdict};
+use super::{Cause, Command, DeliveryState, Verdict, Wanted};
 
 /// What a decision is given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +47,9 @@ pub enum Given {
         list: Option<BlobDigest>,
         /// Id of the sync that would do it.
         sync: SyncId,
+        /// What other sources hold of the bundle.
+        #[serde(default)]
+        wanted: Wanted,
     },
 }
 
@@ -82,6 +87,7 @@ pub fn event_of(
     (source, agent): (SourceId, AgentId),
     (prunes, prune): (u32, Option<BlobDigest>),
     sync: SyncId,
+    wanted: Option<WantedList>,
 ) -> Option<(DeliveryEvent, Option<Cause>)> {
     Some(match verdict {
         Verdict::Nothing => return None,
@@ -90,7 +96,8 @@ pub fn event_of(
             (DeliveryEvent::BundleHeld(held), Some(cause))
         }
         Verdict::Deliver { commit, bundle, objects, cause, .. } => {
-            let desired = BundleDesired { source, agent, sync, commit, bundle, objects, prune, prunes };
+            let desired =
+                BundleDesired { source, agent, sync, commit, bundle, objects, prune, prunes, wanted };
             (DeliveryEvent::BundleDesired(desired), Some(cause))
         }
         Verdict::Remove { .. } => {
@@ -112,11 +119,11 @@ impl Decides for DeliveryState {
                 Ok(self.source_draft(*source, self.decide(*source, command.clone())?))
             }
             Given::RecordSyncs { source } => Ok(self.source_draft(*source, self.sync_records(*source))),
-            Given::Settle { source, surplus, list, sync } => {
+            Given::Settle { source, surplus, list, sync, wanted } => {
                 let Some((agent, ..)) = self.source_head(*source) else { return Ok(None) };
                 let prunes = surplus.map_or(0, |surplus| surplus.objects);
-                let verdict = self.judge(*source, *surplus);
-                let event = event_of(verdict, (*source, agent), (prunes, *list), *sync);
+                let verdict = self.judge(*source, *surplus, wanted);
+                let event = event_of(verdict, (*source, agent), (prunes, *list), *sync, wanted.list.clone());
                 Ok(self.source_draft(*source, event.map(|(event, _)| event).into_iter().collect()))
             }
         }

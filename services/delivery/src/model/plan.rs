@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use events::configuration::SourceConfiguration;
-use events::delivery::PruneEntry;
+use events::delivery::{PruneEntry, WantedObject};
 use events::desired::{Applier, DesiredPlan, PlannedSource, SourceHead};
 use events::requests::delivery::NextSync;
 use events::{AgentId, BlobDigest, CorrelationId, SourceId, SyncId};
 
 use super::view::why_pending;
-use super::{BundleContents, DeliveryState, SourceState};
+use super::{BundleContents, DeliveryState, SourceState, WantedLists};
 
 /// The plan for an agent; `None` while it has no configuration, and for one that is deleted.
 #[must_use]
@@ -35,23 +35,26 @@ pub fn desired_plan(state: &DeliveryState, agent: AgentId) -> Option<DesiredPlan
 }
 
 /// What a source's agent is to have next: as its plan stands, or with the bundle that waits for a person and what it would
-/// delete. `contents` has all of [`DeliveryState::bundles_needed`]; `None` when there is no such source.
+/// delete and want of other sources. `contents` has all of [`DeliveryState::bundles_needed`], `lists` all of
+/// [`DeliveryState::wanted_lists_needed`]; `None` when there is no such source.
 #[must_use]
 pub fn next_sync(
     state: &DeliveryState,
     source: SourceId,
     contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
-) -> Option<(NextSync, Vec<PruneEntry>)> {
+    lists: &WantedLists,
+) -> Option<(NextSync, Vec<PruneEntry>, Vec<WantedObject>)> {
     let known = state.sources.get(&source).filter(|known| known.configured)?;
     let mut planned = planned(source, known)?;
     let Some(waiting) = known.candidate().filter(|next| !known.is_desired(next)) else {
-        return Some((NextSync { planned, pending: None }, Vec::new()));
+        return Some((NextSync { planned, pending: None }, Vec::new(), Vec::new()));
     };
     let prune = state.prune_for(source, known, Some(waiting.digest), contents)?;
+    let wanted = state.wanted(source, contents, lists)?;
     planned.bundle = Some(waiting.digest);
-    planned.prune = None;
+    (planned.prune, planned.wanted) = (None, None);
     planned.head.commit.clone_from(&waiting.commit);
-    Some((NextSync { planned, pending: Some(why_pending(known, &waiting.commit)) }, prune))
+    Some((NextSync { planned, pending: Some(why_pending(known, &waiting.commit)) }, prune, wanted))
 }
 
 /// Whether a bundle waits for a source's agent to be told of it.
@@ -66,12 +69,13 @@ fn planned(id: SourceId, source: &SourceState) -> Option<PlannedSource> {
     if let Some(removal) = &source.removal {
         let mut head = head(id, source, configuration);
         head.sync = removal.sync.unwrap_or(head.sync);
-        return Some(PlannedSource { bundle: None, prune: removal.prune, head });
+        return Some(PlannedSource { bundle: None, prune: removal.prune, wanted: None, head });
     }
     let desired = source.desired.as_ref();
     Some(PlannedSource {
         bundle: desired.map(|desired| desired.bundle),
         prune: desired.and_then(|desired| desired.prune),
+        wanted: desired.and_then(|desired| desired.wanted.as_ref()).map(|wanted| wanted.list),
         head: head(id, source, configuration),
     })
 }

@@ -1,6 +1,6 @@
 //! How a source stands, for people.
 
-use events::delivery::{HoldReason, SyncOutcome};
+use events::delivery::{HoldReason, SyncOutcome, WantedList};
 use events::requests::delivery::{HeldBundle, SourceView, SyncView};
 use events::{SourceId, Timestamp};
 
@@ -31,8 +31,15 @@ pub fn source_view(state: &DeliveryState, source: SourceId) -> Option<SourceView
         inventory: u32::try_from(known.inventory.len()).unwrap_or(u32::MAX),
         fetch_failure: known.fetch_failure.clone(),
         blocked: known.blocked.clone(),
+        wants: wanted(known).map_or(0, |wanted| wanted.objects),
+        wanted: wanted(known).map(|wanted| wanted.first.clone()).unwrap_or_default(),
         why: why(known, connected),
     })
+}
+
+/// Objects that other sources hold.
+fn wanted(known: &SourceState) -> Option<&WantedList> {
+    known.desired.as_ref()?.wanted.as_ref()
 }
 
 fn sync_view(known: &SourceState) -> Option<SyncView> {
@@ -78,7 +85,9 @@ pub(crate) fn why(source: &SourceState, connected: bool) -> Option<String> {
     if !connected {
         return Some("waiting for its agent: it never connected".to_owned());
     }
-    sync_reason(source, desired.sync, &desired.commit).or_else(|| elsewhere(source, &desired.commit))
+    sync_reason(source, desired.sync, &desired.commit)
+        .or_else(|| wanted(source).map(wants))
+        .or_else(|| elsewhere(source, &desired.commit))
 }
 
 /// Nothing is kept applied, which is hardly meant.
@@ -138,6 +147,8 @@ fn sync_reason(source: &SourceState, sync: events::SyncId, commit: &str) -> Opti
             SyncOutcome::Superseded | SyncOutcome::Interrupted => Some(format!(
                 "the sync of commit {commit} was interrupted; it begins again with the agent's next word"
             )),
+            // All that failed is what other sources hold.
+            SyncOutcome::Failed if wanted(source).is_some_and(|all| end.counts.failed <= all.objects) => None,
             SyncOutcome::Failed => Some(failed(end, observed.retry_at)),
         },
     }
@@ -163,6 +174,15 @@ fn failed(end: &super::SyncEnd, retry_at: Option<Timestamp>) -> String {
     });
     let retry = retry_at.map_or_else(String::new, |at| format!("; retry at {at}"));
     format!("failed{first}{retry}")
+}
+
+fn wants(wanted: &WantedList) -> String {
+    let more = if wanted.objects > 1 { format!(" (and {} more)", wanted.objects - 1) } else { String::new() };
+    let first = wanted
+        .first
+        .first()
+        .map_or_else(String::new, |first| format!("{}{more}: {}", first.object, first.reason()));
+    format!("everything else is applied; not applied: {first}")
 }
 
 fn rejection(rejected: &events::requests::delivery::RejectedBundle) -> String {

@@ -1,6 +1,6 @@
 //! A log in memory, and what the tests put into it.
 
-use delivery::model::{BundleContents, DeliveryState, Verdict};
+use delivery::model::{BundleContents, DeliveryState, Verdict, WantedLists};
 use events::configuration::{
     AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, Mode, ResourceRules,
     SourceConfiguration, SyncPolicies,
@@ -31,6 +31,8 @@ pub struct Given {
     pub versions: BTreeMap<String, u64>,
     pub observed: BTreeMap<u64, u64>,
     pub records: Vec<Record>,
+    /// Lists of wanted objects by their addresses.
+    pub wanted: WantedLists,
 }
 
 impl Given {
@@ -40,6 +42,7 @@ impl Given {
             versions: BTreeMap::new(),
             observed: BTreeMap::new(),
             records: Vec::new(),
+            wanted: WantedLists::new(),
         };
         given.decided(
             AggregateKind::Agent,
@@ -164,6 +167,7 @@ impl Given {
                 objects,
                 prune: None,
                 prunes: 0,
+                wanted: None,
             }),
         );
     }
@@ -187,28 +191,54 @@ impl Given {
     }
 
     pub fn verdict_listed(&self, name: &str, bundles: &[(u8, &[&str])], listed: &[PruneEntry]) -> Verdict {
-        self.state.verdict(SourceId::derive(AGENT, name), &contents(bundles), listed)
+        // Not more than what the driver reads.
+        let needed = self.state.bundles_needed(SourceId::derive(AGENT, name));
+        let bundles: Vec<_> = bundles
+            .iter()
+            .filter(|(digest, _)| needed.contains(&BlobDigest([*digest; 32])))
+            .copied()
+            .collect();
+        let bundles = bundles.as_slice();
+        self.state.verdict(SourceId::derive(AGENT, name), &contents(bundles), listed, &self.wanted)
     }
 }
 
-/// Bundles by the first byte of their digests.
+/// Bundles of ConfigMaps by the first byte of their digests.
 pub fn contents(bundles: &[(u8, &[&str])]) -> BTreeMap<BlobDigest, Arc<dyn BundleContents>> {
     bundles
         .iter()
         .map(|(digest, names)| {
-            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            (BlobDigest([*digest; 32]), Arc::new(Named(names)) as Arc<dyn BundleContents>)
+            let keys = names.iter().map(|name| manifest_key(name)).collect();
+            (BlobDigest([*digest; 32]), Arc::new(Named(keys)) as Arc<dyn BundleContents>)
         })
         .collect()
 }
 
-/// A bundle of ConfigMaps by their names.
-pub struct Named(Vec<String>);
+/// A bundle.
+pub struct Named(Vec<ObjectKey>);
 
 impl BundleContents for Named {
     fn has(&self, key: &ObjectKey, _default_namespace: &str) -> bool {
-        self.0.contains(&key.name)
+        self.0.iter().any(|own| own.name == key.name)
     }
+
+    fn keys(&self) -> Box<dyn Iterator<Item = &ObjectKey> + '_> {
+        Box::new(self.0.iter())
+    }
+
+    fn namesakes(&self, key: &ObjectKey) -> Vec<&ObjectKey> {
+        let is_namesake = |own: &&ObjectKey| (&own.kind, &own.name) == (&key.kind, &key.name);
+        self.0.iter().filter(is_namesake).collect()
+    }
+}
+
+/// An object as a manifest names it: `name` or `namespace/name` of a ConfigMap, or `Kind.group namespace/name`.
+pub fn manifest_key(text: &str) -> ObjectKey {
+    let (kind, place) = text.split_once(' ').unwrap_or(("ConfigMap", text));
+    let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
+    let (namespace, name) = place.split_once('/').unwrap_or(("", place));
+    let [group, kind, namespace, name] = [group, kind, namespace, name].map(str::to_owned);
+    ObjectKey { group, kind, namespace, name }
 }
 
 pub fn source(name: &str) -> SourceConfiguration {

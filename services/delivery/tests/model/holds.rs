@@ -108,12 +108,14 @@ fn an_older_confirmation_stands_for_the_bundle_that_was_held() {
 
 #[test]
 fn a_snapshot_of_the_former_version_is_read() {
-    let given = held();
+    let mut given = held();
+    given.desired("shop", "aaa", 1, 10, 1);
+    hold(&mut given, 4);
     let source = SourceId::derive(AGENT, "shop");
     let bytes = given.state.snapshot();
     let mut value: rmpv::Value = rmpv::decode::read_value(&mut bytes.as_slice()).unwrap();
-    let removed = remove(&mut value, "confirmed_bundle");
-    assert_eq!(removed, 1, "one source");
+    let removed = ["confirmed_bundle", "wanted"].map(|field| remove(&mut value, field));
+    assert_eq!(removed, [1, 1], "one source");
     let mut former = Vec::new();
     rmpv::encode::write_value(&mut former, &value).unwrap();
     let restored = DeliveryState::restore(6, &former).expect("is read");

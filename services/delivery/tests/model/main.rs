@@ -7,6 +7,7 @@
     reason = "helpers of tests end a test by panicking"
 )]
 
+mod contest;
 mod given;
 mod golden;
 mod holds;
@@ -44,7 +45,7 @@ fn a_new_bundle_is_delivered_with_the_chain_that_led_to_it() {
     assert_eq!(cause.correlation_id, CorrelationId(Uuid::from_u128(77)));
     given.desired("shop", "aaa", 1, 10, 2);
     let id = SourceId::derive(AGENT, "shop");
-    let (next, _) = next_sync(&given.state, id, &contents(&[])).unwrap();
+    let (next, _, _) = next_sync(&given.state, id, &contents(&[]), &given.wanted).unwrap();
     let plan = desired_plan(&given.state, AGENT).unwrap();
     assert_eq!((&next.planned, next.pending), (&plan.sources[0], None), "nothing waits");
     assert_eq!(given.verdict("shop", &[(1, &["a", "b"])]), Verdict::Nothing);
@@ -114,7 +115,7 @@ fn an_object_that_another_source_applied_leaves_the_first_inventory() {
 }
 
 #[test]
-fn an_empty_bundle_is_held_until_that_very_commit_is_confirmed() {
+fn an_empty_bundle_is_held_until_that_very_bundle_is_confirmed() {
     let mut given = Given::agent_with(vec![source("shop")]);
     given.applied("shop", 10, &["a"], false);
     given.advanced("shop", "eee", 4, 0);
@@ -135,7 +136,7 @@ fn an_empty_bundle_is_held_until_that_very_commit_is_confirmed() {
         }),
     );
     assert_eq!(given.verdict("shop", &[(4, &[])]), Verdict::Nothing, "said once");
-    let (next, prune) = next_sync(&given.state, id, &contents(&[(4, &[])])).unwrap();
+    let (next, prune, _) = next_sync(&given.state, id, &contents(&[(4, &[])]), &given.wanted).unwrap();
     let planned = next.planned;
     assert_eq!((planned.head.commit.as_str(), planned.bundle), ("eee", Some(BlobDigest([4; 32]))));
     assert!(next.pending.unwrap().contains("is held"));
@@ -189,7 +190,7 @@ fn a_suspended_source_gets_nothing_and_says_why() {
     assert_eq!(given.verdict("shop", &[(1, &["a"])]), Verdict::Nothing);
     let why = "suspended: freeze; resume it to go on";
     assert_eq!(source_view(&given.state, id).unwrap().why.unwrap(), why);
-    let (next, _) = next_sync(&given.state, id, &contents(&[(1, &["a"])])).unwrap();
+    let (next, _, _) = next_sync(&given.state, id, &contents(&[(1, &["a"])]), &given.wanted).unwrap();
     assert_eq!((next.planned.head.commit.as_str(), next.pending.as_deref()), ("aaa", Some(why)));
     given.on_source(id, DeliveryEvent::SourceResumed(SourceResumed { source: id }));
     assert!(matches!(given.verdict("shop", &[(1, &["a"])]), Verdict::Deliver { .. }));

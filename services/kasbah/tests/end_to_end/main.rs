@@ -30,6 +30,7 @@ mod retention;
 mod scene;
 mod services;
 mod sessions;
+mod sharing;
 mod terminal;
 mod traces;
 mod trouble;

@@ -52,7 +52,13 @@ fn desired(agent: AgentId, instance: InstanceId) -> DesiredState {
         mode: Mode::Cluster,
         resources: ResourceRules::default(),
         lockdown: false,
-        sources: vec![DesiredSource { pages: Some(Vec::new()), prune: Vec::new(), head, refused: None }],
+        sources: vec![DesiredSource {
+            pages: Some(Vec::new()),
+            prune: Vec::new(),
+            wanted: Vec::new(),
+            head,
+            refused: None,
+        }],
     }
 }
 

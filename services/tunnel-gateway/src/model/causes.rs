@@ -74,7 +74,7 @@ mod tests {
             policies: SyncPolicies::default(),
             finished: Vec::new(),
         };
-        PlannedSource { bundle: None, prune: None, head }
+        PlannedSource { bundle: None, prune: None, wanted: None, head }
     }
 
     fn plan(sources: Vec<PlannedSource>) -> DesiredPlan {

@@ -429,7 +429,12 @@ impl Gateway {
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
             lockdown: false,
-            sources: vec![PlannedSource { bundle: Some(addresses[0]), prune, head: head(agent) }],
+            sources: vec![PlannedSource {
+                bundle: Some(addresses[0]),
+                prune,
+                wanted: None,
+                head: head(agent),
+            }],
         }
     }
 

@@ -37,6 +37,7 @@ fn is_wrong(view: &SourceView) -> bool {
     let failed = view.sync.as_ref().is_some_and(|sync| sync.outcome == Some(SyncOutcome::Failed));
     failed
         || view.takes_no_file
+        || view.wants > 0
         || view.rejected.is_some()
         || view.fetch_failure.is_some()
         || view.blocked.is_some()
@@ -72,8 +73,27 @@ pub(super) fn text(view: &SourceView, names: &Names, style: Style) -> String {
     if let Some(rejected) = &view.rejected {
         text.push_str(&rejection(rejected, style));
     }
+    if view.wants > 0 {
+        text.push_str(&wanted(view, style));
+    }
     if let Some(sync) = &view.sync {
         text.push_str(&sync_text(sync, style));
+    }
+    text
+}
+
+/// Objects that other sources of the agent hold.
+fn wanted(view: &SourceView, style: Style) -> String {
+    let objects = if view.wants == 1 { "object" } else { "objects" };
+    let head = format!("{} {objects} that other sources of the agent hold", view.wants);
+    let mut text = Fields::new().with("Wanted", bad(&head)).render(style);
+    for wanted in &view.wanted {
+        let line = format!("{}: held by source {}", wanted.object, wanted.holder_name);
+        text.push_str(&format!("  {}\n", one_line(&line)));
+    }
+    let more = view.wants.saturating_sub(u32::try_from(view.wanted.len()).unwrap_or(u32::MAX));
+    if more > 0 {
+        text.push_str(&format!("  and {more} more\n"));
     }
     text
 }

@@ -40,6 +40,8 @@ pub fn view() -> SourceView {
         inventory: 0,
         fetch_failure: None,
         blocked: None,
+        wants: 0,
+        wanted: Vec::new(),
         why: Some("fetching: no commit of its ref was read yet".into()),
     }
 }
@@ -171,4 +173,24 @@ fn a_long_reason_is_cut_in_the_list_and_whole_in_the_source() {
     let state = listed.lines().nth(1).unwrap().split_once("failing").unwrap().1;
     assert!(state.ends_with('…') && state.chars().count() == LISTED - "failing".len(), "{state}");
     assert!(text(&source, &Names::default(), STYLE).contains(&why));
+}
+
+#[test]
+fn objects_that_other_sources_hold_are_named_with_their_holder() {
+    let wanted = |name: &str| {
+        let [group, kind, namespace, name] = ["", "ConfigMap", "shop", name].map(str::to_owned);
+        let object = events::object::ObjectKey { group, kind, namespace, name };
+        let holder = SourceId(Uuid::from_u128(9));
+        events::delivery::WantedObject { object, holder, holder_name: "base".into() }
+    };
+    let view = SourceView { wants: 3, wanted: vec![wanted("a"), wanted("b")], ..synced() };
+    let text = text(&view, &Names::default(), STYLE);
+    assert!(
+        text.contains(
+            "Wanted  3 objects that other sources of the agent hold\n  \
+             ConfigMap shop/a: held by source base\n  \
+             ConfigMap shop/b: held by source base\n  and 1 more\n"
+        ),
+        "{text}"
+    );
 }
