@@ -37,6 +37,8 @@ struct State {
     waiting: VecDeque<Arc<Observation>>,
     dropped: u64,
     restate: bool,
+    /// The first parts of a statement of the inventory are sent, and its last one waits.
+    is_stating: bool,
 }
 
 impl Outbox {
@@ -60,13 +62,19 @@ impl Outbox {
 
     /// Tells one thing.
     pub fn tell(&self, what: Observed) {
-        let observation = Observation { at: Timestamp(self.world.clock.now_millis()), what };
+        self.tell_together([what]);
+    }
+
+    /// Tells several things, all of which are kept or left out.
+    pub fn tell_together(&self, all: impl IntoIterator<Item = Observed>) {
+        let at = Timestamp(self.world.clock.now_millis());
+        let observations = all.into_iter().map(|what| Arc::new(Observation { at, what }));
         {
             let mut state = self.state.lock();
             if state.epoch == 0 {
                 return;
             }
-            state.waiting.push_back(Arc::new(observation));
+            state.waiting.extend(observations);
             self.dropped.inc_by(state.shed());
         }
         self.wake.send_replace(());
@@ -134,6 +142,9 @@ impl State {
         let skip = usize::try_from(from - self.first).unwrap_or(usize::MAX);
         while self.sent.len() < skip.saturating_add(BATCH) && self.sent.len() < UNACKNOWLEDGED {
             let Some(next) = self.waiting.pop_front() else { break };
+            if let Observed::InventoryStated { last, .. } = &next.what {
+                self.is_stating = !last;
+            }
             self.sent.push_back(next);
         }
         let mut observations = Vec::new();
@@ -156,7 +167,15 @@ impl State {
         let before = self.waiting.len();
         self.waiting.retain(|observation| !is_information(&observation.what));
         if self.waiting.len() > WAITING / 2 {
-            self.waiting.retain(|observation| !is_inventory(&observation.what));
+            // Half a statement would count as the whole of what is owned: what has begun is ended.
+            let mut is_stating = self.is_stating;
+            self.waiting.retain(|observation| match &observation.what {
+                Observed::InventoryStated { last, .. } if is_stating => {
+                    is_stating = !last;
+                    true
+                }
+                what => !is_inventory(what),
+            });
             self.restate = true;
         }
         self.waiting.retain(|observation| !matches!(observation.what, Observed::Gap { .. }));
@@ -293,6 +312,38 @@ mod tests {
         assert!(matches!(batch.observations[0].what, Observed::Gap { dropped } if dropped >= WAITING as u64));
         assert_eq!(batch.observations[1].what, blocked(0));
         assert!(!outbox.take_restate());
+    }
+
+    #[tokio::test]
+    async fn a_statement_is_told_whole_or_not_at_all() {
+        let part = |last| Observed::InventoryStated { objects: Vec::new(), last, unlisted: Vec::new() };
+        let statement = |parts: usize| (1..=parts).map(move |place| part(place == parts));
+        let stated = |outbox: &Outbox| {
+            let mut seen = cursor(0, 0);
+            let mut parts = Vec::new();
+            while let Some(batch) = outbox.next(seen) {
+                seen = cursor(batch.epoch, batch.last());
+                parts.extend(batch.observations.iter().filter_map(|one| match one.what {
+                    Observed::InventoryStated { last, .. } => Some(last),
+                    _ => None,
+                }));
+                outbox.acknowledge(seen);
+            }
+            parts
+        };
+        let outbox = outbox();
+        outbox.tell_together(statement(WAITING + 1));
+        assert_eq!(stated(&outbox), [false; 0]);
+        // A part is on its way when the server falls behind.
+        outbox.tell_together(statement(BATCH + 5));
+        assert_eq!(
+            outbox.next(cursor(7, 0)).map(|batch| batch.observations.len()).unwrap_or_default(),
+            BATCH
+        );
+        outbox.tell_together(statement(5));
+        (0..=WAITING).for_each(|reason| outbox.tell(blocked(reason)));
+        let parts = stated(&outbox);
+        assert_eq!((parts.len(), parts.last()), (BATCH + 5, Some(&true)));
     }
 
     #[tokio::test]

@@ -60,8 +60,11 @@ pub(crate) struct AgentState {
     pub(crate) seen: (u64, u64),
     /// Observations of the same epoch behind a gap, by the sequence of their first: they wait for what is missing.
     pub(crate) early: BTreeMap<u64, Vec<Observation>>,
-    /// Parts of an inventory statement that is not complete yet.
+    /// Parts of an inventory statement that is not complete yet; of this epoch.
     pub(crate) statement: Vec<events::observation::OwnedObject>,
+    /// About how many bytes they are. Above a bound the statement is let go, and nothing comes of it.
+    #[serde(default)]
+    pub(crate) statement_bytes: u64,
 }
 
 /// One source.

@@ -131,11 +131,12 @@ fn tell(shared: &Shared, mut objects: Vec<OwnedObject>, unlisted: Vec<GroupKind>
         parts.push(Vec::new());
     }
     let count = parts.len();
-    for (place, objects) in parts.into_iter().enumerate() {
+    let parts = parts.into_iter().enumerate().map(|(place, objects)| {
         let last = place + 1 == count;
         let unlisted = if last { unlisted.clone() } else { Vec::new() };
-        shared.outbox.tell(Observed::InventoryStated { objects, last, unlisted });
-    }
+        Observed::InventoryStated { objects, last, unlisted }
+    });
+    shared.outbox.tell_together(parts);
 }
 
 /// One found object: certain only if the very manifest that is wanted was applied last and each of its fields is still ours. Gives what

@@ -242,6 +242,8 @@ impl DeliveryState {
         if batch.epoch > state.seen.0 {
             state.seen = (batch.epoch, 0);
             state.early.clear();
+            // Its writer is gone: what it stated is no part of what the new one states.
+            (state.statement, state.statement_bytes) = (Vec::new(), 0);
         }
         // Of batches that were on their way at once, one that had to be sent again lies behind those after it.
         if batch.first > state.seen.1.saturating_add(1) {
@@ -357,10 +359,13 @@ impl DeliveryState {
         unlisted: Option<&Vec<GroupKind>>,
     ) {
         let Some(state) = self.agents.get_mut(&agent) else { return };
-        state.statement.extend(objects.iter().cloned());
+        state.state(objects);
         let Some(unlisted) = unlisted else { return };
-        let stated = std::mem::take(&mut state.statement);
         let organization = state.organization;
+        let Some(stated) = state.take_statement() else {
+            tracing::error!(%agent, "statement of the inventory is too large: the inventory stays as it was");
+            return;
+        };
         let sources: Vec<SourceId> = self.sources_of(agent).map(|(id, _)| id).collect();
         let mut former = BTreeMap::new();
         for id in sources {
@@ -440,6 +445,7 @@ impl DeliveryState {
             seen: (0, 0),
             early: BTreeMap::new(),
             statement: Vec::new(),
+            statement_bytes: 0,
         })
     }
 }

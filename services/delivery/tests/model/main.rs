@@ -12,6 +12,7 @@ mod given;
 mod golden;
 mod holds;
 mod kept;
+mod statement;
 
 use delivery::model::{Command, DeliveryState, Verdict, desired_plan, next_sync, source_view};
 use events::configuration::{FileFinding, OnRemoval};

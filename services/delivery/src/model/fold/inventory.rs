@@ -8,7 +8,10 @@ use events::object::ObjectKey;
 use events::observation::OwnedObject;
 use events::{AgentId, SourceId};
 
-use super::{DeliveryState, Owned, SourceState};
+use super::{AgentState, DeliveryState, Owned, SourceState};
+
+/// Of a statement of the inventory at most so much is kept until its last part is there: about two hundred thousand objects.
+const STATED_BYTES: u64 = 64 << 20;
 
 impl DeliveryState {
     /// The object ran to its end. Its agent has to know that when it begins anew, as the object may be gone by then.
@@ -31,6 +34,26 @@ impl DeliveryState {
         if is_news {
             self.desired_changed(agent);
         }
+    }
+}
+
+impl AgentState {
+    /// Keeps a part of a statement.
+    pub(super) fn state(&mut self, objects: &[OwnedObject]) {
+        self.statement_bytes =
+            objects.iter().map(stated_bytes).fold(self.statement_bytes, u64::saturating_add);
+        if self.statement_bytes > STATED_BYTES {
+            self.statement = Vec::new();
+        } else {
+            self.statement.extend(objects.iter().cloned());
+        }
+    }
+
+    /// The statement, now that it is complete; `None` when it was too large to be kept.
+    pub(super) fn take_statement(&mut self) -> Option<Vec<OwnedObject>> {
+        let is_whole = std::mem::take(&mut self.statement_bytes) <= STATED_BYTES;
+        let stated = std::mem::take(&mut self.statement);
+        is_whole.then_some(stated)
     }
 }
 
@@ -64,4 +87,12 @@ pub(super) fn owned(object: &OwnedObject) -> Owned {
         kept: None,
         finished: None,
     }
+}
+
+/// About how many bytes a stated object takes.
+fn stated_bytes(object: &OwnedObject) -> u64 {
+    let identity = &object.identity;
+    let texts = [&identity.group, &identity.version, &identity.kind, &identity.namespace, &identity.name];
+    let text = texts.iter().map(|text| text.len()).sum::<usize>() + object.uid.len();
+    u64::try_from(size_of::<OwnedObject>() + text).unwrap_or(u64::MAX)
 }
