@@ -77,6 +77,13 @@ pub(super) fn may_be_of_older_version(error: &ApiError) -> bool {
     error.status().is_some_and(ApiStatus::may_be_of_older_version)
 }
 
+/// Only the change is refused, and the object asks for being replaced then.
+fn to_be_replaced(target: &Target, error: &ApiError, checked: &mut Checked) {
+    let words = explain(error, &target.identity, &target.entry.manifest);
+    tracing::info!(object = %target.identity, error = words.lines().next(), "to be replaced");
+    checked.replace = true;
+}
+
 #[derive(Deserialize)]
 struct Partial {
     #[serde(default)]
@@ -188,9 +195,8 @@ impl Context {
                 tracing::info!(object = %target.identity, "unverified: a webhook takes no part in dry runs");
                 Ok(())
             }
-            Verdict::Immutable(fields) if may_replace => {
-                tracing::info!(object = %target.identity, fields = %fields.join(", "), "to be replaced");
-                checked.replace = true;
+            Verdict::Immutable(_) if may_replace => {
+                to_be_replaced(target, &error, checked);
                 Ok(())
             }
             Verdict::Immutable(fields) => {
@@ -201,8 +207,7 @@ impl Context {
             Verdict::Refused
                 if may_replace && error.code() == 422 && self.could_be_created(target, prepared).await =>
             {
-                tracing::info!(object = %target.identity, error = %error, "to be replaced: only the change is refused");
-                checked.replace = true;
+                to_be_replaced(target, &error, checked);
                 Ok(())
             }
             _ => Err(self.refused(target, error)),
