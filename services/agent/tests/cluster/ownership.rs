@@ -333,7 +333,10 @@ async fn adoption_replaces_no_pod_and_a_restart_by_hand_stays() {
     let mut source = Source::new(&rig, "shop", &namespace);
     source.policies.health_timeout_seconds = 1;
     source.with([commits[0].clone()]);
+    source.suspended = true;
+    rig.put(&[&source]).await;
     let diff = rig.diff(&source).await;
+    source.suspended = false;
     let fields: Vec<&str> =
         diff.objects.iter().flat_map(|object| &object.fields).map(|(path, ..)| path.as_str()).collect();
     assert_eq!(
@@ -408,11 +411,11 @@ async fn an_object_of_a_helm_release_is_adopted_only_when_all_may_be() {
     cluster.send(Method::POST, &path, Some(("application/json", &body))).await.unwrap();
     let mut source = Source::new(&rig, "shop", &namespace);
     source.with([config_map("a", "new")]);
+    let finished = rig.sync(&[&source]).await;
+    assert!(finished.failures[0].message.contains("kept by the Helm release"), "{finished:?}");
     let diff = rig.diff(&source).await;
     let error = diff.objects[0].error.clone().unwrap();
     assert!(error.contains("kept by the Helm release"), "{error}");
-    let finished = rig.sync(&[&source]).await;
-    assert!(finished.failures[0].message.contains("kept by the Helm release"), "{finished:?}");
     assert_eq!(cluster.get(&map_path(&namespace, "a")).await.unwrap()["data"]["key"], "old");
     let mut annotated = config_map("a", "new");
     annotated["metadata"]["annotations"] = json!({"kasbah.dev/adopt": "adopt_all"});
