@@ -135,7 +135,7 @@ fn one_of_twenty_sources_far_over_its_share_fails_alone() {
         let pages = Some(vec![Sha256::of(&page)]);
         contents.extend(manifests.into_iter().chain([page]).map(|bytes| (Sha256::of(&bytes), bytes)));
         let head = SourceHead { source: SourceId(Uuid::from_u128(number.into())), ..head() };
-        DesiredSource { pages, prune: vec![], head, refused: None }
+        DesiredSource { pages, prune: vec![], wanted: vec![], head, refused: None }
     };
     wanted.sources.extend((1..=19).map(|number| source(number, 2, 1_000)));
     let small = source(20, 2, 1_000);
@@ -177,7 +177,8 @@ fn an_older_state_is_refused_and_a_broken_page_fails_its_source_alone() {
     desired.put_contents([broken.clone()]);
     let mut with_broken = state(6, Some(vec![Sha256::of(&broken)]));
     let head = SourceHead { source: SourceId(Uuid::from_u128(9)), ..head() };
-    with_broken.sources.push(DesiredSource { pages: Some(vec![]), prune: vec![], head, refused: None });
+    let pages = Some(vec![]);
+    with_broken.sources.push(DesiredSource { pages, prune: vec![], wanted: vec![], head, refused: None });
     assert!(put(&desired, with_broken).expect("taken").missing.is_empty());
     let view = desired.view().expect("a view");
     assert!(view.sources[0].refused.as_ref().expect("why").contains("cannot be read"));

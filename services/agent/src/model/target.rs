@@ -363,9 +363,9 @@ mod tests {
             entry("shop.io", "Basket", "", "a"),
             entry("", "ConfigMop", "", "a"),
         ];
-        let scope =
-            Scope { mode: Mode::Cluster, rules: &ResourceRules::default(), default_namespace: "shop" };
-        let Resolution { targets, awaited, failures } = resolve(&entries, scope, &kinds());
+        let (rules, wanted) = (ResourceRules::default(), BTreeMap::new());
+        let scope = Scope { mode: Mode::Cluster, rules: &rules, default_namespace: "shop", wanted: &wanted };
+        let Resolution { targets, awaited, failures, .. } = resolve(&entries, scope, &kinds());
         assert_eq!(targets.len(), 1);
         let why: Vec<Unserved> = awaited.iter().map(|awaited| awaited.why).collect();
         assert_eq!(why, [Unserved::Defined, Unserved::Undefined]);
@@ -378,8 +378,8 @@ mod tests {
     fn a_group_that_does_not_answer_is_not_taken_for_one_that_is_not_there() {
         let text = r#"{"items":[{"metadata":{"name":"shop.io"},"versions":[{"version":"v1","freshness":"Stale","resources":[]}]}]}"#;
         let kinds = Kinds::read(text.as_bytes()).expect("discovery");
-        let scope =
-            Scope { mode: Mode::Cluster, rules: &ResourceRules::default(), default_namespace: "shop" };
+        let (rules, wanted) = (ResourceRules::default(), BTreeMap::new());
+        let scope = Scope { mode: Mode::Cluster, rules: &rules, default_namespace: "shop", wanted: &wanted };
         let resolution = resolve(&[entry("shop.io", "Cart", "", "a")], scope, &kinds);
         assert_eq!(resolution.awaited[0].why, Unserved::Silent);
     }

@@ -112,14 +112,14 @@ fn a_snapshot_of_the_former_version_is_read() {
     given.desired("shop", "aaa", 1, 10, 1);
     hold(&mut given, 4);
     let source = SourceId::derive(AGENT, "shop");
-    let bytes = given.state.snapshot();
+    let bytes = given.state.snapshot().unwrap();
     let mut value: rmpv::Value = rmpv::decode::read_value(&mut bytes.as_slice()).unwrap();
     let removed = ["confirmed_bundle", "statement_bytes", "wanted"].map(|field| remove(&mut value, field));
     assert_eq!(removed, [1, 1, 1], "one agent with one source");
     let mut former = Vec::new();
     rmpv::encode::write_value(&mut former, &value).unwrap();
     let restored = DeliveryState::restore(6, &former).expect("is read");
-    assert_eq!(restored.snapshot(), bytes);
+    assert_eq!(restored.snapshot().unwrap(), bytes);
     let held = source_view(&restored, source).unwrap().held.unwrap();
     assert_eq!(held.reason, HoldReason::Empty);
     assert!(DeliveryState::restore(5, &former).is_none());
