@@ -29,6 +29,7 @@ fn annotated(mut object: Value) -> Value {
 }
 
 #[tokio::test]
+#[allow(clippy::cognitive_complexity, clippy::too_many_lines, reason = "one commit after the other")]
 async fn case_07_changes_a_pod_in_place_refuses_or_replaces() {
     let cluster = cluster().await;
     let namespace = cluster.namespace("case07", true).await.unwrap();
@@ -87,6 +88,7 @@ async fn case_07_changes_a_pod_in_place_refuses_or_replaces() {
 }
 
 /// Objects of built-in kinds, each with a change that its API server refuses: before and after.
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn changes(prefix: &str) -> Vec<(Value, Value)> {
     let object = |api_version: &str, kind: &str, more: Value| {
         let name = format!("{prefix}-{}", kind.to_lowercase());

@@ -48,6 +48,7 @@ fn writes(rig: &Rig) -> Vec<(String, Write)> {
 }
 
 /// `commits`: three values; one of them gone; the forms exchanged, one value given in both.
+#[allow(clippy::cognitive_complexity, reason = "one commit after the other")]
 async fn means_the_same(cluster: &Cluster, namespace: &str, commits: [Vec<Value>; 3]) {
     let kubectl = cluster.namespace("secret-kubectl", false).await.unwrap();
     let mut rig = Rig::start(cluster, namespace).await;
