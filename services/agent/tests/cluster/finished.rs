@@ -56,6 +56,7 @@ fn job(name: &str, ttl: Option<u32>, command: &str) -> Value {
 }
 
 /// Runs three commits: a Job, another object changed, and the Job changed. `commits` lack the barrier.
+#[allow(clippy::cognitive_complexity, reason = "one commit after the other")]
 async fn runs_once_a_manifest(cluster: &Cluster, namespace: &str, commits: [Vec<Value>; 3]) {
     let mut rig = Rig::start(cluster, namespace).await;
     let mut source = Source::new(&rig, "shop", namespace);
