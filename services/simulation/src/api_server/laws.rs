@@ -4,9 +4,10 @@ use agent::kubernetes::call::ApplyMode;
 use agent::kubernetes::{
     Accept, Answer, AnswerBody, ApiError, ApiStatus, Call, Connections, Discovery, Kube, KubeOptions,
 };
-use agent::lease::{Holding, LeaseKeeper};
+use agent::lease::{Holding, LeaseKeeper, Note};
 use agent::metrics::Counts;
-use agent::model::managed::{covers, lost_fields, migrated, touch_mark};
+use agent::model::managed::{covers, lost_fields, touch_mark};
+use agent::model::takeover::{Whose, migrated};
 use agent::model::verdict::{Verdict, judge};
 use bytes::{Bytes, BytesMut};
 use chassis::ShutdownTrigger;
@@ -232,7 +233,7 @@ async fn what_kubectl_made_is_handed_over(asking: &Asking) {
     let path = format!("{}?fieldManager=kubectl-create", asking.maps());
     let call = Call::write(Method::POST, path, "application/json", bytes(&theirs));
     let made: Value = asking.send(call).await.unwrap().json().unwrap();
-    let fields = migrated(&made, "v1").unwrap();
+    let fields = migrated(&made, "v1", Whose::Tools).unwrap();
     let patch = |version: &str| {
         let patch = json!([
             {"op": "replace", "path": "/metadata/managedFields", "value": fields},
@@ -244,7 +245,7 @@ async fn what_kubectl_made_is_handed_over(asking: &Asking) {
     let stale = refusal(asking.send(patch("1")).await);
     assert_eq!((stale.code, stale.reason.as_str()), (409, "Conflict"));
     let handed = asking.send(patch(&version(&made).to_string())).await.unwrap();
-    assert_eq!(migrated(&handed.json().unwrap(), "v1"), None);
+    assert_eq!(migrated(&handed.json().unwrap(), "v1", Whose::Tools), None);
     let applied = asking.applied(&config_map("handed", &json!({"a": "1"}))).await;
     assert_eq!(applied["data"], json!({"a": "1"}));
 }
@@ -489,7 +490,15 @@ fn who_waits_for_a_lease_asks_seldom_while_versions_are_too_old() {
             let (clock, instance) = (std::sync::Arc::clone(&world.clock), InstanceId(world.new_uuid()));
             let holding = Holding::new(clock);
             let namespace = "default".to_owned();
-            LeaseKeeper::new(kube.clone(), world.clone(), holding, namespace, agent, instance)
+            LeaseKeeper::new(
+                kube.clone(),
+                world.clone(),
+                holding,
+                namespace,
+                agent,
+                instance,
+                std::sync::Arc::new(Note::default()),
+            )
         };
         let mut stops = Vec::new();
         for keeper in [keeper(), keeper()] {

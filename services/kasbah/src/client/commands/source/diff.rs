@@ -123,6 +123,7 @@ mod tests {
                 object(DiffChange::Refused, Some("denied by\nwebhook"), &[]),
             ],
             unchanged: 7,
+            extra: Vec::new(),
             pending: Some("suspended: freeze; resume it to go on".into()),
         };
         assert_eq!(
