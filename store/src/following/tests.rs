@@ -11,8 +11,8 @@ use crate::conformance::{DEADLINE, commit, fill};
 use crate::embedded::{Options, open};
 use crate::reading::Fact;
 
-/// Held while no snapshot may be encoded.
-static GATE: RwLock<()> = RwLock::new(());
+/// Snapshots may be encoded to their end.
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
 static IS_ENCODING: AtomicBool = AtomicBool::new(false);
 
 /// Counts commits; its encoding takes as long as the test wants.
@@ -24,7 +24,9 @@ struct Slow {
 impl Serialize for Slow {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         IS_ENCODING.store(true, Ordering::SeqCst);
-        let _open = GATE.read();
+        while !IS_OPEN.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
         std::collections::BTreeMap::from([("folded", self.folded)]).serialize(serializer)
     }
 }
@@ -73,7 +75,7 @@ struct Running<P> {
     world: World,
     following: Following<P>,
     stop: oneshot::Sender<()>,
-    driven: tokio::task::JoinHandle<Result<(), FollowError>>,
+    driven: oneshot::Receiver<Result<(), FollowError>>,
     _folder: tempfile::TempDir,
 }
 
@@ -83,14 +85,18 @@ async fn running<P: Projection>() -> Running<P> {
     let (log, snapshots) = (Arc::clone(&parts.log), Arc::clone(&parts.snapshots));
     let following = follow_projection::<P>(log, snapshots, world.clone());
     let (stop, stopped) = oneshot::channel::<()>();
-    let driven = tokio::spawn(following.clone().drive(stopped.map(drop)));
+    let (end, driven) = oneshot::channel();
+    let drive = following.clone().drive(stopped.map(drop));
+    let task = async move {
+        assert!(end.send(drive.await).is_ok(), "nobody waits");
+    };
+    world.spawner.spawn("following", Box::pin(task));
     following.caught_up().await.unwrap();
     Running { parts, world, following, stop, driven, _folder: folder }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_a_snapshot_to_be_encoded() {
-    let closed = GATE.write();
     let running = running::<Slow>().await;
     fill(&running.world, &*running.parts.log, "one", 0..5).await;
     let encoding = async {
@@ -102,7 +108,7 @@ async fn nobody_waits_for_a_snapshot_to_be_encoded() {
     let appended = running.parts.log.append(commit(&running.world, "one", 5)).await.unwrap();
     running.following.wait_for(&appended.position, DEADLINE / 6).await.expect("the fold goes on");
     assert_eq!(running.following.read(|state| state.folded), 6);
-    drop(closed);
+    IS_OPEN.store(true, Ordering::SeqCst);
     drop(running.stop);
     running.driven.await.unwrap().unwrap();
     let saved = running.parts.snapshots.load("slow").await.unwrap().unwrap();
