@@ -18,6 +18,8 @@ pub struct Access {
     pub hears: &'static [&'static str],
     /// Its replicas share work, and so tell each other that they live.
     pub shares_work: bool,
+    /// Services of whose replicas it knows which live.
+    pub knows: &'static [&'static str],
     /// Kinds of aggregates that it decides.
     pub decides: &'static [AggregateKind],
     /// Streams other than decisions that it appends to.
@@ -76,6 +78,7 @@ impl Access {
             announces: &[],
             hears: &[],
             shares_work: false,
+            knows: &[],
             decides: &[],
             appends: &[],
             reads: &[],

@@ -190,6 +190,9 @@ pub enum Observed<S: Text = String> {
         status: S,
         /// Why.
         message: S,
+        /// No wait brings it about, so no sync waits for it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        optional: bool,
     },
     /// Watches over a source's objects that do not work now: all of them, told anew when that changes; none: all work. An
     /// [`Observed::InventoryStated`] begins with none.
@@ -213,6 +216,22 @@ pub enum Observed<S: Text = String> {
         /// How many there are.
         all: u32,
     },
+    /// A drift could not be corrected; nothing is said of syncs.
+    CorrectionFailed {
+        /// Which source.
+        source: SourceId,
+        /// What and why.
+        failure: ObjectFailure<S>,
+        /// When it is tried again.
+        retry_at: Option<Timestamp>,
+    },
+    /// The applier does not reach its API server any more, or may not hold its Lease; said again when the reason changes.
+    ApiServerLost {
+        /// Why.
+        reason: S,
+    },
+    /// The applier reaches its API server again.
+    ApiServerReached {},
     /// A whole source cannot be worked on, and why (missing rights, service account, namespace).
     SourceBlocked {
         /// Which source.
@@ -222,7 +241,7 @@ pub enum Observed<S: Text = String> {
     },
     /// Observations were left out because the agent was over its budget.
     Gap {
-        /// How many.
+        /// How many; none where a gateway left out what was not the agent's to say.
         dropped: u64,
     },
     /// A tunnel opened.
@@ -314,6 +333,9 @@ kinds! {
     HealthChanged = "health-changed" v 1,
     WatchesBroken = "watches-broken" v 1,
     ExtraSeen = "extra-seen" v 1,
+    CorrectionFailed = "correction-failed" v 1,
+    ApiServerLost = "api-server-lost" v 1,
+    ApiServerReached = "api-server-reached" v 1,
     SourceBlocked = "source-blocked" v 1,
     Gap = "gap" v 1,
     TunnelOpened = "tunnel-opened" v 1,
@@ -322,6 +344,7 @@ kinds! {
 }
 
 /// What a write did.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Write {
@@ -368,6 +391,7 @@ pub struct BrokenWatch<S: Text = String> {
 }
 
 /// A field and who had it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "TakenField"))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakenField<S: Text = String> {
     /// Path, such as `spec.replicas`.

@@ -6,3 +6,4 @@ pub mod delivery;
 pub mod gateway;
 pub mod presence;
 pub mod repository;
+pub mod status;

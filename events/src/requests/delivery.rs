@@ -7,6 +7,7 @@ use crate::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome, Wanted
 use crate::desired::{Applier, DesiredPlan, PlannedSource};
 use crate::id::{AgentId, InstanceId, SourceId, SyncId};
 use crate::request::request;
+use crate::requests::status::Status;
 use crate::time::Timestamp;
 
 /// What agents are to have now. Asked by gateways when tunnels open and after `desired.changed`. Plans are answered in the order of
@@ -109,6 +110,9 @@ pub struct SourceView {
     /// What the agent's configuration says of it.
     pub configuration: SourceConfiguration,
     /// The newest commit that gave a good bundle.
+    pub newest_good_commit: Option<String>,
+    /// The newest commit of its ref that was read, good or not.
+    #[serde(default)]
     pub newest_commit: Option<String>,
     /// The newest commit of all was refused: it and why.
     pub rejected: Option<RejectedBundle>,
@@ -144,8 +148,10 @@ pub struct SourceView {
     /// The first of them, with their holders.
     #[serde(default)]
     pub wanted: Vec<WantedObject>,
-    /// In one line: why the cluster is not at the last commit; `None` when it is.
+    /// In one line: why the cluster is not at the last commit, or not all of it well; `None` when it is.
     pub why: Option<String>,
+    /// The one status.
+    pub status: Status,
 }
 
 /// See [`SourceView::rejected`].

@@ -94,7 +94,9 @@ fn of_objects() -> Vec<Observed> {
             identity: identity(),
             status: "degraded".to_owned(),
             message: "0 of 2 pods are available".to_owned(),
+            optional: false,
         },
+        Observed::CorrectionFailed { source, failure: failure(), retry_at: Some(at) },
     ]
 }
 
@@ -137,6 +139,8 @@ fn of_syncs_and_tunnels() -> Vec<Observed> {
         },
         Observed::SourceBlocked { source, reason: text("cannot impersonate") },
         Observed::Gap { dropped: 7 },
+        Observed::ApiServerLost { reason: text("connection refused") },
+        Observed::ApiServerReached {},
         Observed::TunnelOpened { agent, instance, version: text("0.1.0") },
         Observed::TunnelClosed { agent, instance, reason: text("token revoked") },
         Observed::TunnelRefused { agent: Some(agent), reason: text("token expired") },
@@ -166,12 +170,18 @@ fn observations_stay_as_they_are() {
     );
     let (source, sync) = (SourceId(id(8)), Some(SyncId(id(9))));
     let (status, message) = ("healthy".to_owned(), String::new());
-    let health: Observed = Observed::HealthChanged { source, sync, identity: identity(), status, message };
+    let health: Observed =
+        Observed::HealthChanged { source, sync, identity: identity(), status, message, optional: false };
     stands("observed.health-changed-in-a-sync", &Observation { at, what: health });
     let (source, kept) = (SourceId(id(8)), Some("it is not empty".to_owned()));
-    let (identity, uid) = (identity(), "u".to_owned());
-    let pruned: Observed = Observed::ObjectPruned { sync, source, identity, uid, kept, stays_owned: true };
+    let (of, uid) = (identity(), "u".to_owned());
+    let pruned: Observed =
+        Observed::ObjectPruned { sync, source, identity: of, uid, kept, stays_owned: true };
     stands("observed.object-pruned-kept", &Observation { at, what: pruned });
+    let (status, message) = ("degraded".to_owned(), "the last run did not succeed".to_owned());
+    let health: Observed =
+        Observed::HealthChanged { source, sync, identity: identity(), status, message, optional: true };
+    stands("observed.health-changed-that-holds-nothing", &Observation { at, what: health });
     let batch: ObservationBatch = ObservationBatch {
         organization: OrganizationId(id(1)),
         writer: ObservationBatch::agent_writer(AgentId(id(3))),

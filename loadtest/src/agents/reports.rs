@@ -62,6 +62,7 @@ impl Reports {
                 name: format!("object-{first}"),
             },
             status: "healthy".to_owned(),
+            optional: false,
             message: String::new(),
         };
         let at = Timestamp(world.clock.now_millis());

@@ -42,6 +42,7 @@ use crate::model::backoff::Backoff;
 use crate::model::book::Book;
 use crate::model::fights::{self, Fights};
 use crate::outbox::Outbox;
+use crate::reach::Reach;
 
 pub use diff::diff;
 
@@ -55,6 +56,8 @@ pub struct Shared {
     pub discovery: Discovery,
     /// What is told to the server.
     pub outbox: Arc<Outbox>,
+    /// Whether the API server is reached.
+    pub reach: Arc<Reach>,
     /// Whether writing is allowed.
     pub holding: Holding,
     /// What the server wants.
@@ -97,6 +100,7 @@ impl Shared {
             world,
             kube,
             discovery: Discovery::default(),
+            reach: Arc::new(Reach::new(Arc::clone(&outbox))),
             outbox,
             holding,
             desired,

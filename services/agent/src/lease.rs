@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use world::{Clock, World};
 
 use crate::kubernetes::{ApiError, Call, Kube, path};
+use crate::reach::Reach;
 
 /// Seconds for which a renewal counts.
 const DURATION: Duration = Duration::from_secs(12);
@@ -121,6 +122,8 @@ pub struct LeaseKeeper {
     /// Another holder's record and when it was first seen so.
     seen: Option<(String, Duration)>,
     until: Duration,
+    /// Hears whether the API server answers.
+    reach: Option<Arc<Reach>>,
 }
 
 /// The name of an agent's Lease; the last part of an id is random, the first is time.
@@ -158,6 +161,21 @@ impl LeaseKeeper {
             version: None,
             seen: None,
             until: Duration::ZERO,
+            reach: None,
+        }
+    }
+
+    /// Tells whether the API server answers, and asks it at once where that is doubted.
+    #[must_use]
+    pub fn telling(mut self, reach: Arc<Reach>) -> Self {
+        self.reach = Some(reach);
+        self
+    }
+
+    async fn doubted(&self) {
+        match &self.reach {
+            Some(reach) => reach.doubted().await,
+            None => std::future::pending().await,
         }
     }
 
@@ -171,6 +189,11 @@ impl LeaseKeeper {
                 step = self.step() => step,
                 () = clock.sleep(RENEW) => Err(ApiError::Unreachable { detail: format!("no answer within {RENEW:?}") }),
             };
+            match (&self.reach, &step) {
+                (Some(reach), Ok(_)) => reach.found(),
+                (Some(reach), Err(error)) => reach.lost(error),
+                (None, _) => {}
+            }
             let wait = match step {
                 Ok(Step::Held) => Wait::For(RENEW),
                 Ok(Step::Other { expires_in }) => {
@@ -202,6 +225,13 @@ impl LeaseKeeper {
 
     async fn wait(&self, wait: Wait) {
         match wait {
+            Wait::For(RENEW) => {
+                tokio::select! {
+                    biased;
+                    () = self.world.clock.sleep(RENEW) => {}
+                    () = self.doubted() => {}
+                }
+            }
             Wait::For(time) => self.world.clock.sleep(time).await,
             Wait::Change(limit) => {
                 tokio::select! {

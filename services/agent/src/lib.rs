@@ -27,6 +27,7 @@ pub mod link;
 pub mod metrics;
 pub mod model;
 pub mod outbox;
+pub mod reach;
 pub mod run;
 
 pub use args::Args;

@@ -159,7 +159,8 @@ impl State {
         (!observations.is_empty()).then_some(Batch { epoch: self.epoch, first: from, observations })
     }
 
-    /// Over the budget the newest wins: first what only informs goes, then what a statement of the inventory can replace.
+    /// Over the budget the newest wins: first what only informs goes, then what a statement of the inventory can replace. Either way all is
+    /// stated anew, and what is told of it then takes the place of what went.
     fn shed(&mut self) -> u64 {
         if self.waiting.len() <= WAITING {
             return 0;
@@ -176,8 +177,8 @@ impl State {
                 }
                 what => !is_inventory(what),
             });
-            self.restate = true;
         }
+        self.restate = true;
         self.waiting.retain(|observation| !matches!(observation.what, Observed::Gap { .. }));
         let dropped = u64::try_from(before - self.waiting.len()).unwrap_or(u64::MAX);
         self.dropped += dropped;
@@ -199,6 +200,7 @@ const fn is_information(what: &Observed) -> bool {
             | Observed::DriftCorrected { .. }
             | Observed::SyncWaiting { .. }
             | Observed::ObjectFailed { .. }
+            | Observed::CorrectionFailed { .. }
     )
 }
 
@@ -216,8 +218,12 @@ fn weight(what: &Observed) -> usize {
         Observed::SyncFinished { failures, .. } => {
             200 + failures.iter().map(|failure| 300 + failure.message.len()).sum::<usize>()
         }
-        Observed::ObjectFailed { failure, .. } => 300 + failure.message.len(),
-        Observed::SourceBlocked { reason, .. } | Observed::SyncWaiting { reason, .. } => 200 + reason.len(),
+        Observed::ObjectFailed { failure, .. } | Observed::CorrectionFailed { failure, .. } => {
+            300 + failure.message.len()
+        }
+        Observed::SourceBlocked { reason, .. }
+        | Observed::SyncWaiting { reason, .. }
+        | Observed::ApiServerLost { reason } => 200 + reason.len(),
         Observed::WatchesBroken { broken, .. } => {
             200 + broken.iter().map(|watch| 200 + watch.reason.len()).sum::<usize>()
         }
@@ -311,7 +317,7 @@ mod tests {
         let batch = outbox.next(cursor(0, 0)).expect("a batch");
         assert!(matches!(batch.observations[0].what, Observed::Gap { dropped } if dropped >= WAITING as u64));
         assert_eq!(batch.observations[1].what, blocked(0));
-        assert!(!outbox.take_restate());
+        assert!(outbox.take_restate(), "what was left out is told anew");
     }
 
     #[tokio::test]

@@ -132,7 +132,7 @@ impl Agent {
             self.shared.instance,
             Arc::clone(&self.shared.note),
         );
-        keeper.keep(shutdown).await;
+        keeper.telling(Arc::clone(&self.shared.reach)).keep(shutdown).await;
     }
 }
 

@@ -67,6 +67,12 @@ impl Live {
         self.owner(thing) == self.me
     }
 
+    /// Those that live.
+    #[must_use]
+    pub const fn replicas(&self) -> &BTreeSet<Uuid> {
+        &self.replicas
+    }
+
     /// This replica's id.
     #[must_use]
     pub const fn me(&self) -> Uuid {
@@ -141,7 +147,19 @@ impl Presence {
     /// # Errors
     /// When the bus is away.
     pub async fn join(bus: &Arc<dyn Bus>, world: &World, service: &str) -> Result<Self, BusError> {
-        let me = world.new_uuid();
+        Self::join_as(bus, world, service, world.new_uuid()).await
+    }
+
+    /// The same under an id by which others know this replica.
+    ///
+    /// # Errors
+    /// When the bus is away.
+    pub async fn join_as(
+        bus: &Arc<dyn Bus>,
+        world: &World,
+        service: &str,
+        me: Uuid,
+    ) -> Result<Self, BusError> {
         let name = name(service);
         let (words, question) = (Subject::notice(&name), Subject::request(&name));
         let subscription = bus.subscribe(&words).await?;

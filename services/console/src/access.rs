@@ -15,6 +15,7 @@ use events::requests::delivery::{
 };
 use events::requests::gateway::{DiffSource, ListTunnels};
 use events::requests::repository::RepositoryPushed;
+use events::requests::status::{ListAgentStatuses, ListObjects};
 use events::{Notice as _, Request as _, Stream};
 
 /// What it says and hears: its permissions on NATS are made of this.
@@ -61,6 +62,8 @@ pub const ACCESS: Access = Access {
         ShowAgent::NAME,
         ShowProject::NAME,
         ConfirmSource::NAME,
+        ListAgentStatuses::NAME,
+        ListObjects::NAME,
         ListSources::NAME,
         PinSource::NAME,
         ResumeSource::NAME,

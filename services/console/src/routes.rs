@@ -14,6 +14,7 @@ use events::requests::delivery::{
     ConfirmSource, ListSources, PinSource, ResumeSource, ShowSource, SuspendSource, SyncSource, UnpinSource,
 };
 use events::requests::gateway::ListTunnels;
+use events::requests::status::{ListAgentStatuses, ListObjects};
 
 use crate::log::routes as log_routes;
 use crate::route::Route;
@@ -259,6 +260,12 @@ fn agents() -> Vec<Route> {
             "listAgentTunnels",
             "Lists an agent's open tunnels",
         ),
+        Route::ask_about_agent::<ListAgentStatuses>(
+            GET,
+            "/api/v1/agent-statuses",
+            "listAgentStatuses",
+            "Says how an agent stands, or all that you may see: connected since when, which instance applies, whether it reaches its API server, which rights it lacks",
+        ),
         Route::ask::<ListTunnels>(
             GET,
             "/api/v1/tunnels",
@@ -281,6 +288,12 @@ fn sources() -> Vec<Route> {
             "/api/v1/sources/{source}",
             "showSource",
             "Shows how a source stands, and in one line why the cluster is not at the last commit",
+        ),
+        Route::ask::<ListObjects>(
+            GET,
+            "/api/v1/sources/{source}/objects",
+            "listSourceObjects",
+            "Lists the objects of a source, owned and failing ones, page by page: health, drift, failures, the last write",
         ),
         Route::ask::<SyncSource>(
             POST,

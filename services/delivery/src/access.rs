@@ -14,6 +14,7 @@ pub const ACCESS: Access = Access {
     asks: &[Decide::NAME, BundleAt::NAME, ShowFetch::NAME],
     announces: &[DesiredChanged::NAME, RepositoryPushed::NAME],
     shares_work: true,
+    knows: &["tunnel-gateway"],
     decides: &[AggregateKind::Source, AggregateKind::Applier],
     reads: &[Stream::Observations],
     blobs: Use::Writes,

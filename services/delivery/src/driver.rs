@@ -1,7 +1,7 @@
 //! Performs what [`crate::model`] decides: reads bundles, appends, wakes the gateways, answers requests.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -32,6 +32,8 @@ use crate::model::{
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 /// Agents whose sources are settled at once: the log takes many decisions together at the price of one.
 const AGENTS_AT_ONCE: usize = 256;
+/// Under what gateways tell each other, and this service, that they live.
+const GATEWAYS: &str = "tunnel-gateway";
 /// Nothing was to be done for so long: time to tidy up.
 const QUIET: Duration = Duration::from_secs(60);
 
@@ -71,7 +73,8 @@ pub async fn run(_args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow
         deps.world.clone(),
     );
     let counts = Counts::register(&deps.metrics);
-    let driver = Arc::new(Driver { bundles: Bundles::new(Arc::clone(&deps.blobs)), fold, counts, deps });
+    let bundles = Bundles::new(Arc::clone(&deps.blobs));
+    let driver = Arc::new(Driver { bundles, fold, counts, deps, gateways: OnceLock::new() });
     let folding = driver.fold.clone().drive({
         let shutdown = shutdown.clone();
         async move { shutdown.requested().await }
@@ -79,6 +82,8 @@ pub async fn run(_args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow
     let serving = async {
         driver.fold.caught_up().await?;
         let presence = Presence::join(&driver.deps.bus, &driver.deps.world, "delivery").await?;
+        let gateways = Presence::join(&driver.deps.bus, &driver.deps.world, GATEWAYS).await?;
+        driver.gateways.get_or_init(|| gateways.live());
         let _serving = crate::handlers::serve(&driver).await?;
         ready.set(true);
         tokio::select! {
@@ -97,6 +102,8 @@ pub(crate) struct Driver {
     pub(crate) fold: store::Following<DeliveryState>,
     bundles: Bundles,
     counts: Counts,
+    /// Which gateways live: a tunnel of one that died is none any more, and nobody says so in the log.
+    pub(crate) gateways: OnceLock<watch::Receiver<Live>>,
 }
 
 /// A source could not be settled.

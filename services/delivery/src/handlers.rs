@@ -12,15 +12,18 @@ use events::requests::delivery::{
     ShowSource, SourceView, SuspendSource, SyncSource, UnpinSource,
 };
 use events::requests::repository::{BundleAt, RepositoryPushed, ShowFetch};
+use events::requests::status::{
+    AgentStatus, Condition, ListAgentStatuses, ListObjects, ObjectPage, Reason, State,
+};
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, OrganizationId, ProjectId, Refusal, RefusalKind, Request,
-    SourceId, SyncId, Timestamp,
+    Actor, AgentId, AggregateKind, AggregateRef, InstanceId, OrganizationId, ProjectId, Refusal, RefusalKind,
+    Request, SourceId, SyncId, Timestamp,
 };
 use futures::FutureExt as _;
 use store::DecideError;
 
 use crate::driver::{Driver, chain};
-use crate::model::{Command, Given, desired_plan, source_view};
+use crate::model::{Around, Command, Given, agent_status, desired_plan, object_page, source_view};
 
 /// Of plans that are answered together; one that is larger goes by itself.
 const MAXIMUM_PLAN_BYTES: usize = bus::MAXIMUM_MESSAGE_BYTES / 2;
@@ -35,6 +38,8 @@ pub(crate) async fn serve(driver: &Arc<Driver>) -> anyhow::Result<Vec<Serving>> 
         serve_one(driver, Driver::name_applier).await?,
         serve_one(driver, Driver::list_sources).await?,
         serve_one(driver, Driver::show_source).await?,
+        serve_one(driver, Driver::list_objects).await?,
+        serve_one(driver, Driver::list_agent_statuses).await?,
         serve_one(driver, Driver::sync_source).await?,
         serve_one(driver, Driver::suspend_source).await?,
         serve_one(driver, Driver::resume_source).await?,
@@ -145,12 +150,13 @@ impl Driver {
             .ok_or_else(|| Refusal::not_found(format!("agent {agent}")))?;
         // Each tunnel that opens again says so: what is so already need not be looked for in the log.
         let (applier, epoch) = self.fold.read(|state| state.applier(agent));
-        if applier == Some(instance) {
+        let again = self.fold.read(|state| state.needs_statement(agent));
+        if applier == Some(instance) && !again {
             return Ok(Applier { instance, epoch });
         }
         let aggregate = AggregateRef::new(AggregateKind::Applier, agent);
         let command = recorded(&context, organization, aggregate, &request)?;
-        let given = Given::NameApplier { agent, instance };
+        let given = Given::NameApplier { agent, instance, again };
         let named = self.decide(command, &given).await?;
         self.fold.wait_for(&named.position, READ_BACK).await.map_err(|error| unavailable(&error))?;
         Ok(Applier { instance, epoch: named.version })
@@ -163,9 +169,14 @@ impl Driver {
     ) -> Result<Vec<SourceView>, Refusal> {
         let sources = self.fold.read(|state| state.list(context.organization, request.agent));
         let mut views = Vec::with_capacity(sources.len());
+        let around = self.around();
         let mut decided: Option<(AgentId, bool)> = None;
         for source in sources {
-            let Some(view) = self.fold.read(|state| source_view(state, source)) else { continue };
+            let Some(mut view) = self.fold.read(|state| source_view(state, source, &around)) else {
+                continue;
+            };
+            // All of them together would not fit into a message.
+            view.status.not_well.clear();
             let visible = match decided {
                 Some((agent, visible)) if agent == view.agent => visible,
                 _ => self.decide_on(&context, view.agent, Action::ReadSource).await?.allowed,
@@ -202,7 +213,14 @@ impl Driver {
             }
         };
         if fetch.fetching {
-            view.why = Some("fetching a new commit".to_owned());
+            view.status.add(Condition {
+                state: State::Progressing,
+                reason: Reason::Fetching,
+                message: "fetching a new commit".to_owned(),
+                since: None,
+                retry_at: None,
+            });
+            view.why = view.status.why();
         }
     }
 
@@ -307,9 +325,45 @@ impl Driver {
         store::decide(&self.deps.world, &*self.deps.log, &self.fold, command, now, given).await
     }
 
+    /// What a status depends on besides the log.
+    fn around(&self) -> Around {
+        let gateways = self
+            .gateways
+            .get()
+            .map(|live| live.borrow().replicas().iter().map(|replica| InstanceId(*replica)).collect());
+        Around { now: Timestamp(self.deps.world.clock.now_millis()), gateways }
+    }
+
+    async fn list_objects(
+        self: Arc<Self>,
+        context: RequestContext,
+        request: ListObjects,
+    ) -> Result<ObjectPage, Refusal> {
+        self.allowed(&context, request.source, Action::ReadSource).await?;
+        self.fold
+            .read(|state| object_page(state, request.source, request.after.as_deref()))
+            .ok_or_else(|| Refusal::not_found(format!("source {}", request.source)))
+    }
+
+    async fn list_agent_statuses(
+        self: Arc<Self>,
+        context: RequestContext,
+        request: ListAgentStatuses,
+    ) -> Result<Vec<AgentStatus>, Refusal> {
+        let agents = self.fold.read(|state| state.agents_of(context.organization, request.agent));
+        let around = self.around();
+        let mut statuses = Vec::with_capacity(agents.len());
+        for agent in agents {
+            if self.decide_on(&context, agent, Action::ReadAgent).await?.allowed {
+                statuses.extend(self.fold.read(|state| agent_status(state, agent, &around)));
+            }
+        }
+        Ok(statuses)
+    }
+
     fn view(&self, source: SourceId) -> Result<SourceView, Refusal> {
         self.fold
-            .read(|state| source_view(state, source))
+            .read(|state| source_view(state, source, &self.around()))
             .ok_or_else(|| Refusal::not_found(format!("source {source}")))
     }
 

@@ -6,6 +6,8 @@ mod fold;
 mod given;
 mod news;
 mod plan;
+mod seen;
+mod status;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +16,7 @@ use events::configuration::{AgentConfiguration, FileFinding, SourceConfiguration
 use events::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome, WantedList};
 use events::desired::FinishedManifest;
 use events::object::ObjectKey;
-use events::observation::Observation;
+use events::observation::{Observation, Write};
 use events::requests::delivery::RejectedBundle;
 use events::{
     AgentId, BlobDigest, CorrelationId, EventId, InstanceId, ObjectIdentity, OrganizationId, SourceId,
@@ -28,6 +30,8 @@ pub use given::{Given, Surplus, event_of};
 use news::News;
 pub use news::Touched;
 pub use plan::{desired_plan, has_pending, next_sync};
+use seen::{AgentSeen, Seen};
+pub use status::{Around, agent_status, object_page, source_status};
 pub use view::source_view;
 
 /// Everything that delivery knows.
@@ -40,6 +44,9 @@ pub struct DeliveryState {
     pub(crate) sources: BTreeMap<SourceId, SourceState>,
     /// Each agent's own among them.
     pub(crate) of_agents: BTreeMap<AgentId, BTreeSet<SourceId>>,
+    /// Up to where each gateway's own observations were folded.
+    #[serde(default)]
+    pub(crate) gateways: BTreeMap<InstanceId, u64>,
     /// In which order things came is this process's own: another one reads the streams in another order.
     #[serde(skip)]
     pub(crate) news: News,
@@ -65,6 +72,9 @@ pub(crate) struct AgentState {
     /// About how many bytes they are. Above a bound the statement is let go, and nothing comes of it.
     #[serde(default)]
     pub(crate) statement_bytes: u64,
+    /// How it stands.
+    #[serde(default)]
+    pub(crate) seen_of: AgentSeen,
 }
 
 /// One source.
@@ -109,6 +119,41 @@ pub(crate) struct SourceState {
     pub(crate) synced: Option<(String, Timestamp)>,
     pub(crate) inventory: BTreeMap<ObjectKey, Owned>,
     pub(crate) blocked: Option<String>,
+    /// How its objects stand.
+    #[serde(default)]
+    pub(crate) known: Seen,
+}
+
+impl SourceState {
+    /// Nothing is known of it but whose it is.
+    pub(crate) fn new(organization: OrganizationId, agent: AgentId) -> Self {
+        Self {
+            organization,
+            agent,
+            configuration: None,
+            configured: false,
+            removal: None,
+            version: 0,
+            newest: None,
+            rejected: None,
+            warnings: Vec::new(),
+            takes_no_file: false,
+            fetch_failure: None,
+            desired: None,
+            held: None,
+            confirmed: None,
+            confirmed_bundle: None,
+            suspended: None,
+            pinned: None,
+            observed: None,
+            recorded: Recorded::default(),
+            awaited: Vec::new(),
+            synced: None,
+            inventory: BTreeMap::new(),
+            blocked: None,
+            known: Seen::default(),
+        }
+    }
 }
 
 /// A good bundle and the chain that led to it.
@@ -198,6 +243,9 @@ pub(crate) struct Owned {
     /// It ran to its end under this manifest, and may be gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) finished: Option<FinishedManifest>,
+    /// The last write of ours, and when.
+    #[serde(default)]
+    pub(crate) written: Option<(Write, Timestamp)>,
 }
 
 impl DeliveryState {
@@ -251,6 +299,14 @@ impl DeliveryState {
             .filter(|(_, state)| state.configured)
             .map(|(id, _)| *id)
             .collect()
+    }
+
+    /// One agent, or all of an organization.
+    #[must_use]
+    pub fn agents_of(&self, organization: OrganizationId, agent: Option<AgentId>) -> Vec<AgentId> {
+        let agents =
+            self.agents.iter().filter(|(_, known)| known.organization == organization && !known.deleted);
+        agents.map(|(id, _)| *id).filter(|id| agent.is_none_or(|wanted| wanted == *id)).collect()
     }
 
     /// Instance and epoch of an agent's applier; epoch 0 while none was named.

@@ -22,6 +22,7 @@ pub const ACCESS: Access = Access {
         RedeemTicket::NAME,
     ],
     hears: &[DesiredChanged::NAME],
+    shares_work: true,
     appends: &[Stream::Observations, Stream::Audit, Stream::Recordings],
     reads: &[Stream::Observations],
     blobs: Use::Reads,

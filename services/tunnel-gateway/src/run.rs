@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bus::{Bus, Heard};
+use bus::{Bus, Heard, Presence};
 use chassis::tls::SharedTickets;
 use chassis::{Metrics, Readiness, ReadyHandle, Shutdown, Supervisor};
 use events::InstanceId;
@@ -122,6 +122,8 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     supervisor.spawn("journal", journal_writer.run(async move { drop(all_said.await) }));
     let stop = shutdown.clone();
     supervisor.spawn("door", async move {
+        // Who knows that this gateway lives knows that what it said of its tunnels is so.
+        let _lives = Presence::join_as(&gateway.bus, &gateway.world, SERVICE, instance.0).await?;
         take_tunnels(gateway, listener, tls, &ready, stop).await?;
         drop(drained);
         Ok(())

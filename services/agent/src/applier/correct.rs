@@ -87,8 +87,7 @@ impl Context {
             return;
         }
         let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
-        self.shared.outbox.tell(Observed::ObjectFailed {
-            sync: self.source.head.sync,
+        self.shared.outbox.tell(Observed::CorrectionFailed {
             source: self.id(),
             failure: failed.failure,
             retry_at: Some(Timestamp(self.shared.world.clock.now_millis()).plus_millis(millis)),
@@ -143,6 +142,7 @@ impl Context {
             identity: identity.clone(),
             status: health.word(),
             message: health.message,
+            optional: health.optional,
         });
     }
 

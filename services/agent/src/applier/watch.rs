@@ -116,6 +116,7 @@ impl Watch {
 
     async fn refused(&mut self, error: &ApiError, backoff: &mut Backoff) -> Duration {
         let resource = &self.key.resource;
+        self.shared.reach.doubts(error);
         // Once is nothing: an API server that restarts ends all watches.
         if self.failed.swap(true, Ordering::Relaxed) || matches!(error.code(), 403 | 404) {
             self.is_broken(error);

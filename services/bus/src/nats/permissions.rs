@@ -16,8 +16,9 @@ pub fn permissions(access: &Access) -> Permissions {
         may.says(subject.to_string());
         may.says(format!("{subject}.*"));
     }
-    if access.shares_work {
-        let name = crate::presence::name(access.service);
+    let own = access.shares_work.then_some(access.service);
+    for service in own.iter().chain(access.knows) {
+        let name = crate::presence::name(service);
         for subject in [Subject::notice(&name), Subject::request(&name)] {
             may.says(subject.to_string());
             may.hears(subject.to_string());

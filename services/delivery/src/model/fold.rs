@@ -7,13 +7,14 @@ use events::configuration::ConfigurationEvent;
 use events::delivery::{DeliveryEvent, SyncOutcome};
 use events::directory::DirectoryEvent;
 use events::object::{GroupKind, ObjectKey};
-use events::observation::{Observation, ObservationBatch, Observed, OwnedObject};
+use events::observation::{Observation, ObservationBatch, Observed, OwnedObject, Write};
 use events::position::Stream;
 use events::repository::RepositoryEvent;
 use events::requests::delivery::RejectedBundle;
 use events::{AgentId, AggregateKind, Commit, Event, EventId, OrganizationId, SourceId, SyncId, Timestamp};
 use store::{Committed, Fact, Projection, ReadFilter};
 
+use super::seen::{owned, written_before};
 use super::{
     AgentState, Bundle, Cause, DeliveryState, Desired, Held, Owned, Recorded, Removal, SourceState, SyncEnd,
     SyncObserved,
@@ -21,14 +22,14 @@ use super::{
 
 mod inventory;
 
-use inventory::owned;
-
+/// The first version that kept how objects and agents stand. Version 6 had no warnings of bundles either.
+const KEEPS_HOW_OBJECTS_STAND: u32 = 9;
 /// Syncs of a source that are remembered while none of them is recorded: an agent that is away for long runs the newest.
 const AWAITED: usize = 64;
 
 impl Projection for DeliveryState {
     const NAME: &'static str = "delivery";
-    const FOLD_VERSION: u32 = 8;
+    const FOLD_VERSION: u32 = 9;
     const SNAPSHOT_EVERY: u64 = 5_000;
 
     type Event = Event;
@@ -50,9 +51,11 @@ impl Projection for DeliveryState {
 
     /// To whoever begins, all is new.
     fn restore(fold_version: u32, bytes: &[u8]) -> Option<Self> {
-        // Versions 6 and 7 lacked what is optional since.
         let readable = (6..=Self::FOLD_VERSION).contains(&fold_version);
         let mut state: Self = readable.then(|| events::decode(bytes).ok()).flatten()?;
+        if fold_version < KEEPS_HOW_OBJECTS_STAND {
+            state.knows_nothing_of_objects();
+        }
         let Self { agents, sources, news, .. } = &mut state;
         sources.keys().for_each(|source| news.touch(*source));
         agents.keys().for_each(|agent| news.desired_changed(*agent));
@@ -231,6 +234,10 @@ impl DeliveryState {
     }
 
     fn apply_batch(&mut self, batch: &ObservationBatch) {
+        if let Some(gateway) = batch.writer.strip_prefix("gateway-").and_then(|id| id.parse().ok()) {
+            self.see_gateway(gateway, batch);
+            return;
+        }
         let Some(agent) = batch.writer.strip_prefix("agent-").and_then(|id| id.parse::<AgentId>().ok())
         else {
             return;
@@ -272,6 +279,7 @@ impl DeliveryState {
             state.seen.1 = sequence;
             let epoch = state.seen.0;
             self.apply_observation(agent, epoch, observation);
+            self.see(agent, epoch, observation);
         }
     }
 
@@ -280,7 +288,9 @@ impl DeliveryState {
             Observed::InventoryStated { objects, last, unlisted } => {
                 self.apply_statement(agent, objects, last.then_some(unlisted));
             }
-            Observed::ObjectApplied { object, .. } => self.apply_applied(agent, object),
+            Observed::ObjectApplied { object, write, .. } => {
+                self.apply_applied(agent, object, (*write, observation.at));
+            }
             Observed::ObjectPruned { source, identity, uid, kept, stays_owned, .. } => {
                 let kept = kept.as_ref().filter(|_| *stays_owned);
                 self.observed_source(agent, *source, |state| state.pruned(&identity.key(), uid, kept));
@@ -333,7 +343,7 @@ impl DeliveryState {
         }
     }
 
-    fn apply_applied(&mut self, agent: AgentId, object: &OwnedObject) {
+    fn apply_applied(&mut self, agent: AgentId, object: &OwnedObject, written: (Write, Timestamp)) {
         let key = object.identity.key();
         let others: Vec<SourceId> = self
             .sources_of(agent)
@@ -346,7 +356,10 @@ impl DeliveryState {
             });
         }
         self.observed_source(agent, object.source, |state| {
-            state.inventory.insert(key, owned(object));
+            let before = written_before(&state.inventory, &key, &object.uid);
+            let written =
+                if written.0 == Write::Unchanged { before.or(Some(written)) } else { Some(written) };
+            state.inventory.insert(key, Owned { written, ..owned(object) });
         });
     }
 
@@ -382,10 +395,21 @@ impl DeliveryState {
             let before = former.get(&object.source).unwrap_or(&nothing);
             self.observed_source(agent, object.source, |source| source.stated(&object, before));
         }
+        for id in former.into_keys() {
+            if let Some(source) = self.sources.get_mut(&id) {
+                let SourceState { known, inventory, .. } = source;
+                known.stated(|key| inventory.contains_key(key));
+            }
+        }
     }
 
     /// Folds into a source of that agent; what an agent says of another's source is dropped.
-    fn observed_source(&mut self, agent: AgentId, source: SourceId, fold: impl FnOnce(&mut SourceState)) {
+    pub(super) fn observed_source(
+        &mut self,
+        agent: AgentId,
+        source: SourceId,
+        fold: impl FnOnce(&mut SourceState),
+    ) {
         let Some(organization) = self.agents.get(&agent).map(|state| state.organization) else { return };
         if self.sources.get(&source).is_none_or(|state| state.agent == agent) {
             fold(self.source(organization, agent, source));
@@ -434,7 +458,7 @@ impl DeliveryState {
         }
     }
 
-    fn agent(&mut self, organization: OrganizationId, agent: AgentId) -> &mut AgentState {
+    pub(super) fn agent(&mut self, organization: OrganizationId, agent: AgentId) -> &mut AgentState {
         self.agents.entry(agent).or_insert_with(|| AgentState {
             organization,
             configuration: None,
@@ -446,6 +470,7 @@ impl DeliveryState {
             early: BTreeMap::new(),
             statement: Vec::new(),
             statement_bytes: 0,
+            seen_of: super::AgentSeen::default(),
         })
     }
 }
@@ -470,34 +495,6 @@ impl SourceState {
         let place = self.awaited.iter().position(|awaited| *awaited == sync).unwrap_or(0);
         self.awaited.drain(..place);
     }
-
-    fn new(organization: OrganizationId, agent: AgentId) -> Self {
-        Self {
-            organization,
-            agent,
-            configuration: None,
-            configured: false,
-            removal: None,
-            version: 0,
-            newest: None,
-            rejected: None,
-            warnings: Vec::new(),
-            takes_no_file: false,
-            fetch_failure: None,
-            desired: None,
-            held: None,
-            confirmed: None,
-            confirmed_bundle: None,
-            suspended: None,
-            pinned: None,
-            observed: None,
-            recorded: Recorded::default(),
-            awaited: Vec::new(),
-            synced: None,
-            inventory: BTreeMap::new(),
-            blocked: None,
-        }
-    }
 }
 
 fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, at: Timestamp) {
@@ -508,6 +505,7 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
             state.held = None;
             state.confirmed_bundle = state.confirmed_bundle.filter(|bundle| *bundle == desired.bundle);
             state.awaits(desired.sync);
+            state.known.desired_at = Some(at);
             state.desired = Some(Desired {
                 commit: desired.commit,
                 bundle: desired.bundle,
@@ -544,6 +542,7 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
         }
         DeliveryEvent::SyncRequested(requested) => {
             state.awaits(requested.sync);
+            state.known.desired_at = Some(at);
             if let Some(desired) = &mut state.desired {
                 desired.sync = requested.sync;
                 desired.check_all = true;

@@ -24,6 +24,9 @@ pub enum Given {
         agent: AgentId,
         /// Which.
         instance: InstanceId,
+        /// Also if it is named already: it then begins anew, and states all that it finds.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
     },
     /// A person asks something of a source.
     Command {
@@ -114,7 +117,7 @@ impl Decides for DeliveryState {
 
     fn make(&self, given: &Given) -> Result<Option<Draft>, Refusal> {
         match given {
-            Given::NameApplier { agent, instance } => self.name_applier(*agent, *instance),
+            Given::NameApplier { agent, instance, again } => self.name_applier(*agent, *instance, *again),
             Given::Command { source, command } => {
                 Ok(self.source_draft(*source, self.decide(*source, command.clone())?))
             }
@@ -187,11 +190,16 @@ impl DeliveryState {
         }
     }
 
-    fn name_applier(&self, agent: AgentId, instance: InstanceId) -> Result<Option<Draft>, Refusal> {
+    fn name_applier(
+        &self,
+        agent: AgentId,
+        instance: InstanceId,
+        again: bool,
+    ) -> Result<Option<Draft>, Refusal> {
         let organization =
             self.organization_of(agent).ok_or_else(|| Refusal::not_found(format!("agent {agent}")))?;
         let (named, expected) = self.applier(agent);
-        if named == Some(instance) {
+        if named == Some(instance) && !again {
             return Ok(None);
         }
         let aggregate = AggregateRef::new(AggregateKind::Applier, agent);

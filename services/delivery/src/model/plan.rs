@@ -9,7 +9,7 @@ use events::desired::{Applier, DesiredPlan, PlannedSource, SourceHead};
 use events::requests::delivery::NextSync;
 use events::{AgentId, BlobDigest, CorrelationId, SourceId, SyncId};
 
-use super::view::why_pending;
+use super::status::why_pending;
 use super::{BundleContents, DeliveryState, SourceState, WantedLists};
 
 /// The plan for an agent; `None` while it has no configuration, and for one that is deleted.

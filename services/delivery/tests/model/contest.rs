@@ -1,6 +1,6 @@
 //! Two sources with the same object: one holds it, the other one wants it.
 
-use delivery::model::{DeliveryState, Verdict, desired_plan, source_view};
+use delivery::model::{DeliveryState, Verdict, desired_plan};
 use events::configuration::OnRemoval;
 use events::delivery::{
     BundleDesired, DeliveryEvent, SourceSuspended, SyncCounts, SyncOutcome, WantedList, WantedObject,
@@ -11,6 +11,7 @@ use store::Projection;
 use uuid::Uuid;
 
 use crate::given::*;
+use events::requests::status::Reason;
 
 type Bundles<'a> = &'a [(u8, &'a [&'a str])];
 
@@ -216,17 +217,20 @@ fn a_source_says_what_it_wants_and_of_whom() {
     let named = DeliveryEvent::ApplierNamed(events::delivery::ApplierNamed { agent: AGENT, instance });
     given.decided(events::AggregateKind::Applier, AGENT.to_string(), named);
     let base = SourceId::derive(AGENT, "base");
-    let sync = source_view(&given.state, base).unwrap().sync.unwrap().id;
+    let sync = view(&given.state, base).unwrap().sync.unwrap().id;
     given.observed(1, vec![started(base, sync.0.as_u128())]);
     let mut end = finished(base, sync.0.as_u128(), SyncOutcome::Failed);
     if let Observed::SyncFinished { counts, .. } = &mut end {
         *counts = SyncCounts { created: 1, failed: 2, ..SyncCounts::default() };
     }
     given.observed(1, vec![end]);
-    let view = source_view(&given.state, base).unwrap();
-    assert_eq!((view.wants, view.wanted.len(), view.wanted[0].holder_name.as_str()), (2, 2, "web"));
+    let shown = view(&given.state, base).unwrap();
+    assert_eq!((shown.wants, shown.wanted.len(), shown.wanted[0].holder_name.as_str()), (2, 2, "web"));
+    let conditions = shown.status.conditions;
+    let wanted = conditions.iter().find(|condition| condition.reason == Reason::Wanted).unwrap();
+    assert!(conditions.iter().all(|condition| condition.reason != Reason::SyncFailed), "{conditions:?}");
     assert_eq!(
-        view.why.unwrap(),
+        wanted.message,
         "everything else is applied; not applied: ConfigMap a (and 1 more): source web of this agent holds it; \
          it is handed over once that source drops it"
     );

@@ -1,19 +1,21 @@
 //! A log in memory, and what the tests put into it.
 
-use delivery::model::{BundleContents, DeliveryState, Verdict, WantedLists};
+use delivery::model::{Around, BundleContents, DeliveryState, Verdict, WantedLists, source_view};
 use events::configuration::{
     AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, Mode, ResourceRules,
     SourceConfiguration, SyncPolicies,
 };
-use events::delivery::{BundleDesired, DeliveryEvent, PruneEntry, SyncCounts, SyncOutcome};
+use events::delivery::{ApplierNamed, BundleDesired, DeliveryEvent, PruneEntry, SyncCounts, SyncOutcome};
 use events::directory::{AgentRegistered, DirectoryEvent};
 use events::object::ObjectKey;
 use events::observation::{Observation, ObservationBatch, Observed, OwnedObject, Write};
 use events::position::Stream;
 use events::repository::{RepositoryEvent, SourceAdvanced};
+use events::requests::delivery::SourceView;
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, ChainHash, Commit, CommitId, CorrelationId,
-    Event, EventId, NewEvent, ObjectIdentity, OrganizationId, ProjectId, SourceId, SyncId, Timestamp,
+    Event, EventId, InstanceId, NewEvent, ObjectIdentity, OrganizationId, ProjectId, SourceId, SyncId,
+    Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ use store::Record;
 use uuid::Uuid;
 
 pub const AGENT: AgentId = AgentId(Uuid::from_u128(2));
+pub const INSTANCE: InstanceId = InstanceId(Uuid::from_u128(9));
+pub const GATEWAY: InstanceId = InstanceId(Uuid::from_u128(8));
 pub const ORGANIZATION: OrganizationId = OrganizationId(Uuid::from_u128(1));
 
 /// A log in memory that folds as it is written.
@@ -33,6 +37,13 @@ pub struct Given {
     pub records: Vec<Record>,
     /// Lists of wanted objects by their addresses.
     pub wanted: WantedLists,
+    /// How much each gateway has said.
+    pub told: BTreeMap<InstanceId, u64>,
+}
+
+/// As it stands an hour later, all gateways being alive.
+pub fn view(state: &DeliveryState, source: SourceId) -> Option<SourceView> {
+    source_view(state, source, &Around { now: Timestamp(3_600_000), gateways: None })
 }
 
 impl Given {
@@ -43,6 +54,7 @@ impl Given {
             observed: BTreeMap::new(),
             records: Vec::new(),
             wanted: WantedLists::new(),
+            told: BTreeMap::new(),
         };
         given.decided(
             AggregateKind::Agent,
@@ -184,6 +196,31 @@ impl Given {
             })
             .collect();
         self.observed(1, observed);
+    }
+
+    /// The agent's instance is named for an epoch, is connected to a gateway, and has found nothing in the cluster.
+    pub fn connected(&mut self, epoch: u64) {
+        let named = DeliveryEvent::ApplierNamed(ApplierNamed { agent: AGENT, instance: INSTANCE });
+        let version = self.versions.entry(format!("{}/{AGENT}", AggregateKind::Applier)).or_insert(0);
+        *version = epoch - 1;
+        self.decided(AggregateKind::Applier, AGENT.to_string(), named);
+        let opened = Observed::TunnelOpened { agent: AGENT, instance: INSTANCE, version: "0.1.0".to_owned() };
+        self.at_gateway(GATEWAY, opened);
+        let stated = Observed::InventoryStated { objects: Vec::new(), last: true, unlisted: Vec::new() };
+        self.observed(epoch, vec![stated]);
+    }
+
+    pub fn at_gateway(&mut self, gateway: InstanceId, what: Observed) {
+        let first = self.told.entry(gateway).or_insert(0);
+        *first += 1;
+        let batch = ObservationBatch {
+            organization: ORGANIZATION,
+            writer: ObservationBatch::gateway_writer(gateway),
+            epoch: 1,
+            first: *first,
+            observations: vec![Observation { at: Timestamp(2_000), what }],
+        };
+        self.folded(Stream::Observations, events::encode(&batch).unwrap());
     }
 
     pub fn verdict(&self, name: &str, bundles: &[(u8, &[&str])]) -> Verdict {

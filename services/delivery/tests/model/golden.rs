@@ -4,14 +4,15 @@
 
 use std::path::{Path, PathBuf};
 
-use delivery::model::{DeliveryState, source_view};
+use delivery::model::DeliveryState;
 use events::delivery::{DeliveryEvent, SourcePinned, SourceSuspended, SyncOutcome};
 use events::observation::Observed;
+use events::requests::delivery::SourceView;
 use events::{AggregateKind, BlobDigest, InstanceId, SourceId};
 use store::Projection as _;
 use uuid::Uuid;
 
-use crate::given::{AGENT, Given, finished, owned, source, started};
+use crate::given::{AGENT, Given, finished, owned, source, started, view};
 
 fn golden(version: u32) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden_snapshots");
@@ -70,7 +71,10 @@ fn the_former_version_is_read_and_holds_what_it_held() {
     let (former, today) = (former.expect("the former version is read"), sample().state);
     for name in ["shop", "bank"] {
         let source = SourceId::derive(AGENT, name);
-        assert_eq!(source_view(&former, source), source_view(&today, source), "{name}");
+        let (held, expected) = (view(&former, source).unwrap(), view(&today, source).unwrap());
+        // How objects and agents stand was not kept before version 9.
+        let held = SourceView { status: expected.status.clone(), why: expected.why.clone(), ..held };
+        assert_eq!(held, expected, "{name}");
     }
     assert_eq!(former.applier(AGENT), today.applier(AGENT));
 }

@@ -1,11 +1,12 @@
 //! Holds and confirmations belong to a bundle, whichever commit brings it.
 
-use delivery::model::{Command, DeliveryState, Verdict, source_view};
+use delivery::model::{Command, DeliveryState, Verdict};
 use events::delivery::{BundleConfirmed, BundleHeld, DeliveryEvent, HoldReason};
 use events::{BlobDigest, SourceId};
 use store::Projection;
 
 use crate::given::*;
+use events::requests::status::Condition;
 
 /// A source that owns one object, and an empty bundle 4 of commit `eee` that is held.
 fn held() -> Given {
@@ -59,9 +60,10 @@ fn a_commit_with_the_same_bundle_is_neither_held_nor_confirmed_again() {
     let mut given = held();
     given.advanced("shop", "fff", 4, 0);
     assert_eq!(given.verdict("shop", &[(4, &[])]), Verdict::Nothing, "its bundle is held already");
-    let view = source_view(&given.state, SourceId::derive(AGENT, "shop")).unwrap();
-    assert_eq!(view.held.unwrap().commit, "fff");
-    assert!(view.why.unwrap().starts_with("commit fff is held"));
+    let shown = view(&given.state, SourceId::derive(AGENT, "shop")).unwrap();
+    assert_eq!(shown.held.unwrap().commit, "fff");
+    let is_said = |condition: &Condition| condition.message.starts_with("commit fff is held");
+    assert!(shown.status.conditions.iter().any(is_said), "{:?}", shown.status);
     confirm(&mut given.clone(), Some("fff"));
     confirm(&mut given, Some("eee"));
     given.advanced("shop", "abc", 4, 0);
@@ -119,8 +121,8 @@ fn a_snapshot_of_the_former_version_is_read() {
     let mut former = Vec::new();
     rmpv::encode::write_value(&mut former, &value).unwrap();
     let restored = DeliveryState::restore(6, &former).expect("is read");
-    assert_eq!(restored.snapshot().unwrap(), bytes);
-    let held = source_view(&restored, source).unwrap().held.unwrap();
+    assert!(restored.needs_statement(AGENT), "it kept nothing of how objects stand");
+    let held = view(&restored, source).unwrap().held.unwrap();
     assert_eq!(held.reason, HoldReason::Empty);
     assert!(DeliveryState::restore(5, &former).is_none());
     assert_eq!(restored.bundles_needed(source), [BlobDigest([4; 32])]);

@@ -1,6 +1,6 @@
 //! What the agent was asked to delete, and kept.
 
-use delivery::model::{Verdict, source_view};
+use delivery::model::Verdict;
 use events::SourceId;
 use events::observation::{Observed, Write};
 
@@ -21,7 +21,7 @@ fn what_the_agent_kept_stays_in_the_inventory_and_is_listed_again_with_the_next_
     given.observed(1, vec![left_in_place(id, "kept", true), left_in_place(id, "lost", false)]);
     given.advanced("shop", "bbb", 2, 1);
     assert_eq!(pruned(&given.verdict("shop", &[(2, &["a"])])), ["kept"]);
-    assert_eq!(source_view(&given.state, id).unwrap().inventory, 2);
+    assert_eq!(view(&given.state, id).unwrap().inventory, 2);
     // A new applier states what it owns; it was not asked to delete it again.
     let stated = ["a", "kept"].map(|name| owned(id, name, false)).to_vec();
     given.observed_at(

@@ -13,9 +13,10 @@ mod golden;
 mod holds;
 mod kept;
 mod statement;
+mod status;
 
-use delivery::model::{Command, DeliveryState, Verdict, desired_plan, next_sync, source_view};
-use events::configuration::{FileFinding, OnRemoval};
+use delivery::model::{Command, DeliveryState, Verdict, desired_plan, next_sync};
+use events::configuration::OnRemoval;
 use events::delivery::{
     ApplierNamed, BundleHeld, DeliveryEvent, HoldReason, SourcePinned, SourceRemoved, SourceResumed,
     SourceSuspended, SourceUnpinned, SyncCounts, SyncFinished, SyncOutcome,
@@ -147,9 +148,9 @@ fn an_empty_bundle_is_held_until_that_very_bundle_is_confirmed() {
     let confirmed = given.state.decide(id, Command::Confirm { commit: Some("eee".to_owned()) }).unwrap();
     // Git goes back to what the cluster has: nothing waits for anybody any more.
     let mut back = given.clone();
-    assert!(source_view(&back.state, id).unwrap().held.is_some());
+    assert!(view(&back.state, id).unwrap().held.is_some());
     back.advanced("shop", "aaa", 1, 1);
-    assert_eq!(source_view(&back.state, id).unwrap().held, None);
+    assert_eq!(view(&back.state, id).unwrap().held, None);
     let refusal = back.state.decide(id, Command::Confirm { commit: None }).unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::Conflict);
     given.on_source(id, confirmed.into_iter().next().unwrap());
@@ -190,7 +191,7 @@ fn a_suspended_source_gets_nothing_and_says_why() {
     given.advanced("shop", "aaa", 1, 1);
     assert_eq!(given.verdict("shop", &[(1, &["a"])]), Verdict::Nothing);
     let why = "suspended: freeze; resume it to go on";
-    assert_eq!(source_view(&given.state, id).unwrap().why.unwrap(), why);
+    assert_eq!(view(&given.state, id).unwrap().why.unwrap(), why);
     let (next, _, _) = next_sync(&given.state, id, &contents(&[(1, &["a"])]), &given.wanted).unwrap();
     assert_eq!((next.planned.head.commit.as_str(), next.pending.as_deref()), ("aaa", Some(why)));
     given.on_source(id, DeliveryEvent::SourceResumed(SourceResumed { source: id }));
@@ -304,23 +305,6 @@ fn what_another_bundle_kept_alive_goes_with_that_bundle() {
 }
 
 #[test]
-fn a_source_that_takes_no_file_says_so_although_its_sync_succeeded() {
-    let mut given = Given::agent_with(vec![source("shop")]);
-    let id = SourceId::derive(AGENT, "shop");
-    given.advanced_without_files("shop", "aaa", 1);
-    given.desired("shop", "aaa", 1, 10, 0);
-    given.observed(1, vec![started(id, 10), finished(id, 10, SyncOutcome::Succeeded)]);
-    let view = source_view(&given.state, id).unwrap();
-    assert!(view.takes_no_file);
-    assert_eq!(
-        view.why.unwrap(),
-        "no file of commit aaa is taken by include [**], so nothing is kept applied"
-    );
-    given.advanced("shop", "bbb", 2, 1);
-    assert!(!source_view(&given.state, id).unwrap().takes_no_file);
-}
-
-#[test]
 fn a_source_is_shown_as_yaml_with_what_it_owns() {
     let mut given = Given::agent_with(vec![source("shop")]);
     let id = SourceId::derive(AGENT, "shop");
@@ -331,38 +315,6 @@ fn a_source_is_shown_as_yaml_with_what_it_owns() {
     for part in ["suspended: null\n", "commit: aaa\n", "inventory:\n", "name: a\n"] {
         assert!(shown.contains(part), "{part:?} is not in\n{shown}");
     }
-}
-
-#[test]
-fn a_rejected_commit_changes_nothing_but_what_people_read() {
-    let mut given = Given::agent_with(vec![source("shop")]);
-    let id = SourceId::derive(AGENT, "shop");
-    given.advanced("shop", "aaa", 1, 1);
-    given.desired("shop", "aaa", 1, 10, 1);
-    given.decided(
-        AggregateKind::Ref,
-        "main".to_owned(),
-        RepositoryEvent::BundleRejected(BundleRejected {
-            source: id,
-            agent: AGENT,
-            commit: "0123456789abcdef".to_owned(),
-            findings: vec![FileFinding {
-                file: "web.yaml".to_owned(),
-                line: 3,
-                column: 1,
-                field: String::new(),
-                message: "no kind".to_owned(),
-            }],
-            more: 1,
-            warnings: Vec::new(),
-        }),
-    );
-    assert_eq!(given.verdict("shop", &[(1, &["a"])]), Verdict::Nothing);
-    assert_eq!(desired_plan(&given.state, AGENT).unwrap().sources[0].bundle, Some(BlobDigest([1; 32])));
-    assert_eq!(
-        source_view(&given.state, id).unwrap().why.unwrap(),
-        "commit 0123456789 was rejected: web.yaml:3: no kind (and 1 more)"
-    );
 }
 
 #[test]
@@ -384,8 +336,8 @@ fn syncs_are_recorded_once_and_a_second_run_is_another() {
     for record in records {
         given.on_source(id, record);
     }
-    let view = source_view(&given.state, id).unwrap();
-    assert_eq!((view.synced_commit.as_deref(), view.synced_at), (Some("aaa"), Some(Timestamp(1_000))));
+    let shown = view(&given.state, id).unwrap();
+    assert_eq!((shown.synced_commit.as_deref(), shown.synced_at), (Some("aaa"), Some(Timestamp(1_000))));
 }
 
 #[test]
@@ -411,31 +363,6 @@ fn a_sync_that_is_over_is_not_recorded_again_by_who_reads_of_it_late() {
     given.on_source(id, end(11));
     given.observed(1, vec![started(id, 10), finished(id, 10, SyncOutcome::Succeeded)]);
     assert_eq!(given.state.sync_records(id), []);
-}
-
-#[test]
-fn a_failure_stays_said_while_it_is_tried_again() {
-    let mut given = Given::agent_with(vec![source("shop")]);
-    let id = SourceId::derive(AGENT, "shop");
-    given.advanced("shop", "aaa", 1, 1);
-    given.desired("shop", "aaa", 1, 10, 1);
-    let why = |given: &Given| source_view(&given.state, id).unwrap().why;
-    let instance = InstanceId(Uuid::from_u128(9));
-    let named = DeliveryEvent::ApplierNamed(ApplierNamed { agent: AGENT, instance });
-    given.decided(AggregateKind::Applier, AGENT.to_string(), named);
-    given.observed(1, vec![started(id, 10)]);
-    assert_eq!(why(&given).unwrap(), "syncing commit aaa");
-    given.observed_at(1, 2, vec![finished(id, 10, SyncOutcome::Failed)]);
-    assert_eq!(why(&given).unwrap(), "failed");
-    given.observed_at(1, 3, vec![started(id, 10)]);
-    assert_eq!(why(&given).unwrap(), "failed; trying again now");
-    given.observed_at(1, 4, vec![finished(id, 10, SyncOutcome::Interrupted), started(id, 10)]);
-    assert_eq!(why(&given).unwrap(), "failed; trying again now");
-    given.observed_at(1, 6, vec![finished(id, 10, SyncOutcome::Succeeded)]);
-    assert_eq!(why(&given), None);
-    given.desired("shop", "bbb", 2, 11, 1);
-    given.observed_at(1, 7, vec![started(id, 11)]);
-    assert_eq!(why(&given).unwrap(), "syncing commit bbb", "another sync begins anew");
 }
 
 #[test]
@@ -649,8 +576,8 @@ fn a_snapshot_folds_on_as_the_whole_log_would_and_streams_may_come_in_any_order(
             state.fold(record);
         });
         assert_eq!(state.snapshot(), given.state.snapshot());
-        let (view, expected) = (source_view(&state, id), source_view(&given.state, id));
-        assert_eq!(view, expected);
+        let (shown, expected) = (view(&state, id), view(&given.state, id));
+        assert_eq!(shown, expected);
         assert_eq!(desired_plan(&state, AGENT), desired_plan(&given.state, AGENT));
     }
 }

@@ -34,3 +34,4 @@ mod sharing;
 mod terminal;
 mod traces;
 mod trouble;
+mod truth;

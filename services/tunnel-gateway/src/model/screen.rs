@@ -20,7 +20,7 @@ pub fn concerns_others<S: Text>(observations: &[Observation<S>], own: &BTreeSet<
     })
 }
 
-/// Leaves out what is not the agent's to report. An observation becomes a gap of one, so that sequences stay dense; objects
+/// Leaves out what is not the agent's to report. An observation becomes an empty gap, so that sequences stay dense; objects
 /// of others' sources leave a stated inventory. Gives the foreign sources.
 pub fn screen<S: Text>(observations: &mut [Observation<S>], own: &BTreeSet<SourceId>) -> BTreeSet<SourceId> {
     let mut foreign = BTreeSet::new();
@@ -40,9 +40,9 @@ pub fn screen<S: Text>(observations: &mut [Observation<S>], own: &BTreeSet<Sourc
             Concern::Source(source) if own.contains(&source) => {}
             Concern::Source(source) => {
                 foreign.insert(source);
-                observation.what = Observed::Gap { dropped: 1 };
+                observation.what = Observed::Gap { dropped: 0 };
             }
-            Concern::Gateway => observation.what = Observed::Gap { dropped: 1 },
+            Concern::Gateway => observation.what = Observed::Gap { dropped: 0 },
         }
     }
     foreign
@@ -68,9 +68,14 @@ const fn concerns<S: Text>(what: &Observed<S>) -> Concern {
         | Observed::HealthChanged { source, .. }
         | Observed::WatchesBroken { source, .. }
         | Observed::ExtraSeen { source, .. }
+        | Observed::CorrectionFailed { source, .. }
         | Observed::SourceBlocked { source, .. } => Concern::Source(*source),
         // Of what a newer agent says, a newer fold knows whose source it is about.
-        Observed::InventoryStated { .. } | Observed::Gap { .. } | Observed::Unknown(_) => Concern::Agent,
+        Observed::InventoryStated { .. }
+        | Observed::ApiServerLost { .. }
+        | Observed::ApiServerReached {}
+        | Observed::Gap { .. }
+        | Observed::Unknown(_) => Concern::Agent,
         Observed::TunnelOpened { .. } | Observed::TunnelClosed { .. } | Observed::TunnelRefused { .. } => {
             Concern::Gateway
         }
@@ -122,8 +127,8 @@ mod tests {
             whats,
             [
                 blocked(1),
-                Observed::Gap { dropped: 1 },
-                Observed::Gap { dropped: 1 },
+                Observed::Gap { dropped: 0 },
+                Observed::Gap { dropped: 0 },
                 Observed::InventoryStated { objects: vec![owned(1)], last: true, unlisted: Vec::new() },
                 Observed::Gap { dropped: 7 },
             ]

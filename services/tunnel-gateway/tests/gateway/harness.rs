@@ -557,14 +557,9 @@ pub fn observation(number: u64, what: Observed) -> Observation {
 }
 
 pub fn health(agent: u128, number: u64) -> Observation {
-    let what = Observed::HealthChanged {
-        source: source(agent),
-        sync: None,
-        identity: identity(&format!("object-{number}")),
-        status: "healthy".to_owned(),
-        message: String::new(),
-    };
-    observation(number, what)
+    let (identity, status) = (identity(&format!("object-{number}")), "healthy".to_owned());
+    let (source, sync, message, optional) = (source(agent), None, String::new(), false);
+    observation(number, Observed::HealthChanged { source, sync, identity, status, message, optional })
 }
 
 fn head(agent: u128) -> SourceHead {

@@ -118,7 +118,7 @@ async fn what_concerns_another_agents_source_is_left_out_and_marked() {
     agent.acknowledged(1, 3).await;
     let batches = gateway.batches().await;
     let batch = batches.iter().find(|batch| batch.writer.starts_with("agent-")).unwrap();
-    assert_eq!(batch.observations[1].what, Observed::Gap { dropped: 1 });
+    assert_eq!(batch.observations[1].what, Observed::Gap { dropped: 0 });
     assert_eq!(batch.observations[2], health(1, 3));
 }
 

@@ -8,7 +8,7 @@ use events::object::ObjectKey;
 use events::observation::OwnedObject;
 use events::{AgentId, SourceId};
 
-use super::{AgentState, DeliveryState, Owned, SourceState};
+use super::{AgentState, DeliveryState, Owned, SourceState, owned};
 
 /// Of a statement of the inventory at most so much is kept until its last part is there: about two hundred thousand objects.
 const STATED_BYTES: u64 = 64 << 20;
@@ -73,19 +73,10 @@ impl SourceState {
         let key = object.identity.key();
         let former = self.inventory.get(&key).or_else(|| before.get(&key));
         let former = former.filter(|former| former.uid == object.uid);
-        let (kept, finished) =
-            former.map(|former| (former.kept.clone(), former.finished.clone())).unwrap_or_default();
-        self.inventory.insert(key, Owned { kept, finished, ..owned(object) });
-    }
-}
-
-pub(super) fn owned(object: &OwnedObject) -> Owned {
-    Owned {
-        identity: object.identity.clone(),
-        uid: object.uid.clone(),
-        adopted: object.adopted,
-        kept: None,
-        finished: None,
+        let (kept, finished, written) = former
+            .map(|former| (former.kept.clone(), former.finished.clone(), former.written))
+            .unwrap_or_default();
+        self.inventory.insert(key, Owned { kept, finished, written, ..owned(object) });
     }
 }
 

@@ -1,8 +1,12 @@
 //! `kasbah source …`.
 
 mod diff;
+mod objects;
 mod show;
 mod wait;
+mod wait_for;
+
+pub(super) use show::conditions;
 
 use std::time::Duration;
 
@@ -29,6 +33,22 @@ pub enum Command {
     },
     /// Shows one source: why the cluster is not at the last commit, its last sync, what failed where
     Show(SourceArg),
+    /// Lists the objects of a source: health and its reason, drift, failures, the last write
+    Objects(SourceArg),
+    /// Waits until a source is as a pipeline needs it; fails when it does not get there, or somebody has to do something first
+    Wait {
+        #[command(flatten)]
+        source: SourceArg,
+        /// What to wait for
+        #[arg(long = "for", value_name = "GOAL", value_enum, default_value = "healthy")]
+        goal: wait_for::Goal,
+        /// The commit, in full or abbreviated; the newest good one of its ref if not given
+        #[arg(long)]
+        commit: Option<String>,
+        /// Waits no longer than this
+        #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "15m")]
+        timeout: Duration,
+    },
     /// Looks at the repository, and checks each object of a source again
     Sync {
         #[command(flatten)]
@@ -95,8 +115,13 @@ impl Command {
     fn source(&self) -> Option<String> {
         match self {
             Self::List { .. } => None,
-            Self::Show(named) | Self::Resume(named) | Self::Unpin(named) | Self::Diff(named) => Some(named),
+            Self::Show(named)
+            | Self::Objects(named)
+            | Self::Resume(named)
+            | Self::Unpin(named)
+            | Self::Diff(named) => Some(named),
             Self::Sync { source, .. }
+            | Self::Wait { source, .. }
             | Self::Suspend { source, .. }
             | Self::Pin { source, .. }
             | Self::Confirm { source, .. } => Some(source),
@@ -106,43 +131,49 @@ impl Command {
 }
 
 async fn run_command(command: Command, session: &Session) -> Result<(), Failure> {
+    let id = match command.source() {
+        Some(named) => session.source(&named).await?,
+        // Of none in particular.
+        None => SourceId(uuid::Uuid::nil()),
+    };
     match command {
         Command::List { agent } => list(session, agent).await,
-        Command::Show(named) => {
-            let id = session.source(&named.source).await?;
-            let view = session.api.get(&["sources", &id.to_string()], &[]).await?;
-            print(session, &view).await
+        Command::Show(_) => show(session, id).await,
+        Command::Objects(_) => objects::run(session, id).await,
+        Command::Wait { goal, commit, timeout, .. } => {
+            wait_for::run(session, id, goal, commit.as_deref(), timeout).await
         }
-        Command::Sync { source, wait, timeout } => {
-            let id = session.source(&source.source).await?;
-            let view = ask(session, id, "sync", &json!({})).await?;
-            if wait { wait::run(session, view, timeout).await } else { print(session, &view).await }
-        }
-        Command::Suspend { source, reason } => {
-            let id = session.source(&source.source).await?;
+        Command::Sync { wait, timeout, .. } => sync(session, id, wait.then_some(timeout)).await,
+        Command::Suspend { reason, .. } => {
             change(session, id, "suspend", &SuspendSource { source: id, reason }).await
         }
-        Command::Resume(named) => {
-            change(session, session.source(&named.source).await?, "resume", &json!({})).await
-        }
-        Command::Pin { source, commit } => {
-            let id = session.source(&source.source).await?;
-            change(session, id, "pin", &PinSource { source: id, commit }).await
-        }
-        Command::Unpin(named) => {
-            change(session, session.source(&named.source).await?, "unpin", &json!({})).await
-        }
-        Command::Confirm { source, commit } => {
-            let id = session.source(&source.source).await?;
+        Command::Resume(_) => change(session, id, "resume", &json!({})).await,
+        Command::Pin { commit, .. } => change(session, id, "pin", &PinSource { source: id, commit }).await,
+        Command::Unpin(_) => change(session, id, "unpin", &json!({})).await,
+        Command::Confirm { commit, .. } => {
             change(session, id, "confirm", &ConfirmSource { source: id, commit }).await
         }
-        Command::Diff(named) => {
-            let id = session.source(&named.source).await?.to_string();
-            let diff: SourceDiff =
-                session.api.send(Method::POST, &["sources", &id, "diff"], &json!({})).await?;
-            session.printer.show(&diff, diff::text)
-        }
+        Command::Diff(_) => compare(session, id).await,
     }
+}
+
+async fn show(session: &Session, id: SourceId) -> Result<(), Failure> {
+    let view = session.api.get(&["sources", &id.to_string()], &[]).await?;
+    print(session, &view).await
+}
+
+async fn sync(session: &Session, id: SourceId, waits: Option<Duration>) -> Result<(), Failure> {
+    let view = ask(session, id, "sync", &json!({})).await?;
+    match waits {
+        Some(timeout) => wait::run(session, view, timeout).await,
+        None => print(session, &view).await,
+    }
+}
+
+async fn compare(session: &Session, id: SourceId) -> Result<(), Failure> {
+    let path = ["sources", &id.to_string(), "diff"];
+    let diff: SourceDiff = session.api.send(Method::POST, &path, &json!({})).await?;
+    session.printer.show(&diff, diff::text)
 }
 
 async fn ask<B: Serialize>(

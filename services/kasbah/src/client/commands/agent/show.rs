@@ -4,8 +4,10 @@ use events::configuration::{AgentConfiguration, KindPattern, Mode};
 use events::requests::authz::AgentView;
 use events::requests::configuration::{ConfigurationView, RejectedConfiguration};
 use events::requests::gateway::TunnelView;
+use events::requests::status::AgentStatus;
 use serde::Serialize;
 
+use super::super::source::conditions;
 use super::super::{finding, warnings};
 use crate::client::failure::Failure;
 use crate::client::names::Names;
@@ -17,6 +19,7 @@ struct Shown {
     agent: AgentView,
     configuration: ConfigurationView,
     tunnels: Vec<TunnelView>,
+    status: Option<AgentStatus>,
 }
 
 pub(super) async fn run(session: &Session, agent: &str) -> Result<(), Failure> {
@@ -24,7 +27,8 @@ pub(super) async fn run(session: &Session, agent: &str) -> Result<(), Failure> {
     let id = agent.id.to_string();
     let configuration = session.api.get(&["agents", &id, "configuration"], &[]).await?;
     let tunnels = session.api.get(&["agents", &id, "tunnels"], &[]).await?;
-    let shown = Shown { agent, configuration, tunnels };
+    let statuses: Vec<AgentStatus> = session.api.get(&["agent-statuses"], &[("agent", id)]).await?;
+    let shown = Shown { agent, configuration, tunnels, status: statuses.into_iter().next() };
     let names = match session.is_for_people() {
         true => Names::default().with_projects(session).await?,
         false => Names::default(),
@@ -40,10 +44,36 @@ fn text(shown: &Shown, names: &Names, style: Style) -> String {
         .with("Project", agent.project_path.as_str())
         .with("Registered", at(agent.registered_at, style.now))
         .render(style);
+    if let Some(status) = &shown.status {
+        text.push_str(&standing(status, style));
+    }
     text.push('\n');
     text.push_str(&configuration(&shown.configuration, names, style));
     text.push_str(&format!("\n{}\n", Paint::Strong.on("Tunnels", style.colour)));
     text.push_str(&tunnels(&shown.tunnels, style));
+    text
+}
+
+/// How it stands: all that is so, the rights that it lacks, its sources by state.
+fn standing(status: &AgentStatus, style: Style) -> String {
+    let [connected, version, applies, reached] = super::standing(Some(status), style);
+    let sources: Vec<String> =
+        status.sources.iter().map(|(state, count)| format!("{count} {}", state.words())).collect();
+    let mut text = Fields::new()
+        .with("Connected", connected)
+        .with("Version", version)
+        .with("Applies", applies)
+        .with("API server", reached)
+        .with("Sources", if sources.is_empty() { "none".to_owned() } else { sources.join(", ") })
+        .render(style);
+    text.push_str(&format!("\n{}\n", Paint::Strong.on("Conditions", style.colour)));
+    text.push_str(&conditions(&status.conditions, style));
+    if !status.missing_rights.is_empty() {
+        text.push_str(&format!("\n{}\n", Paint::Strong.on("Missing rights", style.colour)));
+        for right in &status.missing_rights {
+            text.push_str(&format!("  {}\n", crate::client::print::one_line(right)));
+        }
+    }
     text
 }
 
@@ -171,6 +201,7 @@ mod tests {
                 ..ConfigurationView::default()
             },
             tunnels: Vec::new(),
+            status: None,
         }
     }
 

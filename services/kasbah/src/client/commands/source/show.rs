@@ -2,6 +2,7 @@
 
 use events::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome};
 use events::requests::delivery::{RejectedBundle, SourceView, SyncView};
+use events::requests::status::{Condition, State, Status};
 
 use super::super::{finding, warnings};
 use crate::client::names::Names;
@@ -12,7 +13,7 @@ const LISTED: usize = 100;
 
 /// All sources, one a line.
 pub(super) fn table(all: &[SourceView], names: &Names, style: Style) -> String {
-    let mut table = Table::new(&["SOURCE", "COMMIT", "SYNCED", "OBJECTS", "STATE"]);
+    let mut table = Table::new(&["SOURCE", "COMMIT", "SYNCED", "OBJECTS", "STATE", "WHY"]);
     for one in all {
         let name = format!("{}/{}", names.agent(one.agent), one.configuration.name);
         table.row([
@@ -20,27 +21,52 @@ pub(super) fn table(all: &[SourceView], names: &Names, style: Style) -> String {
             Cell::or_dash(one.synced_commit.as_deref().map(short_commit)),
             Cell::or_dash(one.synced_at.map(|moment| format!("{} ago", age(moment, style.now))).as_deref()),
             one.inventory.to_string().into(),
-            state(one).at_most(LISTED),
+            state(one.status.state),
+            why(&one.status).at_most(LISTED),
         ]);
     }
     table.render(style, "no source; they stand in the agents' configurations")
 }
 
-/// In one line: where the cluster stands, or why it is not at the last commit.
-fn state(view: &SourceView) -> Cell {
-    let Some(why) = &view.why else { return Cell::painted("in sync", Paint::Good) };
-    let paint = if is_wrong(view) { Paint::Bad } else { Paint::Odd };
-    Cell::painted(why, paint)
+/// In a word how a source or an object stands.
+pub(in crate::client::commands) fn state(state: State) -> Cell {
+    Cell::painted(state.words(), paint_of(state))
 }
 
-fn is_wrong(view: &SourceView) -> bool {
-    let failed = view.sync.as_ref().is_some_and(|sync| sync.outcome == Some(SyncOutcome::Failed));
-    failed
-        || view.takes_no_file
-        || view.wants > 0
-        || view.rejected.is_some()
-        || view.fetch_failure.is_some()
-        || view.blocked.is_some()
+const fn paint_of(state: State) -> Paint {
+    match state {
+        State::InSync => Paint::Good,
+        State::Progressing | State::Held | State::Suspended => Paint::Odd,
+        State::Degraded | State::OutOfSync | State::Rejected | State::Stale | State::Unknown => Paint::Bad,
+    }
+}
+
+/// In one line, why.
+fn why(status: &Status) -> Cell {
+    match status.why() {
+        Some(why) => Cell::painted(&why, paint_of(status.state)),
+        None => Cell::or_dash(None),
+    }
+}
+
+/// All that is so, one a line.
+pub(in crate::client::commands) fn conditions(all: &[Condition], style: Style) -> String {
+    let mut table = Table::new(&["STATE", "REASON", "SINCE", "RETRY", "MESSAGE"]);
+    for one in all {
+        table.row([
+            state(one.state),
+            word(&one.reason).into(),
+            Cell::or_dash(one.since.map(|moment| format!("{} ago", age(moment, style.now))).as_deref()),
+            Cell::or_dash(one.retry_at.map(|moment| at(moment, style.now)).as_deref()),
+            one.message.as_str().into(),
+        ]);
+    }
+    table.render(style, "none\n")
+}
+
+/// A code as JSON has it.
+fn word<T: serde::Serialize>(code: &T) -> String {
+    serde_json::to_value(code).ok().and_then(|code| code.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// One source.
@@ -50,13 +76,15 @@ pub(super) fn text(view: &SourceView, names: &Names, style: Style) -> String {
     let mut fields = Fields::new()
         .with("Source", format!("{}/{}", names.agent(view.agent), configuration.name))
         .with("Id", view.id.to_string())
-        .with("State", state(view))
+        .with("State", state(view.status.state))
+        .with_some("Why", view.status.why().is_some().then(|| why(&view.status)))
         .with("Follows", format!("{} of {}", configuration.reference, names.project(configuration.project)))
         .with("Paths", configuration.include.join(", "))
         .with("Newest commit", commit(view.newest_commit.as_ref()))
+        .with("Newest good", commit(view.newest_good_commit.as_ref()))
         .with("Desired commit", commit(view.desired_commit.as_ref()))
         .with("Synced commit", synced(view, style))
-        .with("Objects", view.inventory.to_string());
+        .with("Objects", super::objects::counts(&view.status.objects));
     if let Some(reason) = &view.suspended {
         fields = fields
             .with("Suspended", Cell::painted(if reason.is_empty() { "yes" } else { reason }, Paint::Odd));
@@ -69,6 +97,12 @@ pub(super) fn text(view: &SourceView, names: &Names, style: Style) -> String {
         fields = fields.with("Held", Cell::painted(&text, Paint::Odd));
     }
     let mut text = fields.render(style);
+    text.push_str(&format!("\n{}\n", Paint::Strong.on("Conditions", style.colour)));
+    text.push_str(&conditions(&view.status.conditions, style));
+    if !view.status.not_well.is_empty() {
+        text.push_str(&format!("\n{}\n", Paint::Strong.on("Not well", style.colour)));
+        text.push_str(&super::objects::table(&view.status.not_well, style));
+    }
     text.push_str(&warnings(&view.warnings, style));
     if let Some(rejected) = &view.rejected {
         text.push_str(&rejection(rejected, style));

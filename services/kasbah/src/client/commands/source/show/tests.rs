@@ -1,5 +1,6 @@
 use events::configuration::{FileFinding, GitReference, SourceConfiguration, SyncPolicies};
 use events::requests::delivery::HeldBundle;
+use events::requests::status::{ObjectCounts, Reason};
 use events::{AgentId, ObjectIdentity, ProjectId, SourceId, SyncId, Timestamp};
 use uuid::Uuid;
 
@@ -43,7 +44,15 @@ pub fn view() -> SourceView {
         wants: 0,
         wanted: Vec::new(),
         why: Some("fetching: no commit of its ref was read yet".into()),
+        newest_good_commit: None,
+        status: standing(State::Unknown, Reason::NoCommit, "fetching: no commit of its ref was read yet"),
     }
+}
+
+fn standing(state: State, reason: Reason, message: &str) -> Status {
+    let objects = ObjectCounts { owned: 12, ..ObjectCounts::default() };
+    let condition = Condition { state, reason, message: message.into(), since: None, retry_at: None };
+    Status::of(vec![condition], objects, Vec::new())
 }
 
 fn synced() -> SourceView {
@@ -54,6 +63,8 @@ fn synced() -> SourceView {
         synced_commit: Some(commit),
         synced_at: Some(Timestamp(60_000)),
         inventory: 12,
+        newest_good_commit: Some("4f1a5b10c0ffee00c0ffee00c0ffee00c0ffee00".into()),
+        status: standing(State::InSync, Reason::InSync, "at commit 4f1a5b10c0"),
         why: None,
         ..view()
     }
@@ -84,7 +95,8 @@ fn failed() -> SourceView {
         waiting: None,
         retry_at: Some(Timestamp(150_000)),
     };
-    SourceView { sync: Some(sync), why: Some("failed: see there".into()), ..synced() }
+    let status = standing(State::OutOfSync, Reason::SyncFailed, "failed: see there");
+    SourceView { sync: Some(sync), why: Some("failed: see there".into()), status, ..synced() }
 }
 
 #[test]
@@ -100,7 +112,8 @@ fn a_source_in_sync() {
 #[test]
 fn why_it_is_not_at_the_last_commit_stands_in_one_line() {
     let lines = text(&view(), &Names::default(), STYLE);
-    assert!(lines.contains("State           fetching: no commit of its ref was read yet\n"), "{lines}");
+    assert!(lines.contains("State           unknown\n"), "{lines}");
+    assert!(lines.contains("Why             fetching: no commit of its ref was read yet\n"), "{lines}");
     assert!(lines.contains("Newest commit   -\n"), "{lines}");
 }
 
@@ -152,8 +165,8 @@ fn the_list_says_why_as_well() {
     let text = table(&[synced(), failed()], &Names::default(), STYLE);
     let lines: Vec<&str> = text.lines().collect();
     let agent = "00000000-0000-0000-0000-000000000001";
-    assert_eq!(lines[1], format!("{agent}/web  4f1a5b10c0  1m ago  12       in sync"));
-    assert_eq!(lines[2], format!("{agent}/web  4f1a5b10c0  1m ago  12       failed: see there"));
+    assert_eq!(lines[1], format!("{agent}/web  4f1a5b10c0  1m ago  12       in sync      -"));
+    assert_eq!(lines[2], format!("{agent}/web  4f1a5b10c0  1m ago  12       out of sync  failed: see there"));
 }
 
 #[test]
@@ -168,7 +181,8 @@ fn counts_leave_out_what_is_zero() {
 #[test]
 fn a_long_reason_is_cut_in_the_list_and_whole_in_the_source() {
     let why = format!("failing: ConfigMap shop/web: {}the end", "not so, ".repeat(40));
-    let source = SourceView { why: Some(why.clone()), ..view() };
+    let status = standing(State::OutOfSync, Reason::SyncFailed, &why);
+    let source = SourceView { why: Some(why.clone()), status, ..view() };
     let listed = table(std::slice::from_ref(&source), &Names::default(), STYLE);
     let state = listed.lines().nth(1).unwrap().split_once("failing").unwrap().1;
     assert!(state.ends_with('…') && state.chars().count() == LISTED - "failing".len(), "{state}");
