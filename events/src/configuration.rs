@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::context;
+use crate::digest::Sha256;
 use crate::grants::Grants;
 use crate::id::{AgentId, ProjectId, SourceId};
 
@@ -175,6 +176,26 @@ pub struct SourceConfiguration {
     pub policies: SyncPolicies,
     /// Line of the entry in the configuration file.
     pub line: u32,
+}
+
+impl SourceConfiguration {
+    /// Digest over what decides which files the source takes: project, ref and globs.
+    #[must_use]
+    pub fn selection(&self) -> Sha256 {
+        let reference = self.reference.to_string();
+        let globs = [&self.include, &self.exclude].map(|globs| (globs.len() as u64, globs));
+        let mut bytes = self.project.0.as_bytes().to_vec();
+        let mut add = |text: &str| {
+            bytes.extend((text.len() as u64).to_be_bytes());
+            bytes.extend(text.as_bytes());
+        };
+        add(&reference);
+        for (count, globs) in globs {
+            add(&count.to_string());
+            globs.iter().for_each(|glob| add(glob));
+        }
+        Sha256::of(&bytes)
+    }
 }
 
 /// A ref of a repository.

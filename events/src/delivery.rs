@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::context;
-use crate::digest::BlobDigest;
+use crate::digest::{BlobDigest, Sha256};
 use crate::id::{AgentId, InstanceId, SourceId, SyncId};
 use crate::object::{ObjectIdentity, ObjectKey, Text};
 
@@ -61,6 +61,12 @@ pub struct BundleDesired {
     /// Objects of the bundle that other sources of the agent hold; absent when there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wanted: Option<WantedList>,
+    /// How many more left the source, and are not deleted while a source of the agent that may have them was not read yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub withheld: u32,
+    /// Which files the bundle was made of, as [`crate::repository::SourceAdvanced`] has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Sha256>,
 }
 
 /// Objects of a bundle that other sources of the agent hold, so that they are not applied for the bundle's source.

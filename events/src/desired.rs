@@ -24,6 +24,9 @@ pub struct Desired<Source> {
     pub resources: ResourceRules,
     /// Each request must impersonate a source's service account.
     pub lockdown: bool,
+    /// Deleted agents whose name it has: what they applied is this agent's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaces: Vec<AgentId>,
     /// The sources.
     pub sources: Vec<Source>,
 }
@@ -39,8 +42,8 @@ impl<Source> Desired<Source> {
     /// The same with other sources.
     #[must_use]
     pub fn with_sources<Other>(self, sources: Vec<Other>) -> Desired<Other> {
-        let Self { revision, organization, agent, applier, mode, resources, lockdown, .. } = self;
-        Desired { revision, organization, agent, applier, mode, resources, lockdown, sources }
+        let Self { revision, organization, agent, applier, mode, resources, lockdown, replaces, .. } = self;
+        Desired { revision, organization, agent, applier, mode, resources, lockdown, replaces, sources }
     }
 }
 

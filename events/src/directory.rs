@@ -404,6 +404,9 @@ pub struct AgentRegistered {
     pub name: String,
     /// The project that owns it and holds its configuration file.
     pub project: ProjectId,
+    /// Deleted agents that had this name in this project before: what they applied is this agent's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaces: Vec<AgentId>,
 }
 
 /// See [`DirectoryEvent::AgentDeleted`].

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::aggregate::{AggregateKind, AggregateRef};
 use crate::catalogue::context;
 use crate::configuration::{FileFinding, GitReference};
-use crate::digest::BlobDigest;
+use crate::digest::{BlobDigest, Sha256};
 use crate::id::{AgentId, ProjectId, SourceId};
 
 context! {
@@ -49,6 +49,10 @@ pub struct SourceAdvanced {
     /// The source's globs take no file at this commit, which is hardly meant.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub takes_no_file: bool,
+    /// Which files it was made of: [`crate::configuration::SourceConfiguration::selection`], as it was then. Pollers from before
+    /// this was said leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Sha256>,
 }
 
 /// See [`RepositoryEvent::BundleRejected`].

@@ -68,7 +68,44 @@ pub fn all() -> Vec<(&'static str, Event)> {
     samples.extend(configuration());
     samples.extend(repository());
     samples.extend(delivery());
+    samples.extend(handed_over());
     samples
+}
+
+/// What is said only where objects may be handed over.
+fn handed_over() -> Vec<(&'static str, Event)> {
+    let (agent, source, project) = (AgentId(id(2)), SourceId(id(8)), ProjectId(id(3)));
+    let (bundle, selection) = (digest(1), Some(Sha256([7; 32])));
+    let registered =
+        AgentRegistered { agent, name: "production".to_owned(), project, replaces: vec![AgentId(id(22))] };
+    let advanced = SourceAdvanced {
+        source,
+        agent,
+        commit: commit(),
+        bundle,
+        objects: 3,
+        warnings: Vec::new(),
+        takes_no_file: false,
+        selection,
+    };
+    let desired = BundleDesired {
+        source,
+        agent,
+        sync: SyncId(id(9)),
+        commit: commit(),
+        bundle,
+        objects: 3,
+        prune: None,
+        prunes: 0,
+        wanted: None,
+        withheld: 2,
+        selection,
+    };
+    vec![
+        ("again", DirectoryEvent::AgentRegistered(registered).into()),
+        ("selected", RepositoryEvent::SourceAdvanced(advanced).into()),
+        ("withheld", DeliveryEvent::BundleDesired(desired).into()),
+    ]
 }
 
 fn job_admitted(project: ProjectId) -> JobAdmitted {
@@ -173,7 +210,12 @@ fn directory() -> Vec<(&'static str, Event)> {
         }),
         DirectoryEvent::CredentialGranted(CredentialGranted { credential, project }),
         DirectoryEvent::CredentialRevoked(CredentialRevoked { credential }),
-        DirectoryEvent::AgentRegistered(AgentRegistered { agent, name: "production".to_owned(), project }),
+        DirectoryEvent::AgentRegistered(AgentRegistered {
+            agent,
+            name: "production".to_owned(),
+            project,
+            replaces: Vec::new(),
+        }),
         DirectoryEvent::AgentDeleted(AgentDeleted { agent }),
         DirectoryEvent::JobAdmitted(job_admitted(project)),
         DirectoryEvent::TokenIssued(TokenIssued {
@@ -262,6 +304,7 @@ fn repository() -> Vec<(&'static str, Event)> {
             objects: 3,
             warnings: vec![finding()],
             takes_no_file: false,
+            selection: None,
         }),
         RepositoryEvent::BundleRejected(BundleRejected {
             source,
@@ -289,6 +332,7 @@ fn repository() -> Vec<(&'static str, Event)> {
         objects: 0,
         warnings: vec![finding()],
         takes_no_file: true,
+        selection: None,
     });
     let rejected = RepositoryEvent::BundleRejected(BundleRejected {
         source,
@@ -315,6 +359,8 @@ fn delivery() -> Vec<(&'static str, Event)> {
             prune: Some(digest(2)),
             prunes: 1,
             wanted: None,
+            withheld: 0,
+            selection: None,
         }),
         DeliveryEvent::BundleHeld(BundleHeld {
             source,
@@ -368,6 +414,8 @@ fn later_delivery() -> [(&'static str, Event); 2] {
         prune: None,
         prunes: 0,
         wanted: Some(WantedList { list: digest(3), objects: 1, first: vec![wanted] }),
+        withheld: 0,
+        selection: None,
     };
     [
         ("of-a-bundle", DeliveryEvent::BundleConfirmed(confirmed).into()),

@@ -110,8 +110,12 @@ impl Project {
     /// An agent is registered and configured, and one of its instances applies.
     async fn comes(&self, place: usize) -> anyhow::Result<()> {
         let Some(Agent { id: agent, source, .. }) = self.agents.get(place) else { return Ok(()) };
-        let registered =
-            AgentRegistered { agent: *agent, name: format!("cluster-{place}"), project: self.id };
+        let registered = AgentRegistered {
+            agent: *agent,
+            name: format!("cluster-{place}"),
+            project: self.id,
+            replaces: Vec::new(),
+        };
         let issued = TokenIssued {
             token: TokenId(Uuid::now_v7()),
             holder: TokenHolder::Agent(*agent),
@@ -148,6 +152,7 @@ impl Project {
             objects: 20,
             warnings: Vec::new(),
             takes_no_file: false,
+            selection: None,
         });
         let advanced = advanced.map(events::repository::RepositoryEvent::SourceAdvanced);
         self.append(AggregateRef::new(AggregateKind::Ref, aggregate), push, advanced).await?;
@@ -177,6 +182,8 @@ impl Project {
             prune: None,
             prunes: 0,
             wanted: None,
+            withheld: 0,
+            selection: None,
         };
         let outcome = SyncOutcome::Succeeded;
         let finished = SyncFinished { source, sync, run: 1, outcome, counts, failures: Vec::new() };

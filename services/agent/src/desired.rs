@@ -11,12 +11,14 @@ use events::delivery::{PruneEntry, WantedObject};
 use events::desired::{Applier, DesiredReply, DesiredSource, DesiredState, SourceHead};
 use events::digest::Sha256;
 use events::object::ObjectKey;
-use events::{AgentId, OrganizationId, SourceId};
+use events::{AgentId, ObjectIdentity, OrganizationId, SourceId};
 use objects::ownership::OwnerMark;
 use parking_lot::Mutex;
+use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::watch;
 
+use crate::model::manifest::{LiveMark, live_mark};
 use crate::model::share::{OBJECT_BYTES, over_share, share};
 use crate::model::target::{Entry, has_key};
 
@@ -43,6 +45,8 @@ pub struct View {
     pub resources: ResourceRules,
     /// Each request must impersonate.
     pub lockdown: bool,
+    /// Deleted agents whose name it has: what they applied is this agent's.
+    pub replaces: Vec<AgentId>,
     /// The sources.
     pub sources: Vec<Arc<SourceView>>,
 }
@@ -79,6 +83,27 @@ impl View {
             agent: self.agent.to_string(),
             source: source.to_string(),
         }
+    }
+
+    /// The marks of a live object. One of an agent that this one replaces counts as this one's, of the source that has its
+    /// source's name now.
+    #[must_use]
+    pub fn mark_of(&self, live: &Value, identity: &ObjectIdentity) -> LiveMark {
+        let mut mark = live_mark(live, identity);
+        if let Some(owner) = &mut mark.owner
+            && owner.organization == self.organization.to_string()
+            && let Some(former) = self.replaces.iter().find(|former| former.to_string() == owner.agent)
+        {
+            let same_name = self
+                .sources
+                .iter()
+                .find(|source| SourceId::derive(*former, &source.head.name).to_string() == owner.source);
+            owner.agent = self.agent.to_string();
+            if let Some(source) = same_name {
+                owner.source = source.head.source.to_string();
+            }
+        }
+        mark
     }
 
     /// How many objects that a source may apply are in another one's bundle, too.
@@ -348,6 +373,7 @@ impl Desired {
             mode: state.mode,
             resources: state.resources,
             lockdown: state.lockdown,
+            replaces: state.replaces,
             sources,
         };
         self.views.send_replace(Some(Arc::new(view)));

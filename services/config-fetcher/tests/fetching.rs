@@ -129,7 +129,7 @@ impl Harness {
     }
 
     async fn register(&self, agent: AgentId, project: ProjectId) {
-        let registered = AgentRegistered { agent, name: "staging".into(), project };
+        let registered = AgentRegistered { agent, name: "staging".into(), project, replaces: Vec::new() };
         let issued = TokenIssued {
             token: TokenId(self.world.new_uuid()),
             holder: TokenHolder::Agent(agent),

@@ -19,8 +19,8 @@ use events::object::ObjectKey;
 use events::observation::{Observation, Write};
 use events::requests::delivery::RejectedBundle;
 use events::{
-    AgentId, BlobDigest, CorrelationId, EventId, InstanceId, ObjectIdentity, OrganizationId, SourceId,
-    SyncId, Timestamp,
+    AgentId, BlobDigest, CorrelationId, EventId, InstanceId, ObjectIdentity, OrganizationId, Sha256,
+    SourceId, SyncId, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +61,9 @@ pub(crate) struct AgentState {
     /// Version of the aggregate `applier/<agent>`: the epoch.
     pub(crate) epoch: u64,
     pub(crate) deleted: bool,
+    /// Deleted agents whose name it has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) replaces: Vec<AgentId>,
     /// Counts everything that changes what the agent is to have.
     pub(crate) revision: u64,
     /// Last observation that was folded: epoch and sequence.
@@ -163,6 +166,9 @@ pub(crate) struct Bundle {
     pub(crate) digest: BlobDigest,
     pub(crate) objects: u32,
     pub(crate) cause: Cause,
+    /// Which files it was made of, where that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) selection: Option<Sha256>,
 }
 
 /// What an effect carries on from its cause.
@@ -187,6 +193,17 @@ pub(crate) struct Desired {
     pub(crate) wanted: Option<WantedList>,
     pub(crate) check_all: bool,
     pub(crate) cause: Cause,
+    /// Which files its bundle was made of, where that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) selection: Option<Sha256>,
+    /// How many objects left the source and may be in another one, which was not read yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) withheld: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -12,8 +12,8 @@ use events::configuration::{
 use events::directory::{DirectoryEvent, ProjectSettings, TokenHolder};
 use events::repository::{FetchFailure, RepositoryEvent, SourceAdvanced};
 use events::{
-    AgentId, AggregateKind, AggregateRef, BlobDigest, Event, OrganizationId, ProjectId, SourceId, Timestamp,
-    TokenId,
+    AgentId, AggregateKind, AggregateRef, BlobDigest, Event, OrganizationId, ProjectId, Sha256, SourceId,
+    Timestamp, TokenId,
 };
 use serde::{Deserialize, Serialize};
 use store::{Committed, Fact, Projection, ReadFilter};
@@ -88,6 +88,9 @@ pub enum Latest {
         bundle: BlobDigest,
         /// The globs take no file.
         takes_no_file: bool,
+        /// Made of these files.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        selection: Option<Sha256>,
     },
     /// No bundle.
     Rejected {
@@ -101,6 +104,21 @@ pub enum Latest {
 }
 
 impl Latest {
+    /// Whether this was said already. Of which files a bundle was made was not always said.
+    #[must_use]
+    pub fn says(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Advanced { selection: None, .. },
+                Self::Advanced { commit, bundle, takes_no_file, .. },
+            ) => {
+                let (commit, bundle, takes_no_file) = (commit.clone(), *bundle, *takes_no_file);
+                *self == Self::Advanced { commit, bundle, takes_no_file, selection: None }
+            }
+            _ => self == other,
+        }
+    }
+
     /// The commit that it is about.
     #[must_use]
     pub fn commit(&self) -> &str {
@@ -270,8 +288,8 @@ impl State {
         match event {
             RepositoryEvent::SourceAdvanced(advanced) => {
                 if let Some(source) = self.sources.get_mut(&advanced.source) {
-                    let SourceAdvanced { commit, bundle, takes_no_file, .. } = advanced;
-                    source.latest = Some(Latest::Advanced { commit, bundle, takes_no_file });
+                    let SourceAdvanced { commit, bundle, takes_no_file, selection, .. } = advanced;
+                    source.latest = Some(Latest::Advanced { commit, bundle, takes_no_file, selection });
                     source.good = Some(bundle);
                 }
             }

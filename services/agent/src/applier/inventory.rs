@@ -154,8 +154,9 @@ fn enter(
         sight.health = None;
     }
     let mark = live_mark(live, &object.identity);
-    // What is being deleted has to be made anew.
-    let applied = target.filter(|target| object.digest == Some(target.entry.digest) && !mark.terminating);
+    // What is being deleted has to be made anew, and what carries a former agent's mark has to be marked.
+    let is_certain = !mark.terminating && mark.owner.as_ref() == Some(&context.owner);
+    let applied = target.filter(|target| object.digest == Some(target.entry.digest) && is_certain);
     let prepared = applied.and_then(|target| {
         let entry = &target.entry;
         prepare(&entry.manifest, &target.identity, entry.digest, &context.owner, object.adopted).ok()
@@ -280,7 +281,7 @@ fn namespaces(view: &View, account: Option<&ServiceAccount>) -> BTreeSet<String>
 
 fn owned(view: &View, resource: &Resource, live: Value) -> Option<(Value, OwnedObject)> {
     let identity = listed_identity(resource, &live);
-    let mark = live_mark(&live, &identity);
+    let mark = view.mark_of(&live, &identity);
     let owner = mark.owner?;
     if owner.organization != view.organization.to_string() || owner.agent != view.agent.to_string() {
         return None;

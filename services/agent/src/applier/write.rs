@@ -19,7 +19,7 @@ use crate::kubernetes::{Accept, Answer, ApiError, ApiStatus, Call, path};
 use crate::model::adoption::{Decision, Owner, owner_of};
 use crate::model::book::Before;
 use crate::model::managed::in_version;
-use crate::model::manifest::{Prepared, is_secret, live_mark, prepare};
+use crate::model::manifest::{Prepared, is_secret, prepare};
 use crate::model::takeover::migrated;
 use crate::model::target::Target;
 use crate::model::verdict::{Verdict, explain, immutable_words, judge};
@@ -242,7 +242,7 @@ impl Context {
             Err(error) if error.code() == 404 => return Ok(()),
             Err(error) => return Err(self.refused(target, error)),
         };
-        let mark = live_mark(&live, &target.identity);
+        let mark = self.view.mark_of(&live, &target.identity);
         let owner =
             owner_of(mark.owner.as_ref(), &self.owner, |source| self.view.has_in_source(source, &target.key));
         if let (Owner::Sibling { current: true }, Some(mark)) = (owner, &mark.owner) {

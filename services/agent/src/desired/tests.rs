@@ -32,6 +32,7 @@ fn state(revision: u64, pages: Option<Vec<Sha256>>) -> DesiredState {
         mode: Mode::Cluster,
         resources: ResourceRules::default(),
         lockdown: false,
+        replaces: Vec::new(),
         sources: vec![DesiredSource { pages, prune: vec![], wanted: vec![], head: head(), refused: None }],
     }
 }

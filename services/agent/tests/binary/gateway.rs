@@ -191,6 +191,7 @@ impl Driver {
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
             lockdown: false,
+            replaces: Vec::new(),
             sources: vec![DesiredSource {
                 pages: Some(pages(manifests, &mut contents)),
                 prune: Vec::new(),

@@ -187,6 +187,67 @@ async fn what_another_source_holds_is_left_out_until_the_server_hands_it_over() 
 }
 
 #[tokio::test]
+async fn what_a_source_had_before_is_not_believed_to_be_there_when_it_comes_back() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("joined", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut whole = Source::new(&rig, "whole", &namespace);
+    let mut part = Source::new(&rig, "part", &namespace);
+    whole.with([config_map("stays", "v"), config_map("moves", "v")]);
+    assert_eq!(rig.sync(&[&whole]).await.outcome, SyncOutcome::Succeeded);
+    whole.with([config_map("stays", "v")]);
+    part.with([config_map("moves", "v")]);
+    assert_eq!(rig.sync(&[&part, &whole]).await.outcome, SyncOutcome::Succeeded);
+    // It leaves, and what it had goes with it.
+    let entry = rig.prune_entry("moves");
+    part.with([]).pruning([entry]);
+    part.removed = true;
+    assert_eq!(rig.sync(&[&part, &whole]).await.counts.pruned, 1);
+    whole.with([config_map("stays", "v"), config_map("moves", "v")]);
+    let finished = rig.sync(&[&whole, &part]).await;
+    assert_eq!((finished.counts.created, finished.counts.unchanged), (1, 1), "{finished:?}");
+    assert!(cluster.exists(&map_path(&namespace, "moves")).await.unwrap());
+}
+
+#[tokio::test]
+async fn an_agent_that_is_registered_again_takes_over_what_its_name_had() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("again", false).await.unwrap();
+    let mut first = Rig::start(&cluster, &namespace).await;
+    let mut source = Source::new(&first, "shop", &namespace);
+    source.with([config_map("a", "v"), config_map("left-git", "v")]);
+    assert_eq!(first.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
+    let before = cluster.get(&map_path(&namespace, "a")).await.unwrap();
+    first.process.die();
+
+    let mut second = Rig::start(&cluster, &namespace).await;
+    second.organization = first.organization;
+    second.replaces = vec![first.agent];
+    let mut source = Source::new(&second, "shop", &namespace);
+    source.policies.adoption = Adoption::MustMatch;
+    source.with([config_map("a", "v")]);
+    let finished = second.sync(&[&source]).await;
+    assert_eq!((finished.outcome, finished.counts.changed), (SyncOutcome::Succeeded, 1), "{finished:?}");
+    let mut after = cluster.get(&map_path(&namespace, "a")).await.unwrap();
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    assert_eq!(after["metadata"]["labels"]["kasbah.dev/source"], source.id.to_string());
+    assert!(!second.owned()["a"].adopted);
+    for (place, key) in [("labels", "kasbah.dev/source"), ("annotations", "kasbah.dev/owner")] {
+        after["metadata"][place][key] = before["metadata"][place][key].clone();
+    }
+    for key in ["resourceVersion", "managedFields"] {
+        after["metadata"][key] = before["metadata"][key].clone();
+    }
+    assert_eq!(after, before, "nothing else was written");
+    // What left Git meanwhile is in the inventory, and goes.
+    assert_eq!(second.owned()["left-git"].source, source.id);
+    let entry = second.prune_entry("left-git");
+    source.with([config_map("a", "v")]).pruning([entry]);
+    assert_eq!(second.sync(&[&source]).await.counts.pruned, 1);
+    assert!(!cluster.exists(&map_path(&namespace, "left-git")).await.unwrap());
+}
+
+#[tokio::test]
 async fn what_its_owner_gives_up_is_taken_at_once() {
     let cluster = cluster().await;
     let namespace = cluster.namespace("give-up", false).await.unwrap();

@@ -298,6 +298,7 @@ pub struct Rig {
     pub mode: Mode,
     pub resources: ResourceRules,
     pub lockdown: bool,
+    pub replaces: Vec<AgentId>,
     revision: u64,
     pub epoch: u64,
 }
@@ -332,6 +333,7 @@ impl Rig {
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
             lockdown: false,
+            replaces: Vec::new(),
             revision: 0,
             epoch: 1,
         }
@@ -369,6 +371,7 @@ impl Rig {
             mode: self.mode,
             resources: self.resources.clone(),
             lockdown: self.lockdown,
+            replaces: self.replaces.clone(),
             sources,
         };
         (state, contents)

@@ -46,7 +46,10 @@ impl Driver {
         let holder = TokenHolder::Agent(agent);
         let (hash, name) = (made.hash, FIRST_TOKEN.to_owned());
         let issued = TokenIssued { token, holder, hash, name, expires_at: None, clusters_only: false };
-        let registered = AgentRegistered { agent, name: request.name, project };
+        let replaces = self
+            .directory
+            .read(|directory| directory.former_agents(asker.organization, project, &request.name));
+        let registered = AgentRegistered { agent, name: request.name, project, replaces };
         self.commit(&call, key, Step::RegisterAgent { agent: registered, token: issued, key }).await?;
         let view = self.directory.read(|directory| directory.agent_view(agent)).ok_or_else(gone)?;
         Ok(AgentWithToken { agent: view, token: self.shown_once(token, made)?, root_key })

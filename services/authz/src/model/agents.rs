@@ -2,9 +2,13 @@
 
 use events::directory::{AgentDeleted, AgentRegistered, DirectoryEvent, Scope, TokenIssued};
 use events::requests::authz::Action;
-use events::{AgentId, AggregateKind, CommitId, ProjectId, Refusal, RefusalKind};
+use events::{AgentId, AggregateKind, CommitId, OrganizationId, ProjectId, Refusal, RefusalKind};
 
+use super::claims::{NameId, Named};
 use super::{Asker, Decided, Directory, aggregate};
+
+/// Objects of those before them were handed over long ago.
+const MOST_FORMER: usize = 32;
 
 impl Directory {
     /// The project in which the asker may register agents.
@@ -15,6 +19,26 @@ impl Directory {
         let (id, _) = self.visible_project(asker, project)?;
         self.authorize(asker, Action::RegisterAgent, Scope::Project(id), "project")?;
         Ok(id)
+    }
+
+    /// Deleted agents that had a name in a project, the last one first.
+    #[must_use]
+    pub fn former_agents(
+        &self,
+        organization: OrganizationId,
+        project: ProjectId,
+        name: &str,
+    ) -> Vec<AgentId> {
+        let name_of = |name: &str| NameId::of(Named::Agent, organization, project.0, name);
+        let wanted = name_of(name);
+        let had_it = self.agents.iter().filter(|(_, agent)| {
+            agent.deleted
+                && (agent.organization, agent.project) == (organization, project)
+                && name_of(&agent.name) == wanted
+        });
+        let mut former: Vec<_> = had_it.map(|(id, agent)| (agent.registered_at, *id)).collect();
+        former.sort_by(|left, right| right.cmp(left));
+        former.into_iter().take(MOST_FORMER).map(|(_, id)| id).collect()
     }
 
     /// Registers an agent under its claimed id, with its first token, in one commit.

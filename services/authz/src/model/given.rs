@@ -200,7 +200,8 @@ impl Given {
         let key = self.key();
         let agent = AgentId(self.claimed(NameId::of(Named::Agent, owner.organization, project.0, name), key));
         let token = self.token(TokenHolder::Agent(agent), name, None);
-        let registered = AgentRegistered { agent, name: name.to_owned(), project };
+        let replaces = self.directory.former_agents(owner.organization, project, name);
+        let registered = AgentRegistered { agent, name: name.to_owned(), project, replaces };
         let decided = self.directory.register_agent(owner, registered, token, key);
         self.then(key, decided);
         agent

@@ -120,6 +120,29 @@ fn an_agent_may_connect_itself_and_read_its_own_sources() {
 }
 
 #[test]
+fn an_agent_replaces_those_that_had_its_name_in_its_project() {
+    let mut given = Given::default();
+    let organization = given.organization("acme");
+    let owner = given.owner(organization);
+    let group = given.group(&owner, "shop");
+    let project = given.project(&owner, group, "front");
+    let elsewhere = given.project(&owner, group, "back");
+    let mut former = Vec::new();
+    for _ in 0..2 {
+        let agent = given.agent(&owner, project, "one");
+        assert_eq!(given.directory.former_agents(organization, project, "one"), former, "it lives");
+        let key = given.key();
+        let deleted = given.directory.delete_agent(&owner, "one");
+        given.then(key, deleted);
+        former.insert(0, agent);
+        former.sort_by(|left, right| right.cmp(left));
+        assert_eq!(given.directory.former_agents(organization, project, "one"), former);
+    }
+    assert!(given.directory.former_agents(organization, project, "two").is_empty());
+    assert!(given.directory.former_agents(organization, elsewhere, "one").is_empty());
+}
+
+#[test]
 fn an_operator_sees_organizations_and_nothing_in_them() {
     let mut given = Given::default();
     let (acme, home) = (given.organization("acme"), given.organization("home"));

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use events::configuration::OnRemoval;
+use events::configuration::{OnRemoval, SourceConfiguration};
 use events::delivery::{
     BundleConfirmed, DeliveryEvent, HoldReason, PruneEntry, SourcePinned, SourceResumed, SourceSuspended,
     SourceUnpinned, SyncFinished, SyncOutcome, SyncRequested, SyncStarted,
 };
 use events::object::ObjectKey;
-use events::{BlobDigest, Refusal, RefusalKind, SourceId, SyncId};
+use events::{AgentId, BlobDigest, Refusal, RefusalKind, Sha256, SourceId, SyncId};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bundle, Cause, DeliveryState, Held, Owned, SourceState, Surplus, Wanted, WantedLists};
+use super::{Bundle, Cause, DeliveryState, Desired, Held, Owned, SourceState, Surplus, Wanted, WantedLists};
 
 /// A prune of more objects than this is looked at twice.
 const SMALL_PRUNE: u32 = 10;
@@ -45,6 +45,10 @@ pub enum Verdict {
         objects: u32,
         /// What to delete.
         prune: Vec<PruneEntry>,
+        /// How many more left the source, and are not deleted yet: another one that was not read yet may have them.
+        withheld: u32,
+        /// Which files the bundle was made of, where that was said.
+        selection: Option<Sha256>,
         /// The chain.
         cause: Cause,
     },
@@ -152,10 +156,14 @@ impl DeliveryState {
     ) -> (Verdict, Option<Surplus>) {
         let gone = self.surplus(source, contents);
         let kept = |gone: &[PruneEntry]| self.sources.get(&source).map_or(0, |state| state.kept_of(gone));
-        let surplus = gone.as_deref().map(|gone| Surplus { kept: kept(gone), ..Surplus::of(gone, listed) });
+        let surplus = gone.as_ref().map(|Leftover { prune, withheld }| Surplus {
+            kept: kept(prune),
+            withheld: *withheld,
+            ..Surplus::of(prune, listed)
+        });
         let mut verdict = self.judge(source, surplus, wanted);
         if let Verdict::Deliver { prune, .. } | Verdict::Remove { prune } = &mut verdict {
-            *prune = gone.unwrap_or_default();
+            *prune = gone.map(|gone| gone.prune).unwrap_or_default();
         }
         (verdict, surplus)
     }
@@ -165,13 +173,13 @@ impl DeliveryState {
         &self,
         source: SourceId,
         contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
-    ) -> Option<Vec<PruneEntry>> {
+    ) -> Option<Leftover> {
         let state = self.sources.get(&source)?;
         if state.configured {
             return self.prune_for(source, state, Some(state.candidate()?.digest), contents);
         }
         let prunes = state.configuration.as_ref()?.policies.on_removal == OnRemoval::Prune;
-        if prunes { self.prune_for(source, state, None, contents) } else { Some(Vec::new()) }
+        if prunes { self.prune_for(source, state, None, contents) } else { Some(Leftover::default()) }
     }
 
     /// What is to be done about a source, given what its bundles leave over and what other sources hold of it. The prune list is left
@@ -196,8 +204,8 @@ impl DeliveryState {
         if is_desired && !(surplus.unlisted && ended) && !wanted.changed {
             return Verdict::Nothing;
         }
-        let (commit, bundle, objects, cause) =
-            (candidate.commit.clone(), candidate.digest, candidate.objects, candidate.cause.clone());
+        let Bundle { commit, digest: bundle, objects, cause, selection } = candidate.clone();
+        let withheld = surplus.withheld;
         match state.reason_to_hold(candidate, surplus.objects.saturating_sub(surplus.kept)) {
             Some(reason)
                 if state
@@ -208,7 +216,9 @@ impl DeliveryState {
                 Verdict::Nothing
             }
             Some(reason) => Verdict::Hold { commit, bundle, objects, reason, cause },
-            None => Verdict::Deliver { commit, bundle, objects, prune: Vec::new(), cause },
+            None => {
+                Verdict::Deliver { commit, bundle, objects, prune: Vec::new(), withheld, selection, cause }
+            }
         }
     }
 
@@ -220,7 +230,7 @@ impl DeliveryState {
         state: &SourceState,
         own: Option<BlobDigest>,
         contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
-    ) -> Option<Vec<PruneEntry>> {
+    ) -> Option<Leftover> {
         let configuration = state.configuration.as_ref()?;
         let own = own.map(|digest| (digest, configuration.default_namespace.as_str()));
         let mut current = Vec::new();
@@ -228,18 +238,26 @@ impl DeliveryState {
             current.push((contents.get(&digest)?, namespace));
         }
         if !configuration.policies.prune {
-            return Some(Vec::new());
+            return Some(Leftover::default());
         }
         let may_go = |owned: &Owned| configuration.policies.prune_adopted || !owned.adopted;
         let gone = |key: &ObjectKey| !current.iter().any(|(bundle, namespace)| bundle.has(key, namespace));
-        Some(
-            state
-                .inventory
-                .iter()
-                .filter(|(key, owned)| may_go(owned) && gone(key))
-                .map(|(_, owned)| PruneEntry { identity: owned.identity.clone(), uid: owned.uid.clone() })
-                .collect(),
-        )
+        let prune: Vec<PruneEntry> = state
+            .inventory
+            .iter()
+            .filter(|(key, owned)| may_go(owned) && gone(key))
+            .map(|(_, owned)| PruneEntry { identity: owned.identity.clone(), uid: owned.uid.clone() })
+            .collect();
+        if state.may_have_handed_over() && self.awaits_reading(state.agent) {
+            let withheld = u32::try_from(prune.len()).unwrap_or(u32::MAX);
+            return Some(Leftover { prune: Vec::new(), withheld });
+        }
+        Some(Leftover { prune, withheld: 0 })
+    }
+
+    /// Whether a source of the agent was not read yet as its configuration has it now: nobody knows what it has.
+    fn awaits_reading(&self, agent: AgentId) -> bool {
+        self.sources_of(agent).any(|(_, state)| state.configured && !state.is_read())
     }
 
     /// Bundles that the agent's other sources have or are about to have, each with its default namespace.
@@ -333,7 +351,36 @@ impl DeliveryState {
     }
 }
 
+/// What a source owns and no bundle of its agent has.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Leftover {
+    /// What is to be deleted.
+    pub(super) prune: Vec<PruneEntry>,
+    /// How many are not to be deleted as long as another source may turn out to have them.
+    pub(super) withheld: u32,
+}
+
 impl SourceState {
+    fn selection(&self) -> Option<Sha256> {
+        self.configuration.as_ref().map(SourceConfiguration::selection)
+    }
+
+    /// Its newest bundle was made of the files that its configuration names now.
+    fn is_read(&self) -> bool {
+        self.newest
+            .as_ref()
+            .is_some_and(|newest| newest.selection.is_none() || newest.selection == self.selection())
+    }
+
+    /// A change of the configuration took files from it, which another source may have since: it left, or it names other files
+    /// than those that its agent has.
+    fn may_have_handed_over(&self) -> bool {
+        let names_others = |desired: &Desired| {
+            desired.withheld > 0 || (desired.selection.is_some() && desired.selection != self.selection())
+        };
+        !self.configured || self.desired.as_ref().is_none_or(names_others)
+    }
+
     /// The bundle that the agent should have, held or not.
     pub(super) fn candidate(&self) -> Option<&Bundle> {
         self.pinned.as_ref().or(self.newest.as_ref())

@@ -21,6 +21,9 @@ use super::{
 };
 
 mod inventory;
+mod subject;
+
+use subject::source_of;
 
 /// The first version that kept how objects and agents stand. Version 6 had no warnings of bundles either.
 const KEEPS_HOW_OBJECTS_STAND: u32 = 9;
@@ -96,7 +99,9 @@ impl DeliveryState {
             Event::Configuration(ConfigurationEvent::ConfigurationChanged(changed)) => Some(changed.agent),
             Event::Repository(RepositoryEvent::SourceAdvanced(advanced)) => {
                 let newest = self.sources.get(&advanced.source).and_then(|state| state.newest.as_ref());
-                let is_other = newest.is_none_or(|newest| newest.digest != advanced.bundle);
+                let is_other = newest.is_none_or(|newest| {
+                    (newest.digest, newest.selection) != (advanced.bundle, advanced.selection)
+                });
                 is_other.then_some(advanced.agent)
             }
             Event::Delivery(DeliveryEvent::BundleDesired(desired)) => {
@@ -128,7 +133,7 @@ impl DeliveryState {
     fn apply_directory(&mut self, organization: OrganizationId, event: &DirectoryEvent) {
         match event {
             DirectoryEvent::AgentRegistered(registered) => {
-                self.agent(organization, registered.agent);
+                self.agent(organization, registered.agent).replaces.clone_from(&registered.replaces);
             }
             DirectoryEvent::AgentDeleted(deleted) => {
                 self.agent(organization, deleted.agent).deleted = true;
@@ -155,7 +160,10 @@ impl DeliveryState {
                 state.confirmed_bundle = None;
             }
             state.configuration = Some(source.clone());
-            state.configured = true;
+            if !std::mem::replace(&mut state.configured, true) {
+                // One that comes back is read anew: what it had when it left may be another's by now.
+                state.newest = None;
+            }
             state.removal = None;
         }
         let left: Vec<SourceId> = self
@@ -183,6 +191,7 @@ impl DeliveryState {
                     digest: advanced.bundle,
                     objects: advanced.objects,
                     cause: cause(commit, id),
+                    selection: advanced.selection,
                 });
             }
             RepositoryEvent::BundleRejected(rejected) => {
@@ -465,6 +474,7 @@ impl DeliveryState {
             applier: None,
             epoch: 0,
             deleted: false,
+            replaces: Vec::new(),
             revision: 0,
             seen: (0, 0),
             early: BTreeMap::new(),
@@ -514,6 +524,8 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
                 wanted: desired.wanted,
                 check_all: false,
                 cause,
+                selection: desired.selection,
+                withheld: desired.withheld,
             });
         }
         DeliveryEvent::BundleHeld(held) => {
@@ -529,8 +541,13 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
         DeliveryEvent::SourceSuspended(suspended) => state.suspended = Some(suspended.reason),
         DeliveryEvent::SourceResumed(_) => state.suspended = None,
         DeliveryEvent::SourcePinned(pinned) => {
-            state.pinned =
-                Some(Bundle { commit: pinned.commit, digest: pinned.bundle, objects: pinned.objects, cause });
+            state.pinned = Some(Bundle {
+                commit: pinned.commit,
+                digest: pinned.bundle,
+                objects: pinned.objects,
+                cause,
+                selection: None,
+            });
         }
         DeliveryEvent::SourceUnpinned(_) => state.pinned = None,
         DeliveryEvent::SourceRemoved(removed) => {
@@ -571,23 +588,6 @@ fn apply_end(state: &mut SourceState, finished: &events::delivery::SyncFinished,
     if let (Succeeded | Unhealthy, Some(commit)) = (finished.outcome, commit) {
         state.synced = Some((commit, at));
     }
-}
-
-fn source_of(event: &DeliveryEvent) -> Option<SourceId> {
-    Some(match event {
-        DeliveryEvent::BundleDesired(event) => event.source,
-        DeliveryEvent::BundleHeld(event) => event.source,
-        DeliveryEvent::BundleConfirmed(event) => event.source,
-        DeliveryEvent::SourceSuspended(event) => event.source,
-        DeliveryEvent::SourceResumed(event) => event.source,
-        DeliveryEvent::SourcePinned(event) => event.source,
-        DeliveryEvent::SourceUnpinned(event) => event.source,
-        DeliveryEvent::SourceRemoved(event) => event.source,
-        DeliveryEvent::SyncRequested(event) => event.source,
-        DeliveryEvent::SyncStarted(event) => event.source,
-        DeliveryEvent::SyncFinished(event) => event.source,
-        DeliveryEvent::ApplierNamed(_) => return None,
-    })
 }
 
 fn cause(commit: &Commit, id: EventId) -> Cause {

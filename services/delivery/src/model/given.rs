@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use store::replay::yaml;
 use store::{Decides, Draft, LookedAt};
 
-use super::{Cause, Command, DeliveryState, Verdict, Wanted};
+use super::{Cause, Command, DeliveryState, Verdict, Wanted, is_zero};
 
 /// What a decision is given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,11 +67,9 @@ pub struct Surplus {
     /// How many of them the agent was asked to delete before, and kept.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub kept: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
+    /// How many more there are, which are not to be deleted as long as another source may turn out to have them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub withheld: u32,
 }
 
 impl Surplus {
@@ -79,7 +77,7 @@ impl Surplus {
     #[must_use]
     pub fn of(prune: &[PruneEntry], listed: &[PruneEntry]) -> Self {
         let objects = u32::try_from(prune.len()).unwrap_or(u32::MAX);
-        Self { objects, unlisted: prune.iter().any(|entry| !listed.contains(entry)), kept: 0 }
+        Self { objects, unlisted: prune.iter().any(|entry| !listed.contains(entry)), kept: 0, withheld: 0 }
     }
 }
 
@@ -98,9 +96,20 @@ pub fn event_of(
             let held = BundleHeld { source, agent, commit, bundle, objects, reason };
             (DeliveryEvent::BundleHeld(held), Some(cause))
         }
-        Verdict::Deliver { commit, bundle, objects, cause, .. } => {
-            let desired =
-                BundleDesired { source, agent, sync, commit, bundle, objects, prune, prunes, wanted };
+        Verdict::Deliver { commit, bundle, objects, selection, withheld, cause, .. } => {
+            let desired = BundleDesired {
+                source,
+                agent,
+                sync,
+                commit,
+                bundle,
+                objects,
+                prune,
+                prunes,
+                wanted,
+                withheld,
+                selection,
+            };
             (DeliveryEvent::BundleDesired(desired), Some(cause))
         }
         Verdict::Remove { .. } => {

@@ -30,6 +30,7 @@ pub fn desired_plan(state: &DeliveryState, agent: AgentId) -> Option<DesiredPlan
         mode: configuration.mode,
         resources: configuration.resources.clone(),
         lockdown: configuration.lockdown,
+        replaces: known.replaces.clone(),
         sources,
     })
 }
@@ -49,7 +50,7 @@ pub fn next_sync(
     let Some(waiting) = known.candidate().filter(|next| !known.is_desired(next)) else {
         return Some((NextSync { planned, pending: None }, Vec::new(), Vec::new()));
     };
-    let prune = state.prune_for(source, known, Some(waiting.digest), contents)?;
+    let prune = state.prune_for(source, known, Some(waiting.digest), contents)?.prune;
     let wanted = state.wanted(source, contents, lists)?;
     planned.bundle = Some(waiting.digest);
     (planned.prune, planned.wanted) = (None, None);

@@ -57,6 +57,8 @@ impl Given {
             prune: None,
             prunes: 0,
             wanted,
+            withheld: 0,
+            selection: None,
         };
         self.on_source(source, DeliveryEvent::BundleDesired(desired));
         true

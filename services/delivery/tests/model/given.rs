@@ -14,8 +14,8 @@ use events::repository::{RepositoryEvent, SourceAdvanced};
 use events::requests::delivery::SourceView;
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, ChainHash, Commit, CommitId, CorrelationId,
-    Event, EventId, InstanceId, NewEvent, ObjectIdentity, OrganizationId, ProjectId, SourceId, SyncId,
-    Timestamp,
+    Event, EventId, InstanceId, NewEvent, ObjectIdentity, OrganizationId, ProjectId, Sha256, SourceId,
+    SyncId, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,6 +63,7 @@ impl Given {
                 agent: AGENT,
                 name: "production".to_owned(),
                 project: ProjectId(Uuid::from_u128(3)),
+                replaces: Vec::new(),
             }),
         );
         given.configured(sources);
@@ -141,16 +142,27 @@ impl Given {
     }
 
     pub fn advanced(&mut self, name: &str, commit: &str, bundle: u8, objects: u32) {
-        self.advanced_with(name, commit, bundle, objects, false);
+        self.advanced_with(SourceId::derive(AGENT, name), commit, bundle, objects, (false, None));
+    }
+
+    /// A bundle of the files that this configuration names.
+    pub fn read(&mut self, source: &SourceConfiguration, commit: &str, bundle: u8, objects: u32) {
+        self.advanced_with(source.id, commit, bundle, objects, (false, Some(source.selection())));
     }
 
     /// The source's globs take no file any more.
     pub fn advanced_without_files(&mut self, name: &str, commit: &str, bundle: u8) {
-        self.advanced_with(name, commit, bundle, 0, true);
+        self.advanced_with(SourceId::derive(AGENT, name), commit, bundle, 0, (true, None));
     }
 
-    fn advanced_with(&mut self, name: &str, commit: &str, bundle: u8, objects: u32, takes_no_file: bool) {
-        let source = SourceId::derive(AGENT, name);
+    fn advanced_with(
+        &mut self,
+        source: SourceId,
+        commit: &str,
+        bundle: u8,
+        objects: u32,
+        (takes_no_file, selection): (bool, Option<Sha256>),
+    ) {
         self.decided(
             AggregateKind::Ref,
             "main".to_owned(),
@@ -162,6 +174,7 @@ impl Given {
                 objects,
                 warnings: Vec::new(),
                 takes_no_file,
+                selection,
             }),
         );
     }
@@ -180,6 +193,8 @@ impl Given {
                 prune: None,
                 prunes: 0,
                 wanted: None,
+                withheld: 0,
+                selection: None,
             }),
         );
     }

@@ -10,6 +10,7 @@
 mod contest;
 mod given;
 mod golden;
+mod hand_over;
 mod holds;
 mod kept;
 mod statement;

@@ -17,6 +17,7 @@ mod command_lines;
 mod commands;
 mod copies;
 mod fixtures;
+mod hand_over;
 mod impersonation;
 mod jobs;
 mod k9s;

@@ -265,7 +265,7 @@ impl Watcher {
             return Ok(false);
         }
         let look = self.look_at(organization, reference, cause);
-        let said = self.poller.say_built(look, &tip.commit, built).await;
+        let said = self.poller.say_built(look, &tip.commit, built, wanted).await;
         match said {
             Some(said) => {
                 self.seen.insert(reference.clone(), said);
@@ -411,14 +411,15 @@ fn by_rules(wanted: &RefInterest) -> SourcesByRules {
     sources
 }
 
-/// An outcome with its bundle's address.
+/// An outcome with its bundle's address, and of which files it was made.
 pub(super) fn decided(
     outcome: Outcome,
+    selection: Option<Sha256>,
     address: impl Fn(Sha256) -> Result<BlobDigest, BlobError>,
 ) -> Result<Decided, BlobError> {
     Ok(match outcome {
         Outcome::Bundle { root, objects, takes_no_file, warnings } => {
-            Decided::Bundle { bundle: address(root)?, objects, warnings, takes_no_file }
+            Decided::Bundle { bundle: address(root)?, objects, warnings, takes_no_file, selection }
         }
         Outcome::Rejected { findings, more, warnings } => Decided::Rejected { findings, more, warnings },
     })

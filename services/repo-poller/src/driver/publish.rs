@@ -14,7 +14,7 @@ use super::shared::Cause;
 use crate::SERVICE;
 use crate::bundle::Built;
 use crate::git::{GitError, ObjectId};
-use crate::model::{Decided, Found, Given, decide_built, ref_aggregate};
+use crate::model::{Decided, Found, Given, RefInterest, decide_built, ref_aggregate};
 
 /// Milliseconds that another service has to answer.
 const ASK_DEADLINE: u32 = 10_000;
@@ -94,11 +94,23 @@ impl Poller {
     }
 
     /// Stores what was built and appends what is new. Gives the version after it; `None` when that did not work.
-    pub(super) async fn say_built(&self, look: Look<'_>, commit: &ObjectId, built: Built) -> Option<u64> {
-        report(look, self.try_say_built(look, commit, built).await)
+    pub(super) async fn say_built(
+        &self,
+        look: Look<'_>,
+        commit: &ObjectId,
+        built: Built,
+        wanted: &RefInterest,
+    ) -> Option<u64> {
+        report(look, self.try_say_built(look, commit, built, wanted).await)
     }
 
-    async fn try_say_built(&self, look: Look<'_>, commit: &ObjectId, built: Built) -> Result<u64, SayError> {
+    async fn try_say_built(
+        &self,
+        look: Look<'_>,
+        commit: &ObjectId,
+        built: Built,
+        wanted: &RefInterest,
+    ) -> Result<u64, SayError> {
         let Look { organization, project, reference, .. } = look;
         let addresses = match self.deps.blobs.addresses(organization).await {
             // Storing makes the key of an organization that never stored anything.
@@ -114,8 +126,10 @@ impl Poller {
             None => Err(BlobError::NoKey { organization }),
         };
         let outcomes = built.outcomes.iter().cloned();
-        let outcomes =
-            outcomes.map(|(source, agent, outcome)| Ok((source, agent, decided(outcome, address)?)));
+        let outcomes = outcomes.map(|(source, agent, outcome)| {
+            let selection = wanted.sources.get(&source).map(|wanted| wanted.source.selection());
+            Ok((source, agent, decided(outcome, selection, address)?))
+        });
         let outcomes: Vec<(SourceId, AgentId, Decided)> = outcomes.collect::<Result<_, BlobError>>()?;
         let commit = commit.to_string();
         let anything =

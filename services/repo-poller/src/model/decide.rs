@@ -8,7 +8,7 @@ use events::repository::{
 };
 use events::{
     AgentId, AggregateKind, AggregateRef, BlobDigest, Event, OrganizationId, ProjectId, Refusal, RefusalKind,
-    SourceId,
+    Sha256, SourceId,
 };
 use serde::{Deserialize, Serialize};
 use store::replay::yaml;
@@ -33,6 +33,9 @@ pub enum Decided {
         /// The globs take no file.
         #[serde(default)]
         takes_no_file: bool,
+        /// Which files it was made of.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        selection: Option<Sha256>,
     },
     /// No bundle.
     Rejected {
@@ -159,19 +162,22 @@ pub fn decide_built(
         decide_recovered(state, project, reference, outcomes).into_iter().collect();
     for (source, agent, outcome) in outcomes {
         let latest = match outcome {
-            Decided::Bundle { bundle, takes_no_file, .. } => {
-                Latest::Advanced { commit: commit.to_owned(), bundle: *bundle, takes_no_file: *takes_no_file }
-            }
+            Decided::Bundle { bundle, takes_no_file, selection, .. } => Latest::Advanced {
+                commit: commit.to_owned(),
+                bundle: *bundle,
+                takes_no_file: *takes_no_file,
+                selection: *selection,
+            },
             Decided::Rejected { findings, more, .. } => {
                 Latest::Rejected { commit: commit.to_owned(), findings: findings.clone(), more: *more }
             }
         };
-        if state.latest(*source) == Some(&latest) {
+        if state.latest(*source).is_some_and(|said| said.says(&latest)) {
             continue;
         }
         let (source, agent, commit) = (*source, *agent, commit.to_owned());
         decided.push(match outcome.clone() {
-            Decided::Bundle { bundle, objects, warnings, takes_no_file } => {
+            Decided::Bundle { bundle, objects, warnings, takes_no_file, selection } => {
                 RepositoryEvent::SourceAdvanced(SourceAdvanced {
                     source,
                     agent,
@@ -180,6 +186,7 @@ pub fn decide_built(
                     objects,
                     warnings,
                     takes_no_file,
+                    selection,
                 })
             }
             Decided::Rejected { findings, more, warnings } => {

@@ -95,8 +95,12 @@ impl Given {
     }
 
     fn agent(&mut self, number: u128, of: u128) -> &mut Self {
-        let registered =
-            AgentRegistered { agent: agent(number), name: "staging".into(), project: project(of) };
+        let registered = AgentRegistered {
+            agent: agent(number),
+            name: "staging".into(),
+            project: project(of),
+            replaces: Vec::new(),
+        };
         self.agent_event(number, DirectoryEvent::AgentRegistered(registered))
     }
 
@@ -175,11 +179,9 @@ fn given() -> Given {
 
 fn good(bundle: u8) -> Vec<(SourceId, AgentId, Decided)> {
     let bundle = BlobDigest([bundle; 32]);
-    vec![(
-        shop(),
-        agent(1),
-        Decided::Bundle { bundle, objects: 1, warnings: Vec::new(), takes_no_file: false },
-    )]
+    let (warnings, takes_no_file) = (Vec::new(), false);
+    let good = Decided::Bundle { bundle, objects: 1, warnings, takes_no_file, selection: None };
+    vec![(shop(), agent(1), good)]
 }
 
 fn bad(message: &str) -> Vec<(SourceId, AgentId, Decided)> {
@@ -310,6 +312,25 @@ fn what_is_new_is_said_once() {
     assert_eq!(built(&given, "c2", &bad("x")), []);
     assert_eq!(built(&given, "c2", &bad("y")).len(), 1);
     assert_eq!(built(&given, "c1", &good(1)).len(), 1, "back to what was good before");
+}
+
+#[test]
+fn of_which_files_a_bundle_was_made_is_said_when_these_change() {
+    let mut given = given();
+    let of_files = |files: Option<u8>| {
+        let mut good = good(1);
+        if let Decided::Bundle { selection, .. } = &mut good[0].2 {
+            *selection = files.map(|files| events::Sha256([files; 32]));
+        }
+        good
+    };
+    let said = built(&given, "c1", &of_files(None));
+    given.said(said);
+    assert_eq!(built(&given, "c1", &of_files(Some(1))), [], "it was not always said, and is not made up for");
+    let said = built(&given, "c2", &of_files(Some(1)));
+    given.said(said);
+    assert_eq!(built(&given, "c2", &of_files(Some(1))), []);
+    assert_eq!(built(&given, "c2", &of_files(Some(2))).len(), 1, "the same bundle of other files");
 }
 
 #[test]

@@ -52,6 +52,7 @@ fn desired(agent: AgentId, instance: InstanceId) -> DesiredState {
         mode: Mode::Cluster,
         resources: ResourceRules::default(),
         lockdown: false,
+        replaces: Vec::new(),
         sources: vec![DesiredSource {
             pages: Some(Vec::new()),
             prune: Vec::new(),

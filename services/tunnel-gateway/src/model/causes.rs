@@ -86,6 +86,7 @@ mod tests {
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
             lockdown: false,
+            replaces: Vec::new(),
             sources,
         }
     }

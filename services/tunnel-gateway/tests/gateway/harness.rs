@@ -429,6 +429,7 @@ impl Gateway {
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
             lockdown: false,
+            replaces: Vec::new(),
             sources: vec![PlannedSource {
                 bundle: Some(addresses[0]),
                 prune,

@@ -12,7 +12,6 @@ use super::progress::Progress;
 use crate::applier::context::Context;
 use crate::kubernetes::discovery::Kinds;
 use crate::kubernetes::{Accept, ApiError, Call, Resource, path};
-use crate::model::manifest::live_mark;
 use crate::model::prune::{Request, Spared, holds_others, spared};
 use crate::model::target::allowed;
 
@@ -84,7 +83,7 @@ impl Context {
             Err(error) if error.code() == 404 => return gone,
             Err(error) => return Err(error),
         };
-        let mark = live_mark(&live, identity);
+        let mark = self.view.mark_of(&live, identity);
         let request = Request {
             uid: &entry.uid,
             owner: &self.owner,

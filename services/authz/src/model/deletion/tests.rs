@@ -97,7 +97,8 @@ fn what_comes_to_a_project_at_the_moment_of_its_deletion_goes_with_it() {
     given.fold(key, deleted);
     let agent = AgentId(given.id());
     let token = given.token(TokenHolder::Agent(agent), "edge", None);
-    let registered = events::directory::AgentRegistered { agent, name: "edge".to_owned(), project };
+    let registered =
+        events::directory::AgentRegistered { agent, name: "edge".to_owned(), project, replaces: Vec::new() };
     let draft = before.register_agent(&owner, registered, token.clone(), key).unwrap().draft.unwrap();
     let key = given.key();
     given.fold(key, draft);
