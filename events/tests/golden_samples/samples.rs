@@ -173,9 +173,20 @@ fn of_sign_in(user: UserId) -> [DirectoryEvent; 4] {
     ]
 }
 
+fn of_credentials(credential: CredentialId, project: ProjectId) -> [DirectoryEvent; 3] {
+    [
+        DirectoryEvent::CredentialCreated(CredentialCreated {
+            credential,
+            name: "deploy-key".to_owned(),
+            host: "git.example.com".to_owned(),
+        }),
+        DirectoryEvent::CredentialGranted(CredentialGranted { credential, project }),
+        DirectoryEvent::CredentialRevoked(CredentialRevoked { credential }),
+    ]
+}
+
 fn directory() -> Vec<(&'static str, Event)> {
-    let (user, agent, project, credential, token) =
-        (UserId(id(1)), AgentId(id(2)), ProjectId(id(3)), CredentialId(id(5)), TokenId(id(6)));
+    let (user, agent, project, token) = (UserId(id(1)), AgentId(id(2)), ProjectId(id(3)), TokenId(id(6)));
     let events = [
         DirectoryEvent::OrganizationCreated(OrganizationCreated {
             organization: OrganizationId(id(0)),
@@ -203,13 +214,6 @@ fn directory() -> Vec<(&'static str, Event)> {
             role: Role::Owner,
             scope: Scope::Group(GroupId(id(4))),
         }),
-        DirectoryEvent::CredentialCreated(CredentialCreated {
-            credential,
-            name: "deploy-key".to_owned(),
-            host: "git.example.com".to_owned(),
-        }),
-        DirectoryEvent::CredentialGranted(CredentialGranted { credential, project }),
-        DirectoryEvent::CredentialRevoked(CredentialRevoked { credential }),
         DirectoryEvent::AgentRegistered(AgentRegistered {
             agent,
             name: "production".to_owned(),
@@ -232,6 +236,7 @@ fn directory() -> Vec<(&'static str, Event)> {
     ];
     events
         .into_iter()
+        .chain(of_credentials(CredentialId(id(5)), project))
         .chain(of_sign_in(user))
         .chain(of_ends(user, project))
         .chain([of_the_root()])

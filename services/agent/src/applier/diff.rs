@@ -214,8 +214,9 @@ impl Context {
         }
         redactor.redact(&mut live);
         redactor.redact(&mut wanted);
-        let changes = objects::diff::diff(&live, &wanted, Status::Ignored);
-        let fields: Vec<_> = changes.iter().filter(|change| !is_ours(change)).map(texts).collect();
+        without_marks(&mut live);
+        without_marks(&mut wanted);
+        let fields: Vec<_> = objects::diff::diff(&live, &wanted, Status::Ignored).iter().map(texts).collect();
         (!fields.is_empty()).then(|| ObjectDiff { fields, ..plain(&target.identity, DiffChange::Change) })
     }
 }
@@ -241,9 +242,17 @@ impl Context {
     }
 }
 
-/// Our own marks are no news to anybody.
-fn is_ours(change: &FieldChange) -> bool {
-    change.path.to_string().contains("\"kasbah.dev/")
+/// Our own marks are no news to anybody, nor is the map that holds nothing else.
+fn without_marks(object: &mut Value) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    for name in ["labels", "annotations"] {
+        if let Some(map) = metadata.get_mut(name).and_then(Value::as_object_mut) {
+            map.retain(|key, _| !key.starts_with("kasbah.dev/"));
+            if map.is_empty() {
+                metadata.remove(name);
+            }
+        }
+    }
 }
 
 fn texts(change: &FieldChange) -> (String, Option<String>, Option<String>) {

@@ -4,6 +4,9 @@ use events::SyncId;
 use events::delivery::{ObjectFailure, SyncCounts};
 use events::observation::Write;
 
+use super::write::Failure;
+use crate::model::verdict::is_for_want_of_a_namespace;
+
 /// Failures that stand in the end of a sync; all of them are told one by one.
 const FIRST_FAILURES: usize = 10;
 const MESSAGE_MAXIMUM: usize = 2_000;
@@ -18,6 +21,8 @@ pub(super) struct Report {
     waiting: Vec<ObjectFailure>,
     /// Some failure may end by itself.
     pub(super) transient: bool,
+    /// Some object has no namespace to be in.
+    pub(super) wants_namespace: bool,
     /// An object was left out because another source has it in its bundle as well; nothing else failed with it.
     pub(super) contested: bool,
     /// All that failed is held by other sources as the server decided: only another state changes that.
@@ -32,6 +37,7 @@ impl Report {
             failures: Vec::new(),
             waiting: Vec::new(),
             transient: false,
+            wants_namespace: false,
             contested: false,
             is_decided: false,
         }
@@ -53,6 +59,13 @@ impl Report {
         self.counts.failed += 1;
         self.transient |= transient;
         self.failures.push(failure);
+    }
+
+    /// An object that could not be written or tried.
+    pub(super) fn refused(&mut self, failed: Failure) {
+        self.wants_namespace |= is_for_want_of_a_namespace(failed.error.as_ref());
+        let transient = failed.is_transient();
+        self.failed(failed.failure, transient);
     }
 
     /// These wait, and no others.

@@ -72,8 +72,7 @@ impl Context {
         }
         if !real.is_empty() {
             for failed in real {
-                let transient = failed.is_transient();
-                report.failed(failed.failure, transient);
+                report.refused(*failed);
             }
             return StageEnd::Failed;
         }
@@ -141,8 +140,7 @@ impl Context {
                 Ok(write) => report.wrote(write),
                 Err(failed) if failed.is_loss_of_lease() => end = StageEnd::Lost,
                 Err(failed) => {
-                    let transient = failed.is_transient();
-                    report.failed(failed.failure, transient);
+                    report.refused(*failed);
                     if end == StageEnd::Done {
                         end = StageEnd::Failed;
                     }

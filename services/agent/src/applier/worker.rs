@@ -38,6 +38,8 @@ pub(super) struct Worker {
     /// That run ended with objects that were not healthy.
     unhealthy: bool,
     retry_at: Option<Duration>,
+    /// That run failed for want of a namespace.
+    wants_namespace: bool,
     /// Objects that another source had as well when that run failed.
     contested: usize,
     transient: Backoff,
@@ -66,6 +68,7 @@ impl Worker {
             ran: None,
             unhealthy: false,
             retry_at: None,
+            wants_namespace: false,
             contested: 0,
             transient: Backoff::new(TRANSIENT.0, TRANSIENT.1),
             lasting: Backoff::new(LASTING.0, LASTING.1),
@@ -122,7 +125,8 @@ impl Worker {
             self.kept.reset();
             context.forget_what_left();
         }
-        if self.shared.hopeful.lock().remove(&self.source) && self.retry_at.is_some() {
+        let is_hopeful = self.shared.hopeful.lock().remove(&self.source) && self.wants_namespace;
+        if is_hopeful && self.retry_at.is_some() {
             self.retry_at = Some(now);
             self.lasting.reset();
             self.transient.reset();
@@ -208,6 +212,7 @@ impl Worker {
             return;
         };
         self.shared.counts.synced(outcome);
+        self.wants_namespace = report.wants_namespace;
         self.unhealthy = outcome == SyncOutcome::Unhealthy;
         if outcome == SyncOutcome::Superseded {
             // By a newer state, or by a suspension that ends with this same state.

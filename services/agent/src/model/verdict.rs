@@ -278,6 +278,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::too_many_lines, reason = "a table of what the API server says")]
     fn immutable_is_told_by_the_cause_of_a_field() {
         let rows = [
             (("FieldValueInvalid", "Invalid value: {}: field is immutable", "spec.selector"), true),

@@ -251,7 +251,7 @@ async fn a_namespace_that_comes_back_is_noticed_at_once() {
     let mut retry_at = None;
     for _ in 0..4 {
         let failed = |one: &Observed| match one {
-            Observed::ObjectFailed { failure, retry_at, .. } if failure.identity.name == "other" => {
+            Observed::CorrectionFailed { failure, retry_at, .. } if failure.identity.name == "other" => {
                 Some((failure.message.clone(), *retry_at))
             }
             _ => None,

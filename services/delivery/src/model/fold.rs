@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use events::configuration::ConfigurationEvent;
-use events::delivery::{DeliveryEvent, SyncOutcome};
+use events::delivery::{BundleDesired, DeliveryEvent, SyncOutcome};
 use events::directory::DirectoryEvent;
 use events::object::{GroupKind, ObjectKey};
 use events::observation::{Observation, ObservationBatch, Observed, OwnedObject, Write};
@@ -509,25 +509,7 @@ impl SourceState {
 
 fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, at: Timestamp) {
     match event {
-        DeliveryEvent::BundleDesired(desired) => {
-            // One that was decided before the configuration named the source again may lie behind that configuration.
-            state.removal = None;
-            state.held = None;
-            state.confirmed_bundle = state.confirmed_bundle.filter(|bundle| *bundle == desired.bundle);
-            state.awaits(desired.sync);
-            state.known.desired_at = Some(at);
-            state.desired = Some(Desired {
-                commit: desired.commit,
-                bundle: desired.bundle,
-                sync: desired.sync,
-                prune: desired.prune,
-                wanted: desired.wanted,
-                check_all: false,
-                cause,
-                selection: desired.selection,
-                withheld: desired.withheld,
-            });
-        }
+        DeliveryEvent::BundleDesired(desired) => apply_desired(state, desired, cause, at),
         DeliveryEvent::BundleHeld(held) => {
             state.held = Some(Held { commit: held.commit, bundle: held.bundle, reason: held.reason });
         }
@@ -575,6 +557,26 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
         DeliveryEvent::SyncFinished(finished) => apply_end(state, &finished, at),
         DeliveryEvent::ApplierNamed(_) => {}
     }
+}
+
+fn apply_desired(state: &mut SourceState, desired: BundleDesired, cause: Cause, at: Timestamp) {
+    // One that was decided before the configuration named the source again may lie behind that configuration.
+    state.removal = None;
+    state.held = None;
+    state.confirmed_bundle = state.confirmed_bundle.filter(|bundle| *bundle == desired.bundle);
+    state.awaits(desired.sync);
+    state.known.desired_at = Some(at);
+    state.desired = Some(Desired {
+        commit: desired.commit,
+        bundle: desired.bundle,
+        sync: desired.sync,
+        prune: desired.prune,
+        wanted: desired.wanted,
+        check_all: false,
+        cause,
+        selection: desired.selection,
+        withheld: desired.withheld,
+    });
 }
 
 fn apply_end(state: &mut SourceState, finished: &events::delivery::SyncFinished, at: Timestamp) {

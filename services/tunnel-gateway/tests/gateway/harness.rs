@@ -20,10 +20,8 @@ use events::desired::{Applier, DesiredPlan, PlannedSource, SourceHead};
 use events::directory::{DirectoryEvent, TokenHolder, TokenRevoked};
 use events::observation::{Observation, ObservationBatch, Observed};
 use events::position::Stream;
-use events::requests::authz::{Admission, Admit, Decide, Decision, Principal};
-use events::requests::delivery::{
-    ChangedAgent, DesiredChanged, NameApplier, NextSync, ShowDesired, ShowNext,
-};
+use events::requests::authz::{Admission, Principal};
+use events::requests::delivery::{ChangedAgent, DesiredChanged, NextSync};
 use events::subject::Subject;
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, InstanceId, ObjectIdentity,
@@ -44,6 +42,8 @@ use uuid::Uuid;
 use world::World;
 
 use super::agent::TestAgent;
+
+mod stand_ins;
 
 pub const LIMIT: Duration = Duration::from_secs(30);
 
@@ -193,8 +193,8 @@ impl Gateway {
         let bus = LocalBus::new(world.clone());
         let (directory, delivery) =
             (Arc::new(Mutex::new(Directory::default())), Arc::new(Mutex::new(Delivery::default())));
-        let mut answers = authz(&bus, &directory).await;
-        answers.extend(stand_in_delivery(&bus, &delivery).await);
+        let mut answers = stand_ins::authz(&bus, &directory).await;
+        answers.extend(stand_ins::delivery(&bus, &delivery).await);
 
         let authority = authority(&world);
         let (tls, client) = tls(&world, &authority);
@@ -470,71 +470,6 @@ impl Gateway {
 
 pub fn ready(readiness: &Readiness) -> Result<(), &'static str> {
     if readiness.is_ready() { Ok(()) } else { Err("the gateway is not ready") }
-}
-
-async fn authz(bus: &LocalBus, directory: &Arc<Mutex<Directory>>) -> Vec<Serving> {
-    let known = Arc::clone(directory);
-    let admit = bus::answer::<Admit, _>(bus, move |_, request| {
-        let known = Arc::clone(&known);
-        Box::pin(async move {
-            let directory = known.lock();
-            if directory.away {
-                return Err(Refusal::new(RefusalKind::Unavailable, "away"));
-            }
-            Ok(request.hashes.iter().map(|hash| directory.admit(hash)).collect())
-        })
-    });
-    let known = Arc::clone(directory);
-    let decide = bus::answer::<Decide, _>(bus, move |_, request| {
-        let known = Arc::clone(&known);
-        Box::pin(async move {
-            let strange = known.lock().strangers.contains(&request.actor);
-            Ok(Decision { allowed: !strange, visible: !strange, reason: "by the test".to_owned() })
-        })
-    });
-    vec![admit.await.unwrap(), decide.await.unwrap()]
-}
-
-async fn stand_in_delivery(bus: &LocalBus, delivery: &Arc<Mutex<Delivery>>) -> Vec<Serving> {
-    let known = Arc::clone(delivery);
-    let show = bus::answer::<ShowDesired, _>(bus, move |_, request| {
-        let known = Arc::clone(&known);
-        Box::pin(async move {
-            let mut held = known.lock().held.subscribe();
-            held.wait_for(|held| !held).await.unwrap();
-            let mut delivery = known.lock();
-            let asked = request.agents.len();
-            delivery.asked += asked;
-            delivery.asked_at_once = delivery.asked_at_once.max(asked);
-            let answered = request.agents.iter().take(delivery.answers_at_most.unwrap_or(asked));
-            Ok(answered.map(|agent| delivery.plans.get(agent).cloned()).collect())
-        })
-    });
-    let known = Arc::clone(delivery);
-    let name = bus::answer::<NameApplier, _>(bus, move |_, request| {
-        let known = Arc::clone(&known);
-        Box::pin(async move {
-            let mut delivery = known.lock();
-            delivery.namings += 1;
-            let NameApplier { agent, instance } = request;
-            let former = delivery.appliers.get(&agent).copied();
-            let applier = match former {
-                Some(former) if former.instance == instance => former,
-                former => Applier { instance, epoch: former.map_or(0, |former| former.epoch) + 1 },
-            };
-            delivery.appliers.insert(agent, applier);
-            if let Some(plan) = delivery.plans.get_mut(&agent) {
-                plan.applier = Some(applier);
-            }
-            Ok(applier)
-        })
-    });
-    let known = Arc::clone(delivery);
-    let next = bus::answer::<ShowNext, _>(bus, move |_, request| {
-        let next = known.lock().next.get(&request.source).cloned();
-        Box::pin(async move { next.ok_or_else(|| Refusal::not_found("source")) })
-    });
-    vec![show.await.unwrap(), name.await.unwrap(), next.await.unwrap()]
 }
 
 pub fn identity(name: &str) -> ObjectIdentity {
