@@ -13,6 +13,7 @@ use events::requests::authz::{
 };
 use events::requests::delivery::{ShowSource, SourceView};
 use events::requests::gateway::{DiffSource, SourceDiff};
+use events::requests::status::{ObjectCounts, Status};
 use events::subject::Subject;
 use events::{AgentId, GroupId, OrganizationId, ProjectId, Refusal, RefusalKind, Request, Sha256, Timestamp};
 use parking_lot::Mutex;
@@ -78,6 +79,8 @@ const OTHERS: &[&str] = &[
     "authz.set-token-lifetimes",
     "config-fetcher.show",
     "delivery.list-sources",
+    "delivery.list-objects",
+    "delivery.list-agent-statuses",
     "delivery.sync-source",
     "delivery.suspend-source",
     "delivery.resume-source",
@@ -198,8 +201,9 @@ fn source(request: &ShowSource) -> SourceView {
         "interval_seconds": 60, "default_namespace": "default", "line": 1,
         "policies": events::configuration::SyncPolicies::default(),
     });
+    let status = Status::of(Vec::new(), ObjectCounts::default(), Vec::new());
     serde_json::from_value(serde_json::json!({
-        "id": request.source, "agent": AGENT, "configuration": configuration, "inventory": 0,
+        "id": request.source, "agent": AGENT, "configuration": configuration, "inventory": 0, "status": status,
     }))
     .unwrap()
 }

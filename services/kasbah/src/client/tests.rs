@@ -82,7 +82,7 @@ fn what_makes_no_sense_is_refused() {
         "token issue --name a --agent x --user y",
         "token revoke second",
         "source sync edge/web --timeout 5m",
-        "log show web",
+        "log show",
         "login --browser --device",
         "log tail --from start --lines 3",
         "log tail -o xml",

@@ -227,6 +227,23 @@ async fn a_slice_of_a_time_holds_what_was_recorded_in_it() {
     assert_eq!((later, earlier), (1, whole - 1));
 }
 
+/// The chain is found by the commit, by an event of it, and as the newest of the source; people read names beside ids.
+fn assert_found(scene: &Scene, commit: &str, desired: &Value, source: &str, traced: String) {
+    let event = desired["id"].as_str().unwrap();
+    for what in [&commit[..10], event, &format!("{AGENT}/shop")] {
+        let traced = scene.kasbah.json(["log", "trace", what]).unwrap();
+        assert_eq!(traced["correlationid"], desired["correlationid"], "{what}");
+    }
+    let named = format!("{source} {AGENT}/shop");
+    for shown in [
+        traced,
+        scene.kasbah.cli(["log", "show", &format!("{AGENT}/shop"), "--since", "10m"]).unwrap(),
+        scene.kasbah.cli(["log", "tail", "--since", "10m"]).unwrap(),
+    ] {
+        assert!(shown.contains(&named), "{named} is not in {shown}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chain_goes_from_the_push_to_the_health_of_the_object() {
     let scene = Scene::start().await;
@@ -273,20 +290,7 @@ async fn a_chain_goes_from_the_push_to_the_health_of_the_object() {
     let chain = ["source.advanced", "bundle.desired", "observed.sync-started", "observed.object-applied"];
     let depths: Vec<Option<usize>> = chain.into_iter().map(&mut depth).collect();
     assert!(depths.is_sorted_by(|above, below| above < below), "{depths:?}\n{traced}");
-    // It is found by the commit, by an event of it, and as the newest of the source; people read names beside ids.
-    let event = desired["id"].as_str().unwrap();
-    for what in [&commit[..10], event, &format!("{AGENT}/shop")] {
-        let traced = scene.kasbah.json(["log", "trace", what]).unwrap();
-        assert_eq!(traced["correlationid"], desired["correlationid"], "{what}");
-    }
-    let named = format!("{source} {AGENT}/shop");
-    for shown in [
-        traced,
-        scene.kasbah.cli(["log", "show", &format!("{AGENT}/shop"), "--since", "10m"]).unwrap(),
-        scene.kasbah.cli(["log", "tail", "--since", "10m"]).unwrap(),
-    ] {
-        assert!(shown.contains(&named), "{named} is not in {shown}");
-    }
+    assert_found(&scene, &commit, desired, &source, traced);
     let long_ago = scene.kasbah.json(["log", "show", &source, "--since", "2100-01-01T00:00:00Z"]).unwrap();
     assert_eq!(long_ago["events"].as_array().unwrap().len(), 0);
     let project = scene.kasbah.json(["project", "show", PROJECT]).unwrap();
