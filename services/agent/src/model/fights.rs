@@ -33,7 +33,7 @@ pub fn write<'a>(fights: impl Iterator<Item = (SourceId, &'a ObjectKey, Fight)>,
     if lines.is_empty() { String::new() } else { serde_json::to_string(&lines).unwrap_or_default() }
 }
 
-/// Reads what [`write`] wrote; of a text that means nothing there are none.
+/// Reads what [`write()`] wrote; of a text that means nothing there are none.
 #[must_use]
 pub fn read(text: &str, offset: i64) -> Fights {
     let lines: Vec<Line> = serde_json::from_str(text).unwrap_or_default();

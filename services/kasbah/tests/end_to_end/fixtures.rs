@@ -45,7 +45,7 @@ struct Row {
     /// Name of the file's source, and of the namespace that its objects go to.
     source: String,
     kubectl: bool,
-    /// `applied healthy`, `applied waits`, `poller <line>` or `api-server <line>`, the latter three with part of the message.
+    /// `applied healthy`, `applied waits`, `awaits <line>`: a kind, `poller <line>` or `api-server <line>`; all but the first with part of the message.
     answer: &'static str,
     /// The answer once the definitions are there.
     later: Option<&'static str>,
@@ -282,6 +282,8 @@ fn found(source: &Value) -> (String, Vec<String>) {
     let sync = &source["sync"];
     let failures = entries(&sync["failures"]);
     match sync["outcome"].as_str() {
+        // What nothing defines yet waits, and everything else is applied.
+        Some("succeeded") if sync["counts"]["waiting"].as_u64() > Some(0) => told("awaits", failures),
         Some("succeeded") => ("applied healthy".to_owned(), Vec::new()),
         Some("unhealthy") => {
             ("applied waits".to_owned(), failures.into_iter().map(|(_, text)| text).collect())

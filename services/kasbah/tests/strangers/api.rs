@@ -43,8 +43,8 @@ impl Home {
         let refused = |tries| Some((tries, Expect::Refused));
         match operation {
             "me" | "listOrganizations" | "listGroups" | "listProjects" | "listUsers" | "listCredentials"
-            | "listTokens" | "listAgents" | "listTunnels" | "listSources" | "readEvents" | "readAudit"
-            | "verifyLog" | "listAggregates" => own(plain(None)),
+            | "listTokens" | "listAgents" | "listAgentStatuses" | "listTunnels" | "listSources"
+            | "readEvents" | "readAudit" | "verifyLog" | "listAggregates" => own(plain(None)),
             "createOrganization" => refused(plain(Some(json!({ "name": "third", "owner": "ada" })))),
             "createGroup" => own(plain(Some(json!({ "name": "shop" })))),
             "createProject" => refused(plain(Some(json!({
@@ -101,9 +101,8 @@ impl Home {
             "showAgent" | "deleteAgent" | "showConfiguration" | "listAgentTunnels" => {
                 refused(self.each("agent", None))
             }
-            "showSource" | "syncSource" | "resumeSource" | "unpinSource" | "confirmSource" | "diffSource" => {
-                refused(self.each("source", None))
-            }
+            "showSource" | "listSourceObjects" | "syncSource" | "resumeSource" | "unpinSource"
+            | "confirmSource" | "diffSource" => refused(self.each("source", None)),
             "suspendSource" => refused(self.each("source", Some(json!({ "reason": "spite" })))),
             "pinSource" => refused(self.each("source", Some(json!({ "commit": "abcdef0" })))),
             "readRecording" => refused(self.each("session", None)),

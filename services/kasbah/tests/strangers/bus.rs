@@ -14,6 +14,7 @@ use events::requests::delivery::{
 use events::requests::gateway::{DiffSource, ForwardedRequest, ListTunnels, RedeemTicket};
 use events::requests::presence::ListReplicas;
 use events::requests::repository::{BundleAt, ReadFile, ShowFetch};
+use events::requests::status::{ListAgentStatuses, ListObjects};
 use events::subject::Subject;
 use events::{Actor, AgentId, InstanceId, OrganizationId, ProjectId, RefusalKind, Request, Sha256, SourceId};
 use store::Record;
@@ -114,7 +115,12 @@ async fn ask_delivery(asking: &mut Asking<'_>) {
     for agent in [agent, AgentId(world.new_uuid())] {
         asking.lists(ListSources { agent: Some(agent) }, 0, |view| view.agent).await;
     }
+    asking.lists(ListAgentStatuses { agent: None }, 1, |status| status.agent).await;
+    for agent in [agent, AgentId(world.new_uuid())] {
+        asking.lists(ListAgentStatuses { agent: Some(agent) }, 0, |status| status.agent).await;
+    }
     asking.refused(theirs, nobodys, |source| ShowSource { source }).await;
+    asking.refused(theirs, nobodys, |source| ListObjects { source, after: None }).await;
     asking.refused(theirs, nobodys, |source| ShowNext { source }).await;
     asking.refused(theirs, nobodys, |source| SyncSource { source }).await;
     asking.refused(theirs, nobodys, |source| SuspendSource { source, reason: "spite".to_owned() }).await;
@@ -152,7 +158,7 @@ async fn ask_fetchers(asking: &mut Asking<'_>) {
         asking.refused(home.project, nobodys, read).await;
     }
     asking.refused(home.agent, AgentId(world.new_uuid()), |agent| ShowConfiguration { agent }).await;
-    for service in ["config-fetcher", "delivery", "repo-poller"] {
+    for service in ["config-fetcher", "delivery", "repo-poller", "tunnel-gateway"] {
         let subject = Subject::request(&format!("presence.{service}"));
         asking.refused_under(&subject, 1, 2, |_| ListReplicas {}).await;
     }

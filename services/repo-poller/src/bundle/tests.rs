@@ -351,13 +351,6 @@ fn limits_are_kept() {
             BuildLimits { page_bytes: 100, ..BuildLimits::default() },
             "more than the 100 that are sent to an agent",
         ),
-        (
-            BuildLimits {
-                file: FileLimits { object_bytes: 40, ..FileLimits::default() },
-                ..BuildLimits::default()
-            },
-            "ConfigMap m0 is too large: it has",
-        ),
         (BuildLimits { objects: 9, ..BuildLimits::default() }, "10 objects, more than the 9"),
         (BuildLimits { bytes: 100, ..BuildLimits::default() }, "more than the 100 that are allowed"),
         (
@@ -366,18 +359,34 @@ fn limits_are_kept() {
         ),
     ];
     for (limits, part) in rows {
-        let built = RefBuild::default().build(
-            &mut store.reader(),
-            &mut FileCache::default(),
-            tree,
-            &sources([rules(&["**"])]),
-            &limits,
-        );
-        let Outcome::Rejected { findings, .. } = outcome(built.unwrap()) else {
-            panic!("not rejected: {part}")
-        };
-        assert!(findings[0].message.contains(part), "{findings:?}");
+        let message = rejection(&store, tree, &limits);
+        assert!(message.contains(part), "{message}");
     }
+}
+
+#[test]
+fn an_object_with_more_text_than_is_stored_is_refused() {
+    let store = Store::new();
+    let account = "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: runner\n  labels:\n    team: a-team-with-a-long-name\n";
+    let tree = store.tree(&files(&[("a.yaml", account)]));
+    let file = FileLimits { object_bytes: 40, ..FileLimits::default() };
+    let message = rejection(&store, tree, &BuildLimits { file, ..BuildLimits::default() });
+    assert!(message.contains("ServiceAccount runner is too large: it has"), "{message}");
+}
+
+/// Why a tree is refused within these limits.
+fn rejection(store: &Store, tree: ObjectId, limits: &BuildLimits) -> String {
+    let built = RefBuild::default().build(
+        &mut store.reader(),
+        &mut FileCache::default(),
+        tree,
+        &sources([rules(&["**"])]),
+        limits,
+    );
+    let Outcome::Rejected { findings, .. } = outcome(built.unwrap()) else {
+        panic!("not rejected within {limits:?}")
+    };
+    findings[0].message.clone()
 }
 
 #[test]
