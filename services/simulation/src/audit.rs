@@ -44,6 +44,8 @@ pub struct Audit {
     named: BTreeMap<InstanceId, u64>,
     /// What each agent's observations hold of each epoch: the last sequence of each batch by its first.
     observed: BTreeMap<(String, u64), BTreeMap<u64, u64>>,
+    /// Epochs that have begun without a statement of the inventory so far.
+    unstated: BTreeSet<(String, u64)>,
     finished: BTreeSet<(SyncId, u32)>,
     acknowledged: Vec<Acknowledged>,
     violations: Vec<String>,
@@ -212,16 +214,26 @@ impl Audit {
             self.violations
                 .push(format!("{} writes in epoch {}, {named} is the newest", batch.writer, batch.epoch));
         }
-        let batches = self.observed.entry((batch.writer.clone(), batch.epoch)).or_default();
+        let epoch = (batch.writer.clone(), batch.epoch);
+        let batches = self.observed.entry(epoch.clone()).or_default();
+        if batch.first == 1 && !batches.contains_key(&1) {
+            self.unstated.insert(epoch.clone());
+        }
         let last = batches.entry(batch.first).or_default();
         *last = (*last).max(batch.first + batch.observations.len() as u64 - 1);
         let agent =
             |(agent, _): &(&AgentId, &mut Told)| ObservationBatch::agent_writer(**agent) == batch.writer;
         let told = self.clusters.iter_mut().find(agent);
         self.violations.extend(told.and_then(|(_, told)| told.observed(batch).err()));
-        let stated =
-            matches!(batch.observations.first().map(|o| &o.what), Some(Observed::InventoryStated { .. }));
-        if batch.first == 1 && !stated {
+        // An applier that does not reach its API server can say nothing but that.
+        let of_the_cluster = |what: &&Observed| {
+            !matches!(what, Observed::ApiServerLost { .. } | Observed::ApiServerReached {})
+        };
+        let first = batch.observations.iter().map(|one| &one.what).find(of_the_cluster);
+        if let Some(first) = first
+            && self.unstated.remove(&epoch)
+            && !matches!(first, Observed::InventoryStated { .. })
+        {
             self.violations
                 .push(format!("{}: epoch {} begins without a statement", batch.writer, batch.epoch));
         }
