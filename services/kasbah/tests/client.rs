@@ -230,7 +230,8 @@ async fn the_log_is_shown_followed_and_verified() {
     assert_eq!(behind.lines().count(), 1, "{behind}");
     assert!(behind.contains("group.created") && behind.contains("last, by owner"), "{behind}");
     let history = owner.ok(&format!("log show {}", later["subject"].as_str().unwrap()));
-    assert!(history.starts_with("    1  "), "{history}");
+    let (heading, events) = history.split_once('\n').unwrap();
+    assert!(heading.ends_with(" later") && events.starts_with("    1  "), "{history}");
     assert_eq!(owner.json("log verify")["ok"], true);
 }
 

@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use events::configuration::ConfigurationEvent;
-use events::delivery::{BundleDesired, DeliveryEvent, SyncOutcome};
+use events::delivery::{DeliveryEvent, SyncOutcome};
 use events::directory::DirectoryEvent;
 use events::object::{GroupKind, ObjectKey};
 use events::observation::{Observation, ObservationBatch, Observed, OwnedObject, Write};
@@ -22,8 +22,10 @@ use super::{
 
 mod inventory;
 mod subject;
+mod syncs;
 
 use subject::source_of;
+use syncs::{apply_desired, apply_end};
 
 /// The first version that kept how objects and agents stand. Version 6 had no warnings of bundles either.
 const KEEPS_HOW_OBJECTS_STAND: u32 = 9;
@@ -556,39 +558,6 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
         }
         DeliveryEvent::SyncFinished(finished) => apply_end(state, &finished, at),
         DeliveryEvent::ApplierNamed(_) => {}
-    }
-}
-
-fn apply_desired(state: &mut SourceState, desired: BundleDesired, cause: Cause, at: Timestamp) {
-    // One that was decided before the configuration named the source again may lie behind that configuration.
-    state.removal = None;
-    state.held = None;
-    state.confirmed_bundle = state.confirmed_bundle.filter(|bundle| *bundle == desired.bundle);
-    state.awaits(desired.sync);
-    state.known.desired_at = Some(at);
-    state.desired = Some(Desired {
-        commit: desired.commit,
-        bundle: desired.bundle,
-        sync: desired.sync,
-        prune: desired.prune,
-        wanted: desired.wanted,
-        check_all: false,
-        cause,
-        selection: desired.selection,
-        withheld: desired.withheld,
-    });
-}
-
-fn apply_end(state: &mut SourceState, finished: &events::delivery::SyncFinished, at: Timestamp) {
-    use events::delivery::SyncOutcome::{Succeeded, Unhealthy};
-    state.comes_to(finished.sync);
-    state.recorded.sync = Some(finished.sync);
-    state.recorded.finished = finished.run;
-    state.recorded.started = state.recorded.started.max(finished.run);
-    let commit =
-        state.desired.as_ref().filter(|desired| desired.sync == finished.sync).map(|d| d.commit.clone());
-    if let (Succeeded | Unhealthy, Some(commit)) = (finished.outcome, commit) {
-        state.synced = Some((commit, at));
     }
 }
 
