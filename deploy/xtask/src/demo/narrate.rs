@@ -1,14 +1,11 @@
 //! What happens, as it happens: the event log as Kasbah's own command line prints it, without what only machines read.
 
-use std::collections::HashMap;
 use std::io::{BufRead, BufReader, IsTerminal};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
 use super::kasbah::Kasbah;
-use crate::report;
 
 /// Events that say nothing to who watches: inner steps, and what another event says again.
 const SILENT: &[&str] = &[
@@ -37,11 +34,10 @@ impl Narrator {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start kasbah log tail")?;
         let lines = BufReader::new(child.stdout.take().context("no standard output")?).lines();
-        let mut names = Names { list: kasbah.client().command(), known: HashMap::new() };
         let color = color && std::io::stdout().is_terminal();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                if let Some(text) = Line::parse(&line).and_then(|line| line.told(&mut names, color)) {
+                if let Some(text) = Line::parse(&line).and_then(|line| line.told(color)) {
                     println!("{text}");
                 }
             }
@@ -68,6 +64,7 @@ impl Drop for Narrator {
 struct Line<'a> {
     time: &'a str,
     kind: &'a str,
+    /// Kind and id, and a name where there is one.
     about: &'a str,
     rest: &'a str,
 }
@@ -77,12 +74,12 @@ impl<'a> Line<'a> {
         let (time, line) = line.trim_start().split_once(' ')?;
         let (kind, line) = line.trim_start().split_once(' ')?;
         let line = line.trim_start();
-        let (about, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (about, rest) = line.split_once("  ").unwrap_or((line, ""));
         Some(Self { time, kind, about, rest: rest.trim() })
     }
 
     /// `11:03:47.115  object applied     changed, ConfigMap shop-staging/storefront`.
-    fn told(&self, names: &mut Names, color: bool) -> Option<String> {
+    fn told(&self, color: bool) -> Option<String> {
         // What is on its way would stand there as if it never arrived, as what is healthy is not told: the end of a sync is.
         let well = self.is("healthy") || self.is("progressing");
         let silent = SILENT.contains(&self.kind) || self.kind == "observed.health-changed" && well;
@@ -92,15 +89,16 @@ impl<'a> Line<'a> {
         }
         let clock = self.time.split_once('T').map_or(self.time, |(_, clock)| clock.trim_end_matches('Z'));
         let words = self.kind.trim_start_matches("observed.").replace(['.', '-'], " ");
-        let source = self.about.strip_prefix("source/").map(|id| names.name(id));
-        let source = source.map_or_else(String::new, |name| format!("{name}: "));
+        let source = self.about.strip_prefix("source/").and_then(|about| about.split_once(' '));
+        let source = source.map_or_else(String::new, |(_, name)| format!("{name}: "));
         let (paint, end) = if color { (self.paint(), "\x1b[0m") } else { ("", "") };
         let text = format!("{clock}  {paint}{words:<24}{end}  {source}{}", self.rest);
         Some(text.trim_end().to_owned())
     }
 
+    /// What an agent saw begins with the name of the source.
     fn is(&self, word: &str) -> bool {
-        self.rest.split([',', ' ']).next() == Some(word)
+        self.rest.split(", ").take(2).any(|part| part == word)
     }
 
     fn paint(&self) -> &'static str {
@@ -114,53 +112,25 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The sources' names, asked for when one is not known yet.
-struct Names {
-    list: Command,
-    known: HashMap<String, String>,
-}
-
-impl Names {
-    fn name(&mut self, id: &str) -> String {
-        if !self.known.contains_key(id) {
-            self.ask();
-        }
-        self.known.get(id).cloned().unwrap_or_else(|| id.to_owned())
-    }
-
-    fn ask(&mut self) {
-        if self.list.get_args().len() == 0 {
-            self.list.args(["source", "list", "-o", "json"]);
-        }
-        let answer =
-            report::output(&mut self.list).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
-        for source in answer.iter().filter_map(Value::as_array).flatten() {
-            let text = |path: &str| source.pointer(path).and_then(Value::as_str);
-            if let (Some(id), Some(name)) = (text("/id"), text("/configuration/name")) {
-                self.known.insert(id.to_owned(), name.to_owned());
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn told(line: &str) -> Option<String> {
-        let known = HashMap::from([("d760".to_owned(), "staging".to_owned())]);
-        Line::parse(line).unwrap().told(&mut Names { list: Command::new("true"), known }, false)
+        Line::parse(line).unwrap().told(false)
     }
 
     #[test]
     fn lines_are_told_in_words() {
-        let applied = "2026-11-21T11:03:47.115Z  observed.object-applied  agent-01  changed, ConfigMap a/b";
-        assert_eq!(told(applied).unwrap(), "11:03:47.115  object applied            changed, ConfigMap a/b");
-        let finished =
-            "2026-11-21T11:03:47.128Z  sync.finished            source/d760  succeeded, 43 unchanged";
+        let applied = "2026-11-21T11:03:47.115Z  observed.object-applied  agent-01 demo  demo/staging, changed, ConfigMap a/b";
+        assert_eq!(
+            told(applied).unwrap(),
+            "11:03:47.115  object applied            demo/staging, changed, ConfigMap a/b"
+        );
+        let finished = "2026-11-21T11:03:47.128Z  sync.finished            source/d760 demo/staging  succeeded, 43 unchanged";
         assert_eq!(
             told(finished).unwrap(),
-            "11:03:47.128  sync finished             staging: succeeded, 43 unchanged"
+            "11:03:47.128  sync finished             demo/staging: succeeded, 43 unchanged"
         );
     }
 
@@ -170,12 +140,13 @@ mod tests {
             assert_eq!(told(&format!("2026-11-21T11:03:47.115Z  {kind}  name/1")), None);
         }
         for health in ["healthy", "progressing"] {
-            let line =
-                format!("2026-11-21T11:03:47.115Z  observed.health-changed  agent-01  {health}, Job a/b");
+            let line = format!(
+                "2026-11-21T11:03:47.115Z  observed.health-changed  agent-01 demo  demo/staging, {health}, Job a/b"
+            );
             assert_eq!(told(&line), None);
         }
         assert!(
-            told("2026-11-21T11:03:47.115Z  observed.health-changed  agent-01  degraded, Job a/b").is_some()
+            told("2026-11-21T11:03:47.115Z  observed.health-changed  agent-01 demo  demo/staging, degraded, Job a/b").is_some()
         );
         assert!(
             told("2026-11-21T11:03:47.115Z  bundle.desired  source/d760  commit 1, 41 objects, 3 to prune")
