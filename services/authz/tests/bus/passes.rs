@@ -198,16 +198,21 @@ async fn another_root_signs_once_it_was_rotated_and_the_former_one_leads_to_it()
 async fn those_who_rotate_at_once_or_again_have_one_root_and_a_hurried_one_makes_no_key() {
     let running = Running::start().await;
     let owner = running.owner().await;
-    let context =
-        bus::context_for(&running.world, owner.principal.actor.clone(), owner.principal.organization);
-    let asked = (0..4).map(|_| running.ask(&owner, &RotateRoot {}));
-    let (rotated, at_once) =
-        futures::join!(bus::ask(&*running.bus, &context, &RotateRoot {}), futures::future::join_all(asked));
+    let of_owner =
+        |_| bus::context_for(&running.world, owner.principal.actor.clone(), owner.principal.organization);
+    let contexts: Vec<_> = (0..5).map(of_owner).collect();
+    let asked = contexts.iter().map(|context| bus::ask(&*running.bus, context, &RotateRoot {}));
+    let answers = futures::future::join_all(asked).await;
     let shown = running.ask(&owner, &ShowRoot {}).await.unwrap();
-    assert_eq!((shown.number, rotated.unwrap()), (1, shown.clone()));
-    for answer in at_once {
+    assert_eq!(shown.number, 1);
+    // Any of them may be the one that rotates.
+    let mut rotated = Vec::new();
+    for (context, answer) in contexts.iter().zip(answers) {
         match answer {
-            Ok(view) => assert_eq!(view, shown),
+            Ok(view) => {
+                assert_eq!(view, shown);
+                rotated.push(context);
+            }
             Err(refusal) => assert_eq!(refusal.kind, RefusalKind::Conflict, "{refusal}"),
         }
     }
@@ -217,7 +222,14 @@ async fn those_who_rotate_at_once_or_again_have_one_root_and_a_hurried_one_makes
 
     let keys = kept(&running).await;
     assert!(keys.contains(root));
-    assert_eq!(bus::ask(&*running.bus, &context, &RotateRoot {}).await.unwrap(), shown, "the same request");
+    // The same request again has the same answer; those that came beside it ask anew.
+    let mut same = 0;
+    for context in rotated {
+        same += usize::from(
+            bus::ask(&*running.bus, context, &RotateRoot {}).await.is_ok_and(|view| view == shown),
+        );
+    }
+    assert_eq!(same, 1);
     let refusal = running.ask(&owner, &RotateRoot {}).await.unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::Conflict);
     let again = shown.since.unwrap().plus_millis(RootLink::OVERLAP_MILLIS);
