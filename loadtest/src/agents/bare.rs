@@ -19,7 +19,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tunnel::agent::{Target, Transport};
 use tunnel::body::empty;
-use tunnel::gateway::Door;
+use tunnel::gateway::Acceptor;
 use tunnel::wire::path;
 use world::World;
 
@@ -99,10 +99,10 @@ async fn hold_connection(connection: TcpStream, tls: Arc<ServerConfig>) {
 
 async fn hold_tunnel(connection: TcpStream, tls: Arc<ServerConfig>) {
     let world = World::real();
-    let door = Door { tls: Some(tls), ..Door::default() };
+    let acceptor = Acceptor { tls: Some(tls), ..Acceptor::default() };
     let agent = AgentId(world.new_uuid());
     let admit = move |_shown| async move { Ok((agent, ())) };
-    let Ok(accepted) = door.accept(&world, Box::new(connection), admit).await else { return };
+    let Ok(accepted) = acceptor.accept(&world, Box::new(connection), admit).await else { return };
     let to = format!("http://agent{}?after=0.0", path::EVENTS);
     let Ok(request) = http::Request::get(to).body(empty()) else { return };
     let events = accepted.connection.request(request, LIMIT).await;

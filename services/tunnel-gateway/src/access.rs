@@ -7,7 +7,7 @@ use events::requests::gateway::{ForwardedRequest, RedeemTicket};
 use events::{Notice as _, Request as _, Stream};
 use store::Projection as _;
 
-use crate::model::{Cursors, Standing};
+use crate::tunnels::{Cursors, Standing};
 
 /// What it says and hears: its permissions on NATS are made of this.
 pub const ACCESS: Access = Access {

@@ -1,36 +1,40 @@
-//! Where people and jobs reach clusters' APIs.
+//! The clusters' APIs, proxied for people, jobs and pages in browsers.
 //!
-//! A request names an agent, by the beginning of its path or by its host. It is let through by a pass that authz signed, narrowed to what
-//! it asks for, and travels with that pass to the agent, which verifies it. Bodies are streamed both ways and never looked into.
+//! The way of a request: `route` finds the agent that its path or host names. `admission` authenticates it (`browser` for pages), gets a
+//! pass that authz signed (`passes`), checks it against the request, and takes a slot within the limits (`slots`, `limits`). `audit` records
+//! it. `forward` finds an `upstream` to the agent, here or over a `hop` to another gateway, and streams both bodies; `upgrade` does so for
+//! connections that become another protocol, and `recording` keeps what goes through container sessions. The request travels with its pass,
+//! which the agent verifies. While it is open it stands in `open_requests`, and `recheck` ends it when its pass would no longer be issued.
+//! What goes wrong becomes a Kubernetes `Status` (`error`).
 
 mod admission;
 mod audit;
 mod browser;
+mod discovery_errors;
+mod error;
 mod forward;
 mod headers;
 mod hop;
 mod limits;
-mod meant;
-mod open;
+mod open_requests;
 mod passes;
-mod places;
+mod recheck;
 mod recording;
 mod redirects;
-mod trouble;
+mod route;
+mod slots;
 mod upgrade;
-mod way;
-mod withdrawals;
-mod words;
+mod upstream;
 
 pub(crate) use audit::{Audit, AuditWriter, audit};
-pub use browser::{NotAnOrigin, Origin};
+pub use browser::{InvalidOrigin, Origin};
 pub(crate) use browser::{Tickets, serve_tickets};
 pub(crate) use hop::accept as accept_hops;
-pub(crate) use open::OpenRequests;
+pub(crate) use open_requests::OpenRequests;
 pub(crate) use passes::Passes;
-pub(crate) use places::Places;
+pub(crate) use recheck::watch as watch_revocations;
 pub(crate) use recording::{Recordings, RecordingsWriter, recordings};
-pub(crate) use withdrawals::watch as watch_withdrawals;
+pub(crate) use slots::RequestSlots;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -111,15 +115,15 @@ async fn answer(
     let origins = &gateway.args.clusters_origins;
     let origin = browser::allowed(origins, request.headers());
     let offered = browser::ticket_offered(origins, request.headers());
-    let answered = match (browser::preflight(origins, &request), browser::own(&gateway, &request)) {
+    let answered = match (browser::preflight(origins, &request), browser::page_endpoint(&gateway, &request)) {
         (Some(answer), _) => Ok(answer),
-        (None, Some(own)) => browser::answer(&gateway, own, request).await,
+        (None, Some(endpoint)) => browser::answer(&gateway, endpoint, request).await,
         (None, None) => forward::answer(&gateway, request).await,
     };
-    let mut answered = answered.unwrap_or_else(trouble::Trouble::into_response);
-    browser::show(origins, origin, answered.headers_mut());
+    let mut answered = answered.unwrap_or_else(error::ProxyError::into_response);
+    browser::add_cors_headers(origins, origin, answered.headers_mut());
     if answered.status() == StatusCode::SWITCHING_PROTOCOLS {
-        browser::choose(offered, answered.headers_mut());
+        browser::select_protocol(offered, answered.headers_mut());
     }
     gateway.counts.cluster_requests.with([class(answered.status())]).inc();
     // On HTTP/2 nobody but us would leave out the body of what is ours, and clients break off at it.

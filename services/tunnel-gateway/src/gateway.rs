@@ -14,14 +14,11 @@ use store::{EventLog, Following};
 use world::World;
 
 use crate::args::Args;
-use crate::cluster_api::{Audit, OpenRequests, Passes, Places, Recordings, Tickets};
-use crate::journal::Journal;
+use crate::batching::Batcher;
+use crate::cluster_api::{Audit, OpenRequests, Passes, Recordings, RequestSlots, Tickets};
+use crate::delivery::BundleCache;
 use crate::metrics::Counts;
-use crate::model::{Cursors, Refusals, Standing};
-use crate::registry::Registry;
-use crate::resolve::Shelf;
-use crate::together::Together;
-use crate::turns::Turns;
+use crate::tunnels::{Cursors, Journal, RefusalThrottle, Registry, Standing, Throttle};
 
 pub(crate) const SERVICE: &str = "tunnel-gateway";
 
@@ -34,22 +31,22 @@ pub(crate) struct Gateway {
     pub(crate) log: Arc<dyn EventLog>,
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) registry: Registry,
-    pub(crate) admissions: Together<Admit>,
-    pub(crate) plans: Together<ShowDesired>,
+    pub(crate) admissions: Batcher<Admit>,
+    pub(crate) plans: Batcher<ShowDesired>,
     pub(crate) standing: Following<Standing>,
     pub(crate) cursors: Following<Cursors>,
-    /// Of those who look where the log of observations ends.
-    pub(crate) looks: Turns,
-    pub(crate) shelf: Shelf,
+    /// For reading the end of the observation log.
+    pub(crate) catch_up_throttle: Throttle,
+    pub(crate) bundles: BundleCache,
     pub(crate) journal: Journal,
     pub(crate) audit: Audit,
-    /// What goes through sessions, on its way into the log.
+    /// Recorded container sessions on their way into the log.
     pub(crate) recordings: Recordings,
     pub(crate) passes: Passes,
-    pub(crate) places: Arc<Places>,
+    pub(crate) request_slots: Arc<RequestSlots>,
     pub(crate) tickets: Tickets,
     pub(crate) open_requests: Arc<OpenRequests>,
-    pub(crate) refusals: Mutex<Refusals>,
+    pub(crate) refusals: Mutex<RefusalThrottle>,
     pub(crate) counts: Counts,
 }
 

@@ -1,42 +1,34 @@
-//! Putting the parts together.
+//! Start and stop.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bus::{Bus, Heard, Presence};
+use bus::{Bus, Presence};
 use chassis::tls::SharedTickets;
 use chassis::{Metrics, Readiness, ReadyHandle, Shutdown, Supervisor};
 use events::InstanceId;
-use events::Notice;
-use events::requests::delivery::DesiredChanged;
-use events::subject::Subject;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use store::{Blobs, EventLog, Following, KeyName, KeyRing, KeyRingError, Projection, Snapshots};
 use tokio::sync::oneshot;
-use tunnel::gateway::Door;
-use tunnel::wire::{Again, Farewell};
+use tunnel::gateway::Acceptor;
 use world::World;
 use world::network::Listener;
 
-use crate::answers;
 use crate::args::Args;
+use crate::batching::batcher;
 use crate::cluster_api::{
-    self, AuditWriter, ClusterListener, OpenRequests, Passes, Places, RecordingsWriter, Tickets,
+    self, AuditWriter, ClusterListener, OpenRequests, Passes, RecordingsWriter, RequestSlots, Tickets,
 };
-use crate::door;
+use crate::delivery::{BundleCache, notices};
 use crate::gateway::{Gateway, SERVICE};
-use crate::journal::journal;
 use crate::metrics::Counts;
-use crate::model::{Cursors, Refusals, Standing, looks};
-use crate::registry::Registry;
-use crate::resolve::Shelf;
-use crate::together::together;
-use crate::turns::Turns;
+use crate::requests;
+use crate::tunnels::{Cursors, RefusalThrottle, Registry, Standing, Throttle, accept, journal, revocations};
 
 /// Beyond the tunnels' own time to finish.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const EXTRA_DRAIN: Duration = Duration::from_secs(5);
 
 /// What the gateway works with.
 pub struct Deps {
@@ -83,28 +75,28 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     let standing =
         store::follow_projection::<Standing>(Arc::clone(&log), Arc::clone(&snapshots), world.clone());
     let cursors = store::follow_projection::<Cursors>(Arc::clone(&log), snapshots, world.clone());
-    let ((admissions, shown), (plans, wanted)) = (together(), together());
+    let ((admissions, admission_worker), (plans, plan_worker)) = (batcher(), batcher());
     let drain = args.tunnel_drain;
     let gateway = Arc::new(Gateway {
         registry: Registry::new(args.tunnel_per_agent, args.tunnel_bulk_per_agent),
-        places: Places::new(world.clone(), args.cluster_limits.clone()),
+        request_slots: RequestSlots::new(world.clone(), args.cluster_limits.clone()),
         admissions,
         plans,
         args,
         world: world.clone(),
         log,
-        shelf: Shelf::new(Arc::clone(&blobs)),
+        bundles: BundleCache::new(Arc::clone(&blobs)),
         bus,
         standing: standing.clone(),
         cursors: cursors.clone(),
-        looks: Turns::default(),
+        catch_up_throttle: Throttle::default(),
         journal,
         audit,
         recordings,
         passes: Passes::default(),
         tickets: Tickets::new(&world),
         open_requests: Arc::<OpenRequests>::default(),
-        refusals: Mutex::new(Refusals::default()),
+        refusals: Mutex::new(RefusalThrottle::default()),
         counts: Counts::register(&metrics),
     });
 
@@ -112,27 +104,27 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     let supervisor = Supervisor::new(Arc::clone(&world.spawner), shutdown.clone());
     follow(&supervisor, standing, &shutdown);
     follow(&supervisor, cursors, &shutdown);
-    hear(&supervisor, &gateway, &shutdown);
-    supervisor.spawn("admissions", shown.run(Arc::clone(&gateway), shutdown.clone()));
-    supervisor.spawn("plans", wanted.run(Arc::clone(&gateway), shutdown.clone()));
+    watch_changes(&supervisor, &gateway, &shutdown);
+    supervisor.spawn("admissions", admission_worker.run(Arc::clone(&gateway), shutdown.clone()));
+    supervisor.spawn("plans", plan_worker.run(Arc::clone(&gateway), shutdown.clone()));
     if let Some(clusters) = clusters {
         serve_clusters(&supervisor, &gateway, clusters, (audit_writer, recordings_writer), &shutdown);
     }
-    let (drained, all_said) = oneshot::channel::<()>();
-    supervisor.spawn("journal", journal_writer.run(async move { drop(all_said.await) }));
+    let (drained, closed) = oneshot::channel::<()>();
+    supervisor.spawn("journal", journal_writer.run(async move { drop(closed.await) }));
     let stop = shutdown.clone();
-    supervisor.spawn("door", async move {
-        // Who knows that this gateway lives knows that what it said of its tunnels is so.
+    supervisor.spawn("tunnels", async move {
+        // While this gateway is listed as present, its records of open tunnels are current.
         let _lives = Presence::join_as(&gateway.bus, &gateway.world, SERVICE, instance.0).await?;
-        take_tunnels(gateway, listener, tls, &ready, stop).await?;
+        accept_tunnels(gateway, listener, tls, &ready, stop).await?;
         drop(drained);
         Ok(())
     });
-    supervisor.join_within(&*world.clock, drain.saturating_add(LAST_WORDS)).await
+    supervisor.join_within(&*world.clock, drain.saturating_add(EXTRA_DRAIN)).await
 }
 
-/// Opens the door once both projections have caught up, until shutdown is asked for and the tunnels have ended.
-async fn take_tunnels(
+/// Accepts tunnels once both projections have caught up, until shutdown is asked for and the tunnels have ended.
+async fn accept_tunnels(
     gateway: Arc<Gateway>,
     listener: Box<dyn Listener>,
     tls: Option<Arc<rustls::ServerConfig>>,
@@ -142,10 +134,10 @@ async fn take_tunnels(
     if !has_caught_up(&gateway, &shutdown).await? {
         return Ok(());
     }
-    let _serving = (answers::serve(&gateway).await?, cluster_api::serve_tickets(&gateway).await?);
+    let _serving = (requests::serve(&gateway).await?, cluster_api::serve_tickets(&gateway).await?);
     ready.set(true);
-    let door = Door { tls, ..Door::default() };
-    door::run(gateway, listener, door, shutdown).await?;
+    let acceptor = Acceptor { tls, ..Acceptor::default() };
+    accept::run(gateway, listener, acceptor, shutdown).await?;
     ready.set(false);
     Ok(())
 }
@@ -160,13 +152,13 @@ async fn has_caught_up(gateway: &Gateway, shutdown: &Shutdown) -> anyhow::Result
     }
 }
 
-/// Hears what changes for agents that are connected.
-fn hear(supervisor: &Supervisor, gateway: &Arc<Gateway>, shutdown: &Shutdown) {
-    supervisor.spawn("notices", notices(Arc::clone(gateway), shutdown.clone()));
-    supervisor.spawn("revocations", revocations(Arc::clone(gateway), shutdown.clone()));
+/// Watches for what changes for connected agents.
+fn watch_changes(supervisor: &Supervisor, gateway: &Arc<Gateway>, shutdown: &Shutdown) {
+    supervisor.spawn("notices", notices::run(Arc::clone(gateway), shutdown.clone()));
+    supervisor.spawn("revocations", revocations::run(Arc::clone(gateway), shutdown.clone()));
 }
 
-/// Whoever comes back finds another gateway, whose tickets are the same.
+/// An agent that reconnects may reach another gateway, so all gateways share the keys of TLS tickets.
 async fn with_tickets(
     world: &World,
     keys: &dyn KeyRing,
@@ -202,12 +194,12 @@ fn serve_clusters(
     (audit, recordings): (AuditWriter, RecordingsWriter),
     shutdown: &Shutdown,
 ) {
-    let (served, all_said) = oneshot::channel::<()>();
-    let all_said = all_said.map(drop).shared();
-    supervisor.spawn("audit", audit.run(all_said.clone()));
-    supervisor.spawn("recordings", recordings.run(all_said));
+    let (served, closed) = oneshot::channel::<()>();
+    let closed = closed.map(drop).shared();
+    supervisor.spawn("audit", audit.run(closed.clone()));
+    supervisor.spawn("recordings", recordings.run(closed));
     let serving = cluster_api::serve(Arc::clone(gateway), clusters, shutdown.clone());
-    let watching = cluster_api::watch_withdrawals(Arc::clone(gateway));
+    let watching = cluster_api::watch_revocations(Arc::clone(gateway));
     supervisor.spawn("cluster-api", async move {
         let ended = tokio::select! {
             biased;
@@ -230,61 +222,4 @@ fn show_agents(gateway: &Arc<Gateway>, metrics: &Metrics) {
             gateway.counts.cluster_requests_open.set(i64::try_from(open).unwrap_or(i64::MAX));
         }
     });
-}
-
-/// Hears that desired states changed; also looks from time to time.
-async fn notices(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()> {
-    let mut subscription = gateway.bus.subscribe(&Subject::notice(DesiredChanged::NAME)).await?;
-    let mut round = 0;
-    let mut look = gateway.world.clock.sleep(looks::EVERY);
-    loop {
-        tokio::select! {
-            biased;
-            () = shutdown.requested() => return Ok(()),
-            heard = subscription.receiver.recv() => match heard {
-                Some(Heard::Message(body)) => match events::decode::<DesiredChanged>(&body) {
-                    Ok(DesiredChanged { agents }) => gateway.registry.announced(&agents),
-                    Err(error) => {
-                        tracing::warn!(%error, "notice is not readable here, asking for all agents");
-                        gateway.registry.changed(None);
-                    }
-                },
-                Some(Heard::Lost(count)) => {
-                    tracing::info!(count, "notices were lost, asking for all agents");
-                    gateway.registry.changed(None);
-                }
-                None => anyhow::bail!("the bus ended the subscription"),
-            },
-            () = &mut look => {
-                look = gateway.world.clock.sleep(looks::EVERY);
-                gateway.registry.changed_where(|agent| looks::is_due(agent, round));
-                round += 1;
-            }
-        }
-    }
-}
-
-/// Ends the tunnels of tokens that were revoked and of agents that were deleted.
-async fn revocations(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Result<()> {
-    let mut changes = gateway.standing.changes();
-    let mut seen = 0;
-    loop {
-        tokio::select! {
-            biased;
-            () = shutdown.requested() => return Ok(()),
-            // The sender lives in the projection.
-            _held = changes.changed() => {}
-        }
-        let withdrawals = gateway.standing.read(Standing::withdrawals);
-        if withdrawals == seen {
-            continue;
-        }
-        seen = withdrawals;
-        for session in gateway.registry.connections() {
-            let (agent, token) = (session.agent, session.token);
-            if let Some(reason) = gateway.standing.read(|standing| standing.objection(agent, token)) {
-                session.dismiss(Farewell { reason: reason.to_owned(), again: Again::Slowly });
-            }
-        }
-    }
 }

@@ -12,17 +12,15 @@ mod agent;
 #[path = "gateway/harness.rs"]
 mod harness;
 
-#[path = "gateway/people.rs"]
-mod people;
+#[path = "gateway/clients.rs"]
+mod clients;
 
-#[path = "gateway/absence.rs"]
-mod absence;
+#[path = "gateway/accept.rs"]
+mod accept;
 #[path = "gateway/browser.rs"]
 mod browser;
 #[path = "gateway/bulk.rs"]
 mod bulk;
-#[path = "gateway/door.rs"]
-mod door;
 #[path = "gateway/http1.rs"]
 mod http1;
 #[path = "gateway/intake.rs"]
@@ -31,6 +29,8 @@ mod intake;
 mod limits;
 #[path = "gateway/push.rs"]
 mod push;
+#[path = "gateway/reconnects.rs"]
+mod reconnects;
 #[path = "gateway/recording.rs"]
 mod recording;
 #[path = "gateway/sessions.rs"]

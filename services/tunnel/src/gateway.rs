@@ -5,6 +5,6 @@ mod connection;
 mod driver;
 mod tls;
 
-pub use accept::{AcceptError, Accepted, Door, Presented, Rejection};
+pub use accept::{AcceptError, Accepted, Acceptor, Presented, Rejection};
 pub use connection::{AgentConnection, AskError, Asked, Unanswered};
 pub use tls::Secured;

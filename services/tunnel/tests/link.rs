@@ -15,7 +15,7 @@ use http::{Method, StatusCode};
 use testkit::{Proxy, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tunnel::agent::{DialError, LinkEnd, Target, Transport, dial, dial_within};
-use tunnel::gateway::{AcceptError, AskError, Door, Rejection};
+use tunnel::gateway::{AcceptError, Acceptor, AskError, Rejection};
 use tunnel::handshake::Token;
 use tunnel::settings::Keepalive;
 use tunnel::wire::{Again, Farewell};
@@ -23,7 +23,7 @@ use world::World;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_roles_turn_round_over_tls() {
-    let ends = Ends::open(&Pki::new(), Door::default()).await;
+    let ends = Ends::open(&Pki::new(), Acceptor::default()).await;
     assert_eq!(ends.welcome.agent, agent_id());
     let answer = ends.get("/hello").await.unwrap();
     assert_eq!((answer.status, &answer.body[..]), (StatusCode::OK, &b"hello"[..]));
@@ -35,7 +35,7 @@ async fn the_roles_turn_round_over_tls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_text_works_when_it_was_asked_for() {
-    let ends = Ends::open(&Pki::none(), Door::default()).await;
+    let ends = Ends::open(&Pki::none(), Acceptor::default()).await;
     assert_eq!(ends.get("/hello").await.unwrap().status, StatusCode::OK);
 }
 
@@ -64,7 +64,7 @@ async fn a_refusal_arrives_with_its_status_and_its_words() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_version_of_the_link_is_refused_with_409() {
     let pki = Pki::new();
-    let (address, gateway) = ends::gateway(&pki, Door::default(), |_| Ok(agent_id())).await;
+    let (address, gateway) = ends::gateway(&pki, Acceptor::default(), |_| Ok(agent_id())).await;
     let hello = tunnel::handshake::Hello { protocol: 2, ..hello() };
     let error = dial(&World::real(), &pki.target(address), &Token::new("t"), &hello).await.unwrap_err();
     match error {
@@ -85,7 +85,7 @@ async fn a_wrong_certificate_is_refused() {
         pki.with_future_certificate(),
         pki.with_certificate_for("elsewhere.example"),
     ] {
-        let (address, gateway) = ends::gateway(&pki, Door::default(), |_| Ok(agent_id())).await;
+        let (address, gateway) = ends::gateway(&pki, Acceptor::default(), |_| Ok(agent_id())).await;
         let error = dial(&World::real(), &pki.target(address), &Token::new("t"), &hello()).await.unwrap_err();
         let DialError::Tls { source: rustls::Error::InvalidCertificate(_), .. } = &error else {
             panic!("{error:?}")
@@ -98,7 +98,7 @@ async fn a_wrong_certificate_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_tls_or_without_a_tunnel_is_told_apart() {
     let world = World::real();
-    let (address, _gateway) = ends::gateway(&Pki::none(), Door::default(), |_| Ok(agent_id())).await;
+    let (address, _gateway) = ends::gateway(&Pki::none(), Acceptor::default(), |_| Ok(agent_id())).await;
     let error = dial(&world, &Pki::new().target(address), &Token::new("t"), &hello()).await.unwrap_err();
     assert!(matches!(error, DialError::Tls { source: rustls::Error::InvalidMessage(_), .. }), "{error:?}");
 
@@ -141,9 +141,12 @@ async fn every_dial_ends_although_nobody_answers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_oversized_head_is_refused_and_a_slow_one_is_cut_off() {
-    let door =
-        Door { head_timeout: Duration::from_millis(300), timeout: Duration::from_secs(5), ..Door::default() };
-    let (address, gateway) = ends::gateway(&Pki::none(), door.clone(), |_| Ok(agent_id())).await;
+    let acceptor = Acceptor {
+        head_timeout: Duration::from_millis(300),
+        timeout: Duration::from_secs(5),
+        ..Acceptor::default()
+    };
+    let (address, gateway) = ends::gateway(&Pki::none(), acceptor.clone(), |_| Ok(agent_id())).await;
     let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
     let head = format!("GET /v1/tunnel HTTP/1.1\r\nHost: x\r\nKasbah-Version: {}\r\n", "v".repeat(40_000));
     // The gateway may close before all of it is written.
@@ -153,7 +156,7 @@ async fn an_oversized_head_is_refused_and_a_slow_one_is_cut_off() {
     assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&answer));
     assert!(matches!(gateway.await.unwrap(), Err(AcceptError::Broken(_))));
 
-    let (address, gateway) = ends::gateway(&Pki::none(), door, |_| Ok(agent_id())).await;
+    let (address, gateway) = ends::gateway(&Pki::none(), acceptor, |_| Ok(agent_id())).await;
     let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
     socket.write_all(b"GET /v1/tunnel HTT").await.unwrap();
     assert!(matches!(gateway.await.unwrap(), Err(AcceptError::TimedOut { .. })));
@@ -161,8 +164,8 @@ async fn an_oversized_head_is_refused_and_a_slow_one_is_cut_off() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silence_before_tls_is_cut_off() {
-    let door = Door { head_timeout: Duration::from_millis(200), ..Door::default() };
-    let (address, gateway) = ends::gateway(&Pki::new(), door, |_| Ok(agent_id())).await;
+    let acceptor = Acceptor { head_timeout: Duration::from_millis(200), ..Acceptor::default() };
+    let (address, gateway) = ends::gateway(&Pki::new(), acceptor, |_| Ok(agent_id())).await;
     let _socket = tokio::net::TcpStream::connect(address).await.unwrap();
     assert!(matches!(gateway.await.unwrap(), Err(AcceptError::TimedOut { .. })));
 }
@@ -170,7 +173,7 @@ async fn silence_before_tls_is_cut_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stalled_readers_of_any_frame_size_stall_nobody_else() {
     for size in [1, 32, 128, 65_536] {
-        let ends = Ends::open(&Pki::new(), Door::default()).await;
+        let ends = Ends::open(&Pki::new(), Acceptor::default()).await;
         let mut stalled = Vec::new();
         for _ in 0..40 {
             let path = format!("/endless?{size}");
@@ -211,7 +214,7 @@ async fn a_half_open_connection_is_found_dead_by_both_ends() {
     let pki = Pki::new();
     let keepalive = Keepalive { interval: Duration::from_millis(100), timeout: Duration::from_millis(300) };
     let (address, gateway) =
-        ends::gateway(&pki, Door { keepalive, ..Door::default() }, |_| Ok(agent_id())).await;
+        ends::gateway(&pki, Acceptor { keepalive, ..Acceptor::default() }, |_| Ok(agent_id())).await;
     let proxy = Proxy::start(address).unwrap();
     let link = dial(&World::real(), &pki.target(proxy.address()), &Token::new("t"), &hello()).await.unwrap();
     let accepted = gateway.await.unwrap().unwrap();
@@ -233,7 +236,7 @@ async fn a_half_open_connection_is_found_dead_by_both_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_never_answers_costs_its_asker_a_deadline_and_others_nothing() {
-    let ends = Ends::open(&Pki::new(), Door::default()).await;
+    let ends = Ends::open(&Pki::new(), Acceptor::default()).await;
     let limit = Duration::from_millis(200);
     let asked = ends.connection.ask(Method::GET, "/never", Bytes::new(), 100, limit).await;
     assert_eq!(asked, Err(AskError::TimedOut { limit }));
@@ -242,14 +245,14 @@ async fn an_agent_that_never_answers_costs_its_asker_a_deadline_and_others_nothi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_longer_than_its_limit_is_cut() {
-    let ends = Ends::open(&Pki::new(), Door::default()).await;
+    let ends = Ends::open(&Pki::new(), Acceptor::default()).await;
     let asked = ends.connection.ask(Method::GET, "/endless?65536", Bytes::new(), 100_000, LIMIT).await;
     assert!(matches!(asked, Err(AskError::Answer(_))), "{asked:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_farewell_reaches_the_agent_and_ends_open_streams() {
-    let ends = Ends::open(&Pki::new(), Door::default()).await;
+    let ends = Ends::open(&Pki::new(), Acceptor::default()).await;
     let mut open = ends.connection.request(ends::request("/endless?65536"), LIMIT).await.unwrap().into_body();
     let farewell = Farewell { reason: "the token was revoked".to_owned(), again: Again::Slowly };
     ends.connection.close(&farewell).await;
@@ -267,7 +270,7 @@ async fn a_farewell_reaches_the_agent_and_ends_open_streams() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn draining_finishes_what_runs_and_takes_nothing_new() {
-    let ends = Ends::open(&Pki::new(), Door::default()).await;
+    let ends = Ends::open(&Pki::new(), Acceptor::default()).await;
     let connection = ends.connection.clone();
     let slow = spawn(async move { connection.ask(Method::GET, "/gate", Bytes::new(), 100, LIMIT).await });
     let waiting = ends.service.clone();
@@ -295,7 +298,7 @@ async fn the_token_is_in_no_error() {
     let error = dial(&World::real(), &target, &Token::new(secret), &hello()).await.unwrap_err();
     assert!(!format!("{error:?} {error}").contains(secret));
     let odd = Token::new("kasbah_a_very-secret\u{7}x");
-    let (address, _gateway) = ends::gateway(&Pki::none(), Door::default(), |_| Ok(agent_id())).await;
+    let (address, _gateway) = ends::gateway(&Pki::none(), Acceptor::default(), |_| Ok(agent_id())).await;
     let error = dial(&World::real(), &Pki::none().target(address), &odd, &hello()).await.unwrap_err();
     assert!(matches!(error, DialError::Hello(_)) && !format!("{error:?}").contains(secret), "{error:?}");
 }

@@ -22,7 +22,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use serde_json::Value;
 use testkit::eventually;
-use tunnel::gateway::{AgentConnection, Door, Presented, Rejection, Secured};
+use tunnel::gateway::{Acceptor, AgentConnection, Presented, Rejection, Secured};
 use tunnel::wire::{Acknowledged, EventFrame, FrameDecoder, Objects};
 use world::network::Listener;
 use world::{Clock, World};
@@ -86,7 +86,7 @@ pub struct Gateway {
     pub agent: AgentId,
     world: World,
     listener: Box<dyn Listener>,
-    door: Door,
+    acceptor: Acceptor,
     pub knocks: Arc<AtomicUsize>,
     /// The digest of the state that the agent of the last tunnel came with.
     pub brought: Mutex<Option<Sha256>>,
@@ -98,11 +98,11 @@ impl Gateway {
     pub async fn listen(world: World, pki: &Pki, address: &str) -> Self {
         let listener = world.network.listen(address.parse().unwrap()).await.unwrap();
         let tls = SharedTickets::new(&world, b"a secret").given_out_by(Arc::clone(&pki.server));
-        let door = Door { tls: Some(tls), ..Door::default() };
+        let acceptor = Acceptor { tls: Some(tls), ..Acceptor::default() };
         let address = listener.local_address().unwrap();
         let agent = AgentId(world.new_uuid());
         let (knocks, brought, secured) = (Arc::default(), Mutex::default(), Mutex::new(Secured::Not));
-        Self { address, agent, world, listener, door, knocks, brought, secured }
+        Self { address, agent, world, listener, acceptor, knocks, brought, secured }
     }
 
     /// The next tunnel; `refuse` turns everybody away.
@@ -123,7 +123,7 @@ impl Gateway {
             assert_eq!(presented.token.secret(), token);
             refuse.map_or(Ok((agent, ())), |reason| Err(Rejection::unauthenticated(reason)))
         };
-        let accepted = self.door.accept(&self.world, socket, admit).await.ok()?;
+        let accepted = self.acceptor.accept(&self.world, socket, admit).await.ok()?;
         *self.brought.lock() = accepted.hello.desired;
         *self.secured.lock() = accepted.secured;
         Some((accepted.connection, accepted.hello.instance))

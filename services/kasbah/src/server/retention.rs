@@ -10,7 +10,7 @@ use events::access::Access;
 use store::Parts;
 use store::Projection as _;
 use store::retention::{Anchored, Limits, keep};
-use tunnel_gateway::model::Cursors;
+use tunnel_gateway::Cursors;
 use world::World;
 
 /// The streams that records leave.

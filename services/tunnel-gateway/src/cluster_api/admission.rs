@@ -1,4 +1,4 @@
-//! Who asks for what, and whether they may.
+//! Authentication, authorization and limits of one request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use objects::attributes::{attributes, is_long_running};
 use objects::pass::lets_through;
 use tunnel::wire::{self, cluster};
 
-use super::audit::{Recorded, reason, shortened};
-use super::limits::{TooMany, Who, Whose};
-use super::meant::{Meant, meant};
-use super::open::{Asked, Entered};
+use super::audit::{RequestAudit, reason, shortened};
+use super::error::{Hop, ProxyError};
+use super::limits::{LimitKind, LimitScope, Requester};
+use super::open_requests::{OpenGuard, RequestInfo};
 use super::passes::HeldPass;
-use super::places::Place;
-use super::recording::Wanted;
-use super::trouble::{Hop, Trouble};
-use super::{browser, headers, withdrawals};
+use super::recording::RecordingSpec;
+use super::route::{Route, route};
+use super::slots::RequestSlot;
+use super::{browser, headers, recheck};
 use crate::args::Audited;
 use crate::gateway::Gateway;
 
@@ -32,7 +32,7 @@ use crate::gateway::Gateway;
 /// for that.
 const HEAD_TIME: Duration = Duration::from_secs(120);
 /// The same of what may take as long as it likes: the client goes when it has waited enough.
-const LONGEST_HEAD_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
+const LONG_RUNNING_HEAD_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Longest token that is looked at, in bytes.
 const MAXIMUM_TOKEN: usize = 8192;
 /// How much of what a client says that it is is recorded, in bytes.
@@ -40,14 +40,14 @@ const MAXIMUM_CLIENT: usize = 200;
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const TRACEPARENT: HeaderName = HeaderName::from_static(wire::TRACEPARENT);
 
-/// A request that was let through.
-pub(super) struct LetThrough {
-    pub(super) entered: Entered,
+/// A request that was admitted.
+pub(super) struct AdmittedRequest {
+    pub(super) guard: OpenGuard,
     pub(super) asked: Forwarded,
     /// Whose paths begin with the agent, as the request named it by its path.
     pub(super) below: Option<AgentId>,
     /// How it is recorded, if it is.
-    pub(super) recording: Option<Wanted>,
+    pub(super) recording: Option<RecordingSpec>,
 }
 
 /// What goes on to the agent.
@@ -61,74 +61,80 @@ pub(super) struct Forwarded {
     pub(super) is_whole: bool,
 }
 
-/// Lets a request through, or records that it was refused.
-pub(super) async fn let_through(
+/// Admits a request, or records that it was refused.
+pub(super) async fn admit(
     gateway: &Gateway,
     request: &Request<Incoming>,
     wished: Option<&HeaderValue>,
     trace: &str,
-) -> Result<LetThrough, Trouble> {
-    let bad = |message: String| Trouble::new(StatusCode::BAD_REQUEST, Hop::Gateway, message);
-    let Meant { agent, path, query, by_path } = meant(request, gateway.args.clusters_domain.as_deref())
-        .map_err(|error| Trouble::new(StatusCode::NOT_FOUND, Hop::Gateway, error.to_string()))?;
+) -> Result<AdmittedRequest, ProxyError> {
+    let bad = |message: String| ProxyError::new(StatusCode::BAD_REQUEST, Hop::Gateway, message);
+    let Route { agent, path, query, by_path } = route(request, gateway.args.clusters_domain.as_deref())
+        .map_err(|error| ProxyError::new(StatusCode::NOT_FOUND, Hop::Gateway, error.to_string()))?;
     let key = (browser::token_of(gateway, request, wished.is_some()).await?, agent);
     let attributes = attributes(request.method().as_str(), path, query, wished.is_some())
         .map_err(|error| bad(error.to_string()))?;
-    let held = gateway.passes.of(gateway, key).await.map_err(Trouble::refused)?;
-    let place = place(gateway, &held)?;
+    let held = gateway.passes.of(gateway, key).await.map_err(ProxyError::from_refusal)?;
+    let slot = take_slot(gateway, &held)?;
     let judged = judge(request, &held, &attributes);
-    let goes_on = judged.is_ok() && (wished.is_some() || is_long_running(&attributes));
+    let is_long = judged.is_ok() && (wished.is_some() || is_long_running(&attributes));
     let keeps = (wished.is_some() && is_session(&attributes)).then_some(held.pass.record_sessions);
-    let recording = keeps.filter(|keeps| !keeps.is_default() && judged.is_ok()).map(|keeps| Wanted {
+    let recording = keeps.filter(|keeps| !keeps.is_default() && judged.is_ok()).map(|keeps| RecordingSpec {
         session: gateway.world.new_uuid(),
         organization: held.pass.organization,
         agent,
         keeps,
     });
-    gateway.audit.room().await?;
-    let told = Told { attributes: &attributes, query, judged: &judged, recording: recording.as_ref(), trace };
-    let record = record(gateway, request, &held, told);
+    gateway.audit.wait_for_capacity().await?;
+    let input =
+        RecordInput { attributes: &attributes, query, judged: &judged, recording: recording.as_ref(), trace };
+    let record = record(gateway, request, &held, input);
     let organization = held.pass.organization;
-    let recorded = Recorded::new(&gateway.audit, organization, record, goes_on);
+    let audit = RequestAudit::new(&gateway.audit, organization, record, is_long);
     let is_first_recorded = held.pass.audit == AuditMode::FailClosed;
     let is_recorded = is_first_recorded || recording.is_some() || gateway.args.clusters_audit == Audited::All;
-    let recorded = if is_recorded { recorded } else { recorded.untold() };
+    let audit = if is_recorded { audit } else { audit.disabled() };
     let (access_as, _) = judged.map_err(|refusal| {
-        recorded.answered(StatusCode::FORBIDDEN);
-        Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, refusal)
+        audit.answered(StatusCode::FORBIDDEN);
+        ProxyError::new(StatusCode::FORBIDDEN, Hop::Gateway, refusal)
     })?;
     let head = head(request, path, query, &held, wished)?;
     if is_first_recorded {
-        recorded.begin_durably().await?;
+        audit.begin_durably().await?;
     }
-    let head_time = if goes_on { LONGEST_HEAD_TIME } else { HEAD_TIME };
-    let asked = Asked { key, organization, attributes, access_as, keeps, token_ends: held.token_ends };
-    let entered = gateway.open_requests.enter(asked, recorded, place, gateway.world.clock.monotonic());
+    let head_time = if is_long { LONG_RUNNING_HEAD_TIME } else { HEAD_TIME };
+    let info = RequestInfo { key, organization, attributes, access_as, keeps, token_ends: held.token_ends };
+    let guard = gateway.open_requests.enter(info, audit, slot, gateway.world.clock.monotonic());
     if gateway.passes.is_stale(&held) {
         // What was heard between the pass and now was acted on before this request was open.
-        withdrawals::look(gateway, vec![Arc::clone(&entered.open)]).await;
+        recheck::recheck(gateway, vec![Arc::clone(&guard.open)]).await;
     }
     let below = by_path.then_some(agent);
-    Ok(LetThrough {
-        entered,
+    Ok(AdmittedRequest {
+        guard,
         asked: Forwarded { agent, head_time, head, is_whole: request.body().is_end_stream() },
         below,
         recording,
     })
 }
 
-/// What is told of a request beside whose it is.
-struct Told<'a> {
+/// What an audit record holds beside the holder of the pass.
+struct RecordInput<'a> {
     attributes: &'a Attributes,
     query: Option<&'a str>,
     judged: &'a Result<(AccessAs, String), String>,
-    recording: Option<&'a Wanted>,
+    recording: Option<&'a RecordingSpec>,
     trace: &'a str,
 }
 
 /// The record of a request that is not over.
-fn record(gateway: &Gateway, request: &Request<Incoming>, held: &HeldPass, told: Told<'_>) -> AuditRecord {
-    let Told { attributes, query, judged, recording, trace } = told;
+fn record(
+    gateway: &Gateway,
+    request: &Request<Incoming>,
+    held: &HeldPass,
+    input: RecordInput<'_>,
+) -> AuditRecord {
+    let RecordInput { attributes, query, judged, recording, trace } = input;
     let because = match judged {
         Ok((_, place)) => reason(place),
         Err(refusal) => reason(refusal),
@@ -153,23 +159,24 @@ fn record(gateway: &Gateway, request: &Request<Incoming>, held: &HeldPass, told:
     }
 }
 
-/// A place for a request of a pass's holder, unless that would be over a limit. What is refused here has no record, so that who asks for
-/// too much does not fill the log.
-pub(super) fn place(gateway: &Gateway, held: &HeldPass) -> Result<Arc<Place>, Trouble> {
+/// A slot for a request of a pass's holder, unless that would exceed a limit. What is refused here has no record, so that a client over
+/// its limits does not fill the log.
+pub(super) fn take_slot(gateway: &Gateway, held: &HeldPass) -> Result<Arc<RequestSlot>, ProxyError> {
     let pass = &held.pass;
-    let who = Who { user: pass.holder.clone(), agent: pass.agent, organization: pass.organization };
-    gateway.places.take(who).map_err(|exceeded| {
-        let whose = match exceeded.whose {
-            Whose::User => "user",
-            Whose::Agent => "agent",
-            Whose::Organization => "organization",
+    let requester =
+        Requester { user: pass.holder.clone(), agent: pass.agent, organization: pass.organization };
+    gateway.request_slots.take(requester).map_err(|exceeded| {
+        let whose = match exceeded.scope {
+            LimitScope::User => "user",
+            LimitScope::Agent => "agent",
+            LimitScope::Organization => "organization",
         };
-        let limit = match exceeded.too_many {
-            TooMany::Open | TooMany::Held(_) => "open",
-            TooMany::AtOnce | TooMany::OftenHeld => "rate",
+        let limit = match exceeded.kind {
+            LimitKind::Open | LimitKind::OpenShare(_) => "open",
+            LimitKind::Rate | LimitKind::RateShare => "rate",
         };
         gateway.counts.cluster_limited.with([whose, limit]).inc();
-        Trouble::over_limit(&exceeded)
+        ProxyError::over_limit(&exceeded)
     })
 }
 
@@ -216,9 +223,9 @@ fn head(
     query: Option<&str>,
     held: &HeldPass,
     wished: Option<&HeaderValue>,
-) -> Result<Request<()>, Trouble> {
+) -> Result<Request<()>, ProxyError> {
     let unsendable =
-        |error: http::Error| Trouble::new(StatusCode::BAD_REQUEST, Hop::Gateway, error.to_string());
+        |error: http::Error| ProxyError::new(StatusCode::BAD_REQUEST, Hop::Gateway, error.to_string());
     let target = match query {
         Some(query) => format!("{}{path}?{query}", wire::path::CLUSTER),
         None => format!("{}{path}", wire::path::CLUSTER),
@@ -252,7 +259,7 @@ fn head(
 }
 
 /// The one bearer token.
-pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, Trouble> {
+pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, ProxyError> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
         let message =
@@ -263,6 +270,6 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, Trouble> {
     token.ok_or_else(|| unauthenticated("the authorization header holds no bearer token"))
 }
 
-fn unauthenticated(message: &str) -> Trouble {
-    Trouble::new(StatusCode::UNAUTHORIZED, Hop::Gateway, message)
+fn unauthenticated(message: &str) -> ProxyError {
+    ProxyError::new(StatusCode::UNAUTHORIZED, Hop::Gateway, message)
 }

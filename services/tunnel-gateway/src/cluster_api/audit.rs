@@ -18,24 +18,24 @@ use store::{AppendError, EventLog, NewBatch};
 use tokio::sync::{mpsc, oneshot, watch};
 use world::World;
 
-use super::trouble::{Hop, Trouble};
+use super::error::{Hop, ProxyError};
 use crate::append::append_until_stored;
 use crate::gateway::SERVICE;
 
 /// Records that wait for the log.
 const CAPACITY: usize = 8192;
 /// Records of one batch: with the longest texts that are recorded they fit into one of the log's.
-const AT_ONCE: usize = 100;
+const MAXIMUM_BATCH: usize = 100;
 /// Records that are taken together, and how long they gather.
-const MOST_AT_ONCE: usize = 2000;
+const MAXIMUM_TAKEN: usize = 2000;
 const GATHER: Duration = Duration::from_millis(100);
 /// How much of a name, or a path, and of a reason is recorded, in bytes.
 const LONGEST_NAME: usize = 300;
 const LONGEST_REASON: usize = 1000;
 /// How long a request waits for room.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CAPACITY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one waits until the record that it begins is durable.
-const DURABLE_WITHIN: Duration = Duration::from_secs(5);
+const DURABLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A record on its way.
 struct Entry {
@@ -83,31 +83,31 @@ pub(crate) fn audit(world: &World, log: Arc<dyn EventLog>, gateway: InstanceId) 
 
 impl Audit {
     /// Waits until not too many records wait for the log.
-    pub(super) async fn room(&self) -> Result<(), Trouble> {
+    pub(super) async fn wait_for_capacity(&self) -> Result<(), ProxyError> {
         if *self.waiting.borrow() < CAPACITY {
             return Ok(());
         }
         let mut waiting = self.waiting.subscribe();
-        let has_room = tokio::select! {
+        let has_capacity = tokio::select! {
             biased;
-            has_room = waiting.wait_for(|waiting| *waiting < CAPACITY) => has_room.is_ok(),
-            () = self.world.clock.sleep(PATIENCE) => false,
+            has_capacity = waiting.wait_for(|waiting| *waiting < CAPACITY) => has_capacity.is_ok(),
+            () = self.world.clock.sleep(CAPACITY_TIMEOUT) => false,
         };
-        if has_room {
+        if has_capacity {
             return Ok(());
         }
-        Err(not_recorded())
+        Err(unavailable())
     }
 
-    fn take(&self, organization: OrganizationId, record: AuditRecord) {
-        self.one_more();
+    fn enqueue(&self, organization: OrganizationId, record: AuditRecord) {
+        self.count_waiting();
         if self.entries.send(Entry { organization, record, stored: None }).is_err() {
             tracing::error!("what is done is not recorded: the gateway has stopped");
         }
     }
 
     /// Makes no room, and so wakes nobody who waits for some.
-    fn one_more(&self) {
+    fn count_waiting(&self) {
         self.waiting.send_if_modified(|waiting| {
             *waiting += 1;
             false
@@ -115,30 +115,30 @@ impl Audit {
     }
 
     /// Takes a record, and waits until it is durable.
-    async fn store(&self, organization: OrganizationId, record: AuditRecord) -> Result<(), Trouble> {
+    async fn store(&self, organization: OrganizationId, record: AuditRecord) -> Result<(), ProxyError> {
         let (stored, is_stored) = oneshot::channel();
-        self.one_more();
+        self.count_waiting();
         let taken = self.awaited.send(Entry { organization, record, stored: Some(stored) });
         let is_durable = tokio::select! {
             biased;
             is_stored = is_stored => is_stored.is_ok() && taken.is_ok(),
-            () = self.world.clock.sleep(DURABLE_WITHIN) => false,
+            () = self.world.clock.sleep(DURABLE_TIMEOUT) => false,
         };
-        if is_durable { Ok(()) } else { Err(not_recorded()) }
+        if is_durable { Ok(()) } else { Err(unavailable()) }
     }
 }
 
-fn not_recorded() -> Trouble {
+fn unavailable() -> ProxyError {
     let message = "what is done cannot be recorded now, so nothing is; retry";
-    Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message).retry_after(5)
+    ProxyError::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message).retry_after(5)
 }
 
 /// The records of one request, which are made as it goes on; the last one when this is dropped.
-pub(super) struct Recorded {
+pub(super) struct RequestAudit {
     begun: Duration,
     organization: OrganizationId,
-    /// It is told of when it is answered, too.
-    goes_on: bool,
+    /// It also has a record when it is answered.
+    is_long_running: bool,
     code: AtomicU16,
     received: Arc<AtomicU64>,
     sent: Arc<AtomicU64>,
@@ -146,24 +146,24 @@ pub(super) struct Recorded {
     audit: Audit,
 }
 
-/// How far a request's records are, with what is told of it, but for what is only known later.
+/// How far a request's records are, with what they hold but for what is only known later.
 enum Stage {
     Open(Box<AuditRecord>),
     Begun(Box<AuditRecord>),
     Over,
 }
 
-impl Recorded {
+impl RequestAudit {
     pub(super) fn new(
         audit: &Audit,
         organization: OrganizationId,
         record: AuditRecord,
-        goes_on: bool,
+        is_long_running: bool,
     ) -> Self {
         Self {
             begun: audit.world.clock.monotonic(),
             organization,
-            goes_on,
+            is_long_running,
             code: AtomicU16::new(0),
             received: Arc::default(),
             sent: Arc::default(),
@@ -172,8 +172,8 @@ impl Recorded {
         }
     }
 
-    /// Nothing is told of the request.
-    pub(super) fn untold(self) -> Self {
+    /// Without records of the request.
+    pub(super) fn disabled(self) -> Self {
         *self.stage.lock() = Stage::Over;
         self
     }
@@ -189,19 +189,19 @@ impl Recorded {
     }
 
     /// Says that it begins, and waits until that is durable.
-    pub(super) async fn begin_durably(&self) -> Result<(), Trouble> {
-        let Some(record) = self.begins() else { return Ok(()) };
+    pub(super) async fn begin_durably(&self) -> Result<(), ProxyError> {
+        let Some(record) = self.begin_record() else { return Ok(()) };
         let begun = self.audit.store(self.organization, record).await;
-        begun.inspect_err(|trouble| self.failed(trouble.code()))
+        begun.inspect_err(|error| self.failed(error.code()))
     }
 
     /// The head of an answer is there.
     pub(super) fn answered(&self, code: StatusCode) {
         self.failed(code);
-        if self.goes_on
-            && let Some(record) = self.begins()
+        if self.is_long_running
+            && let Some(record) = self.begin_record()
         {
-            self.audit.take(self.organization, record);
+            self.audit.enqueue(self.organization, record);
         }
     }
 
@@ -218,15 +218,15 @@ impl Recorded {
             Stage::Begun(record) => (AuditPhase::Ended, record),
             Stage::Over => return,
         };
-        self.audit.take(self.organization, self.so_far(phase, *record));
+        self.audit.enqueue(self.organization, self.complete(phase, *record));
     }
 
     /// The record that it begins, unless there is one.
-    fn begins(&self) -> Option<AuditRecord> {
+    fn begin_record(&self) -> Option<AuditRecord> {
         let mut stage = self.stage.lock();
         match std::mem::replace(&mut *stage, Stage::Over) {
             Stage::Open(record) => {
-                let begins = self.so_far(AuditPhase::Began, (*record).clone());
+                let begins = self.complete(AuditPhase::Began, (*record).clone());
                 *stage = Stage::Begun(record);
                 Some(begins)
             }
@@ -237,7 +237,7 @@ impl Recorded {
         }
     }
 
-    fn so_far(&self, phase: AuditPhase, record: AuditRecord) -> AuditRecord {
+    fn complete(&self, phase: AuditPhase, record: AuditRecord) -> AuditRecord {
         let took = self.audit.world.clock.monotonic().saturating_sub(self.begun);
         let code = self.code.load(Ordering::Relaxed);
         AuditRecord {
@@ -253,7 +253,7 @@ impl Recorded {
     }
 }
 
-impl Drop for Recorded {
+impl Drop for RequestAudit {
     fn drop(&mut self) {
         self.finish();
     }
@@ -261,19 +261,19 @@ impl Drop for Recorded {
 
 impl AuditWriter {
     /// Writes until nobody makes records any more, and then until what was taken is durable.
-    pub(crate) async fn run(self, all_said: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+    pub(crate) async fn run(self, closed: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
         let Self { world, log, gateway, mut entries, mut awaited, waiting } = self;
-        let pen = Pen { world, log, gateway, waiting };
-        let (said, is_all_said) = watch::channel(false);
+        let writer = BatchWriter { world, log, gateway, waiting };
+        let (close, is_closed) = watch::channel(false);
         let closing = async {
-            all_said.await;
-            said.send_replace(true);
+            closed.await;
+            close.send_replace(true);
             std::future::pending().await
         };
         let written = async {
             tokio::try_join!(
-                pen.write_all(&mut entries, Some(GATHER), is_all_said.clone()),
-                pen.write_all(&mut awaited, None, is_all_said.clone()),
+                writer.write_all(&mut entries, Some(GATHER), is_closed.clone()),
+                writer.write_all(&mut awaited, None, is_closed.clone()),
             )
         };
         tokio::select! {
@@ -285,38 +285,38 @@ impl AuditWriter {
 }
 
 /// Writes records into the log.
-struct Pen {
+struct BatchWriter {
     world: World,
     log: Arc<dyn EventLog>,
     gateway: InstanceId,
     waiting: Arc<watch::Sender<usize>>,
 }
 
-impl Pen {
+impl BatchWriter {
     /// Writes what comes, once it gathered for a while, until all was said.
     async fn write_all(
         &self,
         entries: &mut mpsc::UnboundedReceiver<Entry>,
         gather: Option<Duration>,
-        mut is_all_said: watch::Receiver<bool>,
+        mut is_closed: watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
         let mut closing = false;
-        let mut taken = Vec::with_capacity(AT_ONCE);
+        let mut taken = Vec::with_capacity(MAXIMUM_BATCH);
         loop {
             tokio::select! {
                 biased;
-                _said = is_all_said.wait_for(|said| *said), if !closing => {
+                _closed = is_closed.wait_for(|closed| *closed), if !closing => {
                     closing = true;
                     entries.close();
                     continue;
                 }
-                count = entries.recv_many(&mut taken, AT_ONCE) => if count == 0 { return Ok(()) },
+                count = entries.recv_many(&mut taken, MAXIMUM_BATCH) => if count == 0 { return Ok(()) },
             }
             // What comes within a moment goes together: the log syncs once for each batch.
-            if let Some(gather) = gather.filter(|_| !closing && taken.len() < AT_ONCE) {
+            if let Some(gather) = gather.filter(|_| !closing && taken.len() < MAXIMUM_BATCH) {
                 self.world.clock.sleep(gather).await;
             }
-            while taken.len() < MOST_AT_ONCE
+            while taken.len() < MAXIMUM_TAKEN
                 && let Ok(next) = entries.try_recv()
             {
                 taken.push(next);
@@ -332,7 +332,7 @@ impl Pen {
         let mut entries = entries.into_iter().peekable();
         while let Some(Entry { organization, record, stored }) = entries.next() {
             let (mut records, mut waiting) = (vec![record], Vec::from_iter(stored));
-            while records.len() < AT_ONCE
+            while records.len() < MAXIMUM_BATCH
                 && let Some(next) = entries.next_if(|next| next.organization == organization)
             {
                 records.push(next.record);

@@ -10,8 +10,8 @@ mod origins;
 mod session;
 mod tickets;
 
-pub use origins::{NotAnOrigin, Origin};
-pub(super) use origins::{allowed, preflight, show};
+pub use origins::{InvalidOrigin, Origin};
+pub(super) use origins::{add_cors_headers, allowed, preflight};
 pub(crate) use tickets::{Tickets, serve as serve_tickets};
 
 use events::Sha256;
@@ -24,9 +24,9 @@ use hyper::body::Incoming;
 
 use super::AnswerBody;
 use super::admission::bearer;
+use super::error::{Hop, ProxyError};
 use super::headers::TICKET_PROTOCOL;
-use super::meant::{NotMeant, meant};
-use super::trouble::{Hop, Trouble};
+use super::route::{RouteError, route};
 use crate::gateway::Gateway;
 
 const SESSIONS: &str = "/sessions";
@@ -34,46 +34,48 @@ const TICKETS: &str = "/tickets";
 
 /// A request that is for a page's own session, and for no cluster.
 #[derive(Clone, Copy)]
-pub(super) enum Own {
+pub(super) enum PageEndpoint {
     Sessions,
     Tickets,
 }
 
 /// What a request is for, if it is for a page's session. Where no origin is let in, none is.
-pub(super) fn own<B>(gateway: &Gateway, request: &Request<B>) -> Option<Own> {
-    let own = match request.uri().path() {
-        SESSIONS => Own::Sessions,
-        TICKETS => Own::Tickets,
+pub(super) fn page_endpoint<B>(gateway: &Gateway, request: &Request<B>) -> Option<PageEndpoint> {
+    let endpoint = match request.uri().path() {
+        SESSIONS => PageEndpoint::Sessions,
+        TICKETS => PageEndpoint::Tickets,
         _ => return None,
     };
-    let is_no_cluster = meant(request, gateway.args.clusters_domain.as_deref()) == Err(NotMeant::NoAgent);
-    (is_no_cluster && !gateway.args.clusters_origins.is_empty()).then_some(own)
+    let is_no_cluster = route(request, gateway.args.clusters_domain.as_deref()) == Err(RouteError::NoAgent);
+    (is_no_cluster && !gateway.args.clusters_origins.is_empty()).then_some(endpoint)
 }
 
 /// Answers it.
 pub(super) async fn answer(
     gateway: &Gateway,
-    own: Own,
+    endpoint: PageEndpoint,
     request: Request<Incoming>,
-) -> Result<Response<AnswerBody>, Trouble> {
+) -> Result<Response<AnswerBody>, ProxyError> {
     let origin = known_origin(gateway, request.headers())?.clone();
-    match (own, request.method()) {
-        (Own::Sessions, &Method::POST) => session::begin(request.headers()),
-        (Own::Sessions, &Method::DELETE) => session::end(gateway, request.headers()),
-        (Own::Tickets, &Method::POST) => tickets::issue(gateway, &origin, request).await,
-        _ => Err(Trouble::new(StatusCode::METHOD_NOT_ALLOWED, Hop::Gateway, "POST, or DELETE of /sessions")),
+    match (endpoint, request.method()) {
+        (PageEndpoint::Sessions, &Method::POST) => session::begin(request.headers()),
+        (PageEndpoint::Sessions, &Method::DELETE) => session::end(gateway, request.headers()),
+        (PageEndpoint::Tickets, &Method::POST) => tickets::issue(gateway, &origin, request).await,
+        _ => {
+            Err(ProxyError::new(StatusCode::METHOD_NOT_ALLOWED, Hop::Gateway, "POST, or DELETE of /sessions"))
+        }
     }
 }
 
 /// The ticket that a page offers as a protocol of its WebSocket.
 pub(super) fn ticket_offered(origins: &[Origin], headers: &HeaderMap) -> Option<HeaderValue> {
-    let ticket = tickets::shown(headers).filter(|_| !origins.is_empty())?;
+    let ticket = tickets::offered(headers).filter(|_| !origins.is_empty())?;
     HeaderValue::from_str(&format!("{TICKET_PROTOCOL}{ticket}")).ok()
 }
 
 /// A browser gives up a WebSocket for which it offered protocols and of which none was chosen (WebSockets Standard, "establish a WebSocket
 /// connection"). An API server, which never sees a ticket, chooses none where it was offered nothing else.
-pub(super) fn choose(ticket: Option<HeaderValue>, answer: &mut HeaderMap) {
+pub(super) fn select_protocol(ticket: Option<HeaderValue>, answer: &mut HeaderMap) {
     if let Some(ticket) = ticket
         && !answer.contains_key(SEC_WEBSOCKET_PROTOCOL)
     {
@@ -86,12 +88,12 @@ pub(super) async fn token_of<B>(
     gateway: &Gateway,
     request: &Request<B>,
     is_upgrade: bool,
-) -> Result<Sha256, Trouble> {
+) -> Result<Sha256, ProxyError> {
     let headers = request.headers();
     if headers.contains_key(AUTHORIZATION) || gateway.args.clusters_origins.is_empty() {
         return bearer(headers).map(|token| Sha256::of(token.as_bytes()));
     }
-    if let Some(ticket) = tickets::shown(headers).filter(|_| is_upgrade) {
+    if let Some(ticket) = tickets::offered(headers).filter(|_| is_upgrade) {
         let origin = known_origin(gateway, headers)?;
         return tickets::redeem(gateway, ticket, origin, request).await;
     }
@@ -102,14 +104,14 @@ pub(super) async fn token_of<B>(
 }
 
 /// The origin of a request's page, which has to be let in.
-fn known_origin<'a>(gateway: &'a Gateway, headers: &HeaderMap) -> Result<&'a Origin, Trouble> {
+fn known_origin<'a>(gateway: &'a Gateway, headers: &HeaderMap) -> Result<&'a Origin, ProxyError> {
     allowed(&gateway.args.clusters_origins, headers).ok_or_else(|| {
         let message = "sessions and tickets are for pages of the origins that `--clusters-origins` names; programs send a token as `Authorization: Bearer`";
-        Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, message)
+        ProxyError::new(StatusCode::FORBIDDEN, Hop::Gateway, message)
     })
 }
 
-/// An answer that is a page's own: no cache may keep it.
+/// An answer for a page itself: no cache may keep it.
 fn json_answer(code: StatusCode, body: String) -> Response<AnswerBody> {
     let mut answer = Response::new(Full::from(body).map_err(|never| match never {}).boxed_unsync());
     *answer.status_mut() = code;

@@ -15,14 +15,14 @@ use tunnel::body::{Guard, Held, RequestBody};
 use tunnel::gateway::Unanswered;
 use tunnel::wire;
 
-use super::admission::{Forwarded, LetThrough, let_through};
-use super::open::Entered;
-use super::trouble::{Hop, Trouble};
-use super::way::{self, Way};
-use super::{AnswerBody, headers, hop, upgrade, words};
+use super::admission::{AdmittedRequest, Forwarded, admit};
+use super::error::{Hop, ProxyError};
+use super::open_requests::OpenGuard;
+use super::upstream::{self, Upstream};
+use super::{AnswerBody, discovery_errors, headers, hop, upgrade};
 use crate::gateway::Gateway;
-use crate::room::Taken;
-use crate::session::Session;
+use crate::tunnels::capacity::CapacityPermit;
+use crate::tunnels::session::Session;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static(wire::TRACEPARENT);
 
@@ -30,10 +30,10 @@ const TRACEPARENT: HeaderName = HeaderName::from_static(wire::TRACEPARENT);
 pub(super) async fn answer(
     gateway: &Arc<Gateway>,
     request: Request<Incoming>,
-) -> Result<Response<AnswerBody>, Trouble> {
+) -> Result<Response<AnswerBody>, ProxyError> {
     let traceparent =
         request.headers().get(&TRACEPARENT).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let discovers = headers::discovers(request.headers());
+    let is_discovery = headers::is_discovery(request.headers());
     let span = tracing::info_span!(
         target: FOR_COLLECTORS,
         "cluster request",
@@ -43,15 +43,15 @@ pub(super) async fn answer(
     );
     chassis::traces::set_parent(&span, traceparent.as_deref());
     let trace = trace_of(gateway, &span);
-    let answered = answer_traced(gateway, request, &trace, discovers).instrument(span.clone()).await;
+    let answered = answer_traced(gateway, request, &trace, is_discovery).instrument(span.clone()).await;
     match answered {
         Ok(answer) => {
             span.record("http.response.status_code", answer.status().as_u16());
             Ok(answer)
         }
-        Err(trouble) => {
-            tracing::debug!(trace, trouble = trouble.describe(), "no answer of the API server");
-            Err(trouble.traced(&trace).in_plain_text(discovers))
+        Err(error) => {
+            tracing::debug!(trace, error = error.describe(), "no answer of the API server");
+            Err(error.with_trace(&trace).in_plain_text(is_discovery))
         }
     }
 }
@@ -67,49 +67,49 @@ async fn answer_traced(
     gateway: &Arc<Gateway>,
     mut request: Request<Incoming>,
     trace: &str,
-    discovers: bool,
-) -> Result<Response<AnswerBody>, Trouble> {
+    is_discovery: bool,
+) -> Result<Response<AnswerBody>, ProxyError> {
     let wished = headers::upgrade(&request);
-    let through = let_through(gateway, &request, wished.as_ref(), trace).await?;
+    let through = admit(gateway, &request, wished.as_ref(), trace).await?;
     if let Some(protocol) = wished {
         let upgraded = hyper::upgrade::on(&mut request);
         return upgrade::answer(gateway, through, protocol, upgraded).await;
     }
-    let LetThrough { entered, asked, below, .. } = through;
+    let AdmittedRequest { guard, asked, below, .. } = through;
     let body = request.into_body();
     let body = match body.is_end_stream() {
         true => tunnel::body::empty(),
-        false => BodyExt::boxed_unsync(entered.received(body.map_err(BoxError::from))),
+        false => BodyExt::boxed_unsync(guard.received(body.map_err(BoxError::from))),
     };
-    let mut answer = ask_while_open(gateway, &entered, asked, body).await?;
-    if discovers {
-        let readable = words::readable(answer).await;
-        answer = readable.inspect_err(|trouble| entered.open.recorded.failed(trouble.code()))?;
+    let mut answer = ask_while_open(gateway, &guard, asked, body).await?;
+    if is_discovery {
+        let readable = discovery_errors::readable(answer).await;
+        answer = readable.inspect_err(|error| guard.open.audit.failed(error.code()))?;
     }
     let (mut parts, body) = answer.into_parts();
-    parts.headers = entered.leads_inside(parts.status, headers::answered(&parts.headers), below)?;
-    entered.open.recorded.answered(parts.status);
+    parts.headers = guard.check_redirect(parts.status, headers::answered(&parts.headers), below)?;
+    guard.open.audit.answered(parts.status);
     parts.version = http::Version::HTTP_11;
-    Ok(Response::from_parts(parts, entered.sent(body).boxed_unsync()))
+    Ok(Response::from_parts(parts, guard.sent(body).boxed_unsync()))
 }
 
 /// Asks the agent for as long as the request may be open; what goes wrong is recorded.
 pub(super) async fn ask_while_open(
     gateway: &Arc<Gateway>,
-    entered: &Entered,
+    guard: &OpenGuard,
     asked: Forwarded,
     body: RequestBody,
-) -> Result<Response<AnswerBody>, Trouble> {
+) -> Result<Response<AnswerBody>, ProxyError> {
     let answer = tokio::select! {
         biased;
         // First: of a request that was ended before it was sent, nothing is.
-        _end = entered.open.ended() => {
+        _end = guard.open.ended() => {
             let message = "what let the request through was withdrawn, or the gateway stops; retry";
-            Err(Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message))
+            Err(ProxyError::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message))
         }
         answer = ask(gateway, asked, body) => answer,
     };
-    answer.inspect_err(|trouble| entered.open.recorded.failed(trouble.code()))
+    answer.inspect_err(|error| guard.open.audit.failed(error.code()))
 }
 
 /// Asks the agent once there is a way to it; over another one, when that took nothing of the request.
@@ -117,11 +117,11 @@ async fn ask(
     gateway: &Arc<Gateway>,
     mut asked: Forwarded,
     mut body: RequestBody,
-) -> Result<Response<AnswerBody>, Trouble> {
+) -> Result<Response<AnswerBody>, ProxyError> {
     loop {
-        let (session, taken) = match way::find(gateway, &asked).await? {
-            Way::Here(session, taken) => (session, taken),
-            Way::There(opened) => return hop::ask(gateway, opened, body, asked.head_time).await,
+        let (session, taken) = match upstream::find(gateway, &asked).await? {
+            Upstream::Local(session, taken) => (session, taken),
+            Upstream::Remote(opened) => return hop::ask(gateway, opened, body, asked.head_time).await,
         };
         match carry((session, taken), asked.head.map(|()| body), asked.head_time).await? {
             Carried::Answered(answer) => return Ok(answer),
@@ -142,16 +142,16 @@ pub(super) enum Carried {
 
 /// Sends a request over a connection with room for it.
 pub(super) async fn carry(
-    (session, taken): (Arc<Session>, Taken),
+    (session, taken): (Arc<Session>, CapacityPermit),
     request: Request<RequestBody>,
     limit: Duration,
-) -> Result<Carried, Trouble> {
+) -> Result<Carried, ProxyError> {
     match session.connection.try_request(request, limit, Guard::PATIENT).await {
         // The room is taken for as long as the answer goes on.
         Ok(answer) => Ok(Carried::Answered(
             answer.map(|body| Held::new(body, taken).map_err(Into::into).boxed_unsync()),
         )),
         Err(Unanswered { unsent: Some(request), .. }) => Ok(Carried::Unsent(request)),
-        Err(Unanswered { error, unsent: None }) => Err(Trouble::not_asked(&error)),
+        Err(Unanswered { error, unsent: None }) => Err(ProxyError::from_tunnel(&error)),
     }
 }

@@ -81,7 +81,7 @@ pub(super) fn impersonates(headers: &HeaderMap) -> bool {
 }
 
 /// Whether a client looks for groups of kinds (Kubernetes: aggregated discovery).
-pub(super) fn discovers(headers: &HeaderMap) -> bool {
+pub(super) fn is_discovery(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.into_iter().any(|value| value.contains("as=APIGroupDiscoveryList"))
 }

@@ -1,6 +1,6 @@
 //! Requests that came to a gateway without the agent's tunnel: one hop over the bus to one that has it.
 //!
-//! Whoever has a tunnel of an agent serves streams under the agent's own subject, so that NATS knows the way and nobody keeps a list
+//! A gateway that has a tunnel of an agent serves streams under the agent's own subject, so that NATS knows the way and nobody keeps a list
 //! that may be stale. Each request is a byte stream of its own, with credit of its own. Nothing is sent twice: a stream that breaks
 //! is a request that broke.
 
@@ -27,11 +27,11 @@ use world::spawn::TaskHandle;
 
 use super::AnswerBody;
 use super::admission::Forwarded;
+use super::error::{Hop, ProxyError};
 use super::forward::{Carried, carry};
-use super::trouble::{Hop, Trouble};
-use super::way;
+use super::upstream;
 use crate::gateway::{ASK_TIME, Gateway};
-use crate::session::Session;
+use crate::tunnels::session::Session;
 
 /// Bytes under way in each direction.
 const WINDOW: u32 = 1024 * 1024;
@@ -44,31 +44,31 @@ const TRAILERS: u32 = u32::MAX;
 pub(super) struct Opened {
     stream: ByteStream,
     /// The head, unless it went with the opening.
-    unsaid: Option<Bytes>,
+    unsent_head: Option<Bytes>,
     /// The opening held the whole request.
-    is_said: bool,
+    is_sent: bool,
 }
 
 /// Opens a stream to whichever gateway has a tunnel of the agent, if one has. The head of what only reads goes with it: that may come to
 /// two gateways, when nothing is heard of the first.
-pub(super) async fn open(gateway: &Gateway, asked: &Forwarded) -> Result<Option<Opened>, Trouble> {
+pub(super) async fn open(gateway: &Gateway, asked: &Forwarded) -> Result<Option<Opened>, ProxyError> {
     let agent = asked.agent;
     let subject = Subject::agent_request(ForwardedRequest::NAME, agent);
     let head = framed(&forwarded(asked)).map_err(|error| broken(&*error))?;
     let goes_along = only_reads(&asked.head) && head.len() <= bus::MAXIMUM_FIRST_BYTES;
-    let is_said = goes_along && asked.is_whole;
-    let (first, unsaid) = if goes_along { (head, None) } else { (Bytes::new(), Some(head)) };
-    let opening = Opening { first, is_all: is_said };
+    let is_sent = goes_along && asked.is_whole;
+    let (first, unsent_head) = if goes_along { (head, None) } else { (Bytes::new(), Some(head)) };
+    let opening = Opening { first, is_all: is_sent };
     let context = gateway.context(OrganizationId::SYSTEM);
     match gateway.bus.open_stream(&subject, &context, WINDOW, opening).await {
         Ok(stream) => {
-            gateway.registry.returns().note(agent, gateway.world.clock.monotonic());
-            Ok(Some(Opened { stream, unsaid, is_said }))
+            gateway.registry.reconnects().mark_reachable(agent, gateway.world.clock.monotonic());
+            Ok(Some(Opened { stream, unsent_head, is_sent }))
         }
         Err(RequestError::NoResponder { .. }) => Ok(None),
         Err(error) => {
             let message = format!("the other gateways cannot be asked now: {error}");
-            Err(Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Replica, message).retry_after(1))
+            Err(ProxyError::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Replica, message).retry_after(1))
         }
     }
 }
@@ -81,26 +81,26 @@ fn forwarded(Forwarded { head, head_time, .. }: &Forwarded) -> ForwardedRequest 
     ForwardedRequest {
         method: head.method().to_string(),
         target: head.uri().path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
-        headers: listed(head.headers()),
+        headers: headers_to_list(head.headers()),
         head_time_millis: u64::try_from(head_time.as_millis()).unwrap_or(u64::MAX),
     }
 }
 
-fn broken(error: &(impl std::fmt::Display + ?Sized)) -> Trouble {
-    Trouble::new(StatusCode::BAD_GATEWAY, Hop::Replica, error.to_string())
+fn broken(error: &(impl std::fmt::Display + ?Sized)) -> ProxyError {
+    ProxyError::new(StatusCode::BAD_GATEWAY, Hop::Replica, error.to_string())
 }
 
 /// Sends a request over such a stream.
 pub(super) async fn ask(
     gateway: &Gateway,
-    Opened { stream: ByteStream { reader, mut writer }, unsaid, is_said }: Opened,
+    Opened { stream: ByteStream { reader, mut writer }, unsent_head, is_sent }: Opened,
     body: RequestBody,
     head_time: Duration,
-) -> Result<Response<AnswerBody>, Trouble> {
-    if let Some(head) = unsaid {
+) -> Result<Response<AnswerBody>, ProxyError> {
+    if let Some(head) = unsent_head {
         writer.0.write(head).await.map_err(|error| broken(&error))?;
     }
-    let sending = (!is_said)
+    let sending = (!is_sent)
         .then(|| Sending(gateway.world.spawner.spawn("cluster-api hop", Box::pin(write_all(body, writer)))));
     let mut incoming = Incoming { sending, ..Incoming::new(reader) };
     let answer = tokio::select! {
@@ -108,7 +108,7 @@ pub(super) async fn ask(
         answer = incoming.head::<ForwardedAnswer>() => answer.map_err(|error| broken(&*error))?,
         () = gateway.world.clock.sleep(head_time.saturating_add(ASK_TIME)) => {
             let message = format!("no answer within {head_time:?}");
-            return Err(Trouble::new(StatusCode::GATEWAY_TIMEOUT, Hop::Replica, message));
+            return Err(ProxyError::new(StatusCode::GATEWAY_TIMEOUT, Hop::Replica, message));
         }
     };
     match answer {
@@ -116,10 +116,10 @@ pub(super) async fn ask(
             incoming.is_in_pieces = has_trailers;
             let mut response = Response::new(incoming.body());
             *response.status_mut() = StatusCode::from_u16(status).map_err(|error| broken(&error))?;
-            *response.headers_mut() = map_of(headers);
+            *response.headers_mut() = headers_from_list(headers);
             Ok(response)
         }
-        ForwardedAnswer::Trouble(told) => Err(Trouble::told(told)),
+        ForwardedAnswer::Trouble(forwarded) => Err(ProxyError::from_forwarded(forwarded)),
     }
 }
 
@@ -154,12 +154,12 @@ async fn answer(gateway: &Arc<Gateway>, agent: AgentId, stream: ByteStream) {
     let (head, body) = match answered {
         Ok(response) => {
             let (parts, body) = response.into_parts();
-            let (status, headers) = (parts.status.as_u16(), listed(&parts.headers));
+            let (status, headers) = (parts.status.as_u16(), headers_to_list(&parts.headers));
             let has_trailers = parts.headers.contains_key(TRAILER);
             let body = if has_trailers { in_pieces(body) } else { body };
             (ForwardedAnswer::Head { status, headers, has_trailers }, Some(body))
         }
-        Err(trouble) => (trouble.forwarded(), None),
+        Err(error) => (error.into_forwarded(), None),
     };
     let Ok(head) = framed(&head) else { return writer.0.reset("the answer cannot be encoded").await };
     match body {
@@ -196,7 +196,8 @@ fn in_pieces(body: AnswerBody) -> AnswerBody {
             Frame::data(joined(Bytes::copy_from_slice(&length.to_be_bytes()), &data))
         }
         Err(rest) => {
-            let trailers = framed(&listed(&rest.into_trailers().unwrap_or_default())).unwrap_or_default();
+            let trailers =
+                framed(&headers_to_list(&rest.into_trailers().unwrap_or_default())).unwrap_or_default();
             Frame::data(joined(Bytes::copy_from_slice(&TRAILERS.to_be_bytes()), &trailers))
         }
     };
@@ -212,11 +213,11 @@ async fn asked(
     agent: AgentId,
     head: ForwardedRequest,
     body: RequestBody,
-) -> Result<Response<AnswerBody>, Trouble> {
-    let bad = |error: http::Error| Trouble::new(StatusCode::BAD_REQUEST, Hop::Replica, error.to_string());
+) -> Result<Response<AnswerBody>, ProxyError> {
+    let bad = |error: http::Error| ProxyError::new(StatusCode::BAD_REQUEST, Hop::Replica, error.to_string());
     // Nothing else of an agent is another gateway's business.
     if !head.target.strip_prefix(wire::path::CLUSTER).is_some_and(|rest| rest.starts_with('/')) {
-        return Err(Trouble::new(
+        return Err(ProxyError::new(
             StatusCode::BAD_REQUEST,
             Hop::Replica,
             "this is no path of a cluster's API",
@@ -225,12 +226,12 @@ async fn asked(
     let uri = http::Uri::builder().scheme("http").authority("agent").path_and_query(head.target);
     let request = Request::builder().method(head.method.as_str()).uri(uri.build().map_err(bad)?);
     let mut request = request.body(body).map_err(bad)?;
-    *request.headers_mut() = map_of(head.headers);
+    *request.headers_mut() = headers_from_list(head.headers);
     gateway.counts.cluster_hops.inc();
     let limit = Duration::from_millis(head.head_time_millis);
     loop {
-        let room = way::here(gateway, agent)?.ok_or_else(Trouble::not_connected)?;
-        match carry(room, request, limit).await? {
+        let connection = upstream::local(gateway, agent)?.ok_or_else(ProxyError::not_connected)?;
+        match carry(connection, request, limit).await? {
             Carried::Answered(answer) => return Ok(answer),
             Carried::Unsent(unsent) => request = *unsent,
         }
@@ -327,7 +328,7 @@ impl Incoming {
         }
         let length = self.read_up_to(4).await?.get_u32();
         if length == TRAILERS {
-            return Ok(Some(Frame::trailers(map_of(self.head().await?))));
+            return Ok(Some(Frame::trailers(headers_from_list(self.head().await?))));
         }
         Ok(Some(Frame::data(self.read_up_to(length as usize).await?.freeze())))
     }
@@ -342,13 +343,13 @@ fn framed<T: Serialize>(head: &T) -> Result<Bytes, BoxError> {
     Ok([&length.to_be_bytes()[..], &head].concat().into())
 }
 
-fn listed(headers: &HeaderMap) -> Vec<(String, HeaderText)> {
+fn headers_to_list(headers: &HeaderMap) -> Vec<(String, HeaderText)> {
     let text = |value: &HeaderValue| HeaderText(value.as_bytes().to_vec());
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
 /// What was headers there is headers here.
-fn map_of(listed: Vec<(String, HeaderText)>) -> HeaderMap {
+fn headers_from_list(listed: Vec<(String, HeaderText)>) -> HeaderMap {
     let header = |(name, value): (String, HeaderText)| {
         Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::try_from(value.0).ok()?))
     };
@@ -419,6 +420,6 @@ mod tests {
         headers.append("warning", HeaderValue::from_static("a"));
         headers.append("warning", HeaderValue::from_static("b"));
         headers.append("x-bytes", HeaderValue::from_bytes(&[0xe9]).unwrap());
-        assert_eq!(map_of(listed(&headers)), headers);
+        assert_eq!(headers_from_list(headers_to_list(&headers)), headers);
     }
 }

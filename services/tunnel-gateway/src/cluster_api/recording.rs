@@ -27,8 +27,8 @@ use tunnel::wire;
 use uuid::Uuid;
 use world::World;
 
-use self::channels::{Channels, Heard, Unreadable};
-use super::trouble::{Hop, Trouble};
+use self::channels::{ChannelData, Channels, Unreadable};
+use super::error::{Hop, ProxyError};
 use crate::append::append_until_stored;
 
 pub(super) use self::channels::Side;
@@ -37,16 +37,16 @@ pub(super) use self::channels::Side;
 const WAITING: usize = 8;
 /// Largest piece, and bytes from which on pieces are written, so that a batch fits into a record of the log.
 const PIECE: usize = 64 * 1024;
-const ENOUGH: usize = 256 * 1024;
+const BATCH_BYTES: usize = 256 * 1024;
 /// What a piece costs in a batch besides what was said.
-const OF_A_PIECE: usize = 64;
+const PIECE_OVERHEAD: usize = 64;
 /// How long pieces gather.
 const GATHER: Duration = Duration::from_millis(500);
 /// How long a session waits for room.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CAPACITY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Which session is recorded, and what of it.
-pub(super) struct Wanted {
+pub(super) struct RecordingSpec {
     pub(super) session: Uuid,
     pub(super) organization: OrganizationId,
     pub(super) agent: AgentId,
@@ -54,15 +54,15 @@ pub(super) struct Wanted {
 }
 
 /// A session that can be recorded, before it is asked for.
-pub(super) struct Prepared {
-    wanted: Wanted,
+pub(super) struct PreparedRecording {
+    wanted: RecordingSpec,
     sealing: Sealing,
     asked: SessionPiece,
 }
 
 /// A session that began.
-struct Session {
-    wanted: Wanted,
+struct RecordedSession {
+    wanted: RecordingSpec,
     sealing: Sealing,
     pieces: mpsc::Receiver<SessionPiece>,
 }
@@ -71,7 +71,7 @@ struct Session {
 pub(crate) struct Recordings {
     world: World,
     keys: Arc<dyn KeyRing>,
-    sessions: mpsc::UnboundedSender<Session>,
+    sessions: mpsc::UnboundedSender<RecordedSession>,
 }
 
 /// Takes what goes through one session.
@@ -85,13 +85,13 @@ pub(super) struct Recorder {
 
 /// Why a session cannot go on.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotRecorded {
+pub(super) enum RecordingError {
     /// What goes through is none of what exec and attach say.
     #[error("the session is to be recorded and cannot be understood: {0}")]
     Unreadable(#[from] Unreadable),
     /// The log does not take it.
     #[error("the session is to be recorded and cannot be now")]
-    NotTaken,
+    Unavailable,
 }
 
 pub(crate) fn recordings(
@@ -101,7 +101,7 @@ pub(crate) fn recordings(
     gateway: InstanceId,
 ) -> (Recordings, RecordingsWriter) {
     let (sessions, begun) = mpsc::unbounded_channel();
-    let writer = RecordingsWriter { pen: Pen { world: world.clone(), log, gateway }, begun };
+    let writer = RecordingsWriter { writer: BatchWriter { world: world.clone(), log, gateway }, begun };
     (Recordings { world: world.clone(), keys, sessions }, writer)
 }
 
@@ -109,13 +109,13 @@ impl Recordings {
     /// Makes ready for a session, before anything of it goes on: what it asks for will be understood, and can be sealed.
     pub(super) async fn prepare(
         &self,
-        wanted: Wanted,
+        wanted: RecordingSpec,
         protocol: &HeaderValue,
         head: &Request<()>,
-    ) -> Result<Prepared, Trouble> {
-        Channels::will_be_understood(protocol, head.headers()).map_err(not_understood)?;
+    ) -> Result<PreparedRecording, ProxyError> {
+        Channels::check_offered(protocol, head.headers()).map_err(unsupported)?;
         let sealing = Sealing::of(&*self.keys, wanted.organization, RecordingBatch::PURPOSE).await;
-        let sealing = sealing.map_err(|error| not_taken(&error))?;
+        let sealing = sealing.map_err(|error| unavailable(&error))?;
         let target = head.uri().path_and_query().map(PathAndQuery::as_str).unwrap_or_default();
         let target = target.strip_prefix(wire::path::CLUSTER).unwrap_or(target);
         let asked = SessionPiece {
@@ -123,22 +123,22 @@ impl Recordings {
             channel: SessionChannel::Request,
             bytes: target.as_bytes().to_vec(),
         };
-        Ok(Prepared { wanted, sealing, asked })
+        Ok(PreparedRecording { wanted, sealing, asked })
     }
 
     /// A recorder for a connection that became this protocol, as the head of the answer says.
     pub(super) fn begin(
         &self,
-        Prepared { wanted, sealing, asked }: Prepared,
+        PreparedRecording { wanted, sealing, asked }: PreparedRecording,
         protocol: &HeaderValue,
         answer: &HeaderMap,
-    ) -> Result<Recorder, Trouble> {
-        let channels = Channels::of(protocol, answer).map_err(not_understood)?;
+    ) -> Result<Recorder, ProxyError> {
+        let channels = Channels::of(protocol, answer).map_err(unsupported)?;
         let keeps = wanted.keeps;
         let (pieces, receiver) = mpsc::channel(WAITING);
-        pieces.try_send(asked).map_err(|error| not_taken(&error))?;
-        let session = Session { wanted, sealing, pieces: receiver };
-        self.sessions.send(session).map_err(|_stops| not_taken(&"the gateway stops"))?;
+        pieces.try_send(asked).map_err(|error| unavailable(&error))?;
+        let session = RecordedSession { wanted, sealing, pieces: receiver };
+        self.sessions.send(session).map_err(|_stops| unavailable(&"the gateway stops"))?;
         Ok(Recorder {
             began: self.world.clock.monotonic(),
             world: self.world.clone(),
@@ -149,47 +149,49 @@ impl Recordings {
     }
 }
 
-fn not_understood(error: Unreadable) -> Trouble {
+fn unsupported(error: Unreadable) -> ProxyError {
     let message =
-        format!("{}; use kubectl, or a client that speaks as it does", NotRecorded::Unreadable(error));
-    Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, message)
+        format!("{}; use kubectl, or a client that speaks as it does", RecordingError::Unreadable(error));
+    ProxyError::new(StatusCode::FORBIDDEN, Hop::Gateway, message)
 }
 
-fn not_taken(error: &dyn std::fmt::Display) -> Trouble {
-    let message = format!("{}: {error}; retry", NotRecorded::NotTaken);
-    Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message)
+fn unavailable(error: &dyn std::fmt::Display) -> ProxyError {
+    let message = format!("{}: {error}; retry", RecordingError::Unavailable);
+    ProxyError::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message)
 }
 
 impl Recorder {
     /// Takes the next bytes of one side; waits while the log does not keep up.
-    pub(super) async fn hear(&self, side: Side, bytes: &[u8]) -> Result<(), NotRecorded> {
+    pub(super) async fn record(&self, side: Side, bytes: &[u8]) -> Result<(), RecordingError> {
         let at = self.world.clock.monotonic().saturating_sub(self.began);
         let at_millis = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
         let heard = self.channels.lock().read(side, bytes)?;
-        for Heard { channel, bytes } in heard.into_iter().filter(|heard| self.keeps.keeps(heard.channel)) {
+        for ChannelData { channel, bytes } in
+            heard.into_iter().filter(|heard| self.keeps.keeps(heard.channel))
+        {
             for piece in bytes.chunks(PIECE) {
-                self.take(SessionPiece { at_millis, channel, bytes: piece.to_vec() }).await?;
+                self.send(SessionPiece { at_millis, channel, bytes: piece.to_vec() }).await?;
             }
         }
         Ok(())
     }
 
-    async fn take(&self, piece: SessionPiece) -> Result<(), NotRecorded> {
+    async fn send(&self, piece: SessionPiece) -> Result<(), RecordingError> {
         tokio::select! {
             biased;
-            taken = self.pieces.send(piece) => taken.map_err(|_| NotRecorded::NotTaken),
-            () = self.world.clock.sleep(PATIENCE) => Err(NotRecorded::NotTaken),
+            taken = self.pieces.send(piece) => taken.map_err(|_| RecordingError::Unavailable),
+            () = self.world.clock.sleep(CAPACITY_TIMEOUT) => Err(RecordingError::Unavailable),
         }
     }
 }
 
 /// Appends what recorders took.
 pub(crate) struct RecordingsWriter {
-    pen: Pen,
-    begun: mpsc::UnboundedReceiver<Session>,
+    writer: BatchWriter,
+    begun: mpsc::UnboundedReceiver<RecordedSession>,
 }
 
-struct Pen {
+struct BatchWriter {
     world: World,
     log: Arc<dyn EventLog>,
     gateway: InstanceId,
@@ -197,20 +199,20 @@ struct Pen {
 
 impl RecordingsWriter {
     /// Writes until no session begins any more, and then until all of them were over.
-    pub(crate) async fn run(self, all_said: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
-        let Self { pen, mut begun } = self;
-        let mut all_said = std::pin::pin!(all_said);
+    pub(crate) async fn run(self, closed: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+        let Self { writer, mut begun } = self;
+        let mut closed = std::pin::pin!(closed);
         let mut written = FuturesUnordered::new();
         let (mut is_closing, mut begin_no_more) = (false, false);
         while !(begin_no_more && written.is_empty()) {
             tokio::select! {
                 biased;
-                () = &mut all_said, if !is_closing => {
+                () = &mut closed, if !is_closing => {
                     is_closing = true;
                     begun.close();
                 }
                 session = begun.recv(), if !begin_no_more => match session {
-                    Some(session) => written.push(pen.write(session)),
+                    Some(session) => written.push(writer.write(session)),
                     None => begin_no_more = true,
                 },
                 Some(()) = written.next(), if !written.is_empty() => {}
@@ -220,16 +222,19 @@ impl RecordingsWriter {
     }
 }
 
-impl Pen {
+impl BatchWriter {
     /// Writes a session to its end. What cannot be written ends the session: its recorder finds nobody any more.
-    async fn write(&self, session: Session) {
+    async fn write(&self, session: RecordedSession) {
         let id = session.wanted.session;
         if let Err(error) = self.write_all(session).await {
             tracing::error!(session = %id, error = format!("{error:#}"), "a session is not recorded");
         }
     }
 
-    async fn write_all(&self, Session { wanted, sealing, mut pieces }: Session) -> anyhow::Result<()> {
+    async fn write_all(
+        &self,
+        RecordedSession { wanted, sealing, mut pieces }: RecordedSession,
+    ) -> anyhow::Result<()> {
         for number in 0.. {
             let batch = self.gather(&mut pieces).await;
             let is_last = batch.is_empty();
@@ -254,15 +259,15 @@ impl Pen {
     /// What is said within a moment; nothing once all was.
     async fn gather(&self, pieces: &mut mpsc::Receiver<SessionPiece>) -> Vec<SessionPiece> {
         let mut gathered = Vec::from_iter(pieces.recv().await);
-        let mut bytes: usize = gathered.iter().map(|piece| piece.bytes.len() + OF_A_PIECE).sum();
+        let mut bytes: usize = gathered.iter().map(|piece| piece.bytes.len() + PIECE_OVERHEAD).sum();
         let mut moment = self.world.clock.sleep(GATHER);
-        while !gathered.is_empty() && bytes < ENOUGH {
+        while !gathered.is_empty() && bytes < BATCH_BYTES {
             tokio::select! {
                 biased;
                 () = &mut moment => break,
                 piece = pieces.recv() => match piece {
                     Some(piece) => {
-                        bytes += piece.bytes.len() + OF_A_PIECE;
+                        bytes += piece.bytes.len() + PIECE_OVERHEAD;
                         gathered.push(piece);
                     }
                     None => break,

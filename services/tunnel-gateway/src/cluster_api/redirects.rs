@@ -5,16 +5,16 @@ use events::AgentId;
 use http::header::{HeaderMap, HeaderValue, LOCATION};
 use http::{StatusCode, Uri};
 
-use super::meant::path_of;
-use super::trouble::{Hop, Trouble};
+use super::error::{Hop, ProxyError};
+use super::route::path_of;
 
 /// The headers of an answer that leads nowhere else: a path of the cluster's own API is one below the agent's, where that is how the
 /// request named it (`below`).
-pub(super) fn kept_inside(
+pub(super) fn rewrite_location(
     status: StatusCode,
     mut headers: HeaderMap,
     below: Option<AgentId>,
-) -> Result<HeaderMap, Trouble> {
+) -> Result<HeaderMap, ProxyError> {
     if !status.is_redirection() || !headers.contains_key(LOCATION) {
         return Ok(headers);
     }
@@ -25,7 +25,7 @@ pub(super) fn kept_inside(
     let location = inside.and_then(|location| HeaderValue::try_from(location).ok()).ok_or_else(|| {
         let message =
             format!("the answer is {status} and leads out of this cluster's API, where nobody is sent");
-        Trouble::new(StatusCode::BAD_GATEWAY, Hop::Gateway, message)
+        ProxyError::new(StatusCode::BAD_GATEWAY, Hop::Gateway, message)
     })?;
     headers.insert(LOCATION, location);
     Ok(headers)
@@ -53,7 +53,7 @@ mod tests {
         for location in locations {
             headers.append(LOCATION, HeaderValue::from_str(location).unwrap());
         }
-        let kept = kept_inside(StatusCode::from_u16(status).unwrap(), headers, below).ok()?;
+        let kept = rewrite_location(StatusCode::from_u16(status).unwrap(), headers, below).ok()?;
         Some(kept.get_all(LOCATION).iter().map(|value| value.to_str().unwrap().to_owned()).collect())
     }
 

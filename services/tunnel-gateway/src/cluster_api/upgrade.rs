@@ -21,13 +21,13 @@ use tunnel::wire::cluster;
 use world::World;
 
 use super::AnswerBody;
-use super::admission::LetThrough;
+use super::admission::AdmittedRequest;
+use super::error::ProxyError;
 use super::forward::ask_while_open;
 use super::headers;
-use super::open::{End, Entered, Open};
-use super::places::Place;
+use super::open_requests::{End, OpenGuard, OpenRequest};
 use super::recording::{Recorder, Side};
-use super::trouble::Trouble;
+use super::slots::RequestSlot;
 use crate::gateway::Gateway;
 
 /// Bytes that are read at once.
@@ -43,39 +43,39 @@ type Client = TokioIo<Upgraded>;
 /// Asks the agent to open such a connection, and joins the client's with it.
 pub(super) async fn answer(
     gateway: &Arc<Gateway>,
-    LetThrough { entered, asked, below, recording }: LetThrough,
+    AdmittedRequest { guard, asked, below, recording }: AdmittedRequest,
     protocol: HeaderValue,
     upgraded: OnUpgrade,
-) -> Result<Response<AnswerBody>, Trouble> {
+) -> Result<Response<AnswerBody>, ProxyError> {
     let prepared = match recording {
         Some(wanted) => {
             let prepared = gateway.recordings.prepare(wanted, &protocol, &asked.head).await;
-            Some(prepared.inspect_err(|trouble| entered.open.recorded.failed(trouble.code()))?)
+            Some(prepared.inspect_err(|error| guard.open.audit.failed(error.code()))?)
         }
         None => None,
     };
     let (sender, mut receiver) = mpsc::channel::<Piece>(WAITING);
     let pieces = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
     let body: RequestBody = StreamBody::new(pieces).boxed_unsync();
-    let (mut parts, body) = ask_while_open(gateway, &entered, asked, body).await?.into_parts();
+    let (mut parts, body) = ask_while_open(gateway, &guard, asked, body).await?.into_parts();
     let became = parts.headers.get(cluster::UPGRADE).is_some() && parts.status == StatusCode::OK;
-    parts.headers = entered.leads_inside(parts.status, headers::answered(&parts.headers), below)?;
+    parts.headers = guard.check_redirect(parts.status, headers::answered(&parts.headers), below)?;
     let recorder = prepared
         .filter(|_| became)
         .map(|prepared| gateway.recordings.begin(prepared, &protocol, &parts.headers))
         .transpose()
-        .inspect_err(|trouble| entered.open.recorded.failed(trouble.code()))?;
+        .inspect_err(|error| guard.open.audit.failed(error.code()))?;
     let code = if became { StatusCode::SWITCHING_PROTOCOLS } else { parts.status };
-    entered.open.recorded.answered(code);
+    guard.open.audit.answered(code);
     parts.version = http::Version::HTTP_11;
     if !became {
-        return Ok(Response::from_parts(parts, entered.sent(body).boxed_unsync()));
+        return Ok(Response::from_parts(parts, guard.sent(body).boxed_unsync()));
     }
     parts.status = StatusCode::SWITCHING_PROTOCOLS;
     headers::without_body(&mut parts.headers);
     parts.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     parts.headers.insert(UPGRADE, protocol);
-    let joined = join(gateway.world.clone(), upgraded, sender, body, entered, recorder);
+    let joined = join(gateway.world.clone(), upgraded, sender, body, guard, recorder);
     gateway.world.spawner.spawn("cluster-upgrade", Box::pin(joined));
     Ok(Response::from_parts(parts, Empty::new().map_err(|never| match never {}).boxed_unsync()))
 }
@@ -85,12 +85,12 @@ async fn join(
     upgraded: OnUpgrade,
     sender: mpsc::Sender<Piece>,
     body: AnswerBody,
-    entered: Entered,
+    guard: OpenGuard,
     recorder: Option<Recorder>,
 ) {
     let upgraded = tokio::select! {
         biased;
-        _end = entered.open.ended() => return,
+        _end = guard.open.ended() => return,
         upgraded = upgraded => upgraded,
     };
     let client = match upgraded {
@@ -102,15 +102,15 @@ async fn join(
         }
     };
     let (reader, writer) = tokio::io::split(client);
-    let (received, ended) = (entered.open.recorded.received(), entered.open.ended());
-    let (place, tape) = (Arc::clone(&entered.place), Tape { recorder, open: Arc::clone(&entered.open) });
+    let (received, ended) = (guard.open.audit.received(), guard.open.ended());
+    let (slot, tape) = (Arc::clone(&guard.slot), Tape { recorder, open: Arc::clone(&guard.open) });
     tokio::select! {
         biased;
         _end = ended => {}
         () = carry(
             world,
-            up(reader, sender, &received, &place, &tape),
-            down(entered.sent(body).boxed_unsync(), writer, &tape),
+            client_to_agent(reader, sender, &received, &slot, &tape),
+            agent_to_client(guard.sent(body).boxed_unsync(), writer, &tape),
         ) => {}
     }
 }
@@ -118,14 +118,14 @@ async fn join(
 /// What goes through a session on its way into its recording, if there is to be one.
 struct Tape {
     recorder: Option<Recorder>,
-    open: Arc<Open>,
+    open: Arc<OpenRequest>,
 }
 
 impl Tape {
     /// Takes what goes through next. What cannot be recorded ends the session, and does not go on.
-    async fn takes(&self, side: Side, piece: &[u8]) {
+    async fn record(&self, side: Side, piece: &[u8]) {
         let Some(recorder) = &self.recorder else { return };
-        if let Err(error) = recorder.hear(side, piece).await {
+        if let Err(error) = recorder.record(side, piece).await {
             tracing::warn!(%error, "a session is ended");
             self.open.end(End::Cut(error.to_string()));
             std::future::pending().await
@@ -147,11 +147,11 @@ async fn carry(world: World, up: impl Future<Output = bool>, down: impl Future<O
 }
 
 /// What the client says; its end is the end of the request's body. Whether it ended in order.
-async fn up(
+async fn client_to_agent(
     mut client: ReadHalf<Client>,
     sender: mpsc::Sender<Piece>,
     received: &AtomicU64,
-    place: &Place,
+    slot: &RequestSlot,
     tape: &Tape,
 ) -> bool {
     let mut buffer = BytesMut::new();
@@ -166,11 +166,11 @@ async fn up(
             Ok(0) => return true,
             Ok(bytes) => {
                 received.fetch_add(bytes as u64, Ordering::Relaxed);
-                if let Some(pause) = place.pace(bytes) {
+                if let Some(pause) = slot.pace(bytes) {
                     pause.await;
                 }
                 let piece = buffer.split().freeze();
-                tape.takes(Side::Client, &piece).await;
+                tape.record(Side::Client, &piece).await;
                 Ok(Frame::data(piece))
             }
             Err(error) => Err(error.into()),
@@ -183,10 +183,10 @@ async fn up(
 }
 
 /// What the API server says; its end is the end of what is written to the client.
-async fn down(mut body: AnswerBody, mut client: WriteHalf<Client>, tape: &Tape) {
+async fn agent_to_client(mut body: AnswerBody, mut client: WriteHalf<Client>, tape: &Tape) {
     while let Some(Ok(frame)) = body.frame().await {
         let Ok(piece) = frame.into_data() else { continue };
-        tape.takes(Side::Cluster, &piece).await;
+        tape.record(Side::Cluster, &piece).await;
         if client.write_all(&piece).await.is_err() || client.flush().await.is_err() {
             return;
         }

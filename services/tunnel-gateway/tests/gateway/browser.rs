@@ -29,8 +29,8 @@ use tunnel_gateway::Args;
 use uuid::Uuid;
 
 use super::agent::TestAgent;
+use super::clients::{Clients, Second};
 use super::harness::{Gateway, LIMIT, agent_id, args, instance, secret, spawn};
-use super::people::{People, Second};
 
 const PAGE: &str = "https://console.example";
 /// Let in where a test says so.
@@ -43,7 +43,7 @@ const EXEC: &str = "/api/v1/namespaces/a/pods/b/exec?watch=1&command=sh";
 struct Stage {
     gateway: Gateway,
     agent: TestAgent,
-    people: People,
+    clients: Clients,
     client: reqwest::Client,
 }
 
@@ -67,11 +67,11 @@ impl Stage {
     async fn start_with(args: Args) -> Self {
         let gateway = Gateway::start_with(args).await;
         gateway.register(1).await;
-        let people = People::of(&gateway).await;
-        (1..=2).for_each(|number| people.let_in(number));
+        let clients = Clients::of(&gateway).await;
+        (1..=2).for_each(|number| clients.let_in(number));
         let agent = gateway.connect(1, 1).await;
-        let client = people.client().clone();
-        Self { gateway, agent, client, people }
+        let client = clients.client().clone();
+        Self { gateway, agent, client, clients }
     }
 
     fn request(&self, method: Method, path: &str, origin: Option<&str>) -> reqwest::RequestBuilder {
@@ -425,7 +425,7 @@ async fn the_end_of_a_token_ends_its_session_and_what_is_open_of_it() {
         let request = stage.websocket(stage.gateway.clusters, &target, &ticket).header(ORIGIN, PAGE);
         shells.push(request.send().await.unwrap().upgrade().await.unwrap());
     }
-    stage.people.shut_out(1);
+    stage.clients.shut_out(1);
     stage.gateway.revoke_of_user(1).await;
 
     // Sooner than the gateway would look by itself.
@@ -457,13 +457,13 @@ async fn a_ticket_is_good_at_each_gateway_and_for_once_at_all_of_them() {
 async fn where_no_page_is_let_in_there_are_no_sessions() {
     let gateway = Gateway::start().await;
     gateway.register(1).await;
-    let people = People::of(&gateway).await;
-    people.let_in(1);
+    let clients = Clients::of(&gateway).await;
+    clients.let_in(1);
     let _agent = gateway.connect(1, 1).await;
     let url = |path: &str| format!("http://{}{path}", gateway.clusters);
-    let begin = people.client().post(url("/sessions")).header(ORIGIN, PAGE).bearer_auth("1");
+    let begin = clients.client().post(url("/sessions")).header(ORIGIN, PAGE).bearer_auth("1");
     assert_eq!(code(begin).await, 404);
-    let request = people.client().get(url(&format!("/agents/{}{PODS}", agent_id(1))));
+    let request = clients.client().get(url(&format!("/agents/{}{PODS}", agent_id(1))));
     let request = request.header(ORIGIN, PAGE).header(COOKIE, "__Host-kasbah-session=1");
     let refused = request.send().await.unwrap();
     assert_eq!((refused.status().as_u16(), lets_in(refused.headers())), (401, None));

@@ -12,8 +12,8 @@ use tunnel::handshake::{Hello, Token};
 use tunnel::wire::Again;
 
 use super::agent::TestAgent;
+use super::clients::{Clients, Second};
 use super::harness::{Gateway, LIMIT, args, instance, secret};
-use super::people::{People, Second};
 
 const PODS: &str = "/api/v1/namespaces/a/pods";
 
@@ -22,16 +22,16 @@ const SHORTLY: Duration = Duration::from_millis(700);
 /// Looks that find nothing new once everything in between is full.
 const STANDS_STILL: u32 = 50;
 
-async fn stage() -> (Gateway, People) {
+async fn stage() -> (Gateway, Clients) {
     stage_with(args()).await
 }
 
-async fn stage_with(args: tunnel_gateway::Args) -> (Gateway, People) {
+async fn stage_with(args: tunnel_gateway::Args) -> (Gateway, Clients) {
     let gateway = Gateway::start_with(args).await;
     gateway.register(1).await;
-    let people = People::of(&gateway).await;
-    people.let_in(1);
-    (gateway, people)
+    let clients = Clients::of(&gateway).await;
+    clients.let_in(1);
+    (gateway, clients)
 }
 
 async fn beside(gateway: &Gateway) -> TestAgent {
@@ -43,22 +43,22 @@ fn asked(agent: &TestAgent) -> usize {
 }
 
 /// Waits until somebody's requests go over this connection.
-async fn requests_go_over(agent: &TestAgent, gateway: &Gateway, people: &People) {
+async fn requests_go_over(agent: &TestAgent, gateway: &Gateway, clients: &Clients) {
     eventually(LIMIT, || async {
         let before = asked(agent);
-        let told = people.get(1, gateway.clusters, 1, PODS).await;
+        let told = clients.get(1, gateway.clusters, 1, PODS).await;
         if told.code == 200 && asked(agent) > before { Ok(()) } else { Err(format!("{told:?}")) }
     })
     .await;
 }
 
 /// An answer that has begun, and ends only when its agent hurries.
-async fn slow(gateway: &Gateway, people: &People) -> reqwest::Response {
-    slow_to(1, gateway, people).await
+async fn slow(gateway: &Gateway, clients: &Clients) -> reqwest::Response {
+    slow_to(1, gateway, clients).await
 }
 
-async fn slow_to(person: u128, gateway: &Gateway, people: &People) -> reqwest::Response {
-    let request = people.request(person, gateway.clusters, 1, &format!("{PODS}?slow"));
+async fn slow_to(person: u128, gateway: &Gateway, clients: &Clients) -> reqwest::Response {
+    let request = clients.request(person, gateway.clusters, 1, &format!("{PODS}?slow"));
     let mut answer = request.send().await.unwrap();
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.chunk().await.unwrap().unwrap(), "{}\n");
@@ -67,18 +67,18 @@ async fn slow_to(person: u128, gateway: &Gateway, people: &People) -> reqwest::R
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_go_beside_the_tunnel_as_soon_as_something_is_open_there() {
-    let (gateway, people) = stage().await;
+    let (gateway, clients) = stage().await;
     let tunnel = gateway.connect(1, 1).await;
-    assert_eq!(people.get(1, gateway.clusters, 1, PODS).await.code, 200);
+    assert_eq!(clients.get(1, gateway.clusters, 1, PODS).await.code, 200);
     assert_eq!(asked(&tunnel), 1, "nobody waits for it");
     tunnel
         .until("not asked for a connection beside it", |state| (state.asked_for_bulk > 0).then_some(()))
         .await;
     let bulk = beside(&gateway).await;
-    requests_go_over(&bulk, &gateway, &people).await;
+    requests_go_over(&bulk, &gateway, &clients).await;
     let over_the_tunnel = asked(&tunnel);
     for _ in 0..10 {
-        assert_eq!(people.get(1, gateway.clusters, 1, PODS).await.code, 200);
+        assert_eq!(clients.get(1, gateway.clusters, 1, PODS).await.code, 200);
     }
     assert_eq!(asked(&tunnel), over_the_tunnel);
     let opened = eventually(LIMIT, || async {
@@ -89,16 +89,16 @@ async fn requests_go_beside_the_tunnel_as_soon_as_something_is_open_there() {
     .await;
     assert_eq!(opened, 1, "what stands beside a tunnel is none");
     bulk.link.abort();
-    requests_go_over(&tunnel, &gateway, &people).await;
+    requests_go_over(&tunnel, &gateway, &clients).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_stands_beside_a_tunnel_ends_with_its_token() {
-    let (gateway, people) = stage().await;
+    let (gateway, clients) = stage().await;
     let _tunnel = gateway.connect(1, 1).await;
     let bulk = beside(&gateway).await;
-    requests_go_over(&bulk, &gateway, &people).await;
-    let answer = slow(&gateway, &people).await;
+    requests_go_over(&bulk, &gateway, &clients).await;
+    let answer = slow(&gateway, &clients).await;
     gateway.revoke(1).await;
     let end = timeout(LIMIT, bulk.link).await.unwrap().unwrap();
     assert!(matches!(&end, LinkEnd::Farewell(farewell) if farewell.again == Again::Slowly), "{end:?}");
@@ -107,12 +107,12 @@ async fn what_stands_beside_a_tunnel_ends_with_its_token() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_under_way_when_a_gateway_stops_comes_to_its_end() {
-    let (gateway, people) = stage().await;
+    let (gateway, clients) = stage().await;
     let tunnel = gateway.connect(1, 1).await;
-    let over_the_tunnel = slow(&gateway, &people).await;
+    let over_the_tunnel = slow(&gateway, &clients).await;
     let mut bulk = beside(&gateway).await;
-    requests_go_over(&bulk, &gateway, &people).await;
-    let over_bulk = slow(&gateway, &people).await;
+    requests_go_over(&bulk, &gateway, &clients).await;
+    let over_bulk = slow(&gateway, &clients).await;
     gateway.stop.request();
     assert!(timeout(SHORTLY, &mut bulk.link).await.is_err(), "it is cut");
     tunnel.hurry();
@@ -127,13 +127,13 @@ async fn what_is_under_way_when_a_gateway_stops_comes_to_its_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_under_way_when_a_gateway_stops_ends_once_it_is_withdrawn() {
-    let (gateway, people) = stage().await;
-    people.let_in(2);
+    let (gateway, clients) = stage().await;
+    clients.let_in(2);
     let _tunnel = gateway.connect(1, 1).await;
-    let withdrawn = slow_to(1, &gateway, &people).await;
-    let mut others = std::pin::pin!(slow_to(2, &gateway, &people).await.text());
+    let withdrawn = slow_to(1, &gateway, &clients).await;
+    let mut others = std::pin::pin!(slow_to(2, &gateway, &clients).await.text());
     gateway.stop.request();
-    people.shut_out(1);
+    clients.shut_out(1);
     gateway.revoke_of_user(1).await;
     assert!(withdrawn.text().await.is_err());
     assert!(
@@ -144,15 +144,15 @@ async fn what_is_under_way_when_a_gateway_stops_ends_once_it_is_withdrawn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_under_way_when_an_agent_stops_comes_to_its_end_and_no_request_is_lost() {
-    let (gateway, people) = stage().await;
+    let (gateway, clients) = stage().await;
     let tunnel = gateway.connect(1, 1).await;
     let bulk = beside(&gateway).await;
-    requests_go_over(&bulk, &gateway, &people).await;
-    let answer = slow(&gateway, &people).await;
+    requests_go_over(&bulk, &gateway, &clients).await;
+    let answer = slow(&gateway, &clients).await;
     bulk.drain.notify_one();
     eventually(LIMIT, || async {
         let before = asked(&tunnel);
-        let told = people.send(1, gateway.clusters, 1, "whole").await.unwrap();
+        let told = clients.send(1, gateway.clusters, 1, "whole").await.unwrap();
         assert_eq!((told.code, told.body.as_str()), (200, "whole"));
         if asked(&tunnel) > before { Ok(()) } else { Err("it goes over what is stopping") }
     })
@@ -165,16 +165,16 @@ async fn what_is_under_way_when_an_agent_stops_comes_to_its_end_and_no_request_i
 #[tokio::test(flavor = "multi_thread")]
 async fn what_stood_beside_a_tunnel_that_another_took_the_place_of_is_used_no_more_and_ends_with_its_token() {
     let one = tunnel_gateway::Args { tunnel_bulk_per_agent: 1, ..args() };
-    let (gateway, people) = stage_with(one).await;
+    let (gateway, clients) = stage_with(one).await;
     let _former = gateway.connect(1, 1).await;
     let old = beside(&gateway).await;
-    requests_go_over(&old, &gateway, &people).await;
-    let answer = slow(&gateway, &people).await;
+    requests_go_over(&old, &gateway, &clients).await;
+    let answer = slow(&gateway, &clients).await;
     let tunnel = gateway.connect(1, 1).await;
-    requests_go_over(&tunnel, &gateway, &people).await;
+    requests_go_over(&tunnel, &gateway, &clients).await;
     let over_the_old = asked(&old);
     let new = beside(&gateway).await;
-    requests_go_over(&new, &gateway, &people).await;
+    requests_go_over(&new, &gateway, &clients).await;
     assert_eq!(asked(&old), over_the_old);
     old.hurry();
     assert_eq!(answer.text().await.unwrap(), "the end", "it may be alive");
@@ -185,45 +185,45 @@ async fn what_stood_beside_a_tunnel_that_another_took_the_place_of_is_used_no_mo
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_newest_is_used_first() {
-    let (gateway, people) = stage().await;
+    let (gateway, clients) = stage().await;
     let _tunnel = gateway.connect(1, 1).await;
     let old = beside(&gateway).await;
-    requests_go_over(&old, &gateway, &people).await;
+    requests_go_over(&old, &gateway, &clients).await;
     let new = beside(&gateway).await;
-    requests_go_over(&new, &gateway, &people).await;
+    requests_go_over(&new, &gateway, &clients).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_is_asked_again_only_when_one_came_in_or_after_a_while() {
-    let (gateway, people) = stage().await;
+    let (gateway, clients) = stage().await;
     let tunnel = gateway.connect(1, 1).await;
     let is_asked = async |times: usize| {
         let what = format!("not asked {times} times");
         tunnel.until(&what, |state| (state.asked_for_bulk == times).then_some(())).await;
     };
     for _ in 0..20 {
-        assert_eq!(people.get(1, gateway.clusters, 1, PODS).await.code, 200);
+        assert_eq!(clients.get(1, gateway.clusters, 1, PODS).await.code, 200);
         is_asked(1).await;
     }
     let bulk = beside(&gateway).await;
-    requests_go_over(&bulk, &gateway, &people).await;
+    requests_go_over(&bulk, &gateway, &clients).await;
     bulk.link.abort();
-    requests_go_over(&tunnel, &gateway, &people).await;
+    requests_go_over(&tunnel, &gateway, &clients).await;
     is_asked(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_came_in_at_another_gateway_is_used_there() {
-    let (first, people) = stage().await;
+    let (first, clients) = stage().await;
     let second = Second::beside(&first).await;
     let tunnel = second.connect(&first, 1, 1).await;
     let bulk = beside(&first).await;
-    requests_go_over(&bulk, &first, &people).await;
+    requests_go_over(&bulk, &first, &clients).await;
     let over_a_hop = asked(&tunnel);
-    assert_eq!(people.get(1, first.clusters, 1, PODS).await.code, 200);
+    assert_eq!(clients.get(1, first.clusters, 1, PODS).await.code, 200);
     assert_eq!(asked(&tunnel), over_a_hop);
     bulk.link.abort();
-    requests_go_over(&tunnel, &first, &people).await;
+    requests_go_over(&tunnel, &first, &clients).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -245,9 +245,9 @@ async fn there_are_no_more_of_them_than_allowed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_reads_ends_at_the_cluster_once_it_is_withdrawn() {
-    let (gateway, people) = stage().await;
+    let (gateway, clients) = stage().await;
     let tunnel = gateway.connect(1, 1).await;
-    let flood = people.request(1, gateway.clusters, 1, &format!("{PODS}/a/log?flood"));
+    let flood = clients.request(1, gateway.clusters, 1, &format!("{PODS}/a/log?flood"));
     let unread = flood.send().await.unwrap();
     assert_eq!(unread.status(), 200);
     let flooded = Arc::clone(&tunnel.state.lock().flooded);
@@ -260,7 +260,7 @@ async fn what_nobody_reads_ends_at_the_cluster_once_it_is_withdrawn() {
     })
     .await;
     assert_eq!(tunnel.answering(), 1, "everything in between is full");
-    people.shut_out(1);
+    clients.shut_out(1);
     gateway.revoke_of_user(1).await;
     eventually(LIMIT, || async { if tunnel.answering() == 0 { Ok(()) } else { Err("it goes on") } }).await;
     drop(unread);

@@ -43,7 +43,7 @@ use world::World;
 
 use super::agent::TestAgent;
 
-mod stand_ins;
+mod fakes;
 
 pub const LIMIT: Duration = Duration::from_secs(30);
 
@@ -193,15 +193,15 @@ impl Gateway {
         let bus = LocalBus::new(world.clone());
         let (directory, delivery) =
             (Arc::new(Mutex::new(Directory::default())), Arc::new(Mutex::new(Delivery::default())));
-        let mut answers = stand_ins::authz(&bus, &directory).await;
-        answers.extend(stand_ins::delivery(&bus, &delivery).await);
+        let mut answers = fakes::authz(&bus, &directory).await;
+        answers.extend(fakes::delivery(&bus, &delivery).await);
 
         let authority = authority(&world);
         let (tls, client) = tls(&world, &authority);
         let listener = world.network.listen(args.tunnel_listen).await.unwrap();
         let address = listener.local_address().unwrap();
-        let people = world.network.listen(args.clusters_listen).await.unwrap();
-        let clusters = people.local_address().unwrap();
+        let clients = world.network.listen(args.clusters_listen).await.unwrap();
+        let clusters = clients.local_address().unwrap();
         let readiness = Readiness::new();
         let deps = Deps {
             world: world.clone(),
@@ -211,7 +211,7 @@ impl Gateway {
             snapshots: Arc::clone(&store.snapshots),
             bus: Arc::new(bus.clone()),
             listener,
-            clusters: Some(ClusterListener { listener: people, tls: None }),
+            clusters: Some(ClusterListener { listener: clients, tls: None }),
             tls: Some(tls),
             readiness: readiness.clone(),
             metrics: Metrics::new(),

@@ -7,14 +7,14 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::agent::TestAgent;
+use super::clients::{Clients, Second};
 use super::harness::{Gateway, LIMIT, agent_id};
-use super::people::{People, Second};
 
 struct Stage {
     near: Second,
     far: Second,
     _agent: TestAgent,
-    _people: People,
+    _people: Clients,
     _first: Gateway,
 }
 
@@ -22,11 +22,11 @@ impl Stage {
     async fn start() -> Self {
         let first = Gateway::start().await;
         first.register(1).await;
-        let people = People::of(&first).await;
-        people.let_in(1);
+        let clients = Clients::of(&first).await;
+        clients.let_in(1);
         let (near, far) = (Second::beside(&first).await, Second::beside(&first).await);
         let agent = near.connect(&first, 1, 1).await;
-        Self { near, far, _agent: agent, _people: people, _first: first }
+        Self { near, far, _agent: agent, _people: clients, _first: first }
     }
 
     fn each(&self) -> [SocketAddr; 2] {

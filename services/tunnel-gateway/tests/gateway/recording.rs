@@ -17,8 +17,8 @@ use tokio::time::timeout;
 use tunnel_gateway::{Args, Audited};
 
 use super::agent::TestAgent;
+use super::clients::{Clients, Second};
 use super::harness::{Gateway, LIMIT, args};
-use super::people::{People, Second};
 
 const PODS: &str = "/api/v1/namespaces/a/pods";
 const WATCH: &str = "/api/v1/namespaces/a/pods?watch=true";
@@ -100,7 +100,7 @@ struct Stage {
     first: Gateway,
     gateway: Second,
     log: Arc<HeldLog>,
-    people: People,
+    clients: Clients,
     agent: TestAgent,
 }
 
@@ -112,12 +112,12 @@ impl Stage {
     async fn start_with(args: Args) -> Self {
         let first = Gateway::start().await;
         first.register(1).await;
-        let people = People::of(&first).await;
-        people.let_in(1);
+        let clients = Clients::of(&first).await;
+        clients.let_in(1);
         let log = HeldLog::of(&first, Stream::Audit);
         let gateway = Second::with(&first, args, Arc::clone(&log) as Arc<dyn EventLog>).await;
         let agent = gateway.connect(&first, 1, 1).await;
-        Self { first, gateway, log, people, agent }
+        Self { first, gateway, log, clients, agent }
     }
 
     /// What was recorded: phase and code.
@@ -143,9 +143,9 @@ impl Stage {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_goes_on_before_it_is_recorded_where_that_is_wanted() {
     let stage = Stage::start().await;
-    stage.people.must_be_recorded();
+    stage.clients.must_be_recorded();
     stage.log.held.send_replace(true);
-    let waiting = stage.people.send(1, stage.gateway.clusters, 1, "whole");
+    let waiting = stage.clients.send(1, stage.gateway.clusters, 1, "whole");
     stage.log.came.subscribe().wait_for(|came| *came > 0).await.unwrap();
     assert!(stage.agent.state.lock().asked_of_cluster.is_empty(), "it went on");
     assert!(!waiting.is_finished());
@@ -157,7 +157,7 @@ async fn nothing_goes_on_before_it_is_recorded_where_that_is_wanted() {
     stage.is_recorded(&[began, ended]).await;
 
     // What goes on for long is not said to begin a second time.
-    let watch = stage.people.request(1, stage.gateway.clusters, 1, WATCH).send().await.unwrap();
+    let watch = stage.clients.request(1, stage.gateway.clusters, 1, WATCH).send().await.unwrap();
     assert_eq!(watch.status().as_u16(), 200);
     assert_eq!(stage.recorded().await, [began, ended, began], "it is there when the answer is");
     drop(watch);
@@ -167,9 +167,9 @@ async fn nothing_goes_on_before_it_is_recorded_where_that_is_wanted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_recorded_is_refused_where_that_is_wanted() {
     let stage = Stage::start().await;
-    stage.people.must_be_recorded();
+    stage.clients.must_be_recorded();
     stage.log.held.send_replace(true);
-    let told = timeout(LIMIT, stage.people.get(1, stage.gateway.clusters, 1, PODS)).await.unwrap();
+    let told = timeout(LIMIT, stage.clients.get(1, stage.gateway.clusters, 1, PODS)).await.unwrap();
     assert_eq!((told.code, told.retry_after), (503, Some(5)), "{told:?}");
     assert_eq!(told.status()["reason"], "ServiceUnavailable");
     assert!(told.message().contains("cannot be recorded now, so nothing is"), "{told:?}");
@@ -182,7 +182,7 @@ async fn what_cannot_be_recorded_is_refused_where_that_is_wanted() {
 async fn records_follow_requests_where_nothing_else_is_wanted() {
     let stage = Stage::start().await;
     stage.log.held.send_replace(true);
-    let told = timeout(Duration::from_secs(3), stage.people.get(1, stage.gateway.clusters, 1, PODS)).await;
+    let told = timeout(Duration::from_secs(3), stage.clients.get(1, stage.gateway.clusters, 1, PODS)).await;
     assert_eq!(told.unwrap().code, 200);
     stage.log.held.send_replace(false);
     stage.is_recorded(&[(AuditPhase::Whole, 200)]).await;
@@ -191,9 +191,9 @@ async fn records_follow_requests_where_nothing_else_is_wanted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_recorded_where_the_operator_wants_none_but_what_a_configuration_wants() {
     let stage = Stage::start_with(Args { clusters_audit: Audited::FailClosed, ..args() }).await;
-    assert_eq!(stage.people.get(1, stage.gateway.clusters, 1, PODS).await.code, 200);
-    stage.people.let_in(2);
-    stage.people.must_be_recorded();
-    assert_eq!(stage.people.get(2, stage.gateway.clusters, 1, PODS).await.code, 200);
+    assert_eq!(stage.clients.get(1, stage.gateway.clusters, 1, PODS).await.code, 200);
+    stage.clients.let_in(2);
+    stage.clients.must_be_recorded();
+    assert_eq!(stage.clients.get(2, stage.gateway.clusters, 1, PODS).await.code, 200);
     stage.is_recorded(&[(AuditPhase::Began, 0), (AuditPhase::Ended, 200)]).await;
 }

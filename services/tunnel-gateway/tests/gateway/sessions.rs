@@ -24,8 +24,8 @@ use tunnel::handshake::{Hello, Token};
 use tunnel::wire::cluster;
 use uuid::Uuid;
 
+use super::clients::{Clients, Second};
 use super::harness::{Gateway, LIMIT, args, instance, organization, secret, spawn};
-use super::people::{People, Second};
 use super::recording::HeldLog;
 
 const EXEC: &str = "/api/v1/namespaces/a/pods/b/exec?command=sh&stdin=true&stdout=true";
@@ -37,7 +37,7 @@ struct Stage {
     first: Gateway,
     gateway: Second,
     log: Arc<HeldLog>,
-    people: People,
+    clients: Clients,
     _agent: JoinHandle<LinkEnd>,
 }
 
@@ -45,17 +45,17 @@ impl Stage {
     async fn start(kept: RecordSessions) -> Self {
         let first = Gateway::start().await;
         first.register(1).await;
-        let people = People::of(&first).await;
-        people.let_in(1);
-        people.record_sessions(kept);
+        let clients = Clients::of(&first).await;
+        clients.let_in(1);
+        clients.record_sessions(kept);
         let log = HeldLog::of(&first, Stream::Recordings);
         let gateway = Second::with(&first, args(), Arc::clone(&log) as Arc<dyn EventLog>).await;
         let agent = echoing_agent(&first, &gateway).await;
-        Self { first, gateway, log, people, _agent: agent }
+        Self { first, gateway, log, clients, _agent: agent }
     }
 
     fn wish(&self, subprotocol: &str) -> reqwest::RequestBuilder {
-        let request = self.people.request(1, self.gateway.clusters, 1, EXEC);
+        let request = self.clients.request(1, self.gateway.clusters, 1, EXEC);
         request
             .header("connection", "Upgrade")
             .header("upgrade", "websocket")
@@ -274,10 +274,10 @@ async fn an_open_session_ends_when_it_is_to_be_recorded_and_is_not() {
     let stage = Stage::start(RecordSessions::Output).await;
     let mut session = stage.session().await;
     say(&mut session, &message(1, b"a")).await;
-    stage.people.record_sessions(RecordSessions::None);
+    stage.clients.record_sessions(RecordSessions::None);
     stage.first.revoke_of_user(2).await;
     say(&mut session, &message(1, b"b")).await;
-    stage.people.record_sessions(RecordSessions::All);
+    stage.clients.record_sessions(RecordSessions::All);
     stage.first.revoke_of_user(3).await;
     ends(session).await;
     stage.are_recorded(&[(Output, b"ab")], 1).await;

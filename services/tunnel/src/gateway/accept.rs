@@ -30,7 +30,7 @@ use crate::settings::Keepalive;
 
 /// How a gateway takes connections.
 #[derive(Debug, Clone)]
-pub struct Door {
+pub struct Acceptor {
     /// Certificates; `None` for plain text, which only a person's explicit wish allows.
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// TLS and the request's head must be there within this time.
@@ -45,7 +45,7 @@ pub struct Door {
     pub guard: Guard,
 }
 
-impl Default for Door {
+impl Default for Acceptor {
     fn default() -> Self {
         Self {
             tls: None,
@@ -58,7 +58,7 @@ impl Default for Door {
     }
 }
 
-/// What somebody at the door shows.
+/// What somebody at the acceptor shows.
 #[derive(Debug, Clone)]
 pub struct Presented {
     /// What it says of itself; nothing of it is proven.
@@ -157,7 +157,7 @@ pub struct Accepted<T> {
 
 type Verdict<T> = Result<(OnUpgrade, Hello, T), AcceptError>;
 
-impl Door {
+impl Acceptor {
     /// Takes one connection through the handshake. `admit` judges what was shown; it gives whose token it is.
     ///
     /// # Errors

@@ -21,7 +21,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tunnel::BoxError;
 use tunnel::agent::{DialError, LinkEnd, Target, Transport, dial};
-use tunnel::gateway::{AcceptError, Accepted, AgentConnection, AskError, Asked, Door, Presented, Rejection};
+use tunnel::gateway::{
+    AcceptError, Accepted, Acceptor, AgentConnection, AskError, Asked, Presented, Rejection,
+};
 use tunnel::handshake::{Hello, Token, Welcome};
 use world::World;
 
@@ -149,23 +151,24 @@ pub type AcceptResult = Result<Accepted<()>, AcceptError>;
 /// Takes one connection.
 pub async fn gateway(
     pki: &Pki,
-    door: Door,
+    acceptor: Acceptor,
     judge: impl FnOnce(Presented) -> Result<AgentId, Rejection> + Send + 'static,
 ) -> (SocketAddr, JoinHandle<AcceptResult>) {
     let world = World::real();
     let listener = world.network.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
     let address = listener.local_address().unwrap();
-    let door = Door { tls: pki.server.clone(), ..door };
+    let acceptor = Acceptor { tls: pki.server.clone(), ..acceptor };
     let accepting = spawn(async move {
         let (socket, _) = listener.accept().await.unwrap();
-        door.accept(&world, socket, move |presented| async move { judge(presented).map(|agent| (agent, ())) })
+        acceptor
+            .accept(&world, socket, move |presented| async move { judge(presented).map(|agent| (agent, ())) })
             .await
     });
     (address, accepting)
 }
 
 pub async fn refused_by(pki: &Pki, rejection: Rejection) -> (DialError, AcceptError) {
-    let (address, gateway) = gateway(pki, Door::default(), |_| Err(rejection)).await;
+    let (address, gateway) = gateway(pki, Acceptor::default(), |_| Err(rejection)).await;
     let error = dial(&World::real(), &pki.target(address), &Token::new("t"), &hello()).await.unwrap_err();
     let refused = match gateway.await.unwrap() {
         Err(error) => error,
@@ -184,8 +187,8 @@ pub struct Ends {
 }
 
 impl Ends {
-    pub async fn open(pki: &Pki, door: Door) -> Self {
-        let (address, gateway) = gateway(pki, door, |_| Ok(agent_id())).await;
+    pub async fn open(pki: &Pki, acceptor: Acceptor) -> Self {
+        let (address, gateway) = gateway(pki, acceptor, |_| Ok(agent_id())).await;
         let link = dial(&World::real(), &pki.target(address), &Token::new("t"), &hello()).await.unwrap();
         assert!(link.clock_skew_millis().abs() < 60_000);
         let welcome = link.welcome();
@@ -223,7 +226,7 @@ impl Ends {
 
 /// A tunnel to an agent that does not keep our rules: it sends its frames as they come.
 pub async fn rogue() -> AgentConnection {
-    let (address, gateway) = gateway(&Pki::none(), Door::default(), |_| Ok(agent_id())).await;
+    let (address, gateway) = gateway(&Pki::none(), Acceptor::default(), |_| Ok(agent_id())).await;
     let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
     let mut head = "GET /v1/tunnel HTTP/1.1\r\nHost: gateway\r\n".to_owned();
     for (name, value) in &hello().to_headers(&Token::new("t")).unwrap() {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tunnel::agent::dial;
-use tunnel::gateway::Door;
+use tunnel::gateway::Acceptor;
 use tunnel::handshake::Token;
 use world::World;
 use world::network::Connection;
@@ -69,7 +69,7 @@ async fn written_until_let_in(pki: &Pki) -> Vec<Vec<u8>> {
     let world = World::real();
     let listener = world.network.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
     let address = listener.local_address().unwrap();
-    let door = Door { tls: pki.server.clone(), ..Door::default() };
+    let acceptor = Acceptor { tls: pki.server.clone(), ..Acceptor::default() };
     let pieces = Pieces::default();
     let recorded = Arc::clone(&pieces);
     let accepting = spawn(async move {
@@ -80,7 +80,7 @@ async fn written_until_let_in(pki: &Pki) -> Vec<Vec<u8>> {
             }
             Ok((agent_id(), ()))
         };
-        door.accept(&world, Box::new(Recorded(socket, recorded)), judge).await
+        acceptor.accept(&world, Box::new(Recorded(socket, recorded)), judge).await
     });
     let link = dial(&World::real(), &pki.target(address), &Token::new("t"), &hello()).await.unwrap();
     let pieces = pieces.lock().unwrap().clone();

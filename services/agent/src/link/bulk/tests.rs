@@ -9,7 +9,7 @@ use testkit::Folder;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tunnel::body::RequestBody;
-use tunnel::gateway::{AgentConnection, AskError, Asked, Door, Presented};
+use tunnel::gateway::{Acceptor, AgentConnection, AskError, Asked, Presented};
 use world::network::Listener;
 
 use super::*;
@@ -72,7 +72,7 @@ impl Stage {
         let (socket, _) = self.listener.accept().await.unwrap();
         let agent = AgentId(self.world.new_uuid());
         let admit = move |presented: Presented| async move { Ok((agent, presented.token)) };
-        let accepted = Door::default().accept(&self.world, socket, admit).await.unwrap();
+        let accepted = Acceptor::default().accept(&self.world, socket, admit).await.unwrap();
         (accepted.connection, accepted.admitted.secret().to_owned())
     }
 

@@ -32,16 +32,16 @@ pub struct Origin(HeaderValue);
 #[error(
     "{text:?} is no origin: {problem}; write it as browsers do, such as https://console.example or http://localhost:3000"
 )]
-pub struct NotAnOrigin {
+pub struct InvalidOrigin {
     text: String,
     problem: &'static str,
 }
 
 impl FromStr for Origin {
-    type Err = NotAnOrigin;
+    type Err = InvalidOrigin;
 
-    fn from_str(text: &str) -> Result<Self, NotAnOrigin> {
-        let not = |problem| NotAnOrigin { text: text.to_owned(), problem };
+    fn from_str(text: &str) -> Result<Self, InvalidOrigin> {
+        let not = |problem| InvalidOrigin { text: text.to_owned(), problem };
         if text.contains('*') {
             return Err(not("each is named by itself, none by a pattern"));
         }
@@ -103,7 +103,11 @@ pub(in super::super) fn preflight<B>(
 }
 
 /// Shows an answer to the page, or to nobody: what the API server itself says of origins is meant for other addresses.
-pub(in super::super) fn show(origins: &[Origin], origin: Option<&Origin>, answer: &mut HeaderMap) {
+pub(in super::super) fn add_cors_headers(
+    origins: &[Origin],
+    origin: Option<&Origin>,
+    answer: &mut HeaderMap,
+) {
     if origins.is_empty() {
         return;
     }

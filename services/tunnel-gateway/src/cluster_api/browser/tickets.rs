@@ -27,20 +27,20 @@ use world::World;
 
 use super::super::AnswerBody;
 use super::super::admission;
+use super::super::error::{Hop, ProxyError};
 use super::super::headers::TICKET_PROTOCOL;
-use super::super::meant::meant;
-use super::super::trouble::{Hop, Trouble};
+use super::super::route::route;
 use super::origins::Origin;
 use crate::gateway::Gateway;
 
 /// How long a ticket lives.
 const LIFE: Duration = Duration::from_secs(30);
 /// Tickets that nobody has used yet.
-const MOST: usize = 10_000;
+const MAXIMUM_TICKETS: usize = 10_000;
 /// Of those, one user's, whatever tokens they show.
-const MOST_OF_ONE: usize = 100;
+const MAXIMUM_PER_USER: usize = 100;
 /// Longest wish for one, in bytes: a path and its query.
-const MAXIMUM_WISH: usize = 16 * 1024;
+const MAXIMUM_REQUEST: usize = 16 * 1024;
 const SECRET_BYTES: usize = 32;
 
 /// Those that this gateway issued and that nobody has used.
@@ -58,7 +58,7 @@ struct Ticket {
 /// Body of `POST /tickets`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wish {
+struct TicketRequest {
     /// Path and query of the WebSocket, which name an agent.
     target: String,
 }
@@ -82,8 +82,8 @@ impl Tickets {
         let now = world.clock.monotonic();
         let mut open = self.open.lock();
         open.retain(|_, ticket| ticket.until > now);
-        is_room(&open, MOST, now, |_| true)?;
-        is_room(&open, MOST_OF_ONE, now, |ticket| ticket.holder == holder)?;
+        check_capacity(&open, MAXIMUM_TICKETS, now, |_| true)?;
+        check_capacity(&open, MAXIMUM_PER_USER, now, |ticket| ticket.holder == holder)?;
         open.insert(Sha256::of(&secret), Ticket { until: now.saturating_add(LIFE), holder, what });
         Ok(format!("{}.{}", self.replica.simple(), URL_SAFE_NO_PAD.encode(secret)))
     }
@@ -97,7 +97,7 @@ impl Tickets {
 }
 
 /// Whether there is room for one more among some of the tickets.
-fn is_room(
+fn check_capacity(
     open: &BTreeMap<Sha256, Ticket>,
     most: usize,
     now: Duration,
@@ -134,23 +134,23 @@ pub(super) async fn issue(
     gateway: &Gateway,
     origin: &Origin,
     request: Request<Incoming>,
-) -> Result<Response<AnswerBody>, Trouble> {
+) -> Result<Response<AnswerBody>, ProxyError> {
     let token = super::token_of(gateway, &request, false).await?;
-    let bad = |message: String| Trouble::new(StatusCode::BAD_REQUEST, Hop::Gateway, message);
-    let body = Limited::new(request.into_body(), MAXIMUM_WISH).collect().await;
+    let bad = |message: String| ProxyError::new(StatusCode::BAD_REQUEST, Hop::Gateway, message);
+    let body = Limited::new(request.into_body(), MAXIMUM_REQUEST).collect().await;
     let body = body.map_err(|error| bad(format!("the wish for a ticket cannot be read: {error}")))?;
-    let wish: Wish = serde_json::from_slice(&body.to_bytes()).map_err(|error| {
+    let ticket_request: TicketRequest = serde_json::from_slice(&body.to_bytes()).map_err(|error| {
         bad(format!("a wish for a ticket is {{\"target\": \"<path and query of the WebSocket>\"}}: {error}"))
     })?;
-    let (target, agent) = aim(&wish.target).map_err(bad)?;
-    let held = gateway.passes.of(gateway, (token, agent)).await.map_err(Trouble::refused)?;
-    let _place = admission::place(gateway, &held)?;
+    let (target, agent) = parse_target(&ticket_request.target).map_err(bad)?;
+    let held = gateway.passes.of(gateway, (token, agent)).await.map_err(ProxyError::from_refusal)?;
+    let _slot = admission::take_slot(gateway, &held)?;
     let what = RedeemedTicket { token, target: target.to_string(), origin: origin.to_string() };
     let issued = gateway.tickets.issue(&gateway.world, held.pass.holder.clone(), what);
     let ticket = issued.map_err(|Full { next_ends_in }| {
         let message = "too many tickets are open: use those that were issued, or let them end; then retry";
         let seconds = u16::try_from(next_ends_in.as_secs()).unwrap_or(u16::MAX).saturating_add(1);
-        Trouble::new(StatusCode::TOO_MANY_REQUESTS, Hop::Gateway, message).retry_after(seconds)
+        ProxyError::new(StatusCode::TOO_MANY_REQUESTS, Hop::Gateway, message).retry_after(seconds)
     })?;
     let protocol = format!("{TICKET_PROTOCOL}{ticket}");
     let body = json!({"protocol": protocol, "expires_in_seconds": LIFE.as_secs()}).to_string();
@@ -158,16 +158,16 @@ pub(super) async fn issue(
 }
 
 /// Where a ticket is to lead. That is below a path that names the agent, since pages use the paths, also where agents have hosts.
-fn aim(target: &str) -> Result<(PathAndQuery, AgentId), String> {
+fn parse_target(target: &str) -> Result<(PathAndQuery, AgentId), String> {
     let target: PathAndQuery =
         target.parse().map_err(|error| format!("{target:?} is no path and query: {error}"))?;
     let request = Request::builder().uri(target.clone()).body(()).map_err(|error| error.to_string())?;
-    let agent = meant(&request, None).map_err(|error| error.to_string())?.agent;
+    let agent = route(&request, None).map_err(|error| error.to_string())?.agent;
     Ok((target, agent))
 }
 
 /// The ticket among the protocols of a WebSocket.
-pub(super) fn shown(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn offered(headers: &HeaderMap) -> Option<&str> {
     let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     let mut protocols = values.flat_map(|value| value.split(',')).map(str::trim);
     protocols.find_map(|protocol| protocol.strip_prefix(TICKET_PROTOCOL))
@@ -179,10 +179,10 @@ pub(super) async fn redeem<B>(
     ticket: &str,
     origin: &Origin,
     request: &Request<B>,
-) -> Result<Sha256, Trouble> {
+) -> Result<Sha256, ProxyError> {
     let unknown = || {
         let message = "the ticket is not known: it was used, is older than 30 seconds, or the gateway that issued it is gone; ask for another one";
-        Trouble::new(StatusCode::UNAUTHORIZED, Hop::Gateway, message)
+        ProxyError::new(StatusCode::UNAUTHORIZED, Hop::Gateway, message)
     };
     let (replica, secret) = parsed(ticket).ok_or_else(unknown)?;
     let redeemed = if replica == gateway.tickets.replica {
@@ -194,24 +194,24 @@ pub(super) async fn redeem<B>(
         RefusalKind::Unavailable | RefusalKind::Internal => {
             tracing::warn!(%refusal, "the gateway that issued a ticket cannot be asked");
             let message = "the gateway that issued the ticket cannot be asked now; retry with another one";
-            Trouble::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Replica, message).retry_after(1)
+            ProxyError::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Replica, message).retry_after(1)
         }
         _ => unknown(),
     })?;
-    let is_there = is_at(gateway, &what.target, request);
+    let is_there = matches_target(gateway, &what.target, request);
     if !is_there || what.origin != origin.to_string() {
         let message = "the ticket is for another address or page; ask for one for this";
-        return Err(Trouble::new(StatusCode::FORBIDDEN, Hop::Gateway, message));
+        return Err(ProxyError::new(StatusCode::FORBIDDEN, Hop::Gateway, message));
     }
     Ok(what.token)
 }
 
 /// Whether a request goes where a ticket leads: the path alone does not say so, as at a host of its own another agent has the same paths.
-fn is_at<B>(gateway: &Gateway, target: &str, request: &Request<B>) -> bool {
+fn matches_target<B>(gateway: &Gateway, target: &str, request: &Request<B>) -> bool {
     let asked = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
-    let meant = meant(request, gateway.args.clusters_domain.as_deref());
+    let meant = route(request, gateway.args.clusters_domain.as_deref());
     asked == target
-        && aim(target).ok().zip(meant.ok()).is_some_and(|((_, agent), meant)| agent == meant.agent)
+        && parse_target(target).ok().zip(meant.ok()).is_some_and(|((_, agent), meant)| agent == meant.agent)
 }
 
 /// Asks another gateway for a ticket of its own.
@@ -219,11 +219,11 @@ async fn ask(gateway: &Gateway, replica: Uuid, secret: Sha256) -> Result<Redeeme
     let subject = Subject::replica_request(RedeemTicket::NAME, replica);
     let context = gateway.context(OrganizationId::SYSTEM);
     let asked = events::encode(&RedeemTicket { secret }).map_err(|error| internal(&error))?;
-    heard(gateway.bus.request(&subject, &context, Bytes::from(asked)).await)
+    decode_reply(gateway.bus.request(&subject, &context, Bytes::from(asked)).await)
 }
 
 /// What another gateway said. Where nobody answers it is gone, and its tickets with it.
-fn heard(reply: Result<Bytes, RequestError>) -> Result<RedeemedTicket, Refusal> {
+fn decode_reply(reply: Result<Bytes, RequestError>) -> Result<RedeemedTicket, Refusal> {
     let reply = reply.map_err(|error| match error {
         RequestError::NoResponder { .. } => Refusal::not_found("the ticket"),
         _ => Refusal::new(RefusalKind::Unavailable, error.to_string()),
@@ -284,9 +284,10 @@ mod tests {
         assert!(tickets.redeem(&world, used).is_err(), "once");
         clock.0.store(130, Ordering::SeqCst);
         assert!(tickets.redeem(&world, late).is_err(), "late");
-        for number in 0..MOST {
-            let until = Duration::from_secs(if number < MOST_OF_ONE { 160 } else { 170 });
-            let ticket = Ticket { until, holder: user((number / MOST_OF_ONE) as u128), what: what.clone() };
+        for number in 0..MAXIMUM_TICKETS {
+            let until = Duration::from_secs(if number < MAXIMUM_PER_USER { 160 } else { 170 });
+            let ticket =
+                Ticket { until, holder: user((number / MAXIMUM_PER_USER) as u128), what: what.clone() };
             tickets.open.lock().insert(Sha256::of(&number.to_be_bytes()), ticket);
         }
         clock.0.store(140, Ordering::SeqCst);
@@ -305,7 +306,7 @@ mod tests {
     #[test]
     fn a_ticket_leads_below_a_path_that_names_an_agent() {
         const ID: &str = "01a20945-a5cc-7508-b575-0fdafa0c3680";
-        let of = |target: &str| aim(&target.replace("ID", ID)).map(|(_, agent)| agent.to_string());
+        let of = |target: &str| parse_target(&target.replace("ID", ID)).map(|(_, agent)| agent.to_string());
         for good in ["/agents/ID", "/agents/ID/api/v1/pods?watch=1"] {
             assert_eq!(of(good).as_deref(), Ok(ID), "{good}");
         }
@@ -325,12 +326,12 @@ mod tests {
 
     #[test]
     fn a_gateway_that_is_gone_has_no_tickets_and_one_that_cannot_be_asked_may() {
-        let kind = |error| heard(Err(error)).unwrap_err().kind;
+        let kind = |error| decode_reply(Err(error)).unwrap_err().kind;
         let (subject, detail) = (String::new(), String::new());
         assert_eq!(kind(RequestError::Away { detail }), RefusalKind::Unavailable);
         let late = RequestError::Deadline { subject: subject.clone(), deadline: LIFE };
         assert_eq!(kind(late), RefusalKind::Unavailable);
         assert_eq!(kind(RequestError::NoResponder { subject }), RefusalKind::NotFound);
-        assert_eq!(heard(Ok(Bytes::new())).unwrap_err().kind, RefusalKind::Internal);
+        assert_eq!(decode_reply(Ok(Bytes::new())).unwrap_err().kind, RefusalKind::Internal);
     }
 }

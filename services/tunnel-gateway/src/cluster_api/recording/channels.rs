@@ -18,7 +18,7 @@ const CHANNELS: [&str; 6] = [
     "v4.channel.k8s.io",
     "v5.channel.k8s.io",
 ];
-const NONE: Unreadable = Unreadable("the protocol is none of exec and attach");
+const UNSUPPORTED: Unreadable = Unreadable("the protocol is none of exec and attach");
 
 /// Who says something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub(in super::super) enum Side {
 
 /// What there is of each side.
 #[derive(Default)]
-pub(super) struct Each<T> {
+pub(super) struct PerSide<T> {
     client: T,
     cluster: T,
 }
 
-impl<T> Each<T> {
+impl<T> PerSide<T> {
     pub(super) const fn of(&mut self, side: Side) -> &mut T {
         match side {
             Side::Client => &mut self.client,
@@ -45,7 +45,7 @@ impl<T> Each<T> {
 
 /// What was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Heard {
+pub(super) struct ChannelData {
     pub(super) channel: SessionChannel,
     pub(super) bytes: Bytes,
 }
@@ -78,15 +78,15 @@ impl Channels {
         if is("SPDY/3.1") && CHANNELS.contains(&chosen(&STREAM_PROTOCOL)) {
             return Ok(Self::Spdy(Box::default()));
         }
-        Err(NONE)
+        Err(UNSUPPORTED)
     }
 
     /// Whether it will be understood, whichever of the protocols is chosen that a request offers: a command runs as soon as it is asked for.
-    pub(super) fn will_be_understood(protocol: &HeaderValue, request: &HeaderMap) -> Result<(), Unreadable> {
+    pub(super) fn check_offered(protocol: &HeaderValue, request: &HeaderMap) -> Result<(), Unreadable> {
         for name in [SEC_WEBSOCKET_PROTOCOL, STREAM_PROTOCOL] {
             let values = request.get_all(&name).iter().map(|value| value.to_str().unwrap_or("?"));
             for offered in values.flat_map(|value| value.split(',')).map(str::trim) {
-                let chosen = HeaderValue::from_str(offered).map_err(|_| NONE)?;
+                let chosen = HeaderValue::from_str(offered).map_err(|_| UNSUPPORTED)?;
                 Self::of(protocol, &HeaderMap::from_iter([(name.clone(), chosen)]))?;
             }
         }
@@ -94,18 +94,18 @@ impl Channels {
     }
 
     /// Reads the next bytes of one side. What it says where only the other side is heard is left out, as nobody listens to it.
-    pub(super) fn read(&mut self, side: Side, bytes: &[u8]) -> Result<Vec<Heard>, Unreadable> {
+    pub(super) fn read(&mut self, side: Side, bytes: &[u8]) -> Result<Vec<ChannelData>, Unreadable> {
         let mut heard = Vec::new();
         match self {
             Self::WebSocket(socket) => socket.read(side, bytes, &mut heard)?,
             Self::Spdy(spdy) => spdy.read(side, bytes, &mut heard)?,
         }
-        heard.retain(|heard| says(heard.channel) == Some(side));
+        heard.retain(|heard| sender_of(heard.channel) == Some(side));
         Ok(heard)
     }
 }
 
-const fn says(channel: SessionChannel) -> Option<Side> {
+const fn sender_of(channel: SessionChannel) -> Option<Side> {
     match channel {
         SessionChannel::Request => None,
         SessionChannel::Input | SessionChannel::Resize => Some(Side::Client),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use events::recording::SessionChannel;
 
-use super::channels::{Each, Heard, Side, Unreadable};
+use super::channels::{ChannelData, PerSide, Side, Unreadable};
 use super::spdy_headers::Headers;
 
 const FRAME_HEAD: usize = 8;
@@ -32,7 +32,7 @@ const HEADERS: (u8, usize) = (8, 4);
 /// Reads both directions.
 #[derive(Default)]
 pub(super) struct Spdy {
-    frames: Each<Frames>,
+    frames: PerSide<Frames>,
     /// Headers that the client sends; those of the cluster name no stream.
     headers: Headers,
     streams: BTreeMap<u32, Option<SessionChannel>>,
@@ -65,7 +65,7 @@ impl Spdy {
         &mut self,
         side: Side,
         mut bytes: &[u8],
-        heard: &mut Vec<Heard>,
+        heard: &mut Vec<ChannelData>,
     ) -> Result<(), Unreadable> {
         while !bytes.is_empty() {
             let frames = self.frames.of(side);
@@ -82,7 +82,7 @@ impl Spdy {
                     bytes = rest;
                     *left -= data.len();
                     if let Some(Some(channel)) = self.streams.get(stream) {
-                        heard.push(Heard { channel: *channel, bytes: Bytes::copy_from_slice(data) });
+                        heard.push(ChannelData { channel: *channel, bytes: Bytes::copy_from_slice(data) });
                     }
                 }
                 Reading::Control { body, length, .. } => take(&mut bytes, *length, body),

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use events::recording::SessionChannel;
 
-use super::channels::{Each, Heard, Side, Unreadable};
+use super::channels::{ChannelData, PerSide, Side, Unreadable};
 
 /// Largest frame of a session that is text, in bytes: it is taken whole.
 const MAXIMUM_TEXT: usize = 1024 * 1024;
@@ -23,7 +23,7 @@ const MAXIMUM_FRAME: u64 = 32 * 1024 * 1024;
 /// Reads both directions.
 pub(super) struct WebSocket {
     is_base64: bool,
-    frames: Each<Frames>,
+    frames: PerSide<Frames>,
 }
 
 /// What is being read of one direction.
@@ -45,14 +45,14 @@ struct Frame {
 
 impl WebSocket {
     pub(super) fn new(is_base64: bool) -> Self {
-        Self { is_base64, frames: Each::default() }
+        Self { is_base64, frames: PerSide::default() }
     }
 
     pub(super) fn read(
         &mut self,
         side: Side,
         mut bytes: &[u8],
-        heard: &mut Vec<Heard>,
+        heard: &mut Vec<ChannelData>,
     ) -> Result<(), Unreadable> {
         let frames = self.frames.of(side);
         while let Some((first, rest)) = bytes.split_first() {
@@ -112,7 +112,7 @@ impl Frame {
         Ok(Some(Self { is_control, mask, at: 0, left: length, channel: None, text: Vec::new() }))
     }
 
-    fn take(&mut self, data: &[u8], is_base64: bool, heard: &mut Vec<Heard>) -> Result<(), Unreadable> {
+    fn take(&mut self, data: &[u8], is_base64: bool, heard: &mut Vec<ChannelData>) -> Result<(), Unreadable> {
         if self.is_control {
             return Ok(());
         }
@@ -138,7 +138,7 @@ impl Frame {
             clear = STANDARD.decode(&self.text).map_err(|_| Unreadable("a message is not base64"))?;
         }
         if !clear.is_empty() {
-            heard.push(Heard { channel, bytes: Bytes::from(clear) });
+            heard.push(ChannelData { channel, bytes: Bytes::from(clear) });
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ fn spdy() -> Channels {
 fn heard(channels: &mut Channels, side: Side, bytes: &[u8], piece: usize) -> Vec<(SessionChannel, Vec<u8>)> {
     let mut all: Vec<(SessionChannel, Vec<u8>)> = Vec::new();
     for piece in bytes.chunks(piece) {
-        for Heard { channel, bytes } in channels.read(side, piece).unwrap() {
+        for ChannelData { channel, bytes } in channels.read(side, piece).unwrap() {
             match all.last_mut().filter(|(last, _)| *last == channel) {
                 Some((_, text)) => text.extend_from_slice(&bytes),
                 None => all.push((channel, bytes.to_vec())),
@@ -169,7 +169,7 @@ fn frames_of_spdy_that_servers_read_otherwise_are_refused() {
 fn what_is_offered_is_understood_or_refused_before_it_is_asked_for() {
     let offers = |protocol, name: HeaderName, values: &[&'static str]| {
         let values = values.iter().map(|value| (name.clone(), HeaderValue::from_static(value)));
-        Channels::will_be_understood(&HeaderValue::from_static(protocol), &values.collect::<HeaderMap>())
+        Channels::check_offered(&HeaderValue::from_static(protocol), &values.collect::<HeaderMap>())
     };
     let of_browsers = "v5.channel.k8s.io, v4.base64.channel.k8s.io,base64.channel.k8s.io";
     assert!(offers("websocket", SEC_WEBSOCKET_PROTOCOL, &[of_browsers]).is_ok());

@@ -1,0 +1,74 @@
+//! Requests over the bus that the gateway answers.
+
+use std::sync::Arc;
+
+use bus::{BusError, Serving};
+use events::directory::Scope;
+use events::request::RequestContext;
+use events::requests::authz::Action;
+use events::requests::gateway::{DiffSource, ForwardedRequest, ListTunnels, TunnelView};
+use events::subject::Subject;
+use events::{AgentId, Refusal, Request};
+
+use crate::cluster_api;
+use crate::delivery::diff;
+use crate::gateway::{Gateway, SERVICE};
+use crate::tunnels::session::Session;
+
+/// Answers for all agents.
+pub(crate) async fn serve(gateway: &Arc<Gateway>) -> Result<Serving, BusError> {
+    let answering = Arc::clone(gateway);
+    bus::answer::<ListTunnels, _>(&*gateway.bus, move |context, request| {
+        let gateway = Arc::clone(&answering);
+        Box::pin(async move { list(&gateway, &context, request.agent).await })
+    })
+    .await
+}
+
+/// Answers for one agent, and takes what other gateways have for it, while one of its tunnels is open here.
+pub(crate) async fn serve_agent(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Result<Serving, BusError> {
+    let asked = Subject::agent_request(DiffSource::NAME, session.agent);
+    let answering = Arc::clone(gateway);
+    let answers = bus::handler_of::<DiffSource, _>(move |context, request| {
+        let gateway = Arc::clone(&answering);
+        Box::pin(async move { diff::answer(&gateway, &context, &request).await })
+    });
+    let opened = Subject::agent_request(ForwardedRequest::NAME, session.agent);
+    let accepts = cluster_api::accept_hops(gateway, session);
+    gateway.bus.serve_both(SERVICE, (&asked, answers), (&opened, accepts)).await
+}
+
+async fn list(
+    gateway: &Gateway,
+    context: &RequestContext,
+    agent: Option<AgentId>,
+) -> Result<Vec<TunnelView>, Refusal> {
+    if let Some(agent) = agent {
+        gateway.permit(context, Action::ReadAgent, Scope::Agent(agent), "agent").await?;
+    }
+    let mut views = Vec::new();
+    let mut judged: Option<(AgentId, bool)> = None;
+    for session in gateway.registry.list(agent) {
+        if session.organization != context.organization {
+            continue;
+        }
+        let seen = match judged {
+            Some((judged, seen)) if judged == session.agent => seen,
+            _ if agent.is_some() => true,
+            _ => {
+                gateway.permit(context, Action::ReadAgent, Scope::Agent(session.agent), "agent").await.is_ok()
+            }
+        };
+        judged = Some((session.agent, seen));
+        if seen {
+            views.push(TunnelView {
+                agent: session.agent,
+                instance: session.instance,
+                since: session.since,
+                version: session.version.clone(),
+                applier: session.is_applier(),
+            });
+        }
+    }
+    Ok(views)
+}
