@@ -1,4 +1,4 @@
-//! Keeps one watcher for each repository that somebody wants, and wakes it when there is a reason.
+//! Keeps one watcher for each repository that a source wants, and wakes it when there is a reason.
 
 mod fetch;
 mod losses;
@@ -94,13 +94,13 @@ pub async fn run(args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow:
         poller.show_counts();
         let pushes = poller.deps.bus.subscribe(&Subject::notice(RepositoryPushed::NAME)).await?;
         let mut watchers = FuturesUnordered::new();
-        let arranged = poller.rearrange(&mut watchers);
+        let assignment = poller.reassign(&mut watchers);
         let _serving = crate::requests::serve(&poller).await?;
         ready.set(true);
         tokio::select! {
             biased;
             () = shutdown.requested() => Ok(()),
-            result = poller.watch_for_ever(pushes, watchers, arranged) => result,
+            result = poller.run_watchers(pushes, watchers, assignment) => result,
         }
     };
     let folding = async { folding.await.context("repo-poller cannot follow the log") };
@@ -115,7 +115,7 @@ pub(crate) struct Poller {
     pub(crate) args: Args,
     pub(crate) deps: Deps,
     pub(crate) fold: Following<State>,
-    /// Who else watches.
+    /// The replicas that watch.
     replicas: watch::Receiver<Live>,
     /// Builds that run at once.
     building: Semaphore,
@@ -124,13 +124,13 @@ pub(crate) struct Poller {
 }
 
 /// What the watchers were started and changed for.
-struct Arranged {
+struct Assignment {
     revision: u64,
     /// When a token ends by itself.
     until: Option<Timestamp>,
 }
 
-impl Arranged {
+impl Assignment {
     fn holds(&self, revision: u64, now: Timestamp) -> bool {
         self.revision == revision && self.until.is_none_or(|until| until > now)
     }
@@ -170,13 +170,13 @@ impl Poller {
         });
     }
 
-    /// The watcher of a project's repository, if somebody wants it now.
+    /// The watcher of a project's repository, if a source wants it now.
     pub(crate) fn watcher_of(&self, project: ProjectId) -> Option<Arc<Shared>> {
         self.watched.lock().get(&project).map(|watched| Arc::clone(&watched.shared))
     }
 
     /// The other replica that watches a repository, if it is not this one.
-    pub(crate) fn watched_by(&self, project: ProjectId) -> Option<Uuid> {
+    pub(crate) fn owner_elsewhere(&self, project: ProjectId) -> Option<Uuid> {
         let replicas = self.replicas.borrow();
         Some(replicas.owner(project.0.as_bytes())).filter(|owner| *owner != replicas.me())
     }
@@ -186,27 +186,27 @@ impl Poller {
         self.replicas.borrow().me()
     }
 
-    async fn watch_for_ever(
+    async fn run_watchers(
         self: &Arc<Self>,
         mut pushes: Subscription,
         mut watchers: Watchers,
-        arranged: Arranged,
+        assignment: Assignment,
     ) -> anyhow::Result<()> {
         let (mut changes, mut replicas) = (self.fold.changes(), self.replicas.clone());
-        let mut arranged = Some(arranged);
+        let mut assignment = Some(assignment);
         let mut rest = Duration::ZERO;
         loop {
             let (now, began) = (self.now(), self.deps.world.clock.monotonic());
             let revision = self.fold.read(State::revision);
-            let holds = |arranged: &Arranged| arranged.holds(revision, now);
-            if !arranged.as_ref().is_some_and(holds) && began >= rest {
-                arranged = Some(self.rearrange(&mut watchers));
+            let holds = |assignment: &Assignment| assignment.holds(revision, now);
+            if !assignment.as_ref().is_some_and(holds) && began >= rest {
+                assignment = Some(self.reassign(&mut watchers));
                 let ended = self.deps.world.clock.monotonic();
                 rest = ended + ended.saturating_sub(began) * RESTS;
             }
-            let pause = match arranged.as_ref().filter(|arranged| holds(arranged)) {
+            let pause = match assignment.as_ref().filter(|assignment| holds(assignment)) {
                 None => rest.saturating_sub(began),
-                Some(Arranged { until: Some(at), .. }) => {
+                Some(Assignment { until: Some(at), .. }) => {
                     Duration::from_millis(u64::try_from(at.millis_since(now)).unwrap_or(0).saturating_add(1))
                 }
                 Some(_) => LONGEST_PAUSE,
@@ -217,23 +217,23 @@ impl Poller {
                 // What was another replica's is looked at at once: that one may have died with a push.
                 changed = replicas.changed() => {
                     changed.context("the replicas of repo-poller are not known any more")?;
-                    arranged = None;
+                    assignment = None;
                 }
                 changed = changes.changed() => changed.context("the fold of repo-poller ended")?,
-                notice = pushes.receiver.recv() => self.pushed(notice.context("the bus ended the notices of pushes")?),
-                () = self.deps.world.clock.sleep(pause.min(LONGEST_PAUSE)) => arranged = None,
+                notice = pushes.receiver.recv() => self.handle_push(notice.context("the bus ended the notices of pushes")?),
+                () = self.deps.world.clock.sleep(pause.min(LONGEST_PAUSE)) => assignment = None,
             }
         }
     }
 
     /// Starts, changes and ends watchers, so that exactly the wanted repositories are watched.
-    fn rearrange(self: &Arc<Self>, watchers: &mut Watchers) -> Arranged {
+    fn reassign(self: &Arc<Self>, watchers: &mut Watchers) -> Assignment {
         let now = self.now();
-        let (arranged, mut interests) = self.fold.read(|state| {
-            let arranged = Arranged { revision: state.revision(), until: state.next_expiry(now) };
-            (arranged, state.interests(now))
+        let (assignment, mut interests) = self.fold.read(|state| {
+            let assignment = Assignment { revision: state.revision(), until: state.next_expiry(now) };
+            (assignment, state.interests(now))
         });
-        interests.retain(|project, _| self.watched_by(*project).is_none());
+        interests.retain(|project, _| self.owner_elsewhere(*project).is_none());
         let mut watched = self.watched.lock();
         watched.retain(|project, _| interests.contains_key(project));
         for (project, interest) in interests {
@@ -258,13 +258,13 @@ impl Poller {
             }));
             watched.insert(project, Watched { interest: sender, shared });
         }
-        arranged
+        assignment
     }
 
-    fn pushed(&self, heard: Heard) {
+    fn handle_push(&self, heard: Heard) {
         let watched = self.watched.lock();
         let Heard::Message(bytes) = heard else {
-            // Nobody knows what was lost: look everywhere.
+            // What was lost is unknown: check every repository.
             for watched in watched.values() {
                 watched.shared.wake(None);
             }

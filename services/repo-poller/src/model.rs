@@ -104,9 +104,9 @@ pub enum Latest {
 }
 
 impl Latest {
-    /// Whether this was said already. Of which files a bundle was made was not always said.
+    /// Whether the log holds the same already. Older events do not name the files that a bundle was made of.
     #[must_use]
-    pub fn says(&self, other: &Self) -> bool {
+    pub fn matches(&self, other: &Self) -> bool {
         match (self, other) {
             (
                 Self::Advanced { selection: None, .. },

@@ -70,14 +70,14 @@ where
 }
 
 /// What the replica that watches the repository answers; `None` when that is this one, or has to be.
-async fn elsewhere<R: Request>(
+async fn ask_owner<R: Request>(
     poller: &Poller,
     context: &RequestContext,
     project: ProjectId,
     request: &R,
     asked: Asked,
 ) -> Option<Result<R::Reply, Refusal>> {
-    let other = poller.watched_by(project).filter(|_| asked == Asked::Any)?;
+    let other = poller.owner_elsewhere(project).filter(|_| asked == Asked::Any)?;
     let subject = Subject::replica_request(R::NAME, other);
     Some(bus::ask_under(&*poller.deps.bus, &subject, context, request).await)
 }
@@ -132,7 +132,7 @@ async fn read_file(
         return Err(Refusal::new(RefusalKind::Denied, "only services read files of repositories"));
     }
     may_fetch(&poller, &context, request.agent, request.project).await?;
-    if let Some(answer) = elsewhere(&poller, &context, request.project, &request, asked).await {
+    if let Some(answer) = ask_owner(&poller, &context, request.project, &request, asked).await {
         return answer;
     }
     let deadline = Duration::from_millis(u64::from(context.deadline_millis.saturating_mul(4) / 5));
@@ -157,7 +157,7 @@ async fn tip_of(shared: &Shared, request: &ReadFile, now: Duration) -> Result<Ob
     let stale = |status: &Status| {
         request.fresh
             && status.tips.contains_key(reference)
-            && !status.looked_since(reference, now.saturating_sub(FRESH))
+            && !status.checked_since(reference, now.saturating_sub(FRESH))
     };
     if stale(&status.borrow()) {
         shared.wake(None);
@@ -223,7 +223,7 @@ async fn bundle_at(
         return Err(Refusal::invalid("commit", "a commit id has 4 to 40 hexadecimal digits"));
     }
     let unwatched = || Refusal::new(RefusalKind::Unavailable, "the repository is not watched now; retry");
-    if let Some(answer) = elsewhere(&poller, &context, project, &request, asked).await {
+    if let Some(answer) = ask_owner(&poller, &context, project, &request, asked).await {
         return answer;
     }
     let shared = poller.watcher_of(project).ok_or_else(unwatched)?;
@@ -240,7 +240,7 @@ async fn show_fetch(
     asked: Asked,
 ) -> Result<FetchView, Refusal> {
     let (_, project, reference) = permit(&poller, &context, request.source, Action::ReadSource).await?;
-    if let Some(answer) = elsewhere(&poller, &context, project, &request, asked).await {
+    if let Some(answer) = ask_owner(&poller, &context, project, &request, asked).await {
         return answer;
     }
     let mut view = FetchView::default();

@@ -1,4 +1,4 @@
-//! Looking at a repository, and building what changed in it.
+//! Fetching what a repository's refs name, and building what changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ type Tips = BTreeMap<GitReference, Result<Tip, GitError>>;
 
 impl Watcher {
     /// What all wanted refs name now, with their objects fetched.
-    pub(super) async fn look(
+    pub(super) async fn fetch_tips(
         &mut self,
         organization: OrganizationId,
         settings: &ProjectSettings,
@@ -60,24 +60,24 @@ impl Watcher {
         if let Err(error) = self.open(organization, settings, host).await {
             return all_failed(error);
         }
-        let named = match self.named(settings, wanted).await {
+        let named = match self.resolve_refs(settings, wanted).await {
             Ok(named) => named,
             Err(error) => {
                 if error.failure == FetchFailure::Unauthorized {
-                    // The next look reads the credential anew.
+                    // The next check reads the credential anew.
                     self.opened = None;
                 }
                 return all_failed(error);
             }
         };
         let mut tips = Tips::new();
-        self.brought.clear();
+        self.fetched.clear();
         for (reference, id) in named {
             let tip = match id {
-                Ok(id) => self.bring(&reference, id).await,
+                Ok(id) => self.fetch_commit(&reference, id).await,
                 Err(error) => Err(error),
             };
-            self.brought.extend(tip.iter().map(|tip| tip.commit));
+            self.fetched.extend(tip.iter().map(|tip| tip.commit));
             tips.insert(reference, tip);
         }
         tips
@@ -136,7 +136,7 @@ impl Watcher {
         }
     }
 
-    async fn named(
+    async fn resolve_refs(
         &mut self,
         settings: &ProjectSettings,
         wanted: &BTreeMap<GitReference, RefInterest>,
@@ -162,7 +162,11 @@ impl Watcher {
     }
 
     /// Fetches a commit unless it is here, and finds its tree.
-    pub(super) async fn bring(&mut self, reference: &GitReference, id: ObjectId) -> Result<Tip, GitError> {
+    pub(super) async fn fetch_commit(
+        &mut self,
+        reference: &GitReference,
+        id: ObjectId,
+    ) -> Result<Tip, GitError> {
         if let Some(done) = self.done.get(reference)
             && done.tip.commit == id
         {
@@ -184,8 +188,8 @@ impl Watcher {
         Ok(Tip { commit, tree })
     }
 
-    /// Takes a ref's tip into account: says that it moved, builds its sources, says what is new. False when the log did not
-    /// take it; it is then tried again.
+    /// Handles a ref's tip: announces that it moved, builds its sources, appends what is new. False when the log did not take it; it
+    /// is then tried again.
     pub(super) async fn advance(
         &mut self,
         organization: OrganizationId,
@@ -200,12 +204,13 @@ impl Watcher {
         }
         self.shared.status.send_modify(|status| {
             status.tips.insert(reference.clone(), tip.commit);
-            status.looked.insert(reference.clone(), self.began);
+            status.checked.insert(reference.clone(), self.began);
             status.failures.remove(reference);
         });
-        let seen = self.look_at(organization, reference, cause).seen;
+        let seen = self.ref_check(organization, reference, cause).seen;
         let done = self.done.get(reference);
-        let known = done.is_some_and(|done| done.tip == tip && done.wanted == *wanted && done.said == seen);
+        let known =
+            done.is_some_and(|done| done.tip == tip && done.wanted == *wanted && done.version == seen);
         if known && !moved {
             return Ok(true);
         }
@@ -220,7 +225,11 @@ impl Watcher {
                 let configuration = self.configuration(tip.tree).await;
                 self.poller.announce(project, reference, &commit, configuration, &cause).await;
             }
-            if known { Ok(true) } else { self.bundle(organization, reference, tip, wanted, &cause).await }
+            if known {
+                Ok(true)
+            } else {
+                self.build_and_append(organization, reference, tip, wanted, &cause).await
+            }
         };
         advance.instrument(span).await
     }
@@ -229,8 +238,8 @@ impl Watcher {
     async fn configuration(&self, tree: ObjectId) -> Option<String> {
         let objects = self.opened.as_ref()?.repository.objects();
         let finder = Arc::clone(&self.shared.finder);
-        let look = move || finder.folder(&mut objects.reader(), tree, FOLDER);
-        let read = self.poller.blocking(look).await;
+        let find = move || finder.folder(&mut objects.reader(), tree, FOLDER);
+        let read = self.poller.blocking(find).await;
         match read {
             Ok(folder) => Some(folder.map_or_else(String::new, |id| id.to_string())),
             Err(error) => {
@@ -240,8 +249,8 @@ impl Watcher {
         }
     }
 
-    /// Builds the sources of a ref at its tip, and says what is new.
-    async fn bundle(
+    /// Builds the sources of a ref at its tip, and appends what is new.
+    async fn build_and_append(
         &mut self,
         organization: OrganizationId,
         reference: &GitReference,
@@ -264,12 +273,12 @@ impl Watcher {
             self.files = FileCache::default();
             return Ok(false);
         }
-        let look = self.look_at(organization, reference, cause);
-        let said = self.poller.say_built(look, &tip.commit, built, wanted).await;
-        match said {
-            Some(said) => {
-                self.seen.insert(reference.clone(), said);
-                self.done.insert(reference.clone(), Done { tip, wanted: wanted.clone(), said });
+        let check = self.ref_check(organization, reference, cause);
+        let version = self.poller.append_built(check, &tip.commit, built, wanted).await;
+        match version {
+            Some(version) => {
+                self.seen.insert(reference.clone(), version);
+                self.done.insert(reference.clone(), Done { tip, wanted: wanted.clone(), version });
             }
             // Contents may not be stored: everything is parsed and stored again.
             None => {
@@ -277,7 +286,7 @@ impl Watcher {
                 self.files = FileCache::default();
             }
         }
-        Ok(said.is_some())
+        Ok(version.is_some())
     }
 
     /// What was fetched turned out to be damaged: fetches everything once more.
@@ -352,7 +361,7 @@ impl Watcher {
                 found.map_err(|error| Refusal::invalid("commit", error.message))?
             }
         };
-        let tip = self.bring(&GitReference::Commit(id.to_string()), id).await.map_err(git)?;
+        let tip = self.fetch_commit(&GitReference::Commit(id.to_string()), id).await.map_err(git)?;
         let rules = Rules::of(&wanted.resources, &wanted.source);
         let sources = SourcesByRules::from([(rules, vec![(source, wanted.agent)])]);
         let objects = match &self.opened {

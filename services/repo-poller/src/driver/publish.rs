@@ -1,4 +1,4 @@
-//! Saying what is new: notices on the bus, bundles into the blobs, commits into the log.
+//! Publishing what is new: notices on the bus, bundles into the blobs, commits into the log.
 
 use std::time::Duration;
 
@@ -18,26 +18,26 @@ use crate::model::{Decided, Found, Given, RefInterest, decide_built, ref_aggrega
 
 /// Milliseconds that another service has to answer.
 const ASK_DEADLINE: u32 = 10_000;
-/// Commits that one decision takes at most, as far as this look goes.
+/// Commits that one decision takes at most, as far as this check goes.
 const COMMITS: usize = 64;
 /// How long a commit may take to come back through the fold.
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What a look was for.
+/// One check of a ref.
 #[derive(Clone, Copy)]
-pub(super) struct Look<'a> {
+pub(super) struct RefCheck<'a> {
     pub(super) organization: OrganizationId,
     pub(super) project: ProjectId,
     pub(super) reference: &'a GitReference,
     pub(super) cause: &'a Cause,
-    /// The version of what was said of the ref, from before it was looked at. Who finds more said must look again: another replica
-    /// may have seen a newer commit.
+    /// The version of the ref's aggregate from before the check. When the log holds a later one, the ref is checked again: another
+    /// replica may have seen a newer commit.
     pub(super) seen: u64,
 }
 
 /// A decision did not get into the log.
 #[derive(Debug, thiserror::Error)]
-enum SayError {
+enum PublishError {
     #[error("blobs cannot be stored")]
     Blobs(#[from] BlobError),
     #[error("event cannot be encoded")]
@@ -46,7 +46,7 @@ enum SayError {
     Append(#[from] AppendError),
     #[error(transparent)]
     Refused(#[from] Refusal),
-    #[error("another replica said more of it since this one looked")]
+    #[error("another replica recorded more of it since this one checked")]
     Overtaken,
 }
 
@@ -88,30 +88,30 @@ impl Poller {
         }
     }
 
-    /// What is said of a ref so far, as a version.
-    pub(super) fn said_of(&self, project: ProjectId, reference: &GitReference) -> u64 {
+    /// The version of a ref's aggregate.
+    pub(super) fn ref_version(&self, project: ProjectId, reference: &GitReference) -> u64 {
         self.fold.read(|state| state.ref_version(&ref_aggregate(project, reference)))
     }
 
     /// Stores what was built and appends what is new. Gives the version after it; `None` when that did not work.
-    pub(super) async fn say_built(
+    pub(super) async fn append_built(
         &self,
-        look: Look<'_>,
+        check: RefCheck<'_>,
         commit: &ObjectId,
         built: Built,
         wanted: &RefInterest,
     ) -> Option<u64> {
-        report(look, self.try_say_built(look, commit, built, wanted).await)
+        report(check, self.try_append_built(check, commit, built, wanted).await)
     }
 
-    async fn try_say_built(
+    async fn try_append_built(
         &self,
-        look: Look<'_>,
+        check: RefCheck<'_>,
         commit: &ObjectId,
         built: Built,
         wanted: &RefInterest,
-    ) -> Result<u64, SayError> {
-        let Look { organization, project, reference, .. } = look;
+    ) -> Result<u64, PublishError> {
+        let RefCheck { organization, project, reference, .. } = check;
         let addresses = match self.deps.blobs.addresses(organization).await {
             // Storing makes the key of an organization that never stored anything.
             Err(BlobError::NoKey { .. }) if !built.contents.is_empty() => {
@@ -139,30 +139,30 @@ impl Poller {
         if (anything || rejected) && !built.contents.is_empty() {
             self.deps.blobs.put(organization, built.contents).await?;
         }
-        self.say(look, Found::Built { commit, outcomes }).await
+        self.append(check, Found::Built { commit, outcomes }).await
     }
 
     /// Appends that a ref cannot be read, if that is new. Gives the version after it; `None` when the log did not take it.
-    pub(super) async fn say_failed(
+    pub(super) async fn append_failed(
         &self,
-        look: Look<'_>,
+        check: RefCheck<'_>,
         error: &GitError,
         sources: Vec<SourceId>,
     ) -> Option<u64> {
         let found = Found::Failed { failure: error.failure, message: error.message.clone(), sources };
-        report(look, self.say(look, found).await)
+        report(check, self.append(check, found).await)
     }
 
-    /// Decides and appends, as long as nobody else said anything of the ref since it was looked at.
-    async fn say(&self, look: Look<'_>, found: Found) -> Result<u64, SayError> {
-        let Look { organization, project, reference, cause, seen } = look;
+    /// Decides and appends, unless another replica recorded something of the ref since the check began.
+    async fn append(&self, check: RefCheck<'_>, found: Found) -> Result<u64, PublishError> {
+        let RefCheck { organization, project, reference, cause, seen } = check;
         let given = Given { organization, project, reference: reference.clone(), found };
-        let mut said = seen;
+        let mut version = seen;
         for _ in 0..COMMITS {
-            let Some((draft, grounds)) = self.fold.make(&given)? else { return Ok(said) };
-            if draft.expected != said {
+            let Some((draft, grounds)) = self.fold.make(&given)? else { return Ok(version) };
+            if draft.expected != version {
                 self.catch_up().await;
-                return Err(SayError::Overtaken);
+                return Err(PublishError::Overtaken);
             }
             let commit = NewCommit {
                 id: CommitId(self.deps.world.new_uuid()),
@@ -181,17 +181,17 @@ impl Poller {
             match store::append_known(&self.deps.world, &*self.deps.log, commit).await {
                 // Decides once more: what did not fit into the commit comes in the next one.
                 Ok(appended) => {
-                    said = appended.version;
+                    version = appended.version;
                     self.wait_for(&appended.position).await;
                 }
                 Err(AppendError::Conflict { .. }) => {
                     self.catch_up().await;
-                    return Err(SayError::Overtaken);
+                    return Err(PublishError::Overtaken);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(SayError::Overtaken)
+        Err(PublishError::Overtaken)
     }
 
     async fn wait_for(&self, position: &events::Position) {
@@ -207,14 +207,19 @@ impl Poller {
     }
 }
 
-fn report(Look { project, reference, .. }: Look<'_>, said: Result<u64, SayError>) -> Option<u64> {
-    match &said {
+fn report(
+    RefCheck { project, reference, .. }: RefCheck<'_>,
+    published: Result<u64, PublishError>,
+) -> Option<u64> {
+    match &published {
         Ok(_) => {}
-        Err(error @ SayError::Overtaken) => tracing::info!(%project, %reference, %error, "looking again"),
+        Err(error @ PublishError::Overtaken) => {
+            tracing::info!(%project, %reference, %error, "checking again")
+        }
         Err(error) => {
             let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
             tracing::error!(%project, %reference, %error, source, "what is new about a ref was not recorded");
         }
     }
-    said.ok()
+    published.ok()
 }

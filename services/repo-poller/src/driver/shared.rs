@@ -1,4 +1,4 @@
-//! What a watcher shows to those who ask, and takes from those who wake it.
+//! The state and the jobs that a watcher shares with request handlers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ const READERS: usize = 4;
 pub(crate) struct Status {
     /// The commits that refs name.
     pub tips: BTreeMap<GitReference, ObjectId>,
-    /// When the last look that found each of them began, by the monotonic clock.
-    pub looked: BTreeMap<GitReference, Duration>,
+    /// When the last check that found each of them began, by the monotonic clock.
+    pub checked: BTreeMap<GitReference, Duration>,
     /// Refs that cannot be read, and why.
     pub failures: BTreeMap<GitReference, GitError>,
-    /// It is being looked at now.
+    /// A check runs now.
     pub fetching: bool,
-    /// When the next look is due.
+    /// When the next check is due.
     pub next_at: Option<Timestamp>,
 }
 
 impl Status {
-    /// Whether what a ref names was found by a look that began then or later.
-    pub(crate) fn looked_since(&self, reference: &GitReference, moment: Duration) -> bool {
-        self.looked.get(reference).is_some_and(|looked| *looked >= moment)
+    /// Whether what a ref names was found by a check that began then or later.
+    pub(crate) fn checked_since(&self, reference: &GitReference, moment: Duration) -> bool {
+        self.checked.get(reference).is_some_and(|checked| *checked >= moment)
     }
 
     /// Whether nothing is known of a ref, but may soon be.
@@ -85,7 +85,7 @@ impl Shared {
         (shared, queue)
     }
 
-    /// Asks for a look now; several before it happens are one.
+    /// Requests a check now; several requests before it begins are one.
     pub(crate) fn wake(&self, push: Option<RepositoryPushed>) {
         if let Some(push) = push {
             *self.push.lock() =
@@ -94,7 +94,7 @@ impl Shared {
         self.woken.notify_one();
     }
 
-    /// The push that asked for the look that begins now.
+    /// The push that requested the check that begins now.
     pub(super) fn take_push(&self) -> Option<Cause> {
         self.push.lock().take()
     }

@@ -1,4 +1,4 @@
-//! Watches one repository: looks when it is due or asked for, builds what changed, says what is new.
+//! Watches one repository: checks its refs when that is due or requested, builds what changed, publishes what is new.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use tracing::{Instrument as _, Span};
 
 use super::Poller;
 use super::fetch::{Opened, Tip};
-use super::publish::Look;
+use super::publish::RefCheck;
 use super::shared::{Cause, Job, Shared};
 use crate::bundle::{FileCache, RefBuild};
 use crate::git::{GitError, ObjectId};
 use crate::model::{Interest, RefInterest};
 
-/// Seconds between looks for the sake of a configuration file.
+/// Seconds between checks for the sake of a configuration file.
 const CONFIGURATION_INTERVAL: u32 = 60;
 /// Shortest interval, in seconds, whatever a source asks for.
 const SHORTEST_INTERVAL: u32 = 5;
@@ -39,19 +39,19 @@ pub(super) struct Watcher {
     pub(super) opened: Option<Opened>,
     /// What was built of each ref.
     pub(super) done: BTreeMap<GitReference, Done>,
-    /// What was said of each ref before it was looked at in this round, or by this watcher since, as a version.
+    /// The version of each ref's aggregate before this round checked it, or that this watcher appended since.
     pub(super) seen: BTreeMap<GitReference, u64>,
     /// When this round began, by the monotonic clock.
     pub(super) began: Duration,
     /// Commits that were fetched in this round, and are not built yet.
-    pub(super) brought: Vec<ObjectId>,
+    pub(super) fetched: Vec<ObjectId>,
     pub(super) builds: BTreeMap<GitReference, RefBuild>,
     pub(super) files: FileCache,
     /// Rounds that failed since one did not.
     failures: u32,
 }
 
-/// A look that somebody asked for is part of their trace. One that is due is of none: what it finds begins one.
+/// A round that a push requested is part of its trace. One that is due is of none: what it finds begins one.
 fn span_of(project: ProjectId, push: Option<&Cause>) -> Span {
     let Some(push) = push else { return Span::none() };
     let span = tracing::info_span!(
@@ -66,24 +66,24 @@ fn span_of(project: ProjectId, push: Option<&Cause>) -> Span {
 
 /// How a round went.
 enum Round {
-    /// At least one ref was read; what failed was said.
+    /// At least one ref was read; failures are recorded.
     Done,
-    /// Nobody may read it. Asked again, without touching the repository.
+    /// No agent may read it. authz is asked again, without touching the repository.
     Refused,
-    /// No ref could be read, which was said.
+    /// No ref could be read, and that is recorded.
     Failed,
     /// The other services could not be asked or the log did not take it.
     NotNow,
 }
 
-/// What was built of a ref, for whom, and the version of what was said of it then.
+/// What was built of a ref, for whom, and the version of its aggregate then.
 pub(super) struct Done {
     pub(super) tip: Tip,
     pub(super) wanted: RefInterest,
-    pub(super) said: u64,
+    pub(super) version: u64,
 }
 
-/// What authz says of the agents that want a repository.
+/// What authz decided about the agents that want a repository.
 pub(super) struct Permitted {
     agents: BTreeSet<AgentId>,
     refused: BTreeMap<AgentId, String>,
@@ -109,14 +109,14 @@ impl Watcher {
             done: BTreeMap::new(),
             seen: BTreeMap::new(),
             began: Duration::ZERO,
-            brought: Vec::new(),
+            fetched: Vec::new(),
             builds: BTreeMap::new(),
             files: FileCache::default(),
             failures: 0,
         }
     }
 
-    /// Until nobody wants the repository any more.
+    /// Runs until no source wants the repository any more.
     pub(super) async fn run(mut self) {
         let mut unfinished = None;
         loop {
@@ -165,7 +165,7 @@ impl Watcher {
         self.poller.counts.look_seconds.observe(took.as_secs_f64());
     }
 
-    /// Until the next look; false when nobody wants the repository any more. Jobs are done meanwhile.
+    /// Waits until the next check; false when no source wants the repository any more. Does jobs meanwhile.
     async fn wait(&mut self, pause: Duration) -> bool {
         let world = self.poller.deps.world.clone();
         let due = world.clock.sleep(pause);
@@ -177,7 +177,7 @@ impl Watcher {
                 () = self.shared.woken.notified() => return true,
                 Some(job) = self.jobs.recv() => {
                     let answer = self.bundle_at(job.source, &job.commit).await;
-                    // Whoever asked may have given up.
+                    // The caller may have given up.
                     let _ = job.answer.send(answer);
                 }
                 () = &mut due => return true,
@@ -222,11 +222,11 @@ impl Watcher {
     async fn round(&mut self, interest: &Interest, cause: &Cause) -> Round {
         self.forget_unwanted(interest);
         let refs = interest.refs.keys();
-        self.seen = refs.map(|name| (name.clone(), self.poller.said_of(self.project, name))).collect();
+        self.seen = refs.map(|name| (name.clone(), self.poller.ref_version(self.project, name))).collect();
         let Some(permitted) = self.permitted(interest, cause).await else { return Round::NotNow };
-        let mut all_said = self.say_refused(interest, &permitted, cause).await;
+        let mut all_recorded = self.record_refusals(interest, &permitted, cause).await;
         if permitted.agents.is_empty() {
-            return if all_said { Round::Refused } else { Round::NotNow };
+            return if all_recorded { Round::Refused } else { Round::NotNow };
         }
         let wanted: BTreeMap<GitReference, RefInterest> = interest
             .refs
@@ -235,21 +235,22 @@ impl Watcher {
             .filter(|(_, wanted)| !wanted.is_empty())
             .collect();
         let settings = permitted.settings.clone().unwrap_or_else(|| interest.settings.clone());
-        let tips = self.look(interest.organization, &settings, permitted.credential_host.as_deref(), &wanted);
+        let tips =
+            self.fetch_tips(interest.organization, &settings, permitted.credential_host.as_deref(), &wanted);
         let mut read = false;
         for (reference, tip) in tips.await {
             let Some(wanted) = wanted.get(&reference) else { continue };
-            let said = match tip {
+            let recorded = match tip {
                 Ok(tip) => self.advance(interest.organization, &reference, tip, wanted, cause).await,
                 Err(error) => Err(error),
             };
-            read |= said.is_ok();
-            all_said &= match said {
-                Ok(said) => said,
+            read |= recorded.is_ok();
+            all_recorded &= match recorded {
+                Ok(recorded) => recorded,
                 Err(error) => self.fail(interest, &reference, wanted, &error, cause).await,
             };
         }
-        match (all_said, read) {
+        match (all_recorded, read) {
             (false, _) => Round::NotNow,
             (true, true) => Round::Done,
             (true, false) => Round::Failed,
@@ -261,7 +262,7 @@ impl Watcher {
         self.builds.retain(|reference, _| interest.refs.contains_key(reference));
         self.shared.status.send_modify(|status| {
             status.tips.retain(|reference, _| interest.refs.contains_key(reference));
-            status.looked.retain(|reference, _| interest.refs.contains_key(reference));
+            status.checked.retain(|reference, _| interest.refs.contains_key(reference));
             status.failures.retain(|reference, _| interest.refs.contains_key(reference));
         });
     }
@@ -299,8 +300,8 @@ impl Watcher {
         Some(permitted)
     }
 
-    async fn say_refused(&mut self, interest: &Interest, permitted: &Permitted, cause: &Cause) -> bool {
-        let mut all_said = true;
+    async fn record_refusals(&mut self, interest: &Interest, permitted: &Permitted, cause: &Cause) -> bool {
+        let mut all_recorded = true;
         for (agent, reason) in &permitted.refused {
             let error = GitError::new(FetchFailure::Refused, reason.clone());
             for (reference, wanted) in &interest.refs {
@@ -308,8 +309,8 @@ impl Watcher {
                 if theirs.is_empty() {
                     continue;
                 }
-                all_said &= if wanted.agents().any(|agent| permitted.agents.contains(&agent)) {
-                    self.say_failed(interest.organization, reference, &theirs, &error, cause).await
+                all_recorded &= if wanted.agents().any(|agent| permitted.agents.contains(&agent)) {
+                    self.record_failure(interest.organization, reference, &theirs, &error, cause).await
                 } else {
                     self.fail(interest, reference, &theirs, &error, cause).await
                 };
@@ -319,10 +320,10 @@ impl Watcher {
             self.opened = None;
             *self.shared.objects.lock() = None;
         }
-        all_said
+        all_recorded
     }
 
-    /// Says that a ref cannot be read; false when the log did not take it.
+    /// Records that a ref cannot be read; false when the log did not take it.
     async fn fail(
         &mut self,
         interest: &Interest,
@@ -336,10 +337,10 @@ impl Watcher {
         self.shared.status.send_modify(|status| {
             status.failures.insert(reference.clone(), error.clone());
         });
-        self.say_failed(interest.organization, reference, wanted, error, cause).await
+        self.record_failure(interest.organization, reference, wanted, error, cause).await
     }
 
-    async fn say_failed(
+    async fn record_failure(
         &mut self,
         organization: OrganizationId,
         reference: &GitReference,
@@ -348,27 +349,27 @@ impl Watcher {
         cause: &Cause,
     ) -> bool {
         let sources: Vec<SourceId> = wanted.sources.keys().copied().collect();
-        let look = self.look_at(organization, reference, cause);
-        let said = self.poller.say_failed(look, error, sources).await;
-        self.seen.extend(said.map(|said| (reference.clone(), said)));
-        said.is_some()
+        let check = self.ref_check(organization, reference, cause);
+        let version = self.poller.append_failed(check, error, sources).await;
+        self.seen.extend(version.map(|version| (reference.clone(), version)));
+        version.is_some()
     }
 
-    pub(super) fn look_at<'a>(
+    pub(super) fn ref_check<'a>(
         &self,
         organization: OrganizationId,
         reference: &'a GitReference,
         cause: &'a Cause,
-    ) -> Look<'a> {
+    ) -> RefCheck<'a> {
         let seen = self.seen.get(reference).copied().unwrap_or(0);
-        Look { organization, project: self.project, reference, cause, seen }
+        RefCheck { organization, project: self.project, reference, cause, seen }
     }
 
     /// Commits whose trees are in use: those that were built last, with which the next ones are compared, and those that are
     /// to be built.
     pub(super) fn tips(&self) -> Vec<ObjectId> {
         let mut tips: Vec<ObjectId> = self.done.values().map(|done| done.tip.commit).collect();
-        tips.extend(&self.brought);
+        tips.extend(&self.fetched);
         tips.sort();
         tips.dedup();
         tips

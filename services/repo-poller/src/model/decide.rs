@@ -172,7 +172,7 @@ pub fn decide_built(
                 Latest::Rejected { commit: commit.to_owned(), findings: findings.clone(), more: *more }
             }
         };
-        if state.latest(*source).is_some_and(|said| said.says(&latest)) {
+        if state.latest(*source).is_some_and(|last| last.matches(&latest)) {
             continue;
         }
         let (source, agent, commit) = (*source, *agent, commit.to_owned());
