@@ -28,6 +28,7 @@ mod forger;
 mod log;
 mod nats;
 mod network;
+mod order;
 mod people;
 mod process;
 mod run;

@@ -11,6 +11,7 @@ use crate::agent::PORT;
 use crate::dice::Dice;
 use crate::executor::Step;
 use crate::faults::Faults;
+use crate::order;
 use crate::people::{Facts, Person};
 use crate::scene::{Given, Scene};
 
@@ -409,12 +410,16 @@ impl Run {
                 return;
             };
             let verified = parts.log.verify().await;
-            *told.lock() = match verified {
+            let wrong = match verified {
                 Ok(report) => {
                     let decisions = report.streams.iter().find(|stream| stream.stream == Stream::Decisions);
                     decisions.is_none_or(|d| d.records == 0).then(|| "no decisions were read".to_owned())
                 }
                 Err(error) => Some(error.to_string()),
+            };
+            *told.lock() = match wrong {
+                None => order::matters(&*parts.log).await,
+                wrong => wrong,
             };
         };
         self.until_done("the log is read once more", reading)?;

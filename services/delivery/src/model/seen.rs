@@ -2,7 +2,7 @@
 //!
 //! Folded from observations alone, and no decision looks at it: a status is made of it, see [`super::status`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use events::delivery::{ObjectFailure, SyncOutcome};
 use events::object::ObjectKey;
@@ -171,15 +171,20 @@ impl DeliveryState {
                 self.see_tunnel(gateway, batch, observation);
             }
         }
-        if self.gateways.len() > GATEWAYS {
-            let open = |gateway: &InstanceId| {
-                let mut agents = self.agents.values();
-                agents.any(|agent| agent.seen_of.tunnels.iter().any(|tunnel| tunnel.gateway == *gateway))
-            };
-            let is_kept = |known: &InstanceId| *known == gateway || open(known);
-            let kept = self.gateways.iter().filter(|(known, _)| is_kept(known));
-            self.gateways = kept.map(|(known, newest)| (*known, *newest)).collect();
+        self.forget_old_gateways();
+    }
+
+    /// Keeps the newest gateways, by their identifiers, which are made in order of time, and those that have a tunnel. Which ones those are
+    /// does not depend on the order in which the words of gateways are folded.
+    fn forget_old_gateways(&mut self) {
+        let surplus = self.gateways.len().saturating_sub(GATEWAYS);
+        if surplus == 0 {
+            return;
         }
+        let tunnels = self.agents.values().flat_map(|agent| &agent.seen_of.tunnels);
+        let open: BTreeSet<InstanceId> = tunnels.map(|tunnel| tunnel.gateway).collect();
+        let oldest: BTreeSet<InstanceId> = self.gateways.keys().take(surplus).copied().collect();
+        self.gateways.retain(|known, _| !oldest.contains(known) || open.contains(known));
     }
 
     fn see_tunnel(&mut self, gateway: InstanceId, batch: &ObservationBatch, observation: &Observation) {
@@ -191,20 +196,19 @@ impl DeliveryState {
                     return;
                 }
                 let tunnels = &mut state.seen_of.tunnels;
-                let is_it =
-                    |tunnel: &&mut TunnelSeen| tunnel.gateway == gateway && tunnel.instance == *instance;
-                match tunnels.iter_mut().find(is_it) {
-                    Some(tunnel) => {
-                        (tunnel.since, tunnel.version) = (at, version.clone());
-                        tunnel.count = tunnel.count.saturating_add(1);
+                let place = |tunnel: &TunnelSeen| (tunnel.gateway, tunnel.instance);
+                // In order of their names, as gateways are folded in any order.
+                match tunnels.binary_search_by_key(&(gateway, *instance), place) {
+                    Ok(known) => {
+                        if let Some(tunnel) = tunnels.get_mut(known) {
+                            (tunnel.since, tunnel.version) = (at, version.clone());
+                            tunnel.count = tunnel.count.saturating_add(1);
+                        }
                     }
-                    None => tunnels.push(TunnelSeen {
-                        gateway,
-                        instance: *instance,
-                        since: at,
-                        version: version.clone(),
-                        count: 1,
-                    }),
+                    Err(new) => {
+                        let (instance, version) = (*instance, version.clone());
+                        tunnels.insert(new, TunnelSeen { gateway, instance, since: at, version, count: 1 });
+                    }
                 }
             }
             Observed::TunnelClosed { agent, instance, .. } => {
@@ -212,7 +216,8 @@ impl DeliveryState {
                 if state.organization != batch.organization {
                     return;
                 }
-                state.seen_of.closed_at = Some(at);
+                // The words of gateways are folded in any order.
+                state.seen_of.closed_at = state.seen_of.closed_at.max(Some(at));
                 state.seen_of.tunnels.retain_mut(|tunnel| {
                     if tunnel.gateway == gateway && tunnel.instance == *instance {
                         tunnel.count = tunnel.count.saturating_sub(1);
