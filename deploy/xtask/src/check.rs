@@ -1,6 +1,6 @@
 //! `cargo xtask test`: gets what the tests need, then runs every check in the order in which they fail fastest.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -61,12 +61,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             })?;
         }
     }
-    step("what the tests run on", || {
+    let static_agent = step("what the tests run on", || {
         testbed::build_for_tests(arguments.long)?;
         tools::NEXTEST.path()?;
         programs(&root)
     })?;
-    let outcome = step("tests", || tests(&root, arguments, &crates));
+    let outcome = step("tests", || tests(&root, arguments, &crates, &static_agent));
     println!("==> all checks took {}", spent(start.elapsed()));
     outcome
 }
@@ -100,14 +100,15 @@ fn deny(root: &Path) -> Result<()> {
     }
 }
 
-/// Kasbah's own programs: the tests drive them as processes, and the agent as a pod.
-fn programs(root: &Path) -> Result<()> {
+/// Kasbah's own programs: the tests drive them as processes, and the agent as a pod too, where it has no libraries.
+fn programs(root: &Path) -> Result<PathBuf> {
+    let static_agent = testkit::build_static_agent("dev")?;
     report::run(cargo(root).args(["build", "--locked", "--bin", "kasbah", "--bin", "kasbah-agent"]))?;
-    testkit::build_static_agent("dev").map(|_| ())
+    Ok(static_agent)
 }
 
 /// All tests with one control plane that those share which keep to a namespace of their own.
-fn tests(root: &Path, arguments: &Arguments, crates: &Crates) -> Result<()> {
+fn tests(root: &Path, arguments: &Arguments, crates: &Crates, static_agent: &Path) -> Result<()> {
     let nextest = tools::NEXTEST.path()?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
     let run = || {
@@ -123,7 +124,7 @@ fn tests(root: &Path, arguments: &Arguments, crates: &Crates) -> Result<()> {
     let plane = runtime.block_on(SharedControlPlane::start())?;
     let status = run()
         .env(SHARED_KUBECONFIG, plane.kubeconfig())
-        .env(STATIC_AGENT, testkit::build_static_agent("dev")?)
+        .env(STATIC_AGENT, static_agent)
         .status()
         .context("cannot start nextest")?;
     drop(plane);

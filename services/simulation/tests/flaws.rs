@@ -7,8 +7,9 @@ use simulation::{Flaw, Setting, run};
 /// while two of its instances believe that they apply.
 const SEEDS: u64 = 400;
 
-fn is_found(flaw: Flaw, said: &[&str]) {
-    let found = (1..=SEEDS).find_map(|seed| {
+/// `from`: a seed that found the flaw once. Most seeds before it only wait in vain for what the flaw has lost, which takes seconds each.
+fn is_found(flaw: Flaw, from: u64, said: &[&str]) {
+    let found = (from..=SEEDS).chain(1..from).find_map(|seed| {
         let failure = run(Setting { flaw: Some(flaw), ..Setting::of(seed) }).failure?;
         println!("seed {seed}: {failure}");
         said.iter().any(|text| failure.contains(text)).then_some(failure)
@@ -18,20 +19,20 @@ fn is_found(flaw: Flaw, said: &[&str]) {
 
 #[test]
 fn a_log_that_does_not_look_at_versions_is_found() {
-    is_found(Flaw::ForgetsExpectations, &["version"]);
+    is_found(Flaw::ForgetsExpectations, 2, &["version"]);
 }
 
 #[test]
 fn a_log_that_acknowledges_before_it_has_written_is_found() {
-    is_found(Flaw::AcknowledgesEarly, &["was acknowledged and is not there"]);
+    is_found(Flaw::AcknowledgesEarly, 83, &["was acknowledged and is not there"]);
 }
 
 #[test]
 fn an_agent_that_goes_on_in_an_epoch_that_is_over_is_found() {
-    is_found(Flaw::IgnoresEpochs, &["is written in epoch"]);
+    is_found(Flaw::IgnoresEpochs, 16, &["is written in epoch"]);
 }
 
 #[test]
 fn somebody_beside_authz_who_signs_passes_for_whoever_asks_is_found() {
-    is_found(Flaw::SignsForAnybody, &["somebody who is never let in"]);
+    is_found(Flaw::SignsForAnybody, 6, &["somebody who is never let in"]);
 }

@@ -75,6 +75,7 @@ pub use process::{Process, memory_of};
 pub use programs::{STATIC_AGENT, as_at_a_prompt, build_static_agent, cargo, program, static_agent};
 pub use proxy::Proxy;
 pub use replicas::{Replicas, ReplicasOptions};
+pub use rustix::process::Signal;
 pub use shared::{SHARED_KUBECONFIG, SharedControlPlane, shared_control_plane};
 pub use tls_front::{TlsFront, tls_showing};
 pub use token_issuer::{IssuerFault, TokenIssuer};

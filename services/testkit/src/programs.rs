@@ -52,30 +52,46 @@ pub fn static_agent() -> Result<PathBuf> {
     }
 }
 
-/// Builds it with one of cargo's profiles, into a target folder of its own inside of the build folder.
+/// Builds it with one of cargo's profiles.
 pub fn build_static_agent(profile: &str) -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("not in a checkout")?;
-    let target =
-        env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("static");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = own.ancestors().nth(2).context("not in a checkout")?;
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let mut command = cargo();
-    command.current_dir(root).args([
-        "build",
-        "--quiet",
-        "--locked",
-        "--package",
-        "agent",
-        "--bin",
-        "kasbah-agent",
-        "--profile",
-        profile,
-    ]);
-    command.args(["--target", STATIC_TARGET]).arg("--target-dir").arg(&target);
+    command.current_dir(root).args(["build", "--quiet", "--locked", "--package", "agent"]);
+    command.args(["--bin", "kasbah-agent", "--profile", profile]);
+    if profile == "dev" {
+        beside_the_others(command, own, &target)
+    } else {
+        as_it_ships(command, &target.join("static"), profile)
+    }
+}
+
+/// With the features that development builds have, from the crates that they have compiled.
+fn beside_the_others(mut command: Command, own: &Path, target: &Path) -> Result<PathBuf> {
+    command.args(["--package", "unified-features"]);
+    command.env("RUSTC_WORKSPACE_WRAPPER", own.join("static-rustc.sh"));
+    run(command)?;
+    // The next build puts the program with libraries there again.
+    let (built, kept) = (target.join("debug/kasbah-agent"), target.join("static/kasbah-agent"));
+    let copied = std::fs::create_dir_all(target.join("static")).and_then(|()| std::fs::copy(&built, &kept));
+    copied.with_context(|| format!("cannot copy {} to {}", built.display(), kept.display()))?;
+    Ok(kept)
+}
+
+/// With the features that ship, in a target folder of its own.
+fn as_it_ships(mut command: Command, target: &Path, profile: &str) -> Result<PathBuf> {
+    command.args(["--target", STATIC_TARGET]).arg("--target-dir").arg(target);
     // With the target named, the flag does not reach build scripts and macros, which must stay dynamic.
     command.env("RUSTFLAGS", "-C target-feature=+crt-static").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    run(command)?;
+    Ok(target.join(STATIC_TARGET).join(profile).join("kasbah-agent"))
+}
+
+fn run(mut command: Command) -> Result<()> {
     let output = command.output().context("cannot start cargo")?;
     ensure!(output.status.success(), "the static agent: {}", String::from_utf8_lossy(&output.stderr));
-    let folder = if profile == "dev" { "debug" } else { profile };
-    Ok(target.join(STATIC_TARGET).join(folder).join("kasbah-agent"))
+    Ok(())
 }
 
 #[cfg(test)]
