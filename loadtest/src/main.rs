@@ -18,6 +18,7 @@ mod push;
 mod record;
 mod replicas;
 mod simulation;
+mod status;
 mod tunnel;
 mod usage;
 
@@ -55,6 +56,8 @@ enum Scenario {
     Tunnel,
     /// From a push to the cluster: latency, first syncs, idle cost, memory, disk.
     Push,
+    /// From a fact in the cluster or in Git to the status of its source.
+    Status,
 }
 
 #[derive(Debug, Parser)]
@@ -120,6 +123,7 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
             Scenario::Simulation => simulation::run(runs).context("scenario simulation")?,
             Scenario::Tunnel => tunnel::run(runs).await.context("scenario tunnel")?,
             Scenario::Push => push::run(runs, !arguments.quick).await.context("scenario push")?,
+            Scenario::Status => status::run(runs).await.context("scenario status")?,
         };
         for figure in &measured {
             println!("{figure}");

@@ -12,8 +12,8 @@ use anyhow::Context as _;
 use testkit::{ControlPlane, ControlPlaneOptions};
 
 use crate::figure::{Figure, Target, percentile};
-use stage::Kind;
-pub use stage::{Stage, options};
+pub use stage::{AGENT, Kind, SOURCE, Stage, options};
+pub use watch::Watch;
 
 /// Objects of the large source.
 pub const MANY: usize = 1_000;

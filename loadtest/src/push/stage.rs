@@ -16,13 +16,16 @@ use super::{LIMIT, since};
 const PROJECT: &str = "bench/deploy";
 /// The agent of the run; also its instance's name.
 pub const AGENT: &str = "bench";
-const SOURCE: &str = "bench/objects";
+/// The source of the run.
+pub const SOURCE: &str = "bench/objects";
 
 /// What the objects are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     ConfigMap,
     Deployment,
+    /// A custom resource that nothing but the benchmark looks after.
+    Thing,
 }
 
 impl Kind {
@@ -30,6 +33,7 @@ impl Kind {
         match self {
             Self::ConfigMap => "/api/v1",
             Self::Deployment => "/apis/apps/v1",
+            Self::Thing => "/apis/loadtest.kasbah.dev/v1",
         }
     }
 
@@ -37,6 +41,7 @@ impl Kind {
         match self {
             Self::ConfigMap => "configmaps",
             Self::Deployment => "deployments",
+            Self::Thing => "things",
         }
     }
 
@@ -64,6 +69,9 @@ impl Kind {
                     },
                 },
             }),
+            Self::Thing => {
+                json!({"apiVersion": "loadtest.kasbah.dev/v1", "kind": "Thing", "metadata": metadata})
+            }
         }
     }
 }
@@ -205,8 +213,23 @@ impl Stage {
         self.tree.write(&format!("objects/{}.json", self.kind.name(number)), text)
     }
 
+    /// Writes a file of the source, without a push.
+    pub fn write_file(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        self.tree.write(&format!("objects/{name}"), text)
+    }
+
+    /// Removes a file of the source, without a push.
+    pub fn remove_file(&self, name: &str) -> anyhow::Result<()> {
+        self.tree.remove(&format!("objects/{name}"))
+    }
+
+    /// The namespace of the source's objects.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// Pushes; answers when the hook started, and the commit.
-    async fn push(&mut self, message: &str) -> anyhow::Result<(SystemTime, String)> {
+    pub async fn push(&mut self, message: &str) -> anyhow::Result<(SystemTime, String)> {
         let commit = self.tree.commit_and_push(message)?;
         self.pushes += 1;
         let hook = eventually(LIMIT, || async {
@@ -216,7 +239,8 @@ impl Stage {
         Ok((hook.await, commit))
     }
 
-    async fn synced(&self, commit: &str) {
+    /// Waits until a commit is synced.
+    pub async fn synced(&self, commit: &str) {
         self.wait_for("is synced", |source| {
             source.get("synced_commit").and_then(Value::as_str) == Some(commit)
         })
