@@ -3,8 +3,8 @@
 
 use delivery::model::DeliveryState;
 use events::observation::{Observation, ObservationBatch, Observed};
-use events::{InstanceId, Timestamp};
 use events::position::Stream;
+use events::{InstanceId, Timestamp};
 use store::{Projection as _, Record};
 use uuid::Uuid;
 
