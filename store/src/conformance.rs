@@ -11,7 +11,7 @@
 
 mod blobs;
 mod follow;
-mod following;
+pub(crate) mod following;
 mod keys;
 mod log;
 pub(crate) mod retention;
@@ -97,6 +97,7 @@ const LAWS: &[(&str, Law)] = laws![
     following::waiting_ends_at_its_deadline_or_with_the_projection,
     following::decisions_of_many_tasks_are_all_made_on_the_newest_state,
     following::a_command_tried_again_answers_as_before,
+    following::a_decision_on_a_version_that_is_over_is_given_up,
     retention::behind_the_horizon_nothing_is_missing,
     retention::a_horizon_stays_and_sequences_go_on,
     retention::decisions_never_leave,

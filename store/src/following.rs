@@ -184,6 +184,14 @@ impl<P: Projection> Following<P> {
         look(&folded.state, &folded.heads)
     }
 
+    pub(crate) fn log(&self) -> &Arc<dyn EventLog> {
+        &self.inner.log
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.inner.world
+    }
+
     /// What is folded.
     #[must_use]
     pub fn position(&self) -> Position {

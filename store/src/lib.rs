@@ -41,7 +41,7 @@ mod waiting;
 
 pub use blobs::{Addresses, BlobError, Blobs};
 pub use checkpoint::{Checkpoint, PartitionCheck, Tally};
-pub use decide::{Command, DecideError, Decided, append_known, decide, new_events};
+pub use decide::{Backoff, Basis, DecideError, Decided, Origin, Policy, new_events};
 pub use feed::{Feed, Feeder, Gone};
 pub use following::{
     CatchUpError, FollowError, Following, WaitError, follow_from_now, follow_projection, patiently,

@@ -6,7 +6,6 @@ use events::{AggregateKind, AggregateRef, CommitId, Event, Grounds, Organization
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::following::Following;
 use crate::log::{ReadError, Record};
 use crate::projection::Projection;
 use crate::reading::{Aggregates, LeftOut};
@@ -134,15 +133,20 @@ impl Heads {
             events::encode(given).map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
         Ok(Grounds { given, commits: organizations.into_iter().map(head).collect(), observed })
     }
-}
 
-impl<P: Decides> Following<P> {
-    /// Makes a decision on the state as it is; with what it was made on.
+    /// A decision that was made on the state of these heads, with its grounds.
     ///
     /// # Errors
-    /// The decision's refusal.
-    pub fn make(&self, given: &P::Given) -> Result<Option<(Draft, Grounds)>, Refusal> {
-        self.read_with_heads(|state, heads| make(state, heads, given))
+    /// As of [`Heads::grounds`].
+    pub fn grounded<P: Decides>(
+        &self,
+        state: &P,
+        given: &P::Given,
+        draft: Draft,
+    ) -> Result<(Draft, Grounds), Refusal> {
+        let (looked_at, relies_on) = (state.looked_at(given), || state.relies_on(given));
+        let grounds = self.grounds(given, looked_at, draft.organization, &draft.aggregate, relies_on)?;
+        Ok((draft, grounds))
     }
 }
 
@@ -152,8 +156,6 @@ pub(crate) fn make<P: Decides>(
     heads: &Heads,
     given: &P::Given,
 ) -> Result<Option<(Draft, Grounds)>, Refusal> {
-    let Some(draft) = state.make(given)? else { return Ok(None) };
-    let (looked_at, relies_on) = (state.looked_at(given), || state.relies_on(given));
-    let grounds = heads.grounds(given, looked_at, draft.organization, &draft.aggregate, relies_on)?;
-    Ok(Some((draft, grounds)))
+    let draft = state.make(given)?;
+    draft.map(|draft| heads.grounded(state, given, draft)).transpose()
 }

@@ -31,7 +31,7 @@ use events::directory::{
 use events::grants::Grants;
 use events::requests::authz::ProviderTrust;
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, JobId, OrganizationId,
+    Actor, AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, Event, GroupId, JobId, OrganizationId,
     ProjectId, Refusal, Sha256, Timestamp, TokenId, UserId,
 };
 use serde::{Deserialize, Serialize};
@@ -182,6 +182,13 @@ pub struct Draft {
     pub expected: u64,
     /// At least one.
     pub events: Vec<DirectoryEvent>,
+}
+
+impl From<Draft> for store::Draft {
+    fn from(draft: Draft) -> Self {
+        let Draft { organization, aggregate, expected, events } = draft;
+        Self { organization, aggregate, expected, events: events.into_iter().map(Event::from).collect() }
+    }
 }
 
 /// A decision: what is to be appended (nothing when it is so already), and what it means for the asker.

@@ -11,14 +11,16 @@ use chassis::traces;
 use events::delivery::{PruneEntry, WantedList, WantedObject};
 use events::requests::delivery::{ChangedAgent, DesiredChanged, NextSync};
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, BlobDigest, CommitId, CorrelationId, Event, Grounds,
-    OrganizationId, Refusal, SourceId, SyncId, Timestamp,
+    AgentId, AggregateKind, AggregateRef, BlobDigest, CorrelationId, Event, Grounds, OrganizationId, Refusal,
+    SourceId, SyncId,
 };
 use futures::StreamExt as _;
 use serde::Serialize;
-use store::{AppendError, Blobs, Decides as _, Draft, EventLog, NewCommit, Snapshots};
+use store::{
+    Basis, Blobs, DecideError, Decided, Decides as _, Draft, EventLog, Origin, Policy, Snapshots,
+};
 use tokio::sync::watch;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 use world::World;
 
 use crate::bundles::{BundleError, Bundles};
@@ -28,8 +30,6 @@ use crate::model::{
     has_pending, next_sync,
 };
 
-/// How long a settled change may take to come back through the fold before the driver looks again by itself.
-const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 /// Agents whose sources are settled at once: the log takes many decisions together at the price of one.
 const AGENTS_AT_ONCE: usize = 256;
 /// Under what gateways tell each other, and this service, that they live.
@@ -119,10 +119,10 @@ pub(crate) enum SettleError {
     Blob(#[from] store::BlobError),
     #[error(transparent)]
     Refused(#[from] Refusal),
-    #[error("event cannot be encoded")]
+    #[error("list of objects cannot be encoded")]
     Encode(#[from] events::EncodeError),
-    #[error("log did not take the decision")]
-    Append(#[from] AppendError),
+    #[error("decision is not recorded")]
+    Decide(#[from] DecideError),
 }
 
 /// Contents of bundles by address.
@@ -253,7 +253,7 @@ impl Driver {
     fn note_unsettled(&self, source: SourceId, settled: Result<(), SettleError>, again: &mut Vec<SourceId>) {
         let Err(error) = settled else { return };
         let is_overtaken =
-            matches!(error, SettleError::Outdated | SettleError::Append(AppendError::Conflict { .. }));
+            matches!(error, SettleError::Outdated | SettleError::Decide(DecideError::Overtaken { .. }));
         if !is_overtaken {
             self.counts.failures.inc();
             tracing::error!(%source, error = %chain(&error), "source cannot be settled");
@@ -267,9 +267,7 @@ impl Driver {
         let Some((agent, organization, _)) = self.fold.read(|state| state.source_head(source)) else {
             return Ok(());
         };
-        if let Some((draft, grounds)) = self.fold.make(&Given::RecordSyncs { source })? {
-            self.append(source, draft, grounds, None).await?;
-        }
+        self.record_syncs(source).await?;
         let (needed, listed, lists) = self.fold.read(|state| {
             (state.bundles_needed(source), state.prune_list_of(source), state.wanted_lists_needed(source))
         });
@@ -297,7 +295,24 @@ impl Driver {
         grounds.given = events::encode(&Given::Settle { source, surplus, list, sync, wanted })?;
         let aggregate = AggregateRef::new(AggregateKind::Source, source);
         let draft = Draft { organization, aggregate, expected, events: vec![event.into()] };
-        self.append(source, draft, grounds, cause).await
+        let (origin, span) = self.origin(source, cause, &draft.events);
+        let recording = self.fold.record(&Policy::BACKGROUND, &origin, draft, grounds);
+        self.count(source, &recording.instrument(span).await?);
+        Ok(())
+    }
+
+    /// Records that a source's sync began or ended, where the log does not have it yet.
+    async fn record_syncs(&self, source: SourceId) -> Result<(), SettleError> {
+        let given = Given::RecordSyncs { source };
+        let events = self.fold.read(|state| state.sync_records(source));
+        if events.is_empty() {
+            return Ok(());
+        }
+        let events: Vec<Event> = events.into_iter().map(Event::from).collect();
+        let (origin, span) = self.origin(source, None, &events);
+        let deciding = self.fold.decide(&Policy::BACKGROUND, &origin, Basis::Newest, &given);
+        self.count(source, &deciding.instrument(span).await?);
+        Ok(())
     }
 
     /// What is to be done about a source, with the state that says so.
@@ -379,54 +394,39 @@ impl Driver {
         Ok(Some(WantedList { list, objects, first }))
     }
 
-    /// Appends to a source on the version that was looked at, and waits until the state has it too.
-    async fn append(
-        &self,
-        source: SourceId,
-        draft: Draft,
-        grounds: Grounds,
-        cause: Option<Cause>,
-    ) -> Result<(), SettleError> {
+    /// What led to a decision on a source, with the span that it is recorded in.
+    fn origin(&self, source: SourceId, cause: Option<Cause>, events: &[Event]) -> (Origin, Span) {
+        let world = &self.deps.world;
         let cause =
             cause.or_else(|| self.fold.read(|state| state.cause_of(source))).unwrap_or_else(|| Cause {
-                correlation_id: CorrelationId(self.deps.world.new_uuid()),
+                correlation_id: CorrelationId(world.new_uuid()),
                 causation_id: None,
                 traceparent: None,
             });
-        let decided = draft.events.clone();
-        let events = store::new_events(&self.deps.world, draft.events)?;
         let span = tracing::info_span!(
             "delivery.decide",
             otel.kind = "consumer",
             %source,
-            events = events.iter().map(|event| event.body.event_type.as_str()).collect::<Vec<_>>().join(", "),
+            events = events.iter().map(Event::event_type).collect::<Vec<_>>().join(", "),
         );
         traces::set_parent_or_none(&span, cause.traceparent.as_deref());
-        let commit = NewCommit {
-            id: CommitId(self.deps.world.new_uuid()),
-            organization: draft.organization,
-            aggregate: draft.aggregate,
-            expected: draft.expected,
-            actor: Actor::service("delivery"),
-            correlation_id: cause.correlation_id,
+        let origin = Origin {
             causation_id: cause.causation_id,
             traceparent: traces::traceparent_of(&span).or(cause.traceparent),
-            occurred_at: Timestamp(self.deps.world.clock.now_millis()),
-            command: None,
-            grounds: Some(grounds),
-            events,
+            ..Origin::of_service(world, "delivery", cause.correlation_id)
         };
-        let appending = store::append_known(&self.deps.world, &*self.deps.log, commit);
-        let appended = appending.instrument(span).await?;
-        for event in decided {
+        (origin, span)
+    }
+
+    fn count(&self, source: SourceId, decided: &Decided) {
+        for event in &decided.events {
             if let Event::Delivery(event) = event {
-                self.counts.recorded(&event);
+                self.counts.recorded(event);
             }
         }
-        if self.fold.wait_for(&appended.position, FOLD_DEADLINE).await.is_err() {
+        if decided.folded.is_err() {
             tracing::warn!(%source, "fold is slow");
         }
-        Ok(())
     }
 
     async fn announce(&self, agents: &[AgentId]) {

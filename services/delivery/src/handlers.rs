@@ -16,19 +16,18 @@ use events::requests::status::{
     AgentStatus, Condition, ListAgentStatuses, ListObjects, ObjectPage, Reason, State,
 };
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, InstanceId, OrganizationId, ProjectId, Refusal, RefusalKind,
+    Actor, AgentId, AggregateKind, AggregateRef, CommandRecord, InstanceId, OrganizationId, ProjectId, Refusal, RefusalKind,
     Request, SourceId, SyncId, Timestamp,
 };
 use futures::FutureExt as _;
-use store::DecideError;
+use store::{Basis, Decided, Origin, Policy};
+use uuid::Uuid;
 
 use crate::driver::{Driver, chain};
 use crate::model::{Around, Command, Given, agent_status, desired_plan, object_page, source_view};
 
 /// Of plans that are answered together; one that is larger goes by itself.
 const MAXIMUM_PLAN_BYTES: usize = bus::MAXIMUM_MESSAGE_BYTES / 2;
-/// How long a command waits until its own effect can be read.
-const READ_BACK: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Serves every request until the guards are dropped.
 pub(crate) async fn serve(driver: &Arc<Driver>) -> anyhow::Result<Vec<Serving>> {
@@ -155,10 +154,9 @@ impl Driver {
             return Ok(Applier { instance, epoch });
         }
         let aggregate = AggregateRef::new(AggregateKind::Applier, agent);
-        let command = recorded(&context, organization, aggregate, &request)?;
+        let command = self.origin_of(&context, organization, aggregate, &request, Vec::new())?;
         let given = Given::NameApplier { agent, instance, again };
         let named = self.decide(command, &given).await?;
-        self.fold.wait_for(&named.position, READ_BACK).await.map_err(|error| unavailable(&error))?;
         Ok(Applier { instance, epoch: named.version })
     }
 
@@ -311,18 +309,43 @@ impl Driver {
         command: Command,
     ) -> Result<SourceView, Refusal> {
         let aggregate = AggregateRef::new(AggregateKind::Source, source);
-        let mut asked = recorded(context, context.organization, aggregate, request)?;
-        if let Command::Sync { sync } = &command {
-            asked.ids.push(sync.0);
-        }
-        let decided = self.decide(asked, &Given::Command { source, command }).await?;
-        self.fold.wait_for(&decided.position, READ_BACK).await.map_err(|error| unavailable(&error))?;
+        let ids = match &command {
+            Command::Sync { sync } => vec![sync.0],
+            _ => Vec::new(),
+        };
+        let asked = self.origin_of(context, context.organization, aggregate, request, ids)?;
+        self.decide(asked, &Given::Command { source, command }).await?;
         self.view(source)
     }
 
-    async fn decide(&self, command: store::Command, given: &Given) -> Result<store::Decided, DecideError> {
-        let now = Timestamp(self.deps.world.clock.now_millis());
-        store::decide(&self.deps.world, &*self.deps.log, &self.fold, command, now, given).await
+    /// Decides, and waits until what was decided can be read.
+    async fn decide(&self, origin: Origin, given: &Given) -> Result<Decided, Refusal> {
+        let decided = self.fold.decide(&Policy::REQUEST, &origin, Basis::Newest, given).await?;
+        decided.folded.clone().map_err(|error| unavailable(&error))?;
+        Ok(decided)
+    }
+
+    /// What the log keeps of a request besides what it decided. A repeated request is found by its key.
+    fn origin_of<R: Request>(
+        &self,
+        context: &RequestContext,
+        organization: OrganizationId,
+        aggregate: AggregateRef,
+        request: &R,
+        ids: Vec<Uuid>,
+    ) -> Result<Origin, Refusal> {
+        let data = events::encode(request)
+            .map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
+        Ok(Origin {
+            commit: context.idempotency_key,
+            actor: context.actor.clone(),
+            correlation_id: context.correlation_id,
+            causation_id: context.causation_id,
+            traceparent: context.traceparent.clone(),
+            occurred_at: Timestamp(self.deps.world.clock.now_millis()),
+            command: Some(CommandRecord { name: R::NAME.to_owned(), data, ids }),
+            repeats: Some((organization, aggregate)),
+        })
     }
 
     /// What a status depends on besides the log.
@@ -414,29 +437,6 @@ fn only_services(context: &RequestContext) -> Result<(), Refusal> {
         Actor::Service(_) => Ok(()),
         _ => Err(Refusal::new(RefusalKind::Denied, "only a service may ask this")),
     }
-}
-
-/// What the log keeps of a request beside what it decided.
-fn recorded<R: Request>(
-    context: &RequestContext,
-    organization: OrganizationId,
-    aggregate: AggregateRef,
-    request: &R,
-) -> Result<store::Command, Refusal> {
-    let data =
-        events::encode(request).map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
-    Ok(store::Command {
-        commit: context.idempotency_key,
-        organization,
-        aggregate,
-        actor: context.actor.clone(),
-        correlation_id: context.correlation_id,
-        causation_id: context.causation_id,
-        traceparent: context.traceparent.clone(),
-        name: R::NAME.to_owned(),
-        data,
-        ids: Vec::new(),
-    })
 }
 
 fn unavailable(error: &store::WaitError) -> Refusal {

@@ -267,6 +267,21 @@ fn what_is_simulated_chooses_nothing_by_chance() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
+/// A service that appends a commit by itself has retries, idempotency and grounds of its own.
+#[test]
+fn only_the_store_makes_commits() {
+    let of_services: Vec<String> = SERVICES.iter().map(|name| format!("services/{name}/src/")).collect();
+    let mut found = Vec::new();
+    for (path, text) in files(".rs") {
+        let ships = of_services.iter().any(|folder| path.starts_with(folder)) && !path.contains("/tests");
+        let shipped = text.split("#[cfg(test)]").next().unwrap_or_default();
+        if ships && shipped.contains("NewCommit") {
+            found.push(format!("{path}: decide with `Following::decide` or `Following::record`"));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 #[test]
 fn nothing_is_left_open_or_switched_off() {
     let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("#[ign", "ore"), concat!("XX", "X:")];

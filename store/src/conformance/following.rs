@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use events::position::Stream;
 use events::{
-    Actor, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, OrganizationId, Position, Refusal,
-    RefusalKind, Timestamp,
+    AggregateKind, AggregateRef, CommandRecord, CorrelationId, Event, OrganizationId, Position, Refusal,
+    RefusalKind,
 };
 use futures::FutureExt as _;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use world::World;
 
 use super::{DEADLINE, ORGANIZATION, OTHER, Storage, agent, commit, commit_on, event, fill, parallel};
 use crate::Parts;
-use crate::decide::{Command, DecideError, Decided, decide};
+use crate::decide::{Basis, DecideError, Decided, Origin, Policy};
 use crate::following::{Following, WaitError, follow_projection};
 use crate::log::ReadFilter;
 use crate::model::{Commits, Decides, Draft, LookedAt};
@@ -26,7 +26,7 @@ use crate::reading::{Committed, Fact};
 
 /// Versions of agents.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-struct Versions {
+pub(crate) struct Versions {
     versions: BTreeMap<(OrganizationId, String), u64>,
     folded: u64,
 }
@@ -63,10 +63,10 @@ impl Versions {
 
 /// One event, while the aggregate is below a version.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Touch {
-    organization: OrganizationId,
-    id: String,
-    below: u64,
+pub(crate) struct Touch {
+    pub(crate) organization: OrganizationId,
+    pub(crate) id: String,
+    pub(crate) below: u64,
 }
 
 impl Decides for Versions {
@@ -100,13 +100,13 @@ impl Decides for Versions {
 }
 
 /// A projection that follows, until it is stopped.
-struct Running {
-    following: Following<Versions>,
+pub(crate) struct Running {
+    pub(crate) following: Following<Versions>,
     stop: oneshot::Sender<()>,
     ended: oneshot::Receiver<()>,
 }
 
-fn start(world: &World, parts: &Parts) -> Running {
+pub(crate) fn start(world: &World, parts: &Parts) -> Running {
     let (log, snapshots) = (Arc::clone(&parts.log), Arc::clone(&parts.snapshots));
     let following = follow_projection::<Versions>(log, snapshots, world.clone());
     let (stop, stopped) = oneshot::channel::<()>();
@@ -221,32 +221,29 @@ pub(super) async fn waiting_ends_at_its_deadline_or_with_the_projection(
     drop(never_driven.drive(pending()));
 }
 
-fn command(world: &World, id: &str, organization: OrganizationId) -> Command {
-    Command {
-        commit: CommitId(world.new_uuid()),
-        organization,
-        aggregate: agent(id),
-        actor: Actor::service("conformance"),
-        correlation_id: CorrelationId(world.new_uuid()),
-        causation_id: None,
-        traceparent: None,
+fn command(world: &World, id: &str, organization: OrganizationId) -> Origin {
+    let command = CommandRecord {
         name: "conformance.touch".to_owned(),
         data: Vec::new(),
         ids: vec![world.new_uuid(), world.new_uuid()],
+    };
+    Origin {
+        command: Some(command),
+        repeats: Some((organization, agent(id))),
+        ..Origin::of_service(world, "conformance", CorrelationId(world.new_uuid()))
     }
 }
 
 /// Decides one event while the aggregate is below a version, and refuses then.
 async fn touch(
-    world: &World,
-    parts: &Parts,
     following: &Following<Versions>,
-    command: Command,
+    command: Origin,
+    basis: Basis,
     below: u64,
 ) -> Result<Decided, DecideError> {
-    let given = Touch { organization: command.organization, id: command.aggregate.id.clone(), below };
-    let now = Timestamp(world.clock.now_millis());
-    decide(world, &*parts.log, following, command, now, &given).await
+    let (organization, aggregate) = command.repeats.clone().unwrap();
+    let given = Touch { organization, id: aggregate.id, below };
+    following.decide(&Policy::REQUEST, &command, basis, &given).await
 }
 
 pub(super) async fn decisions_of_many_tasks_are_all_made_on_the_newest_state(
@@ -257,14 +254,14 @@ pub(super) async fn decisions_of_many_tasks_are_all_made_on_the_newest_state(
     let running = start(&world, &parts);
     running.following.caught_up().await.unwrap();
     let deciders = (0..6).map(|_| {
-        let (world, parts, following) = (world.clone(), parts.clone(), running.following.clone());
+        let (world, following) = (world.clone(), running.following.clone());
         async move {
             let mut made = 0;
             for _ in 0..10 {
                 let command = command(&world, "shared", ORGANIZATION);
-                match touch(&world, &parts, &following, command, 25).await {
+                match touch(&following, command, Basis::Newest, 25).await {
                     Ok(_) => made += 1,
-                    Err(DecideError::Refused(_) | DecideError::Contended { .. }) => {}
+                    Err(DecideError::Refused(_) | DecideError::Overtaken { .. }) => {}
                     Err(error) => panic!("{error}"),
                 }
             }
@@ -293,13 +290,34 @@ pub(super) async fn a_command_tried_again_answers_as_before(world: World, storag
     let running = start(&world, &parts);
     running.following.caught_up().await.unwrap();
     let once = command(&world, "one", ORGANIZATION);
-    let first = touch(&world, &parts, &running.following, once.clone(), 1).await.unwrap();
-    running.following.wait_for(&first.position, DEADLINE).await.unwrap();
-    let again = touch(&world, &parts, &running.following, once, 1).await.unwrap();
+    let first = touch(&running.following, once.clone(), Basis::Newest, 1).await.unwrap();
+    assert_eq!(first.folded, Ok(()), "the state has it");
+    let again = touch(&running.following, once, Basis::Newest, 1).await.unwrap();
     assert_eq!(again, Decided { duplicate: true, ..first });
-    let refused = touch(&world, &parts, &running.following, command(&world, "one", ORGANIZATION), 1).await;
+    let refused = touch(&running.following, command(&world, "one", ORGANIZATION), Basis::Newest, 1).await;
     assert_eq!(refused, Err(DecideError::Refused(Refusal::new(RefusalKind::Conflict, "full at 1"))));
-    let other = touch(&world, &parts, &running.following, command(&world, "two", OTHER), 1).await.unwrap();
+    let other = touch(&running.following, command(&world, "two", OTHER), Basis::Newest, 1).await.unwrap();
     assert_eq!(other.version, 1);
+    running.stop().await;
+}
+
+pub(super) async fn a_decision_on_a_version_that_is_over_is_given_up(
+    world: World,
+    storage: Box<dyn Storage>,
+) {
+    let parts = storage.open().await;
+    let running = start(&world, &parts);
+    running.following.caught_up().await.unwrap();
+    let on = async |seen| {
+        let command = command(&world, "one", ORGANIZATION);
+        touch(&running.following, command, Basis::Version(seen), 9).await.map(|decided| decided.version)
+    };
+    let overtaken = Err(DecideError::Overtaken { aggregate: agent("one") });
+    assert_eq!((on(0).await, on(0).await, on(1).await), (Ok(1), overtaken.clone(), Ok(2)));
+    // Another replica is faster than this one's fold, or is heard of before: either way it is not decided on what it left.
+    parts.log.append(commit(&world, "one", 2)).await.unwrap();
+    assert_eq!(on(2).await, overtaken);
+    assert_eq!(running.following.read(|state| state.version("one")), 3, "what the other one did is known");
+    assert_eq!(on(3).await, Ok(4));
     running.stop().await;
 }

@@ -20,7 +20,7 @@ use super::{DEADLINE, ORGANIZATION, Storage, agent, batch, commit, event};
 use crate::Parts;
 use crate::following::{Following, follow_projection};
 use crate::log::ReadFilter;
-use crate::model::{Decides, Draft, LookedAt};
+use crate::model::{Decides, Draft, LookedAt, make};
 use crate::projection::Projection;
 use crate::reading::{Catalogue, Committed, Fact};
 use crate::retention::{Anchored, Limits, turn};
@@ -197,7 +197,8 @@ impl<B: Build> Replica<B> {
     async fn uses(&self, world: &World, parts: &Parts, id: &str, relies_on: &str) -> Result<(), RefusalKind> {
         self.following.catch_up(DEADLINE).await.unwrap();
         let given = Use { id: id.to_owned(), relies_on: relies_on.to_owned() };
-        let (draft, _) = self.following.make(&given).map_err(|refusal| refusal.kind)?.unwrap();
+        let made = self.following.read_with_heads(|state, heads| make(state, heads, &given));
+        let (draft, _) = made.map_err(|refusal| refusal.kind)?.unwrap();
         parts.log.append(commit(world, id, draft.expected)).await.unwrap();
         Ok(())
     }

@@ -2,59 +2,49 @@
 
 use std::time::Duration;
 
-use events::{CommitId, EncodeError, Event, Grounds, Position, Refusal, RefusalKind, Timestamp};
-use store::{AppendError, Decides as _, NewCommit, WaitError, append_known, new_events};
+use events::{CommitId, Position, Refusal, RefusalKind};
+use store::{Basis, Origin, Policy};
 use uuid::Uuid;
 
-use super::Driver;
+use super::{Driver, gone};
 use crate::call::Call;
+use crate::model::Decided;
 use crate::model::claims::NameId;
 use crate::model::steps::{Given, Step};
-use crate::model::{Decided, Draft};
 
-/// How often a decision is made again when others change the same aggregate.
-pub(super) const ATTEMPTS: u32 = 8;
-/// Longest wait until the directory has folded what the log took.
-const FOLDED_WITHIN: Duration = Duration::from_secs(5);
-/// Upper end of the first pause after a conflict; it doubles.
-const PAUSE_MILLIS: u64 = 5;
+/// Longest wait until the directory has folded what the caller has seen.
+const FOLDED_WITHIN: Duration = Policy::REQUEST.fold_within;
 
 impl Driver {
-    /// Decides on the directory as it is, appends, and waits until the directory has it; decides again when another was
-    /// faster.
+    /// Decides on the directory as it is, appends, and waits until the directory has it. Answers what the step is about.
     pub(super) async fn commit(&self, call: &Call, id: CommitId, step: Step) -> Result<Uuid, Refusal> {
         let given = Given { asker: call.asker(), now: self.now(), step };
-        for attempt in 0..ATTEMPTS {
-            let made = self.directory.read_with_heads(|directory, heads| {
+        let origin = Origin {
+            commit: id,
+            actor: call.context.actor.clone(),
+            correlation_id: call.context.correlation_id,
+            causation_id: call.context.causation_id,
+            traceparent: call.context.traceparent.clone(),
+            occurred_at: given.now,
+            command: Some(call.command.clone()),
+            // The directory knows which commit created what.
+            repeats: None,
+        };
+        let mut about = None;
+        let decided =
+            self.directory.decide_with(&Policy::REQUEST, &origin, Basis::Newest, |directory, heads| {
                 let Decided { draft, outcome } = directory.decide(&given)?;
-                let Some(draft) = draft else { return Ok((None, outcome)) };
-                let (organization, aggregate) = (draft.organization, &draft.aggregate);
-                let looked_at = directory.looked_at(&given);
-                let grounds = heads.grounds(&given, looked_at, organization, aggregate, Vec::new)?;
-                Ok::<_, Refusal>((Some((draft, grounds)), outcome))
+                about = Some(outcome);
+                draft.map(|draft| heads.grounded(directory, &given, draft.into())).transpose()
             });
-            let (made, outcome) = made?;
-            let Some((draft, grounds)) = made else { return Ok(outcome) };
-            let commit = self.new_commit(call, id, given.now, draft, grounds)?;
-            match append_known(&self.world, &*self.log, commit).await {
-                Ok(appended) => {
-                    self.directory
-                        .wait_for(&appended.position, FOLDED_WITHIN)
-                        .await
-                        .map_err(|error| behind(&error))?;
-                    return Ok(outcome);
-                }
-                Err(AppendError::Conflict { .. }) => self.pause_after_conflict(attempt).await?,
-                Err(error) => return Err(not_appended(&error)),
-            }
-        }
-        Err(Refusal::new(RefusalKind::Unavailable, "others change the same thing all the time; retry"))
+        decided.await?.folded.map_err(|error| behind(&error))?;
+        about.ok_or_else(gone)
     }
 
-    /// Lets whoever was faster finish, and learns what that was.
+    /// Lets a replica that was faster finish, and learns what it did.
     pub(super) async fn pause_after_conflict(&self, attempt: u32) -> Result<(), Refusal> {
-        let pause = self.world.random.below(PAUSE_MILLIS << attempt.min(8));
-        self.world.clock.sleep(Duration::from_millis(pause)).await;
+        let pause = Policy::REQUEST.backoff.pause(attempt, &*self.world.random);
+        self.world.clock.sleep(pause).await;
         self.catch_up().await
     }
 
@@ -98,50 +88,8 @@ impl Driver {
             )),
         }
     }
-
-    fn new_commit(
-        &self,
-        call: &Call,
-        id: CommitId,
-        now: Timestamp,
-        draft: Draft,
-        grounds: Grounds,
-    ) -> Result<NewCommit, Refusal> {
-        let events =
-            new_events(&self.world, draft.events.into_iter().map(Event::from)).map_err(not_encoded)?;
-        Ok(NewCommit {
-            id,
-            organization: draft.organization,
-            aggregate: draft.aggregate,
-            expected: draft.expected,
-            actor: call.context.actor.clone(),
-            correlation_id: call.context.correlation_id,
-            causation_id: call.context.causation_id,
-            traceparent: call.context.traceparent.clone(),
-            occurred_at: now,
-            command: Some(call.command.clone()),
-            grounds: Some(grounds),
-            events,
-        })
-    }
 }
 
-fn not_encoded(error: EncodeError) -> Refusal {
-    Refusal::new(RefusalKind::Internal, error.to_string())
-}
-
-fn behind(error: &WaitError) -> Refusal {
+fn behind(error: &store::WaitError) -> Refusal {
     Refusal::new(RefusalKind::Unavailable, format!("{error}; retry"))
-}
-
-fn not_appended(error: &AppendError) -> Refusal {
-    let kind = match error {
-        AppendError::TooLarge { .. } => RefusalKind::Invalid,
-        AppendError::Invalid { .. } => RefusalKind::Internal,
-        AppendError::Conflict { .. }
-        | AppendError::Unknown { .. }
-        | AppendError::Away { .. }
-        | AppendError::ReadOnly { .. } => RefusalKind::Unavailable,
-    };
-    Refusal::new(kind, error.to_string())
 }

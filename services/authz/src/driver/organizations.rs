@@ -6,8 +6,8 @@ use events::requests::authz::{
     OrganizationView, SecretToken, SetTokenLifetimes,
 };
 use events::{Actor, GroupId, OrganizationId, Refusal, RefusalKind, UserId};
+use store::Policy;
 
-use super::commit::ATTEMPTS;
 use super::tokens::NewTokenName;
 use super::{Driver, gone};
 use crate::call::Call;
@@ -92,7 +92,7 @@ impl Driver {
         let mut attempt = 1;
         loop {
             match self.ensure_owner_once(&call, &request).await {
-                Err(refusal) if refusal.kind == RefusalKind::Conflict && attempt < ATTEMPTS => {
+                Err(refusal) if refusal.kind == RefusalKind::Conflict && attempt < Policy::REQUEST.decisions => {
                     self.pause_after_conflict(attempt).await?;
                     attempt += 1;
                 }

@@ -8,7 +8,7 @@ use events::directory::{
 };
 use events::root::RootLink;
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, Event, GroupId, JobId,
+    Actor, AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, JobId,
     OrganizationId, ProjectId, Refusal, RefusalKind, RootId, Timestamp, TokenId, UserId,
 };
 use serde::{Deserialize, Serialize};
@@ -172,13 +172,7 @@ impl Decides for Directory {
     type Given = Given;
 
     fn make(&self, given: &Given) -> Result<Option<store::Draft>, Refusal> {
-        let draft = self.decide(given)?.draft;
-        Ok(draft.map(|draft| store::Draft {
-            organization: draft.organization,
-            aggregate: draft.aggregate,
-            expected: draft.expected,
-            events: draft.events.into_iter().map(Event::from).collect(),
-        }))
+        Ok(self.decide(given)?.draft.map(store::Draft::from))
     }
 
     /// Names of organizations and operators are in the organization `system`; who asks may be at home in another than the

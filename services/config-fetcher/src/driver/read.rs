@@ -8,8 +8,8 @@ use events::configuration::{FileFinding, GitReference, file_of};
 use events::grants::Grants;
 use events::requests::authz::{DecideFetch, FindMissing, ShowProject};
 use events::requests::repository::ReadFile;
-use events::{Actor, AgentId, CommitId, CorrelationId, ProjectId, Refusal, RefusalKind};
-use store::{AppendError, NewCommit};
+use events::{AgentId, CorrelationId, ProjectId, Refusal, RefusalKind};
+use store::{Basis, DecideError, Origin, Policy};
 use tracing::Instrument as _;
 
 use super::schedule::{Due, Folder};
@@ -17,10 +17,8 @@ use super::{Cause, Fetcher, SERVICE};
 use crate::model::{AgentState, Former, Given, Outcome};
 use crate::schema::{self, Checked, MAXIMUM_BYTES, MAXIMUM_FINDINGS, What};
 
-/// How long a commit may take to come back through the fold.
-const FOLD_DEADLINE: Duration = Duration::from_secs(10);
-/// How long the log may take for what was read. Afterwards the file may say something else.
-const APPEND_PATIENCE: Duration = Duration::from_secs(3);
+/// What was read is appended once, and the log has three seconds for it: afterwards the file may say something else.
+const POLICY: Policy = Policy { appends: 1, patience: Duration::from_secs(3), ..Policy::BACKGROUND };
 
 /// How reading went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,21 +37,6 @@ struct Looked {
     former: Option<Former>,
     /// That it was read in, if that alone decides what came of it.
     folder: Option<Folder>,
-}
-
-/// A decision did not get into the log.
-#[derive(Debug, thiserror::Error)]
-enum RecordError {
-    #[error("event cannot be encoded")]
-    Encode(#[from] events::EncodeError),
-    #[error("log did not take the decision")]
-    Append(#[from] AppendError),
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    #[error("another replica said more of the agent since this one read")]
-    Overtaken,
-    #[error("nobody knows whether the log took the decision: {detail}")]
-    Unsettled { version: u64, detail: String },
 }
 
 impl Fetcher {
@@ -242,60 +225,31 @@ impl Fetcher {
         Ok(decision.of(agent).map(|()| project).map_err(refused))
     }
 
-    /// Appends what is new, unless more was said of the agent since its file was read.
-    ///
-    /// Whatever becomes of it: what was read is not said a second time. It would be older by as long as the log did not answer.
-    async fn record(&self, given: Given, seen: u64, cause: &Cause) -> Result<(), RecordError> {
-        let Some((draft, grounds)) = self.fold.make(&given)? else { return Ok(()) };
-        if seen != draft.expected {
-            return Err(RecordError::Overtaken);
-        }
-        let version = draft.expected;
-        let commit = NewCommit {
-            id: CommitId(self.deps.world.new_uuid()),
-            organization: draft.organization,
-            aggregate: draft.aggregate,
-            expected: version,
-            actor: Actor::service(SERVICE),
-            correlation_id: cause.correlation_id,
-            causation_id: None,
-            traceparent: cause.traceparent.clone(),
-            occurred_at: self.now(),
-            command: None,
-            grounds: Some(grounds),
-            events: store::new_events(&self.deps.world, draft.events)?,
-        };
-        let appended = tokio::select! {
-            biased;
-            appended = self.deps.log.append(commit) => appended,
-            () = self.deps.world.clock.sleep(APPEND_PATIENCE) => {
-                Err(AppendError::Unknown { detail: "it takes too long".to_owned() })
-            }
-        };
-        if let Err(error) = self.fold.catch_up(FOLD_DEADLINE).await {
+    /// Appends what is new, unless more was recorded of the agent since its file was read.
+    async fn record(&self, given: Given, seen: u64, cause: &Cause) -> Result<(), DecideError> {
+        let world = &self.deps.world;
+        let origin =
+            Origin::of_service(world, SERVICE, cause.correlation_id).traced(cause.traceparent.clone());
+        let decided = self.fold.decide(&POLICY, &origin, Basis::Version(seen), &given).await?;
+        if let Err(error) = decided.folded {
             tracing::warn!(%error, "deciding on an older state");
         }
-        match appended {
-            Ok(_) => Ok(()),
-            Err(AppendError::Conflict { .. }) => Err(RecordError::Overtaken),
-            Err(AppendError::Unknown { detail }) => Err(RecordError::Unsettled { version, detail }),
-            Err(error) => Err(error.into()),
-        }
+        Ok(())
     }
 }
 
 /// Says why, and when to read again.
-fn not_recorded(agent: AgentId, error: &RecordError) -> Read {
+fn not_recorded(agent: AgentId, error: &DecideError) -> Read {
     match error {
-        RecordError::Overtaken => {
+        DecideError::Overtaken { .. } => {
             tracing::info!(%agent, %error, "reading again");
             Read::NotNow
         }
-        RecordError::Unsettled { version, .. } => {
+        DecideError::Unsettled { version, .. } => {
             tracing::warn!(%agent, %error, "reading again");
             Read::Unsettled(*version)
         }
-        RecordError::Encode(_) | RecordError::Append(_) | RecordError::Refused(_) => {
+        error => {
             let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
             tracing::error!(%agent, %error, source, "configuration was not recorded");
             Read::NotNow

@@ -1,12 +1,10 @@
 //! Publishing what is new: notices on the bus, bundles into the blobs, commits into the log.
 
-use std::time::Duration;
-
 use events::configuration::GitReference;
 use events::request::RequestContext;
 use events::requests::repository::RepositoryAdvanced;
-use events::{Actor, AgentId, CommitId, CorrelationId, OrganizationId, ProjectId, Refusal, SourceId};
-use store::{AppendError, BlobError, NewCommit};
+use events::{Actor, AgentId, CommitId, CorrelationId, OrganizationId, ProjectId, SourceId};
+use store::{Basis, BlobError, DecideError, Origin, Policy};
 
 use super::Poller;
 use super::fetch::decided;
@@ -20,8 +18,6 @@ use crate::model::{Decided, Found, Given, RefInterest, decide_built, ref_aggrega
 const ASK_DEADLINE: u32 = 10_000;
 /// Commits that one decision takes at most, as far as this check goes.
 const COMMITS: usize = 64;
-/// How long a commit may take to come back through the fold.
-const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 
 /// One check of a ref.
 #[derive(Clone, Copy)]
@@ -40,14 +36,10 @@ pub(super) struct RefCheck<'a> {
 enum PublishError {
     #[error("blobs cannot be stored")]
     Blobs(#[from] BlobError),
-    #[error("event cannot be encoded")]
-    Encode(#[from] events::EncodeError),
-    #[error("log did not take the decision")]
-    Append(#[from] AppendError),
     #[error(transparent)]
-    Refused(#[from] Refusal),
-    #[error("another replica recorded more of it since this one checked")]
-    Overtaken,
+    Decide(#[from] DecideError),
+    #[error("more is new than {COMMITS} commits hold")]
+    Unfinished,
 }
 
 impl Poller {
@@ -158,52 +150,22 @@ impl Poller {
         let RefCheck { organization, project, reference, cause, seen } = check;
         let given = Given { organization, project, reference: reference.clone(), found };
         let mut version = seen;
+        // What does not fit into one commit comes in the next.
         for _ in 0..COMMITS {
-            let Some((draft, grounds)) = self.fold.make(&given)? else { return Ok(version) };
-            if draft.expected != version {
-                self.catch_up().await;
-                return Err(PublishError::Overtaken);
+            let world = &self.deps.world;
+            let origin = Origin::of_service(world, SERVICE, cause.correlation_id);
+            let origin = origin.traced(cause.traceparent.clone());
+            let decided =
+                self.fold.decide(&Policy::BACKGROUND, &origin, Basis::Version(version), &given).await?;
+            if decided.events.is_empty() {
+                return Ok(version);
             }
-            let commit = NewCommit {
-                id: CommitId(self.deps.world.new_uuid()),
-                organization: draft.organization,
-                aggregate: draft.aggregate,
-                expected: draft.expected,
-                actor: Actor::service(SERVICE),
-                correlation_id: cause.correlation_id,
-                causation_id: None,
-                traceparent: cause.traceparent.clone(),
-                occurred_at: self.now(),
-                command: None,
-                grounds: Some(grounds),
-                events: store::new_events(&self.deps.world, draft.events)?,
-            };
-            match store::append_known(&self.deps.world, &*self.deps.log, commit).await {
-                // Decides once more: what did not fit into the commit comes in the next one.
-                Ok(appended) => {
-                    version = appended.version;
-                    self.wait_for(&appended.position).await;
-                }
-                Err(AppendError::Conflict { .. }) => {
-                    self.catch_up().await;
-                    return Err(PublishError::Overtaken);
-                }
-                Err(error) => return Err(error.into()),
+            version = decided.version;
+            if let Err(error) = decided.folded {
+                tracing::warn!(%error, "deciding on an older state");
             }
         }
-        Err(PublishError::Overtaken)
-    }
-
-    async fn wait_for(&self, position: &events::Position) {
-        if let Err(error) = self.fold.wait_for(position, FOLD_DEADLINE).await {
-            tracing::warn!(%error, "deciding on an older state");
-        }
-    }
-
-    async fn catch_up(&self) {
-        if let Err(error) = self.fold.catch_up(FOLD_DEADLINE).await {
-            tracing::warn!(%error, "deciding on an older state");
-        }
+        Err(PublishError::Unfinished)
     }
 }
 
@@ -213,7 +175,7 @@ fn report(
 ) -> Option<u64> {
     match &published {
         Ok(_) => {}
-        Err(error @ PublishError::Overtaken) => {
+        Err(error @ (PublishError::Unfinished | PublishError::Decide(DecideError::Overtaken { .. }))) => {
             tracing::info!(%project, %reference, %error, "checking again")
         }
         Err(error) => {
