@@ -18,6 +18,7 @@
 pub mod conformance;
 pub mod context;
 pub mod contract;
+pub mod dispatch;
 pub mod local;
 pub mod nats;
 pub mod presence;
@@ -30,6 +31,7 @@ pub use contract::{
     MAXIMUM_MESSAGE_BYTES, MAXIMUM_SUBJECT_BYTES, NOTICE_QUEUE, NOTICE_QUEUE_BYTES, Opening, ReadBytes,
     RequestError, Serving, StreamHandler, StreamReset, Subscription, WriteBytes,
 };
+pub use dispatch::{Dispatcher, Service};
 pub use local::LocalBus;
 pub use nats::{NatsBus, NatsOptions, permissions};
 pub use presence::{Live, Presence};

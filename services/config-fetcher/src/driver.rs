@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bus::{Bus, Heard, Live, Presence, Serving, Subscription};
+use bus::{Bus, BusError, Dispatcher, Heard, Live, Presence, Service, Serving, Subscription};
 use events::Notice;
 use events::configuration::GitReference;
 use events::directory::Scope;
@@ -16,7 +16,9 @@ use events::requests::authz::{Action, Decide};
 use events::requests::configuration::{ConfigurationView, ShowConfiguration};
 use events::requests::repository::RepositoryAdvanced;
 use events::subject::Subject;
-use events::{Actor, AgentId, CommitId, CorrelationId, OrganizationId, Refusal, RefusalKind, Timestamp};
+use events::{
+    Actor, AgentId, CommitId, CorrelationId, OrganizationId, Refusal, RefusalKind, Request, Timestamp,
+};
 use futures::FutureExt;
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -178,13 +180,14 @@ impl Fetcher {
         }
     }
 
-    async fn serve(self: &Arc<Self>) -> Result<Serving, bus::BusError> {
-        let fetcher = Arc::clone(self);
-        bus::answer::<ShowConfiguration, _>(&*self.deps.bus, move |context, request| {
-            let fetcher = Arc::clone(&fetcher);
-            async move { fetcher.fold.answer(|| fetcher.show(&context, request.agent)).await }.boxed()
-        })
-        .await
+    async fn serve(self: &Arc<Self>) -> Result<Vec<Serving>, BusError> {
+        let mut requests = Dispatcher::new(&*self.deps.bus, Arc::clone(self));
+        requests
+            .answer(|fetcher: Arc<Self>, context, request: ShowConfiguration| async move {
+                fetcher.show(&context, request.agent).await
+            })
+            .await?;
+        Ok(requests.serving())
     }
 
     async fn show(&self, context: &RequestContext, agent: AgentId) -> Result<ConfigurationView, Refusal> {
@@ -213,5 +216,16 @@ impl Fetcher {
             }
         }
         Ok(view)
+    }
+}
+
+impl Service for Fetcher {
+    async fn answer<R, F, A>(&self, _: &RequestContext, attempt: F) -> Result<R::Reply, Refusal>
+    where
+        R: Request,
+        F: Fn() -> A + Send + Sync,
+        A: Future<Output = Result<R::Reply, Refusal>> + Send,
+    {
+        self.fold.answer(attempt).await
     }
 }

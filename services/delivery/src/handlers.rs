@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bus::{Serving, announce, answer, ask};
+use bus::{Dispatcher, Service, Serving, announce, ask};
 use events::desired::{Applier, DesiredPlan};
 use events::directory::Scope;
 use events::request::RequestContext;
@@ -19,7 +19,6 @@ use events::{
     Actor, AgentId, AggregateKind, AggregateRef, CommandRecord, InstanceId, OrganizationId, ProjectId, Refusal, RefusalKind,
     Request, SourceId, SyncId, Timestamp,
 };
-use futures::FutureExt as _;
 use store::{Basis, Decided, Origin, Policy};
 use uuid::Uuid;
 
@@ -31,66 +30,31 @@ const MAXIMUM_PLAN_BYTES: usize = bus::MAXIMUM_MESSAGE_BYTES / 2;
 
 /// Serves every request until the guards are dropped.
 pub(crate) async fn serve(driver: &Arc<Driver>) -> anyhow::Result<Vec<Serving>> {
-    Ok(vec![
-        serve_one(driver, Driver::show_desired).await?,
-        serve_one(driver, Driver::show_next).await?,
-        serve_one(driver, Driver::name_applier).await?,
-        serve_one(driver, Driver::list_sources).await?,
-        serve_one(driver, Driver::show_source).await?,
-        serve_one(driver, Driver::list_objects).await?,
-        serve_one(driver, Driver::list_agent_statuses).await?,
-        serve_one(driver, Driver::sync_source).await?,
-        serve_one(driver, Driver::suspend_source).await?,
-        serve_one(driver, Driver::resume_source).await?,
-        serve_one(driver, Driver::pin_source).await?,
-        serve_one(driver, Driver::unpin_source).await?,
-        serve_one(driver, Driver::confirm_source).await?,
-    ])
+    let mut requests = Dispatcher::new(&*driver.deps.bus, Arc::clone(driver));
+    requests.answer(Driver::show_desired).await?;
+    requests.answer(Driver::show_next).await?;
+    requests.answer(Driver::name_applier).await?;
+    requests.answer(Driver::list_sources).await?;
+    requests.answer(Driver::show_source).await?;
+    requests.answer(Driver::list_objects).await?;
+    requests.answer(Driver::list_agent_statuses).await?;
+    requests.answer(Driver::sync_source).await?;
+    requests.answer(Driver::suspend_source).await?;
+    requests.answer(Driver::resume_source).await?;
+    requests.answer(Driver::pin_source).await?;
+    requests.answer(Driver::unpin_source).await?;
+    requests.answer(Driver::confirm_source).await?;
+    Ok(requests.serving())
 }
 
-async fn serve_one<R, F>(driver: &Arc<Driver>, method: F) -> anyhow::Result<Serving>
-where
-    R: Request + Clone,
-    F: AsyncMethod<R>,
-{
-    let driver = Arc::clone(driver);
-    let bus = Arc::clone(&driver.deps.bus);
-    let method = Arc::new(method);
-    let serving = answer::<R, _>(&*bus, move |context, request| {
-        let (driver, method) = (Arc::clone(&driver), Arc::clone(&method));
-        let answering = async move {
-            let call = || method.call(Arc::clone(&driver), context.clone(), request.clone());
-            driver.fold.answer(call).await
-        };
-        answering.boxed()
-    })
-    .await?;
-    Ok(serving)
-}
-
-/// A method of [`Driver`] that answers `R`.
-trait AsyncMethod<R: Request>: Send + Sync + 'static {
-    fn call(
-        &self,
-        driver: Arc<Driver>,
-        context: RequestContext,
-        request: R,
-    ) -> futures::future::BoxFuture<'static, Result<R::Reply, Refusal>>;
-}
-
-impl<R, F, A> AsyncMethod<R> for F
-where
-    R: Request,
-    F: Fn(Arc<Driver>, RequestContext, R) -> A + Send + Sync + 'static,
-    A: Future<Output = Result<R::Reply, Refusal>> + Send + 'static,
-{
-    fn call(
-        &self,
-        driver: Arc<Driver>,
-        context: RequestContext,
-        request: R,
-    ) -> futures::future::BoxFuture<'static, Result<R::Reply, Refusal>> {
-        self(driver, context, request).boxed()
+impl Service for Driver {
+    async fn answer<R, F, A>(&self, _: &RequestContext, attempt: F) -> Result<R::Reply, Refusal>
+    where
+        R: Request,
+        F: Fn() -> A + Send + Sync,
+        A: Future<Output = Result<R::Reply, Refusal>> + Send,
+    {
+        self.fold.answer(attempt).await
     }
 }
 

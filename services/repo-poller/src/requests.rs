@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::Serving;
+use bus::{BusError, Dispatcher, Service, Serving};
 use events::delivery::ObjectFailure;
 use events::directory::Scope;
 use events::request::RequestContext;
@@ -11,8 +11,8 @@ use events::requests::authz::{Action, Decide, DecideFetch};
 use events::requests::repository::{BundleAt, BundleAtCommit, FetchView, FileAtCommit, ReadFile, ShowFetch};
 use events::subject::Subject;
 use events::{Actor, AgentId, ObjectIdentity, ProjectId, Refusal, RefusalKind, Request, SourceId};
-use futures::FutureExt;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use crate::driver::{Job, Poller, Shared, Status};
 use crate::git::objects::Content;
@@ -38,35 +38,39 @@ enum Asked {
 
 /// Serves until the returned guards are dropped.
 pub(crate) async fn serve(poller: &Arc<Poller>) -> anyhow::Result<Vec<Serving>> {
-    let mut serving = Vec::new();
-    for asked in [Asked::Any, Asked::This] {
-        serving.push(serve_one(poller, asked, read_file).await?);
-        serving.push(serve_one(poller, asked, bundle_at).await?);
-        serving.push(serve_one(poller, asked, show_fetch).await?);
-    }
-    Ok(serving)
+    let mut requests = Dispatcher::new(&*poller.deps.bus, Arc::clone(poller));
+    serve_both(&mut requests, poller.replica(), read_file).await?;
+    serve_both(&mut requests, poller.replica(), bundle_at).await?;
+    serve_both(&mut requests, poller.replica(), show_fetch).await?;
+    Ok(requests.serving())
 }
 
-async fn serve_one<R, F, A>(poller: &Arc<Poller>, asked: Asked, answer: F) -> anyhow::Result<Serving>
+/// Serves a request for any replica, and for this one.
+async fn serve_both<R, F, A>(
+    requests: &mut Dispatcher<'_, Poller>,
+    replica: Uuid,
+    answer: F,
+) -> Result<(), BusError>
 where
     R: Request + Clone,
     F: Fn(Arc<Poller>, RequestContext, R, Asked) -> A + Copy + Send + Sync + 'static,
     A: Future<Output = Result<R::Reply, Refusal>> + Send + 'static,
 {
-    let subject = match asked {
-        Asked::Any => Subject::request(R::NAME),
-        Asked::This => Subject::replica_request(R::NAME, poller.replica()),
-    };
-    let answering = Arc::clone(poller);
-    let serving = bus::answer_under::<R, _>(&*poller.deps.bus, &subject, move |context, request| {
-        let poller = Arc::clone(&answering);
-        async move {
-            let ask = || answer(Arc::clone(&poller), context.clone(), request.clone(), asked);
-            poller.fold.answer(ask).await
-        }
-        .boxed()
-    });
-    Ok(serving.await?)
+    requests.answer(move |poller, context, request: R| answer(poller, context, request, Asked::Any)).await?;
+    let to_this = Subject::replica_request(R::NAME, replica);
+    let answer = move |poller, context, request: R| answer(poller, context, request, Asked::This);
+    requests.answer_under(&to_this, answer).await
+}
+
+impl Service for Poller {
+    async fn answer<R, F, A>(&self, _: &RequestContext, attempt: F) -> Result<R::Reply, Refusal>
+    where
+        R: Request,
+        F: Fn() -> A + Send + Sync,
+        A: Future<Output = Result<R::Reply, Refusal>> + Send,
+    {
+        self.fold.answer(attempt).await
+    }
 }
 
 /// What the replica that watches the repository answers; `None` when that is this one, or has to be.

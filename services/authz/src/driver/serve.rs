@@ -1,8 +1,8 @@
 //! Every request, over the bus.
 
-use std::future::Future;
+use std::sync::Arc;
 
-use bus::{Bus, BusError, Serving, answer};
+use bus::{Bus, BusError, Dispatcher, Service, Serving};
 use events::position::Stream;
 use events::request::{RefusedCommand, RequestContext};
 use events::requests::authz::{
@@ -18,11 +18,12 @@ use events::{Actor, Refusal, Request};
 use store::NewBatch;
 
 use super::Driver;
-use crate::call::{Call, Command};
+use crate::call::Call;
 use crate::model::Asker;
 
 macro_rules! served {
     (commands { $($command:ty => $decided:ident,)* } queries { $($query:ty => $answered:ident,)* }) => {
+        const COMMANDS: &[&str] = &[$(<$command>::NAME,)*];
         /// Names of all requests that authz answers.
         pub const SERVED: &[&str] = &[$(<$command>::NAME,)* $(<$query>::NAME,)*];
 
@@ -32,28 +33,16 @@ macro_rules! served {
             /// # Errors
             /// When the bus is away.
             pub async fn serve(self, bus: &dyn Bus) -> Result<Vec<Serving>, BusError> {
-                Ok(vec![
-                    $({
-                        let driver = self.clone();
-                        answer::<$command, _>(bus, move |context, request| {
-                            Box::pin(driver.clone().command(context, request, Self::$decided))
-                        }).await?
-                    },)*
-                    $({
-                        let driver = self.clone();
-                        answer::<$query, _>(bus, move |context, request| {
-                            let driver = driver.clone();
-                            Box::pin(async move {
-                                let ask = || {
-                                    let actor = context.actor.clone();
-                                    let asker = Asker { actor, organization: context.organization };
-                                    driver.clone().$answered(asker, request.clone())
-                                };
-                                driver.directory.answer(ask).await
-                            })
-                        }).await?
-                    },)*
-                ])
+                let mut requests = Dispatcher::new(bus, Arc::new(self));
+                $(requests.answer(|driver: Arc<Self>, context, request: $command| async move {
+                    let call = Call::new(context, &request)?;
+                    Self::clone(&driver).$decided(call, request).await
+                }).await?;)*
+                $(requests.answer(|driver: Arc<Self>, context, request: $query| async move {
+                    let RequestContext { actor, organization, .. } = context;
+                    Self::clone(&driver).$answered(Asker { actor, organization }, request).await
+                }).await?;)*
+                Ok(requests.serving())
             }
         }
     };
@@ -111,29 +100,27 @@ served! {
     }
 }
 
-impl Driver {
-    /// Runs a command; what is refused to people and agents is kept in the stream of refusals.
-    async fn command<R, D, F>(
-        self,
-        context: RequestContext,
-        request: R,
-        decide: D,
-    ) -> Result<R::Reply, Refusal>
+impl Service for Driver {
+    /// Commands that are refused to people, agents and jobs are kept in the stream of refusals.
+    async fn answer<R, F, A>(&self, context: &RequestContext, attempt: F) -> Result<R::Reply, Refusal>
     where
-        R: Command + Clone,
-        D: Fn(Self, Call, R) -> F + Send,
-        F: Future<Output = Result<R::Reply, Refusal>> + Send,
+        R: Request,
+        F: Fn() -> A + Send + Sync,
+        A: Future<Output = Result<R::Reply, Refusal>> + Send,
     {
-        let call = Call::new(context.clone(), &request)?;
-        let ask = || decide(self.clone(), call.clone(), request.clone());
-        let answered = self.directory.answer(ask).await;
-        if let (Err(refusal), Actor::User(_) | Actor::Agent(_) | Actor::Job(_)) = (&answered, &context.actor)
+        let answered = self.directory.answer(attempt).await;
+        let is_kept = COMMANDS.contains(&R::NAME)
+            && matches!(context.actor, Actor::User(_) | Actor::Agent(_) | Actor::Job(_));
+        if let Err(refusal) = &answered
+            && is_kept
         {
-            self.keep_refusal(&context, R::NAME, refusal).await;
+            self.keep_refusal(context, R::NAME, refusal).await;
         }
         answered
     }
+}
 
+impl Driver {
     async fn keep_refusal(&self, context: &RequestContext, request: &str, refusal: &Refusal) {
         let record = RefusedCommand {
             actor: context.actor.clone(),
