@@ -31,8 +31,8 @@ use events::directory::{
 use events::grants::Grants;
 use events::requests::authz::ProviderTrust;
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, Event, GroupId, JobId, OrganizationId,
-    ProjectId, Refusal, Sha256, Timestamp, TokenId, UserId,
+    Actor, AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, Event, GroupId, JobId,
+    OrganizationId, ProjectId, Refusal, Sha256, Timestamp, TokenId, UserId,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

@@ -1,8 +1,9 @@
 //! Performs what [`crate::model`] decides: reads bundles, appends, wakes the gateways, answers requests.
 
+mod sources;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use anyhow::Context as _;
 use bus::{Bus, Live, Presence};
@@ -12,13 +13,10 @@ use events::delivery::{PruneEntry, WantedList, WantedObject};
 use events::requests::delivery::{ChangedAgent, DesiredChanged, NextSync};
 use events::{
     AgentId, AggregateKind, AggregateRef, BlobDigest, CorrelationId, Event, Grounds, OrganizationId, Refusal,
-    SourceId, SyncId,
+    RefusalKind, SourceId, SyncId,
 };
-use futures::StreamExt as _;
 use serde::Serialize;
-use store::{
-    Basis, Blobs, DecideError, Decided, Decides as _, Draft, EventLog, Origin, Policy, Snapshots,
-};
+use store::{Basis, Blobs, DecideError, Decided, Decides as _, Draft, EventLog, Origin, Policy, Snapshots};
 use tokio::sync::watch;
 use tracing::{Instrument as _, Span};
 use world::World;
@@ -26,16 +24,12 @@ use world::World;
 use crate::bundles::{BundleError, Bundles};
 use crate::metrics::Counts;
 use crate::model::{
-    BundleContents, Cause, DeliveryState, Given, Surplus, Touched, Verdict, Wanted, WantedLists, event_of,
+    BundleContents, Cause, DeliveryState, Given, Surplus, Verdict, Wanted, WantedLists, event_of,
     has_pending, next_sync,
 };
 
-/// Agents whose sources are settled at once: the log takes many decisions together at the price of one.
-const AGENTS_AT_ONCE: usize = 256;
 /// Under what gateways tell each other, and this service, that they live.
 const GATEWAYS: &str = "tunnel-gateway";
-/// Nothing was to be done for so long: time to tidy up.
-const QUIET: Duration = Duration::from_secs(60);
 
 /// Settings of delivery.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -89,7 +83,7 @@ pub async fn run(_args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow
         tokio::select! {
             biased;
             () = shutdown.requested() => Ok(()),
-            result = driver.settle_for_ever(presence.live()) => result,
+            result = driver.settle_sources(presence.live()) => result,
             result = driver.announce_for_ever(presence.live()) => result,
         }
     };
@@ -125,6 +119,19 @@ pub(crate) enum SettleError {
     Decide(#[from] DecideError),
 }
 
+impl SettleError {
+    /// Whether it may succeed a moment later.
+    fn is_transient(&self) -> bool {
+        match self {
+            Self::Outdated | Self::Postponed | Self::Blob(_) => true,
+            Self::Bundle(BundleError::Blob { .. }) => true,
+            Self::Bundle(BundleError::Malformed { .. }) | Self::Encode(_) => false,
+            Self::Refused(refusal) => refusal.kind == RefusalKind::Unavailable,
+            Self::Decide(error) => error.is_transient(),
+        }
+    }
+}
+
 /// Contents of bundles by address.
 type Contents = BTreeMap<BlobDigest, Arc<dyn BundleContents>>;
 
@@ -148,119 +155,7 @@ struct Settling {
     expected: u64,
 }
 
-/// What was touched since somebody looked last, by whom it is looked at.
-struct Lookout<'a> {
-    fold: &'a store::Following<DeliveryState>,
-    changes: watch::Receiver<events::Position>,
-    replicas: watch::Receiver<Live>,
-    count: u64,
-}
-
-impl<'a> Lookout<'a> {
-    fn new(fold: &'a store::Following<DeliveryState>, replicas: watch::Receiver<Live>) -> Self {
-        Self { fold, changes: fold.changes(), replicas, count: 0 }
-    }
-
-    fn look(&mut self) -> (Touched, Live) {
-        let touched = self.fold.read(|state| state.touched_since(self.count));
-        self.count = touched.count;
-        (touched, self.replicas.borrow_and_update().clone())
-    }
-
-    async fn changed(&mut self) -> anyhow::Result<()> {
-        tokio::select! {
-            biased;
-            // What was another replica's is looked at from the start: that one may have died before it did something.
-            changed = self.replicas.changed() => {
-                changed.context("the replicas of delivery are not known any more")?;
-                self.count = 0;
-            }
-            changed = self.changes.changed() => changed.context("the fold of delivery ended")?,
-        }
-        Ok(())
-    }
-}
-
 impl Driver {
-    /// Settles the sources of those agents that belong to this replica.
-    async fn settle_for_ever(&self, replicas: watch::Receiver<Live>) -> anyhow::Result<()> {
-        let mut lookout = Lookout::new(&self.fold, replicas);
-        let mut again: Vec<SourceId> = Vec::new();
-        let mut kept = 0;
-        loop {
-            let (touched, live) = lookout.look();
-            let mut of_agents: BTreeMap<AgentId, Vec<SourceId>> = BTreeMap::new();
-            for source in touched.sources.into_iter().chain(again.drain(..)) {
-                let head = self.fold.read(|state| state.source_head(source));
-                let agent = head.map(|(agent, ..)| agent).filter(|agent| live.owns(agent.0.as_bytes()));
-                let Some(agent) = agent else { continue };
-                let sources = of_agents.entry(agent).or_default();
-                if !sources.contains(&source) {
-                    sources.push(source);
-                }
-            }
-            let settling = of_agents.into_values().map(|sources| self.settle_each(sources));
-            let mut settling = futures::stream::iter(settling).buffer_unordered(AGENTS_AT_ONCE);
-            while let Some(unsettled) = settling.next().await {
-                again.extend(unsettled);
-            }
-            // Which bundles are in use is the work of a look at all sources: only where there are more, or nothing else is to be done.
-            if self.bundles.kept() > kept {
-                kept = self.forget_unused_bundles();
-            }
-            let pause = if again.is_empty() { QUIET } else { Duration::from_secs(1) };
-            tokio::select! {
-                biased;
-                changed = lookout.changed() => changed?,
-                () = self.deps.world.clock.sleep(pause) => kept = self.forget_unused_bundles(),
-            }
-        }
-    }
-
-    /// Tells the gateways whose desired state changed, of those agents that belong to this replica.
-    async fn announce_for_ever(&self, replicas: watch::Receiver<Live>) -> anyhow::Result<()> {
-        let mut lookout = Lookout::new(&self.fold, replicas);
-        loop {
-            let (touched, live) = lookout.look();
-            let agents = touched.agents.into_iter().filter(|agent| live.owns(agent.0.as_bytes()));
-            for agents in agents.collect::<Vec<_>>().chunks(DesiredChanged::MOST) {
-                self.announce(agents).await;
-            }
-            lookout.changed().await?;
-        }
-    }
-
-    /// Settles sources of one agent, one after the other: each is decided with the others' bundles in mind. Those that are to be
-    /// tried again.
-    async fn settle_each(&self, sources: Vec<SourceId>) -> Vec<SourceId> {
-        let mut again = Vec::new();
-        let mut later = Vec::new();
-        for (place, source) in sources.iter().enumerate() {
-            let coming = sources.get(place + 1..).unwrap_or_default();
-            match self.settle(*source, coming).await {
-                // What moves from a later source to this one is given up first.
-                Err(SettleError::Postponed) => later.push(*source),
-                settled => self.note_unsettled(*source, settled, &mut again),
-            }
-        }
-        for source in later {
-            let settled = self.settle(source, &[]).await;
-            self.note_unsettled(source, settled, &mut again);
-        }
-        again
-    }
-
-    fn note_unsettled(&self, source: SourceId, settled: Result<(), SettleError>, again: &mut Vec<SourceId>) {
-        let Err(error) = settled else { return };
-        let is_overtaken =
-            matches!(error, SettleError::Outdated | SettleError::Decide(DecideError::Overtaken { .. }));
-        if !is_overtaken {
-            self.counts.failures.inc();
-            tracing::error!(%source, error = %chain(&error), "source cannot be settled");
-        }
-        again.push(source);
-    }
-
     /// Does what is to be done about one source, by the state as it is now; nothing while one of those to come is about to drop what
     /// this one wants.
     async fn settle(&self, source: SourceId, coming: &[SourceId]) -> Result<(), SettleError> {
@@ -397,12 +292,9 @@ impl Driver {
     /// What led to a decision on a source, with the span that it is recorded in.
     fn origin(&self, source: SourceId, cause: Option<Cause>, events: &[Event]) -> (Origin, Span) {
         let world = &self.deps.world;
-        let cause =
-            cause.or_else(|| self.fold.read(|state| state.cause_of(source))).unwrap_or_else(|| Cause {
-                correlation_id: CorrelationId(world.new_uuid()),
-                causation_id: None,
-                traceparent: None,
-            });
+        let cause = cause.or_else(|| self.fold.read(|state| state.cause_of(source))).unwrap_or_else(|| {
+            Cause { correlation_id: CorrelationId(world.new_uuid()), causation_id: None, traceparent: None }
+        });
         let span = tracing::info_span!(
             "delivery.decide",
             otel.kind = "consumer",
@@ -458,3 +350,6 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

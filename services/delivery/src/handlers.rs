@@ -16,8 +16,8 @@ use events::requests::status::{
     AgentStatus, Condition, ListAgentStatuses, ListObjects, ObjectPage, Reason, State,
 };
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, CommandRecord, InstanceId, OrganizationId, ProjectId, Refusal, RefusalKind,
-    Request, SourceId, SyncId, Timestamp,
+    Actor, AgentId, AggregateKind, AggregateRef, CommandRecord, InstanceId, OrganizationId, ProjectId,
+    Refusal, RefusalKind, Request, SourceId, SyncId, Timestamp,
 };
 use store::{Basis, Decided, Origin, Policy};
 use uuid::Uuid;

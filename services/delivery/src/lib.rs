@@ -20,6 +20,7 @@ pub mod model;
 
 mod bundles;
 mod handlers;
+mod queue;
 
 pub use access::ACCESS;
 pub use driver::{Args, Deps, run};

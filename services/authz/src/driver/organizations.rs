@@ -92,7 +92,9 @@ impl Driver {
         let mut attempt = 1;
         loop {
             match self.ensure_owner_once(&call, &request).await {
-                Err(refusal) if refusal.kind == RefusalKind::Conflict && attempt < Policy::REQUEST.decisions => {
+                Err(refusal)
+                    if refusal.kind == RefusalKind::Conflict && attempt < Policy::REQUEST.decisions =>
+                {
                     self.pause_after_conflict(attempt).await?;
                     attempt += 1;
                 }

@@ -8,8 +8,8 @@ use events::directory::{
 };
 use events::root::RootLink;
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, JobId,
-    OrganizationId, ProjectId, Refusal, RefusalKind, RootId, Timestamp, TokenId, UserId,
+    Actor, AgentId, AggregateKind, AggregateRef, CommitId, CredentialId, GroupId, JobId, OrganizationId,
+    ProjectId, Refusal, RefusalKind, RootId, Timestamp, TokenId, UserId,
 };
 use serde::{Deserialize, Serialize};
 use store::replay::yaml;

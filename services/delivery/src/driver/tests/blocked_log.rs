@@ -1,0 +1,100 @@
+//! A log that commits of one organization do not get into, while the test wants it so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use events::{AggregateRef, OrganizationId, Position, Stream};
+use store::{
+    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit,
+    ReadError, ReadFilter, Record, RecordReader,
+};
+use tokio::sync::watch;
+
+/// What becomes of a commit that does not get into the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocked {
+    /// It is not answered before the log takes commits again.
+    Hangs,
+    /// It is refused.
+    IsAway,
+}
+
+pub struct BlockedLog {
+    log: Arc<dyn EventLog>,
+    blocked: watch::Sender<Option<(OrganizationId, Blocked)>>,
+    /// How many commits were blocked.
+    met: watch::Sender<usize>,
+}
+
+impl BlockedLog {
+    pub fn new(log: Arc<dyn EventLog>) -> Self {
+        Self { log, blocked: watch::Sender::new(None), met: watch::Sender::new(0) }
+    }
+
+    pub fn block(&self, blocked: Option<(OrganizationId, Blocked)>) {
+        self.blocked.send_replace(blocked);
+    }
+
+    /// Waits until so many commits were blocked.
+    pub async fn met(&self, count: usize) {
+        self.met.subscribe().wait_for(|met| *met >= count).await.unwrap();
+    }
+}
+
+#[async_trait]
+impl EventLog for BlockedLog {
+    fn id(&self) -> uuid::Uuid {
+        self.log.id()
+    }
+
+    fn partitions(&self) -> u16 {
+        self.log.partitions()
+    }
+
+    async fn append(&self, commit: NewCommit) -> Result<Appended, AppendError> {
+        let blocked = *self.blocked.borrow();
+        if let Some((organization, blocked)) = blocked
+            && organization == commit.organization
+        {
+            self.met.send_modify(|met| *met += 1);
+            if blocked == Blocked::IsAway {
+                return Err(AppendError::Away { detail: "by the test".to_owned() });
+            }
+            self.blocked.subscribe().wait_for(Option::is_none).await.unwrap();
+        }
+        self.log.append(commit).await
+    }
+
+    async fn append_batch(&self, record: NewBatch) -> Result<Position, AppendError> {
+        self.log.append_batch(record).await
+    }
+
+    async fn history(&self, of: OrganizationId, aggregate: &AggregateRef) -> Result<Vec<Record>, ReadError> {
+        self.log.history(of, aggregate).await
+    }
+
+    async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
+        self.log.read(from, filter).await
+    }
+
+    async fn follow(&self, from: &Position, filter: &ReadFilter) -> Result<FollowReader, ReadError> {
+        self.log.follow(from, filter).await
+    }
+
+    async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
+        self.log.position(streams).await
+    }
+
+    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError> {
+        self.log.kept(stream).await
+    }
+
+    async fn forget(&self, until: &Position) -> Result<(), ForgetError> {
+        self.log.forget(until).await
+    }
+
+    async fn checkpoints(&self, stream: Stream) -> Result<BTreeMap<u16, Checkpoint>, ReadError> {
+        self.log.checkpoints(stream).await
+    }
+}
