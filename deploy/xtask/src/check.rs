@@ -1,5 +1,6 @@
 //! `cargo xtask test`: gets what the tests need, then runs every check in the order in which they fail fastest.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -10,6 +11,9 @@ use testkit::{LONG_TESTS, SHARED_KUBECONFIG, STATIC_AGENT, SharedControlPlane};
 use crate::changed::{self, Crates};
 use crate::report::{self, spent, step};
 use crate::{testbed, tools};
+
+/// Tests that run at once, for each processor: about half of their time they wait for other programs.
+const TESTS_AT_ONCE: usize = 2;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -122,7 +126,9 @@ fn tests(root: &Path, arguments: &Arguments, crates: &Crates, static_agent: &Pat
     };
     report::run(run().arg("--no-run"))?;
     let plane = runtime.block_on(SharedControlPlane::start())?;
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get) * TESTS_AT_ONCE;
     let status = run()
+        .args(["--test-threads", &threads.to_string()])
         .env(SHARED_KUBECONFIG, plane.kubeconfig())
         .env(STATIC_AGENT, static_agent)
         .status()

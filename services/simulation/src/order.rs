@@ -1,19 +1,23 @@
 //! Records of different partitions are folded in any order: what follows takes what comes, and who starts anew reads one partition after
-//! the other. A projection of which anchors are taken has to be the same.
+//! the other. A projection has to be the same in each of them.
 
 use std::cmp::Reverse;
 
 use delivery::model::DeliveryState;
 use events::Position;
 use store::{EventLog, Projection, Record};
-use tunnel_gateway::model::Cursors;
+use tunnel_gateway::Cursors;
 
 /// The first projection that another order makes another one, or why that cannot be seen.
 pub(crate) async fn matters(log: &dyn EventLog) -> Option<String> {
-    match of::<DeliveryState>(log).await {
-        None => of::<Cursors>(log).await,
-        wrong => wrong,
-    }
+    let all = [
+        of::<authz::model::Directory>(log).await,
+        of::<config_fetcher::model::State>(log).await,
+        of::<repo_poller::model::State>(log).await,
+        of::<DeliveryState>(log).await,
+        of::<Cursors>(log).await,
+    ];
+    all.into_iter().flatten().next()
 }
 
 async fn of<P: Projection>(log: &dyn EventLog) -> Option<String> {
