@@ -1,15 +1,15 @@
 //! Every type that crosses a boundary between Kasbah's services, its log and its agents.
 //!
-//! Purpose: one place that says what is recorded, what is asked over the bus, and under which subject.
+//! Purpose: one crate that defines the recorded facts, the requests over the bus, and their subjects.
 //!
 //! Laws:
-//! - An event type once released never changes. A new version comes with an upcaster ([`upcast`]) and a golden file;
+//! - A released event type never changes. A new version comes with an upcaster ([`upcast`]) and a golden file;
 //!   golden files are only ever added to.
-//! - Subjects are built in [`subject`] and nowhere else.
-//! - The log and the bus carry MessagePack with named fields; people and outsiders see JSON.
-//! - Ids that a fold or a decision needs are passed in; nothing here reads a clock or makes randomness.
+//! - Subjects are built only in [`subject`].
+//! - The log and the bus carry MessagePack with named fields; users and external systems see JSON.
+//! - Ids that a fold or a decision needs are passed in; no code here reads a clock or generates randomness.
 //!
-//! Deliberately absent: behaviour. Decisions live in the services' `model.rs`, transport in `store`, `bus` and `tunnel`.
+//! Deliberately absent: behaviour. Decisions are in the services' `model.rs`, transport in `store`, `bus` and `tunnel`.
 #![warn(missing_docs)]
 
 pub mod access;

@@ -1,15 +1,15 @@
-//! The event log, blobs, projections, snapshots and the key ring: everything that outlives a process.
+//! The event log, blobs, projections, snapshots and the key ring: all state that outlives a process.
 //!
-//! Purpose: facts are durable when they are acknowledged, and state is a fold over them.
+//! Purpose: a fact is durable once it is acknowledged, and state is a fold over facts.
 //!
-//! Laws stand on the traits: [`EventLog`], [`Blobs`], [`KeyRing`], [`Projection`], [`Snapshots`]. The module `conformance`
+//! The traits document their laws: [`EventLog`], [`Blobs`], [`KeyRing`], [`Projection`], [`Snapshots`]. The module `conformance`
 //! (in tests and behind the feature of that name) checks them against every implementation.
 //!
-//! - Nothing outside this crate knows which implementation it has.
-//! - Segment files are the truth; the index and snapshots can be thrown away at any time.
-//! - Code never deletes or recreates what was recorded; what does not fit is an error with segment and offset.
+//! - No code outside this crate depends on the implementation.
+//! - Segment files are the source of truth; the index and snapshots can be deleted at any time.
+//! - Code never deletes or recreates recorded facts. An inconsistency is an error with segment and offset.
 //!
-//! Deliberately absent: what events mean. That is the services' business.
+//! Deliberately absent: the meaning of events, which belongs to the services.
 #![warn(missing_docs)]
 
 pub mod blobs;

@@ -1,7 +1,7 @@
-//! `cargo xtask`: what a person or CI runs from a clone.
+//! `cargo xtask`: commands that a developer or CI runs from a clone.
 //!
-//! Each command says what it does and how long that took, gets by itself what it needs (into a cache folder outside of
-//! the build folder, once a pinned version), and leaves nothing running.
+//! Each command prints its steps and their duration, fetches its dependencies by itself (into a cache folder outside of
+//! the build folder, once per pinned version), and leaves no process running.
 #![allow(
     clippy::disallowed_methods,
     reason = "tasks are timed by the machine's clock and run on this machine"

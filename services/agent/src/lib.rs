@@ -1,19 +1,19 @@
-//! The agent: makes one cluster match what its server wants, and says what it did and saw.
+//! The agent: makes one cluster match the desired state from its server, and reports what it did and observed.
 //!
-//! Purpose: apply bundles by server-side apply, correct drift, prune what is listed, judge health, report.
+//! Purpose: apply bundles by server-side apply, correct drift, prune listed objects, judge health, report.
 //!
 //! Laws:
-//! - It decides nothing that the server could decide: bundle, prune list, policies and who applies come from there.
-//! - It writes only while it holds its Lease and is the applier that the desired state names.
-//! - Each object carries the owner mark from its first write; nothing without this very mark, listed by the server with its
-//!   UID, is ever deleted.
-//! - Nothing of a stage is applied before all of it passed its dry run.
-//! - An object that is as it should be costs no request.
+//! - It decides nothing that the server could decide: bundle, prune list, policies and the applier's name come from the server.
+//! - It writes only while it holds its Lease and the desired state names it as the applier.
+//! - Each object carries the owner mark from its first write. The agent deletes only objects with its own mark that the server lists with
+//!   their UID.
+//! - No object of a stage is applied before all objects of the stage have passed their dry run.
+//! - An object that matches its manifest causes no request.
 //! - Values of Secrets leave the cluster neither in observations nor in logs.
-//! - Nobody uses the cluster's API through it without a pass that the pinned root key signed.
+//! - Every request to the cluster's API through the agent needs a pass that the pinned root key signed.
 //!
-//! What is pure stands in [`model`]; [`applier`] performs it through [`kubernetes`]; [`link`] is the agent's own HTTP service, which the
-//! server drives through the tunnel; [`cluster_api`] is the part of that through which people and jobs use the cluster's API.
+//! Pure code is in [`model`], and [`applier`] performs it through [`kubernetes`]. [`link`] is the agent's own HTTP service, which the
+//! server calls through the tunnel. [`cluster_api`] is the part of it through which users and jobs use the cluster's API.
 //!
 //! Deliberately absent: Git, rendering, schemas of kinds, a cache of whole objects, a disk.
 

@@ -1,18 +1,17 @@
-//! Directory, tokens and grants: who there is, and who may do what.
+//! Directory, tokens and grants: which users, agents and projects exist, and what they may do.
 //!
 //! Purpose: authz alone writes organizations, groups, projects, users, agents, credentials and their names, and answers
-//! "may X do Y" to every other service.
+//! "may X do Y" for every other service.
 //!
 //! Laws:
-//! - Denied unless the [`table`] says otherwise. Roles hold in their scope and everything below it.
-//! - What an actor may not see reads as not found, counts included. Another organization's things are never seen.
-//! - Of tokens only hashes are stored; of persons only ciphertext, and a keyed hash of their login name.
-//! - A name is claimed before it is given, and a crash in between blocks no name ([`model`]).
-//! - Whether a token has expired is decided by the server's clock at each use.
-//! - Who signs in by an identity provider is believed as far as the organization said, once for each ID token ([`identity`]).
+//! - A request is denied unless the [`table`] permits it. Roles apply to their scope and everything below it.
+//! - What an actor may not see is reported as not found, and counts exclude it. Other organizations' data is never visible.
+//! - Only hashes of tokens are stored. Of users, only ciphertext and a keyed hash of the login name are stored.
+//! - A name is claimed before it is assigned, and a crash in between blocks no name ([`model`]).
+//! - The server's clock decides at each use whether a token has expired.
+//! - A sign-in through an identity provider is accepted only if the organization trusts the provider, once for each ID token ([`identity`]).
 //!
-//! Deliberately absent: passwords and sign-in pages; whoever answers a request asks here, nothing is enforced elsewhere by
-//! this crate.
+//! Deliberately absent: passwords and sign-in pages. This crate enforces nothing in other services; each service asks it.
 #![warn(missing_docs)]
 
 mod access;

@@ -1,17 +1,16 @@
-//! The bus: how services ask each other and wake each other.
+//! The bus: requests and notices between services.
 //!
 //! Purpose: requests with deadlines, notices, and ordered byte streams, over NATS or inside one process, with the same laws.
 //!
 //! Laws, each checked by the suite `conformance` against every implementation:
-//! - Only encoded bytes cross. A message over [`MAXIMUM_MESSAGE_BYTES`] is refused at the sender.
-//! - A request ends: with a reply, with `NoResponder` at once when nobody serves the subject, or with `Deadline`.
-//! - Of the members of one queue group exactly one gets a request.
-//! - A notice reaches every subscriber that was there when it was sent, at most once, in order per publisher; a subscriber
-//!   that is too slow loses messages and is told so.
-//! - A byte stream is ordered and complete or reset; its writer waits for credit, so that a slow reader stops its own stream
-//!   and no one else's.
+//! - Only encoded bytes cross the bus. The sender refuses a message over [`MAXIMUM_MESSAGE_BYTES`].
+//! - A request ends with a reply, with `NoResponder` at once if no service subscribes to the subject, or with `Deadline`.
+//! - Exactly one member of a queue group receives a request.
+//! - A notice reaches every subscriber that existed when it was sent, at most once, in order per publisher. A subscriber
+//!   that is too slow loses messages and gets an error.
+//! - A byte stream is ordered, and complete or reset. Its writer waits for credit, so a slow reader stops only its own stream.
 //!
-//! Deliberately absent: durability. What must not be lost goes into the log.
+//! Deliberately absent: durability. Facts that must not be lost belong in the log.
 #![warn(missing_docs)]
 
 #[cfg(any(test, feature = "conformance"))]

@@ -1,16 +1,16 @@
-//! What every process shares: settings, logs, traces, metrics, health, TLS, HTTPS, drain and supervision.
+//! The parts that every process shares: settings, logs, traces, metrics, health, TLS, HTTPS, drain and supervision.
 //!
-//! Purpose: a service is its decisions and its driver; everything around them is here once.
+//! Purpose: a service consists of its decisions and its driver; this crate provides everything around them once.
 //!
 //! Laws:
-//! - Settings come from the command line, then the environment (`KASBAH_…`), then a file, then their defaults. A wrong one
-//!   is refused before anything starts, with its name, and the process ends with [`args::EXIT_BAD_CONFIGURATION`].
-//! - A task that ends unexpectedly ends the process, with a message that names it ([`Supervisor`]).
+//! - Settings come from the command line, then the environment (`KASBAH_…`), then a file, then their defaults. An invalid setting
+//!   is refused by name before anything starts, and the process exits with [`args::EXIT_BAD_CONFIGURATION`].
+//! - If a task ends unexpectedly, the process ends with a message that names the task ([`Supervisor`]).
 //! - A process that is asked to stop drains and ends by its deadline ([`Shutdown`]).
-//! - It says that it is ready only while each of its parts does ([`Readiness`]).
-//! - A certificate that is refused is explained: what is wrong and what to do ([`tls::explain`]).
+//! - A process reports ready only while each of its parts is ready ([`Readiness`]).
+//! - The error for a refused certificate names the cause and the remedy ([`tls::explain`]).
 //!
-//! Deliberately absent: anything that knows what the process does.
+//! Deliberately absent: any knowledge of what the process does.
 #![warn(missing_docs)]
 
 pub mod admin;

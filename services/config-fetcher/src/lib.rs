@@ -1,15 +1,15 @@
-//! Which configuration of an agent is in force.
+//! Decides which configuration of an agent is in force.
 //!
-//! Purpose: reads `.kasbah/agents/<name>/config.yaml` of each agent's configuration project, checks all of it, and records
+//! Purpose: reads `.kasbah/agents/<name>/config.yaml` of each agent's configuration project, validates the whole file, and records
 //! `configuration.changed` or `configuration.rejected`. `docs/agent-configuration.md` describes the file.
 //!
 //! Laws:
-//! - The last good configuration stays in force: a file that is wrong, missing or cannot be read changes nothing.
-//! - A refused file is told in full: every finding with file, line, column, field and what is allowed.
-//! - A project is named by its path and resolved inside the agent's organization; what the agent may not read is refused.
+//! - The last good configuration stays in force: a file that is wrong, missing or unreadable changes nothing.
+//! - All findings of a refused file are reported, each with file, line, column, field and the allowed values.
+//! - A project is named by its path and resolved inside the agent's organization. A project that the agent may not read is refused.
 //! - The same content, and the same findings, are recorded once.
 //!
-//! Deliberately absent: Git (repo-poller reads files), what a source's objects are, what an agent is to have.
+//! Deliberately absent: Git (repo-poller reads files), the objects of a source, and the desired state of an agent.
 #![warn(missing_docs)]
 
 mod access;

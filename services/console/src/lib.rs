@@ -1,14 +1,14 @@
-//! Kasbah's own HTTP way in: the API under `/api/v1`, and webhooks under `/hooks/v1`.
+//! Kasbah's own HTTP entry point: the API under `/api/v1`, and webhooks under `/hooks/v1`.
 //!
-//! Purpose: people and programs reach every service through one door, over TLS, with one token; and get one by an identity provider.
+//! Purpose: users and programs reach every service through one address, over TLS, with one token, which they can get through an identity provider.
 //!
 //! Laws:
-//! - The console decides nothing. It finds out who asks ([`caller`]), passes the request on as them, in their organization,
-//!   and gives back what the service answered. It never takes an actor or an organization from the caller.
-//! - Each route stands in one table ([`routes`]), from which the router, the OpenAPI document and the tests are made.
-//! - A wrong body or query names its field. A refusal is JSON with the status of its kind ([`problem`]).
-//! - Positions of the log leave it only sealed: their numbers would tell how much others do ([`log::cursor`]).
-//! - One slow or endless client holds its own connection and nothing else ([`chassis::server`]).
+//! - The console decides nothing. It authenticates the caller ([`caller`]), forwards the request with the caller's identity and organization,
+//!   and returns the service's answer. It never takes an actor or an organization from the request.
+//! - One table lists all routes ([`routes`]). The router, the OpenAPI document and the tests are derived from it.
+//! - An invalid body or query is refused with the name of its field. A refusal is JSON with the status of its kind ([`problem`]).
+//! - Positions of the log leave the console only encrypted: their numbers would reveal the activity of other organizations ([`log::cursor`]).
+//! - A slow or endless client occupies only its own connection ([`chassis::server`]).
 //!
 //! Deliberately absent: sessions, cookies, cross-origin rules (the web page comes later), and any state.
 #![warn(missing_docs)]

@@ -1,16 +1,16 @@
-//! What each agent is to have, and its syncs.
+//! The desired state of each agent, and its syncs.
 //!
-//! Purpose: answers `source.advanced` with a bundle and a prune list for the agent, or holds it for a person; suspends,
-//! pins, confirms; names appliers; records when syncs begin and end.
+//! Purpose: answers `source.advanced` with a bundle and a prune list for the agent, or holds the bundle until a user confirms it; suspends,
+//! pins, confirms; names appliers; records the start and end of syncs.
 //!
 //! Laws:
-//! - A prune list names only objects of the source's inventory, with their UID, that no current bundle of the same agent
-//!   has, and never an object that was taken over unless the source's policy says so.
+//! - A prune list names only objects of the source's inventory, with their UID, that are in no current bundle of the same agent.
+//!   It names adopted objects only if the source's policy permits that.
 //! - A bundle that is empty, or would prune more than half and more than ten objects, waits for confirmation.
-//! - Nothing that could not be read removes anything: a missing configuration, an unreadable repository, a refused commit.
-//! - [`model`] is pure; [`driver`] appends what it decides.
+//! - Unreadable input removes nothing: a missing configuration, an unreadable repository, a refused commit.
+//! - [`model`] is pure; [`driver`] appends its decisions.
 //!
-//! Deliberately absent: Git (repo-poller), the way to the agent (tunnel-gateway), environments and deployments.
+//! Deliberately absent: Git (repo-poller), the connection to the agent (tunnel-gateway), environments and deployments.
 #![warn(missing_docs)]
 
 mod access;

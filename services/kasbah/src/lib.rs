@@ -1,13 +1,13 @@
-//! The `kasbah` binary: every server service in one process (`kasbah up`) or one by itself, and the command-line client.
+//! The `kasbah` binary: every server service in one process (`kasbah up`) or in separate processes, and the command-line client.
 //!
-//! Purpose: wires, and shows. What a command does is decided by the services, behind the HTTP API.
+//! Purpose: starts the services and prints results. The services, behind the HTTP API, decide what a command does.
 //!
 //! Laws:
-//! - A wrong setting is refused before anything starts, by its name, with exit code 64.
-//! - A client command that failed says why in one line on standard error and ends with the code that `--help` documents.
-//! - A secret is printed only by the command that made it, once, and never comes from the command line of another process.
+//! - An invalid setting is refused by name before anything starts, with exit code 64.
+//! - A client command that fails prints the reason in one line on standard error and exits with the code that `--help` documents.
+//! - Only the command that created a secret prints it, once. No secret is passed on the command line of another process.
 //!
-//! Deliberately absent: a second way to reach state than the HTTP API. The commands of `kasbah log` that take a file, or a log that no
+//! Deliberately absent: access to state other than the HTTP API. The commands of `kasbah log` that read a file, or a log that no
 //! server has open, read records and fold them; they change nothing, and write only copies.
 #![warn(missing_docs)]
 

@@ -1,20 +1,18 @@
-//! Kubernetes objects as plain values, for every part of Kasbah that has to understand them.
+//! Kubernetes objects as plain values, for every crate that reads them.
 //!
-//! Purpose: one place that knows how a manifest file is read ([`yaml`], [`manifest`]), which object is meant
-//! ([`identity`]), when two contents are the same ([`digest`]), in which order kinds are applied and pruned
-//! ([`order`]), what must not leave a cluster ([`redact`]), what differs and who changed it ([`diff`],
-//! [`fields`]), whose an object is ([`ownership`]), which fields a manifest has no say in ([`controlled`]), how it
-//! is doing ([`health`]), which kinds a configuration lets an agent touch ([`kinds`]), and how large it may be ([`size`]).
+//! Purpose: one crate for reading manifest files ([`yaml`], [`manifest`]), identities of objects ([`identity`]), equality of
+//! contents ([`digest`]), the order in which kinds are applied and pruned ([`order`]), data that must not leave a cluster ([`redact`]),
+//! differences and the clients that caused them ([`diff`], [`fields`]), owners ([`ownership`]), fields that manifests do not control
+//! ([`controlled`]), health ([`health`]), the kinds that a configuration permits ([`kinds`]), and sizes ([`size`]).
 //!
 //! Laws:
-//! - Everything is pure: no input or output, no clock, no randomness, no task. The instant is a parameter.
-//! - The same input gives the same bytes on every machine: maps are ordered, numbers have one spelling.
-//! - What comes from a file or from a cluster is untrusted: sizes and depths are limited, and an error names the
-//!   place.
-//! - A wrong "healthy" is the worst answer: where a rule cannot tell, it says progressing or unknown.
+//! - Everything is pure: no input or output, no clock, no randomness, no task. The current time is a parameter.
+//! - The same input gives the same bytes on every machine: maps are ordered, and numbers have one format.
+//! - Input from a file or a cluster is untrusted: sizes and depths are limited, and an error names the place.
+//! - A wrong "healthy" is the worst answer: a rule that cannot decide reports progressing or unknown.
 //!
-//! Deliberately absent: schemas of kinds (the API server validates), rendering (kustomize, Helm), hooks, talking
-//! to a cluster.
+//! Deliberately absent: schemas of kinds (the API server validates), rendering (kustomize, Helm), hooks, communication
+//! with a cluster.
 #![warn(missing_docs)]
 
 pub mod attributes;

@@ -1,18 +1,18 @@
-//! Watches repositories and builds bundles: the only part of Kasbah that speaks Git.
+//! Watches repositories and builds bundles. It is the only service that uses Git.
 //!
-//! Purpose: says for each manifest source which commit and bundle is its newest (`source.advanced`), or why there is none
+//! Purpose: publishes the newest commit and bundle of each manifest source (`source.advanced`), or the reason why there is none
 //! (`bundle.rejected`, `fetch.failed`); reads files of repositories for other services.
 //!
 //! Laws:
-//! - A repository is read only while an agent with a live token wants it, and only after authz allowed it, each time.
-//! - A repository is watched once, however many sources and agents want it; a broken one stops no other.
-//! - Nothing that was said before is taken back because something cannot be read.
+//! - A repository is read only while an agent with a valid token wants it, and only after authz has permitted this read.
+//! - A repository is watched once, whatever the number of sources and agents that want it. A broken repository affects no other.
+//! - A read failure never revokes a recorded fact.
 //! - A tenant's repository never leads to an address, file or other host that the operator did not allow, and a credential is
-//!   sent to its own host only.
-//! - Blobs are durable before the event that names them; all of one ref's sources are said in one commit.
-//! - Work is proportional to what changed: only changed files are parsed, only touched pages are encoded.
+//!   sent only to its own host.
+//! - Blobs are durable before the event that names them. All sources of one ref are recorded in one commit.
+//! - Work is proportional to the change: only changed files are parsed, and only changed pages are encoded.
 //!
-//! Deliberately absent: what an agent is to have (delivery decides), rendering and hooks (refused with a message), writing to
+//! Deliberately absent: the desired state of an agent (delivery decides), rendering and hooks (refused with a message), writing to
 //! repositories.
 #![warn(missing_docs)]
 

@@ -1,17 +1,17 @@
-//! The services that ship, run in one process and on one thread, on a world that a seed determines.
+//! The shipped services, run in one process and on one thread, in a world that a seed determines.
 //!
-//! Purpose: find what goes wrong only when things go wrong at the wrong moment, and be able to see it again.
+//! Purpose: find failures that need an unlikely order of events, and reproduce them.
 //!
 //! Laws:
-//! - The same seed gives the same run, step by step: chance, time and the order of tasks come from it alone.
-//! - What runs is what ships, `run(args, deps, shutdown)` of each service and of the agent; simulated are disk, network, clock,
+//! - The same seed gives the same run, step by step: chance, time and the order of tasks depend on the seed alone.
+//! - The shipped code runs: `run(args, deps, shutdown)` of each service and of the agent. Simulated are disk, network, clock,
 //!   randomness, the NATS servers of bus and log, Git, and the API servers of clusters.
-//! - The simulated servers pass the suites that the real ones pass.
-//! - No shipped binary holds any of it.
+//! - The simulated servers pass the same suites as the real ones.
+//! - No shipped binary contains any of this code.
 //!
-//! Deliberately absent: TLS (tunnels, API servers and what people say to gateways are plain text here), the console, browsers, jobs,
-//! connections to clusters that become another protocol, and every kind but a few of a cluster's: of those with a health Deployments alone,
-//! and of what makes their pods nothing but how many there are.
+//! Deliberately absent: TLS (tunnels, API servers and clients of gateways use plain text here), the console, browsers, jobs,
+//! and connections to clusters that upgrade to another protocol. Of a cluster's kinds only a few exist: of those with a health only Deployments,
+//! and of their pods only the number.
 #![warn(missing_docs)]
 
 mod access;

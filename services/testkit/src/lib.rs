@@ -1,17 +1,17 @@
 //! The harness: real parts for tests, for the load scenarios and for `cargo xtask`.
 //!
-//! Purpose: start the real thing on this machine (an API server with etcd, a node with containers, a Git server
-//! over HTTP), break it on purpose (kill, restart, cut, delay), and wait for conditions instead of sleeping.
+//! Purpose: start real programs on this machine (an API server with etcd, a node with containers, a Git server
+//! over HTTP), inject faults (kill, restart, disconnect, delay), and wait for conditions instead of sleeping.
 //!
 //! Laws:
-//! - Everything that is started ends with its handle, and with the process that started it, even when that process is
+//! - Every started program ends with its handle, and with the process that started it, even if that process is
 //!   killed.
-//! - Ports, folders and names are free ones, so that any number of tests run beside one another.
-//! - A part that is missing is an error that says how to get it; only what the machine cannot do (no root, no
-//!   namespaces), and an [`OptionalClient`] that nobody asked for, is a [`Skipped`] with its reason.
+//! - Ports, folders and names are free ones, so any number of tests can run in parallel.
+//! - A missing part is an error that names the command to get it. Only limits of the machine (no root, no
+//!   namespaces), and an [`OptionalClient`] that was not built, are a [`Skipped`] with its reason.
 //!
-//! What it deliberately does not do: no mocks, no knowledge of Kasbah's own services (so that it can drive them all
-//! from outside), no Kubernetes client of its own beyond plain requests and `kubectl`.
+//! Deliberately absent: mocks, knowledge of Kasbah's own services (so that it can drive them all
+//! from outside), and a Kubernetes client beyond plain requests and `kubectl`.
 #![allow(
     clippy::panic,
     clippy::disallowed_methods,

@@ -1,27 +1,27 @@
 //! Carries desired state to agents, observations into the log, and requests to clusters' APIs. It decides nothing.
 //!
-//! The way of what goes through, by folder:
-//! - `tunnels`: an agent dials in. `accept` authenticates it with authz and enters its `session` in the `registry`; `intake` reads its
-//!   observations into the log and acknowledges them once they are durable; `journal` records that it came and went.
-//! - `delivery`: a desired state goes out. A notice of the delivery service wakes `push`, which asks for the plan, resolves it to
+//! The path of the data, by folder:
+//! - `tunnels`: an agent connects. `accept` authenticates it with authz and enters its `session` in the `registry`; `intake` reads its
+//!   observations into the log and acknowledges them once they are durable; `journal` records connects and disconnects.
+//! - `delivery`: a desired state is sent. A notice of the delivery service wakes `push`, which requests the plan, resolves it to
 //!   `bundles`, and sends what the agent lacks (`transfer`).
-//! - `cluster_api`: a request of a person, a job or a page comes in. `route` names the agent, `admission` gets a pass of authz and checks
-//!   limits, `audit` and `recording` write it down, and `forward` sends it over an `upstream`: a connection here, or a `hop` to the gateway
+//! - `cluster_api`: a request of a user, a job or a web page arrives. `route` finds the agent, `admission` gets a pass from authz and checks
+//!   limits, `audit` and `recording` record the request, and `forward` sends it over an `upstream`: a connection here, or a `hop` to the gateway
 //!   that has one.
 //!
-//! What they share: `gateway` (state), `run` (start and stop), `requests` (answers over the bus), `batching`, `append` and `token_bucket`.
+//! Shared modules: `gateway` (state), `run` (start and stop), `requests` (answers over the bus), `batching`, `append` and `token_bucket`.
 //!
 //! Laws:
-//! - What an agent sends is untrusted: batches are appended only when they follow what is durable without a gap, from the
-//!   instance and epoch that delivery named (`tunnels::model::check_batch`); what concerns another agent's sources is left out and marked as
-//!   a gap (`tunnels::model::remove_foreign_sources`); an agent gets only the objects of its own desired state, whatever it asks for.
+//! - Input from an agent is untrusted. A batch is appended only if it follows the durable ones without a gap, and comes from the
+//!   instance and epoch that delivery named (`tunnels::model::check_batch`). Observations about another agent's sources are removed and marked as
+//!   a gap (`tunnels::model::remove_foreign_sources`). An agent gets only the objects of its own desired state, whatever it requests.
 //! - A tunnel of a revoked token, an expired token or a deleted agent is closed within a second of the event.
-//! - A request to a cluster's API goes on only with a pass of authz, which is requested again when anything changes; an open request that
+//! - A request to a cluster's API continues only with a pass from authz, which is requested again when anything changes. An open request that
 //!   the new pass would not admit in the same way is ended within two seconds.
-//! - One agent stops no other: each tunnel has its own task, its own bounds in memory, and a rate.
-//! - What this process knows beyond the log (who is connected, what was sent) may be lost at any time.
+//! - One agent cannot stop another: each tunnel has its own task, its own memory limits, and a rate limit.
+//! - State of this process that is not in the log (open connections, sent objects) may be lost at any time.
 //!
-//! Deliberately absent: decisions on what agents are to have (delivery), who may connect (authz), and what observations mean.
+//! Deliberately absent: decisions on agents' desired state (delivery), decisions on connections (authz), and the meaning of observations.
 #![warn(missing_docs)]
 
 mod cluster_api;

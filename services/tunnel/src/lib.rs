@@ -1,21 +1,21 @@
 //! The agent link, both ends.
 //!
-//! Purpose: an agent dials a gateway, shows its token in an HTTP/1.1 upgrade, and then **the roles turn round** on that very
-//! connection: the agent serves HTTP/2, the gateway is its client. [`agent`] and [`gateway`] are the two ends, [`handshake`]
-//! what is said before the turn, [`wire`] what travels after it, [`http2`] how a client of HTTP/2 asks, here and elsewhere.
+//! Purpose: an agent connects to a gateway and sends its token in an HTTP/1.1 upgrade. Then **the roles are reversed** on the same
+//! connection: the agent serves HTTP/2, and the gateway is its client. [`agent`] and [`gateway`] are the two ends, [`handshake`]
+//! is the exchange before the reversal, [`wire`] defines the messages after it, and [`http2`] is the HTTP/2 client for this and other connections.
 //!
 //! Laws:
-//! - Every wait has an end: dialling, TLS, the upgrade, each request, and a peer that went silent (PING both ways).
-//! - One slow reader stops its own stream and no other: the connection's window is larger than all its streams' windows
-//!   together, at both ends, and what comes over a stream is read through a [`body::GuardedBody`]: at once, with room for more only as its reader
-//!   takes it. It resets its own stream when its frames are too small or its reader stands still.
-//! - Neither end sends dust: small DATA frames are joined where they are many ([`body::Coalesced`]), and one that is empty and not the last
-//!   is never sent. A peer counts those that it holds and closes the whole connection over its budget.
+//! - Every wait has a limit: connecting, TLS, the upgrade, each request, and a silent peer (PING in both directions).
+//! - A slow reader stops only its own stream. The connection's window is larger than all its streams' windows
+//!   together, at both ends. Data of a stream is read through a [`body::GuardedBody`]: it reads at once, and grants more window only as its reader
+//!   consumes data. It resets its own stream if its frames are too small or its reader stops.
+//! - Neither end sends many small frames: small DATA frames are joined ([`body::Coalesced`]), and an empty frame is sent only as the last
+//!   one. A peer counts the small frames that it buffers, and closes the whole connection over its limit.
 //! - The token is never part of an error, a log line or a `Debug` text.
 //!
-//! Deliberately absent: what the requests mean and when a connection beside the tunnel is wanted (the agent's and the gateway's business),
-//! authentication (a callback), the choice of certificates (the caller hands over rustls configurations), the link within a WebSocket, for
-//! which the handshake has room, and upgrades inside the tunnel: a session is the two bodies of a request.
+//! Deliberately absent: the meaning of requests and the decision to open connections beside the tunnel (the agent and the gateway decide),
+//! authentication (a callback), the choice of certificates (the caller passes rustls configurations), the link inside a WebSocket, for
+//! which the handshake has room, and upgrades inside the tunnel: a session consists of the two bodies of a request.
 #![warn(missing_docs)]
 
 pub mod agent;

@@ -1,13 +1,13 @@
-//! Clock, randomness, ids, spawning, disk and network: everything that a run of Kasbah takes from outside.
+//! Clock, randomness, ids, spawning, disk and network: every external input of a Kasbah process.
 //!
-//! Purpose: what ships is what a simulation runs; only the parts behind these traits are replaced.
+//! Purpose: a simulation runs the shipped code and replaces only the parts behind these traits.
 //!
 //! Laws:
-//! - No other crate reads the system clock, makes random numbers or ids, spawns tasks, opens files or sockets by itself
+//! - No other crate reads the system clock, generates random numbers or ids, spawns tasks, or opens files or sockets by itself
 //!   (`redb`, `gix`, TLS and the Kubernetes client are the listed exceptions).
-//! - A sleep ends by the clock of its world.
+//! - The clock of the same world ends a sleep.
 //!
-//! Deliberately absent: the simulated world, which no shipped binary holds (crate `simulation`).
+//! Deliberately absent: the simulated world, which no shipped binary contains (crate `simulation`).
 #![warn(missing_docs)]
 
 pub mod clock;
