@@ -23,10 +23,14 @@ use store::{Basis, Decided, Origin, Policy};
 use uuid::Uuid;
 
 use crate::driver::{Driver, chain};
-use crate::model::{Around, Command, Given, agent_status, desired_plan, object_page, source_view};
+use crate::model::{
+    Around, Command, Given, agent_status, awaits_decision, desired_plan, object_page, source_view,
+};
 
 /// Of plans that are answered together; one that is larger goes by itself.
 const MAXIMUM_PLAN_BYTES: usize = bus::MAXIMUM_MESSAGE_BYTES / 2;
+/// How long a command waits, once its own effect can be read, for what follows from it.
+const DECIDED_WITHIN: std::time::Duration = std::time::Duration::from_millis(2_500);
 
 /// Serves every request until the guards are dropped.
 pub(crate) async fn serve(driver: &Arc<Driver>) -> anyhow::Result<Vec<Serving>> {
@@ -279,7 +283,26 @@ impl Driver {
         };
         let asked = self.origin_of(context, context.organization, aggregate, request, ids)?;
         self.decide(asked, &Given::Command { source, command }).await?;
+        self.until_decided(source).await;
         self.view(source)
+    }
+
+    /// Waits until what follows from a command is decided, by whichever replica settles the source, so that the answer shows it. Where
+    /// that takes longer, the status says what is about to come.
+    async fn until_decided(&self, source: SourceId) {
+        let mut changes = self.fold.changes();
+        let decided = async {
+            while self.fold.read(|state| awaits_decision(state, source)) {
+                if changes.changed().await.is_err() {
+                    break;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = decided => {}
+            () = self.deps.world.clock.sleep(DECIDED_WITHIN) => {}
+        }
     }
 
     /// Decides, and waits until what was decided can be read.

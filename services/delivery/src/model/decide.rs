@@ -401,7 +401,7 @@ impl SourceState {
     }
 
     /// A person confirmed this bundle.
-    fn is_confirmed(&self, candidate: &Bundle) -> bool {
+    pub(super) fn is_confirmed(&self, candidate: &Bundle) -> bool {
         if self.confirmed_bundle == Some(candidate.digest) {
             return true;
         }

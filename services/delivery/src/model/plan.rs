@@ -65,6 +65,15 @@ pub fn has_pending(state: &DeliveryState, source: SourceId) -> bool {
     known.is_some_and(|known| known.candidate().is_some_and(|next| !known.is_desired(next)))
 }
 
+/// Whether delivery itself is about to deliver a source's bundle or to hold it: nobody else has to do anything for that.
+#[must_use]
+pub fn awaits_decision(state: &DeliveryState, source: SourceId) -> bool {
+    let Some(known) = state.sources.get(&source).filter(|known| known.configured) else { return false };
+    let lives = state.agents.get(&known.agent).is_some_and(|agent| !agent.deleted);
+    let is_open = known.held().is_none() || known.candidate().is_some_and(|next| known.is_confirmed(next));
+    lives && known.suspended.is_none() && is_open && has_pending(state, source)
+}
+
 fn planned(id: SourceId, source: &SourceState) -> Option<PlannedSource> {
     let configuration = source.configuration.as_ref()?;
     if let Some(removal) = &source.removal {

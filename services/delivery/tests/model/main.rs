@@ -13,6 +13,7 @@ mod golden;
 mod hand_over;
 mod holds;
 mod kept;
+mod next;
 mod order;
 mod statement;
 mod status;

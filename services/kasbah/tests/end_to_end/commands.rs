@@ -15,7 +15,9 @@ async fn a_suspended_source_waits_and_goes_on() {
     scene.write_config_map("one", "1");
     let first = scene.tree.commit_and_push("first").unwrap();
     scene.synced(&first).await;
-    scene.kasbah.cli(["source", "suspend", SOURCE, "--reason", "release freeze"]).unwrap();
+    let suspended = scene.kasbah.json(["source", "suspend", SOURCE, "--reason", "release freeze"]).unwrap();
+    assert_eq!(suspended["status"]["state"], "suspended", "{suspended:#}");
+    assert!(suspended["why"].as_str().unwrap().contains("release freeze"), "{suspended:#}");
     scene.write_config_map("one", "2");
     let second = scene.tree.commit_and_push("second").unwrap();
     let source = scene.source_becomes("fetched", |source| source["newest_commit"] == second.as_str()).await;
@@ -25,7 +27,8 @@ async fn a_suspended_source_waits_and_goes_on() {
     let diff = scene.kasbah.json(["source", "diff", SOURCE]).unwrap();
     assert_eq!(diff["commit"], second.as_str(), "{diff:#}");
     assert_eq!(diff["objects"][0]["fields"][0][2], "\"2\"", "{diff:#}");
-    scene.kasbah.cli(["source", "resume", SOURCE]).unwrap();
+    let resumed = scene.kasbah.json(["source", "resume", SOURCE]).unwrap();
+    assert_eq!((&resumed["suspended"], &resumed["desired_commit"]), (&Value::Null, &second.as_str().into()));
     scene.synced(&second).await;
     scene.value_becomes("one", "2").await;
 }
@@ -44,7 +47,9 @@ async fn a_sync_looks_at_the_repository_first() {
     scene.git.remove_webhooks("deploy").unwrap();
     scene.write_config_map("one", "2");
     let second = scene.tree.commit_and_push("nobody tells of this").unwrap();
-    scene.kasbah.cli(["source", "sync", SOURCE]).unwrap();
+    let before = scene.source().unwrap()["sync"]["id"].clone();
+    let asked = scene.kasbah.json(["source", "sync", SOURCE]).unwrap();
+    assert_ne!(asked["sync"]["id"], before, "the answer has the sync that was asked for: {asked:#}");
     // The agent's own project is looked at each minute by itself, because its configuration lies there.
     let synced = tokio::time::timeout(Duration::from_secs(20), scene.synced(&second)).await;
     assert!(synced.is_ok(), "nobody looked: {:?}", scene.source());
@@ -60,7 +65,10 @@ async fn a_pinned_source_goes_back_and_stays_until_it_is_unpinned() {
     scene.write_config_map("one", "2");
     let second = scene.tree.commit_and_push("second").unwrap();
     scene.synced(&second).await;
-    scene.kasbah.cli(["source", "pin", SOURCE, &first[..10]]).unwrap();
+    let pinned = scene.kasbah.json(["source", "pin", SOURCE, &first[..10]]).unwrap();
+    for field in ["/pinned", "/desired_commit", "/sync/commit"] {
+        assert_eq!(pinned.pointer(field), Some(&Value::from(first.as_str())), "{field}: {pinned:#}");
+    }
     let why = format!(
         "pinned to commit {}, while {} is the newest; unpin it to follow its ref",
         &first[..10],
@@ -70,7 +78,10 @@ async fn a_pinned_source_goes_back_and_stays_until_it_is_unpinned() {
     scene.value_becomes("one", "1").await;
     let refused = scene.kasbah.cli(["source", "pin", SOURCE, "0123456789"]).unwrap_err();
     assert!(refused.to_string().contains("0123456789"), "{refused}");
-    scene.kasbah.cli(["source", "unpin", SOURCE]).unwrap();
+    let text = scene.kasbah.cli(["source", "unpin", SOURCE]).unwrap();
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(line("Desired commit").ends_with(&second), "{text}");
+    assert_eq!(line("Pinned to"), "", "{text}");
     scene.synced(&second).await;
     scene.value_becomes("one", "2").await;
 }
@@ -95,7 +106,9 @@ async fn a_large_prune_is_held_until_a_person_confirms_it() {
     let prunes = diff["objects"].as_array().unwrap().iter().filter(|object| object["change"] == "prune");
     assert_eq!((&diff["commit"], prunes.count()), (&Value::from(second.as_str()), 12), "{diff:#}");
     assert!(diff["pending"].as_str().unwrap().contains("12 of 13"), "{diff:#}");
-    scene.kasbah.cli(["source", "confirm", SOURCE]).unwrap();
+    let confirmed = scene.kasbah.json(["source", "confirm", SOURCE]).unwrap();
+    assert_eq!((&confirmed["held"], &confirmed["desired_commit"]), (&Value::Null, &second.as_str().into()));
+    assert_ne!(confirmed["status"]["state"], "held", "{confirmed:#}");
     let source = scene.synced(&second).await;
     assert_eq!(
         (&source["inventory"], &source["sync"]["counts"]["pruned"]),

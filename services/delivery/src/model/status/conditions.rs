@@ -38,7 +38,7 @@ pub(super) fn of_git(source: &SourceState) -> Vec<Condition> {
             "fetching: no commit of its ref was read yet",
         )),
         None => {}
-        Some(desired) => conditions.extend(elsewhere(source, &desired.commit)),
+        Some(_) => conditions.extend(elsewhere(source)),
     }
     conditions
 }
@@ -155,24 +155,26 @@ fn is_held(commit: &str, held: &Held) -> String {
     format!("commit {} is held: {}; confirm it to go on", short(commit), hold(&held.reason))
 }
 
-/// The newest commit is another one.
-fn elsewhere(source: &SourceState, desired: &str) -> Option<Condition> {
-    let newest = &source.newest.as_ref().filter(|newest| newest.commit != desired)?.commit;
-    Some(match &source.pinned {
-        Some(pinned) => {
-            let message = format!(
-                "pinned to commit {}, while {} is the newest; unpin it to follow its ref",
-                short(&pinned.commit),
-                short(newest)
-            );
-            condition(State::InSync, Reason::Pinned, message)
+/// The agent is to have another commit than it has, or a person chose another one than the newest.
+fn elsewhere(source: &SourceState) -> Option<Condition> {
+    let next = source.candidate().filter(|next| !source.is_desired(next));
+    if let Some(next) = next {
+        // Those conditions say why it is not delivered.
+        if source.suspended.is_some() || source.held().is_some() {
+            return None;
         }
-        None if source.held().is_some() => return None,
-        None => {
-            let message = format!("commit {} is about to be delivered", short(newest));
-            condition(State::Progressing, Reason::Delivering, message)
-        }
-    })
+        let pinned = if source.pinned.is_some() { "pinned to it; " } else { "" };
+        let message = format!("{pinned}commit {} is about to be delivered", short(&next.commit));
+        return Some(condition(State::Progressing, Reason::Delivering, message));
+    }
+    let pinned = source.pinned.as_ref()?;
+    let newest = source.newest.as_ref().filter(|newest| newest.commit != pinned.commit)?;
+    let message = format!(
+        "pinned to commit {}, while {} is the newest; unpin it to follow its ref",
+        short(&pinned.commit),
+        short(&newest.commit)
+    );
+    Some(condition(State::InSync, Reason::Pinned, message))
 }
 
 /// Some objects' kinds are not served yet; the first of them says what is missing.
