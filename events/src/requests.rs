@@ -3,6 +3,7 @@
 pub mod authz;
 pub mod configuration;
 pub mod delivery;
+pub mod diff;
 pub mod gateway;
 pub mod presence;
 pub mod repository;

@@ -7,6 +7,7 @@ use crate::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome, Wanted
 use crate::desired::{Applier, DesiredPlan, PlannedSource};
 use crate::id::{AgentId, InstanceId, SourceId, SyncId};
 use crate::request::request;
+use crate::requests::diff::ObjectDiff;
 use crate::requests::status::Status;
 use crate::time::Timestamp;
 
@@ -39,8 +40,25 @@ request!(ShowNext => NextSync, "delivery.show-next");
 pub struct NextSync {
     /// As its plan would be: the bundle that waits for a person, or else the one that the agent has been told of.
     pub planned: PlannedSource,
-    /// Why the agent was not told yet; absent when it was.
+    /// Why it is not delivered yet, or not applied; absent when the agent is to apply it now.
     pub pending: Option<String>,
+    /// The newest commit was rejected, so that this is an older one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<RejectedBundle>,
+    /// Why the repository cannot be read, so that there may be newer commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch_failure: Option<String>,
+    /// The first objects that left Git and are not to be pruned, [`NextSync::KEPT`] at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<ObjectDiff>,
+    /// How many more there are.
+    #[serde(default)]
+    pub more_kept: u32,
+}
+
+impl NextSync {
+    /// So many objects that stay are named.
+    pub const KEPT: usize = 100;
 }
 
 /// Desired states changed: a notice under `desired.changed`, to the gateways.

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Sha256;
-use crate::id::{AgentId, InstanceId, SourceId};
-use crate::object::ObjectIdentity;
+use crate::id::{AgentId, InstanceId};
 use crate::request::request;
 use crate::time::Timestamp;
 
@@ -31,76 +30,6 @@ pub struct TunnelView {
     pub version: String,
     /// This instance applies.
     pub applier: bool,
-}
-
-/// What the next sync of a source would change: a server-side dry run in the cluster, of the bundle that is held, or waits for a
-/// resume, or else of the desired one. Sent under
-/// [`crate::subject::Subject::agent_request`].
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiffSource {
-    /// Whose source.
-    pub agent: AgentId,
-    /// Which source.
-    pub source: SourceId,
-}
-request!(DiffSource => SourceDiff, "tunnel-gateway.diff-source");
-
-/// The answer to [`DiffSource`]; also the answer to the link's `POST /v1/sources/<id>/diff`.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct SourceDiff {
-    /// The commit that was compared.
-    pub commit: String,
-    /// Objects that would change. Values of Secrets are redacted.
-    pub objects: Vec<ObjectDiff>,
-    /// Objects that would stay as they are.
-    pub unchanged: u32,
-    /// Fields that others added and Git does not state. They stay.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub extra: Vec<ObjectExtra>,
-    /// Why this commit is not delivered yet; absent when it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pending: Option<String>,
-}
-
-/// Fields of one object that others added.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ObjectExtra {
-    /// Which object.
-    pub identity: ObjectIdentity,
-    /// Path, and the field manager who added it.
-    pub fields: Vec<(String, String)>,
-}
-
-/// One object that would change.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ObjectDiff {
-    /// Which object.
-    pub identity: ObjectIdentity,
-    /// What would happen.
-    pub change: DiffChange,
-    /// Fields that would change: path, before, after, as JSON text.
-    pub fields: Vec<(String, Option<String>, Option<String>)>,
-    /// Why it cannot be told, in the API server's words.
-    pub error: Option<String>,
-}
-
-/// What would happen to an object.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DiffChange {
-    /// It would be created.
-    Create,
-    /// It would change.
-    Change,
-    /// It would be pruned.
-    Prune,
-    /// The API server would refuse it.
-    Refused,
 }
 
 /// Takes a ticket for a WebSocket, which is good for once, out of the gateway that issued it. Sent under

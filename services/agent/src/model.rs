@@ -4,6 +4,7 @@ pub mod adoption;
 pub mod backoff;
 pub mod book;
 pub mod cause;
+pub mod difference;
 pub mod extra;
 pub mod fights;
 pub mod finished;

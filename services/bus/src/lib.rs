@@ -34,4 +34,4 @@ pub use dispatch::{Dispatcher, Service};
 pub use local::LocalBus;
 pub use nats::{NatsBus, NatsOptions, permissions};
 pub use presence::{Live, Presence};
-pub use typed::{announce, answer, answer_under, ask, ask_under, handler_of};
+pub use typed::{announce, answer, answer_under, ask, ask_of_agent, ask_under, handler_of};

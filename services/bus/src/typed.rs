@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use events::request::RequestContext;
 use events::subject::Subject;
-use events::{Notice, Refusal, RefusalKind, Request};
+use events::{AgentId, Notice, Refusal, RefusalKind, Request};
 use futures::future::BoxFuture;
 
 use crate::contract::{Bus, BusError, Handler, MAXIMUM_MESSAGE_BYTES, RequestError, Serving};
@@ -25,7 +25,7 @@ pub async fn ask<R: Request>(
     ask_under(bus, &Subject::request(R::NAME), context, request).await
 }
 
-/// Asks under another subject than the type's own, such as one agent's.
+/// Asks under another subject than the type's own, such as one replica's.
 ///
 /// # Errors
 /// As [`ask`].
@@ -35,14 +35,49 @@ pub async fn ask_under<R: Request>(
     context: &RequestContext,
     request: &R,
 ) -> Result<R::Reply, Refusal> {
+    exchange(bus, subject, context, request, refusal_of).await
+}
+
+/// Asks the service that holds a tunnel of an agent.
+///
+/// # Errors
+/// As [`ask`]; `Unavailable` when the agent is not connected.
+pub async fn ask_of_agent<R: Request>(
+    bus: &dyn Bus,
+    agent: AgentId,
+    context: &RequestContext,
+    request: &R,
+) -> Result<R::Reply, Refusal> {
+    let subject = Subject::agent_request(R::NAME, agent);
+    let refusal_of = |error| match error {
+        RequestError::NoResponder { .. } => {
+            let message = "the agent is not connected; retry once it is";
+            Refusal::new(RefusalKind::Unavailable, message)
+        }
+        other => refusal_of(other),
+    };
+    exchange(bus, &subject, context, request, refusal_of).await
+}
+
+async fn exchange<R: Request>(
+    bus: &dyn Bus,
+    subject: &Subject,
+    context: &RequestContext,
+    request: &R,
+    refusal_of: impl FnOnce(RequestError) -> Refusal,
+) -> Result<R::Reply, Refusal> {
     let body = events::encode(request).map_err(|error| internal(&error))?;
-    let reply = bus.request(subject, context, Bytes::from(body)).await.map_err(|error| match error {
+    let reply = bus.request(subject, context, Bytes::from(body)).await.map_err(refusal_of)?;
+    events::decode::<Result<R::Reply, Refusal>>(&reply).map_err(|error| internal(&error))?
+}
+
+fn refusal_of(error: RequestError) -> Refusal {
+    match error {
         RequestError::TooLarge { .. } | RequestError::BadSubject { .. } => {
             Refusal::new(RefusalKind::Invalid, error.to_string())
         }
         _ => Refusal::new(RefusalKind::Unavailable, format!("{error}; retry")),
-    })?;
-    events::decode::<Result<R::Reply, Refusal>>(&reply).map_err(|error| internal(&error))?
+    }
 }
 
 /// Tells whoever listens now.

@@ -13,7 +13,8 @@ use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
     ConfirmSource, ListSources, PinSource, ResumeSource, ShowSource, SuspendSource, SyncSource, UnpinSource,
 };
-use events::requests::gateway::{DiffSource, ListTunnels};
+use events::requests::diff::DiffSource;
+use events::requests::gateway::ListTunnels;
 use events::requests::repository::RepositoryPushed;
 use events::requests::status::{ListAgentStatuses, ListObjects};
 use events::{Notice as _, Request as _, Stream};

@@ -24,8 +24,8 @@ use world::World;
 use crate::bundles::{BundleError, Bundles};
 use crate::metrics::Counts;
 use crate::model::{
-    BundleContents, Cause, DeliveryState, Given, Surplus, Verdict, Wanted, WantedLists, event_of,
-    has_pending, next_sync,
+    BundleContents, Cause, DeliveryState, Given, Next, Surplus, Verdict, Wanted, WantedLists, event_of,
+    next_sync,
 };
 
 /// Under what gateways tell each other, and this service, that they live.
@@ -250,15 +250,13 @@ impl Driver {
         let Some((_, organization, _)) = self.fold.read(|state| state.source_head(source)) else {
             return Ok(None);
         };
-        let (needed, lists) = self.fold.read(|state| match has_pending(state, source) {
-            true => (state.bundles_needed(source), state.wanted_lists_needed(source)),
-            false => (Vec::new(), Vec::new()),
-        });
+        let (needed, lists) =
+            self.fold.read(|state| (state.bundles_needed(source), state.wanted_lists_needed(source)));
         let contents = self.bundles.contents(organization, &needed).await?;
         let lists = self.bundles.wanted_lists(organization, &lists).await?;
         let next = self.fold.read(|state| next_sync(state, source, &contents, &lists));
-        let Some((mut next, prune, wanted)) = next else { return Ok(None) };
-        if next.pending.is_some() {
+        let Some(Next { mut next, lists }) = next else { return Ok(None) };
+        if let Some((prune, wanted)) = lists {
             next.planned.prune = self.store_list(organization, &prune).await?;
             next.planned.wanted = self.store_list(organization, &wanted).await?;
         }

@@ -98,10 +98,16 @@ impl Driver {
             tracing::error!(%source, error = %chain(&error), "what a source is to have next cannot be told");
             Refusal::new(RefusalKind::Unavailable, "its bundle cannot be read now; retry")
         })?;
-        next.ok_or_else(|| match self.view(source) {
+        let next = next.ok_or_else(|| match self.view(source) {
             Err(unknown) => unknown,
             Ok(_) => Refusal::new(RefusalKind::Unavailable, "it changes at this moment; retry"),
-        })
+        })?;
+        if next.planned.bundle.is_none() && next.rejected.is_none() {
+            let why = next.fetch_failure.map(|failure| format!(": {failure}")).unwrap_or_default();
+            let message = format!("no commit of the source's ref was read yet{why}");
+            return Err(Refusal::new(RefusalKind::Conflict, message));
+        }
+        Ok(next)
     }
 
     async fn name_applier(

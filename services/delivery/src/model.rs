@@ -29,7 +29,7 @@ pub use decide::{BundleContents, Command, Verdict};
 pub use given::{Given, Surplus, event_of};
 use news::News;
 pub use news::Touched;
-pub use plan::{awaits_decision, desired_plan, has_pending, next_sync};
+pub use plan::{Next, awaits_decision, desired_plan, has_pending, next_sync};
 use seen::{AgentSeen, Seen};
 pub use status::{Around, agent_status, object_page, source_status};
 pub use view::source_view;

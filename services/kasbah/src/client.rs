@@ -143,7 +143,7 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Recording(with) => commands::recording::run(with.wanted, &open(&with.common)?).await,
         ClientCommand::Access(of) => access::run(of.command, &open(&of.common)?).await,
         ClientCommand::Token(of) => token::run(of.command, &open(&of.common)?).await,
-        ClientCommand::Source(of) => source::run(of.command, &open(&of.common)?).await,
+        ClientCommand::Source(of) => source::run(of.command, open(&of.common)).await,
         ClientCommand::Log(of) => log::run_with(of.command, &of.common, open, &world).await,
     }
 }

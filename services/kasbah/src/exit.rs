@@ -19,6 +19,17 @@ pub const UNAVAILABLE: i32 = 6;
 /// A setting is wrong: of a server process, in a file, or of where and as whom a client asks.
 pub const BAD_CONFIGURATION: i32 = chassis::args::EXIT_BAD_CONFIGURATION;
 
+/// `kasbah source diff`: the cluster is other than Git has it.
+pub const DIFFERS: i32 = 1;
+/// `kasbah source diff`: there is no comparison.
+pub const NOT_COMPARED: i32 = 2;
+
+/// What the help of `kasbah source diff` says about its codes, which are those of `kubectl diff`.
+pub const DIFF_HELP: &str = "Exit codes:
+  0   no difference
+  1   a difference, or something that a sync would be refused: an object, or the newest commit
+  2   an error: there is no comparison";
+
 /// What `--help` says about them.
 pub const HELP: &str = "Exit codes:
   0   done
@@ -28,7 +39,8 @@ pub const HELP: &str = "Exit codes:
   4   denied, or the token is not known
   5   conflict: the state does not allow it, or the name is taken
   6   unavailable: the server cannot be reached or cannot serve now; retry
-  64  settings are wrong";
+  64  settings are wrong
+`kasbah source diff` has codes of its own: see its help";
 
 /// The code for a refusal.
 #[must_use]

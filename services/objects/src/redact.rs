@@ -1,6 +1,6 @@
 //! What must not leave a cluster: the values of Secrets.
 //!
-//! Keys stay, values go. What is also removed is the annotation in which client-side `kubectl apply` keeps the
+//! Keys stay, values go. So do the annotations in which client-side `kubectl apply` and other tools keep the
 //! whole object, values included. Other kinds are left as they are.
 
 use ring::hmac;
@@ -8,7 +8,12 @@ use serde_json::Value;
 
 /// What stands where a value stood.
 pub const REDACTED: &str = "redacted";
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Annotations that hold a copy of the whole object: of kubectl and Argo CD, kapp, and Rancher.
+const COPIES: [&str; 3] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "kapp.k14s.io/original",
+    "objectset.rio.cattle.io/applied",
+];
 
 /// Makes markers from which equal values can be told from different ones by whoever holds no key: the marker is a
 /// keyed hash over the object's identity, the key inside it and the value. The key should be random per agent
@@ -79,8 +84,11 @@ fn redact_body(object: &mut Value, marker: &mut dyn FnMut(&str, &Value) -> Value
         }
     }
     let annotations = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations"));
-    if let Some(value) = annotations.and_then(|annotations| annotations.get_mut(LAST_APPLIED)) {
-        *value = marker(LAST_APPLIED, value);
+    let Some(annotations) = annotations.and_then(Value::as_object_mut) else { return };
+    for name in COPIES {
+        if let Some(value) = annotations.get_mut(name) {
+            *value = marker(name, value);
+        }
     }
 }
 
@@ -91,7 +99,7 @@ mod tests {
 
     fn secret(password: &str) -> Value {
         json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-            "metadata": {"name": "db", "uid": "u", "annotations": {"a": "stays", LAST_APPLIED: password}},
+            "metadata": {"name": "db", "uid": "u", "annotations": {"a": "stays", COPIES[0]: password, COPIES[1]: password, COPIES[2]: password}},
             "data": {"password": password, "user": "cm9vdA=="}, "stringData": {"plain": password}})
     }
 

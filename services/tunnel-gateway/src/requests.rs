@@ -6,7 +6,8 @@ use bus::{BusError, Serving};
 use events::directory::Scope;
 use events::request::RequestContext;
 use events::requests::authz::Action;
-use events::requests::gateway::{DiffSource, ForwardedRequest, ListTunnels, TunnelView};
+use events::requests::diff::DiffSource;
+use events::requests::gateway::{ForwardedRequest, ListTunnels, TunnelView};
 use events::subject::Subject;
 use events::{AgentId, Refusal, Request};
 

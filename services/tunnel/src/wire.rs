@@ -51,7 +51,7 @@ pub mod path {
     pub const ACKNOWLEDGED: &str = "/v1/acknowledged";
     /// `GET`: [`super::AgentInfo`].
     pub const INFO: &str = "/v1/info";
-    /// `POST` of an [`events::desired::DesiredSource`] to `/v1/sources/<id>/diff`: [`events::requests::gateway::SourceDiff`], or `409`
+    /// `POST` of an [`events::desired::DesiredSource`] to `/v1/sources/<id>/diff`: [`events::requests::diff::SourceDiff`], or `409`
     /// with an [`events::desired::DesiredReply`] of what is lacking.
     pub const SOURCES: &str = "/v1/sources/";
     /// Any method: the cluster's API ([`super::cluster`]); what stands behind it is the path there.

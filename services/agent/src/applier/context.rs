@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use events::SourceId;
 use events::configuration::ServiceAccount;
+use events::digest::Sha256;
 use events::observation::TakenField;
+use events::requests::diff::ObjectHolder;
 use objects::ownership::{Adopt, OwnerMark};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -14,14 +16,27 @@ use tracing::Span;
 use super::Shared;
 use crate::desired::{SourceView, View};
 use crate::kubernetes::discovery::Kinds;
-use crate::model::adoption::{Decision, decide, keeper_of, owner_of};
+use crate::model::adoption::{Decision, Owner, decide, keeper_of, owner_of};
 use crate::model::extra::unwanted;
-use crate::model::manifest::live_mark;
 use crate::model::takeover::Whose;
 use crate::model::target::{Resolution, Scope, Target, resolve};
 
 /// Objects of one run that have a span each.
 const OBJECT_SPANS: usize = 200;
+
+/// Whose a live object is, seen from the source that wants it.
+pub(super) struct Standing {
+    pub(super) owner: Owner,
+    /// Who else has it, where that is known.
+    pub(super) holder: Option<ObjectHolder>,
+    /// What may be done with it.
+    pub(super) decision: Decision,
+    /// It was taken over before.
+    pub(super) adopted: bool,
+    /// The manifest that was applied last.
+    pub(super) applied: Option<Sha256>,
+    pub(super) uid: String,
+}
 
 /// One state of one source.
 pub(super) struct Context {
@@ -102,13 +117,31 @@ impl Context {
         self.shared.with_book(self.id(), |book| book.retain(|key| wanted.has(key)));
     }
 
-    /// Whether a live object may be written.
-    pub(super) fn may_take(&self, target: &Target, live: &Value, own: Option<Adopt>) -> Decision {
-        let mark = live_mark(live, &target.identity);
+    /// Whose a live object is, and whether it may be written.
+    pub(super) fn standing(&self, target: &Target, live: &Value, own: Option<Adopt>) -> Standing {
+        let mark = self.view.mark_of(live, &target.identity);
         let owner =
             owner_of(mark.owner.as_ref(), &self.owner, |source| self.view.has_in_source(source, &target.key));
-        let keeper = keeper_of(live, &target.identity);
-        decide(owner, keeper.as_deref(), self.source.head.policies.adoption, own)
+        let (holder, words) = match (owner, mark.owner) {
+            (Owner::Nobody, _) => {
+                let keeper = keeper_of(live, &target.identity);
+                (keeper.clone().map(|name| ObjectHolder::Tool { name }), keeper)
+            }
+            (Owner::Sibling { .. }, Some(OwnerMark { source, .. })) => {
+                let name = self.view.name_of(&source).to_owned();
+                let words = format!("source {name}");
+                (Some(ObjectHolder::Source { source, name }), Some(words))
+            }
+            (Owner::Foreign, Some(OwnerMark { organization, agent, source })) => {
+                let of =
+                    if organization == self.owner.organization { "" } else { " of another organization" };
+                let words = format!("agent {agent}{of}");
+                (Some(ObjectHolder::Agent { organization, agent, source }), Some(words))
+            }
+            (Owner::Own | Owner::Sibling { .. } | Owner::Foreign, _) => (None, None),
+        };
+        let decision = decide(owner, words.as_deref(), self.source.head.policies.adoption, own);
+        Standing { owner, holder, decision, adopted: mark.adopted, applied: mark.applied, uid: mark.uid }
     }
 
     /// Whose fields are taken over before a write.

@@ -7,6 +7,7 @@ use events::SyncId;
 use events::configuration::Conflicts;
 use events::delivery::ObjectFailure;
 use events::observation::{Observed, OwnedObject, TakenField, Write};
+use events::requests::diff::ObjectHolder;
 use http::{Method, StatusCode};
 use objects::ownership::Replace;
 use serde::Deserialize;
@@ -16,7 +17,7 @@ use super::context::Context;
 use super::health::tells_health;
 use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, Answer, ApiError, ApiStatus, Call, path};
-use crate::model::adoption::{Decision, Owner, owner_of};
+use crate::model::adoption::{Decision, Owner};
 use crate::model::book::Before;
 use crate::model::managed::in_version;
 use crate::model::manifest::{Prepared, is_secret, prepare};
@@ -75,6 +76,11 @@ impl Failure {
 /// The API server may not be able to read an object in the version in which somebody wrote its fields.
 pub(super) fn may_be_of_older_version(error: &ApiError) -> bool {
     error.status().is_some_and(ApiStatus::may_be_of_older_version)
+}
+
+/// Why an object that another source of the agent has in its bundle is not applied.
+pub(super) fn contested_words(holder: &str) -> String {
+    format!("source {holder}, another source of this agent, has it")
 }
 
 /// Only the change is refused, and the object asks for being replaced then.
@@ -215,7 +221,7 @@ impl Context {
     }
 
     /// Whether the API server would take the object if it were new, by a dry run under another name.
-    async fn could_be_created(&self, target: &Target, prepared: &Prepared) -> bool {
+    pub(super) async fn could_be_created(&self, target: &Target, prepared: &Prepared) -> bool {
         let Some(path) = path::collection(&target.resource, &target.identity.namespace) else { return false };
         let mut object = prepared.object.clone();
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -242,17 +248,16 @@ impl Context {
             Err(error) if error.code() == 404 => return Ok(()),
             Err(error) => return Err(self.refused(target, error)),
         };
-        let mark = self.view.mark_of(&live, &target.identity);
-        let owner =
-            owner_of(mark.owner.as_ref(), &self.owner, |source| self.view.has_in_source(source, &target.key));
-        if let (Owner::Sibling { current: true }, Some(mark)) = (owner, &mark.owner) {
+        let standing = self.standing(target, &live, prepared.policies.adopt);
+        if let (Owner::Sibling { current: true }, Some(ObjectHolder::Source { name, .. })) =
+            (standing.owner, &standing.holder)
+        {
             // The server decides who holds it, and has not heard of both yet.
-            let holder = self.view.name_of(&mark.source);
-            let failure = target.failure(format!("source {holder}, another source of this agent, has it"));
+            let failure = target.failure(contested_words(name));
             return Err(Box::new(Failure { failure, error: None, is_contested: true }));
         }
-        match self.may_take(target, &live, prepared.policies.adopt) {
-            Decision::Write => checked.adopted = mark.adopted,
+        match standing.decision {
+            Decision::Write => checked.adopted = standing.adopted,
             Decision::Adopt => {
                 checked.adopted = true;
                 let api_version = target.identity.api_version();
@@ -261,7 +266,7 @@ impl Context {
             Decision::Refuse(reason) => return Err(self.fail(target, reason)),
         }
         let version = live.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
-        checked.prior = Some(Prior { uid: mark.uid, version: version.to_owned() });
+        checked.prior = Some(Prior { uid: standing.uid, version: version.to_owned() });
         Ok(())
     }
 

@@ -87,10 +87,9 @@ fn tracked_by<'a>(mark: &'a str, identity: &ObjectIdentity) -> Option<&'a str> {
     is_own.then_some(application)
 }
 
-/// Decides by the object's own annotation, else by the source's policy.
+/// Decides by the object's own annotation, else by the source's policy. `holder` is who has the object, in words, where that is known.
 #[must_use]
-pub fn decide(owner: Owner, keeper: Option<&str>, policy: Adoption, own: Option<Adopt>) -> Decision {
-    let refuse = |reason: &str| Decision::Refuse(reason.to_owned());
+pub fn decide(owner: Owner, holder: Option<&str>, policy: Adoption, own: Option<Adopt>) -> Decision {
     let policy = match own {
         Some(Adopt::MustMatch) => Adoption::MustMatch,
         Some(Adopt::IfNoInventory) => Adoption::AdoptIfNoInventory,
@@ -98,7 +97,7 @@ pub fn decide(owner: Owner, keeper: Option<&str>, policy: Adoption, own: Option<
         None => policy,
     };
     match (owner, policy) {
-        (Owner::Nobody, Adoption::AdoptIfNoInventory) if let Some(keeper) = keeper => {
+        (Owner::Nobody, Adoption::AdoptIfNoInventory) if let Some(keeper) = holder => {
             Decision::Refuse(format!(
                 "the object is kept by {keeper}; stop that first, and let policy adopt_all or the annotation {ADOPT_ANNOTATION}: adopt_all take it over"
             ))
@@ -106,15 +105,24 @@ pub fn decide(owner: Owner, keeper: Option<&str>, policy: Adoption, own: Option<
         // Moving a file between sources neither deletes nor adopts: the object was ours all along.
         (Owner::Own | Owner::Sibling { current: false }, _) => Decision::Write,
         (Owner::Sibling { current: true }, _) => {
-            refuse("the object is in another source of this agent as well")
+            Decision::Refuse("the object is in another source of this agent as well".to_owned())
         }
         (Owner::Nobody, Adoption::AdoptIfNoInventory | Adoption::AdoptAll)
         | (Owner::Foreign, Adoption::AdoptAll) => Decision::Adopt,
         (Owner::Nobody, Adoption::MustMatch) => {
-            refuse("the object exists and is not ours; policy must_match takes over nothing")
+            let (who, way) = match holder {
+                Some(keeper) => (format!("is kept by {keeper}"), "adopt_all"),
+                None => ("exists and is not ours".to_owned(), "adopt_if_no_inventory"),
+            };
+            Decision::Refuse(format!(
+                "the object {who}; policy must_match takes over nothing: delete the object, or let policy {way} or the annotation {ADOPT_ANNOTATION}: {way} take it over"
+            ))
         }
         (Owner::Foreign, Adoption::MustMatch | Adoption::AdoptIfNoInventory) => {
-            refuse("the object belongs to another agent or organization")
+            let holder = holder.unwrap_or("another agent");
+            Decision::Refuse(format!(
+                "the object belongs to {holder}; take it out of that one's source first, or let policy adopt_all or the annotation {ADOPT_ANNOTATION}: adopt_all take it from there"
+            ))
         }
     }
 }
@@ -203,11 +211,13 @@ mod tests {
             assert_eq!(keeper(labels, annotations).as_deref(), expected);
         }
         let by = |owner, policy, own| decide(owner, Some("Flux"), policy, own);
-        let refused = by(Owner::Nobody, Adoption::AdoptIfNoInventory, None);
-        assert!(
-            matches!(&refused, Decision::Refuse(reason) if reason.contains("kept by Flux")),
-            "{refused:?}"
-        );
+        for policy in [Adoption::AdoptIfNoInventory, Adoption::MustMatch] {
+            let refused = by(Owner::Nobody, policy, None);
+            assert!(
+                matches!(&refused, Decision::Refuse(reason) if reason.contains("kept by Flux") && reason.contains("adopt_all")),
+                "{refused:?}"
+            );
+        }
         assert_eq!(by(Owner::Nobody, Adoption::AdoptAll, None), Decision::Adopt);
         assert_eq!(by(Owner::Nobody, Adoption::AdoptIfNoInventory, Some(Adopt::All)), Decision::Adopt);
         assert_eq!(

@@ -1,7 +1,7 @@
 use events::configuration::KindPattern;
 use events::delivery::SyncOutcome;
 use events::observation::{Observed, Write};
-use events::requests::gateway::DiffChange;
+use events::requests::diff::DiffChange;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 

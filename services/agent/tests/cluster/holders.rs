@@ -2,6 +2,7 @@
 
 use events::delivery::{PruneEntry, SyncOutcome};
 use events::observation::Observed;
+use events::requests::diff::{DiffChange, DiffReason};
 use serde_json::{Value, json};
 use testkit::{Cluster, eventually};
 
@@ -115,10 +116,15 @@ async fn a_namespace_stays_for_what_its_own_source_keeps_or_wants_in_it() {
     changed["data"]["key"] = json!("new");
     source.with([changed]).pruning(entries.clone());
     let differences = rig.diff(&source).await.objects;
-    assert!(
-        differences.iter().all(|one| !entries.iter().any(|entry| entry.identity == one.identity)),
-        "{differences:#?}"
-    );
+    for (entry, reason) in
+        entries.iter().zip(["source shop still wants", "for-good is in it", "kasbah.dev/prune says disabled"])
+    {
+        let one = differences.iter().find(|one| one.identity == entry.identity).unwrap();
+        assert_eq!((one.change, one.reason), (DiffChange::Keep, Some(DiffReason::Kept)), "{one:?}");
+        assert!(one.message.as_ref().unwrap().contains(reason), "{one:?}");
+    }
+    let wants = differences.iter().find(|one| one.identity.name == wanted).unwrap();
+    assert!(wants.message.as_ref().unwrap().contains("(0.yaml:7)"), "with the place in Git: {wants:?}");
     let finished = rig.sync(&[&source]).await;
     assert_eq!((finished.outcome, finished.counts.pruned), (SyncOutcome::Succeeded, 0), "{finished:?}");
     assert_eq!(cluster.get(&map_path(&wanted, "inside")).await.unwrap()["data"]["key"], "new");

@@ -6,6 +6,7 @@ mod attributes;
 mod cases;
 mod connections;
 mod controlled;
+mod diff;
 mod drift;
 mod finished;
 mod health;

@@ -6,7 +6,7 @@ use events::configuration::{Adoption, Conflicts};
 use events::delivery::SyncOutcome;
 use events::object::GroupKind;
 use events::observation::{Observed, Write};
-use events::requests::gateway::DiffChange;
+use events::requests::diff::{DiffChange, DiffReason, ObjectHolder, SyncExtent};
 use http::Method;
 use serde_json::{Value, json};
 use testkit::{ControlPlane, ControlPlaneOptions, eventually};
@@ -73,7 +73,16 @@ async fn another_agents_object_is_left_alone_unless_all_may_be_adopted() {
     let mut other = Source::new(&second, "shop", &namespace);
     other.with([config_map("a", "second")]);
     let finished = second.sync(&[&other]).await;
-    assert!(finished.failures[0].message.contains("belongs to another agent"), "{finished:?}");
+    assert!(finished.failures[0].message.contains("belongs to agent"), "{finished:?}");
+    let diff = second.diff(&other).await;
+    let refused = &diff.objects[0];
+    assert_eq!((refused.change, refused.reason), (DiffChange::Refused, Some(DiffReason::AdoptionRefused)));
+    assert!(refused.message.as_ref().unwrap().contains(&first.agent.to_string()), "{diff:?}");
+    let of_first = |holder: &ObjectHolder| {
+        matches!(holder, ObjectHolder::Agent { agent, source: id, .. }
+        if *agent == first.agent.to_string() && *id == source.id.to_string())
+    };
+    assert!(refused.holder.as_ref().is_some_and(of_first), "{diff:?}");
     assert_eq!(cluster.get(&map_path(&namespace, "a")).await.unwrap()["data"]["key"], "first");
     first.process.die();
     other.policies.adoption = Adoption::AdoptAll;
@@ -173,7 +182,12 @@ async fn what_another_source_holds_is_left_out_until_the_server_hands_it_over() 
     assert!(cluster.exists(&map_path(&namespace, "there")).await.unwrap());
     let diff = rig.diff(&to).await;
     assert_eq!((diff.objects.len(), diff.objects[0].change), (1, DiffChange::Refused), "{diff:?}");
-    assert!(diff.objects[0].error.as_ref().unwrap().contains("source from"), "{diff:?}");
+    let refused = &diff.objects[0];
+    assert!(refused.message.as_ref().unwrap().contains("source from"), "{diff:?}");
+    assert_eq!((refused.file.as_str(), refused.line), ("0.yaml", 7), "{diff:?}");
+    let holder = ObjectHolder::Source { source: from.id.to_string(), name: "from".to_owned() };
+    assert_eq!((refused.reason, refused.holder.as_ref()), (Some(DiffReason::HeldBySource), Some(&holder)));
+    assert_eq!(diff.stopped, None, "it keeps nothing else back");
 
     // The holder drops it: it stays, whoever is told first, and is the other one's from then on.
     let entry = rig.prune_entry("shared");
@@ -397,6 +411,7 @@ async fn adoption_replaces_no_pod_and_a_restart_by_hand_stays() {
     source.suspended = true;
     rig.put(&[&source]).await;
     let diff = rig.diff(&source).await;
+    assert_eq!(diff.objects[0].reason, Some(DiffReason::Adopted), "{diff:?}");
     source.suspended = false;
     let fields: Vec<&str> =
         diff.objects.iter().flat_map(|object| &object.fields).map(|(path, ..)| path.as_str()).collect();
@@ -475,8 +490,12 @@ async fn an_object_of_a_helm_release_is_adopted_only_when_all_may_be() {
     let finished = rig.sync(&[&source]).await;
     assert!(finished.failures[0].message.contains("kept by the Helm release"), "{finished:?}");
     let diff = rig.diff(&source).await;
-    let error = diff.objects[0].error.clone().unwrap();
-    assert!(error.contains("kept by the Helm release"), "{error}");
+    let refused = &diff.objects[0];
+    let words = refused.message.clone().unwrap();
+    assert!(words.contains("kept by the Helm release") && words.contains("adopt_all"), "{words}");
+    let holder = ObjectHolder::Tool { name: format!("the Helm release {namespace}/web") };
+    assert_eq!((refused.reason, refused.holder.as_ref()), (Some(DiffReason::AdoptionRefused), Some(&holder)));
+    assert_eq!(diff.stopped.map(|stop| stop.extent), Some(SyncExtent::Nothing));
     assert_eq!(cluster.get(&map_path(&namespace, "a")).await.unwrap()["data"]["key"], "old");
     let mut annotated = config_map("a", "new");
     annotated["metadata"]["annotations"] = json!({"kasbah.dev/adopt": "adopt_all"});

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use events::delivery::SyncOutcome;
 use events::observation::{Observed, Write};
-use events::requests::gateway::DiffChange;
+use events::requests::diff::DiffChange;
 use serde_json::{Value, json};
 use testkit::Cluster;
 

@@ -19,7 +19,7 @@ use events::desired::{Applier, DesiredReply, DesiredSource, DesiredState, Finish
 use events::digest::Sha256;
 use events::object::ObjectKey;
 use events::observation::{Observed, OwnedObject};
-use events::requests::gateway::SourceDiff;
+use events::requests::diff::SourceDiff;
 use events::{AgentId, CorrelationId, InstanceId, ObjectIdentity, OrganizationId, SourceId, SyncId};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};

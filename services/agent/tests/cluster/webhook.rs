@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use events::delivery::SyncOutcome;
+use events::requests::diff::{DiffChange, DiffReason};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -97,7 +98,13 @@ async fn a_webhook_that_refuses_dry_runs_gives_unverified_not_failure() {
     }
     let mut rig = Rig::start(&cluster, &namespace).await;
     let mut source = Source::new(&rig, "shop", &namespace);
+    source.suspended = true;
     source.with([config_map("a", "v")]);
+    rig.put(&[&source]).await;
+    let diff = rig.diff(&source).await;
+    let (change, reason) = (diff.objects[0].change, diff.objects[0].reason);
+    assert_eq!((change, reason), (DiffChange::Create, Some(DiffReason::Unverified)), "{diff:?}");
+    source.suspended = false;
     let finished = rig.sync(&[&source]).await;
     cluster.send(Method::DELETE, &hook, None).await.unwrap();
     assert_eq!(finished.outcome, SyncOutcome::Succeeded, "{finished:?}");

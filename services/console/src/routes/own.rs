@@ -5,9 +5,8 @@ use std::time::Duration;
 use axum::http::Method;
 use events::requests::authz::{Action, Decide, ShowProject};
 use events::requests::delivery::ShowSource;
-use events::requests::gateway::{DiffSource, SourceDiff};
-use events::subject::Subject;
-use events::{Actor, OrganizationId, Refusal, RefusalKind, Request, TokenId};
+use events::requests::diff::{DiffSource, SourceDiff};
+use events::{Actor, OrganizationId, Refusal, RefusalKind, TokenId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -88,16 +87,15 @@ pub(super) fn webhook() -> Route {
 
 pub(super) fn diff() -> Route {
     let path = "/api/v1/sources/{source}/diff";
-    let summary = "Shows what the next sync would change, by a dry run in the cluster: also what is held, or waits for a resume";
+    let summary = "Shows what the next sync would do with each object and why, by a dry run in the cluster: also what is held, or waits for a resume";
     Route::of::<ShowSource, SourceDiff>(Method::POST, path, "diffSource", summary, |app, call| {
         Box::pin(async move {
             let Call { input, context, .. } = call;
             let request: ShowSource = input.parse()?;
             let view = bus::ask(&*app.bus, &context, &request).await?;
-            let subject = Subject::agent_request(DiffSource::NAME, view.agent);
             let request = DiffSource { agent: view.agent, source: view.id };
             let context = bus::within(context, DIFF_DEADLINE);
-            json(&bus::ask_under(&*app.bus, &subject, &context, &request).await?)
+            json(&bus::ask_of_agent(&*app.bus, view.agent, &context, &request).await?)
         })
     })
 }

@@ -12,7 +12,7 @@ use events::requests::authz::{
     ProjectView, ShowAgent, ShowProject,
 };
 use events::requests::delivery::{ShowSource, SourceView};
-use events::requests::gateway::{DiffSource, SourceDiff};
+use events::requests::diff::{DiffSource, SourceDiff};
 use events::requests::status::{ObjectCounts, Status};
 use events::subject::Subject;
 use events::{AgentId, GroupId, OrganizationId, ProjectId, Refusal, RefusalKind, Request, Sha256, Timestamp};

@@ -232,27 +232,42 @@ impl DeliveryState {
         contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
     ) -> Option<Leftover> {
         let configuration = state.configuration.as_ref()?;
-        let own = own.map(|digest| (digest, configuration.default_namespace.as_str()));
-        let mut current = Vec::new();
-        for (digest, namespace) in own.into_iter().chain(self.other_bundles(source, state)) {
-            current.push((contents.get(&digest)?, namespace));
-        }
+        let current = self.current_bundles(source, state, own, contents)?;
         if !configuration.policies.prune {
             return Some(Leftover::default());
         }
         let may_go = |owned: &Owned| configuration.policies.prune_adopted || !owned.adopted;
-        let gone = |key: &ObjectKey| !current.iter().any(|(bundle, namespace)| bundle.has(key, namespace));
         let prune: Vec<PruneEntry> = state
             .inventory
             .iter()
-            .filter(|(key, owned)| may_go(owned) && gone(key))
+            .filter(|(key, owned)| may_go(owned) && current.lacks(key))
             .map(|(_, owned)| PruneEntry { identity: owned.identity.clone(), uid: owned.uid.clone() })
             .collect();
-        if state.may_have_handed_over() && self.awaits_reading(state.agent) {
+        if self.is_withheld(state) {
             let withheld = u32::try_from(prune.len()).unwrap_or(u32::MAX);
             return Some(Leftover { prune: Vec::new(), withheld });
         }
         Some(Leftover { prune, withheld: 0 })
+    }
+
+    /// The bundles that an agent has or is about to have, with this one of the source's. `None` when one's contents are not known.
+    pub(super) fn current_bundles<'a>(
+        &'a self,
+        source: SourceId,
+        state: &'a SourceState,
+        own: Option<BlobDigest>,
+        contents: &'a BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
+    ) -> Option<CurrentBundles<'a>> {
+        let configuration = state.configuration.as_ref()?;
+        let own = own.map(|digest| (digest, configuration.default_namespace.as_str()));
+        let all = own.into_iter().chain(self.other_bundles(source, state));
+        let all = all.map(|(digest, namespace)| Some((&**contents.get(&digest)?, namespace)));
+        Some(CurrentBundles(all.collect::<Option<_>>()?))
+    }
+
+    /// Whether what left a source may turn out to be another one's, so that it is not pruned yet.
+    pub(super) fn is_withheld(&self, state: &SourceState) -> bool {
+        state.may_have_handed_over() && self.awaits_reading(state.agent)
     }
 
     /// Whether a source of the agent was not read yet as its configuration has it now: nobody knows what it has.
@@ -348,6 +363,16 @@ impl DeliveryState {
             Command::Unpin => Ok(vec![DeliveryEvent::SourceUnpinned(SourceUnpinned { source })]),
             Command::Confirm { commit } => state.decide_confirm(source, commit),
         }
+    }
+}
+
+/// Bundles of one agent, each with the default namespace of its source.
+pub(super) struct CurrentBundles<'a>(Vec<(&'a dyn BundleContents, &'a str)>);
+
+impl CurrentBundles<'_> {
+    /// Whether none of them has an object.
+    pub(super) fn lacks(&self, key: &ObjectKey) -> bool {
+        !self.0.iter().any(|(bundle, namespace)| bundle.has(key, namespace))
     }
 }
 

@@ -7,9 +7,10 @@ use events::configuration::SourceConfiguration;
 use events::delivery::{PruneEntry, WantedObject};
 use events::desired::{Applier, DesiredPlan, PlannedSource, SourceHead};
 use events::requests::delivery::NextSync;
+use events::requests::diff::{DiffChange, DiffReason, ObjectDiff};
 use events::{AgentId, BlobDigest, CorrelationId, SourceId, SyncId};
 
-use super::status::why_pending;
+use super::status::{suspended, why_pending};
 use super::{BundleContents, DeliveryState, SourceState, WantedLists};
 
 /// The plan for an agent; `None` while it has no configuration, and for one that is deleted.
@@ -35,6 +36,15 @@ pub fn desired_plan(state: &DeliveryState, agent: AgentId) -> Option<DesiredPlan
     })
 }
 
+/// What a source's agent is to have next, and lists that are not stored yet.
+#[derive(Debug)]
+pub struct Next {
+    /// What; without the addresses of the lists.
+    pub next: NextSync,
+    /// What the bundle that waits would delete, and what it wants of other sources; absent where none waits.
+    pub lists: Option<(Vec<PruneEntry>, Vec<WantedObject>)>,
+}
+
 /// What a source's agent is to have next: as its plan stands, or with the bundle that waits for a person and what it would
 /// delete and want of other sources. `contents` has all of [`DeliveryState::bundles_needed`], `lists` all of
 /// [`DeliveryState::wanted_lists_needed`]; `None` when there is no such source.
@@ -44,18 +54,58 @@ pub fn next_sync(
     source: SourceId,
     contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
     lists: &WantedLists,
-) -> Option<(NextSync, Vec<PruneEntry>, Vec<WantedObject>)> {
+) -> Option<Next> {
     let known = state.sources.get(&source).filter(|known| known.configured)?;
-    let mut planned = planned(source, known)?;
+    let (kept, more_kept) = kept(state, source, known, contents)?;
+    let mut next = NextSync {
+        planned: planned(source, known)?,
+        pending: known.suspended.as_deref().map(suspended),
+        rejected: known.rejected.clone().filter(|_| known.pinned.is_none()),
+        fetch_failure: known.fetch_failure.clone(),
+        kept,
+        more_kept,
+    };
     let Some(waiting) = known.candidate().filter(|next| !known.is_desired(next)) else {
-        return Some((NextSync { planned, pending: None }, Vec::new(), Vec::new()));
+        return Some(Next { next, lists: None });
     };
     let prune = state.prune_for(source, known, Some(waiting.digest), contents)?.prune;
     let wanted = state.wanted(source, contents, lists)?;
-    planned.bundle = Some(waiting.digest);
-    (planned.prune, planned.wanted) = (None, None);
-    planned.head.commit.clone_from(&waiting.commit);
-    Some((NextSync { planned, pending: Some(why_pending(known, &waiting.commit)) }, prune, wanted))
+    next.planned.bundle = Some(waiting.digest);
+    (next.planned.prune, next.planned.wanted) = (None, None);
+    next.planned.head.commit.clone_from(&waiting.commit);
+    next.pending = Some(why_pending(known, &waiting.commit));
+    Some(Next { next, lists: Some((prune, wanted)) })
+}
+
+/// The first objects that left Git and are not to be pruned, with the reason, and how many more there are. `None` when a bundle's
+/// contents are not known.
+fn kept(
+    state: &DeliveryState,
+    source: SourceId,
+    known: &SourceState,
+    contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
+) -> Option<(Vec<ObjectDiff>, u32)> {
+    let Some(candidate) = known.candidate() else { return Some((Vec::new(), 0)) };
+    let policies = &known.configuration.as_ref()?.policies;
+    let current = state.current_bundles(source, known, Some(candidate.digest), contents)?;
+    let is_withheld = state.is_withheld(known);
+    let mut all = known.inventory.iter().filter(|(key, _)| current.lacks(key)).filter_map(|(_, owned)| {
+        let (reason, message) = if !policies.prune {
+            (DiffReason::PruningOff, "the source's policies switch pruning off (prune: false)")
+        } else if owned.adopted && !policies.prune_adopted {
+            (
+                DiffReason::AdoptedBefore,
+                "it was there before and was adopted; only with prune_adopted: true it is pruned",
+            )
+        } else if is_withheld {
+            (DiffReason::Withheld, "another source of the agent may have it now, which was not read yet")
+        } else {
+            return None;
+        };
+        Some(ObjectDiff::new(owned.identity.clone(), DiffChange::Keep).because(reason, message))
+    });
+    let first: Vec<ObjectDiff> = all.by_ref().take(NextSync::KEPT).collect();
+    Some((first, u32::try_from(all.count()).unwrap_or(u32::MAX)))
 }
 
 /// Whether a bundle waits for a source's agent to be told of it.

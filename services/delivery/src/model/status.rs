@@ -15,7 +15,7 @@ use events::{InstanceId, SourceId, Timestamp};
 use super::{AgentState, DeliveryState};
 
 pub use agent::agent_status;
-pub(super) use conditions::why_pending;
+pub(super) use conditions::{suspended, why_pending};
 pub use objects::object_page;
 
 /// What a status depends on besides the log.

@@ -18,7 +18,7 @@ mod order;
 mod statement;
 mod status;
 
-use delivery::model::{Command, DeliveryState, Verdict, desired_plan, next_sync};
+use delivery::model::{Command, DeliveryState, Next, Verdict, desired_plan, next_sync};
 use events::configuration::OnRemoval;
 use events::delivery::{
     ApplierNamed, BundleHeld, DeliveryEvent, HoldReason, SourcePinned, SourceRemoved, SourceResumed,
@@ -50,9 +50,11 @@ fn a_new_bundle_is_delivered_with_the_chain_that_led_to_it() {
     assert_eq!(cause.correlation_id, CorrelationId(Uuid::from_u128(77)));
     given.desired("shop", "aaa", 1, 10, 2);
     let id = SourceId::derive(AGENT, "shop");
-    let (next, _, _) = next_sync(&given.state, id, &contents(&[]), &given.wanted).unwrap();
+    let bundles = contents(&[(1, &["a", "b"])]);
+    let Next { next, lists } = next_sync(&given.state, id, &bundles, &given.wanted).unwrap();
     let plan = desired_plan(&given.state, AGENT).unwrap();
     assert_eq!((&next.planned, next.pending), (&plan.sources[0], None), "nothing waits");
+    assert!(lists.is_none());
     assert_eq!(given.verdict("shop", &[(1, &["a", "b"])]), Verdict::Nothing);
 }
 
@@ -141,8 +143,9 @@ fn an_empty_bundle_is_held_until_that_very_bundle_is_confirmed() {
         }),
     );
     assert_eq!(given.verdict("shop", &[(4, &[])]), Verdict::Nothing, "said once");
-    let (next, prune, _) = next_sync(&given.state, id, &contents(&[(4, &[])]), &given.wanted).unwrap();
-    let planned = next.planned;
+    let Next { next, lists } =
+        next_sync(&given.state, id, &contents(&[(1, &["a"]), (4, &[])]), &given.wanted).unwrap();
+    let (planned, prune) = (next.planned, lists.unwrap().0);
     assert_eq!((planned.head.commit.as_str(), planned.bundle), ("eee", Some(BlobDigest([4; 32]))));
     assert!(next.pending.unwrap().contains("is held"));
     assert_eq!(prune.iter().map(|entry| entry.identity.name.as_str()).collect::<Vec<_>>(), ["a"]);
@@ -195,7 +198,7 @@ fn a_suspended_source_gets_nothing_and_says_why() {
     assert_eq!(given.verdict("shop", &[(1, &["a"])]), Verdict::Nothing);
     let why = "suspended: freeze; resume it to go on";
     assert_eq!(view(&given.state, id).unwrap().why.unwrap(), why);
-    let (next, _, _) = next_sync(&given.state, id, &contents(&[(1, &["a"])]), &given.wanted).unwrap();
+    let Next { next, .. } = next_sync(&given.state, id, &contents(&[(1, &["a"])]), &given.wanted).unwrap();
     assert_eq!((next.planned.head.commit.as_str(), next.pending.as_deref()), ("aaa", Some(why)));
     given.on_source(id, DeliveryEvent::SourceResumed(SourceResumed { source: id }));
     assert!(matches!(given.verdict("shop", &[(1, &["a"])]), Verdict::Deliver { .. }));

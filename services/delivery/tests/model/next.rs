@@ -1,6 +1,9 @@
-//! What is said of a source between a command and what follows from it.
+//! What a source is to have next, and what is said of it between a command and what follows from it.
 
 use delivery::model::{Around, awaits_decision, source_status};
+use events::configuration::FileFinding;
+use events::requests::delivery::NextSync;
+use events::requests::diff::{DiffChange, DiffReason};
 use events::requests::status::{Condition, Reason, State, Status};
 
 use super::*;
@@ -80,4 +83,64 @@ fn a_hold_and_a_suspension_end_the_wait_and_a_confirmation_begins_it() {
     let status = status(&given);
     assert_eq!(status.state, State::Suspended);
     assert!(status.conditions.iter().all(|one| one.reason != Reason::Delivering), "{status:?}");
+}
+
+fn next(given: &Given, bundles: &[(u8, &[&str])]) -> NextSync {
+    next_sync(&given.state, shop(), &contents(bundles), &given.wanted).unwrap().next
+}
+
+#[test]
+fn what_left_git_and_is_not_to_be_pruned_is_named_with_the_reason() {
+    let mut given = synced();
+    given.applied("shop", 10, &["old"], true);
+    given.advanced("shop", "bbb", 2, 1);
+    let bundles: [(u8, &[&str]); 2] = [(1, &["a", "old"]), (2, &["b"])];
+    let kept = |given: &Given| {
+        let kept = next(given, &bundles).kept;
+        kept.iter()
+            .map(|one| (one.identity.name.clone(), one.change, one.reason.unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let adopted = ("old".to_owned(), DiffChange::Keep, DiffReason::AdoptedBefore);
+    assert_eq!(kept(&given), [adopted], "what it made itself is pruned");
+    let mut without = source("shop");
+    without.policies.prune = false;
+    given.configured(vec![without]);
+    let off = |name: &str| (name.to_owned(), DiffChange::Keep, DiffReason::PruningOff);
+    assert_eq!(kept(&given), [off("a"), off("old")]);
+    let many = names(NextSync::KEPT + 7);
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    given.applied("shop", 10, &many, false);
+    let all = next(&given, &bundles);
+    assert_eq!((all.kept.len(), all.more_kept), (NextSync::KEPT, 9), "the first are named, the rest counted");
+}
+
+#[test]
+fn a_rejected_head_is_told_beside_the_newest_good_commit_unless_another_one_is_pinned() {
+    let mut given = synced();
+    let finding = FileFinding {
+        file: "web.yaml".into(),
+        line: 3,
+        column: 0,
+        field: String::new(),
+        message: "no".into(),
+    };
+    given.decided(
+        AggregateKind::Ref,
+        "main".to_owned(),
+        RepositoryEvent::BundleRejected(BundleRejected {
+            source: shop(),
+            agent: AGENT,
+            commit: "bad".to_owned(),
+            findings: vec![finding.clone()],
+            more: 0,
+            warnings: Vec::new(),
+        }),
+    );
+    let told = next(&given, &[(1, &["a"])]);
+    let rejected = told.rejected.unwrap();
+    assert_eq!((rejected.commit.as_str(), rejected.findings), ("bad", vec![finding]));
+    assert_eq!((told.planned.head.commit.as_str(), told.pending), ("aaa", None));
+    given.on_source(shop(), pin("000", 9));
+    assert_eq!(next(&given, &[(1, &["a"]), (9, &["a"])]).rejected, None);
 }

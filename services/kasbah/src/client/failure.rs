@@ -76,6 +76,12 @@ pub enum Failure {
     /// What was asked for was done, and did not succeed.
     #[error("{0}")]
     Unsuccessful(String),
+    /// What was compared differs, and that was shown.
+    #[error("there is a difference")]
+    Differs,
+    /// There is no comparison.
+    #[error(transparent)]
+    NotCompared(Box<Failure>),
     /// Standard output or input does not work.
     #[error("cannot {doing}: {detail}")]
     Io {
@@ -113,7 +119,11 @@ impl Failure {
     /// Whoever read our output is gone, which is no failure of ours.
     #[must_use]
     pub fn is_closed_pipe(&self) -> bool {
-        matches!(self, Self::Io { detail, .. } if detail.kind() == std::io::ErrorKind::BrokenPipe)
+        match self {
+            Self::Io { detail, .. } => detail.kind() == std::io::ErrorKind::BrokenPipe,
+            Self::NotCompared(why) => why.is_closed_pipe(),
+            _ => false,
+        }
     }
 
     /// There is no such thing among what the asker may see.
@@ -152,6 +162,8 @@ impl Failure {
             Self::Provider(trouble) if trouble.may_pass() => exit::UNAVAILABLE,
             Self::Provider(trouble) if trouble.is_denial() => exit::DENIED,
             Self::Usage { .. } => exit::USAGE,
+            Self::Differs => exit::DIFFERS,
+            Self::NotCompared(_) => exit::NOT_COMPARED,
             Self::Refused { refusal, .. } => exit::of(refusal.kind),
             Self::Unreachable { .. } | Self::Broken { .. } => exit::UNAVAILABLE,
             Self::Certificate(_)
@@ -166,7 +178,7 @@ impl Failure {
     /// Says on standard error what was wrong, in one line, and gives the exit code.
     #[must_use]
     pub fn report(&self) -> ExitCode {
-        if !self.is_closed_pipe() {
+        if !self.is_closed_pipe() && !matches!(self, Self::Differs) {
             eprintln!("error: {}", super::print::one_line(&self.to_string()));
         }
         ExitCode::from(u8::try_from(self.code()).unwrap_or(1))

@@ -24,8 +24,8 @@ async fn a_suspended_source_waits_and_goes_on() {
     assert_eq!(source["desired_commit"], first.as_str());
     assert!(source["why"].as_str().unwrap().contains("release freeze"), "{source:#}");
     scene.value_becomes("one", "1").await;
-    let diff = scene.kasbah.json(["source", "diff", SOURCE]).unwrap();
-    assert_eq!(diff["commit"], second.as_str(), "{diff:#}");
+    let (code, diff) = scene.diff(SOURCE);
+    assert_eq!((code, &diff["commit"]), (Some(1), &Value::from(second.as_str())), "{diff:#}");
     assert_eq!(diff["objects"][0]["fields"][0][2], "\"2\"", "{diff:#}");
     let resumed = scene.kasbah.json(["source", "resume", SOURCE]).unwrap();
     assert_eq!((&resumed["suspended"], &resumed["desired_commit"]), (&Value::Null, &second.as_str().into()));
@@ -102,7 +102,8 @@ async fn a_large_prune_is_held_until_a_person_confirms_it() {
     let source = scene.source_becomes("held", |source| source["held"]["commit"] == second.as_str()).await;
     assert!(source["why"].as_str().unwrap().contains("12 of 13"), "{source:#}");
     scene.value_becomes("c0", "1").await;
-    let diff = scene.kasbah.json(["source", "diff", SOURCE]).unwrap();
+    let (code, diff) = scene.diff(SOURCE);
+    assert_eq!(code, Some(1));
     let prunes = diff["objects"].as_array().unwrap().iter().filter(|object| object["change"] == "prune");
     assert_eq!((&diff["commit"], prunes.count()), (&Value::from(second.as_str()), 12), "{diff:#}");
     assert!(diff["pending"].as_str().unwrap().contains("12 of 13"), "{diff:#}");
@@ -116,8 +117,9 @@ async fn a_large_prune_is_held_until_a_person_confirms_it() {
     );
     scene.is_gone("c11").await;
     scene.value_becomes("stays", "1").await;
-    let diff = scene.kasbah.json(["source", "diff", SOURCE]).unwrap();
+    let (code, diff) = scene.diff(SOURCE);
     assert_eq!(diff["objects"], Value::Array(Vec::new()), "what was pruned would be pruned no more");
+    assert_eq!(code, Some(0), "{diff:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,12 +136,14 @@ async fn a_diff_tells_what_a_sync_would_change_and_changes_nothing() {
         .send(http::Method::PATCH, &scene.path("one"), Some(("application/merge-patch+json", &patch)))
         .await
         .unwrap();
-    let diff = scene.kasbah.json(["source", "diff", SOURCE]).unwrap();
+    let (code, diff) = scene.diff(SOURCE);
     let object = &diff["objects"][0];
     assert_eq!(
-        (&object["change"], &object["identity"]["name"]),
-        (&Value::from("change"), &Value::from("one"))
+        (code, &object["change"], &object["identity"]["name"]),
+        (Some(1), &Value::from("change"), &Value::from("one"))
     );
+    assert_eq!((&object["file"], &object["line"]), (&Value::from("manifests/one.yaml"), &Value::from(1)));
+    assert!(diff["pending"].as_str().unwrap().contains("look first"), "{diff:#}");
     assert!(diff.to_string().contains("by hand"), "{diff:#}");
     scene.value_becomes("one", "by hand").await;
 }

@@ -16,6 +16,7 @@ mod cluster_faults;
 mod command_lines;
 mod commands;
 mod copies;
+mod differences;
 mod fixtures;
 mod hand_over;
 mod impersonation;

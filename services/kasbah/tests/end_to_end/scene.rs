@@ -107,6 +107,15 @@ impl Scene {
         .await;
     }
 
+    /// What the next sync of a source would do, and the exit code of the command that says so.
+    pub fn diff(&self, source: &str) -> (Option<i32>, Value) {
+        let arguments = ["source", "diff", source, "-o", "json"];
+        let output = self.kasbah.cli_command().unwrap().args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let diff = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+        (output.status.code(), diff)
+    }
+
     /// The source as the command line shows it.
     pub fn source(&self) -> Result<Value> {
         self.kasbah.json(["source", "show", &format!("{AGENT}/shop")])

@@ -55,8 +55,14 @@ async fn one_source_holds_an_object_and_hands_it_over_once_it_drops_it() {
     scene.value_becomes("own", "extra").await;
     scene.value_becomes("shared", "shop").await;
     scene.synced(&both).await;
-    let diff = scene.kasbah.json(["source", "diff", "production/extra"]).unwrap();
-    assert_eq!(diff["objects"][0]["change"], "refused", "{diff:#}");
+    let (code, diff) = scene.diff("production/extra");
+    let refused = &diff["objects"][0];
+    assert_eq!((code, &refused["change"]), (Some(1), &Value::from("refused")), "{diff:#}");
+    assert_eq!(
+        (&refused["reason"], &refused["file"]),
+        (&"held-by-source".into(), &"other/shared.yaml".into())
+    );
+    assert_eq!(refused["holder"]["source"]["name"], "shop", "{diff:#}");
 
     scene.tree.remove("manifests/shared.yaml").unwrap();
     scene.write_config_map("stays", "shop");

@@ -5,7 +5,7 @@ use std::future::{pending, ready};
 
 use bytes::Bytes;
 use events::desired::DesiredReply;
-use events::requests::gateway::SourceDiff;
+use events::requests::diff::SourceDiff;
 use events::{InstanceId, encode};
 use futures::stream;
 use http::{Request, Response, StatusCode};

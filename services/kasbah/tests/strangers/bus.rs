@@ -11,7 +11,8 @@ use events::requests::delivery::{
     ConfirmSource, ListSources, NameApplier, PinSource, ResumeSource, ShowDesired, ShowNext, ShowSource,
     SuspendSource, SyncSource, UnpinSource,
 };
-use events::requests::gateway::{DiffSource, ForwardedRequest, ListTunnels, RedeemTicket};
+use events::requests::diff::DiffSource;
+use events::requests::gateway::{ForwardedRequest, ListTunnels, RedeemTicket};
 use events::requests::presence::ListReplicas;
 use events::requests::repository::{BundleAt, ReadFile, ShowFetch};
 use events::requests::status::{ListAgentStatuses, ListObjects};

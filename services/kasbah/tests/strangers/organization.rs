@@ -8,7 +8,8 @@ use events::requests::authz::{
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{ListSources, ShowSource};
-use events::requests::gateway::{DiffSource, ListTunnels};
+use events::requests::diff::DiffSource;
+use events::requests::gateway::ListTunnels;
 use events::requests::repository::ShowFetch;
 use events::subject::Subject;
 use events::{AgentId, ProjectId, Request, SourceId};

@@ -9,7 +9,7 @@ use events::directory::Scope;
 use events::request::RequestContext;
 use events::requests::authz::Action;
 use events::requests::delivery::ShowNext;
-use events::requests::gateway::{DiffSource, SourceDiff};
+use events::requests::diff::{DiffSource, ObjectDiff, SourceDiff};
 use events::{Actor, Refusal, RefusalKind, SourceId};
 use http::{Method, StatusCode};
 use tunnel::gateway::AskError;
@@ -40,8 +40,18 @@ pub(crate) async fn answer(
     let next = bus::ask(&*gateway.bus, &asking, &ShowNext { source }).await?;
     let planned = gateway.bundles.source(session.organization, next.planned).await;
     let desired = planned.map_err(|error| unreadable(source, &error))?;
-    let diff = compare(ObjectTransfer { gateway, session }, &desired, limit).await?;
-    Ok(SourceDiff { pending: next.pending, ..diff })
+    let mut diff = compare(ObjectTransfer { gateway, session }, &desired, limit).await?;
+    // What the agent has on its list, it knows better.
+    let is_new = |kept: &ObjectDiff| !diff.objects.iter().any(|object| object.identity == kept.identity);
+    let kept: Vec<ObjectDiff> = next.kept.into_iter().filter(is_new).collect();
+    diff.objects.extend(kept);
+    Ok(SourceDiff {
+        more_kept: diff.more_kept.saturating_add(next.more_kept),
+        pending: next.pending,
+        rejected: next.rejected,
+        fetch_failure: next.fetch_failure,
+        ..diff
+    })
 }
 
 /// Has the agent compare, and sends it what it lacks for that.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use events::bundle::BundlePage;
 use events::desired::{DesiredReply, DesiredSource, DesiredState};
 use events::observation::Observation;
-use events::requests::gateway::SourceDiff;
+use events::requests::diff::SourceDiff;
 use events::{InstanceId, Sha256};
 use futures::StreamExt as _;
 use http::header::TRAILER;

@@ -369,7 +369,14 @@ impl Gateway {
     pub async fn next(&self, agent: u128, objects: &[Bytes], pending: &str) {
         let planned = self.plan(agent, 0, objects, &[]).await.sources.remove(0);
         let source = planned.head.source;
-        let next = NextSync { planned, pending: Some(pending.to_owned()) };
+        let next = NextSync {
+            planned,
+            pending: Some(pending.to_owned()),
+            rejected: None,
+            fetch_failure: None,
+            kept: Vec::new(),
+            more_kept: 0,
+        };
         self.delivery.lock().next.insert(source, next);
     }
 

@@ -146,7 +146,8 @@ pub(in crate::model) fn why_pending(source: &SourceState, commit: &str) -> Strin
     }
 }
 
-fn suspended(reason: &str) -> String {
+/// Why nothing is delivered to a source.
+pub(in crate::model) fn suspended(reason: &str) -> String {
     let given = if reason.is_empty() { String::new() } else { format!(": {reason}") };
     format!("suspended{given}; resume it to go on")
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use chassis::args::parse_duration;
 use events::SourceId;
 use events::requests::delivery::{ConfirmSource, PinSource, SourceView, SuspendSource};
-use events::requests::gateway::SourceDiff;
+use events::requests::diff::{ObjectHolder, SourceDiff};
 use reqwest::Method;
 use serde::Serialize;
 use serde_json::json;
@@ -21,6 +21,7 @@ use serde_json::json;
 use crate::client::failure::Failure;
 use crate::client::names::Names;
 use crate::client::session::Session;
+use crate::exit;
 
 /// What to do with sources.
 #[derive(Debug, clap::Subcommand)]
@@ -87,7 +88,8 @@ pub enum Command {
         #[arg(long)]
         commit: Option<String>,
     },
-    /// Shows what the next sync would change, by a dry run in the cluster: also of what is held or suspended
+    /// Shows what the next sync would do with each object and why, by a dry run in the cluster: also of what is held or suspended
+    #[command(after_help = exit::DIFF_HELP)]
     Diff(SourceArg),
 }
 
@@ -102,12 +104,23 @@ pub struct SourceArg {
 ///
 /// # Errors
 /// When the server refuses or cannot be asked, or a sync that is waited for does not succeed.
-pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
+pub async fn run(command: Command, opened: Result<Session, Failure>) -> Result<(), Failure> {
     let named = command.source().map(|source| format!("source {source}"));
-    let outcome = run_command(command, session).await;
-    outcome.map_err(|failure| match named {
-        Some(named) => failure.about(&named),
-        None => failure,
+    let is_diff = matches!(command, Command::Diff(_));
+    let outcome = match opened {
+        Ok(session) => run_command(command, &session).await,
+        Err(failure) => Err(failure),
+    };
+    outcome.map_err(|failure| {
+        let failure = match named {
+            Some(named) => failure.about(&named),
+            None => failure,
+        };
+        match failure {
+            Failure::Differs => failure,
+            failure if is_diff => Failure::NotCompared(Box::new(failure)),
+            failure => failure,
+        }
     })
 }
 
@@ -173,7 +186,15 @@ async fn sync(session: &Session, id: SourceId, waits: Option<Duration>) -> Resul
 async fn compare(session: &Session, id: SourceId) -> Result<(), Failure> {
     let path = ["sources", &id.to_string(), "diff"];
     let diff: SourceDiff = session.api.send(Method::POST, &path, &json!({})).await?;
-    session.printer.show(&diff, diff::text)
+    let is_of_agents =
+        diff.objects.iter().any(|object| matches!(object.holder, Some(ObjectHolder::Agent { .. })));
+    let names = if is_of_agents { names(session).await? } else { Names::default() };
+    match session.printer.show(&diff, |diff, style| diff::text(diff, &names, style)) {
+        // Whoever reads no further wants the exit code all the same.
+        Err(failure) if !failure.is_closed_pipe() => return Err(failure),
+        _ => {}
+    }
+    if diff.differs() { Err(Failure::Differs) } else { Ok(()) }
 }
 
 async fn ask<B: Serialize>(

@@ -38,6 +38,18 @@ fn settings_network_and_certificates_differ() {
 }
 
 #[test]
+fn a_comparison_has_the_codes_of_kubectl() {
+    assert_eq!(Failure::Differs.code(), 1);
+    for failure in
+        [refused(RefusalKind::NotFound), refused(RefusalKind::Internal), SettingsError::NoFolder.into()]
+    {
+        let words = failure.to_string();
+        let failure = Failure::NotCompared(Box::new(failure));
+        assert_eq!((failure.code(), failure.to_string()), (2, words));
+    }
+}
+
+#[test]
 fn a_reader_that_left_is_no_failure() {
     let gone = Failure::Io { doing: "print".into(), detail: std::io::ErrorKind::BrokenPipe.into() };
     assert_eq!(gone.code(), 0);
