@@ -103,12 +103,12 @@ pub struct Permissions {
 
 impl Permissions {
     /// May publish to this, too.
-    pub fn says(&mut self, subject: impl Into<String>) {
+    pub fn allow_publish(&mut self, subject: impl Into<String>) {
         self.publish.insert(subject.into());
     }
 
     /// May subscribe to this, too.
-    pub fn hears(&mut self, subject: impl Into<String>) {
+    pub fn allow_subscribe(&mut self, subject: impl Into<String>) {
         self.subscribe.insert(subject.into());
     }
 

@@ -15,7 +15,7 @@ use crate::log::events_per_second;
 use crate::usage;
 use bare::{Held, Holder};
 use fleet::Fleet;
-use simulated::Manner;
+use simulated::Behaviour;
 use stage::Stage;
 
 /// How long anything may take before something is wrong.
@@ -33,7 +33,7 @@ type Runs = Vec<(f64, Option<f64>)>;
 
 /// Who simulates how much.
 #[derive(Debug, Clone, Copy, clap::Args)]
-pub struct Crowd {
+pub struct AgentLoad {
     /// How many agents are simulated.
     #[arg(long, default_value_t = 10_000)]
     agents: usize,
@@ -43,7 +43,7 @@ pub struct Crowd {
 }
 
 /// Measures with such a crowd; with its idle minutes, or without.
-pub async fn run(count: usize, crowd: Crowd, minutes: bool) -> anyhow::Result<Vec<Figure>> {
+pub async fn run(count: usize, crowd: AgentLoad, minutes: bool) -> anyhow::Result<Vec<Figure>> {
     let mut stage = Stage::start(crowd.agents).await?;
     let [mut storms, mut told, mut killed, mut dials] = [Runs::new(), Runs::new(), Runs::new(), Runs::new()];
     let mut figures = Vec::new();
@@ -81,7 +81,7 @@ async fn first(stage: &mut Stage, minutes: bool) -> anyhow::Result<Option<((f64,
         per_agent(usage::resident(&pids)?.saturating_sub(before), count)
     };
     let before = stage.resident()?;
-    let fleet = Fleet::start(stage.targets()?, stage.tokens(), |_| Manner::Good);
+    let fleet = Fleet::start(stage.targets()?, stage.tokens(), |_| Behaviour::Good);
     fleet.ready(count, LIMIT).await?;
     let begun = Instant::now();
     let commit = stage.commit()?;
@@ -112,7 +112,7 @@ fn per_agent(bytes: u64, count: usize) -> f64 {
 /// What it costs that all agents report something so often, and how soon that is durable.
 async fn reports(stage: &mut Stage, interval: Duration) -> anyhow::Result<()> {
     let count = stage.tokens().len();
-    let fleet = Fleet::start(stage.targets()?, stage.tokens(), |_| Manner::Good);
+    let fleet = Fleet::start(stage.targets()?, stage.tokens(), |_| Behaviour::Good);
     fleet.ready(count, LIMIT).await?;
     fleet.told(&stage.commit()?, count, LIMIT).await?;
     fleet.report_every(interval);
@@ -221,7 +221,7 @@ fn holders(held: Held) -> anyhow::Result<[Holder; 2]> {
 
 /// Agents who come at once, and the seconds until all of them are ready.
 async fn all_ready(targets: Vec<tunnel::agent::Target>, stage: &Stage) -> anyhow::Result<(Fleet, f64)> {
-    ready(Fleet::start(targets, stage.tokens(), |_| Manner::Good), stage.tokens().len()).await
+    ready(Fleet::start(targets, stage.tokens(), |_| Behaviour::Good), stage.tokens().len()).await
 }
 
 /// Seconds until so many are ready.
@@ -235,11 +235,11 @@ async fn ready(fleet: Fleet, count: usize) -> anyhow::Result<(Fleet, f64)> {
 async fn pushed(stage: &mut Stage) -> anyhow::Result<f64> {
     let count = stage.tokens().len();
     let manner = |number: usize| match number % 100 {
-        place if place < SLOW => Manner::Slow,
-        place if place < SLOW + STALLED => Manner::Stalled,
-        _ => Manner::Good,
+        place if place < SLOW => Behaviour::Slow,
+        place if place < SLOW + STALLED => Behaviour::Stalled,
+        _ => Behaviour::Good,
     };
-    let good = (0..count).filter(|number| manner(*number) == Manner::Good).count();
+    let good = (0..count).filter(|number| manner(*number) == Behaviour::Good).count();
     let fleet = Fleet::start(stage.targets()?, stage.tokens(), manner);
     fleet.ready(count, LIMIT).await?;
     let before = stage.commit()?;

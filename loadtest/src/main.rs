@@ -77,7 +77,7 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
-    crowd: agents::Crowd,
+    crowd: agents::AgentLoad,
     /// Write the figures as JSON there.
     #[arg(long, default_value = "target/bench.json")]
     output: PathBuf,

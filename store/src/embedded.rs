@@ -54,7 +54,7 @@ pub use self::recovery::TornTail;
 use self::answers::Answers;
 use self::blobs::{BlobFiles, BlobParts, OpenBlobsError};
 use self::database::{Database, IndexError};
-use self::heads::Heads;
+use self::heads::AggregateHeads;
 use self::index::{Entry, Index};
 use self::keyring::KeyFile;
 use self::log::{EmbeddedLog, Threads};
@@ -388,7 +388,7 @@ fn open_log(
     let decisions = decisions.map(|opened| Arc::clone(&opened.core));
     let decisions = decisions.ok_or_else(|| OpenError::Index("no stream of decisions".to_owned()))?;
     let index = Arc::new(Index::open(index)?);
-    let heads = Arc::new(Heads { index: Arc::clone(&index), core: Arc::clone(&decisions) });
+    let heads = Arc::new(AggregateHeads { index: Arc::clone(&index), core: Arc::clone(&decisions) });
     let mut threads = Threads::default();
     let running = Arc::clone(&index);
     threads.index = Some(start("log-index", move || running.run())?);
@@ -423,7 +423,7 @@ fn open_log(
 fn start_writer(
     core: Arc<StreamCore>,
     recovered: Recovered,
-    heads: Option<Arc<Heads>>,
+    heads: Option<Arc<AggregateHeads>>,
     shared: Shared,
 ) -> Result<thread::JoinHandle<()>, OpenError> {
     let file = core.segments.file(recovered.end.segment).map_err(OpenError::Disk)?;

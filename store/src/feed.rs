@@ -31,7 +31,7 @@ pub struct Feeder<T> {
 /// The reader has gone.
 #[derive(Debug, thiserror::Error)]
 #[error("the reader has gone")]
-pub struct Gone;
+pub struct ReaderGone;
 
 impl<T> Feed<T> {
     /// Both ends.
@@ -77,32 +77,32 @@ impl<T> Feeder<T> {
     ///
     /// # Errors
     /// When the reader has gone.
-    pub async fn flush(&mut self) -> Result<(), Gone> {
+    pub async fn flush(&mut self) -> Result<(), ReaderGone> {
         if self.next.is_empty() {
             return Ok(());
         }
         self.bytes = 0;
-        self.batches.send(std::mem::take(&mut self.next)).await.map_err(|_| Gone)
+        self.batches.send(std::mem::take(&mut self.next)).await.map_err(|_| ReaderGone)
     }
 
     /// As [`Feeder::flush`], on a thread that may block.
     ///
     /// # Errors
     /// When the reader has gone.
-    pub fn blocking_flush(&mut self) -> Result<(), Gone> {
+    pub fn blocking_flush(&mut self) -> Result<(), ReaderGone> {
         if self.next.is_empty() {
             return Ok(());
         }
         self.bytes = 0;
         let batch = std::mem::replace(&mut self.next, Vec::with_capacity(RECORDS));
-        self.batches.blocking_send(batch).map_err(|_| Gone)
+        self.batches.blocking_send(batch).map_err(|_| ReaderGone)
     }
 
     /// Another end for the same reader. Everything that was pushed here is sent before, so what is pushed there cannot overtake it.
     ///
     /// # Errors
     /// When the reader has gone.
-    pub async fn another(&mut self) -> Result<Self, Gone> {
+    pub async fn another(&mut self) -> Result<Self, ReaderGone> {
         self.flush().await?;
         Ok(Self { batches: self.batches.clone(), next: Vec::new(), bytes: 0 })
     }

@@ -3,7 +3,7 @@
 use events::position::Stream;
 use events::{EncodeError, Position};
 
-use crate::log::{EventLog, ReadError, ReadFilter, Record, leaves};
+use crate::log::{EventLog, ReadError, ReadFilter, Record, check_has_retention};
 use crate::model::Heads;
 use crate::projection::{Projection, Snapshot};
 use crate::reading::{Aggregates, Catalogue, Reading, fold};
@@ -154,7 +154,7 @@ pub(crate) async fn begin_with<P: Projection>(
     let streams = P::filter().streams;
     let end = log.position(&streams).await?;
     let mut horizon = Position::start();
-    for stream in streams.iter().filter(|stream| leaves(**stream).is_ok()) {
+    for stream in streams.iter().filter(|stream| check_has_retention(**stream).is_ok()) {
         horizon.merge(&log.kept(*stream).await?.horizon);
     }
     let mut incomplete = None;

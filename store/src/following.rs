@@ -115,7 +115,7 @@ impl From<CatchUpError> for Refusal {
 ///
 /// # Errors
 /// The last refusal.
-pub async fn patiently<T, F>(world: &World, who: &str, begin: impl Fn() -> F) -> Result<T, ReadError>
+pub async fn retry_until_ready<T, F>(world: &World, who: &str, begin: impl Fn() -> F) -> Result<T, ReadError>
 where
     F: Future<Output = Result<T, ReadError>>,
 {
@@ -133,7 +133,7 @@ where
     }
 }
 
-/// Follows what comes from now on, as [`patiently`] as a start needs.
+/// Follows what comes from now on, as patiently as a start needs.
 ///
 /// # Errors
 /// The last refusal.
@@ -143,7 +143,10 @@ pub async fn follow_from_now(
     log: &dyn EventLog,
     filter: &ReadFilter,
 ) -> Result<FollowReader, ReadError> {
-    patiently(world, who, || async { log.follow(&log.position(&filter.streams).await?, filter).await }).await
+    retry_until_ready(world, who, || async {
+        log.follow(&log.position(&filter.streams).await?, filter).await
+    })
+    .await
 }
 
 /// A projection over the log. It stands at its start until [`Following::drive`] runs.
@@ -287,7 +290,7 @@ impl<P: Projection> Following<P> {
         let mut records = tokio::select! {
             biased;
             () = &mut shutdown => return Ok(()),
-            begun = patiently(&self.inner.world, P::NAME, || self.begin()) => {
+            begun = retry_until_ready(&self.inner.world, P::NAME, || self.begin()) => {
                 begun.map_err(|source| FollowError::Read { projection: P::NAME, source })?
             }
         };

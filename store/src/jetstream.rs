@@ -51,7 +51,7 @@ pub use self::permissions::{copier, permissions};
 use self::blobs::BlobStream;
 use self::checkpoints::Checkpoints;
 use self::ends::Ends;
-use self::heads::Heads;
+use self::heads::AggregateHeads;
 use self::keyring::KeyStream;
 use self::log::JetStreamLog;
 use self::meta::Meta;
@@ -64,7 +64,7 @@ use self::tail::Tail;
 use crate::Parts;
 use crate::copy::{CopyMark, CopyMarkError, CopyOf};
 use crate::keyring::{KeyName, KeyRing, KeyRingError};
-use crate::log::{PARTITIONS, leaves};
+use crate::log::{PARTITIONS, check_has_retention};
 use crate::root::{RootKey, RootKeyError};
 use crate::seal::MasterKey;
 
@@ -295,7 +295,7 @@ fn parts(
         server: Arc::clone(&server),
         world: world.clone(),
         partitions: meta.partitions,
-        heads: Heads::default(),
+        heads: AggregateHeads::default(),
         ends: Ends::new(meta.partitions),
         tail: Tail::new(Arc::clone(&server), world.clone(), meta.partitions),
         shared: SharedReading::new(Arc::clone(&server), world.clone()),
@@ -400,7 +400,7 @@ fn further_streams(partitions: u16) -> Vec<Wanted> {
 fn log_stream(shard: events::position::Shard) -> Wanted {
     let subjects = subjects(shard);
     let again = format!("{STORED}.{}.{}.>", token(shard.0), shard.1);
-    let stays = leaves(shard.0).is_err();
+    let stays = check_has_retention(shard.0).is_err();
     let further = json!({ "republish": { "src": subjects, "dest": again }, "deny_purge": stays });
     wanted(&stream_name(shard), &subjects, further)
 }

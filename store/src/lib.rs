@@ -42,9 +42,9 @@ mod waiting;
 pub use blobs::{Addresses, BlobError, Blobs};
 pub use checkpoint::{Checkpoint, PartitionCheck, Tally};
 pub use decide::{Backoff, Basis, DecideError, Decided, Origin, Policy, new_events};
-pub use feed::{Feed, Feeder, Gone};
+pub use feed::{Feed, Feeder, ReaderGone};
 pub use following::{
-    CatchUpError, FollowError, Following, WaitError, follow_from_now, follow_projection, patiently,
+    CatchUpError, FollowError, Following, WaitError, follow_from_now, follow_projection, retry_until_ready,
 };
 pub use keyring::{KeyName, KeyRing, KeyRingError};
 pub use log::{

@@ -124,7 +124,7 @@ pub enum ForgetError {
 }
 
 /// Refuses a stream that is kept for good.
-pub(crate) fn leaves(stream: Stream) -> Result<(), ForgetError> {
+pub(crate) fn check_has_retention(stream: Stream) -> Result<(), ForgetError> {
     if stream == Stream::Decisions { Err(ForgetError::Decisions) } else { Ok(()) }
 }
 

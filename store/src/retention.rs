@@ -19,7 +19,7 @@ use world::World;
 
 use crate::Parts;
 use crate::folded::{Folded, anchor_name, begin_with, projection_of};
-use crate::log::{ForgetError, Kept, ReadError, leaves};
+use crate::log::{ForgetError, Kept, ReadError, check_has_retention};
 use crate::projection::{Projection, Snapshot};
 use crate::reading::Reading;
 use crate::snapshots::{SnapshotError, Snapshots};
@@ -270,7 +270,7 @@ async fn take_generation(
         }
     }
     let projections = anchored.iter().map(|projection| projection.name.to_owned()).collect();
-    until.0.retain(|(stream, _), sequence| *sequence > 0 && leaves(*stream).is_ok());
+    until.0.retain(|(stream, _), sequence| *sequence > 0 && check_has_retention(*stream).is_ok());
     let generation = Generation { taken_at: now, projections };
     Ok(parts.snapshots.save(generation.record(generation_name(limits.first), until)?).await?)
 }

@@ -17,18 +17,18 @@ use tunnel::handshake::Token;
 use world::World;
 
 use super::reports::Reports;
-use super::simulated::{Manner, Simulated};
+use super::simulated::{Behaviour, Simulated};
 
 /// What an agent keeps from one connection to the next.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct AgentContent {
     /// The digest of the state that it has.
     has: Option<Sha256>,
     /// Tickets by which it resumes TLS.
     tickets: Resumption,
 }
 
-impl Kept {
+impl AgentContent {
     /// Nothing yet. Each agent is a process by itself.
     fn nothing() -> Self {
         Self { has: None, tickets: Resumption::in_memory_sessions(1) }
@@ -108,8 +108,8 @@ impl Shared {
     }
 }
 
-fn nothing(tokens: &[Token]) -> Vec<Kept> {
-    tokens.iter().map(|_| Kept::nothing()).collect()
+fn nothing(tokens: &[Token]) -> Vec<AgentContent> {
+    tokens.iter().map(|_| AgentContent::nothing()).collect()
 }
 
 /// The same, with an agent's own tickets.
@@ -141,25 +141,25 @@ impl Drop for Fleet {
 
 impl Fleet {
     /// All of them dial at once, spread over the gateways.
-    pub fn start(targets: Vec<Target>, tokens: &[Token], manner: impl Fn(usize) -> Manner) -> Self {
+    pub fn start(targets: Vec<Target>, tokens: &[Token], manner: impl Fn(usize) -> Behaviour) -> Self {
         Self::start_with(&targets, tokens, nothing(tokens), |number| (number, manner(number)))
     }
 
     /// The same of agents that were there before, and have what those had ([`Self::kept`]).
-    pub fn come_back(targets: Vec<Target>, tokens: &[Token], kept: Vec<Kept>) -> Self {
-        Self::start_with(&targets, tokens, kept, |number| (number, Manner::Good))
+    pub fn come_back(targets: Vec<Target>, tokens: &[Token], kept: Vec<AgentContent>) -> Self {
+        Self::start_with(&targets, tokens, kept, |number| (number, Behaviour::Good))
     }
 
     /// All of them dial the first gateway at once.
     pub fn start_at_first(targets: Vec<Target>, tokens: &[Token]) -> Self {
-        Self::start_with(&targets, tokens, nothing(tokens), |_| (0, Manner::Good))
+        Self::start_with(&targets, tokens, nothing(tokens), |_| (0, Behaviour::Good))
     }
 
     fn start_with(
         targets: &[Target],
         tokens: &[Token],
-        kept: Vec<Kept>,
-        of: impl Fn(usize) -> (usize, Manner),
+        kept: Vec<AgentContent>,
+        of: impl Fn(usize) -> (usize, Behaviour),
     ) -> Self {
         let tickets: Vec<_> = kept.iter().map(|kept| kept.tickets.clone()).collect();
         let own = |tickets| targets.iter().map(|target| resuming(target, tickets)).collect();
@@ -224,10 +224,10 @@ impl Fleet {
     }
 
     /// What each has for the next time.
-    pub fn kept(&self) -> Vec<Kept> {
+    pub fn kept(&self) -> Vec<AgentContent> {
         let seen = self.shared.seen.lock();
         let both = seen.iter().zip(&self.tickets);
-        both.map(|(seen, tickets)| Kept { has: seen.has, tickets: tickets.clone() }).collect()
+        both.map(|(seen, tickets)| AgentContent { has: seen.has, tickets: tickets.clone() }).collect()
     }
 
     /// How many were told anything.

@@ -30,7 +30,7 @@ const THINKS: Duration = Duration::from_secs(5);
 
 /// How an agent behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum Behaviour {
     /// As it should.
     Good,
     /// It answers each request late.
@@ -50,7 +50,7 @@ pub struct Simulated {
     /// Its token.
     pub token: Token,
     /// How it behaves.
-    pub manner: Manner,
+    pub manner: Behaviour,
     /// What it reports.
     pub reports: Reports,
 }
@@ -126,9 +126,9 @@ async fn answer(
         return Ok(Response::new(body.boxed()));
     }
     match agent.manner {
-        Manner::Good => {}
-        Manner::Slow => tokio::time::sleep(THINKS).await,
-        Manner::Stalled => std::future::pending().await,
+        Behaviour::Good => {}
+        Behaviour::Slow => tokio::time::sleep(THINKS).await,
+        Behaviour::Stalled => std::future::pending().await,
     }
     let Ok(body) = Limited::new(body, MAXIMUM_DESIRED_BYTES).collect().await else {
         return Ok(packed(StatusCode::BAD_REQUEST, Vec::new()));

@@ -25,7 +25,7 @@ use http::{HeaderValue, Method, Request, Response, Uri};
 use http_body::Body;
 use http_body_util::BodyExt;
 use objects::attributes::attributes;
-use objects::pass::{lets_through, spares_own_namespace};
+use objects::pass::{check_pass, spares_own_namespace};
 use tower::BoxError;
 use tunnel::wire;
 use tunnel::wire::cluster::UPGRADE;
@@ -119,7 +119,7 @@ impl ClusterApi {
         parts.uri = target_of(&parts)?;
         let asked =
             attributes(parts.method.as_str(), parts.uri.path(), parts.uri.query(), protocol.is_some())?;
-        let through = lets_through(&pass, &asked)?;
+        let through = check_pass(&pass, &asked)?;
         spares_own_namespace(&pass, &asked, &self.home)?;
         let api_server = self.api_server.as_ref().ok_or(Failure::NoApiServer)?;
         if api_server.impersonates() && through.access_as != AccessAs::Agent {

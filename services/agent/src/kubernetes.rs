@@ -1,17 +1,17 @@
 //! The cluster's API server, as plain requests with JSON bodies: no typed models, so that code and memory stay small.
 
-mod alone;
 pub mod api_server;
 pub mod call;
 pub mod client;
 mod clients;
 pub mod connections;
-pub mod discovery;
-mod kept;
 #[cfg(test)]
-mod made;
+mod counted;
+pub mod discovery;
 pub mod path;
+mod per_request;
 mod plain;
+mod pool;
 mod shared;
 pub mod status;
 

@@ -4,7 +4,7 @@ mod access;
 mod bulk;
 mod client;
 mod events_answer;
-mod last_words;
+mod last_message;
 mod service;
 
 pub use access::Access;

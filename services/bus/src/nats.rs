@@ -126,9 +126,9 @@ impl NatsBus {
                 }
             };
             match answer {
-                Ok(answer) => match headers::says_at_work(answer.headers.as_ref()) {
+                Ok(answer) => match headers::working_inbox(answer.headers.as_ref()) {
                     Some(inbox) => at_work = Some(inbox),
-                    None if headers::says_left(answer.headers.as_ref()) => {}
+                    None if headers::has_left(answer.headers.as_ref()) => {}
                     None => return Ok(answer),
                 },
                 Err(WireError::Nobody) => {

@@ -20,7 +20,7 @@ const REVIEWS_OF_ONESELF: [(&str, &str); 3] = [
 
 /// Why a narrowing withholds something.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Withheld {
+pub enum NarrowingDenied {
     /// Another namespace.
     #[error("the grant is limited to {}, and this is in namespace {asked}", namespaces(.granted))]
     Namespace {
@@ -71,38 +71,38 @@ fn namespaces(granted: &[String]) -> String {
 ///
 /// # Errors
 /// What is missing, for the person who asked.
-pub fn leaves(narrowing: &Narrowing, attributes: &Attributes) -> Result<(), Withheld> {
+pub fn check(narrowing: &Narrowing, attributes: &Attributes) -> Result<(), NarrowingDenied> {
     if narrowing.is_empty() {
         return Ok(());
     }
     let target = match &attributes.target {
         Target::Resource(target) => target,
         Target::Path(path) if is_discovery(&attributes.verb, path) => return Ok(()),
-        Target::Path(path) => return Err(Withheld::Path { asked: path.clone() }),
+        Target::Path(path) => return Err(NarrowingDenied::Path { asked: path.clone() }),
     };
     if is_review_of_oneself(&attributes.verb, target) {
         return Ok(());
     }
-    leaves_namespace(&narrowing.namespaces, namespace_of(&attributes.verb, target))?;
+    check_namespace(&narrowing.namespaces, namespace_of(&attributes.verb, target))?;
     let Narrowing { verbs, resources, .. } = narrowing;
     if !verbs.is_empty() && !verbs.iter().any(|verb| verb == "*" || *verb == attributes.verb) {
-        return Err(Withheld::Verb { asked: attributes.verb.clone(), granted: verbs.clone() });
+        return Err(NarrowingDenied::Verb { asked: attributes.verb.clone(), granted: verbs.clone() });
     }
     if !resources.is_empty() && !resources.iter().any(|pattern| is_of(pattern, target)) {
-        return Err(Withheld::Resource { asked: target.to_string(), granted: resources.clone() });
+        return Err(NarrowingDenied::Resource { asked: target.to_string(), granted: resources.clone() });
     }
     Ok(())
 }
 
-fn leaves_namespace(granted: &[String], asked: &str) -> Result<(), Withheld> {
+fn check_namespace(granted: &[String], asked: &str) -> Result<(), NarrowingDenied> {
     if granted.is_empty() || granted.iter().any(|namespace| namespace == asked) {
         return Ok(());
     }
     let granted = granted.to_vec();
     if asked.is_empty() {
-        return Err(Withheld::AllNamespaces { granted });
+        return Err(NarrowingDenied::AllNamespaces { granted });
     }
-    Err(Withheld::Namespace { asked: asked.to_owned(), granted })
+    Err(NarrowingDenied::Namespace { asked: asked.to_owned(), granted })
 }
 
 /// The namespace that something is done in. A namespace itself lies in none, but whoever is let into it may look at it.
@@ -158,7 +158,7 @@ mod tests {
     /// Requests, and the part of the message that refuses each; empty where it is let through.
     fn check(narrowing: &Narrowing, rows: &[(&str, &str)]) {
         for (request, expected) in rows {
-            let said = leaves(narrowing, &asked(request)).err().map(|error| error.to_string());
+            let said = super::check(narrowing, &asked(request)).err().map(|error| error.to_string());
             match said {
                 None => assert!(expected.is_empty(), "{request} is let through"),
                 Some(said) => assert!(!expected.is_empty() && said.contains(expected), "{request}: {said}"),
@@ -205,7 +205,7 @@ mod tests {
             ("GET /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "belongs to none"),
         ];
         check(&narrowing(&["shop", "test"], &[], &[]), &rows);
-        let one = leaves(&narrowing(&["shop"], &[], &[]), &asked("GET /api/v1/namespaces/a/pods"));
+        let one = super::check(&narrowing(&["shop"], &[], &[]), &asked("GET /api/v1/namespaces/a/pods"));
         assert_eq!(
             one.unwrap_err().to_string(),
             "the grant is limited to namespace shop, and this is in namespace a"

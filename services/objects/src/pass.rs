@@ -7,7 +7,7 @@ use crate::narrowing;
 
 /// A request that a pass lets through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LetThrough<'a> {
+pub struct PassGranted<'a> {
     /// As whom the cluster sees it: with the groups of the grants that let it through, and of no other.
     pub access_as: AccessAs,
     /// Which entry of which file lets it through.
@@ -17,21 +17,21 @@ pub struct LetThrough<'a> {
 /// No grant of a pass lets a request through: each says why not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.join("; "))]
-pub struct NotLetThrough(Vec<String>);
+pub struct PassDenied(Vec<String>);
 
 /// Whether a pass lets a request through. Whether it is signed and lives is another question.
 ///
 /// # Errors
 /// What is missing, for the person who asked.
-pub fn lets_through<'a>(pass: &'a Pass, attributes: &Attributes) -> Result<LetThrough<'a>, NotLetThrough> {
+pub fn check_pass<'a>(pass: &'a Pass, attributes: &Attributes) -> Result<PassGranted<'a>, PassDenied> {
     let (mut granting, mut missing) = (Vec::new(), Vec::new());
     for grant in &pass.grants {
-        match narrowing::leaves(&grant.narrowing, attributes) {
+        match narrowing::check(&grant.narrowing, attributes) {
             Ok(()) => granting.push(grant),
             Err(error) => missing.push(format!("{}: {error}", grant.place)),
         }
     }
-    let Some(first) = granting.first() else { return Err(NotLetThrough(missing)) };
+    let Some(first) = granting.first() else { return Err(PassDenied(missing)) };
     let access_as = match &pass.access_as {
         AccessAs::Agent => AccessAs::Agent,
         AccessAs::Impersonated(whom) => {
@@ -44,7 +44,7 @@ pub fn lets_through<'a>(pass: &'a Pass, attributes: &Attributes) -> Result<LetTh
             AccessAs::Impersonated(whom)
         }
     };
-    Ok(LetThrough { access_as, place: &first.place })
+    Ok(PassGranted { access_as, place: &first.place })
 }
 
 /// A request as the agent would reach into the agent's own namespace.
@@ -77,7 +77,7 @@ pub fn spares_own_namespace(pass: &Pass, attributes: &Attributes, home: &str) ->
     };
     let mut named =
         pass.grants.iter().filter(|grant| grant.narrowing.namespaces.iter().any(|name| name == home));
-    if named.any(|grant| narrowing::leaves(&grant.narrowing, &there).is_ok()) {
+    if named.any(|grant| narrowing::check(&grant.narrowing, &there).is_ok()) {
         return Ok(());
     }
     Err(InOwnNamespace { home: home.to_owned(), names_it })
@@ -124,7 +124,7 @@ mod tests {
         let pass = pass(AccessAs::Impersonated(whom), grants);
         let groups = |method: &str| {
             let asked = attributes(method, "/api/v1/namespaces/a/pods/b", None, false).unwrap();
-            let through = lets_through(&pass, &asked).unwrap();
+            let through = check_pass(&pass, &asked).unwrap();
             let AccessAs::Impersonated(whom) = through.access_as else { panic!("the agent") };
             (whom.groups.join(" "), through.place.to_owned())
         };
@@ -136,9 +136,9 @@ mod tests {
     fn what_no_grant_lets_through_says_why_of_each() {
         let pass = pass(AccessAs::Agent, vec![grant("a:1", &["get"], &[]), grant("a:2", &["list"], &[])]);
         let asked = attributes("DELETE", "/api/v1/namespaces/a/pods/b", None, false).unwrap();
-        let said = lets_through(&pass, &asked).unwrap_err().to_string();
+        let said = check_pass(&pass, &asked).unwrap_err().to_string();
         assert!(said.contains("a:1: ") && said.contains("; a:2: "), "{said}");
-        assert!(lets_through(&Pass { grants: Vec::new(), ..pass }, &asked).is_err());
+        assert!(check_pass(&Pass { grants: Vec::new(), ..pass }, &asked).is_err());
     }
 
     #[test]

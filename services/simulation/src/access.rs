@@ -140,7 +140,7 @@ impl Access {
     }
 
     /// Nothing goes wrong from now on.
-    pub(crate) fn has_peace(&self) {
+    pub(crate) fn end_faults(&self) {
         self.state.lock().peace = Some(self.executor.now());
     }
 

@@ -56,12 +56,12 @@ pub(crate) struct Written<'a> {
 }
 
 /// Who looks at each write, Leases and what the cluster's own controllers say aside.
-pub(crate) type Warden = Box<dyn FnMut(&ApiServer, &Written<'_>) + Send>;
+pub(crate) type WriteHook = Box<dyn FnMut(&ApiServer, &Written<'_>) + Send>;
 
 struct State {
     objects: Objects,
     watchers: Watchers,
-    warden: Warden,
+    warden: WriteHook,
     failing_until: Duration,
     slow_until: Duration,
     /// Answers to writes that will be lost.
@@ -97,7 +97,7 @@ type Give = oneshot::Sender<Result<Response<AnswerBody>, ChannelError>>;
 
 impl ApiServer {
     /// That of a fresh cluster.
-    pub(crate) fn new(executor: &Executor, warden: Warden) -> Self {
+    pub(crate) fn new(executor: &Executor, warden: WriteHook) -> Self {
         let state = State {
             objects: Objects::new(),
             watchers: Watchers::default(),

@@ -14,7 +14,7 @@ use events::{
 use store::jetstream::simulated::Stored;
 
 use crate::access::Access;
-use crate::cluster::Told;
+use crate::cluster::Reported;
 use crate::forge::Forge;
 
 type Acknowledged = (String, u64, Option<String>);
@@ -33,7 +33,7 @@ pub struct Audit {
     forge: Option<Forge>,
     access: Option<Access>,
     /// What is said of each agent's cluster.
-    clusters: BTreeMap<AgentId, Told>,
+    clusters: BTreeMap<AgentId, Reported>,
     aggregates: HashMap<(OrganizationId, AggregateRef), Aggregate>,
     events: HashSet<EventId>,
     /// How far each source and configuration has come, as its commit's place in the history.
@@ -59,12 +59,12 @@ impl Audit {
     }
 
     /// Compares what an agent says with its cluster from now on.
-    pub(crate) fn know_cluster(&mut self, agent: AgentId, told: Told) {
+    pub(crate) fn know_cluster(&mut self, agent: AgentId, told: Reported) {
         self.clusters.insert(agent, told);
     }
 
     /// What is said of an agent's cluster.
-    pub(crate) fn told_of(&self, agent: AgentId) -> Option<&Told> {
+    pub(crate) fn told_of(&self, agent: AgentId) -> Option<&Reported> {
         self.clusters.get(&agent)
     }
 
@@ -222,7 +222,7 @@ impl Audit {
         let last = batches.entry(batch.first).or_default();
         *last = (*last).max(batch.first + batch.observations.len() as u64 - 1);
         let agent =
-            |(agent, _): &(&AgentId, &mut Told)| ObservationBatch::agent_writer(**agent) == batch.writer;
+            |(agent, _): &(&AgentId, &mut Reported)| ObservationBatch::agent_writer(**agent) == batch.writer;
         let told = self.clusters.iter_mut().find(agent);
         self.violations.extend(told.and_then(|(_, told)| told.observed(batch).err()));
         // An applier that does not reach its API server can say nothing but that.

@@ -1,8 +1,8 @@
 //! A cluster: its API server, its controllers, and what must hold of each write to it.
 
 mod controllers;
+mod reported;
 mod rollout;
-mod told;
 mod truth;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +22,8 @@ use crate::forge::Forge;
 use crate::log::LogServers;
 use crate::people::{SharedPushes, source_of};
 use controllers::Controllers;
-use told::Known;
-pub(crate) use told::Told;
+use reported::Known;
+pub(crate) use reported::Reported;
 use truth::SharedTruth;
 
 /// Where everything is.
@@ -77,7 +77,7 @@ impl Ledger {
         }
         match written.after {
             Some(after) => self.comes_to(name, value_of(after)),
-            None if self.pushes.lock().may_go(name) => Ok(()),
+            None if self.pushes.lock().may_be_deleted(name) => Ok(()),
             None => Err(format!("{name} is deleted and never left its source")),
         }
     }
@@ -136,7 +136,7 @@ impl Cluster {
             pushes: Arc::clone(&pushes),
             instances: Arc::clone(&instances),
         };
-        log.audit(|audit| audit.know_cluster(agent, Told::new(executor, agent, known)));
+        log.audit(|audit| audit.know_cluster(agent, Reported::new(executor, agent, known)));
         let controllers = Controllers::new(executor, &truth);
         let ledger = Arc::new(Mutex::new(Ledger {
             log: log.clone(),

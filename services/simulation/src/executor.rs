@@ -218,13 +218,13 @@ impl Executor {
     }
 
     /// Keeps what happens in words from now on.
-    pub fn keep_words(&self) {
+    pub fn record_steps(&self) {
         self.state.lock().recent = Some(Vec::new());
     }
 
     /// Takes the words that were kept.
     #[must_use]
-    pub fn take_words(&self) -> Vec<String> {
+    pub fn take_steps(&self) -> Vec<String> {
         self.state.lock().recent.as_mut().map(std::mem::take).unwrap_or_default()
     }
 

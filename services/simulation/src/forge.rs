@@ -18,7 +18,7 @@ use crate::executor::Executor;
 pub type Files = BTreeMap<String, String>;
 
 #[derive(Clone)]
-struct Kept {
+struct StoredRepository {
     objects: Unpacked,
     snapshot: Objects,
     head: ObjectId,
@@ -27,7 +27,7 @@ struct Kept {
 
 #[derive(Default)]
 struct State {
-    repositories: BTreeMap<String, Kept>,
+    repositories: BTreeMap<String, StoredRepository>,
     places: BTreeMap<String, u64>,
     commits: u64,
     failing_until: Duration,
@@ -67,7 +67,7 @@ impl Forge {
         let head = write(&mut objects, Kind::Commit, content.into())?;
         state.places.insert(head.to_string(), number);
         let snapshot = Objects::in_memory(objects.clone());
-        state.repositories.insert(repository.to_owned(), Kept { objects, snapshot, head, files });
+        state.repositories.insert(repository.to_owned(), StoredRepository { objects, snapshot, head, files });
         Ok(head.to_string())
     }
 
@@ -151,7 +151,7 @@ impl Repositories for Forge {
 
 impl Opened {
     /// Asks the server something.
-    async fn ask<T>(&self, look: impl FnOnce(&Kept) -> T + Send) -> Result<T, GitError> {
+    async fn ask<T>(&self, look: impl FnOnce(&StoredRepository) -> T + Send) -> Result<T, GitError> {
         let executor = &self.forge.executor;
         executor.sleep(Duration::from_micros(executor.roll(|dice| dice.between(500, 40_000)))).await;
         let seen = {
@@ -172,7 +172,7 @@ impl Opened {
 impl Repository for Opened {
     async fn references(&mut self, names: &[String]) -> Result<BTreeMap<String, ObjectId>, GitError> {
         let names = names.to_vec();
-        let main = |kept: &Kept| {
+        let main = |kept: &StoredRepository| {
             let wanted = names.into_iter().filter(|name| name == "refs/heads/main");
             wanted.map(|name| (name, kept.head)).collect()
         };

@@ -18,7 +18,7 @@ use crate::faults::Kind;
 use crate::process::wall_millis;
 use crate::run::Flaw;
 use client::Client;
-use stream::{Answer, Parted, Proposal, REPLICAS, Stream, names};
+use stream::{Answer, PartitionedStream, Proposal, REPLICAS, Stream, names};
 
 /// The process whose clock the servers have.
 pub const SERVERS: Life = Life { node: NodeId(usize::MAX), incarnation: 0 };
@@ -215,7 +215,7 @@ impl LogServers {
         }
         if parted {
             stream.parted =
-                Some(Parted { until: now + election + stale, sequence: stream.last, conns: half });
+                Some(PartitionedStream { until: now + election + stale, sequence: stream.last, conns: half });
         }
     }
 

@@ -143,7 +143,7 @@ impl Run {
     fn new(setting: Setting) -> Self {
         let mut scene = Scene::new(&setting);
         if setting.words {
-            scene.executor.keep_words();
+            scene.executor.record_steps();
         }
         let faults = Faults::new(Dice::new(setting.seed ^ 0x5EED));
         scene.add_services(REPLICAS);
@@ -169,7 +169,7 @@ impl Run {
             arrived: self.scene.access.arrivals(),
             trace: executor.trace(),
             failure,
-            words: executor.take_words(),
+            words: executor.take_steps(),
             settled: self.settled,
             secrets: facts.secrets.clone(),
         }
@@ -371,7 +371,7 @@ impl Run {
 
     /// People's requests to clusters.
     fn check_visits(&mut self) -> Result<(), String> {
-        self.scene.access.has_peace();
+        self.scene.access.end_faults();
         let (person, right) = (self.person.clone(), self.clocks_right);
         self.until("passes of before clocks were set are used no more", SETTLED, |run| {
             Ok(run.scene.executor.now() > right + PASSES_USED)

@@ -1,11 +1,11 @@
 //! Bodies: what is sent, and what an agent's answers are read through.
 
 mod coalesced;
-mod dust;
 mod guarded;
 mod held;
 mod outgoing;
 mod replay;
+mod small_frames;
 
 pub use coalesced::Coalesced;
 pub use guarded::{BodyFault, Guard, GuardedBody};

@@ -33,7 +33,7 @@ impl<T: AsyncWrite + Unpin> Corked<T> {
     }
 
     /// Lets what waits leave, such as why a handshake failed.
-    pub(crate) async fn say_the_rest(mut self) {
+    pub(crate) async fn flush_rest(mut self) {
         self.uncork();
         // The other side may not wish to hear it.
         let _heard = self.flush().await;
@@ -148,7 +148,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(1024);
         let mut corked = Corked::new(near);
         corked.write_all(b"alert").await.unwrap();
-        corked.say_the_rest().await;
+        corked.flush_rest().await;
         let mut arrived = Vec::new();
         far.read_to_end(&mut arrived).await.unwrap();
         assert_eq!(arrived, b"alert");

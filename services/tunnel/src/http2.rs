@@ -14,7 +14,7 @@ mod serving;
 use h2::Reason;
 
 pub use alive::{Lost, keep_alive};
-pub use exchange::{Unheard, exchange};
+pub use exchange::{ExchangeError, exchange};
 pub use received::Received;
 pub(crate) use serving::serve;
 

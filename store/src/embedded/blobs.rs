@@ -11,7 +11,7 @@ use redb::TableDefinition;
 use world::Random;
 use world::disk::{DiskFile, FolderLock};
 
-use super::database::{Database, IndexError, Kept, StoredCursor, cursor_bytes, read_cursor};
+use super::database::{Database, Durability, IndexError, StoredCursor, cursor_bytes, read_cursor};
 use super::frame::{self, Frame, FrameKind};
 use super::keyring::KeyFile;
 use super::record::take;
@@ -59,7 +59,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // An empty write that is kept keeps those before it, too.
         if self.writer.get_mut().unsynced > 0
-            && let Err(error) = self.index.write(Kept::Now, |_| Ok(()))
+            && let Err(error) = self.index.write(Durability::Immediate, |_| Ok(()))
         {
             tracing::warn!(%error, "index of blobs is not synced, it catches up at the next start");
         }
@@ -80,7 +80,9 @@ impl BlobFiles {
     /// Opens the blobs: finds their end, cuts a torn tail, lets the index catch up.
     pub(super) fn open(parts: BlobParts) -> Result<(Self, Option<TornTail>), OpenBlobsError> {
         let BlobParts { segments, index, keys, random, segment_bytes, lock } = parts;
-        index.write(Kept::Later, |writing| writing.open_table(PLACES).map(|_| ()).map_err(IndexError::of))?;
+        index.write(Durability::Deferred, |writing| {
+            writing.open_table(PLACES).map(|_| ()).map_err(IndexError::of)
+        })?;
         let last = match segments.numbers().map_err(failed_io)?.last() {
             Some(last) => *last,
             None => {
@@ -169,7 +171,7 @@ fn catch_up(
         || covered.offset > segments.file(covered.segment).and_then(|f| f.length()).map_err(failed_io)?
     {
         tracing::error!(folder = %segments.folder.display(), "blobs end before what the index knew of them");
-        index.write(Kept::Now, |writing| {
+        index.write(Durability::Immediate, |writing| {
             writing.delete_table(PLACES).map_err(IndexError::of)?;
             writing.open_table(PLACES).map_err(IndexError::of)?;
             Database::clear_covered(writing)
@@ -185,19 +187,19 @@ fn catch_up(
                     batch.0.insert(head.digest, at);
                 }
                 if batch.0.len() >= BATCH {
-                    batch.apply(index, scanner.at(), Kept::Later)?;
+                    batch.apply(index, scanner.at(), Durability::Deferred)?;
                 }
             }
             Step::End => {
                 if scanner.at() != begin {
-                    batch.apply(index, scanner.at(), Kept::Now)?;
+                    batch.apply(index, scanner.at(), Durability::Immediate)?;
                 }
                 return Ok((scanner.at(), None));
             }
             Step::Broken(broken) => {
                 let end = broken.at;
                 let torn = cut(segments, broken, last, None)?;
-                batch.apply(index, end, Kept::Now)?;
+                batch.apply(index, end, Durability::Immediate)?;
                 return Ok((end, Some(torn)));
             }
         }
@@ -208,7 +210,7 @@ fn catch_up(
 struct Batch(BTreeMap<BlobDigest, Cursor>);
 
 impl Batch {
-    fn apply(&mut self, index: &Database, covered: Cursor, kept: Kept) -> Result<(), IndexError> {
+    fn apply(&mut self, index: &Database, covered: Cursor, kept: Durability) -> Result<(), IndexError> {
         let places = std::mem::take(&mut self.0);
         index.write(kept, |writing| {
             let mut table = writing.open_table(PLACES).map_err(IndexError::of)?;
@@ -304,7 +306,7 @@ impl Inner {
             Ok(places) => {
                 writer.unsynced += places.len();
                 let sync = writer.unsynced >= SYNC_EVERY;
-                let kept = if sync { Kept::Now } else { Kept::Later };
+                let kept = if sync { Durability::Immediate } else { Durability::Deferred };
                 Batch(places).apply(&self.index, writer.end, kept).map_err(failed)?;
                 writer.unsynced = if sync { 0 } else { writer.unsynced };
                 Ok(())

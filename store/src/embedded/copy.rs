@@ -6,7 +6,7 @@ use events::{BlobDigest, ChainHash, OrganizationId};
 use tokio::sync::oneshot;
 
 use super::EmbeddedStore;
-use super::index::Head;
+use super::index::AggregateHead;
 use super::record::{AggregateKey, ChainedHead, RecordHead, kind_tag};
 use super::writer::Request;
 use crate::Parts;
@@ -87,7 +87,7 @@ impl EmbeddedStore {
                 chained: None,
             },
             link: ChainHash::of(&record.bytes),
-            made_on: Head::NONE,
+            made_on: AggregateHead::NONE,
             aggregate: None,
             payload: record.bytes.to_vec(),
             reply,
@@ -102,7 +102,8 @@ impl EmbeddedStore {
                 version: commit.version,
                 commit: commit.id,
             });
-            request.made_on = Head { version: commit.version.saturating_sub(1), hash: commit.previous };
+            request.made_on =
+                AggregateHead { version: commit.version.saturating_sub(1), hash: commit.previous };
             request.aggregate = Some(commit.aggregate.clone());
         }
         Ok(request)

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
-use redb::{Durability, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction};
+use redb::{ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction};
 
 use super::record::take;
 use super::segments::Cursor;
@@ -37,11 +37,11 @@ pub(super) struct Database {
 
 /// Whether what is written outlives the process at once, or with a later write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum Durability {
     /// Synced.
-    Now,
+    Immediate,
     /// After a crash it may be gone, together with all that was written behind it.
-    Later,
+    Deferred,
 }
 
 impl Database {
@@ -70,7 +70,7 @@ impl Database {
         let opened = opened.map_err(|_| IndexError("redb panicked while opening".to_owned()))?;
         let database = Self { db: opened.map_err(IndexError::of)? };
         if new {
-            database.write(Kept::Now, |writing| {
+            database.write(Durability::Immediate, |writing| {
                 let mut meta = writing.open_table(META).map_err(IndexError::of)?;
                 meta.insert(FORMAT_KEY, tag.as_bytes()).map_err(IndexError::of)?;
                 Ok(())
@@ -89,12 +89,12 @@ impl Database {
     /// Everything that `body` writes, or nothing.
     pub(super) fn write(
         &self,
-        kept: Kept,
+        durability: Durability,
         body: impl FnOnce(&WriteTransaction) -> Result<(), IndexError>,
     ) -> Result<(), IndexError> {
         let mut writing = self.db.begin_write().map_err(IndexError::of)?;
-        if kept == Kept::Later {
-            writing.set_durability(Durability::None).map_err(IndexError::of)?;
+        if durability == Durability::Deferred {
+            writing.set_durability(redb::Durability::None).map_err(IndexError::of)?;
         }
         body(&writing)?;
         writing.commit().map_err(IndexError::of)
@@ -121,7 +121,7 @@ impl Database {
 
     /// Lets the next start make the file anew.
     pub(super) fn distrust(&self) {
-        let marked = self.write(Kept::Now, |writing| {
+        let marked = self.write(Durability::Immediate, |writing| {
             let mut meta = writing.open_table(META).map_err(IndexError::of)?;
             meta.remove(FORMAT_KEY).map_err(IndexError::of)?;
             Ok(())

@@ -8,7 +8,7 @@ use events::{ChainHash, CommitId, Position};
 
 use super::database::IndexError;
 use super::frame::{Frame, PRELUDE};
-use super::index::{Head, Index};
+use super::index::{AggregateHead, Index};
 use super::record::{AggregateKey, RecordHead};
 use super::scan::{Scanner, Step};
 use super::segments::Cursor;
@@ -16,7 +16,7 @@ use super::stream::StreamCore;
 use crate::log::{Appended, ReadError, Record};
 
 /// Looks aggregates up.
-pub(super) struct Heads {
+pub(super) struct AggregateHeads {
     pub(super) index: Arc<Index>,
     pub(super) core: Arc<StreamCore>,
 }
@@ -44,7 +44,7 @@ impl LookUpError {
     }
 }
 
-impl Heads {
+impl AggregateHeads {
     /// The index said something that the segments do not bear out: it must not be believed again.
     fn misfit(&self) -> LookUpError {
         self.index.distrust();
@@ -52,13 +52,13 @@ impl Heads {
     }
 
     /// An aggregate's newest commit.
-    pub(super) fn head(&self, key: AggregateKey) -> Result<Head, LookUpError> {
+    pub(super) fn head(&self, key: AggregateKey) -> Result<AggregateHead, LookUpError> {
         if let Some(head) = self.index.head_at_hand(key) {
             return Ok(head);
         }
-        let Some((version, at)) = self.index.newest(key)? else { return Ok(Head::NONE) };
+        let Some((version, at)) = self.index.newest(key)? else { return Ok(AggregateHead::NONE) };
         let (_, frame) = self.commit_at(key, version, at)?;
-        Ok(Head { version, hash: ChainHash::of(&frame.payload) })
+        Ok(AggregateHead { version, hash: ChainHash::of(&frame.payload) })
     }
 
     /// What an append answered whose commit is in the aggregate's history.

@@ -10,7 +10,7 @@ use events::{ChainHash, CommitId};
 use parking_lot::{Condvar, Mutex};
 use redb::{ReadOnlyTable, TableDefinition};
 
-use super::database::{Database, IndexError, Kept, StoredCursor, cursor_bytes, read_cursor};
+use super::database::{Database, Durability, IndexError, StoredCursor, cursor_bytes, read_cursor};
 use super::record::AggregateKey;
 use super::segments::Cursor;
 
@@ -42,12 +42,12 @@ pub(super) struct Entry {
 
 /// The newest commit of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct AggregateHead {
     pub(super) version: u64,
     pub(super) hash: ChainHash,
 }
 
-impl Head {
+impl AggregateHead {
     pub(super) const NONE: Self = Self { version: 0, hash: ChainHash([0; 32]) };
 }
 
@@ -74,14 +74,14 @@ struct Recent {
     young: Waiting,
     /// Being written into the database.
     old: Arc<Waiting>,
-    heads: HashMap<AggregateKey, Head>,
-    older_heads: HashMap<AggregateKey, Head>,
+    heads: HashMap<AggregateKey, AggregateHead>,
+    older_heads: HashMap<AggregateKey, AggregateHead>,
     closing: bool,
     unflushed: usize,
 }
 
 impl Recent {
-    fn remember(&mut self, key: AggregateKey, head: Head) {
+    fn remember(&mut self, key: AggregateKey, head: AggregateHead) {
         if self.heads.len() >= HEADS {
             self.older_heads = std::mem::take(&mut self.heads);
         }
@@ -116,7 +116,7 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn open(database: Database) -> Result<Self, IndexError> {
-        database.write(Kept::Later, |writing| {
+        database.write(Durability::Deferred, |writing| {
             writing.open_table(PLACES).map_err(IndexError::of)?;
             writing.open_table(COMMITS).map_err(IndexError::of)?;
             Ok(())
@@ -132,7 +132,7 @@ impl Index {
 
     /// Forgets everything, to be filled from the segments.
     pub(super) fn clear(&self) -> Result<(), IndexError> {
-        self.database.write(Kept::Now, |writing| {
+        self.database.write(Durability::Immediate, |writing| {
             writing.delete_table(PLACES).map_err(IndexError::of)?;
             writing.delete_table(COMMITS).map_err(IndexError::of)?;
             writing.open_table(PLACES).map_err(IndexError::of)?;
@@ -172,7 +172,7 @@ impl Index {
     }
 
     /// Keeps an aggregate's newest commit at hand.
-    pub(super) fn remember(&self, heads: impl Iterator<Item = (AggregateKey, Head)>) {
+    pub(super) fn remember(&self, heads: impl Iterator<Item = (AggregateKey, AggregateHead)>) {
         let mut recent = self.recent.lock();
         for (key, head) in heads {
             recent.remember(key, head);
@@ -180,7 +180,7 @@ impl Index {
     }
 
     /// An aggregate's newest commit, if it is at hand.
-    pub(super) fn head_at_hand(&self, key: AggregateKey) -> Option<Head> {
+    pub(super) fn head_at_hand(&self, key: AggregateKey) -> Option<AggregateHead> {
         let recent = self.recent.lock();
         recent.heads.get(&key).or_else(|| recent.older_heads.get(&key)).copied()
     }
@@ -294,7 +294,7 @@ impl Index {
         // Neighbours go into the same page.
         places.sort_unstable_by_key(|(key, _)| *key);
         commits.sort_unstable_by_key(|(key, _)| *key);
-        self.database.write(if sync { Kept::Now } else { Kept::Later }, |writing| {
+        self.database.write(if sync { Durability::Immediate } else { Durability::Deferred }, |writing| {
             let mut table = writing.open_table(PLACES).map_err(IndexError::of)?;
             for (key, at) in &places {
                 table.insert(key, &cursor_bytes(*at)).map_err(IndexError::of)?;

@@ -14,8 +14,8 @@ use world::Spawner;
 use world::disk::FolderLock;
 
 use super::answers::Reply;
-use super::heads::{Heads, LookUpError};
-use super::index::{Head, Index};
+use super::heads::{AggregateHeads, LookUpError};
+use super::index::{AggregateHead, Index};
 use super::reader::{Follower, StreamReader, read_all};
 use super::record::{AggregateKey, ChainedHead, RecordHead, kind_tag};
 use super::recovery::failed;
@@ -28,7 +28,7 @@ use crate::checkpoint::{Checkpoint, Left, Tally};
 use crate::feed::Feed;
 use crate::log::{
     AppendError, Appended, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit, ReadError,
-    ReadFilter, Record, RecordReader, leaves,
+    ReadFilter, Record, RecordReader, check_has_retention,
 };
 use crate::verify::VerifyReport;
 
@@ -38,7 +38,7 @@ pub(super) struct EmbeddedLog {
     pub(super) partitions: u16,
     pub(super) spawner: Arc<dyn Spawner>,
     pub(super) streams: Vec<Arc<StreamCore>>,
-    pub(super) heads: Arc<Heads>,
+    pub(super) heads: Arc<AggregateHeads>,
     pub(super) read_only: Arc<ReadOnly>,
     pub(super) threads: Mutex<Threads>,
     pub(super) _lock: Arc<dyn FolderLock>,
@@ -132,7 +132,11 @@ impl EmbeddedLog {
     }
 
     /// What can be answered without appending: `Ok(head)` to append on, or the append's answer.
-    fn admit(&self, key: AggregateKey, commit: &NewCommit) -> Result<Head, Result<Appended, AppendError>> {
+    fn admit(
+        &self,
+        key: AggregateKey,
+        commit: &NewCommit,
+    ) -> Result<AggregateHead, Result<Appended, AppendError>> {
         let unknown = |error: LookUpError| Err(AppendError::Unknown { detail: error.to_string() });
         let head = self.heads.head(key).map_err(unknown)?;
         if head.version > 0
@@ -201,7 +205,7 @@ impl EventLog for EmbeddedLog {
         };
         let payload = record.data;
         let link = ChainHash::of(&payload);
-        let made_on = Head::NONE;
+        let made_on = AggregateHead::NONE;
         let appended = self
             .submit(record.stream, |reply| Request { head, payload, link, made_on, aggregate: None, reply })
             .await?;
@@ -265,11 +269,11 @@ impl EventLog for EmbeddedLog {
 
     async fn forget(&self, until: &Position) -> Result<(), ForgetError> {
         for (stream, _) in until.0.keys() {
-            leaves(*stream)?;
+            check_has_retention(*stream)?;
         }
         let (streams, until) = (self.streams.clone(), until.clone());
         let forget = move || {
-            let mut unchained = streams.iter().filter(|core| leaves(core.stream).is_ok());
+            let mut unchained = streams.iter().filter(|core| check_has_retention(core.stream).is_ok());
             unchained.try_for_each(|core| core.forget(&until))
         };
         Ok(blocking(forget).await?.map_err(failed)?)

@@ -17,7 +17,7 @@ use super::scan::{Broken, Scanner, Step};
 use super::segments::Cursor;
 use super::stream::{Ahead, Group, Progress, StreamCore};
 use super::tally::Tally;
-use crate::feed::{Feeder, Gone};
+use crate::feed::{Feeder, ReaderGone};
 use crate::log::{Followed, ReadError, ReadFilter, Record};
 
 /// Where a reader stands in one stream.
@@ -122,7 +122,7 @@ pub(super) fn read_all(readers: Vec<(StreamReader, Cursor)>, mut to: Feeder<Reco
     for (mut reader, end) in readers {
         match reader.through_segments(end, &mut to, |record| record) {
             Ok(()) => {}
-            Err(Stop::Gone) => return,
+            Err(Stop::ReaderGone) => return,
             Err(Stop::Failed(error)) => {
                 to.push(Err(error), 0);
                 // Nobody may be left to hear it.
@@ -245,13 +245,13 @@ impl Follower {
 /// Why reading ends early.
 enum Stop {
     /// Whoever read has gone.
-    Gone,
+    ReaderGone,
     Failed(ReadError),
 }
 
-impl From<Gone> for Stop {
-    fn from(_: Gone) -> Self {
-        Self::Gone
+impl From<ReaderGone> for Stop {
+    fn from(_: ReaderGone) -> Self {
+        Self::ReaderGone
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use events::{ChainHash, Commit, Timestamp};
 
 use super::frame::{Frame, FrameKind};
-use super::index::Head;
+use super::index::AggregateHead;
 use super::record::{AggregateKey, RecordHead, kind_tag};
 use super::recovery::failed;
 use super::scan::{Broken, Scanner, Step};
@@ -31,7 +31,7 @@ struct Check<'a> {
     tally: Tally,
     /// Checkpoints kept beside the stream, by place.
     beside: BTreeMap<Cursor, Tally>,
-    heads: BTreeMap<AggregateKey, Head>,
+    heads: BTreeMap<AggregateKey, AggregateHead>,
     /// The newest time of each partition.
     recorded: BTreeMap<u16, Timestamp>,
     report: StreamReport,
@@ -112,7 +112,7 @@ impl<'a> Check<'a> {
 
     fn commit(&mut self, head: &RecordHead, frame: &Frame, link: ChainHash) -> Result<(), &'static str> {
         let chained = head.chained.ok_or("a commit without its part of the head")?;
-        let before = self.heads.get(&chained.aggregate).copied().unwrap_or(Head::NONE);
+        let before = self.heads.get(&chained.aggregate).copied().unwrap_or(AggregateHead::NONE);
         if chained.version != before.version + 1 {
             return Err("the version is not the aggregate's next one");
         }
@@ -134,7 +134,7 @@ impl<'a> Check<'a> {
                 }
             }
         }
-        self.heads.insert(chained.aggregate, Head { version: chained.version, hash: link });
+        self.heads.insert(chained.aggregate, AggregateHead { version: chained.version, hash: link });
         Ok(())
     }
 }

@@ -12,8 +12,8 @@ use world::disk::DiskFile;
 
 use super::answers::{Answers, Replies, Reply};
 use super::frame::{self, FrameKind};
-use super::heads::Heads;
-use super::index::{Entry, Head};
+use super::heads::AggregateHeads;
+use super::index::{AggregateHead, Entry};
 use super::record::{AggregateKey, RecordHead};
 use super::recovery::{anchor, mark};
 use super::segments::{Cursor, FIRST};
@@ -35,7 +35,7 @@ pub(super) struct Request {
     /// Hash over the payload.
     pub(super) link: ChainHash,
     /// Of commits: the aggregate's newest commit as the payload was made for.
-    pub(super) made_on: Head,
+    pub(super) made_on: AggregateHead,
     pub(super) aggregate: Option<events::AggregateRef>,
     pub(super) reply: Reply,
 }
@@ -53,7 +53,7 @@ pub(super) struct Shared {
 pub(super) struct Writer {
     pub(super) core: Arc<StreamCore>,
     pub(super) shared: Shared,
-    pub(super) heads: Option<Arc<Heads>>,
+    pub(super) heads: Option<Arc<AggregateHeads>>,
     pub(super) file: Arc<dyn DiskFile>,
     /// The stream's end, durable.
     pub(super) end: Cursor,
@@ -75,7 +75,7 @@ struct Draft {
     tally: Tally,
     replies: Replies,
     entries: Vec<Entry>,
-    heads: HashMap<AggregateKey, Head>,
+    heads: HashMap<AggregateKey, AggregateHead>,
     commits: HashMap<(AggregateKey, CommitId), Appended>,
     checkpoint: Option<Cursor>,
     now: Timestamp,
@@ -166,9 +166,9 @@ impl Writer {
     fn late(
         &self,
         draft: &Draft,
-        heads: &Heads,
+        heads: &AggregateHeads,
         request: &Request,
-        head: Head,
+        head: AggregateHead,
     ) -> Result<Appended, AppendError> {
         let (Some(chained), Some(aggregate)) = (request.head.chained, &request.aggregate) else {
             return Err(AppendError::Invalid { detail: "a commit without aggregate".to_owned() });
@@ -338,7 +338,8 @@ impl Draft {
         let mut appended = Appended { version: 0, position, duplicate: false };
         if let Some(chained) = head.chained {
             appended.version = chained.version;
-            self.heads.insert(chained.aggregate, Head { version: chained.version, hash: request.link });
+            self.heads
+                .insert(chained.aggregate, AggregateHead { version: chained.version, hash: request.link });
             self.commits.insert((chained.aggregate, chained.commit), appended.clone());
             self.entries.push(Entry {
                 key: chained.aggregate,

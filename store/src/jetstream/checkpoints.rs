@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use world::World;
 
-use super::pages::Stretch;
+use super::pages::SequenceRange;
 use super::records::{stream_name, token};
 use super::server::{Page, Publish, PublishError, Server, ServerError};
 use crate::checkpoint::{Checkpoint, Left};
@@ -30,7 +30,7 @@ const MESSAGES: usize = 512;
 
 /// As it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct StoredCheckpoint {
     checkpoint: Checkpoint,
     /// Hash of the last record that is counted: whoever counts on sees whether it is still there.
     last: ChainHash,
@@ -40,7 +40,7 @@ struct Kept {
 #[derive(Debug, Clone, Copy, Default)]
 struct Newest {
     sequence: u64,
-    kept: Option<Kept>,
+    kept: Option<StoredCheckpoint>,
 }
 
 /// The checkpoints of one log.
@@ -159,7 +159,7 @@ impl Checkpoints {
     }
 
     async fn count_left(&self, shard: Shard, mut left: Left, until: u64) -> Result<Left, ServerError> {
-        let stretch = Stretch::of_shard(&self.server, &self.world, shard, left.sequence + 1, until);
+        let stretch = SequenceRange::of_shard(&self.server, &self.world, shard, left.sequence + 1, until);
         let mut pieces = stretch.pieces();
         while let Some(messages) = pieces.next().await {
             for message in messages? {
@@ -171,7 +171,12 @@ impl Checkpoints {
     }
 
     /// Counts on behind a checkpoint, some way up to the end; `None` when there is nothing to count, or what was counted is not there.
-    async fn count(&self, shard: Shard, from: Option<Kept>, end: u64) -> Result<Option<Kept>, ServerError> {
+    async fn count(
+        &self,
+        shard: Shard,
+        from: Option<StoredCheckpoint>,
+        end: u64,
+    ) -> Result<Option<StoredCheckpoint>, ServerError> {
         let begin = from.map_or(0, |kept| kept.checkpoint.sequence);
         let stream = stream_name(shard);
         let page = Page { stream: stream.clone(), from: begin.max(1), most: MESSAGES, subject: None };
@@ -195,7 +200,10 @@ impl Checkpoints {
             let mut tally = before.map(|before| before.tally).unwrap_or_default();
             tally.add(last);
             let left = before.map(|before| before.left).unwrap_or_default();
-            counted = Some(Kept { checkpoint: Checkpoint { sequence: message.sequence, tally, left }, last });
+            counted = Some(StoredCheckpoint {
+                checkpoint: Checkpoint { sequence: message.sequence, tally, left },
+                last,
+            });
         }
         Ok(counted.filter(|_| counted != from))
     }

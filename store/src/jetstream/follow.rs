@@ -9,12 +9,12 @@ use events::position::Shard;
 use tokio::sync::watch;
 use world::World;
 
-use super::pages::Stretch;
-use super::records::{Parsed, Sieve};
+use super::pages::SequenceRange;
+use super::records::{Parsed, RecordFilter};
 use super::server::{Server, ServerError, Stored};
 use super::shared_reading::SharedReading;
 use super::tail::Tail;
-use crate::feed::{Feeder, Gone};
+use crate::feed::{Feeder, ReaderGone};
 use crate::log::Followed;
 
 /// From so many messages on it is worth while to wait for others who want the same.
@@ -31,7 +31,7 @@ pub(super) struct Follower {
     pub(super) shared: Arc<SharedReading>,
     pub(super) server: Arc<dyn Server>,
     pub(super) world: World,
-    pub(super) sieve: Sieve,
+    pub(super) sieve: RecordFilter,
     pub(super) to: Feeder<Followed>,
 }
 
@@ -42,7 +42,7 @@ impl Follower {
         let _gone = self.go(end, caught_up).await;
     }
 
-    async fn go(&mut self, end: Position, caught_up: Position) -> Result<(), Gone> {
+    async fn go(&mut self, end: Position, caught_up: Position) -> Result<(), ReaderGone> {
         for (shard, end) in end.0 {
             self.read_with_others(shard, end).await?;
             self.read(shard, end).await?;
@@ -64,13 +64,13 @@ impl Follower {
                 biased;
                 // An error means that the log is closed; what is in it was read.
                 changed = self.grown.changed() => if changed.is_err() { return Ok(()) },
-                () = self.to.gone() => return Err(Gone),
+                () = self.to.gone() => return Err(ReaderGone),
             }
         }
     }
 
     /// Takes what a shard has more than was taken.
-    async fn take(&mut self, shard: Shard, passed: &mut Position) -> Result<(), Gone> {
+    async fn take(&mut self, shard: Shard, passed: &mut Position) -> Result<(), ReaderGone> {
         loop {
             let next = self.next.get(&shard).copied().unwrap_or(1);
             let end = self.tail.end(shard);
@@ -88,14 +88,14 @@ impl Follower {
     }
 
     /// Reads a shard up to its end, however long the servers are away; says whether the last one was wanted.
-    async fn read(&mut self, shard: Shard, end: u64) -> Result<bool, Gone> {
+    async fn read(&mut self, shard: Shard, end: u64) -> Result<bool, ReaderGone> {
         let mut last_is_wanted = true;
         loop {
             let next = self.next.get(&shard).copied().unwrap_or(1);
             if next > end {
                 return Ok(last_is_wanted);
             }
-            let mut pieces = Stretch::of_shard(&self.server, &self.world, shard, next, end).pieces();
+            let mut pieces = SequenceRange::of_shard(&self.server, &self.world, shard, next, end).pieces();
             loop {
                 match pieces.next().await {
                     Some(Ok(messages)) => last_is_wanted = self.give(shard, parsed(messages)).await?,
@@ -111,7 +111,7 @@ impl Follower {
     }
 
     /// Reads a long stretch together with others who begin now, as far as that goes.
-    async fn read_with_others(&mut self, shard: Shard, end: u64) -> Result<(), Gone> {
+    async fn read_with_others(&mut self, shard: Shard, end: u64) -> Result<(), ReaderGone> {
         let mut next = self.next.get(&shard).copied().unwrap_or(1);
         if (end + 1).saturating_sub(next) < WORTH_SHARING {
             return Ok(());
@@ -128,18 +128,18 @@ impl Follower {
         Ok(())
     }
 
-    async fn wait(&mut self, error: &ServerError) -> Result<(), Gone> {
+    async fn wait(&mut self, error: &ServerError) -> Result<(), ReaderGone> {
         tracing::debug!(%error, "the log cannot be followed now");
         self.to.flush().await?;
         tokio::select! {
             biased;
             () = self.world.clock.sleep(PAUSE) => Ok(()),
-            () = self.to.gone() => Err(Gone),
+            () = self.to.gone() => Err(ReaderGone),
         }
     }
 
     /// Gives messages to the reader; says whether the last one was wanted.
-    async fn give(&mut self, shard: Shard, messages: Vec<Parsed>) -> Result<bool, Gone> {
+    async fn give(&mut self, shard: Shard, messages: Vec<Parsed>) -> Result<bool, ReaderGone> {
         let mut last_is_wanted = true;
         for message in messages {
             self.next.insert(shard, message.sequence + 1);

@@ -17,7 +17,7 @@ const KEPT: usize = 8 * 1024;
 
 /// The newest commit of an aggregate, and what came before it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Head {
+pub(super) struct AggregateHead {
     pub(super) version: u64,
     /// The newest commit's sequence in its stream, 0 for none.
     pub(super) sequence: u64,
@@ -26,7 +26,7 @@ pub(super) struct Head {
     pub(super) commits: BTreeMap<CommitId, (u64, u64)>,
 }
 
-impl Head {
+impl AggregateHead {
     /// Takes the next commit in.
     pub(super) fn advance(&mut self, commit: CommitId, sequence: u64, hash: ChainHash) {
         self.version += 1;
@@ -36,15 +36,15 @@ impl Head {
     }
 
     /// What an append of a commit needs.
-    pub(super) fn seen_by(&self, commit: CommitId) -> Seen {
+    pub(super) fn append_base(&self, commit: CommitId) -> AppendBase {
         let earlier = self.commits.get(&commit).copied();
-        Seen { version: self.version, sequence: self.sequence, hash: self.hash, earlier }
+        AppendBase { version: self.version, sequence: self.sequence, hash: self.hash, earlier }
     }
 }
 
 /// A head as an append needs it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Seen {
+pub(super) struct AppendBase {
     pub(super) version: u64,
     pub(super) sequence: u64,
     pub(super) hash: ChainHash,
@@ -54,19 +54,19 @@ pub(super) struct Seen {
 
 /// Heads of the aggregates that were used last.
 #[derive(Default)]
-pub(super) struct Heads {
+pub(super) struct AggregateHeads {
     generations: Mutex<Generations>,
 }
 
 /// What was used since the last turn, and what was used before it.
 #[derive(Default)]
 struct Generations {
-    young: HashMap<Key, Arc<Head>>,
-    old: HashMap<Key, Arc<Head>>,
+    young: HashMap<Key, Arc<AggregateHead>>,
+    old: HashMap<Key, Arc<AggregateHead>>,
 }
 
-impl Heads {
-    pub(super) fn get(&self, key: &Key) -> Option<Arc<Head>> {
+impl AggregateHeads {
+    pub(super) fn get(&self, key: &Key) -> Option<Arc<AggregateHead>> {
         let mut generations = self.generations.lock();
         if let Some(head) = generations.young.get(key) {
             return Some(Arc::clone(head));
@@ -80,7 +80,7 @@ impl Heads {
     pub(super) fn advance(&self, key: &Key, behind: u64, commit: CommitId, sequence: u64, hash: ChainHash) {
         let mut generations = self.generations.lock();
         if behind == 0 {
-            let mut head = Head::default();
+            let mut head = AggregateHead::default();
             head.advance(commit, sequence, hash);
             generations.put(key.clone(), Arc::new(head));
             return;
@@ -93,7 +93,7 @@ impl Heads {
     }
 
     /// Keeps a head, unless a newer one is known.
-    pub(super) fn keep(&self, key: &Key, head: Arc<Head>) {
+    pub(super) fn keep(&self, key: &Key, head: Arc<AggregateHead>) {
         let mut generations = self.generations.lock();
         let known = generations.young.get(key).or_else(|| generations.old.get(key));
         if known.is_none_or(|known| known.version < head.version) {
@@ -103,7 +103,7 @@ impl Heads {
 }
 
 impl Generations {
-    fn put(&mut self, key: Key, head: Arc<Head>) {
+    fn put(&mut self, key: Key, head: Arc<AggregateHead>) {
         if self.young.len() >= KEPT {
             self.old = std::mem::take(&mut self.young);
         }
@@ -121,13 +121,13 @@ mod tests {
         (OrganizationId(uuid::Uuid::from_u128(1)), AggregateRef::new(AggregateKind::Agent, id))
     }
 
-    fn head(version: u64) -> Arc<Head> {
-        Arc::new(Head { version, ..Head::default() })
+    fn head(version: u64) -> Arc<AggregateHead> {
+        Arc::new(AggregateHead { version, ..AggregateHead::default() })
     }
 
     #[test]
     fn what_is_used_stays_and_what_is_not_goes() {
-        let heads = Heads::default();
+        let heads = AggregateHeads::default();
         heads.keep(&key(0), head(1));
         heads.keep(&key(1), head(1));
         for id in 2..3 * KEPT {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_older_head_replaces_no_newer_one() {
-        let heads = Heads::default();
+        let heads = AggregateHeads::default();
         heads.keep(&key(0), head(3));
         heads.keep(&key(0), head(2));
         assert_eq!(heads.get(&key(0)).unwrap().version, 3);

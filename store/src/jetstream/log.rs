@@ -13,17 +13,17 @@ use world::World;
 use super::checkpoints::Checkpoints;
 use super::ends::Ends;
 use super::follow::Follower;
-use super::heads::{Head, Heads, Key, Seen};
-use super::pages::Stretch;
-use super::records::{Parsed, Sieve, stream_name, subject_of_batch};
+use super::heads::{AggregateHead, AggregateHeads, AppendBase, Key};
+use super::pages::SequenceRange;
+use super::records::{Parsed, RecordFilter, stream_name, subject_of_batch};
 use super::server::{Ack, Publish, PublishError, Server, ServerError, Stored};
 use super::shared_reading::SharedReading;
 use super::tail::Tail;
 use crate::checkpoint::Checkpoint;
-use crate::feed::{Feed, Feeder, Gone};
+use crate::feed::{Feed, Feeder, ReaderGone};
 use crate::log::{
     AppendError, Appended, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit, ReadError,
-    ReadFilter, Record, RecordReader, leaves,
+    ReadFilter, Record, RecordReader, check_has_retention,
 };
 
 /// How long an append tries, while others are in its way or nobody leads the stream.
@@ -44,7 +44,7 @@ pub(super) struct JetStreamLog {
     pub(super) server: Arc<dyn Server>,
     pub(super) world: World,
     pub(super) partitions: u16,
-    pub(super) heads: Heads,
+    pub(super) heads: AggregateHeads,
     pub(super) ends: Ends,
     pub(super) tail: Arc<Tail>,
     pub(super) shared: Arc<SharedReading>,
@@ -112,12 +112,12 @@ impl JetStreamLog {
         ((Stream::Decisions, partition), Subject::log(partition, *organization, aggregate).to_string())
     }
 
-    fn stretch(&self, shard: Shard, from: u64, to: u64) -> Stretch {
-        Stretch::of_shard(&self.server, &self.world, shard, from, to)
+    fn stretch(&self, shard: Shard, from: u64, to: u64) -> SequenceRange {
+        SequenceRange::of_shard(&self.server, &self.world, shard, from, to)
     }
 
     /// The head of an aggregate as the stream's leader has it now.
-    async fn look_up(&self, key: &Key) -> Result<Arc<Head>, ServerError> {
+    async fn look_up(&self, key: &Key) -> Result<Arc<AggregateHead>, ServerError> {
         let (shard, subject) = self.subject(key);
         let newest = self.newest(key, shard, &subject).await?;
         let Some(newest) = newest else { return Ok(Arc::default()) };
@@ -147,11 +147,11 @@ impl JetStreamLog {
     }
 
     /// What is known of an aggregate without asking, as far as that can be enough to append.
-    fn guess(&self, key: &Key, commit: &NewCommit) -> Option<Seen> {
+    fn guess(&self, key: &Key, commit: &NewCommit) -> Option<AppendBase> {
         match self.heads.get(key) {
-            Some(head) => Some(head.seen_by(commit.id)),
+            Some(head) => Some(head.append_base(commit.id)),
             // Nothing has to be known of one that is to be new: if it is not, the server says so.
-            None => (commit.expected == 0).then(Seen::default),
+            None => (commit.expected == 0).then(AppendBase::default),
         }
     }
 
@@ -160,7 +160,7 @@ impl JetStreamLog {
         shard: Shard,
         subject: &str,
         commit: &NewCommit,
-        seen: &Seen,
+        seen: &AppendBase,
     ) -> Result<Result<(Ack, ChainHash), PublishError>, AppendError> {
         let headers = headers(&commit.events, commit.traceparent.as_deref());
         let payload = commit.clone().encode(seen.hash)?;
@@ -219,7 +219,7 @@ impl EventLog for JetStreamLog {
             let (seen, guessed) = match guess.take() {
                 Some(seen) => (seen, true),
                 None => match self.look_up(&key).await {
-                    Ok(head) => (head.seen_by(commit.id), false),
+                    Ok(head) => (head.append_base(commit.id), false),
                     Err(error) => {
                         attempts.pause(error.0).await?;
                         continue;
@@ -312,7 +312,7 @@ impl EventLog for JetStreamLog {
         let (shard, subject) = self.subject(&key);
         let Some(newest) = self.newest(&key, shard, &subject).await? else { return Ok(Vec::new()) };
         let messages = self.stretch(shard, 1, newest.sequence).of(subject).whole().await?;
-        let sieve = Sieve::new(ReadFilter::decisions(&[]));
+        let sieve = RecordFilter::new(ReadFilter::decisions(&[]));
         Ok(messages.into_iter().filter_map(|message| sieve.take(Parsed::of(message))).collect())
     }
 
@@ -327,16 +327,16 @@ impl EventLog for JetStreamLog {
         let Some((_, sequence)) = head.commits.get(&commit) else { return Ok(None) };
         let (shard, _) = self.subject(&key);
         let found = self.stretch(shard, *sequence, *sequence).whole().await?;
-        let sieve = Sieve::new(ReadFilter::decisions(&[]));
+        let sieve = RecordFilter::new(ReadFilter::decisions(&[]));
         Ok(found.into_iter().find_map(|message| sieve.take(Parsed::of(message))))
     }
 
     async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
         let end = self.ends.now(&*self.server, &filter.streams).await?;
-        let stretches: Vec<Stretch> =
+        let stretches: Vec<SequenceRange> =
             end.0.iter().map(|(shard, end)| self.stretch(*shard, from.sequence(*shard) + 1, *end)).collect();
         let (mut to, records) = Feed::pair();
-        let sieve = Sieve::new(filter.clone());
+        let sieve = RecordFilter::new(filter.clone());
         let task = async move {
             for stretch in stretches {
                 if give_all(stretch, &sieve, &mut to).await.is_err() {
@@ -364,7 +364,7 @@ impl EventLog for JetStreamLog {
             shared: Arc::clone(&self.shared),
             server: Arc::clone(&self.server),
             world: self.world.clone(),
-            sieve: Sieve::new(filter.clone()),
+            sieve: RecordFilter::new(filter.clone()),
             to,
         };
         let mut caught_up = from.clone();
@@ -394,7 +394,7 @@ impl EventLog for JetStreamLog {
 
     async fn forget(&self, until: &Position) -> Result<(), ForgetError> {
         for (shard, sequence) in until.0.iter().map(|(shard, sequence)| (*shard, *sequence)) {
-            leaves(shard.0)?;
+            check_has_retention(shard.0)?;
             let stream = stream_name(shard);
             // The last one stays: who reads up to a stream's end waits for it.
             let extent = self.server.extent(&stream).await?;
@@ -425,7 +425,11 @@ impl EventLog for JetStreamLog {
 }
 
 /// Gives what a stretch holds to a reader. What breaks off is taken up once more where it did, as long as it gets on.
-async fn give_all(mut stretch: Stretch, sieve: &Sieve, to: &mut Feeder<Record>) -> Result<(), Gone> {
+async fn give_all(
+    mut stretch: SequenceRange,
+    sieve: &RecordFilter,
+    to: &mut Feeder<Record>,
+) -> Result<(), ReaderGone> {
     let mut broke_off_at = None;
     while stretch.from <= stretch.to {
         let mut pieces = stretch.clone().pieces();
@@ -435,7 +439,7 @@ async fn give_all(mut stretch: Stretch, sieve: &Sieve, to: &mut Feeder<Record>) 
                 Some(Err(error)) if broke_off_at == Some(stretch.from) => {
                     to.push(Err(error.into()), 0);
                     to.flush().await?;
-                    return Err(Gone);
+                    return Err(ReaderGone);
                 }
                 Some(Err(_)) => {
                     broke_off_at = Some(stretch.from);

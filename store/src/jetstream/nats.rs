@@ -115,7 +115,7 @@ impl Link {
     async fn heard_of(&self, acknowledged: &Result<Ack, PublishError>) {
         let by_leader =
             matches!(acknowledged, Ok(_) | Err(PublishError::Expectation | PublishError::Refused(_)));
-        self.heard_of_leader(by_leader).await;
+        self.note_leader(by_leader).await;
     }
 }
 
@@ -167,7 +167,7 @@ impl Server for Link {
             (None, Some(message)) => message.read().map(Some),
             (None, None) => Ok(None),
         });
-        self.heard_of_leader(newest.is_ok()).await;
+        self.note_leader(newest.is_ok()).await;
         newest
     }
 
@@ -217,7 +217,7 @@ impl Server for Link {
     async fn extent(&self, stream: &str) -> Result<Extent, ServerError> {
         let answer: Result<InfoAnswer, _> = self.api(&format!("STREAM.INFO.{stream}"), &json!({})).await;
         let extent = answer.and_then(|answer| answer.extent(stream));
-        self.heard_of_leader(extent.is_ok()).await;
+        self.note_leader(extent.is_ok()).await;
         extent
     }
 

@@ -25,7 +25,7 @@ const LAG_PAUSE: Duration = Duration::from_millis(10);
 
 /// A stretch of a stream, and how it is read.
 #[derive(Clone)]
-pub(super) struct Stretch {
+pub(super) struct SequenceRange {
     pub(super) server: Arc<dyn Server>,
     pub(super) world: World,
     pub(super) stream: String,
@@ -38,7 +38,7 @@ pub(super) struct Stretch {
     pub(super) patience: Duration,
 }
 
-impl Stretch {
+impl SequenceRange {
     /// A stretch of a shard.
     pub(super) fn of_shard(
         server: &Arc<dyn Server>,
@@ -99,7 +99,7 @@ impl Stretch {
 
 /// The pieces of a stretch, in order.
 pub(super) struct Pieces {
-    stretch: Stretch,
+    stretch: SequenceRange,
     next: u64,
     way: Way,
 }
@@ -117,7 +117,7 @@ impl Pieces {
         loop {
             match &mut self.way {
                 Way::NotBegun => {
-                    let Stretch { server, stream, from, to, .. } = &self.stretch;
+                    let SequenceRange { server, stream, from, to, .. } = &self.stretch;
                     match server.replay(stream, *from, *to).await {
                         Ok(replay) => self.way = Way::Replay(replay),
                         Err(error) => return Some(Err(error)),
@@ -127,7 +127,7 @@ impl Pieces {
                 Way::Pages(under_way) => {
                     while under_way.len() < AHEAD && self.next <= self.stretch.to {
                         let to = self.stretch.to.min(self.next.saturating_add(MESSAGES as u64 - 1));
-                        let piece = Stretch { from: self.next, to, ..self.stretch.clone() };
+                        let piece = SequenceRange { from: self.next, to, ..self.stretch.clone() };
                         under_way.push_back(Box::pin(piece.whole()));
                         self.next = to + 1;
                     }

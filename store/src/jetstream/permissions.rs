@@ -12,38 +12,38 @@ use crate::retention::{generation_name, next_name};
 #[must_use]
 pub fn permissions(access: &Access, partitions: u16) -> Permissions {
     let mut may = Permissions::default();
-    may.says(nats::QUESTION);
-    may.says("$JS.API.STREAM.INFO.*");
-    may.hears(format!("{}.>", inbox(access.service)));
-    may.hears(format!("{STORED}.{}.>", keyring::TOKEN));
+    may.allow_publish(nats::QUESTION);
+    may.allow_publish("$JS.API.STREAM.INFO.*");
+    may.allow_subscribe(format!("{}.>", inbox(access.service)));
+    may.allow_subscribe(format!("{STORED}.{}.>", keyring::TOKEN));
     reads(&mut may, meta::STREAM);
     reads(&mut may, keyring::STREAM);
     reads(&mut may, checkpoints::STREAM);
     if access.makes_log {
-        may.says("$JS.API.STREAM.CREATE.*");
-        may.says("$JS.API.STREAM.UPDATE.*");
-        may.says(meta::SUBJECT);
+        may.allow_publish("$JS.API.STREAM.CREATE.*");
+        may.allow_publish("$JS.API.STREAM.UPDATE.*");
+        may.allow_publish(meta::SUBJECT);
         // It counts what is in each partition.
-        may.says(checkpoints::SUBJECTS);
+        may.allow_publish(checkpoints::SUBJECTS);
         for stream in Stream::ALL {
             (0..partitions).for_each(|partition| reads(&mut may, &stream_name((*stream, partition))));
         }
     }
     for stream in access.lets_go {
         for partition in 0..partitions {
-            may.says(format!("$JS.API.STREAM.PURGE.{}", stream_name((*stream, partition))));
+            may.allow_publish(format!("$JS.API.STREAM.PURGE.{}", stream_name((*stream, partition))));
         }
     }
     for kind in access.decides {
-        may.says(format!("kasbah.{}.*.*.{kind}.*", token(Stream::Decisions)));
+        may.allow_publish(format!("kasbah.{}.*.*.{kind}.*", token(Stream::Decisions)));
     }
     for stream in access.appends {
-        may.says(format!("kasbah.{}.>", token(*stream)));
+        may.allow_publish(format!("kasbah.{}.>", token(*stream)));
     }
     for stream in Stream::ALL {
         let follows = *stream == Stream::Decisions || access.reads.contains(stream);
         if follows {
-            may.hears(format!("{STORED}.{}.>", token(*stream)));
+            may.allow_subscribe(format!("{STORED}.{}.>", token(*stream)));
         }
         // Whether an append that nobody answered was stored can only be read.
         if follows || access.appends.contains(stream) {
@@ -59,11 +59,11 @@ pub fn permissions(access: &Access, partitions: u16) -> Permissions {
 pub fn copier(partitions: u16) -> Permissions {
     let mut may = Permissions::default();
     for stream in Stream::ALL {
-        may.says(format!("kasbah.{}.>", token(*stream)));
+        may.allow_publish(format!("kasbah.{}.>", token(*stream)));
         (0..partitions).for_each(|partition| replays(&mut may, &stream_name((*stream, partition))));
     }
-    may.says(format!("kasbah.{}.>", keyring::TOKEN));
-    may.says(blobs::SUBJECTS);
+    may.allow_publish(format!("kasbah.{}.>", keyring::TOKEN));
+    may.allow_publish(blobs::SUBJECTS);
     may
 }
 
@@ -73,7 +73,7 @@ fn keeps(may: &mut Permissions, access: &Access) {
         reads(may, blobs::STREAM);
     }
     if access.blobs == Use::Writes {
-        may.says(blobs::SUBJECTS);
+        may.allow_publish(blobs::SUBJECTS);
     }
     for keys in access.keys {
         let names: &[&str] = match keys {
@@ -85,7 +85,7 @@ fn keeps(may: &mut Permissions, access: &Access) {
             Keys::TunnelTickets => &["tunnel-tickets"],
         };
         for names in names {
-            may.says(format!("kasbah.{}.{names}", keyring::TOKEN));
+            may.allow_publish(format!("kasbah.{}.{names}", keyring::TOKEN));
         }
     }
     let mut kept: Vec<String> = access.projections.iter().map(|name| (*name).to_owned()).collect();
@@ -95,24 +95,24 @@ fn keeps(may: &mut Permissions, access: &Access) {
     kept.extend(access.lets_go.iter().map(|stream| generation_name(*stream)));
     if !kept.is_empty() {
         replays(may, snapshots::STREAM);
-        may.says(format!("$JS.API.STREAM.PURGE.{}", snapshots::STREAM));
+        may.allow_publish(format!("$JS.API.STREAM.PURGE.{}", snapshots::STREAM));
     }
     for name in &kept {
-        may.says(snapshots::head_subject(name));
-        may.says(snapshots::part_subjects(name));
+        may.allow_publish(snapshots::head_subject(name));
+        may.allow_publish(snapshots::part_subjects(name));
     }
 }
 
 /// Single messages of a stream.
 fn reads(may: &mut Permissions, stream: &str) {
-    may.says(format!("$JS.API.STREAM.MSG.GET.{stream}"));
-    may.says(format!("{}{stream}", nats::DIRECT_GET));
+    may.allow_publish(format!("$JS.API.STREAM.MSG.GET.{stream}"));
+    may.allow_publish(format!("{}{stream}", nats::DIRECT_GET));
 }
 
 /// Long stretches of it, too.
 fn replays(may: &mut Permissions, stream: &str) {
     reads(may, stream);
     for verb in ["CREATE", "MSG.NEXT", "DELETE"] {
-        may.says(format!("$JS.API.CONSUMER.{verb}.{stream}.*"));
+        may.allow_publish(format!("$JS.API.CONSUMER.{verb}.{stream}.*"));
     }
 }

@@ -119,12 +119,12 @@ impl Parsed {
 
 /// Leaves out what a filter does not want, and never lets the time of a shard run backwards.
 #[derive(Debug)]
-pub(super) struct Sieve {
+pub(super) struct RecordFilter {
     filter: ReadFilter,
     newest: Mutex<HashMap<Shard, Timestamp>>,
 }
 
-impl Sieve {
+impl RecordFilter {
     pub(super) fn new(filter: ReadFilter) -> Self {
         Self { filter, newest: Mutex::default() }
     }

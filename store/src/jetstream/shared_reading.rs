@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use world::World;
 
-use super::pages::Stretch;
+use super::pages::SequenceRange;
 use super::records::Parsed;
 use super::server::Server;
 use crate::log::ReadFilter;
@@ -84,7 +84,7 @@ impl SharedReading {
             "reading for several"
         );
         let to = members.iter().map(|member| member.to).max().unwrap_or(0);
-        let mut pieces = Stretch::of_shard(&self.server, &self.world, shard, from, to).pieces();
+        let mut pieces = SequenceRange::of_shard(&self.server, &self.world, shard, from, to).pieces();
         while let Some(Ok(piece)) = pieces.next().await {
             let piece: Vec<Parsed> = piece.into_iter().map(Parsed::of).collect();
             for message in &piece {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use world::World;
 
-use super::pages::Stretch;
+use super::pages::SequenceRange;
 use super::server::{Publish, PublishError, Server, ServerError, Stored};
 use crate::projection::Snapshot;
 use crate::snapshots::{SnapshotError, Snapshots, check_name};
@@ -42,7 +42,7 @@ pub(super) struct SnapshotStream {
 
 /// What names a snapshot's parts.
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct SnapshotHead {
     log: Uuid,
     generation: Uuid,
     first: u64,
@@ -104,7 +104,7 @@ impl SnapshotStream {
         let before = before.map_err(|error| PublishError::Away(error.0))?.map_or(0, |head| head.sequence);
         let generation = self.world.new_uuid();
         let (first, last) = self.store(&part_subject(name, generation), body).await?;
-        let head = Head { log: self.log, generation, first, last, checksum: crc32fast::hash(body) };
+        let head = SnapshotHead { log: self.log, generation, first, last, checksum: crc32fast::hash(body) };
         let head = events::encode(&head).map_err(|error| PublishError::Refused(error.to_string()))?;
         match self.publish(head_subject(name), Some(before), head.into()).await {
             Ok(_) => {}
@@ -119,8 +119,8 @@ impl SnapshotStream {
     }
 
     /// What a head names; `None` when it is not whole.
-    async fn body(&self, name: &str, head: &Head) -> Result<Option<Vec<u8>>, ServerError> {
-        let stretch = Stretch {
+    async fn body(&self, name: &str, head: &SnapshotHead) -> Result<Option<Vec<u8>>, ServerError> {
+        let stretch = SequenceRange {
             server: Arc::clone(&self.server),
             world: self.world.clone(),
             stream: STREAM.to_owned(),
@@ -147,7 +147,8 @@ impl Snapshots for SnapshotStream {
         let mut seen = None;
         for _ in 0..ATTEMPTS {
             let Some(stored) = self.head(name).await? else { return Ok(None) };
-            let readable = events::decode::<Head>(&stored.payload).ok().filter(|head| head.log == self.log);
+            let readable =
+                events::decode::<SnapshotHead>(&stored.payload).ok().filter(|head| head.log == self.log);
             let body = match &readable {
                 Some(head) => self.body(name, head).await.unwrap_or_else(|error| {
                     tracing::debug!(name, %error, "snapshot is not whole");

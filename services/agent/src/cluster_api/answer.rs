@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use objects::attributes::PathError;
-use objects::pass::{InOwnNamespace, NotLetThrough};
+use objects::pass::{InOwnNamespace, PassDenied};
 use serde_json::json;
 use tunnel::wire::cluster::{AGENT, ANSWERED_BY, API_SERVER};
 
@@ -27,7 +27,7 @@ pub(super) enum Failure {
     #[error("the agent refuses the request: CONNECT leads nowhere here")]
     Connect,
     #[error("no grant lets this through: {0}")]
-    NotLetThrough(#[from] NotLetThrough),
+    PassDenied(#[from] PassDenied),
     #[error("the agent refuses the request: {0}")]
     InOwnNamespace(#[from] InOwnNamespace),
     #[error("the agent refuses the request: {0}")]
@@ -51,7 +51,7 @@ impl Failure {
         match self {
             Self::Path(_) | Self::LongTarget | Self::Connect => StatusCode::BAD_REQUEST,
             Self::Pass(_)
-            | Self::NotLetThrough(_)
+            | Self::PassDenied(_)
             | Self::InOwnNamespace(_)
             | Self::NotNameable(_)
             | Self::ImpersonatesAlready => StatusCode::FORBIDDEN,

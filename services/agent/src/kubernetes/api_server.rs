@@ -18,10 +18,10 @@ use tower::{BoxError, ServiceExt};
 use tunnel::http2::Received;
 use world::World;
 
-use super::clients::{Client, Ways};
+use super::clients::{Client, Transports};
 use super::connections::{REQUESTS_PER_LANE, UnderWay};
-use super::kept::{KeptBody, NoConnection};
 use super::plain;
+use super::pool::{NoConnection, PooledBody};
 
 /// Connections that nobody uses and that are kept all the same.
 const IDLE_LANES: usize = 2;
@@ -48,7 +48,7 @@ pub enum Expected {
 pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Body of an answer.
-pub type AnswerBody = Either<Incoming, Either<KeptBody, Received>>;
+pub type AnswerBody = Either<Incoming, Either<PooledBody, Received>>;
 
 /// Where the API server speaks HTTP/2, requests share connections ("lanes") that are made as more are under way than one takes:
 /// an API server allows about a hundred on one, and the next would wait for a watch to end. What is answered soon goes on HTTP/1.1
@@ -56,7 +56,7 @@ pub type AnswerBody = Either<Incoming, Either<KeptBody, Received>>;
 /// only HTTP/1.1, each of the others has a connection alone.
 pub struct ApiServer {
     world: World,
-    ways: Ways,
+    ways: Transports,
     on_kept: Arc<AtomicUsize>,
     probe: Mutex<Option<Probe>>,
     lanes: Arc<Mutex<Vec<OpenLane>>>,
@@ -68,7 +68,7 @@ enum Way {
     /// HTTP/2, with others.
     Lane,
     /// HTTP/1.1, on a connection of its own.
-    Alone,
+    PerRequest,
 }
 
 /// The way that the API server's protocol allows, once that is known.
@@ -110,7 +110,7 @@ impl Drop for Lane {
 
 impl ApiServer {
     /// Dials nothing yet.
-    pub(super) fn new(world: World, ways: Ways) -> Self {
+    pub(super) fn new(world: World, ways: Transports) -> Self {
         Self { world, ways, on_kept: Arc::default(), probe: Mutex::default(), lanes: Arc::default() }
     }
 
@@ -139,7 +139,7 @@ impl ApiServer {
         expected: Expected,
     ) -> Result<(Response<AnswerBody>, Lane), BoxError> {
         if expected == Expected::OfOthers {
-            return self.ask(request, Way::Alone).await;
+            return self.ask(request, Way::PerRequest).await;
         }
         let probe = self.probe();
         let answered = match probe.clone().await {
@@ -182,7 +182,7 @@ impl ApiServer {
                 let answer = answer(client, request).await?;
                 Ok((answer.map(|body| Either::Right(Either::Right(body))), lane))
             }
-            Way::Alone => {
+            Way::PerRequest => {
                 Ok((answer(self.ways.alone.clone(), request).await?.map(Either::Left), self.place(None)))
             }
         }
@@ -258,7 +258,7 @@ fn probe(world: &World, client: Client<RequestBody, ()>) -> Probe {
 
 async fn allowed_way(client: Client<RequestBody, ()>) -> Result<Way, BoxError> {
     let response = answer(client, Request::get(PROBE).body(nothing())?).await?;
-    Ok(if response.version() == Version::HTTP_2 { Way::Lane } else { Way::Alone })
+    Ok(if response.version() == Version::HTTP_2 { Way::Lane } else { Way::PerRequest })
 }
 
 /// One type for whoever waits, whatever the client is made of.

@@ -22,9 +22,9 @@ use tunnel::http2::Received;
 use tunnel::settings::{CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES};
 use world::World;
 
-use super::alone::Alone;
 use super::api_server::RequestBody;
-use super::kept::{KEPT, Kept, KeptBody};
+use super::per_request::PerRequest;
+use super::pool::{ConnectionPool, KEPT, PooledBody};
 use super::shared::{KEEPALIVE, MAXIMUM_HEADER_LIST_BYTES, Shared};
 
 /// How long a dial may take, TLS included: others wait for it.
@@ -45,13 +45,13 @@ pub(super) type Client<B, A = Incoming> = BoxCloneSyncService<Request<B>, Respon
 type Dialled = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// How requests of others come to an API server.
-pub(super) struct Ways {
+pub(super) struct Transports {
     /// To see what it speaks.
     pub(super) probe: Client<RequestBody, ()>,
     /// A connection for each request.
     pub(super) alone: Client<RequestBody>,
     /// A connection for each request while it lasts, and then for the next one.
-    pub(super) kept: Client<RequestBody, KeptBody>,
+    pub(super) kept: Client<RequestBody, PooledBody>,
     /// Makes one more connection for all that are sent over it.
     pub(super) shared: Box<dyn Fn() -> Client<RequestBody, Received> + Send + Sync>,
     /// The agent itself acts as somebody else there.
@@ -90,8 +90,8 @@ impl Clients {
     }
 
     /// The ways of others' requests.
-    pub(super) fn ways(self) -> Ways {
-        Ways {
+    pub(super) fn ways(self) -> Transports {
+        Transports {
             probe: head_of(self.any()),
             alone: self.alone(),
             kept: self.kept(),
@@ -139,7 +139,7 @@ impl Clients {
 
     /// One that speaks HTTP/1.1, each request on a connection of its own, which may become another protocol.
     fn alone(&self) -> Client<RequestBody> {
-        let alone = Alone::new(self.world.clone(), self.connector(Protocols::Http1));
+        let alone = PerRequest::new(self.world.clone(), self.connector(Protocols::Http1));
         self.client(service_fn(move |request| {
             let alone = alone.clone();
             async move { alone.send(request).await }
@@ -147,8 +147,8 @@ impl Clients {
     }
 
     /// One that speaks HTTP/1.1, each request on a connection that nobody uses just now.
-    fn kept(&self) -> Client<RequestBody, KeptBody> {
-        let kept = Kept::new(self.world.clone(), self.connector(Protocols::Http1));
+    fn kept(&self) -> Client<RequestBody, PooledBody> {
+        let kept = ConnectionPool::new(self.world.clone(), self.connector(Protocols::Http1));
         self.client(service_fn(move |request| {
             let kept = kept.clone();
             async move { kept.send(request).await }

@@ -8,19 +8,19 @@ use tower::{BoxError, ServiceExt as _, service_fn};
 use world::World;
 use world::network::Connection;
 
-use super::alone::Alone;
 use super::api_server::RequestBody;
-use super::clients::{Client, DIAL_DEADLINE, Ways, head_of};
-use super::kept::Kept;
+use super::clients::{Client, DIAL_DEADLINE, Transports, head_of};
+use super::per_request::PerRequest;
+use super::pool::ConnectionPool;
 use super::shared::Shared;
 
 type Connector = BoxCloneSyncService<Uri, TokioIo<Box<dyn Connection>>, BoxError>;
 
 /// The ways to it; whether it speaks HTTP/2 is known.
-pub(super) fn ways(world: &World, server: &Authority, speaks_http2: bool) -> Ways {
+pub(super) fn ways(world: &World, server: &Authority, speaks_http2: bool) -> Transports {
     let connector = connector(world);
-    let alone = Alone::new(world.clone(), connector.clone());
-    let kept = Kept::new(world.clone(), connector.clone());
+    let alone = PerRequest::new(world.clone(), connector.clone());
+    let kept = ConnectionPool::new(world.clone(), connector.clone());
     let alone = client(server, move |request| {
         let alone = alone.clone();
         async move { alone.send(request).await }
@@ -38,7 +38,7 @@ pub(super) fn ways(world: &World, server: &Authority, speaks_http2: bool) -> Way
         })
     };
     let probe = if speaks_http2 { head_of(shared()) } else { head_of(alone.clone()) };
-    Ways { probe, alone, kept, shared: Box::new(shared), impersonates: false }
+    Transports { probe, alone, kept, shared: Box::new(shared), impersonates: false }
 }
 
 fn connector(world: &World) -> Connector {

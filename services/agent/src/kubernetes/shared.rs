@@ -15,12 +15,12 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tower::{BoxError, Service, ServiceExt as _};
 use tunnel::body::Replay;
-use tunnel::http2::{Received, Unheard, exchange, keep_alive};
+use tunnel::http2::{ExchangeError, Received, exchange, keep_alive};
 use tunnel::settings::{CONNECTION_WINDOW_BYTES, Keepalive, RESET_STREAM_DURATION, STREAM_WINDOW_BYTES};
 use world::World;
 
 use super::api_server::RequestBody;
-use super::kept::KEPT;
+use super::pool::KEPT;
 
 /// An answer with a longer list of headers fails. One that is longer by far would end the connection that many share, as what it says
 /// cannot be skipped: this is more than an API server says by itself.
@@ -99,7 +99,7 @@ where
             let answer = exchange(&self.world, sender, Request::from_parts(head.clone(), ()), body).await;
             body = match answer {
                 Ok(answer) => return Ok(answer.map(Received::new)),
-                Err(Unheard::NotTaken(_) | Unheard::Refused(_))
+                Err(ExchangeError::NotTaken(_) | ExchangeError::Refused(_))
                     if left > 0
                         && let Some(again) = replay.again() =>
                 {
@@ -198,13 +198,13 @@ mod tests {
     use tokio::io::DuplexStream;
     use tokio::sync::Notify;
 
-    use super::super::made::{Connected, Connector, Made, connector};
+    use super::super::counted::{Connected, Connector, CountedConnections, connector};
     use super::*;
 
     /// A server, and what came over its connections.
     #[derive(Clone, Default)]
     struct Server {
-        made: Made,
+        made: CountedConnections,
         /// How often each body came.
         came: Arc<Mutex<BTreeMap<Bytes, usize>>>,
         /// Has the server answer what waits.
@@ -281,7 +281,7 @@ mod tests {
 
     /// A server that closes at once, and not some time after it has said so, may break what it had not taken.
     fn is_broken(error: &(dyn std::error::Error + 'static)) -> bool {
-        matches!(error.downcast_ref(), Some(Unheard::Broken(error)) if error.is_io())
+        matches!(error.downcast_ref(), Some(ExchangeError::Broken(error)) if error.is_io())
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -321,7 +321,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_refused_for_now_is_asked_again_some_times() {
         for (refused, is_answered) in [(ATTEMPTS - 1, true), (ATTEMPTS, false)] {
-            let made = Made::default();
+            let made = CountedConnections::default();
             let shared = shared_over(move || Ok(made.connect(1 << 16, |far| refuse(far, refused))));
             assert_eq!(shared.send(request("/", "a")).await.is_ok(), is_answered, "{refused}");
         }

@@ -8,7 +8,7 @@ use tunnel::agent::{Target, Transport};
 use tunnel::handshake::Token;
 use world::World;
 
-use super::last_words::LastWords;
+use super::last_message::LastMessage;
 use crate::args::Args;
 
 /// What is agreed on with TLS.
@@ -26,7 +26,7 @@ pub struct Access {
     /// Since when there are tickets in the target's transport, on the monotonic clock.
     resumed_since: Duration,
     token: Token,
-    last_words: LastWords,
+    last_message: LastMessage,
 }
 
 impl Access {
@@ -54,7 +54,7 @@ impl Access {
             target: Target { host: args.server.host.clone(), port: args.server.port, transport },
             resumed_since: world.clock.monotonic(),
             token,
-            last_words: LastWords::default(),
+            last_message: LastMessage::default(),
         })
     }
 
@@ -84,7 +84,7 @@ impl Access {
         if let Err(error) = self.refresh_transport() {
             words.push(format!("{error:#}"));
         }
-        match self.last_words.news(words.join("; ")) {
+        match self.last_message.if_changed(words.join("; ")) {
             Some("") | None => {}
             Some(reason) => tracing::warn!(reason, "the last token or authority stays in force"),
         }

@@ -18,7 +18,7 @@ use world::World;
 
 use super::access::Access;
 use super::client::{news, serve};
-use super::last_words::LastWords;
+use super::last_message::LastMessage;
 use super::service::{AgentService, AnswerBody, empty, refusal};
 use crate::kubernetes::client::chain;
 use crate::metrics::Counts;
@@ -42,12 +42,12 @@ pub(super) struct Bulk {
 pub(super) struct BulkRoom {
     places: Arc<Semaphore>,
     /// What was wrong with the last dial.
-    last_words: Arc<Mutex<LastWords>>,
+    last_message: Arc<Mutex<LastMessage>>,
 }
 
 impl Default for BulkRoom {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(MOST as usize)), last_words: Arc::default() }
+        Self { places: Arc::new(Semaphore::new(MOST as usize)), last_message: Arc::default() }
     }
 }
 
@@ -86,7 +86,7 @@ impl Bulk {
         };
         match dialled {
             Ok(link) => {
-                self.room.last_words.lock().forget();
+                self.room.last_message.lock().forget();
                 let spawner = Arc::clone(&self.world.spawner);
                 let serving = async move {
                     self.serve(link).await;
@@ -96,7 +96,7 @@ impl Bulk {
                 empty(StatusCode::NO_CONTENT)
             }
             Err(error) => {
-                if let Some(reason) = news(&error, &mut self.room.last_words.lock()) {
+                if let Some(reason) = news(&error, &mut self.room.last_message.lock()) {
                     tracing::warn!(reason, "no connection beside the tunnel");
                 }
                 *refusal(StatusCode::SERVICE_UNAVAILABLE, RefusalKind::Unavailable, &chain(&error))

@@ -15,7 +15,7 @@ use world::World;
 
 use super::access::Access;
 use super::bulk::{Bulk, BulkRoom};
-use super::last_words::LastWords;
+use super::last_message::LastMessage;
 use super::service::AgentService;
 use crate::kubernetes::client::chain;
 use crate::metrics::Counts;
@@ -66,7 +66,7 @@ impl LinkKeeper {
 
     async fn keep_tunnel(&self, shutdown: &Shutdown) {
         let mut reconnect = Reconnect::new();
-        let mut last_words = LastWords::default();
+        let mut last_message = LastMessage::default();
         while !shutdown.is_requested() {
             let hello = Hello {
                 desired: self.service.desired(),
@@ -84,11 +84,11 @@ impl LinkKeeper {
             let (ended, lived) = match dialled {
                 Ok(link) => {
                     self.counts.dials.with(["opened"]).inc();
-                    last_words.forget();
+                    last_message.forget();
                     self.serve_link(link, &target.host, shutdown).await
                 }
                 Err(error) => {
-                    if let Some(reason) = news(&error, &mut last_words) {
+                    if let Some(reason) = news(&error, &mut last_message) {
                         tracing::warn!(reason, "no tunnel");
                     }
                     let ended = Ended::from(&error);
@@ -160,14 +160,14 @@ impl LinkKeeper {
 }
 
 /// What is wrong in one line, once until it is another.
-pub(super) fn news<'a>(error: &DialError, last_words: &'a mut LastWords) -> Option<&'a str> {
+pub(super) fn news<'a>(error: &DialError, last_message: &'a mut LastMessage) -> Option<&'a str> {
     let words = match error {
         DialError::Tls { host, source } => {
             chassis::tls::explain(source, host).map_or_else(|| chain(error), |trouble| trouble.to_string())
         }
         _ => chain(error),
     };
-    last_words.news(words)
+    last_message.if_changed(words)
 }
 
 pub(super) async fn serve<S>(world: &World, link: Link, service: S, shutdown: &Shutdown) -> LinkEnd

@@ -7,7 +7,7 @@ use events::grants::UserAccessAs;
 use events::pass::{AccessAs, Impersonated, Pass, SignedPass};
 use events::requests::authz::{Action, CanUse, IssuedPass, SignPass, UseDecision};
 use events::{Actor, AgentId, JobId, Refusal, RefusalKind, Timestamp, UserId};
-use objects::pass::lets_through;
+use objects::pass::check_pass;
 
 use super::{Driver, gone};
 use crate::model::job_grants::JobGranted;
@@ -47,7 +47,7 @@ impl Driver {
             Err(reason) => return Ok(withheld(reason)),
         };
         let pass = self.pass(agent, holder, granted).await?;
-        Ok(match lets_through(&pass, &request.attributes) {
+        Ok(match check_pass(&pass, &request.attributes) {
             Ok(through) => UseDecision {
                 allowed: true,
                 access_as: Some(through.access_as),

@@ -176,7 +176,7 @@ mod tests {
     use events::attributes::{Attributes, ResourceTarget, Target};
     use events::pass::{AccessAs, Impersonated, Narrowing, Pass};
     use events::{Actor, Timestamp};
-    use objects::pass::lets_through;
+    use objects::pass::check_pass;
 
     use super::super::Asker;
     use super::super::given::Given;
@@ -260,7 +260,7 @@ mod tests {
                 issued_at,
                 expires_at,
             };
-            let through = lets_through(&pass, attributes).map_err(|error| error.to_string())?;
+            let through = check_pass(&pass, attributes).map_err(|error| error.to_string())?;
             let groups = match through.access_as {
                 AccessAs::Agent => Vec::new(),
                 AccessAs::Impersonated(whom) => whom.groups,

@@ -61,28 +61,28 @@ pub(super) fn window(headers: Option<&HeaderMap>) -> Option<u32> {
     headers?.get(WINDOW)?.as_str().parse().ok()
 }
 
-pub(super) fn says_all(headers: Option<&HeaderMap>) -> bool {
+pub(super) fn is_complete(headers: Option<&HeaderMap>) -> bool {
     headers.is_some_and(|headers| headers.get(ALL).is_some())
 }
 
-pub(super) fn left() -> HeaderMap {
+pub(super) fn leaving() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(LEFT, "1");
     headers
 }
 
-pub(super) fn says_left(headers: Option<&HeaderMap>) -> bool {
+pub(super) fn has_left(headers: Option<&HeaderMap>) -> bool {
     headers.is_some_and(|headers| headers.get(LEFT).is_some())
 }
 
 /// For the word that a request is being worked on; its answer is given to whoever asks under `inbox`.
-pub(super) fn at_work(inbox: &str) -> HeaderMap {
+pub(super) fn working(inbox: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(AT_WORK, inbox);
     headers
 }
 
-pub(super) fn says_at_work(headers: Option<&HeaderMap>) -> Option<String> {
+pub(super) fn working_inbox(headers: Option<&HeaderMap>) -> Option<String> {
     headers.and_then(|headers| headers.get(AT_WORK)).map(|inbox| inbox.as_str().to_owned())
 }
 

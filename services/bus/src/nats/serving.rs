@@ -104,7 +104,7 @@ impl Membership {
         let mut asked = futures::stream::iter(held).chain(subscriber);
         while let Some(message) = asked.next().await {
             if let Some(reply_to) = message.reply {
-                self.say(reply_to.to_string(), headers::left()).await;
+                self.say(reply_to.to_string(), headers::leaving()).await;
             }
         }
     }
@@ -156,7 +156,7 @@ impl Membership {
     ) {
         let inbox = self.wire.new_inbox();
         let Ok(mut asked) = self.wire.subscribe(inbox.clone(), None).await else { return };
-        self.say(reply_to, headers::at_work(&inbox)).await;
+        self.say(reply_to, headers::working(&inbox)).await;
         let mut waiting = None;
         let answer = loop {
             tokio::select! {
@@ -168,7 +168,7 @@ impl Membership {
                 },
                 () = self.world.clock.sleep(SAYS_AT_WORK_AFTER), if waiting.is_some() => {
                     if let Some(waiting) = waiting.take() {
-                        self.say(waiting, headers::at_work(&inbox)).await;
+                        self.say(waiting, headers::working(&inbox)).await;
                     }
                 }
             }

@@ -48,13 +48,13 @@ pub(super) async fn opened(
     answer: Message,
 ) -> Result<ByteStream, BusError> {
     let far = headers::inbox(answer.headers.as_ref());
-    let heard = Opening { is_all: headers::says_all(answer.headers.as_ref()), first: answer.payload };
+    let heard = Opening { is_all: headers::is_complete(answer.headers.as_ref()), first: answer.payload };
     let is_whole = far.is_none();
     if is_whole && !(heard.is_all && said.is_all) {
         return Err(BusError::Away { detail: "no address of the stream's other side".to_owned() });
     }
     let addresses = (near.clone(), far.unwrap_or_default());
-    let end = End::new(Arc::clone(&link.wire), addresses, window, heard).has_said(said);
+    let end = End::new(Arc::clone(&link.wire), addresses, window, heard).with_opening(said);
     if is_whole {
         return Ok(halves(&Arc::new(end.in_answer())));
     }
@@ -73,7 +73,7 @@ pub(super) async fn accept(
 ) -> Option<Answer> {
     let said = opening.headers.as_ref();
     let (far, window) = (headers::inbox(said)?, headers::window(said)?);
-    let heard = Opening { is_all: headers::says_all(said), first: opening.payload };
+    let heard = Opening { is_all: headers::is_complete(said), first: opening.payload };
     let address = link.wire.new_inbox();
     let end = End::new(Arc::clone(&link.wire), (address.clone(), far), window, heard).in_answer();
     let end = Arc::new(end);
@@ -83,7 +83,7 @@ pub(super) async fn accept(
         tokio::select! {
             biased;
             () = &mut handling => break true,
-            () = end.unsaid.notified() => if end.is_to_answer() { break false },
+            () = end.unsent.notified() => if end.is_to_answer() { break false },
             () = &mut waited => break false,
         }
     };

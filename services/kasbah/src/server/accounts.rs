@@ -61,7 +61,7 @@ impl AccountsArgs {
         }
         text.push_str("    ]\n    users: [\n");
         let mut together = Permissions::default();
-        together.hears(format!("{}.>", inbox(TOGETHER)));
+        together.allow_subscribe(format!("{}.>", inbox(TOGETHER)));
         for access in &SERVICES {
             together.extend(permissions(access, self.partitions));
         }

@@ -29,7 +29,7 @@ struct Lag {
 }
 
 /// A leader that does not know that it is none any more.
-pub(super) struct Parted {
+pub(super) struct PartitionedStream {
     pub(super) until: Duration,
     /// What it knows.
     pub(super) sequence: u64,
@@ -37,7 +37,7 @@ pub(super) struct Parted {
     pub(super) conns: Vec<u64>,
 }
 
-struct Kept {
+struct StoredMessage {
     stored: Stored,
     at: Duration,
 }
@@ -46,7 +46,7 @@ pub(super) struct Stream {
     most_of_subject: Option<usize>,
     republish: Option<(String, String, bool)>,
     window: Duration,
-    messages: BTreeMap<u64, Kept>,
+    messages: BTreeMap<u64, StoredMessage>,
     /// Of all messages.
     bytes: u64,
     pub(super) last: u64,
@@ -58,7 +58,7 @@ pub(super) struct Stream {
     last_commit: Duration,
     pub(super) leaderless_until: Duration,
     pub(super) stalled_until: Duration,
-    pub(super) parted: Option<Parted>,
+    pub(super) parted: Option<PartitionedStream>,
     lags: [Lag; REPLICAS],
 }
 
@@ -165,7 +165,7 @@ impl Stream {
             self.remove(old);
         }
         self.bytes += stored.payload.len() as u64;
-        self.messages.insert(sequence, Kept { stored: stored.clone(), at });
+        self.messages.insert(sequence, StoredMessage { stored: stored.clone(), at });
         stored
     }
 
@@ -188,7 +188,7 @@ impl Stream {
         if from > up_to {
             return Vec::new();
         }
-        let found = |kept: &Kept| kept.stored.clone();
+        let found = |kept: &StoredMessage| kept.stored.clone();
         if let Some(of_subject) = filter.and_then(|subject| self.by_subject.get(subject)) {
             let wanted = of_subject.iter().filter(|sequence| (from..=up_to).contains(*sequence));
             return wanted.filter_map(|sequence| self.messages.get(sequence)).take(most).map(found).collect();

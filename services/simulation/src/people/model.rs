@@ -33,7 +33,7 @@ pub(crate) struct Source {
 
 /// Whom a configuration lets use the cluster's API.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct LetsIn {
+pub(crate) struct VisitorAccess {
     /// The people of these projects, by their numbers.
     pub(crate) projects: BTreeSet<usize>,
     /// The cluster sees them, and not the agent.
@@ -46,7 +46,7 @@ pub(crate) struct Model {
     agent: String,
     /// Nothing is asked of its cluster that is not recorded before.
     fail_closed: bool,
-    pub(crate) lets_in: LetsIn,
+    pub(crate) lets_in: VisitorAccess,
     pub(crate) sources: BTreeMap<u64, Source>,
     /// Changes without a meaning, so that files differ.
     interval: u64,
@@ -70,7 +70,7 @@ impl Model {
         Self {
             agent: agent.to_owned(),
             fail_closed: number.is_multiple_of(2),
-            lets_in: LetsIn { projects: BTreeSet::from([0, 1]), as_themselves: true },
+            lets_in: VisitorAccess { projects: BTreeSet::from([0, 1]), as_themselves: true },
             sources: sources.collect(),
             interval: 60,
         }
@@ -213,7 +213,7 @@ impl Model {
     }
 }
 
-impl LetsIn {
+impl VisitorAccess {
     fn change(&mut self, dice: &mut Dice) {
         let project = dice.index(PROJECTS.len());
         if dice.permille(300) {

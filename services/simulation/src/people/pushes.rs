@@ -36,7 +36,7 @@ impl Pushes {
         self.left.extend(names);
     }
 
-    pub(crate) fn may_go(&self, name: &str) -> bool {
+    pub(crate) fn may_be_deleted(&self, name: &str) -> bool {
         self.left.contains(name)
     }
 

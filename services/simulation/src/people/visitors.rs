@@ -217,7 +217,7 @@ impl Person {
         let (Some(visitor), Some(agent)) = (self.visitor(1), self.agents().first().copied()) else { return };
         let _watch = self.insist_on_stream(&visitor, agent, &Wish::Watch).await;
         if let Some(known) = self.facts.lock().agents.first_mut() {
-            known.model.lets_in = super::model::LetsIn::default();
+            known.model.lets_in = super::model::VisitorAccess::default();
         }
         self.push_all(0).await;
         while self.access.open_by(visitor.token) > 0 {

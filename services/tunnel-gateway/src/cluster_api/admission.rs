@@ -13,7 +13,7 @@ use http::{Request, StatusCode, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use objects::attributes::{attributes, is_long_running};
-use objects::pass::lets_through;
+use objects::pass::check_pass;
 use tunnel::wire::{self, cluster};
 
 use super::audit::{RequestAudit, reason, shortened};
@@ -190,7 +190,7 @@ fn judge(
         let message = "as whom the cluster sees you is said by user_access in the agent's configuration; leave out --as";
         return Err(message.to_owned());
     }
-    let through = lets_through(&held.pass, attributes).map_err(|error| error.to_string())?;
+    let through = check_pass(&held.pass, attributes).map_err(|error| error.to_string())?;
     Ok((through.access_as, through.place.to_owned()))
 }
 

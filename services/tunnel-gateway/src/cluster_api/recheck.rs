@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use events::{AggregateKind, Commit, OrganizationId, Position, RefusalKind, Timestamp};
 use futures::StreamExt as _;
-use objects::pass::lets_through;
+use objects::pass::check_pass;
 use store::{Followed, ReadFilter};
 
 use super::open_requests::{End, OpenRequest};
@@ -111,7 +111,7 @@ pub(super) async fn recheck(gateway: &Gateway, open: Vec<Arc<OpenRequest>>) {
 
 /// In the same way, and with nothing of it to be kept that is not.
 fn still_admits(held: &HeldPass, open: &OpenRequest) -> bool {
-    lets_through(&held.pass, &open.info.attributes)
+    check_pass(&held.pass, &open.info.attributes)
         .is_ok_and(|through| through.access_as == open.info.access_as)
         && open.info.keeps.is_none_or(|keeps| held.pass.record_sessions <= keeps)
 }

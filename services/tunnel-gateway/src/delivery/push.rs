@@ -11,7 +11,7 @@ use events::{OrganizationId, Refusal, Sha256, SourceId, Timestamp};
 use http::{Method, StatusCode};
 use tokio::sync::watch;
 use tracing::{Instrument as _, Span};
-use tunnel::gateway::{AskError, Asked};
+use tunnel::gateway::{AgentReply, AskError};
 use tunnel::wire::{MAXIMUM_DESIRED_BYTES, StaleRevision, path};
 
 use super::bundles::{RefusedSources, ResolveError, Resolved};
@@ -270,7 +270,7 @@ impl Pusher<'_> {
         &self,
         resolved: &Resolved,
         body: Bytes,
-        mut answered: Option<Asked>,
+        mut answered: Option<AgentReply>,
     ) -> Result<(), PushError> {
         for _ in 0..ROUNDS {
             let asked = match answered.take() {

@@ -9,7 +9,7 @@ use events::desired::DesiredReply;
 use events::{OrganizationId, Refusal, Sha256};
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use http::{Method, StatusCode};
-use tunnel::gateway::{AskError, Asked};
+use tunnel::gateway::{AgentReply, AskError};
 use tunnel::wire::{Objects, path};
 
 use super::bundles::ResolveError;
@@ -66,7 +66,7 @@ impl ObjectTransfer<'_> {
         &self,
         digests: BTreeSet<Sha256>,
         desired: &Bytes,
-    ) -> Result<Option<Asked>, TransferError> {
+    ) -> Result<Option<AgentReply>, TransferError> {
         let mut batches = pin!(batches(self.contents(digests)));
         let Some(first) = batches.try_next().await? else { return Ok(None) };
         let second = batches.try_next().await?;
@@ -95,7 +95,11 @@ impl ObjectTransfer<'_> {
             .map_err(TransferError::from)
     }
 
-    async fn send_batch(&self, contents: Vec<Bytes>, desired: Option<Bytes>) -> Result<Asked, TransferError> {
+    async fn send_batch(
+        &self,
+        contents: Vec<Bytes>,
+        desired: Option<Bytes>,
+    ) -> Result<AgentReply, TransferError> {
         let (count, has_state) = (contents.len() as u64, desired.is_some());
         let body = Bytes::from(events::encode(&Objects { contents, desired })?);
         let asked = self

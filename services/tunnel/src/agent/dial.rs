@@ -213,7 +213,7 @@ async fn secure(
             Ok(Box::new(stream))
         }
         Err((error, socket)) => {
-            socket.say_the_rest().await;
+            socket.flush_rest().await;
             Err(match tls_error(&error) {
                 Some(source) => DialError::Tls { host: target.host.clone(), source: source.clone() },
                 None => DialError::Broken { step: "securing the connection", source: Box::new(error) },

@@ -1,5 +1,5 @@
 //! Coalesced writes: a peer counts DATA frames below 256 bytes that nobody read, also those of streams that were reset, and
-//! ends the whole connection over a budget. So neither end sends dust.
+//! ends the whole connection over a budget. So neither end sends small frames.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,14 +10,14 @@ use futures::future::BoxFuture;
 use http_body::{Body, Frame, SizeHint};
 use world::World;
 
-use super::dust::Dust;
+use super::small_frames::SmallFrames;
 use crate::settings::{SMALL_FRAME_BYTES, SMALL_FRAMES_SENT};
 
 /// Pieces of at least this size travel as they are.
 const LARGE_BYTES: usize = 4096;
 /// Small ones are joined up to about this size, the largest DATA frame.
 const JOIN_UP_TO_BYTES: usize = 16 * 1024;
-/// How long dust waits for company once there was too much of it.
+/// How long small frames wait for company once there were too many of them.
 const WAIT: Duration = Duration::from_millis(1);
 
 /// Joins small pieces that are there at once; those that trickle in are sent at once too, until they are too many: then they
@@ -27,7 +27,7 @@ pub struct Coalesced<B: Body> {
     joined: BytesMut,
     next: Option<Result<Frame<Bytes>, B::Error>>,
     ended: bool,
-    dust: Dust,
+    small_frames: SmallFrames,
     waiting: Option<BoxFuture<'static, ()>>,
     world: World,
 }
@@ -42,7 +42,7 @@ where
             joined: BytesMut::new(),
             next: None,
             ended: false,
-            dust: Dust::new(SMALL_FRAMES_SENT, SMALL_FRAMES_SENT, world.clock.monotonic()),
+            small_frames: SmallFrames::new(SMALL_FRAMES_SENT, SMALL_FRAMES_SENT, world.clock.monotonic()),
             waiting: None,
             world: world.clone(),
         }
@@ -62,7 +62,7 @@ where
             return self.flush();
         }
         if self.waiting.is_none() {
-            if self.dust.allow(self.world.clock.monotonic()) {
+            if self.small_frames.allow(self.world.clock.monotonic()) {
                 return self.flush();
             }
             let clock = std::sync::Arc::clone(&self.world.clock);

@@ -1,6 +1,6 @@
 //! What comes over a stream of HTTP/2 is read at once into a queue of its own, so that a reader that stands still keeps nobody else's bytes
 //! waiting. A peer's h2 counts small frames that nobody has read, and closes the whole connection over a budget: none waits there. What
-//! a slow reader leaves is bounded all the same, as its stream gets no more room until it has read. A peer that sends dust all the time
+//! a slow reader leaves is bounded all the same, as its stream gets no more room until it has read. A peer that sends small frames all the time
 //! loses that stream first. (Our own ends never do, see [`super::Coalesced`].)
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use world::World;
 use world::spawn::TaskHandle;
 
-use super::dust::Dust;
+use super::small_frames::SmallFrames;
 use crate::runtime::within;
 use crate::settings::{SMALL_FRAME_BYTES, SMALL_FRAMES_AT_ONCE, SMALL_FRAMES_TAKEN};
 
@@ -314,8 +314,11 @@ impl Pump {
 
     /// Reads to the end, and gives that.
     async fn read(&self, stream: &mut RecvStream) -> Came {
-        let mut dust =
-            Dust::new(self.guard.small_burst, self.guard.small_per_second, self.world.clock.monotonic());
+        let mut small_frames = SmallFrames::new(
+            self.guard.small_burst,
+            self.guard.small_per_second,
+            self.world.clock.monotonic(),
+        );
         let mut full: Option<BoxFuture<'_, bool>> = None;
         loop {
             let frame = tokio::select! {
@@ -334,7 +337,7 @@ impl Pump {
             if data.is_empty() {
                 continue;
             }
-            if is_small && !dust.allow(self.world.clock.monotonic()) {
+            if is_small && !small_frames.allow(self.world.clock.monotonic()) {
                 return Came::Fault(BodyFault::SmallFrames);
             }
             let mut queue = self.shared.queue.lock();
@@ -400,7 +403,7 @@ mod tests {
     const FRAMES_UNREAD: usize = 100;
 
     /// Answers with one-byte frames, as many as the path says; `done` once all are sent.
-    async fn dust(mut respond: SendResponse<Bytes>, count: usize, done: Option<oneshot::Sender<()>>) {
+    async fn small_frames(mut respond: SendResponse<Bytes>, count: usize, done: Option<oneshot::Sender<()>>) {
         let mut stream = respond.send_response(Response::new(()), count == 0).unwrap();
         for number in 1..=count {
             stream.send_data(Bytes::from_static(b"x"), number == count).unwrap();
@@ -414,7 +417,7 @@ mod tests {
         let mut connection = h2::server::handshake(io).await.unwrap();
         while let Some(Ok((request, respond))) = connection.accept().await {
             let count = request.uri().path().trim_start_matches('/').parse().unwrap();
-            let sending = dust(respond, count, done.take());
+            let sending = small_frames(respond, count, done.take());
             World::real().spawner.spawn("answer", Box::pin(sending));
         }
     }

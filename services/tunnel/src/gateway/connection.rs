@@ -14,7 +14,7 @@ use world::spawn::TaskHandle;
 use super::driver::{Driver, End, describe};
 use crate::body::{BodyFault, Guard, GuardedBody, Replay, RequestBody, empty, full};
 use crate::gathered::Gathered;
-use crate::http2::{Unheard, exchange};
+use crate::http2::{ExchangeError, exchange};
 use crate::runtime::within;
 use crate::settings::{
     CONNECTION_WINDOW_BYTES, Keepalive, MAXIMUM_HEADER_LIST_BYTES, MAXIMUM_STREAMS, RESET_STREAM_DURATION,
@@ -64,7 +64,7 @@ pub struct Unanswered {
 
 /// An answer that was read whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct AgentReply {
     /// HTTP status.
     pub status: StatusCode,
     /// The body.
@@ -181,17 +181,17 @@ impl AgentConnection {
         };
         let closed = |error: &h2::Error| AskError::Closed { detail: describe(error) };
         Err(match unheard {
-            Unheard::NotTaken(error) => {
+            ExchangeError::NotTaken(error) => {
                 // Before the request comes back: it finds another connection.
                 let _first = self.shared.end.set(describe(&error));
                 let unsent = replay.again().map(|body| Box::new(Request::from_parts(parts, body)));
                 Unanswered { error: closed(&error), unsent }
             }
-            Unheard::Unsendable(error) => {
+            ExchangeError::Unsendable(error) => {
                 Unanswered { error: AskError::Unsendable { detail: error.to_string() }, unsent: None }
             }
             // An agent of ours takes as many as it said, so that nothing is gained by asking it again.
-            Unheard::Refused(error) | Unheard::Broken(error) => {
+            ExchangeError::Refused(error) | ExchangeError::Broken(error) => {
                 Unanswered { error: closed(&error), unsent: None }
             }
         })
@@ -209,7 +209,7 @@ impl AgentConnection {
         body: Bytes,
         largest: usize,
         limit: Duration,
-    ) -> Result<Asked, AskError> {
+    ) -> Result<AgentReply, AskError> {
         let mut request = request(method, path, body)?;
         if let Some(traceparent) = &self.traceparent {
             request.headers_mut().insert(TRACEPARENT, traceparent.clone());
@@ -218,7 +218,7 @@ impl AgentConnection {
             let response = self.request(request, limit).await?;
             let status = response.status();
             let body = response.into_body().collect_up_to(largest).await.map_err(AskError::Answer)?;
-            Ok(Asked { status, body })
+            Ok(AgentReply { status, body })
         };
         within(&self.world, limit, asked).await.ok_or(AskError::TimedOut { limit })?
     }

@@ -38,7 +38,7 @@ pub(super) async fn secure(
             Ok((Box::new(stream), if is_resumed { Secured::Resumed } else { Secured::Full }))
         }
         Err((error, socket)) => {
-            socket.say_the_rest().await;
+            socket.flush_rest().await;
             Err(error)
         }
     }

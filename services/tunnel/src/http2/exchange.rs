@@ -15,7 +15,7 @@ use crate::body::{Coalesced, RequestBody};
 
 /// There is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum Unheard {
+pub enum ExchangeError {
     /// The other side took nothing of the request: it can be sent over another connection.
     #[error(transparent)]
     NotTaken(h2::Error),
@@ -34,21 +34,21 @@ pub enum Unheard {
 /// request back.
 ///
 /// # Errors
-/// See [`Unheard`].
+/// See [`ExchangeError`].
 pub async fn exchange(
     world: &World,
     mut sender: SendRequest<Bytes>,
     mut head: Request<()>,
     body: RequestBody,
-) -> Result<Response<RecvStream>, Unheard> {
-    poll_fn(|context| sender.poll_ready(context)).await.map_err(Unheard::NotTaken)?;
+) -> Result<Response<RecvStream>, ExchangeError> {
+    poll_fn(|context| sender.poll_ready(context)).await.map_err(ExchangeError::NotTaken)?;
     announce_length(&mut head, &body);
     let is_whole = body.is_end_stream();
     let (mut answer, stream) = sender.send_request(head, is_whole).map_err(|error| {
         if error.is_io() || error.is_go_away() {
-            Unheard::NotTaken(error)
+            ExchangeError::NotTaken(error)
         } else {
-            Unheard::Unsendable(error)
+            ExchangeError::Unsendable(error)
         }
     })?;
     let heard = if is_whole {
@@ -68,9 +68,9 @@ pub async fn exchange(
         }
     };
     heard.map_err(|error| match error.reason() {
-        _ if is_close_in_order(&error) => Unheard::NotTaken(error),
-        Some(Reason::REFUSED_STREAM) if error.is_remote() => Unheard::Refused(error),
-        _ => Unheard::Broken(error),
+        _ if is_close_in_order(&error) => ExchangeError::NotTaken(error),
+        Some(Reason::REFUSED_STREAM) if error.is_remote() => ExchangeError::Refused(error),
+        _ => ExchangeError::Broken(error),
     })
 }
 

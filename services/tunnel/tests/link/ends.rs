@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tunnel::BoxError;
 use tunnel::agent::{DialError, LinkEnd, Target, Transport, dial};
 use tunnel::gateway::{
-    AcceptError, Accepted, Acceptor, AgentConnection, AskError, Asked, Presented, Rejection,
+    AcceptError, Accepted, Acceptor, AgentConnection, AgentReply, AskError, Presented, Rejection,
 };
 use tunnel::handshake::{Hello, Token, Welcome};
 use world::World;
@@ -201,7 +201,7 @@ impl Ends {
         Self { connection: accepted.connection, welcome, service, drain, agent }
     }
 
-    pub async fn get(&self, path: &str) -> Result<Asked, AskError> {
+    pub async fn get(&self, path: &str) -> Result<AgentReply, AskError> {
         self.connection.ask(Method::GET, path, Bytes::new(), 1000, LIMIT).await
     }
 

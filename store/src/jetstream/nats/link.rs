@@ -167,7 +167,7 @@ impl Link {
     }
 
     /// To be told whether a leader answered. When none has for too long, another server is looked for.
-    pub(super) async fn heard_of_leader(&self, heard: bool) {
+    pub(super) async fn note_leader(&self, heard: bool) {
         let useless = {
             let now = self.world.clock.monotonic();
             let mut leaderless = self.leaderless.lock();

@@ -9,7 +9,7 @@ use testkit::Folder;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tunnel::body::RequestBody;
-use tunnel::gateway::{Acceptor, AgentConnection, AskError, Asked, Presented};
+use tunnel::gateway::{Acceptor, AgentConnection, AgentReply, AskError, Presented};
 use world::network::Listener;
 
 use super::*;
@@ -84,7 +84,7 @@ impl Stage {
     }
 }
 
-async fn ask_for_one(tunnel: &AgentConnection) -> Result<Asked, AskError> {
+async fn ask_for_one(tunnel: &AgentConnection) -> Result<AgentReply, AskError> {
     tunnel.ask(Method::POST, path::BULK, Bytes::new(), 1024, LIMIT).await
 }
 

@@ -22,7 +22,7 @@ pub(super) struct End {
     readable: Notify,
     writable: Notify,
     /// Something for the pump to say.
-    pub(super) unsaid: Notify,
+    pub(super) unsent: Notify,
 }
 
 #[derive(Default)]
@@ -46,7 +46,7 @@ struct State {
     /// What goes with the answer to the opening.
     first: BytesMut,
     /// The other side knows that there is no more.
-    end_is_said: bool,
+    end_is_sent: bool,
     /// Somebody waits for what comes only once there is an answer.
     wants_answer: bool,
 }
@@ -109,14 +109,14 @@ impl End {
             state: Mutex::new(state),
             readable: Notify::new(),
             writable: Notify::new(),
-            unsaid: Notify::new(),
+            unsent: Notify::new(),
         }
     }
 
     /// This went with the opening, and was heard.
-    pub(super) fn has_said(self, Opening { first, is_all }: &Opening) -> Self {
+    pub(super) fn with_opening(self, Opening { first, is_all }: &Opening) -> Self {
         let mut state = self.state.lock();
-        (state.sent, state.finished, state.end_is_said) = (first.len() as u64, *is_all, *is_all);
+        (state.sent, state.finished, state.end_is_sent) = (first.len() as u64, *is_all, *is_all);
         state.settle();
         drop(state);
         self
@@ -145,13 +145,13 @@ impl End {
     /// What goes with the answer. The rest may be said once something was heard.
     pub(super) fn answer(&self) -> Opening {
         let mut state = self.state.lock();
-        (state.voice, state.end_is_said) = (Voice::Unheard, state.finished);
+        (state.voice, state.end_is_sent) = (Voice::Unheard, state.finished);
         state.settle();
         Opening { first: state.first.split().freeze(), is_all: state.finished }
     }
 
     /// The other side listens, or is gone.
-    pub(super) async fn is_heard(&self) {
+    pub(super) async fn confirm_opening(&self) {
         let end = {
             let mut state = self.state.lock();
             if state.voice != Voice::Unheard {
@@ -234,10 +234,10 @@ impl End {
 
     fn to_say(&self, which: Which, reason: &str) {
         self.state.lock().to_say.push((which, reason.to_owned()));
-        self.unsaid.notify_one();
+        self.unsent.notify_one();
     }
 
-    pub(super) fn take_unsaid(&self) -> Vec<(Which, String)> {
+    pub(super) fn take_unsent(&self) -> Vec<(Which, String)> {
         let mut state = self.state.lock();
         if state.voice == Voice::Free { std::mem::take(&mut state.to_say) } else { Vec::new() }
     }
@@ -248,7 +248,7 @@ impl End {
         let state = self.state.lock();
         let incoming = state.incoming_reset.is_some() || state.is_read_whole();
         let outgoing =
-            state.outgoing_reset.is_some() || (state.end_is_said && state.read_there >= state.sent);
+            state.outgoing_reset.is_some() || (state.end_is_sent && state.read_there >= state.sent);
         incoming && outgoing && state.to_say.is_empty()
     }
 }
@@ -256,8 +256,8 @@ impl End {
 impl State {
     /// After how many bytes the end is to be said now.
     fn end(&mut self) -> Option<u64> {
-        let is_due = self.voice == Voice::Free && self.finished && !self.end_is_said;
-        self.end_is_said |= is_due;
+        let is_due = self.voice == Voice::Free && self.finished && !self.end_is_sent;
+        self.end_is_sent |= is_due;
         is_due.then_some(self.sent)
     }
 
@@ -319,12 +319,12 @@ impl ReadBytes for Reader {
                 self.end.say("credit", total, Bytes::new()).await;
             }
             if asks {
-                self.end.unsaid.notify_one();
+                self.end.unsent.notify_one();
             }
             match piece {
                 Some(piece) => return Ok(Some(piece)),
                 None if whole => {
-                    self.end.unsaid.notify_one();
+                    self.end.unsent.notify_one();
                     return Ok(None);
                 }
                 None => self.end.readable.notified().await,
@@ -358,7 +358,7 @@ impl WriteBytes for Writer {
                 state.sent += piece.len() as u64;
                 if state.voice == Voice::InAnswer {
                     state.first.extend_from_slice(&piece);
-                    self.end.unsaid.notify_one();
+                    self.end.unsent.notify_one();
                 }
                 (!piece.is_empty() && state.voice == Voice::Free).then_some((offset, piece))
             };
@@ -388,7 +388,7 @@ impl WriteBytes for Writer {
             state.end()
         };
         self.end.say_end(end).await;
-        self.end.unsaid.notify_one();
+        self.end.unsent.notify_one();
         Ok(())
     }
 
@@ -427,7 +427,7 @@ impl Drop for Reader {
         if !whole {
             self.end.to_say(Which::Back, "its reader went away");
         }
-        self.end.unsaid.notify_one();
+        self.end.unsent.notify_one();
     }
 }
 
@@ -444,6 +444,6 @@ impl Drop for Writer {
         if !finished {
             self.end.to_say(Which::Forward, "its writer went away");
         }
-        self.end.unsaid.notify_one();
+        self.end.unsent.notify_one();
     }
 }

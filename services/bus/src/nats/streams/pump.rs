@@ -37,25 +37,25 @@ pub(super) async fn run(
                 Some(message) => {
                     silent = 0;
                     hear(&end, &message);
-                    end.is_heard().await;
+                    end.confirm_opening().await;
                 }
                 None => {
                     end.was_reset(Which::Both, "the connection to the bus was closed");
                     return;
                 }
             },
-            () = end.unsaid.notified() => {}
+            () = end.unsent.notified() => {}
             () = &mut beat => {
                 beat = world.clock.sleep(BEAT);
                 silent += 1;
                 if silent > SILENT {
                     end.reset("nothing was heard of the other side");
-                    end.is_heard().await;
+                    end.confirm_opening().await;
                 }
                 end.say(ALIVE, 0, Bytes::new()).await;
             }
         }
-        for (which, reason) in end.take_unsaid() {
+        for (which, reason) in end.take_unsent() {
             end.say(&format!("reset.{}", which.as_str()), 0, Bytes::from(reason)).await;
         }
         if end.is_over() {

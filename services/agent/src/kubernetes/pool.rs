@@ -37,7 +37,7 @@ pub(super) struct NoConnection(#[source] BoxError);
 
 /// Sends requests over such connections. Clones share them.
 #[derive(Clone)]
-pub(super) struct Kept<C> {
+pub(super) struct ConnectionPool<C> {
     connector: C,
     connections: Arc<Connections>,
 }
@@ -81,7 +81,7 @@ fn unwoken() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
-impl<C> Kept<C> {
+impl<C> ConnectionPool<C> {
     pub(super) fn new(world: World, connector: C) -> Self {
         Self { connector, connections: Arc::new(Connections { world, free: Mutex::default() }) }
     }
@@ -90,7 +90,7 @@ impl<C> Kept<C> {
         &self,
         mut connection: Connection,
         request: Request<RequestBody>,
-    ) -> Result<Response<KeptBody>, TrySendError<Request<RequestBody>>> {
+    ) -> Result<Response<PooledBody>, TrySendError<Request<RequestBody>>> {
         // Out of budget it would say that it is not there yet, and that nobody hears.
         let mut answering = Box::pin(unconstrained(connection.sender.try_send_request(request)));
         let answer = std::future::poll_fn(|context| {
@@ -99,7 +99,7 @@ impl<C> Kept<C> {
         });
         Ok(answer.await?.map(|incoming| {
             let connections = Arc::clone(&self.connections);
-            let mut body = KeptBody { incoming, connection: Some(connection), connections };
+            let mut body = PooledBody { incoming, connection: Some(connection), connections };
             body.leave_at_end();
             body
         }))
@@ -156,13 +156,13 @@ impl Connections {
 }
 
 /// An answer's body. Its connection is free for the next request when it has ended, and closed when it is dropped before.
-pub struct KeptBody {
+pub struct PooledBody {
     incoming: Incoming,
     connection: Option<Connection>,
     connections: Arc<Connections>,
 }
 
-impl KeptBody {
+impl PooledBody {
     fn leave_at_end(&mut self) {
         if self.incoming.is_end_stream() {
             self.leave();
@@ -176,7 +176,7 @@ impl KeptBody {
     }
 }
 
-impl Body for KeptBody {
+impl Body for PooledBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -206,7 +206,7 @@ impl Body for KeptBody {
     }
 }
 
-impl<C> Kept<C>
+impl<C> ConnectionPool<C>
 where
     C: Service<Uri, Error = BoxError> + Clone + Send + Sync + 'static,
     C::Response: Read + Write + Unpin + Send + 'static,
@@ -216,7 +216,7 @@ where
     pub(super) async fn send(
         &self,
         mut request: Request<RequestBody>,
-    ) -> Result<Response<KeptBody>, BoxError> {
+    ) -> Result<Response<PooledBody>, BoxError> {
         let server = in_origin_form(&mut request)?;
         while let Some(connection) = self.connections.take() {
             match self.ask(connection, request).await {
@@ -257,17 +257,17 @@ mod tests {
     use hyper_util::rt::TokioIo;
     use tokio::sync::Notify;
 
-    use super::super::made::{Connector, Made, connector};
+    use super::super::counted::{Connector, CountedConnections, connector};
     use super::*;
 
     const LARGE: usize = 1 << 20;
 
-    fn kept(made: &Made) -> Kept<Connector> {
+    fn kept(made: &CountedConnections) -> ConnectionPool<Connector> {
         kept_until(made, Arc::default())
     }
 
     /// The server closes a connection when it is told to.
-    fn kept_until(made: &Made, close: Arc<Notify>) -> Kept<Connector> {
+    fn kept_until(made: &CountedConnections, close: Arc<Notify>) -> ConnectionPool<Connector> {
         let made = made.clone();
         let connector = connector(move || {
             let close = Arc::clone(&close);
@@ -288,7 +288,7 @@ mod tests {
             });
             Ok(near)
         });
-        Kept::new(World::real(), connector)
+        ConnectionPool::new(World::real(), connector)
     }
 
     fn request_of(target: &str) -> Request<RequestBody> {
@@ -300,13 +300,13 @@ mod tests {
         request_of("/version?a=b")
     }
 
-    async fn text(answer: Response<KeptBody>) -> Bytes {
+    async fn text(answer: Response<PooledBody>) -> Bytes {
         answer.into_body().collect().await.unwrap().to_bytes()
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_after_the_other_shares_a_connection_and_those_at_once_have_one_each() {
-        let made = Made::default();
+        let made = CountedConnections::default();
         let kept = kept(&made);
         for _ in 0..10 {
             let answer = kept.send(request()).await.unwrap();
@@ -323,7 +323,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_nobody_uses_is_closed() {
-        let made = Made::default();
+        let made = CountedConnections::default();
         let kept = kept(&made);
         for _ in 0..2 {
             drop(text(kept.send(request()).await.unwrap()).await);
@@ -335,7 +335,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_comes_in_many_pieces_comes_whole_and_its_connection_is_kept() {
-        let made = Made::default();
+        let made = CountedConnections::default();
         let kept = kept(&made);
         for _ in 0..2 {
             assert_eq!(text(kept.send(request_of("/large")).await.unwrap()).await.len(), LARGE);
@@ -345,7 +345,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_nobody_reads_to_its_end_closes_its_connection() {
-        let made = Made::default();
+        let made = CountedConnections::default();
         let kept = kept(&made);
         drop(kept.send(request_of("/large")).await.unwrap());
         made.until_none_is_open().await;
@@ -355,7 +355,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_the_server_closed_meanwhile_is_not_used() {
-        let (made, close) = (Made::default(), Arc::<Notify>::default());
+        let (made, close) = (CountedConnections::default(), Arc::<Notify>::default());
         let kept = kept_until(&made, Arc::clone(&close));
         drop(text(kept.send(request()).await.unwrap()).await);
         close.notify_one();
@@ -367,7 +367,7 @@ mod tests {
     #[tokio::test]
     async fn without_a_connection_nothing_was_sent() {
         let refused = connector(|| Err("refused".into()));
-        let error = Kept::new(World::real(), refused).send(request()).await.err().unwrap();
+        let error = ConnectionPool::new(World::real(), refused).send(request()).await.err().unwrap();
         assert!(error.is::<NoConnection>(), "{error}");
     }
 }

@@ -20,12 +20,12 @@ pub(super) fn connector(connect: impl Fn() -> Connected + Clone + Send + Sync + 
 }
 
 #[derive(Clone, Default)]
-pub(super) struct Made {
+pub(super) struct CountedConnections {
     all: Arc<AtomicUsize>,
     open: Arc<AtomicUsize>,
 }
 
-impl Made {
+impl CountedConnections {
     pub(super) fn all(&self) -> usize {
         self.all.load(Ordering::Relaxed)
     }

@@ -40,7 +40,7 @@ struct Wanted {
 }
 
 /// Everything that was said of one agent's cluster.
-pub(crate) struct Told {
+pub(crate) struct Reported {
     agent: AgentId,
     executor: Executor,
     forge: Forge,
@@ -67,7 +67,7 @@ pub(crate) struct Known {
     pub(super) instances: SharedInstances,
 }
 
-impl Told {
+impl Reported {
     pub(super) fn new(executor: &Executor, agent: AgentId, known: Known) -> Self {
         let Known { forge, truth, pushes, instances } = known;
         Self {

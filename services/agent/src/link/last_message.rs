@@ -2,11 +2,11 @@
 
 /// What was said last.
 #[derive(Default)]
-pub(super) struct LastWords(String);
+pub(super) struct LastMessage(String);
 
-impl LastWords {
+impl LastMessage {
     /// These words, unless they were the last ones.
-    pub(super) fn news(&mut self, words: String) -> Option<&str> {
+    pub(super) fn if_changed(&mut self, words: String) -> Option<&str> {
         let is_new = words != self.0;
         self.0 = words;
         is_new.then_some(self.0.as_str())

@@ -9,16 +9,16 @@ use tower::{BoxError, Service, ServiceExt as _};
 use world::World;
 
 use super::api_server::RequestBody;
-use super::kept::in_origin_form;
+use super::pool::in_origin_form;
 
 /// Dials for each request.
 #[derive(Clone)]
-pub(super) struct Alone<C> {
+pub(super) struct PerRequest<C> {
     world: World,
     connector: C,
 }
 
-impl<C> Alone<C>
+impl<C> PerRequest<C>
 where
     C: Service<Uri, Error = BoxError> + Clone + Send + Sync + 'static,
     C::Response: Read + Write + Unpin + Send + 'static,

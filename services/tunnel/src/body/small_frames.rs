@@ -4,14 +4,14 @@ use std::time::Duration;
 
 /// So many at once, so many a second for long.
 #[derive(Debug)]
-pub(super) struct Dust {
+pub(super) struct SmallFrames {
     burst: f64,
     per_second: f64,
     left: f64,
     refilled: Duration,
 }
 
-impl Dust {
+impl SmallFrames {
     pub(super) fn new(burst: u32, per_second: u32, now: Duration) -> Self {
         Self {
             burst: f64::from(burst),
@@ -42,12 +42,12 @@ mod tests {
 
     #[test]
     fn dust_is_allowed_in_bursts_and_at_its_rate() {
-        let mut dust = Dust::new(3, 10, Duration::ZERO);
-        assert!((0..3).all(|_| dust.allow(Duration::ZERO)));
-        assert!(!dust.allow(Duration::ZERO));
-        assert!(dust.allow(Duration::from_millis(100)));
-        assert!(!dust.allow(Duration::from_millis(150)));
-        assert!((0..3).all(|_| dust.allow(Duration::from_secs(60))));
-        assert!(!dust.allow(Duration::from_secs(60)), "a long silence saves up one burst, not more");
+        let mut small_frames = SmallFrames::new(3, 10, Duration::ZERO);
+        assert!((0..3).all(|_| small_frames.allow(Duration::ZERO)));
+        assert!(!small_frames.allow(Duration::ZERO));
+        assert!(small_frames.allow(Duration::from_millis(100)));
+        assert!(!small_frames.allow(Duration::from_millis(150)));
+        assert!((0..3).all(|_| small_frames.allow(Duration::from_secs(60))));
+        assert!(!small_frames.allow(Duration::from_secs(60)), "a long silence saves up one burst, not more");
     }
 }
