@@ -54,7 +54,7 @@ context! {
         /// A credential's secret was destroyed.
         CredentialRevoked(CredentialRevoked) = "kasbah.credential.revoked" v 1,
         /// An agent was registered.
-        AgentRegistered(AgentRegistered) = "kasbah.agent.registered" v 1,
+        AgentRegistered(AgentRegistered) = "kasbah.agent.registered" v 2,
         /// An agent was deleted; its tokens are dead.
         AgentDeleted(AgentDeleted) = "kasbah.agent.deleted" v 1,
         /// A CI job was let in.
@@ -402,9 +402,12 @@ pub struct AgentRegistered {
     pub agent: AgentId,
     /// Its name, unique in its configuration project.
     pub name: String,
-    /// The project that owns it and holds its configuration file.
+    /// Its configuration project, whose repository has its configuration file. It owns the agent where no group does.
     pub project: ProjectId,
-    /// Deleted agents that had this name in this project before: what they applied is this agent's.
+    /// The group that owns it. Since version 2: a reader that did not know of it would let the wrong people in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupId>,
+    /// Deleted agents that had this name in this project before, and whose owner was this one's or its project: what they applied is this agent's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<AgentId>,
 }

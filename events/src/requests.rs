@@ -5,6 +5,7 @@ pub mod configuration;
 pub mod delivery;
 pub mod diff;
 pub mod gateway;
+pub mod page;
 pub mod presence;
 pub mod repository;
 pub mod status;

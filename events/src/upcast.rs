@@ -14,8 +14,11 @@ struct Upcaster {
     step: fn(&[u8]) -> Result<Vec<u8>, DecodeError>,
 }
 
-/// Every step that was ever needed, oldest first. None yet: all types are in their first version.
-const UPCASTERS: &[Upcaster] = &[];
+/// Every step that was ever needed, oldest first.
+const UPCASTERS: &[Upcaster] = &[
+    // Version 2 may name a group that owns the agent. Agents of before belong to their projects.
+    Upcaster { event_type: "kasbah.agent.registered", from: 1, step: |data| Ok(data.to_vec()) },
+];
 
 /// The data of `body` in the shape of version `newest` of its type.
 pub(crate) fn current(body: &EventBody, newest: u16) -> Result<Cow<'_, [u8]>, DecodeError> {

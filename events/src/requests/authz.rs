@@ -9,6 +9,7 @@ use crate::digest::Sha256;
 use crate::directory::{ProjectSettings, Scope, TokenLifetimes};
 use crate::id::{AgentId, CredentialId, GroupId, OrganizationId, ProjectId, TokenId, UserId};
 use crate::request::{Refusal, request};
+use crate::requests::page::{PageCursor, PageLimit, paged};
 use crate::time::Timestamp;
 
 mod agents;
@@ -216,6 +217,27 @@ pub struct Decision {
     pub reason: String,
 }
 
+/// The agents on which an actor may do something, in the order of their ids: those with ids from `from` on, [`ListAllowedAgents::MOST`] at
+/// most. Fewer are the last ones. Only for services, which fill pages of lists with what the actor may see.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListAllowedAgents {
+    /// Who.
+    pub actor: Actor,
+    /// In which organization.
+    pub organization: OrganizationId,
+    /// What.
+    pub action: Action,
+    /// The first id that counts; all if not given.
+    pub from: Option<AgentId>,
+}
+request!(ListAllowedAgents => Vec<AgentId>, "authz.list-allowed-agents");
+
+impl ListAllowedAgents {
+    /// So many agents at once, so that the answer fits into a message.
+    pub const MOST: usize = 1024;
+}
+
 /// Which of these projects and groups the organization does not have, as grants name them: people have no other way to see that
 /// a grant lets nobody in. Only for services.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -289,9 +311,16 @@ request!(CreateOrganization => OrganizationView, "authz.create-organization");
 
 /// Lists the organizations that the actor may see.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListOrganizations {}
-request!(ListOrganizations => Vec<OrganizationView>, "authz.list-organizations");
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ListOrganizations {
+    /// How many items the page holds at most; 100 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// Where the page begins: `next` of the page before. The first page if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<PageCursor>,
+}
+paged!(ListOrganizations => OrganizationView, by OrganizationId, "authz.list-organizations");
 
 /// One organization.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -379,9 +408,16 @@ request!(CreateGroup => GroupView, "authz.create-group");
 
 /// Lists groups.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListGroups {}
-request!(ListGroups => Vec<GroupView>, "authz.list-groups");
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ListGroups {
+    /// How many items the page holds at most; 100 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// Where the page begins: `next` of the page before. The first page if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<PageCursor>,
+}
+paged!(ListGroups => GroupView, by GroupId, "authz.list-groups");
 
 /// One group.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -447,9 +483,16 @@ request!(DeleteProject => ProjectView, "authz.delete-project");
 
 /// Lists projects.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListProjects {}
-request!(ListProjects => Vec<ProjectView>, "authz.list-projects");
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ListProjects {
+    /// How many items the page holds at most; 100 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// Where the page begins: `next` of the page before. The first page if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<PageCursor>,
+}
+paged!(ListProjects => ProjectView, by ProjectId, "authz.list-projects");
 
 /// Finds one project.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -520,9 +563,16 @@ request!(RevokeCredential => CredentialView, "authz.revoke-credential");
 
 /// Lists credentials.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListCredentials {}
-request!(ListCredentials => Vec<CredentialView>, "authz.list-credentials");
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ListCredentials {
+    /// How many items the page holds at most; 100 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// Where the page begins: `next` of the page before. The first page if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<PageCursor>,
+}
+paged!(ListCredentials => CredentialView, by CredentialId, "authz.list-credentials");
 
 /// One credential, without its secret.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -8,6 +8,7 @@ use crate::desired::{Applier, DesiredPlan, PlannedSource};
 use crate::id::{AgentId, InstanceId, SourceId, SyncId};
 use crate::request::request;
 use crate::requests::diff::ObjectDiff;
+use crate::requests::page::{PageCursor, PageLimit, paged};
 use crate::requests::status::Status;
 use crate::time::Timestamp;
 
@@ -101,12 +102,18 @@ request!(NameApplier => Applier, "delivery.name-applier");
 
 /// Lists the sources of an agent, or of all agents that the actor may see.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ListSources {
     /// Which agent.
     pub agent: Option<AgentId>,
+    /// How many items the page holds at most; 100 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// Where the page begins: `next` of the page before. The first page if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<PageCursor>,
 }
-request!(ListSources => Vec<SourceView>, "delivery.list-sources");
+paged!(ListSources => SourceView, by (AgentId, String), "delivery.list-sources");
 
 /// One source.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

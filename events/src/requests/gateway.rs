@@ -5,16 +5,23 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Sha256;
 use crate::id::{AgentId, InstanceId};
 use crate::request::request;
+use crate::requests::page::{PageCursor, PageLimit, paged};
 use crate::time::Timestamp;
 
 /// The tunnels of an agent on the replica that answers.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ListTunnels {
     /// Which agent; all that the actor may see if not given.
     pub agent: Option<AgentId>,
+    /// How many items the page holds at most; 100 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// Where the page begins: `next` of the page before. The first page if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<PageCursor>,
 }
-request!(ListTunnels => Vec<TunnelView>, "tunnel-gateway.list-tunnels");
+paged!(ListTunnels => TunnelView, by (AgentId, InstanceId), "tunnel-gateway.list-tunnels");
 
 /// One tunnel.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AgentId, InstanceId, SourceId};
 use crate::object::{ObjectIdentity, ObjectKey};
 use crate::observation::{TakenField, Write};
-use crate::request::request;
+use crate::requests::page::{PageCursor, PageLimit, paged};
 use crate::time::Timestamp;
 
 /// How a source stands, in a word. Of several conditions the one with the greatest state is the headline: they are in the fixed order of
@@ -359,43 +359,29 @@ pub struct ObjectTrouble {
 pub struct ListObjects {
     /// Which source.
     pub source: SourceId,
-    /// Those behind this one; from the first if not given.
-    #[serde(default)]
-    pub after: Option<String>,
-}
-request!(ListObjects => ObjectPage, "delivery.list-objects");
-
-impl ListObjects {
-    /// Objects of one page.
-    pub const MOST: usize = 500;
-}
-
-/// The answer to [`ListObjects`].
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ObjectPage {
-    /// The objects.
-    pub objects: Vec<ObjectStatus>,
-    /// Ask again with this for what follows; absent on the last page.
+    /// How many items the page holds at most; 100 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<String>,
+    pub limit: Option<PageLimit>,
+    /// Where the page begins: `next` of the page before. The first page if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<PageCursor>,
 }
-
-/// An object's place in the order of [`ListObjects`].
-#[must_use]
-pub fn place_of(key: &ObjectKey) -> String {
-    let ObjectKey { group, kind, namespace, name } = key;
-    format!("{group}/{kind}/{namespace}/{name}")
-}
+paged!(ListObjects => ObjectStatus, by ObjectKey, "delivery.list-objects");
 
 /// How agents stand: of one, or of all that the actor may see.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ListAgentStatuses {
     /// Which agent.
     pub agent: Option<AgentId>,
+    /// How many items the page holds at most; 100 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// Where the page begins: `next` of the page before. The first page if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<PageCursor>,
 }
-request!(ListAgentStatuses => Vec<AgentStatus>, "delivery.list-agent-statuses");
+paged!(ListAgentStatuses => AgentStatus, by AgentId, "delivery.list-agent-statuses");
 
 /// How an agent stands.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

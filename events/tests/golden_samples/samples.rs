@@ -76,8 +76,15 @@ pub fn all() -> Vec<(&'static str, Event)> {
 fn handed_over() -> Vec<(&'static str, Event)> {
     let (agent, source, project) = (AgentId(id(2)), SourceId(id(8)), ProjectId(id(3)));
     let (bundle, selection) = (digest(1), Some(Sha256([7; 32])));
-    let registered =
-        AgentRegistered { agent, name: "production".to_owned(), project, replaces: vec![AgentId(id(22))] };
+    let registered = AgentRegistered {
+        agent,
+        name: "production".to_owned(),
+        project,
+        group: None,
+        replaces: vec![AgentId(id(22))],
+    };
+    let of_a_group =
+        AgentRegistered { group: Some(GroupId(id(4))), replaces: Vec::new(), ..registered.clone() };
     let advanced = SourceAdvanced {
         source,
         agent,
@@ -102,7 +109,8 @@ fn handed_over() -> Vec<(&'static str, Event)> {
         selection,
     };
     vec![
-        ("again", DirectoryEvent::AgentRegistered(registered).into()),
+        ("again", DirectoryEvent::AgentRegistered(registered.clone()).into()),
+        ("of-a-group", DirectoryEvent::AgentRegistered(of_a_group).into()),
         ("selected", RepositoryEvent::SourceAdvanced(advanced).into()),
         ("withheld", DeliveryEvent::BundleDesired(desired).into()),
     ]
@@ -218,6 +226,7 @@ fn directory() -> Vec<(&'static str, Event)> {
             agent,
             name: "production".to_owned(),
             project,
+            group: None,
             replaces: Vec::new(),
         }),
         DirectoryEvent::AgentDeleted(AgentDeleted { agent }),

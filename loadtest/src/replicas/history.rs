@@ -114,6 +114,7 @@ impl Project {
             agent: *agent,
             name: format!("cluster-{place}"),
             project: self.id,
+            group: None,
             replaces: Vec::new(),
         };
         let issued = TokenIssued {

@@ -122,10 +122,20 @@ pub struct Disabled {
 pub struct Agent {
     pub(crate) organization: OrganizationId,
     pub(crate) name: String,
+    /// Its configuration project.
     pub(crate) project: ProjectId,
+    /// Its owner, where that is not its configuration project.
+    pub(crate) group: Option<GroupId>,
     pub(crate) registered_at: Timestamp,
     pub(crate) deleted: bool,
     pub(crate) created_by: CommitId,
+}
+
+impl Agent {
+    /// Who owns it: roles there hold for the agent.
+    pub(crate) fn owner(&self) -> Scope {
+        self.group.map_or(Scope::Project(self.project), Scope::Group)
+    }
 }
 
 /// A Git credential, without its secret.

@@ -1,6 +1,8 @@
 //! authz over a real log and bus.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "bus/lists.rs"]
+mod lists;
 #[path = "bus/passes.rs"]
 mod passes;
 #[path = "bus/people.rs"]
@@ -43,7 +45,7 @@ async fn a_request_that_is_answered_twice_at_once_makes_one_thing() {
         let ask = || bus::ask(&*running.bus, &context, &create);
         let (one, other) = futures::join!(ask(), ask());
         assert_eq!(one.unwrap().id, other.unwrap().id);
-        let all = running.ask(&owner, &ListProjects {}).await.unwrap();
+        let all = running.ask(&owner, &ListProjects::default()).await.unwrap().items;
         assert_eq!(all.iter().filter(|known| known.path == create.path).count(), 1);
     }
     running.stop().await;
@@ -94,7 +96,8 @@ async fn a_person_sets_up_a_project_and_an_agent() {
         let found = running.ask(&owner, &ShowProject { project: text.to_owned() }).await.unwrap();
         assert_eq!(found, made, "{text}");
     }
-    let register = RegisterAgent { name: "cluster".to_owned(), project: "shop/deployment".to_owned() };
+    let register =
+        RegisterAgent { name: "cluster".to_owned(), project: "shop/deployment".to_owned(), group: None };
     let agent = running.ask(&owner, &register).await.unwrap();
     assert!(agent.token.secret.starts_with("kasbah_a_"));
     assert_eq!(agent.root_key, running.store.root_public_key);
@@ -161,7 +164,7 @@ async fn neither_secrets_nor_names_of_persons_lie_in_the_log() {
     running.store.keys.destroy(KeyName::Person(user.id)).await.unwrap();
     let mut running = running;
     running.restart().await;
-    let users = running.ask(&owner, &ListUsers {}).await.unwrap();
+    let users = running.ask(&owner, &ListUsers::default()).await.unwrap().items;
     let forgotten = users.iter().find(|other| other.id == user.id).unwrap();
     assert_eq!(forgotten.name, None, "without their key nobody can read the name");
     running.stop().await;
@@ -195,7 +198,7 @@ async fn a_fetch_is_not_refused_for_what_lies_in_the_log_already() {
     let owner = running.owner().await;
     let made =
         running.ask(&owner, &project("shop/deployment", "https://git.example/shop.git")).await.unwrap();
-    let register = RegisterAgent { name: "cluster".to_owned(), project: made.path };
+    let register = RegisterAgent { name: "cluster".to_owned(), project: made.path, group: None };
     let agent = running.ask(&owner, &register).await.unwrap().agent.id;
 
     let (world, store) = (&running.world, &running.store);
@@ -280,9 +283,9 @@ async fn a_use_is_noted_and_a_revoked_token_opens_nothing() {
     };
     let token = running.ask(&owner, &issue).await.unwrap();
     running.principal(&token.secret).await.unwrap();
-    let own = ListTokens { agent: None, user: None, project: None };
+    let own = ListTokens::default();
     eventually(Duration::from_secs(20), || async {
-        let tokens = running.ask(&owner, &own).await.unwrap();
+        let tokens = running.ask(&owner, &own).await.unwrap().items;
         let noted = tokens.iter().any(|view| view.id == token.view.id && view.last_used_at.is_some());
         noted.then_some(()).ok_or("the use is not noted")
     })
@@ -301,7 +304,7 @@ async fn of_many_tokens_each_is_judged_by_itself_and_in_order() {
         running.ask(&owner, &project("shop/deployment", "https://git.example/shop.git")).await.unwrap();
     let mut agents = Vec::new();
     for name in ["one", "two", "deleted"] {
-        let register = RegisterAgent { name: name.to_owned(), project: project.path.clone() };
+        let register = RegisterAgent { name: name.to_owned(), project: project.path.clone(), group: None };
         agents.push(running.ask(&owner, &register).await.unwrap());
     }
     running.ask(&owner, &RevokeToken { token: agents[1].token.view.id }).await.unwrap();

@@ -20,6 +20,7 @@ pub mod contract;
 pub mod dispatch;
 pub mod local;
 pub mod nats;
+pub mod page;
 pub mod presence;
 mod queue;
 pub mod typed;
@@ -33,5 +34,6 @@ pub use contract::{
 pub use dispatch::{Dispatcher, Service};
 pub use local::LocalBus;
 pub use nats::{NatsBus, NatsOptions, permissions};
+pub use page::{PageBuilder, page};
 pub use presence::{Live, Presence};
 pub use typed::{announce, answer, answer_under, ask, ask_of_agent, ask_under, handler_of};

@@ -129,7 +129,8 @@ impl Harness {
     }
 
     async fn register(&self, agent: AgentId, project: ProjectId) {
-        let registered = AgentRegistered { agent, name: "staging".into(), project, replaces: Vec::new() };
+        let registered =
+            AgentRegistered { agent, name: "staging".into(), project, group: None, replaces: Vec::new() };
         let issued = TokenIssued {
             token: TokenId(self.world.new_uuid()),
             holder: TokenHolder::Agent(agent),

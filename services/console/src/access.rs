@@ -7,7 +7,7 @@ use events::requests::authz::{
     GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups, ListJobAgents,
     ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers, LocateProject, RegisterAgent,
     RevokeCredential, RevokeToken, RotateRoot, SetProject, SetTokenLifetimes, ShowAgent, ShowProject,
-    ShowRoot, SignIn, TrustProvider, UnlinkUser,
+    ShowRoot, ShowUser, SignIn, TrustProvider, UnlinkUser,
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
@@ -48,6 +48,7 @@ pub const ACCESS: Access = Access {
         ListProjects::NAME,
         ListTokens::NAME,
         ListUsers::NAME,
+        ShowUser::NAME,
         LocateProject::NAME,
         RegisterAgent::NAME,
         RevokeCredential::NAME,

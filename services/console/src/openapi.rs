@@ -33,7 +33,7 @@ pub fn document() -> Value {
             "title": "Kasbah",
             "version": "v1",
             "description": "Everything is for the organization of the caller. Another organization's things are not found. \
-                Errors are a Refusal; its kind decides the status.",
+                Errors are a Refusal; its kind decides the status. Lists come in pages: `next` of one is the `cursor` of the following.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "security": [{ "bearer": [] }],

@@ -6,8 +6,8 @@ use events::requests::authz::{
     DeleteAgent, DeleteGroup, DeleteProject, DisableUser, DistrustProvider, EnableUser, GrantCredential,
     IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups, ListJobAgents, ListOrganizations,
     ListProjects, ListProviders, ListTokens, ListUsers, RegisterAgent, RevokeCredential, RevokeToken,
-    RotateRoot, SetProject, SetTokenLifetimes, ShowAgent, ShowProject, ShowRoot, SignIn, TrustProvider,
-    UnlinkUser,
+    RotateRoot, SetProject, SetTokenLifetimes, ShowAgent, ShowProject, ShowRoot, ShowUser, SignIn,
+    TrustProvider, UnlinkUser,
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
@@ -100,6 +100,7 @@ fn directory() -> Vec<Route> {
 fn people_and_secrets() -> Vec<Route> {
     vec![
         Route::ask::<ListUsers>(GET, "/api/v1/users", "listUsers", "Lists users and their roles"),
+        Route::ask::<ShowUser>(GET, "/api/v1/users/{user}", "showUser", "Shows a user by login name or id"),
         Route::ask::<CreateUser>(POST, "/api/v1/users", "createUser", "Creates a user with a first role"),
         Route::ask::<AssignRole>(
             POST,

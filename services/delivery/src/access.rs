@@ -1,7 +1,7 @@
 //! What this service may do on NATS.
 
 use events::access::{Access, Keys, Use};
-use events::requests::authz::Decide;
+use events::requests::authz::{Decide, ListAllowedAgents};
 use events::requests::delivery::DesiredChanged;
 use events::requests::repository::{BundleAt, RepositoryPushed, ShowFetch};
 use events::{AggregateKind, Notice as _, Request as _, Stream};
@@ -11,7 +11,7 @@ use crate::model::DeliveryState;
 
 /// What it says and hears: its permissions on NATS are made of this.
 pub const ACCESS: Access = Access {
-    asks: &[Decide::NAME, BundleAt::NAME, ShowFetch::NAME],
+    asks: &[Decide::NAME, ListAllowedAgents::NAME, BundleAt::NAME, ShowFetch::NAME],
     announces: &[DesiredChanged::NAME, RepositoryPushed::NAME],
     shares_work: true,
     knows: &["tunnel-gateway"],

@@ -8,13 +8,11 @@ use events::directory::Scope;
 use events::request::RequestContext;
 use events::requests::authz::{Action, Decide};
 use events::requests::delivery::{
-    ConfirmSource, ListSources, NameApplier, NextSync, PinSource, ResumeSource, ShowDesired, ShowNext,
-    ShowSource, SourceView, SuspendSource, SyncSource, UnpinSource,
+    ConfirmSource, NameApplier, NextSync, PinSource, ResumeSource, ShowDesired, ShowNext, ShowSource,
+    SourceView, SuspendSource, SyncSource, UnpinSource,
 };
 use events::requests::repository::{BundleAt, RepositoryPushed, ShowFetch};
-use events::requests::status::{
-    AgentStatus, Condition, ListAgentStatuses, ListObjects, ObjectPage, Reason, State,
-};
+use events::requests::status::{Condition, Reason, State};
 use events::{
     Actor, AgentId, AggregateKind, AggregateRef, CommandRecord, InstanceId, OrganizationId, ProjectId,
     Refusal, RefusalKind, Request, SourceId, SyncId, Timestamp,
@@ -23,9 +21,7 @@ use store::{Basis, Decided, Origin, Policy};
 use uuid::Uuid;
 
 use crate::driver::{Driver, chain};
-use crate::model::{
-    Around, Command, Given, agent_status, awaits_decision, desired_plan, object_page, source_view,
-};
+use crate::model::{Around, Command, Given, awaits_decision, desired_plan, source_view};
 
 /// Of plans that are answered together; one that is larger goes by itself.
 const MAXIMUM_PLAN_BYTES: usize = bus::MAXIMUM_MESSAGE_BYTES / 2;
@@ -132,33 +128,6 @@ impl Driver {
         let given = Given::NameApplier { agent, instance, again };
         let named = self.decide(command, &given).await?;
         Ok(Applier { instance, epoch: named.version })
-    }
-
-    async fn list_sources(
-        self: Arc<Self>,
-        context: RequestContext,
-        request: ListSources,
-    ) -> Result<Vec<SourceView>, Refusal> {
-        let sources = self.fold.read(|state| state.list(context.organization, request.agent));
-        let mut views = Vec::with_capacity(sources.len());
-        let around = self.around();
-        let mut decided: Option<(AgentId, bool)> = None;
-        for source in sources {
-            let Some(mut view) = self.fold.read(|state| source_view(state, source, &around)) else {
-                continue;
-            };
-            // All of them together would not fit into a message.
-            view.status.not_well.clear();
-            let visible = match decided {
-                Some((agent, visible)) if agent == view.agent => visible,
-                _ => self.decide_on(&context, view.agent, Action::ReadSource).await?.allowed,
-            };
-            decided = Some((view.agent, visible));
-            if visible {
-                views.push(view);
-            }
-        }
-        Ok(views)
     }
 
     async fn show_source(
@@ -342,39 +311,12 @@ impl Driver {
     }
 
     /// What a status depends on besides the log.
-    fn around(&self) -> Around {
+    pub(crate) fn around(&self) -> Around {
         let gateways = self
             .gateways
             .get()
             .map(|live| live.borrow().replicas().iter().map(|replica| InstanceId(*replica)).collect());
         Around { now: Timestamp(self.deps.world.clock.now_millis()), gateways }
-    }
-
-    async fn list_objects(
-        self: Arc<Self>,
-        context: RequestContext,
-        request: ListObjects,
-    ) -> Result<ObjectPage, Refusal> {
-        self.allowed(&context, request.source, Action::ReadSource).await?;
-        self.fold
-            .read(|state| object_page(state, request.source, request.after.as_deref()))
-            .ok_or_else(|| Refusal::not_found(format!("source {}", request.source)))
-    }
-
-    async fn list_agent_statuses(
-        self: Arc<Self>,
-        context: RequestContext,
-        request: ListAgentStatuses,
-    ) -> Result<Vec<AgentStatus>, Refusal> {
-        let agents = self.fold.read(|state| state.agents_of(context.organization, request.agent));
-        let around = self.around();
-        let mut statuses = Vec::with_capacity(agents.len());
-        for agent in agents {
-            if self.decide_on(&context, agent, Action::ReadAgent).await?.allowed {
-                statuses.extend(self.fold.read(|state| agent_status(state, agent, &around)));
-            }
-        }
-        Ok(statuses)
     }
 
     fn view(&self, source: SourceId) -> Result<SourceView, Refusal> {
@@ -384,7 +326,7 @@ impl Driver {
     }
 
     /// Asks authz whether the actor may do this to the source's agent.
-    async fn allowed(
+    pub(crate) async fn allowed(
         &self,
         context: &RequestContext,
         source: SourceId,
@@ -404,7 +346,7 @@ impl Driver {
         }
     }
 
-    async fn decide_on(
+    pub(crate) async fn decide_on(
         &self,
         context: &RequestContext,
         agent: AgentId,
@@ -420,7 +362,7 @@ impl Driver {
     }
 
     /// The same request's context, asked by this service itself.
-    fn own_context(&self, context: &RequestContext) -> RequestContext {
+    pub(crate) fn own_context(&self, context: &RequestContext) -> RequestContext {
         RequestContext { actor: Actor::service("delivery"), ..context.clone() }
     }
 }

@@ -20,6 +20,7 @@ pub mod model;
 
 mod bundles;
 mod handlers;
+mod lists;
 mod queue;
 
 pub use access::ACCESS;

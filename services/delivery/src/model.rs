@@ -31,7 +31,7 @@ use news::News;
 pub use news::Touched;
 pub use plan::{Next, awaits_decision, desired_plan, has_pending, next_sync};
 use seen::{AgentSeen, Seen};
-pub use status::{Around, agent_status, object_page, source_status};
+pub use status::{Around, agent_status, objects_behind, source_status};
 pub use view::source_view;
 
 /// Everything that delivery knows.
@@ -306,24 +306,16 @@ impl DeliveryState {
         self.sources.get(&source).map(|state| (state.agent, state.organization, state.version))
     }
 
-    /// All sources of an agent, or of all agents of an organization, that are configured or still own something.
+    /// The sources in an agent's configuration, in the order of their names.
     #[must_use]
-    pub fn list(&self, organization: OrganizationId, agent: Option<AgentId>) -> Vec<SourceId> {
-        self.sources
-            .iter()
-            .filter(|(_, state)| state.organization == organization)
-            .filter(|(_, state)| agent.is_none_or(|wanted| state.agent == wanted))
-            .filter(|(_, state)| state.configured)
-            .map(|(id, _)| *id)
-            .collect()
-    }
-
-    /// One agent, or all of an organization.
-    #[must_use]
-    pub fn agents_of(&self, organization: OrganizationId, agent: Option<AgentId>) -> Vec<AgentId> {
-        let agents =
-            self.agents.iter().filter(|(_, known)| known.organization == organization && !known.deleted);
-        agents.map(|(id, _)| *id).filter(|id| agent.is_none_or(|wanted| wanted == *id)).collect()
+    pub fn configured_sources(
+        &self,
+        organization: OrganizationId,
+        agent: AgentId,
+    ) -> BTreeMap<String, SourceId> {
+        let own = self.sources_of(agent);
+        let own = own.filter(|(_, source)| source.organization == organization && source.configured);
+        own.filter_map(|(id, source)| Some((source.configuration.as_ref()?.name.clone(), id))).collect()
     }
 
     /// Instance and epoch of an agent's applier; epoch 0 while none was named.

@@ -10,6 +10,7 @@ mod feed;
 mod impersonation;
 mod kept_login;
 mod kubeconfig;
+mod lists;
 mod manifests;
 mod moment;
 mod names;

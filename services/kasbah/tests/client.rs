@@ -7,14 +7,17 @@
     reason = "helpers of tests end a test by panicking"
 )]
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Output, Stdio};
 
 use std::time::Duration;
 
 use anyhow::ensure;
+use futures::StreamExt as _;
 use serde_json::Value;
 use testkit::{GitServer, Installation, InstallationOptions, WorkTree, eventually};
+use world::World;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -91,6 +94,105 @@ async fn the_directory_is_made_and_shown() {
     let withdrawn = owner.json("user role bob developer --scope project:shop/web --withdraw");
     assert_eq!(withdrawn["roles"].as_array().unwrap().len(), 1);
     assert_eq!(withdrawn["roles"][0][0], "viewer");
+}
+
+/// Groups of these names, many at once.
+async fn groups(kasbah: &Installation, names: &[String]) {
+    let tls = chassis::tls::client_config(&World::real(), Some(&kasbah.authority()), &[b"h2"]).unwrap();
+    let client = reqwest::Client::builder().tls_backend_preconfigured((*tls).clone()).build().unwrap();
+    let token = std::fs::read_to_string(kasbah.data().join("owner-token")).unwrap().trim().to_owned();
+    let making = names.iter().map(|name| {
+        let body = serde_json::json!({ "name": name });
+        let request = client.post(format!("{}/api/v1/groups", kasbah.api())).bearer_auth(&token).json(&body);
+        async move { request.send().await.unwrap().error_for_status().unwrap() }
+    });
+    let mut making = futures::stream::iter(making).buffer_unordered(16);
+    while making.next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn lists_are_followed_over_all_their_pages() {
+    let kasbah = installation().await;
+    let owner = Person { kasbah: &kasbah, token: None };
+    let names: Vec<String> = (0..505).map(|number| format!("group-{number}")).collect();
+    groups(&kasbah, &names).await;
+    owner.ok("group create last");
+    let listed = owner.json("group list");
+    let listed: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(listed.len(), 506);
+    assert_eq!(listed.last(), Some(&"last"), "the newest is on the second page");
+    assert_eq!(listed.iter().collect::<BTreeSet<_>>().len(), 506, "each once");
+    let rows = owner.ok("group list");
+    assert_eq!(rows.lines().filter(|line| line.starts_with("NAME ")).count(), 1, "one heading");
+    let first: Vec<&str> = rows.lines().skip(1).map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(first, listed);
+    assert_eq!(owner.json("group list --limit 3").as_array().unwrap().len(), 3);
+    assert_eq!(owner.ok("group list --limit 501").lines().count(), 502);
+    assert_eq!(owner.refused("group list --limit 0").0, 2);
+
+    // What looks names up finds those of the second page too.
+    owner.ok("user create ann --role viewer --scope group:last");
+    assert!(owner.ok("user list").contains("viewer of group:last"));
+    assert!(owner.ok("user show ann").contains("viewer of group:last"));
+    assert!(owner.ok("log show group/last").lines().next().unwrap().ends_with(" last"));
+    let event = owner.ok("log tail -n 1 --type group.created -o json");
+    let event: Value = serde_json::from_str(&event).unwrap();
+    assert_eq!((&event["subjectname"], &event["actorname"]), (&"last".into(), &"owner".into()));
+}
+
+#[tokio::test]
+async fn an_agent_of_a_group_is_configured_by_one_of_its_projects() {
+    let kasbah = installation().await;
+    let owner = Person { kasbah: &kasbah, token: None };
+    let git = GitServer::start().unwrap();
+    let url = git.create("deploy").unwrap();
+    let tree = WorkTree::clone(&url).unwrap();
+    let file = "sources:\n  - name: shop\n    include: [\"manifests/**\"]\n";
+    tree.write(".kasbah/agents/edge/config.yaml", file).unwrap();
+    tree.write("manifests/one.yaml", config_map("one", "")).unwrap();
+    tree.commit_and_push("configure").unwrap();
+    owner.ok(&format!("project create shop/deploy --repository {url}"));
+    owner.ok("project create bank/vault --repository http://127.0.0.1:9/vault.git");
+    for wrong in [
+        "agent register edge",
+        "agent register edge --group shop",
+        "agent register edge --config-project shop/deploy",
+        "agent register edge --group shop --project shop/deploy",
+    ] {
+        assert_eq!(owner.run(wrong, "").0, 2, "{wrong}");
+    }
+    let (code, said) = owner.refused("agent register edge --group shop --config-project bank/vault");
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("project: must be one of the group"), "{said}");
+    let said = owner.ok("agent register edge --group shop --config-project shop/deploy");
+    assert!(
+        said.contains("Group     shop\n") && said.contains("         groups:\n           - id: shop\n"),
+        "{said}"
+    );
+    assert!(owner.ok("agent list").contains("edge  shop   shop/deploy"));
+    eventually(LIMIT, || async {
+        let shown = owner.ok("agent show edge");
+        ensure!(shown.contains("Group       shop\n") && shown.contains("In force       commit "), "{shown}");
+        let sources = owner.ok("source list");
+        ensure!(sources.contains("edge/shop"), "{sources}");
+        Ok(())
+    })
+    .await;
+    let person = |name: &str, scope: &str| {
+        owner.ok(&format!("user create {name} --role developer --scope {scope}"));
+        let token = owner.ok(&format!("token issue --user {name} --name t --token-only"));
+        Person { kasbah: &kasbah, token: Some(token.trim().to_owned()) }
+    };
+    let (of_group, of_project) = (person("ann", "group:shop"), person("bob", "project:shop/deploy"));
+    assert_eq!(of_group.json("source list")[0]["configuration"]["name"], "shop");
+    assert_eq!(of_group.json("agent show shop/deploy:edge")["agent"]["group"]["name"], "shop");
+    assert_eq!(of_project.json("agent list"), Value::Array(Vec::new()));
+    assert_eq!(of_project.refused("agent show edge").0, 3);
+    assert_eq!(of_project.refused("source show edge/shop").0, 3);
+    let (code, said) = owner.refused("project delete shop/deploy");
+    assert_eq!(code, 5);
+    assert!(said.contains("agent edge"), "{said}");
 }
 
 #[tokio::test]

@@ -177,7 +177,8 @@ impl Person {
         }
         for number in 0..agents {
             let name = format!("agent-{number}");
-            let register = RegisterAgent { name: name.clone(), project: "shop/deploy".to_owned() };
+            let register =
+                RegisterAgent { name: name.clone(), project: "shop/deploy".to_owned(), group: None };
             let made: Option<AgentWithToken> = self.insist("agent", &register).await;
             let Some(AgentWithToken { agent, token: SecretToken { view, secret }, root_key }) = made else {
                 return;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use bus::{BusError, Serving};
+use bus::{BusError, PageBuilder, Serving};
 use events::directory::Scope;
 use events::request::RequestContext;
 use events::requests::authz::Action;
 use events::requests::diff::DiffSource;
 use events::requests::gateway::{ForwardedRequest, ListTunnels, TunnelView};
+use events::requests::page::{Page, Paged as _};
 use events::subject::Subject;
 use events::{AgentId, Refusal, Request};
 
@@ -21,7 +22,7 @@ pub(crate) async fn serve(gateway: &Arc<Gateway>) -> Result<Serving, BusError> {
     let answering = Arc::clone(gateway);
     bus::answer::<ListTunnels, _>(&*gateway.bus, move |context, request| {
         let gateway = Arc::clone(&answering);
-        Box::pin(async move { list(&gateway, &context, request.agent).await })
+        Box::pin(async move { list(&gateway, &context, &request).await })
     })
     .await
 }
@@ -42,15 +43,17 @@ pub(crate) async fn serve_agent(gateway: &Arc<Gateway>, session: &Arc<Session>) 
 async fn list(
     gateway: &Gateway,
     context: &RequestContext,
-    agent: Option<AgentId>,
-) -> Result<Vec<TunnelView>, Refusal> {
+    request: &ListTunnels,
+) -> Result<Page<TunnelView>, Refusal> {
+    let (agent, after) = (request.agent, request.after()?);
     if let Some(agent) = agent {
         gateway.permit(context, Action::ReadAgent, Scope::Agent(agent), "agent").await?;
     }
-    let mut views = Vec::new();
+    let mut page = PageBuilder::of(request);
     let mut judged: Option<(AgentId, bool)> = None;
     for session in gateway.registry.list(agent) {
-        if session.organization != context.organization {
+        let key = (session.agent, session.instance);
+        if session.organization != context.organization || after.is_some_and(|after| key <= after) {
             continue;
         }
         let seen = match judged {
@@ -61,15 +64,16 @@ async fn list(
             }
         };
         judged = Some((session.agent, seen));
-        if seen {
-            views.push(TunnelView {
-                agent: session.agent,
-                instance: session.instance,
-                since: session.since,
-                version: session.version.clone(),
-                applier: session.is_applier(),
-            });
+        let view = TunnelView {
+            agent: session.agent,
+            instance: session.instance,
+            since: session.since,
+            version: session.version.clone(),
+            applier: session.is_applier(),
+        };
+        if seen && !page.push(key, view)? {
+            break;
         }
     }
-    Ok(views)
+    page.finish()
 }

@@ -2,19 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::GroupView;
 use crate::directory::TokenHolder;
 use crate::id::{AgentId, ProjectId, TokenId};
 use crate::request::request;
+use crate::requests::page::{PageCursor, PageLimit, paged};
 use crate::time::Timestamp;
 
 /// Registers an agent and issues its first token.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterAgent {
-    /// Its name.
+    /// Its name, unique in its configuration project.
     pub name: String,
-    /// `group/name` or id of its configuration project.
+    /// `group/name` or id of its configuration project. It owns the agent where no group does.
     pub project: String,
+    /// Name or id of the group that owns the agent. Its configuration project is one of that group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
 }
 request!(RegisterAgent => AgentWithToken, "authz.register-agent");
 
@@ -41,9 +46,16 @@ request!(DeleteAgent => AgentView, "authz.delete-agent");
 
 /// Lists agents.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListAgents {}
-request!(ListAgents => Vec<AgentView>, "authz.list-agents");
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ListAgents {
+    /// How many items the page holds at most; 100 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// Where the page begins: `next` of the page before. The first page if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<PageCursor>,
+}
+paged!(ListAgents => AgentView, by AgentId, "authz.list-agents");
 
 /// Finds one agent.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -66,6 +78,9 @@ pub struct AgentView {
     pub project: ProjectId,
     /// `group/name` of that project.
     pub project_path: String,
+    /// The group that owns it; absent where its configuration project does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupView>,
     /// Since when.
     pub registered_at: Timestamp,
 }
@@ -106,7 +121,7 @@ impl std::fmt::Debug for SecretToken {
 
 /// Lists the tokens of an agent, a user, or the actor.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ListTokens {
     /// An agent, by name or id.
     pub agent: Option<String>,
@@ -115,8 +130,14 @@ pub struct ListTokens {
     /// A project, by `group/name` or id: those of its jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
+    /// How many items the page holds at most; 100 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// Where the page begins: `next` of the page before. The first page if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<PageCursor>,
 }
-request!(ListTokens => Vec<TokenView>, "authz.list-tokens");
+paged!(ListTokens => TokenView, by TokenId, "authz.list-tokens");
 
 /// Revokes a token.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -7,6 +7,7 @@ use crate::directory::JobEnvironment;
 use crate::grants::CiAccessAs;
 use crate::id::AgentId;
 use crate::request::request;
+use crate::requests::page::{PageCursor, PageLimit, paged};
 
 /// Issues a token for a job of a project, for CI systems that cannot prove by themselves which job it is.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -35,9 +36,16 @@ impl IssueJobToken {
 
 /// Lists the agents whose clusters' APIs the asking job may use.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListJobAgents {}
-request!(ListJobAgents => Vec<JobAgent>, "authz.list-job-agents");
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ListJobAgents {
+    /// How many items the page holds at most; 100 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// Where the page begins: `next` of the page before. The first page if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<PageCursor>,
+}
+paged!(ListJobAgents => JobAgent, by AgentId, "authz.list-job-agents");
 
 /// An agent whose cluster's API a job may use.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -6,6 +6,7 @@ use super::TokenView;
 use crate::directory::{Role, Scope};
 use crate::id::UserId;
 use crate::request::request;
+use crate::requests::page::{PageCursor, PageLimit, paged};
 
 /// Creates a user.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -22,9 +23,25 @@ request!(CreateUser => UserView, "authz.create-user");
 
 /// Lists users.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ListUsers {
+    /// How many items the page holds at most; 100 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// Where the page begins: `next` of the page before. The first page if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<PageCursor>,
+}
+paged!(ListUsers => UserView, by UserId, "authz.list-users");
+
+/// Finds one user.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListUsers {}
-request!(ListUsers => Vec<UserView>, "authz.list-users");
+pub struct ShowUser {
+    /// Login name or id.
+    pub user: String,
+}
+request!(ShowUser => UserView, "authz.show-user");
 
 /// Ends everything of a user at once: their tokens, those that they made, and what is open by any of these.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -44,10 +61,26 @@ request!(DisableUser => DisabledUser, "authz.disable-user");
 pub struct DisabledUser {
     /// The user.
     pub user: UserView,
-    /// Tokens of others that they made, which are dead now.
+    /// Tokens of others that they made, which are dead now: the first [`DisabledUser::MOST`].
     pub ended: Vec<TokenView>,
-    /// Agents' tokens that they made and that live on.
+    /// How many of those were left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_ended: u32,
+    /// Agents' tokens that they made and that live on: the first [`DisabledUser::MOST`].
     pub kept: Vec<TokenView>,
+    /// How many of those were left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_kept: u32,
+}
+
+impl DisabledUser {
+    /// So many tokens of each kind are named.
+    pub const MOST: usize = 500;
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Lets a user in again who was disabled. They have their roles, and no token of before.

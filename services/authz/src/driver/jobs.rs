@@ -1,7 +1,9 @@
 //! CI jobs.
 
+use bus::page;
 use events::directory::{JobAdmitted, JobEnvironment, JobFacts, TokenHolder, TokenIssued};
 use events::requests::authz::{IssueJobToken, JobAgent, ListJobAgents, SecretToken};
+use events::requests::page::{Page, Paged as _};
 use events::{Actor, JobId, Refusal, RefusalKind, TokenId};
 
 use super::Driver;
@@ -60,15 +62,16 @@ impl Driver {
     pub(super) async fn list_job_agents(
         self,
         asker: Asker,
-        _request: ListJobAgents,
-    ) -> Result<Vec<JobAgent>, Refusal> {
+        request: ListJobAgents,
+    ) -> Result<Page<JobAgent>, Refusal> {
+        let after = request.after()?;
         let Actor::Job(job) = asker.actor else {
             let message = "this is no job's token: `kasbah kubeconfig --agent` is for people";
             return Err(Refusal::new(RefusalKind::Denied, message));
         };
-        Ok(self.directory.read(|directory| {
-            let agents = directory.agents_of_job(job).filter_map(|(id, agent, granted)| {
-                Some(JobAgent {
+        self.directory.read(|directory| {
+            let agents = directory.agents_of_job(job, after).filter_map(|(id, agent, granted)| {
+                let agent = JobAgent {
                     id,
                     name: agent.name.clone(),
                     project_path: directory.project_path_of(agent)?,
@@ -76,9 +79,10 @@ impl Driver {
                     access_as: granted.access_as,
                     is_for_environment: granted.is_for_environment,
                     place: granted.grant.place,
-                })
+                };
+                Some((id, agent))
             });
-            agents.collect()
-        }))
+            page(&request, agents)
+        })
     }
 }

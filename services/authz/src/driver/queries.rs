@@ -1,11 +1,13 @@
 //! What is only answered.
 
+use bus::page;
 use events::requests::authz::{
     AgentView, CredentialView, Decide, DecideFetch, Decision, FetchDecision, FindMissing, GroupView,
-    ListAgents, ListCredentials, ListGroups, ListOrganizations, ListProjects, LocateProject, Missing,
-    OrganizationView, ProjectLocation, ProjectView, ShowAgent, ShowProject,
+    ListAgents, ListAllowedAgents, ListCredentials, ListGroups, ListOrganizations, ListProjects,
+    LocateProject, Missing, OrganizationView, ProjectLocation, ProjectView, ShowAgent, ShowProject,
 };
-use events::{Actor, Refusal, RefusalKind};
+use events::requests::page::{Page, Paged as _};
+use events::{Actor, AgentId, Refusal, RefusalKind};
 
 use super::Driver;
 use crate::model::Asker;
@@ -78,24 +80,44 @@ impl Driver {
         found.ok_or_else(|| Refusal::not_found("project"))
     }
 
+    pub(super) async fn list_allowed_agents(
+        self,
+        asker: Asker,
+        request: ListAllowedAgents,
+    ) -> Result<Vec<AgentId>, Refusal> {
+        services_only(&asker)?;
+        // Whoever asks may have heard of an agent or a role a moment before this directory.
+        self.catch_up().await?;
+        Ok(self
+            .directory
+            .read(|directory| directory.allowed_agents(&request).take(ListAllowedAgents::MOST).collect()))
+    }
+
     pub(super) async fn list_organizations(
         self,
         asker: Asker,
-        _: ListOrganizations,
-    ) -> Result<Vec<OrganizationView>, Refusal> {
-        Ok(self.directory.read(|directory| directory.organizations_for(&asker)))
+        request: ListOrganizations,
+    ) -> Result<Page<OrganizationView>, Refusal> {
+        let after = request.after()?;
+        self.directory.read(|directory| page(&request, directory.organizations_for(&asker, after)))
     }
 
-    pub(super) async fn list_groups(self, asker: Asker, _: ListGroups) -> Result<Vec<GroupView>, Refusal> {
-        Ok(self.directory.read(|directory| directory.groups_for(&asker)))
+    pub(super) async fn list_groups(
+        self,
+        asker: Asker,
+        request: ListGroups,
+    ) -> Result<Page<GroupView>, Refusal> {
+        let after = request.after()?;
+        self.directory.read(|directory| page(&request, directory.groups_for(&asker, after)))
     }
 
     pub(super) async fn list_projects(
         self,
         asker: Asker,
-        _: ListProjects,
-    ) -> Result<Vec<ProjectView>, Refusal> {
-        Ok(self.directory.read(|directory| directory.projects_for(&asker)))
+        request: ListProjects,
+    ) -> Result<Page<ProjectView>, Refusal> {
+        let after = request.after()?;
+        self.directory.read(|directory| page(&request, directory.projects_for(&asker, after)))
     }
 
     pub(super) async fn show_project(
@@ -112,13 +134,19 @@ impl Driver {
     pub(super) async fn list_credentials(
         self,
         asker: Asker,
-        _: ListCredentials,
-    ) -> Result<Vec<CredentialView>, Refusal> {
-        self.directory.read(|directory| directory.credentials_for(&asker))
+        request: ListCredentials,
+    ) -> Result<Page<CredentialView>, Refusal> {
+        let after = request.after()?;
+        self.directory.read(|directory| page(&request, directory.credentials_for(&asker, after)?))
     }
 
-    pub(super) async fn list_agents(self, asker: Asker, _: ListAgents) -> Result<Vec<AgentView>, Refusal> {
-        Ok(self.directory.read(|directory| directory.agents_for(&asker)))
+    pub(super) async fn list_agents(
+        self,
+        asker: Asker,
+        request: ListAgents,
+    ) -> Result<Page<AgentView>, Refusal> {
+        let after = request.after()?;
+        self.directory.read(|directory| page(&request, directory.agents_for(&asker, after)))
     }
 
     pub(super) async fn show_agent(self, asker: Asker, request: ShowAgent) -> Result<AgentView, Refusal> {

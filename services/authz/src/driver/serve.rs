@@ -9,10 +9,10 @@ use events::requests::authz::{
     Admit, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup, CreateOrganization,
     CreateProject, CreateUser, Decide, DecideFetch, DeleteAgent, DeleteGroup, DeleteProject, DisableUser,
     DistrustProvider, EnableUser, EnsureOwner, FindMissing, GrantCredential, IssueJobToken, IssueToken,
-    ListAgents, ListCredentials, ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders,
-    ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential, RevokeToken, RotateRoot,
-    SetProject, SetTokenLifetimes, ShowAgent, ShowProject, ShowRoot, SignIn, SignPass, TrustProvider,
-    UnlinkUser,
+    ListAgents, ListAllowedAgents, ListCredentials, ListGroups, ListJobAgents, ListOrganizations,
+    ListProjects, ListProviders, ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential,
+    RevokeToken, RotateRoot, SetProject, SetTokenLifetimes, ShowAgent, ShowProject, ShowRoot, ShowUser,
+    SignIn, SignPass, TrustProvider, UnlinkUser,
 };
 use events::{Actor, Refusal, Request};
 use store::NewBatch;
@@ -88,6 +88,8 @@ served! {
         ListProjects => list_projects,
         ShowProject => show_project,
         ListUsers => list_users,
+        ShowUser => show_user,
+        ListAllowedAgents => list_allowed_agents,
         ListCredentials => list_credentials,
         ListAgents => list_agents,
         ShowAgent => show_agent,

@@ -1,10 +1,12 @@
 //! Agents and tokens.
 
+use bus::page;
 use events::directory::{AgentRegistered, TokenHolder, TokenIssued};
 use events::requests::authz::{
     Admission, Admit, AgentView, AgentWithToken, Authenticate, DeleteAgent, IssueToken, ListTokens,
     Principal, RegisterAgent, RevokeToken, SecretToken, TokenView,
 };
+use events::requests::page::{Page, Paged as _};
 use events::{Actor, AgentId, Refusal, RefusalKind, Sha256, Timestamp, TokenId};
 
 use super::{Driver, gone};
@@ -33,8 +35,9 @@ impl Driver {
     ) -> Result<AgentWithToken, Refusal> {
         checks::name("name", &request.name)?;
         let asker = call.asker();
-        let project =
-            self.directory.read(|directory| directory.project_for_agent(&asker, &request.project))?;
+        let (project, group) = self.directory.read(|directory| {
+            directory.place_for_agent(&asker, &request.project, request.group.as_deref())
+        })?;
         let (root, _) = self.root().await?;
         let root_key = root.public_key_base64();
         let fresh = call.pass(self.fresh());
@@ -48,8 +51,8 @@ impl Driver {
         let issued = TokenIssued { token, holder, hash, name, expires_at: None, clusters_only: false };
         let replaces = self
             .directory
-            .read(|directory| directory.former_agents(asker.organization, project, &request.name));
-        let registered = AgentRegistered { agent, name: request.name, project, replaces };
+            .read(|directory| directory.former_agents(asker.organization, (project, group), &request.name));
+        let registered = AgentRegistered { agent, name: request.name, project, group, replaces };
         self.commit(&call, key, Step::RegisterAgent { agent: registered, token: issued, key }).await?;
         let view = self.directory.read(|directory| directory.agent_view(agent)).ok_or_else(gone)?;
         Ok(AgentWithToken { agent: view, token: self.shown_once(token, made)?, root_key })
@@ -127,7 +130,8 @@ impl Driver {
         self,
         asker: Asker,
         request: ListTokens,
-    ) -> Result<Vec<TokenView>, Refusal> {
+    ) -> Result<Page<TokenView>, Refusal> {
+        let after = request.after()?;
         if let Some(project) = &request.project {
             if request.agent.is_some() || request.user.is_some() {
                 return Err(Refusal::invalid("project", "say a project, an agent or a user, not several"));
@@ -135,12 +139,13 @@ impl Driver {
             return self.directory.read(|directory| {
                 let project = directory.project_for_jobs(&asker, project)?;
                 let jobs = directory.tokens_of_jobs(project).map(TokenHolder::Job);
-                Ok(jobs.flat_map(|holder| directory.tokens_of(holder)).collect())
+                page(&request, directory.tokens_of_all(jobs, after))
             });
         }
         let holder =
             self.holder(&asker, TokenUse::List, request.agent.as_deref(), request.user.as_deref()).await?;
-        Ok(self.directory.read(|directory| directory.tokens_of(holder)))
+        self.directory
+            .read(|directory| page(&request, directory.tokens_of_all(std::iter::once(holder), after)))
     }
 
     pub(super) async fn revoke_token(self, call: Call, request: RevokeToken) -> Result<TokenView, Refusal> {

@@ -1,9 +1,11 @@
 //! Users and roles.
 
+use bus::PageBuilder;
 use events::directory::Scope;
 use events::requests::authz::{
-    AssignRole, CreateUser, DisableUser, DisabledUser, EnableUser, ListUsers, UserView,
+    AssignRole, CreateUser, DisableUser, DisabledUser, EnableUser, ListUsers, ShowUser, UserView,
 };
+use events::requests::page::{Page, Paged as _};
 use events::{Refusal, TokenId, UserId};
 
 use super::{Driver, gone};
@@ -55,13 +57,15 @@ impl Driver {
         for token in &made {
             self.commit(&call, call.step(&format!("revoke {token}")), Step::Revoke { token: *token }).await?;
         }
-        let (ended, kept) = self.directory.read(|directory| {
-            let view = |id: TokenId| directory.token_view(id);
-            let ended = made.iter().filter_map(|id| view(*id)).collect();
-            let kept = directory.made_by(user).filter_map(|(id, _)| view(id)).collect();
-            (ended, kept)
+        let ((ended, more_ended), (kept, more_kept)) = self.directory.read(|directory| {
+            let named = |all: Vec<TokenId>| {
+                let more = u32::try_from(all.len().saturating_sub(DisabledUser::MOST)).unwrap_or(u32::MAX);
+                let first = all.into_iter().take(DisabledUser::MOST);
+                (first.filter_map(|id| directory.token_view(id)).collect::<Vec<_>>(), more)
+            };
+            (named(made), named(directory.made_by(user).map(|(id, _)| id).collect()))
         });
-        Ok(DisabledUser { user: self.user_view(user).await?, ended, kept })
+        Ok(DisabledUser { user: self.user_view(user).await?, ended, more_ended, kept, more_kept })
     }
 
     pub(super) async fn enable_user(self, call: Call, request: EnableUser) -> Result<UserView, Refusal> {
@@ -70,17 +74,35 @@ impl Driver {
         self.user_view(user).await
     }
 
-    pub(super) async fn list_users(self, asker: Asker, _: ListUsers) -> Result<Vec<UserView>, Refusal> {
-        let mut views = Vec::new();
-        for user in self.directory.read(|directory| directory.users_for(&asker))? {
-            views.push(self.named_view(user).await?);
+    pub(super) async fn list_users(
+        self,
+        asker: Asker,
+        request: ListUsers,
+    ) -> Result<Page<UserView>, Refusal> {
+        let after = request.after()?;
+        let next_page = request.limit().items().saturating_add(1);
+        let users: Vec<_> = self.directory.read(|directory| {
+            let users = directory.users_for(&asker, after)?;
+            Ok::<_, Refusal>(users.take(next_page).collect())
+        })?;
+        let mut page = PageBuilder::of(&request);
+        for user in users {
+            let view = self.named_view(user).await?;
+            if !page.push(view.id, view)? {
+                break;
+            }
         }
-        Ok(views)
+        page.finish()
+    }
+
+    pub(super) async fn show_user(self, asker: Asker, request: ShowUser) -> Result<UserView, Refusal> {
+        let user = self.another_user(&asker, &request.user).await?;
+        self.user_view(user).await
     }
 
     /// The user whom the asker names. Whether a name is known is told only to those who may see users.
     pub(super) async fn another_user(&self, asker: &Asker, text: &str) -> Result<UserId, Refusal> {
-        self.directory.read(|directory| directory.users_for(asker).map(|_| ()))?;
+        self.directory.read(|directory| directory.may_read_users(asker))?;
         let user = self.user_ref(asker.organization, text).await?;
         self.directory.read(|directory| directory.find_user(asker, user))
     }

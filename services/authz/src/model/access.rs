@@ -87,11 +87,9 @@ impl Directory {
                 self.groups.get(&id).map(|group| Some(Scope::Organization(group.organization)))
             }
             Scope::Project(id) => self.projects.get(&id).map(|project| Some(Scope::Group(project.group))),
-            Scope::Agent(id) => self
-                .agents
-                .get(&id)
-                .filter(|agent| !agent.deleted)
-                .map(|agent| Some(Scope::Project(agent.project))),
+            Scope::Agent(id) => {
+                self.agents.get(&id).filter(|agent| !agent.deleted).map(|agent| Some(agent.owner()))
+            }
         }
     }
 

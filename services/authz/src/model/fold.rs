@@ -11,7 +11,7 @@ use super::{Agent, Claim, Credential, Directory, Disabled, Group, Organization, 
 
 impl Projection for Directory {
     const NAME: &'static str = "authz-directory";
-    const FOLD_VERSION: u32 = 8;
+    const FOLD_VERSION: u32 = 9;
     const SNAPSHOT_EVERY: u64 = 10_000;
 
     type Event = Event;
@@ -150,9 +150,9 @@ impl Directory {
                 }
             }
             DirectoryEvent::AgentRegistered(event) => {
-                let (name, project, registered_at) = (event.name, event.project, commit.occurred_at);
-                let deleted = self.gone.contains(&project.0);
-                let agent = Agent { organization, name, project, registered_at, deleted, created_by };
+                let (name, project, group) = (event.name, event.project, event.group);
+                let (registered_at, deleted) = (commit.occurred_at, self.gone.contains(&project.0));
+                let agent = Agent { organization, name, project, group, registered_at, deleted, created_by };
                 self.agents.insert(event.agent, agent);
             }
             DirectoryEvent::AgentDeleted(event) => {

@@ -197,11 +197,21 @@ impl Given {
 
     /// An agent; its token's hash is that of its name.
     pub(crate) fn agent(&mut self, owner: &Asker, project: ProjectId, name: &str) -> AgentId {
+        self.agent_of(owner, (project, None), name)
+    }
+
+    /// An agent, maybe of a group.
+    pub(crate) fn agent_of(
+        &mut self,
+        owner: &Asker,
+        (project, group): (ProjectId, Option<GroupId>),
+        name: &str,
+    ) -> AgentId {
         let key = self.key();
         let agent = AgentId(self.claimed(NameId::of(Named::Agent, owner.organization, project.0, name), key));
         let token = self.token(TokenHolder::Agent(agent), name, None);
-        let replaces = self.directory.former_agents(owner.organization, project, name);
-        let registered = AgentRegistered { agent, name: name.to_owned(), project, replaces };
+        let replaces = self.directory.former_agents(owner.organization, (project, group), name);
+        let registered = AgentRegistered { agent, name: name.to_owned(), project, group, replaces };
         let decided = self.directory.register_agent(owner, registered, token, key);
         self.then(key, decided);
         agent

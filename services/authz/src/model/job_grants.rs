@@ -10,6 +10,7 @@ use events::{Actor, AgentId, JobId, OrganizationId};
 use objects::kinds::glob;
 
 use super::jobs::Job;
+use super::views::behind;
 use super::{Agent, Asker, Directory};
 
 /// The group of all jobs that Kasbah lets in as themselves.
@@ -84,11 +85,14 @@ impl Directory {
         }
     }
 
-    /// All agents whose clusters' APIs a job may use, by their ids.
-    pub fn agents_of_job(&self, job: JobId) -> impl Iterator<Item = (AgentId, &Agent, JobGranted)> {
-        self.agents
-            .iter()
-            .filter_map(move |(id, agent)| Some((*id, agent, self.granted_to_job(*id, job).ok()?)))
+    /// The agents behind an id whose clusters' APIs a job may use, in the order of their ids.
+    pub fn agents_of_job(
+        &self,
+        job: JobId,
+        after: Option<AgentId>,
+    ) -> impl Iterator<Item = (AgentId, &Agent, JobGranted)> {
+        behind(&self.agents, after)
+            .filter_map(move |(id, agent)| Some((id, agent, self.granted_to_job(id, job).ok()?)))
     }
 
     /// The agent that a job means, which it may know of if it may use its cluster's API.
@@ -98,7 +102,7 @@ impl Directory {
             let full = self.project_path_of(agent).map(|path| format!("{path}:{}", agent.name));
             text == agent.name || full.as_deref() == Some(text) || text == id.to_string()
         };
-        let mut meant = self.agents_of_job(job).filter(|(id, agent, _)| is_meant(*id, agent));
+        let mut meant = self.agents_of_job(job, None).filter(|(id, agent, _)| is_meant(*id, agent));
         let (id, ..) = meant.next()?;
         meant.next().is_none().then_some(id)
     }

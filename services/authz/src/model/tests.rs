@@ -86,14 +86,14 @@ fn a_stranger_is_shown_nothing_whatever_they_ask() {
             assert!(directory.visible_project(&asker, &project.to_string()).is_err());
             assert!(directory.visible_agent(&asker, "cluster").is_err());
             assert!(directory.visible_agent(&asker, &agent.to_string()).is_err());
-            assert!(directory.projects_for(&asker).iter().all(|view| view.id == foreign));
-            assert!(directory.agents_for(&asker).iter().all(|view| view.id == foreign_agent));
-            assert!(directory.groups_for(&asker).iter().all(|view| view.id == foreign_group));
-            assert!(directory.organizations_for(&asker).iter().all(|view| view.id == other));
+            assert!(directory.projects_for(&asker, None).all(|(id, _)| id == foreign));
+            assert!(directory.agents_for(&asker, None).all(|(id, _)| id == foreign_agent));
+            assert!(directory.groups_for(&asker, None).all(|(id, _)| id == foreign_group));
+            assert!(directory.organizations_for(&asker, None).all(|(id, _)| id == other));
         }
         let inside = Asker { actor, organization: acme };
-        assert_eq!(directory.credentials_for(&inside).unwrap_err().kind, RefusalKind::NotFound);
-        assert_eq!(directory.users_for(&inside).unwrap_err().kind, RefusalKind::NotFound);
+        assert_eq!(directory.credentials_for(&inside, None).err().unwrap().kind, RefusalKind::NotFound);
+        assert_eq!(directory.users_for(&inside, None).err().unwrap().kind, RefusalKind::NotFound);
     }
 }
 
@@ -130,16 +130,16 @@ fn an_agent_replaces_those_that_had_its_name_in_its_project() {
     let mut former = Vec::new();
     for _ in 0..2 {
         let agent = given.agent(&owner, project, "one");
-        assert_eq!(given.directory.former_agents(organization, project, "one"), former, "it lives");
+        assert_eq!(given.directory.former_agents(organization, (project, None), "one"), former, "it lives");
         let key = given.key();
         let deleted = given.directory.delete_agent(&owner, "one");
         given.then(key, deleted);
         former.insert(0, agent);
         former.sort_by(|left, right| right.cmp(left));
-        assert_eq!(given.directory.former_agents(organization, project, "one"), former);
+        assert_eq!(given.directory.former_agents(organization, (project, None), "one"), former);
     }
-    assert!(given.directory.former_agents(organization, project, "two").is_empty());
-    assert!(given.directory.former_agents(organization, elsewhere, "one").is_empty());
+    assert!(given.directory.former_agents(organization, (project, None), "two").is_empty());
+    assert!(given.directory.former_agents(organization, (elsewhere, None), "one").is_empty());
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn an_operator_sees_organizations_and_nothing_in_them() {
         (true, true)
     );
     assert_eq!(decision(&given.directory, &there, Action::ReadProject, Scope::Group(group)), (false, false));
-    assert_eq!(given.directory.organizations_for(&operator).len(), 2);
+    assert_eq!(given.directory.organizations_for(&operator, None).count(), 2);
     let system = Asker { organization: OrganizationId::SYSTEM, ..operator };
     let scope = Scope::Organization(OrganizationId::SYSTEM);
     assert_eq!(decision(&given.directory, &system, Action::CreateOrganization, scope), (true, true));
@@ -240,7 +240,7 @@ fn the_name_of_what_was_deleted_or_revoked_is_free() {
     let revoked = given.directory.revoke_credential(&owner, "git");
     given.then(key, revoked);
     given.credential(&owner, "git", "git.example");
-    assert_eq!(given.directory.credentials_for(&owner).unwrap().len(), 2);
+    assert_eq!(given.directory.credentials_for(&owner, None).unwrap().count(), 2);
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! What people get to see.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
 use events::directory::{PersonalData, Scope, TokenHolder};
 use events::requests::authz::{
-    Action, AgentView, CredentialView, GroupView, OrganizationView, ProjectLocation, ProjectView, TokenView,
-    UserView,
+    Action, AgentView, CredentialView, GroupView, ListAllowedAgents, OrganizationView, ProjectLocation,
+    ProjectView, TokenView, UserView,
 };
 use events::{Actor, AgentId, CredentialId, GroupId, OrganizationId, ProjectId, Refusal, TokenId, UserId};
 
@@ -21,15 +24,21 @@ impl Directory {
         })
     }
 
-    /// The organizations that the asker may see: their own, or all for an operator.
-    #[must_use]
-    pub fn organizations_for(&self, asker: &Asker) -> Vec<OrganizationView> {
-        let sees = |id: &OrganizationId| {
+    /// The organizations behind an id that the asker may see: their own, or all for an operator.
+    pub fn organizations_for(
+        &self,
+        asker: &Asker,
+        after: Option<OrganizationId>,
+    ) -> impl Iterator<Item = (OrganizationId, OrganizationView)> {
+        let sees = move |id: &OrganizationId| {
             let there = Asker { actor: asker.actor.clone(), organization: *id };
             let reads = self.may(&there, Action::ReadOrganization, Scope::Organization(*id));
             reads && (*id == asker.organization || !matches!(asker.actor, Actor::Service(_)))
         };
-        self.organizations.keys().filter(|id| sees(id)).filter_map(|id| self.organization_view(*id)).collect()
+        behind(&self.organizations, after)
+            .map(|(id, _)| id)
+            .filter(sees)
+            .filter_map(|id| Some((id, self.organization_view(id)?)))
     }
 
     /// One group.
@@ -38,16 +47,22 @@ impl Directory {
         self.groups.get(&id).map(|group| GroupView { id, name: group.name.clone() })
     }
 
-    /// The groups that the asker may see: those in which they may see something.
-    #[must_use]
-    pub fn groups_for(&self, asker: &Asker) -> Vec<GroupView> {
-        let sees = |id: GroupId| {
+    /// The groups behind an id that the asker may see: those in which they may see something.
+    pub fn groups_for(
+        &self,
+        asker: &Asker,
+        after: Option<GroupId>,
+    ) -> impl Iterator<Item = (GroupId, GroupView)> {
+        let sees = move |id: &GroupId| {
             let (actor, organization) = (asker.actor.clone(), asker.organization);
-            let (action, scope) = (Action::ReadProject, Scope::Group(id));
+            let (action, scope) = (Action::ReadProject, Scope::Group(*id));
             self.decide_access(&events::requests::authz::Decide { actor, organization, action, scope })
                 .visible
         };
-        self.groups.keys().filter(|id| sees(**id)).filter_map(|id| self.group_view(*id)).collect()
+        behind(&self.groups, after)
+            .map(|(id, _)| id)
+            .filter(sees)
+            .filter_map(|id| Some((id, self.group_view(id)?)))
     }
 
     /// One project.
@@ -58,11 +73,17 @@ impl Directory {
         Some(ProjectView { id, group, path: self.path(project), settings })
     }
 
-    /// The projects that the asker may see.
-    #[must_use]
-    pub fn projects_for(&self, asker: &Asker) -> Vec<ProjectView> {
-        let sees = |id: ProjectId| self.may(asker, Action::ReadProject, Scope::Project(id));
-        self.projects.keys().filter(|id| sees(**id)).filter_map(|id| self.project_view(*id)).collect()
+    /// The projects behind an id that the asker may see.
+    pub fn projects_for(
+        &self,
+        asker: &Asker,
+        after: Option<ProjectId>,
+    ) -> impl Iterator<Item = (ProjectId, ProjectView)> {
+        let sees = move |id: &ProjectId| self.may(asker, Action::ReadProject, Scope::Project(*id));
+        behind(&self.projects, after)
+            .map(|(id, _)| id)
+            .filter(sees)
+            .filter_map(|id| Some((id, self.project_view(id)?)))
     }
 
     /// Where a project is.
@@ -77,15 +98,30 @@ impl Directory {
     pub fn agent_view(&self, id: AgentId) -> Option<AgentView> {
         let agent = self.agents.get(&id)?;
         let project_path = self.project_path_of(agent).unwrap_or_default();
+        let group = agent.group.and_then(|group| self.group_view(group));
         let (name, project, registered_at) = (agent.name.clone(), agent.project, agent.registered_at);
-        Some(AgentView { id, name, project, project_path, registered_at })
+        Some(AgentView { id, name, project, project_path, group, registered_at })
     }
 
-    /// The agents that the asker may see.
-    #[must_use]
-    pub fn agents_for(&self, asker: &Asker) -> Vec<AgentView> {
-        let sees = |id: AgentId| self.may(asker, Action::ReadAgent, Scope::Agent(id));
-        self.agents.keys().filter(|id| sees(**id)).filter_map(|id| self.agent_view(*id)).collect()
+    /// The agents behind an id that the asker may see.
+    pub fn agents_for(
+        &self,
+        asker: &Asker,
+        after: Option<AgentId>,
+    ) -> impl Iterator<Item = (AgentId, AgentView)> {
+        let sees = move |id: &AgentId| self.may(asker, Action::ReadAgent, Scope::Agent(*id));
+        behind(&self.agents, after)
+            .map(|(id, _)| id)
+            .filter(sees)
+            .filter_map(|id| Some((id, self.agent_view(id)?)))
+    }
+
+    /// The agents on which an actor may do something, from an id on.
+    pub fn allowed_agents(&self, wanted: &ListAllowedAgents) -> impl Iterator<Item = AgentId> {
+        let asker = Asker { actor: wanted.actor.clone(), organization: wanted.organization };
+        let from = wanted.from.map_or(Bound::Unbounded, Bound::Included);
+        let agents = self.agents.range((from, Bound::Unbounded)).map(|(id, _)| *id);
+        agents.filter(move |id| self.may(&asker, wanted.action, Scope::Agent(*id)))
     }
 
     /// One credential.
@@ -97,29 +133,48 @@ impl Directory {
         Some(CredentialView { id, name, host, projects, revoked: found.revoked })
     }
 
-    /// The credentials of the asker's organization.
+    /// The credentials of the asker's organization behind an id.
     ///
     /// # Errors
     /// When they may not see them.
-    pub fn credentials_for(&self, asker: &Asker) -> Result<Vec<CredentialView>, Refusal> {
+    pub fn credentials_for(
+        &self,
+        asker: &Asker,
+        after: Option<CredentialId>,
+    ) -> Result<impl Iterator<Item = (CredentialId, CredentialView)>, Refusal> {
         self.authorize(
             asker,
             Action::ReadCredentials,
             Scope::Organization(asker.organization),
             "organization",
         )?;
-        let own = self.credentials.iter().filter(|(_, found)| found.organization == asker.organization);
-        Ok(own.filter_map(|(id, _)| self.credential_view(*id)).collect())
+        let organization = asker.organization;
+        let own =
+            behind(&self.credentials, after).filter(move |(_, found)| found.organization == organization);
+        Ok(own.filter_map(|(id, _)| Some((id, self.credential_view(id)?))))
     }
 
-    /// The users of the asker's organization, names still encrypted.
+    /// The users of the asker's organization behind an id, names still encrypted.
     ///
     /// # Errors
     /// When they may not see them.
-    pub fn users_for(&self, asker: &Asker) -> Result<Vec<(UserView, PersonalData)>, Refusal> {
-        self.authorize(asker, Action::ReadUsers, Scope::Organization(asker.organization), "organization")?;
-        let own = self.users.iter().filter(|(_, found)| found.organization == asker.organization);
-        Ok(own.filter_map(|(id, _)| self.user_view(*id)).collect())
+    pub fn users_for(
+        &self,
+        asker: &Asker,
+        after: Option<UserId>,
+    ) -> Result<impl Iterator<Item = (UserView, PersonalData)>, Refusal> {
+        self.may_read_users(asker)?;
+        let organization = asker.organization;
+        let own = behind(&self.users, after).filter(move |(_, found)| found.organization == organization);
+        Ok(own.filter_map(|(id, _)| self.user_view(id)))
+    }
+
+    /// Whether the asker may see the users of their organization.
+    ///
+    /// # Errors
+    /// When not.
+    pub fn may_read_users(&self, asker: &Asker) -> Result<(), Refusal> {
+        self.authorize(asker, Action::ReadUsers, Scope::Organization(asker.organization), "organization")
     }
 
     /// One user, the name still encrypted.
@@ -144,6 +199,27 @@ impl Directory {
     pub fn tokens_of(&self, holder: TokenHolder) -> Vec<TokenView> {
         self.held_by(holder).map(|(id, token)| view(id, token)).collect()
     }
+
+    /// The tokens of holders behind an id, in the order of their ids; also those that are dead.
+    pub fn tokens_of_all(
+        &self,
+        holders: impl Iterator<Item = TokenHolder>,
+        after: Option<TokenId>,
+    ) -> impl Iterator<Item = (TokenId, TokenView)> {
+        let held = holders.filter_map(|holder| self.holders.get(&holder)).flatten();
+        let ids: BTreeSet<TokenId> =
+            held.copied().filter(|id| after.is_none_or(|after| *id > after)).collect();
+        ids.into_iter().filter_map(|id| Some((id, self.token_view(id)?)))
+    }
+}
+
+/// What has an id behind this one, in the order of the ids.
+pub(super) fn behind<K: Ord + Copy, V>(
+    all: &BTreeMap<K, V>,
+    after: Option<K>,
+) -> impl Iterator<Item = (K, &V)> {
+    let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+    all.range((begin, Bound::Unbounded)).map(|(id, found)| (*id, found))
 }
 
 fn view(id: TokenId, token: &Token) -> TokenView {

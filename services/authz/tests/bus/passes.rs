@@ -71,7 +71,8 @@ async fn whom_a_configuration_lets_in_gets_a_pass_that_the_root_signed() {
     let running = Running::start().await;
     let owner = running.owner().await;
     running.ask(&owner, &project("shop/front", "https://git.example/shop.git")).await.unwrap();
-    let register = RegisterAgent { name: "cluster".to_owned(), project: "shop/front".to_owned() };
+    let register =
+        RegisterAgent { name: "cluster".to_owned(), project: "shop/front".to_owned(), group: None };
     let AgentWithToken { agent, token, root_key } = running.ask(&owner, &register).await.unwrap();
     let start = Position::start();
     let refused = sign(&running, &owner.secret, agent.id, &start).await.unwrap_err();
@@ -166,7 +167,8 @@ async fn another_root_signs_once_it_was_rotated_and_the_former_one_leads_to_it()
     let mut running = Running::start().await;
     let owner = running.owner().await;
     running.ask(&owner, &project("shop/front", "https://git.example/shop.git")).await.unwrap();
-    let register = |name: &str| RegisterAgent { name: name.to_owned(), project: "shop/front".to_owned() };
+    let register =
+        |name: &str| RegisterAgent { name: name.to_owned(), project: "shop/front".to_owned(), group: None };
     let AgentWithToken { agent, root_key, .. } = running.ask(&owner, &register("old")).await.unwrap();
     let since = let_in(&running, &owner, agent.id, "shop/front").await;
     let first = running.ask(&owner, &ShowRoot {}).await.unwrap();
@@ -249,7 +251,8 @@ async fn a_root_that_the_key_ring_lacks_is_not_made_anew() {
         running.store.keys.destroy(KeyName::LaterRoot(root)).await.unwrap();
     }
     start_later(&mut running).await;
-    let register = RegisterAgent { name: "cluster".to_owned(), project: "shop/front".to_owned() };
+    let register =
+        RegisterAgent { name: "cluster".to_owned(), project: "shop/front".to_owned(), group: None };
     for refusal in [
         running.ask(&owner, &ShowRoot {}).await.unwrap_err(),
         running.ask(&owner, &RotateRoot {}).await.unwrap_err(),

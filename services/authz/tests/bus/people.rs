@@ -19,7 +19,7 @@ async fn everything_of_a_user_who_is_disabled_ends_at_once() {
     let owner = running.owner().await;
     let ann = running.user(&owner, "ann", Role::Owner).await;
     running.ask(&owner, &project("shop/front", "https://git.example/shop.git")).await.unwrap();
-    let register = RegisterAgent { name: "edge".to_owned(), project: "shop/front".to_owned() };
+    let register = RegisterAgent { name: "edge".to_owned(), project: "shop/front".to_owned(), group: None };
     let AgentWithToken { agent, token, .. } = running.ask(&ann, &register).await.unwrap();
     let second = running.ask(&ann, &personal(None, false)).await.unwrap();
     let job = IssueJobToken {
@@ -45,7 +45,7 @@ async fn everything_of_a_user_who_is_disabled_ends_at_once() {
     for secret in secrets {
         assert_eq!(running.principal(secret).await.unwrap_err().kind, RefusalKind::Unauthenticated);
     }
-    assert!(running.ask(&ann, &ListProjects {}).await.unwrap().is_empty());
+    assert!(running.ask(&ann, &ListProjects::default()).await.unwrap().items.is_empty());
     let enabled = running.ask(&owner, &EnableUser { user: "ann".to_owned() }).await.unwrap();
     assert!(!enabled.disabled);
     for secret in secrets {
@@ -78,7 +78,7 @@ async fn personal_tokens_end_agents_tokens_do_not_and_kubectls_are_for_clusters(
     assert_eq!(refusal.field.as_deref(), Some("lifetime_seconds"));
 
     running.ask(&owner, &project("shop/front", "https://git.example/shop.git")).await.unwrap();
-    let register = RegisterAgent { name: "edge".to_owned(), project: "shop/front".to_owned() };
+    let register = RegisterAgent { name: "edge".to_owned(), project: "shop/front".to_owned(), group: None };
     running.ask(&owner, &register).await.unwrap();
     let of_agent = |lifetime| IssueToken { agent: Some("edge".to_owned()), ..personal(lifetime, false) };
     assert_eq!(running.ask(&owner, &of_agent(None)).await.unwrap().view.expires_at, None);

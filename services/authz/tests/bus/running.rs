@@ -113,6 +113,11 @@ impl Running {
     /// A user with one role in the whole organization.
     pub async fn user(&self, owner: &Person, name: &str, role: Role) -> Person {
         self.ask(owner, &CreateUser { name: name.to_owned(), role, scope: None }).await.unwrap();
+        self.user_of(owner, name).await
+    }
+
+    /// A user that there is, with a new token.
+    pub async fn user_of(&self, owner: &Person, name: &str) -> Person {
         let issue = IssueToken {
             agent: None,
             user: Some(name.to_owned()),
@@ -175,7 +180,7 @@ async fn run(world: &World, store: &EmbeddedStore) -> (Arc<dyn Bus>, ShutdownTri
     // It is served once somebody answers: readiness is registered only when the task has run.
     let context = bus::context_for_service(world, "test", OrganizationId::SYSTEM);
     let ready = async {
-        while let Err(refusal) = bus::ask(&*bus, &context, &ListOrganizations {}).await {
+        while let Err(refusal) = bus::ask(&*bus, &context, &ListOrganizations::default()).await {
             assert_eq!(refusal.kind, RefusalKind::Unavailable, "{refusal}");
             tokio::task::yield_now().await;
         }

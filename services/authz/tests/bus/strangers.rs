@@ -10,10 +10,10 @@ use events::requests::authz::{
     Action, Admit, AgentView, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup,
     CreateOrganization, CreateProject, CreateUser, CredentialView, Decide, DecideFetch, DeleteAgent,
     DeleteGroup, DeleteProject, DisableUser, DistrustProvider, EnableUser, EnsureOwner, FindMissing,
-    GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups, ListJobAgents,
-    ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers, LocateProject, ProjectView,
-    RegisterAgent, RevokeCredential, RevokeToken, RotateRoot, SetProject, SetTokenLifetimes, ShowAgent,
-    ShowProject, ShowRoot, SignIn, SignPass, TrustProvider, UnlinkUser,
+    GrantCredential, IssueJobToken, IssueToken, ListAgents, ListAllowedAgents, ListCredentials, ListGroups,
+    ListJobAgents, ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers, LocateProject,
+    ProjectView, RegisterAgent, RevokeCredential, RevokeToken, RotateRoot, SetProject, SetTokenLifetimes,
+    ShowAgent, ShowProject, ShowRoot, ShowUser, SignIn, SignPass, TrustProvider, UnlinkUser,
 };
 use events::{OrganizationId, Position, Refusal, Request, Sha256, TokenId};
 
@@ -43,7 +43,8 @@ impl Home {
             ..project("acme-shop/acme-front", "https://git.acme.example/shop.git")
         };
         let project = running.ask(&owner, &create).await.unwrap();
-        let register = RegisterAgent { name: "acme-cluster".to_owned(), project: project.path.clone() };
+        let register =
+            RegisterAgent { name: "acme-cluster".to_owned(), project: project.path.clone(), group: None };
         let registered = running.ask(&owner, &register).await.unwrap();
         Self { owner, project, agent: registered.agent, token: registered.token.view.id, credential }
     }
@@ -134,6 +135,8 @@ const MUST_REFUSE: &[&str] = &[
     "authz.admit",
     "authz.decide-fetch",
     "authz.find-missing",
+    "authz.list-allowed-agents",
+    "authz.show-user",
     "authz.locate-project",
     "authz.ensure-owner",
     "authz.create-organization",
@@ -198,16 +201,19 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
         }
     }
     ask_as_a_service(asking, home).await;
-    asking.ask(ListOrganizations {}, debug).await;
-    asking.ask(ListGroups {}, debug).await;
-    asking.ask(ListProjects {}, debug).await;
+    asking.ask(ListOrganizations::default(), debug).await;
+    asking.ask(ListGroups::default(), debug).await;
+    asking.ask(ListProjects::default(), debug).await;
     for project in [home.project.path.clone(), home.project.id.to_string(), "4711".to_owned()] {
         asking.ask(ShowProject { project }, debug).await;
     }
-    asking.ask(ListUsers {}, debug).await;
+    asking.ask(ListUsers::default(), debug).await;
+    for user in ["owner".to_owned(), home.owner.principal.actor.to_string().replace("user:", "")] {
+        asking.ask(ShowUser { user }, debug).await;
+    }
     asking.ask(ListProviders {}, debug).await;
-    asking.ask(ListCredentials {}, debug).await;
-    asking.ask(ListAgents {}, debug).await;
+    asking.ask(ListCredentials::default(), debug).await;
+    asking.ask(ListAgents::default(), debug).await;
     for agent in
         ["acme-cluster".to_owned(), "acme-shop/acme-front:acme-cluster".to_owned(), home.agent.id.to_string()]
     {
@@ -218,7 +224,7 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
             let asked = CanUse { agent: agent.clone(), user, attributes: attributes.clone() };
             asking.ask(asked, debug).await;
         }
-        asking.ask(ListTokens { agent: Some(agent), user: None, project: None }, debug).await;
+        asking.ask(ListTokens { agent: Some(agent), ..ListTokens::default() }, debug).await;
     }
     ask_for_tokens(asking, home).await;
 }
@@ -228,13 +234,17 @@ async fn ask_as_a_service(asking: &mut Asking<'_>, home: &Home) {
     asking.ask(LocateProject { project: home.project.id }, debug).await;
     let (projects, groups) = (vec![home.project.path.clone()], vec!["acme-shop".to_owned()]);
     asking.ask(FindMissing { projects, groups }, debug).await;
+    let actor = home.owner.principal.actor.clone();
+    let organization = home.owner.principal.organization;
+    let allowed = ListAllowedAgents { actor, organization, action: Action::ReadAgent, from: None };
+    asking.ask(allowed, debug).await;
 }
 
 async fn ask_for_tokens(asking: &mut Asking<'_>, home: &Home) {
-    asking.ask(ListTokens { agent: None, user: Some("owner".to_owned()), project: None }, debug).await;
+    asking.ask(ListTokens { user: Some("owner".to_owned()), ..ListTokens::default() }, debug).await;
     let project = Some(home.project.id.to_string());
-    asking.ask(ListTokens { agent: None, user: None, project }, debug).await;
-    asking.ask(ListJobAgents {}, debug).await;
+    asking.ask(ListTokens { project, ..ListTokens::default() }, debug).await;
+    asking.ask(ListJobAgents::default(), debug).await;
 }
 
 async fn ask_about_sign_in(asking: &mut Asking<'_>, home: &Home) {
@@ -319,7 +329,9 @@ async fn ask_commands(asking: &mut Asking<'_>, home: &Home) {
         };
         asking.ask(set, debug).await;
         asking
-            .ask(RegisterAgent { name: "spy".to_owned(), project: named.clone() }, |made| debug(&made.agent))
+            .ask(RegisterAgent { name: "spy".to_owned(), project: named.clone(), group: None }, |made| {
+                debug(&made.agent)
+            })
             .await;
         asking
             .ask(GrantCredential { credential: home.credential.id.to_string(), project: named }, debug)

@@ -43,8 +43,13 @@ fn directory(state: &mut State, event: DirectoryEvent) {
 
 fn registered() -> State {
     let mut state = State::start();
-    let event =
-        AgentRegistered { agent: agent(), name: "staging".into(), project: id(3), replaces: Vec::new() };
+    let event = AgentRegistered {
+        agent: agent(),
+        name: "staging".into(),
+        project: id(3),
+        group: None,
+        replaces: Vec::new(),
+    };
     directory(&mut state, DirectoryEvent::AgentRegistered(event));
     state
 }

@@ -7,7 +7,7 @@ use axum::response::Response;
 use events::aggregate::ParseKindError;
 use events::position::Stream;
 use events::request::RequestContext;
-use events::requests::authz::{Action, Decide, ListUsers};
+use events::requests::authz::{Action, Decide, ShowUser};
 use events::{AggregateRef, ChainHash, CommitId, CorrelationId, Refusal, RefusalKind, Timestamp, UserId};
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
@@ -296,11 +296,7 @@ async fn user_of(app: &App, context: &RequestContext, text: &str) -> Result<User
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
-    let all = bus::ask(&*app.bus, context, &ListUsers {}).await?;
-    let found = all.iter().find(|user| user.name.as_deref() == Some(text));
-    let missing =
-        || Refusal { field: Some("user".to_owned()), ..Refusal::not_found(format!("user {text:?}")) };
-    found.map(|user| user.id).ok_or_else(missing)
+    Ok(bus::ask(&*app.bus, context, &ShowUser { user: text.to_owned() }).await?.id)
 }
 
 fn parse_follow(text: Option<&str>) -> Result<bool, Refusal> {

@@ -51,6 +51,7 @@ const OTHERS: &[&str] = &[
     "authz.create-project",
     "authz.set-project",
     "authz.list-users",
+    "authz.show-user",
     "authz.create-user",
     "authz.assign-role",
     "authz.list-credentials",
@@ -186,7 +187,14 @@ fn encoded<T: Serialize>(answer: Result<T, Refusal>) -> Bytes {
 
 fn agent() -> AgentView {
     let (project, project_path) = (ProjectId(from(1)), "shop/front".to_owned());
-    AgentView { id: AGENT, name: "cluster".to_owned(), project, project_path, registered_at: Timestamp(0) }
+    AgentView {
+        id: AGENT,
+        name: "cluster".to_owned(),
+        project,
+        project_path,
+        group: None,
+        registered_at: Timestamp(0),
+    }
 }
 
 fn project(id: ProjectId) -> ProjectView {

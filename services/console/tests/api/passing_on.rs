@@ -30,6 +30,7 @@ fn bodies() -> Vec<(&'static str, Option<Value>)> {
         ("disableUser", Some(json!({ "keep_agents_tokens": true }))),
         ("enableUser", None),
         ("listUsers", None),
+        ("showUser", None),
         ("createUser", Some(json!({ "name": "ada", "role": "viewer" }))),
         ("assignRole", Some(json!({ "role": "viewer", "withdraw": false }))),
         ("listCredentials", None),

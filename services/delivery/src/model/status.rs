@@ -16,7 +16,7 @@ use super::{AgentState, DeliveryState};
 
 pub use agent::agent_status;
 pub(super) use conditions::{suspended, why_pending};
-pub use objects::object_page;
+pub use objects::objects_behind;
 
 /// What a status depends on besides the log.
 #[derive(Debug, Clone, Default)]

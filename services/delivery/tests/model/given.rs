@@ -63,6 +63,7 @@ impl Given {
                 agent: AGENT,
                 name: "production".to_owned(),
                 project: ProjectId(Uuid::from_u128(3)),
+                group: None,
                 replaces: Vec::new(),
             }),
         );

@@ -173,6 +173,7 @@ fn an_agent_is_told_which_agents_it_replaces() {
         agent: AGENT,
         name: "production".to_owned(),
         project: ProjectId(Uuid::from_u128(3)),
+        group: None,
         replaces: vec![former],
     };
     given.decided(AggregateKind::Agent, AGENT.to_string(), DirectoryEvent::AgentRegistered(registered));

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use delivery::model::{Around, agent_status, object_page, source_status};
+use delivery::model::{Around, agent_status, objects_behind, source_status};
 use events::configuration::FileFinding;
 use events::delivery::{BundleHeld, ObjectFailure};
 use events::observation::TakenField;
-use events::requests::status::{ListObjects, Reason, State, Status};
+use events::requests::status::{Reason, State, Status};
 use proptest::prelude::*;
 
 use super::*;
@@ -310,12 +310,12 @@ fn a_status_holds_a_hundred_objects_and_pages_hold_all() {
         (Status::OBJECTS, 1_200, 1)
     );
     assert_eq!(told.not_well[0].identity.name, "zz-not-owned", "the worst first");
-    let (mut seen, mut after) = (Vec::new(), None::<String>);
+    let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let page = object_page(&given.state, shop(), after.as_deref()).unwrap();
-        assert!(page.objects.len() <= ListObjects::MOST);
-        seen.extend(page.objects.into_iter().map(|object| (object.identity.name, object.owned)));
-        after = page.next;
+        let some = objects_behind(&given.state, shop(), after.as_ref(), 500).unwrap();
+        assert!(some.len() <= 500);
+        after = some.last().map(|(key, _)| key.clone());
+        seen.extend(some.into_iter().map(|(_, object)| (object.identity.name, object.owned)));
         if after.is_none() {
             break;
         }
@@ -336,7 +336,7 @@ fn a_status_holds_a_hundred_objects_and_pages_hold_all() {
 #[test]
 fn the_last_write_of_an_object_outlives_a_new_applier() {
     let mut given = synced(&["a"]);
-    let written = |given: &Given| object_page(&given.state, shop(), None).unwrap().objects[0].written;
+    let written = |given: &Given| objects_behind(&given.state, shop(), None, 1).unwrap()[0].1.written;
     let created = Some((Write::Created, Timestamp(2_000)));
     assert_eq!(written(&given), created);
     let stated = |objects| Observed::InventoryStated { objects, last: true, unlisted: Vec::new() };

@@ -11,14 +11,14 @@ use serde::de::DeserializeOwned;
 use super::failure::Failure;
 use super::session::Session;
 
-/// Names of what the answer mentions. What the asker may not list keeps its id.
+/// Names of what the answer mentions, each list asked for once. What the asker may not list keeps its id.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
-    agents: BTreeMap<AgentId, String>,
-    credentials: BTreeMap<CredentialId, String>,
-    groups: BTreeMap<GroupId, String>,
-    projects: BTreeMap<ProjectId, String>,
-    users: BTreeMap<UserId, String>,
+    agents: Option<BTreeMap<AgentId, String>>,
+    credentials: Option<BTreeMap<CredentialId, String>>,
+    groups: Option<BTreeMap<GroupId, String>>,
+    projects: Option<BTreeMap<ProjectId, String>>,
+    users: Option<BTreeMap<UserId, String>>,
 }
 
 impl Names {
@@ -27,8 +27,11 @@ impl Names {
     /// # Errors
     /// When the server cannot be asked.
     pub async fn with_agents(mut self, session: &Session) -> Result<Self, Failure> {
+        if self.agents.is_some() {
+            return Ok(self);
+        }
         let agents: Vec<AgentView> = list(session, "agents").await?;
-        self.agents = agents.into_iter().map(|agent| (agent.id, agent.name)).collect();
+        self.agents = Some(agents.into_iter().map(|agent| (agent.id, agent.name)).collect());
         Ok(self)
     }
 
@@ -37,9 +40,12 @@ impl Names {
     /// # Errors
     /// When the server cannot be asked.
     pub async fn with_credentials(mut self, session: &Session) -> Result<Self, Failure> {
+        if self.credentials.is_some() {
+            return Ok(self);
+        }
         let credentials: Vec<CredentialView> = list(session, "credentials").await?;
-        self.credentials =
-            credentials.into_iter().map(|credential| (credential.id, credential.name)).collect();
+        let named = credentials.into_iter().map(|credential| (credential.id, credential.name));
+        self.credentials = Some(named.collect());
         Ok(self)
     }
 
@@ -48,8 +54,11 @@ impl Names {
     /// # Errors
     /// When the server cannot be asked.
     pub async fn with_groups(mut self, session: &Session) -> Result<Self, Failure> {
+        if self.groups.is_some() {
+            return Ok(self);
+        }
         let groups: Vec<GroupView> = list(session, "groups").await?;
-        self.groups = groups.into_iter().map(|group| (group.id, group.name)).collect();
+        self.groups = Some(groups.into_iter().map(|group| (group.id, group.name)).collect());
         Ok(self)
     }
 
@@ -58,8 +67,11 @@ impl Names {
     /// # Errors
     /// When the server cannot be asked.
     pub async fn with_projects(mut self, session: &Session) -> Result<Self, Failure> {
+        if self.projects.is_some() {
+            return Ok(self);
+        }
         let projects: Vec<ProjectView> = list(session, "projects").await?;
-        self.projects = projects.into_iter().map(|project| (project.id, project.path)).collect();
+        self.projects = Some(projects.into_iter().map(|project| (project.id, project.path)).collect());
         Ok(self)
     }
 
@@ -68,27 +80,30 @@ impl Names {
     /// # Errors
     /// When the server cannot be asked.
     pub async fn with_users(mut self, session: &Session) -> Result<Self, Failure> {
+        if self.users.is_some() {
+            return Ok(self);
+        }
         let users: Vec<UserView> = list(session, "users").await?;
-        self.users = users.into_iter().filter_map(|user| Some((user.id, user.name?))).collect();
+        self.users = Some(users.into_iter().filter_map(|user| Some((user.id, user.name?))).collect());
         Ok(self)
     }
 
     /// An agent's name, or its id.
     #[must_use]
     pub fn agent(&self, id: AgentId) -> String {
-        self.agents.get(&id).cloned().unwrap_or_else(|| id.to_string())
+        name_of(self.agents.as_ref(), &id)
     }
 
     /// A credential's name, or its id.
     #[must_use]
     pub fn credential(&self, id: CredentialId) -> String {
-        self.credentials.get(&id).cloned().unwrap_or_else(|| id.to_string())
+        name_of(self.credentials.as_ref(), &id)
     }
 
     /// A project's path, or its id.
     #[must_use]
     pub fn project(&self, id: ProjectId) -> String {
-        self.projects.get(&id).cloned().unwrap_or_else(|| id.to_string())
+        name_of(self.projects.as_ref(), &id)
     }
 
     /// Who holds a token.
@@ -96,10 +111,7 @@ impl Names {
     pub fn holder(&self, holder: TokenHolder) -> String {
         match holder {
             TokenHolder::Agent(id) => format!("agent {}", self.agent(id)),
-            TokenHolder::User(id) => match self.users.get(&id) {
-                Some(name) => format!("user {name}"),
-                None => format!("user {id}"),
-            },
+            TokenHolder::User(id) => format!("user {}", name_of(self.users.as_ref(), &id)),
             TokenHolder::Job(id) => format!("job {id}"),
         }
     }
@@ -110,17 +122,20 @@ impl Names {
         match scope {
             Scope::Organization(OrganizationId::SYSTEM) => "system".to_owned(),
             Scope::Organization(_) => "organization".to_owned(),
-            Scope::Group(id) => {
-                format!("group:{}", self.groups.get(&id).cloned().unwrap_or_else(|| id.to_string()))
-            }
+            Scope::Group(id) => format!("group:{}", name_of(self.groups.as_ref(), &id)),
             Scope::Project(id) => format!("project:{}", self.project(id)),
             Scope::Agent(id) => format!("agent:{}", self.agent(id)),
         }
     }
 }
 
+/// The name of what has this id, or the id.
+fn name_of<K: Ord + std::fmt::Display>(names: Option<&BTreeMap<K, String>>, id: &K) -> String {
+    names.and_then(|names| names.get(id)).cloned().unwrap_or_else(|| id.to_string())
+}
+
 async fn list<T: DeserializeOwned>(session: &Session, what: &str) -> Result<Vec<T>, Failure> {
-    match session.api.get(&[what], &[]).await {
+    match session.api.list(&[what], &[]).await {
         Err(Failure::Refused { refusal, .. })
             if matches!(refusal.kind, RefusalKind::Denied | RefusalKind::NotFound) =>
         {
@@ -200,7 +215,7 @@ impl ScopeName {
         Ok(match self {
             Self::Organization => None,
             Self::Group(name) => {
-                let groups: Vec<GroupView> = session.api.get(&["groups"], &[]).await?;
+                let groups: Vec<GroupView> = session.api.list(&["groups"], &[]).await?;
                 let found = groups.iter().find(|group| group.name == *name || group.id.to_string() == *name);
                 let group = found.ok_or_else(|| Failure::not_found(&format!("group {name}")))?;
                 Some(Scope::Group(group.id))

@@ -1,5 +1,6 @@
 //! What commands print: tables for people, JSON or YAML for programs.
 
+mod list;
 mod table;
 mod text;
 

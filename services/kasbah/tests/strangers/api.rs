@@ -52,6 +52,7 @@ impl Home {
             })))),
             "deleteGroup" => refused(self.each("group", None)),
             "setTokenLifetimes" => own(plain(Some(json!({ "default_seconds": 3600 })))),
+            "showUser" => refused(self.each("user", None)),
             "disableUser" | "enableUser" => refused(self.each("user", Some(json!({})))),
             "showProject" | "showWebhook" | "deleteProject" => refused(self.each("project", None)),
             "setProject" => {
@@ -181,7 +182,7 @@ async fn everything(owner: &Person) -> Vec<Value> {
     ] {
         let mut listed = owner.get(&format!("/api/v1/{path}")).await;
         // Times of last use and of fetching move by themselves.
-        for thing in listed.as_array_mut().unwrap() {
+        for thing in listed["items"].as_array_mut().unwrap() {
             thing.as_object_mut().unwrap().remove("last_used_at");
             thing.as_object_mut().unwrap().remove("why");
         }
@@ -205,7 +206,7 @@ async fn home(kasbah: &Installation, owner: &Person, git: &GitServer) -> Home {
     let agent = kasbah.register_agent("acme-cluster", "acme-shop/acme-front").unwrap();
     let sources = eventually(LIMIT, || async {
         let sources = owner.get("/api/v1/sources").await;
-        if sources[0]["newest_commit"].is_string() {
+        if sources["items"][0]["newest_commit"].is_string() {
             Ok(sources)
         } else {
             Err(format!("no bundle yet: {sources}"))
@@ -218,7 +219,7 @@ async fn home(kasbah: &Installation, owner: &Person, git: &GitServer) -> Home {
     let me = owner.get("/api/v1/me").await;
     let user = text(&me["actor"]).replace("user:", "");
     let organization = text(&me["organization"]);
-    let agent_token = text(&owner.get("/api/v1/tokens?agent=acme-cluster").await[0]["id"]);
+    let agent_token = text(&owner.get("/api/v1/tokens?agent=acme-cluster").await["items"][0]["id"]);
     let (_, events) = owner.call(&Method::GET, "/api/v1/log/events", None).await;
     let events: Value = serde_json::from_str(events.lines().next().unwrap()).unwrap();
     let things = BTreeMap::from([
@@ -228,8 +229,8 @@ async fn home(kasbah: &Installation, owner: &Person, git: &GitServer) -> Home {
             vec![agent.clone(), "acme-cluster".to_owned(), "acme-shop/acme-front:acme-cluster".to_owned()],
         ),
         ("group", vec![text(&project["group"]), "acme-shop".to_owned()]),
-        ("source", vec![text(&sources[0]["id"])]),
-        ("credential", vec!["acme-vault".to_owned(), text(&credentials[0]["id"])]),
+        ("source", vec![text(&sources["items"][0]["id"])]),
+        ("credential", vec!["acme-vault".to_owned(), text(&credentials["items"][0]["id"])]),
         ("user", vec![user.clone(), "owner".to_owned()]),
         ("token", vec![text(&me["token"]), agent_token.clone()]),
         ("correlation", vec![text(&events["correlationid"])]),
@@ -238,7 +239,11 @@ async fn home(kasbah: &Installation, owner: &Person, git: &GitServer) -> Home {
     ]);
     let mut marks =
         vec![organization, user, agent, agent_token, text(&project["id"]), text(&project["group"])];
-    marks.extend([text(&sources[0]["id"]), text(&credentials[0]["id"]), text(&me["token"])]);
+    marks.extend([
+        text(&sources["items"][0]["id"]),
+        text(&credentials["items"][0]["id"]),
+        text(&me["token"]),
+    ]);
     marks.extend(["acme-source", "acme-namespace", "acme-map", "git.acme.example"].map(str::to_owned));
     Home { things, marks }
 }
@@ -295,5 +300,19 @@ async fn a_stranger_sees_and_changes_nothing_by_any_route() {
         }
     }
     assert_eq!(everything(&owner).await, before, "a stranger changed something");
+    for (query, field) in
+        [("limit=0", "limit"), ("limit=many", "limit"), ("limit=501", "limit"), ("cursor=c12", "cursor")]
+    {
+        for list in ["groups", "users", "tokens", "agents", "sources", "agent-statuses", "tunnels"] {
+            let path = format!("/api/v1/{list}?{query}");
+            let (status, text) = owner.call(&Method::GET, &path, None).await;
+            let refusal: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(
+                (status, &refusal["field"]),
+                (StatusCode::BAD_REQUEST, &json!(field)),
+                "{path}: {text}"
+            );
+        }
+    }
     kasbah.stop_server().unwrap();
 }

@@ -13,6 +13,7 @@ use events::requests::delivery::{
 };
 use events::requests::diff::DiffSource;
 use events::requests::gateway::{ForwardedRequest, ListTunnels, RedeemTicket};
+use events::requests::page::Paged;
 use events::requests::presence::ListReplicas;
 use events::requests::repository::{BundleAt, ReadFile, ShowFetch};
 use events::requests::status::{ListAgentStatuses, ListObjects};
@@ -80,16 +81,16 @@ impl Asking<'_> {
     }
 
     /// What lists, lists the stranger's own in their own organization, and nothing in the other.
-    async fn lists<R, V>(&mut self, request: R, own: usize, agent: impl Fn(&V) -> AgentId)
+    async fn lists<R>(&mut self, request: R, own: usize, agent: impl Fn(&R::Item) -> AgentId)
     where
-        R: Request<Reply = Vec<V>>,
-        V: Debug,
+        R: Paged<Item: Debug>,
     {
         let subject = Subject::request(R::NAME);
         self.tried.insert(subject.clone());
         let stranger = &self.stranger.owner;
         for (actor, organization) in self.guises() {
-            let listed = self.running.ask_as(actor.clone(), organization, &subject, &request).await.unwrap();
+            let listed =
+                self.running.ask_as(actor.clone(), organization, &subject, &request).await.unwrap().items;
             self.tells_nothing(&subject, &format!("{listed:?}"));
             assert!(listed.iter().all(|view| agent(view) == self.stranger.agent), "{subject}: {listed:?}");
             if organization != stranger.organization {
@@ -111,17 +112,23 @@ async fn ask_delivery(asking: &mut Asking<'_>) {
     let world = asking.running.world.clone();
     let (agent, commit) = (asking.home.agent, asking.home.commit.clone());
     let (theirs, nobodys) = (asking.home.source, SourceId(world.new_uuid()));
-    asking.lists(ListSources { agent: None }, 1, |view| view.agent).await;
+    asking.lists(ListSources::default(), 1, |view| view.agent).await;
     // An agent that is not visible has as many sources as one that is not there.
     for agent in [agent, AgentId(world.new_uuid())] {
-        asking.lists(ListSources { agent: Some(agent) }, 0, |view| view.agent).await;
+        asking
+            .lists(ListSources { agent: Some(agent), ..ListSources::default() }, 0, |view| view.agent)
+            .await;
     }
-    asking.lists(ListAgentStatuses { agent: None }, 1, |status| status.agent).await;
+    asking.lists(ListAgentStatuses::default(), 1, |status| status.agent).await;
     for agent in [agent, AgentId(world.new_uuid())] {
-        asking.lists(ListAgentStatuses { agent: Some(agent) }, 0, |status| status.agent).await;
+        asking
+            .lists(ListAgentStatuses { agent: Some(agent), ..ListAgentStatuses::default() }, 0, |status| {
+                status.agent
+            })
+            .await;
     }
     asking.refused(theirs, nobodys, |source| ShowSource { source }).await;
-    asking.refused(theirs, nobodys, |source| ListObjects { source, after: None }).await;
+    asking.refused(theirs, nobodys, |source| ListObjects { source, limit: None, cursor: None }).await;
     asking.refused(theirs, nobodys, |source| ShowNext { source }).await;
     asking.refused(theirs, nobodys, |source| SyncSource { source }).await;
     asking.refused(theirs, nobodys, |source| SuspendSource { source, reason: "spite".to_owned() }).await;
@@ -169,8 +176,10 @@ async fn ask_gateway(asking: &mut Asking<'_>) {
     let world = asking.running.world.clone();
     let (home, own) = (asking.home, asking.stranger);
     let (source, agent) = (SourceId(world.new_uuid()), AgentId(world.new_uuid()));
-    asking.lists(ListTunnels { agent: None }, 1, |view| view.agent).await;
-    asking.refused(home.agent, agent, |agent| ListTunnels { agent: Some(agent) }).await;
+    asking.lists(ListTunnels::default(), 1, |view| view.agent).await;
+    asking
+        .refused(home.agent, agent, |agent| ListTunnels { agent: Some(agent), ..ListTunnels::default() })
+        .await;
     // Nobody serves the subject of an agent that is not there, which would tell; but nobody outside chooses a subject: the
     // API takes it from delivery's answer to the asker.
     for subject in [home.diff(), own.diff()] {

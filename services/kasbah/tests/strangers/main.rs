@@ -4,6 +4,7 @@
 mod agent;
 mod api;
 mod bus;
+mod lists;
 mod nats;
 mod organization;
 mod running;

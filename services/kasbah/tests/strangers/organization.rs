@@ -49,7 +49,8 @@ impl Organization {
         let grant =
             GrantCredential { credential: credential.id.to_string(), project: project.id.to_string() };
         running.ask(&owner, &grant).await.unwrap();
-        let register = RegisterAgent { name: format!("{name}-cluster"), project: project.path.clone() };
+        let register =
+            RegisterAgent { name: format!("{name}-cluster"), project: project.path.clone(), group: None };
         let registered = running.ask(&owner, &register).await.unwrap();
         let (agent, token) = (registered.agent.id, registered.token);
         let compared = format!("{name}-compared");
@@ -81,13 +82,13 @@ impl Organization {
     /// A stranger's empty answer says something only where the owner's is not empty.
     async fn shown_to_the_owner(&self, running: &Running) {
         let (agent, source) = (self.agent, self.source);
-        self.shows(running, ListSources { agent: None }).await;
-        self.shows(running, ListSources { agent: Some(agent) }).await;
+        self.shows(running, ListSources::default()).await;
+        self.shows(running, ListSources { agent: Some(agent), ..ListSources::default() }).await;
         self.shows(running, ShowSource { source }).await;
         self.shows(running, ShowFetch { source }).await;
         self.shows(running, ShowConfiguration { agent }).await;
-        self.shows(running, ListTunnels { agent: None }).await;
-        self.shows(running, ListTunnels { agent: Some(agent) }).await;
+        self.shows(running, ListTunnels::default()).await;
+        self.shows(running, ListTunnels { agent: Some(agent), ..ListTunnels::default() }).await;
         self.shows_under(running, &self.diff(), DiffSource { agent, source }).await;
         eventually(LIMIT, || async {
             let view = running.ask(&self.owner, &ShowSource { source }).await;

@@ -14,7 +14,7 @@ use events::position::Stream;
 use events::request::RequestContext;
 use events::requests::authz::{Authenticate, Principal};
 use events::subject::Subject;
-use events::{Actor, OrganizationId, Position, Refusal, Request, Sha256};
+use events::{Actor, Notice, OrganizationId, Position, Refusal, Request, Sha256};
 use kasbah::cli::{Command, CommandLine};
 use kasbah::folder::{AUTHORITY_FILE, TOKEN_FILE};
 use kasbah::server::Addresses;
@@ -145,6 +145,11 @@ impl Running {
     /// Every subject that some service serves or has served.
     pub fn served(&self) -> BTreeSet<Subject> {
         self.bus.served.lock().clone()
+    }
+
+    /// Tells those who listen.
+    pub async fn announce<N: Notice>(&self, notice: &N) {
+        ::bus::announce(&*self.bus, notice).await.unwrap();
     }
 
     /// Opens a byte stream as somebody.

@@ -99,6 +99,7 @@ impl Given {
             agent: agent(number),
             name: "staging".into(),
             project: project(of),
+            group: None,
             replaces: Vec::new(),
         };
         self.agent_event(number, DirectoryEvent::AgentRegistered(registered))

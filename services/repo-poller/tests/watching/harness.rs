@@ -221,7 +221,8 @@ impl Harness {
 
     pub async fn agent_without_token(&self, project: ProjectId) -> AgentId {
         let agent = AgentId(self.world.new_uuid());
-        let registered = AgentRegistered { agent, name: "staging".into(), project, replaces: Vec::new() };
+        let registered =
+            AgentRegistered { agent, name: "staging".into(), project, group: None, replaces: Vec::new() };
         self.append(AggregateKind::Agent, agent, DirectoryEvent::AgentRegistered(registered)).await;
         agent
     }

@@ -174,7 +174,7 @@ impl Person {
     /// An agent is registered and deleted again: its token opens nothing then.
     async fn come_and_go(&self, number: u64) {
         let name = format!("guest-{number}-{}", self.executor.roll(|dice| dice.below(1_000_000)));
-        let register = RegisterAgent { name, project: "shop/extra".to_owned() };
+        let register = RegisterAgent { name, project: "shop/extra".to_owned(), group: None };
         let Ok(made) = self.ask(&register).await else { return };
         self.facts.lock().secrets.push(made.token.secret.clone());
         let agent = made.agent.id.to_string();

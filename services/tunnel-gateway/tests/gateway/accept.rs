@@ -186,10 +186,10 @@ async fn listed(
     context: &RequestContext,
     agent: Option<u128>,
 ) -> Result<usize, RefusalKind> {
-    let request = ListTunnels { agent: agent.map(agent_id) };
+    let request = ListTunnels { agent: agent.map(agent_id), ..ListTunnels::default() };
     bus::ask(&gateway.bus, context, &request)
         .await
-        .map(|tunnels| tunnels.len())
+        .map(|tunnels| tunnels.items.len())
         .map_err(|refusal| refusal.kind)
 }
 

@@ -76,7 +76,10 @@ fn what_hangs_on_a_project_or_group_keeps_it_and_is_named() {
     }
     let (key, decided) = (given.key(), given.directory.delete_group(&owner, group));
     given.then(key, decided);
-    assert_eq!(given.directory.projects_for(&owner).len() + given.directory.groups_for(&owner).len(), 0);
+    assert_eq!(
+        given.directory.projects_for(&owner, None).count() + given.directory.groups_for(&owner, None).count(),
+        0
+    );
     let Actor::User(id) = narrow.actor else { panic!("a user") };
     assert!(given.directory.user_view(id).unwrap().0.roles.is_empty(), "roles in it end with it");
     let again = given.group(&owner, "shop");
@@ -97,8 +100,13 @@ fn what_comes_to_a_project_at_the_moment_of_its_deletion_goes_with_it() {
     given.fold(key, deleted);
     let agent = AgentId(given.id());
     let token = given.token(TokenHolder::Agent(agent), "edge", None);
-    let registered =
-        events::directory::AgentRegistered { agent, name: "edge".to_owned(), project, replaces: Vec::new() };
+    let registered = events::directory::AgentRegistered {
+        agent,
+        name: "edge".to_owned(),
+        project,
+        group: None,
+        replaces: Vec::new(),
+    };
     let draft = before.register_agent(&owner, registered, token.clone(), key).unwrap().draft.unwrap();
     let key = given.key();
     given.fold(key, draft);

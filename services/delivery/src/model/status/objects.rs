@@ -1,13 +1,13 @@
 //! The objects of a source: in numbers, the first that are not well, and page by page.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use events::SourceId;
 use events::object::ObjectKey;
 use events::requests::status::{
-    Condition, ListObjects, ObjectCounts, ObjectDrift, ObjectHealth, ObjectPage, ObjectStatus, ObjectTrouble,
-    Reason, State, place_of,
+    Condition, ObjectCounts, ObjectDrift, ObjectHealth, ObjectStatus, ObjectTrouble, Reason, State,
 };
 
 use super::{condition, since};
@@ -156,31 +156,23 @@ fn more(all: usize) -> String {
     if all > 1 { format!(" (and {} more)", all - 1) } else { String::new() }
 }
 
-/// One page of a source's objects, owned and not; `None` when there is no such source.
+/// The objects of a source behind a key, owned and not, so many at most, in the order of their keys; `None` when there is no such source.
 #[must_use]
-pub fn object_page(state: &DeliveryState, source: SourceId, after: Option<&str>) -> Option<ObjectPage> {
+pub fn objects_behind(
+    state: &DeliveryState,
+    source: SourceId,
+    after: Option<&ObjectKey>,
+    most: usize,
+) -> Option<Vec<(ObjectKey, ObjectStatus)>> {
     let known = state.sources.get(&source)?;
-    let begin = after.and_then(key_of).map_or(Bound::Unbounded, Bound::Excluded);
-    let range = (begin, Bound::Unbounded);
-    let mut keys: Vec<&ObjectKey> =
-        known.inventory.range(range.clone()).map(|(key, _)| key).take(ListObjects::MOST + 1).collect();
-    keys.extend(known.known.objects.range(range).map(|(key, _)| key).take(ListObjects::MOST + 1));
-    keys.sort();
-    keys.dedup();
-    let is_last = keys.len() <= ListObjects::MOST;
-    keys.truncate(ListObjects::MOST);
-    let next = keys.last().filter(|_| !is_last).map(|key| place_of(key));
-    let objects = keys.into_iter().filter_map(|key| {
+    let range = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+    let mut keys: BTreeSet<&ObjectKey> =
+        known.inventory.range::<ObjectKey, _>(range).map(|(key, _)| key).take(most).collect();
+    keys.extend(known.known.objects.range::<ObjectKey, _>(range).map(|(key, _)| key).take(most));
+    let objects = keys.into_iter().take(most).filter_map(|key| {
         let status = of_both(known.inventory.get(key), known.known.objects.get(key))?;
         let extra = known.known.extra.get(key).cloned().unwrap_or_default();
-        Some(ObjectStatus { extra, ..status })
+        Some((key.clone(), ObjectStatus { extra, ..status }))
     });
-    let objects = objects.collect();
-    Some(ObjectPage { objects, next })
-}
-
-fn key_of(place: &str) -> Option<ObjectKey> {
-    let mut parts = place.splitn(4, '/').map(str::to_owned);
-    let [group, kind, namespace, name] = [parts.next()?, parts.next()?, parts.next()?, parts.next()?];
-    Some(ObjectKey { group, kind, namespace, name })
+    Some(objects.collect())
 }

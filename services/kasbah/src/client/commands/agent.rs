@@ -4,7 +4,7 @@ mod register;
 mod rights;
 mod show;
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use events::AgentId;
 use events::requests::authz::AgentView;
@@ -12,6 +12,7 @@ use events::requests::status::AgentStatus;
 use serde::Serialize;
 
 use crate::client::failure::Failure;
+use crate::client::lists::{LimitArgs, Listing};
 use crate::client::print::{Cell, Paint, Style, Table, age};
 use crate::client::session::Session;
 
@@ -21,7 +22,7 @@ pub enum Command {
     /// Registers an agent; prints its first token, once, or the manifests that install it
     Register(Box<register::Register>),
     /// Lists agents: connected since when, their version, which instance applies, whether it reaches its API server
-    List,
+    List(LimitArgs),
     /// Shows an agent: how it stands, the configuration in force, what is wrong with the newest one, its tunnels
     Show {
         /// Name, `group/project:name`, or id
@@ -43,10 +44,7 @@ pub enum Command {
 pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     match command {
         Command::Register(register) => register.run(session).await,
-        Command::List => {
-            let all = listed(session).await?;
-            session.printer.show(&all, |all, style| table(all, style))
-        }
+        Command::List(limit) => list(session, limit).await,
         Command::Show { agent } => show::run(session, &agent).await,
         Command::Rights(rights) => rights.run(session).await,
         Command::Delete { agent } => {
@@ -69,29 +67,70 @@ struct Listed {
     status: Option<AgentStatus>,
 }
 
-async fn listed(session: &Session) -> Result<Vec<Listed>, Failure> {
-    let all: Vec<AgentView> = session.api.get(&["agents"], &[]).await?;
-    let statuses: Vec<AgentStatus> = session.api.get(&["agent-statuses"], &[]).await?;
-    let mut statuses: BTreeMap<AgentId, AgentStatus> =
-        statuses.into_iter().map(|status| (status.agent, status)).collect();
-    Ok(all
-        .into_iter()
-        .map(|agent| {
-            let status = statuses.remove(&agent.id);
-            Listed { agent, status }
-        })
-        .collect())
+async fn list(session: &Session, limit: LimitArgs) -> Result<(), Failure> {
+    let mut listing = Listing::<AgentView>::of(&session.api, &["agents"], &[], limit);
+    let mut statuses = Statuses::of(session);
+    let mut printed = session.printer.list();
+    while let Some(agents) = listing.next().await? {
+        let mut page = Vec::with_capacity(agents.len());
+        for agent in agents {
+            let status = statuses.of_agent(agent.id).await?;
+            page.push(Listed { agent, status });
+        }
+        printed.page(page, rows)?;
+    }
+    printed.end("no agent; `kasbah agent register` makes one")
 }
 
-fn table(all: &[Listed], style: Style) -> String {
-    let mut table = Table::new(&["NAME", "PROJECT", "CONNECTED", "VERSION", "APPLIES", "API SERVER", "ID"]);
+/// How agents stand, read beside the list of agents, which has the same order.
+struct Statuses<'s> {
+    listing: Listing<'s, AgentStatus>,
+    known: VecDeque<AgentStatus>,
+    are_all_known: bool,
+}
+
+impl<'s> Statuses<'s> {
+    fn of(session: &'s Session) -> Self {
+        let listing = Listing::of(&session.api, &["agent-statuses"], &[], LimitArgs::default());
+        Self { listing, known: VecDeque::new(), are_all_known: false }
+    }
+
+    /// The status of an agent that stands behind those of before; `None` where nothing is known of it.
+    async fn of_agent(&mut self, agent: AgentId) -> Result<Option<AgentStatus>, Failure> {
+        loop {
+            while self.known.front().is_some_and(|status| status.agent < agent) {
+                self.known.pop_front();
+            }
+            if !self.known.is_empty() || self.are_all_known {
+                return Ok(self.known.pop_front_if(|status| status.agent == agent));
+            }
+            match self.listing.next().await? {
+                Some(more) => self.known.extend(more),
+                None => self.are_all_known = true,
+            }
+        }
+    }
+}
+
+fn rows(all: &[Listed], style: Style) -> Table {
+    let mut table =
+        Table::new(&["NAME", "GROUP", "PROJECT", "CONNECTED", "VERSION", "APPLIES", "API SERVER", "ID"]);
     for Listed { agent, status } in all {
         let [connected, version, applies, reached] = standing(status.as_ref(), style);
         let name: Cell = agent.name.as_str().into();
-        let project = agent.project_path.as_str().into();
-        table.row([name, project, connected, version, applies, reached, agent.id.to_string().into()]);
+        let project: Cell = agent.project_path.as_str().into();
+        table.row([
+            name,
+            Cell::or_dash(agent.group.as_ref().map(|group| group.name.as_str())),
+            project,
+            connected,
+            version,
+            applies,
+            reached,
+            agent.id.to_string().into(),
+        ]);
     }
-    table.render(style, "no agent; `kasbah agent register` makes one")
+    table
 }
 
 /// Connected since when, version, whether an instance applies, whether it reaches its API server.
@@ -120,6 +159,8 @@ fn standing(status: Option<&AgentStatus>, style: Style) -> [Cell; 4] {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use events::requests::status::{AgentInstance, State};
     use events::{InstanceId, Timestamp};
     use uuid::Uuid;

@@ -135,7 +135,7 @@ async fn kubeconfig(
     session: &Session,
     signed_in: Option<Zeroizing<String>>,
 ) -> Result<(), Failure> {
-    let agents: Vec<JobAgent> = session.api.get(&["job", "agents"], &[]).await?;
+    let agents: Vec<JobAgent> = session.api.list(&["job", "agents"], &[]).await?;
     if agents.is_empty() {
         let message =
             "no agent lets this job in: name its project or group, and its environment, in ci_access of one";

@@ -8,6 +8,7 @@ use events::requests::authz::{CreateCredential, CredentialView, GrantCredential}
 use reqwest::Method;
 
 use crate::client::failure::Failure;
+use crate::client::lists::{LimitArgs, Listing};
 use crate::client::names::Names;
 use crate::client::print::{Cell, Paint, Style, Table};
 use crate::client::session::Session;
@@ -16,7 +17,7 @@ use crate::client::session::Session;
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Lists credentials, without their secrets
-    List,
+    List(LimitArgs),
     /// Puts a credential into the key ring; its secret is read from a file, or from what is piped in
     Create {
         /// Its name, unique in the organization
@@ -54,11 +55,7 @@ pub enum Command {
 /// When the server refuses or cannot be asked.
 pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     let one: CredentialView = match command {
-        Command::List => {
-            let all: Vec<CredentialView> = session.api.get(&["credentials"], &[]).await?;
-            let names = names(session, &all).await?;
-            return session.printer.show(&all, |all, style| table(all, &names, style));
-        }
+        Command::List(limit) => return list(session, limit).await,
         Command::Kubectl => return kubectl::run(session).await,
         Command::Create { name, host, user, secret_file } => {
             let secret = session.secret(secret_file.as_deref())?;
@@ -71,20 +68,28 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         }
         Command::Revoke { credential } => session.api.delete(&["credentials", &credential]).await?,
     };
-    let names = names(session, std::slice::from_ref(&one)).await?;
-    session.printer.show(&one, |one, style| table(std::slice::from_ref(one), &names, style))
+    let names = names_for(session, std::slice::from_ref(&one), Names::default()).await?;
+    session.printer.show(&one, |one, style| rows(std::slice::from_ref(one), &names, style).render(style, ""))
 }
 
-async fn names(session: &Session, credentials: &[CredentialView]) -> Result<Names, Failure> {
-    let granted = credentials.iter().any(|credential| !credential.projects.is_empty());
-    if granted && session.is_for_people() {
-        Names::default().with_projects(session).await
-    } else {
-        Ok(Names::default())
+async fn list(session: &Session, limit: LimitArgs) -> Result<(), Failure> {
+    let mut listing = Listing::<CredentialView>::of(&session.api, &["credentials"], &[], limit);
+    let mut printed = session.printer.list();
+    let mut names = Names::default();
+    while let Some(credentials) = listing.next().await? {
+        names = names_for(session, &credentials, names).await?;
+        printed.page(credentials, |credentials, style| rows(credentials, &names, style))?;
     }
+    printed.end("no credential")
 }
 
-fn table(all: &[CredentialView], names: &Names, style: Style) -> String {
+/// The names that these need, besides those that are known.
+async fn names_for(session: &Session, all: &[CredentialView], known: Names) -> Result<Names, Failure> {
+    let granted = all.iter().any(|credential| !credential.projects.is_empty());
+    if granted && session.is_for_people() { known.with_projects(session).await } else { Ok(known) }
+}
+
+fn rows(all: &[CredentialView], names: &Names, _: Style) -> Table {
     let mut table = Table::new(&["NAME", "HOST", "STATE", "PROJECTS", "ID"]);
     for one in all {
         let projects: Vec<String> = one.projects.iter().map(|project| names.project(*project)).collect();
@@ -100,5 +105,5 @@ fn table(all: &[CredentialView], names: &Names, style: Style) -> String {
             one.id.to_string().into(),
         ]);
     }
-    table.render(style, "no credential")
+    table
 }

@@ -8,6 +8,7 @@ use reqwest::Method;
 
 use super::token::parse_lifetime;
 use crate::client::failure::Failure;
+use crate::client::lists::{LimitArgs, Listing};
 use crate::client::print::{Fields, Style, Table};
 use crate::client::session::Session;
 
@@ -15,7 +16,7 @@ use crate::client::session::Session;
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Lists the organizations that you may see
-    List,
+    List(LimitArgs),
     /// Creates an organization; prints its owner's first token, once
     Create {
         /// Its name, unique on this installation
@@ -41,9 +42,13 @@ pub enum Command {
 /// When the server refuses or cannot be asked.
 pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     match command {
-        Command::List => {
-            let all: Vec<OrganizationView> = session.api.get(&["organizations"], &[]).await?;
-            session.printer.show(&all, |all, style| table(all, style))
+        Command::List(limit) => {
+            let mut listing = Listing::<OrganizationView>::of(&session.api, &["organizations"], &[], limit);
+            let mut printed = session.printer.list();
+            while let Some(organizations) = listing.next().await? {
+                printed.page(organizations, rows)?;
+            }
+            printed.end("no organization")
         }
         Command::Create { name, owner } => {
             let body = CreateOrganization { name, owner };
@@ -56,12 +61,12 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
                 SetTokenLifetimes { default_seconds: seconds(default), longest_seconds: seconds(longest) };
             let path = ["organization", "token-lifetimes"];
             let set: OrganizationView = session.api.send(Method::PATCH, &path, &body).await?;
-            session.printer.show(&set, |set, style| table(std::slice::from_ref(set), style))
+            session.printer.show(&set, |set, style| rows(std::slice::from_ref(set), style).render(style, ""))
         }
     }
 }
 
-fn table(all: &[OrganizationView], style: Style) -> String {
+fn rows(all: &[OrganizationView], _: Style) -> Table {
     let mut table = Table::new(&["NAME", "TOKENS LIVE", "AT MOST", "ID"]);
     for one in all {
         let TokenLifetimes { default_seconds, longest_seconds } = one.token_lifetimes;
@@ -72,7 +77,7 @@ fn table(all: &[OrganizationView], style: Style) -> String {
             one.id.to_string().into(),
         ]);
     }
-    table.render(style, "no organization")
+    table
 }
 
 /// A time as `--expires` takes it.

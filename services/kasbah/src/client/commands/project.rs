@@ -5,6 +5,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use crate::client::failure::Failure;
+use crate::client::lists::{LimitArgs, Listing};
 use crate::client::names::Names;
 use crate::client::print::{Cell, Fields, Style, Table};
 use crate::client::session::Session;
@@ -13,7 +14,7 @@ use crate::client::session::Session;
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Lists projects
-    List,
+    List(LimitArgs),
     /// Creates a project; its group is made if there is none of that name
     Create {
         /// Its group and name
@@ -72,10 +73,7 @@ pub struct RepositoryArgs {
 /// When the server refuses or cannot be asked.
 pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     let project = match command {
-        Command::List => {
-            let all: Vec<ProjectView> = session.api.get(&["projects"], &[]).await?;
-            return session.printer.show(&all, |all, style| table(all, style));
-        }
+        Command::List(limit) => return list(session, limit).await,
         Command::Webhook { project } => return webhook(session, &project).await,
         Command::Create { path, repository, settings } => {
             let RepositoryArgs { credential, default_branch, external_id } = settings;
@@ -101,7 +99,16 @@ async fn names(session: &Session, project: &ProjectView) -> Result<Names, Failur
     }
 }
 
-fn table(all: &[ProjectView], style: Style) -> String {
+async fn list(session: &Session, limit: LimitArgs) -> Result<(), Failure> {
+    let mut listing = Listing::<ProjectView>::of(&session.api, &["projects"], &[], limit);
+    let mut printed = session.printer.list();
+    while let Some(projects) = listing.next().await? {
+        printed.page(projects, rows)?;
+    }
+    printed.end("no project; `kasbah project create` makes one")
+}
+
+fn rows(all: &[ProjectView], _: Style) -> Table {
     let mut table = Table::new(&["PROJECT", "REPOSITORY", "BRANCH", "ID"]);
     for one in all {
         table.row([
@@ -111,7 +118,7 @@ fn table(all: &[ProjectView], style: Style) -> String {
             one.id.to_string().into(),
         ]);
     }
-    table.render(style, "no project; `kasbah project create` makes one")
+    table
 }
 
 fn details(project: &ProjectView, names: &Names, style: Style) -> String {

@@ -19,6 +19,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::client::failure::Failure;
+use crate::client::lists::{LimitArgs, Listing};
 use crate::client::names::Names;
 use crate::client::session::Session;
 use crate::exit;
@@ -31,11 +32,18 @@ pub enum Command {
         /// Only of this agent, by name or id
         #[arg(long)]
         agent: Option<String>,
+        #[command(flatten)]
+        limit: LimitArgs,
     },
     /// Shows one source: why the cluster is not at the last commit, its last sync, what failed where
     Show(SourceArg),
     /// Lists the objects of a source: health and its reason, drift, failures, the last write
-    Objects(SourceArg),
+    Objects {
+        #[command(flatten)]
+        source: SourceArg,
+        #[command(flatten)]
+        limit: LimitArgs,
+    },
     /// Waits until a source is as a pipeline needs it; fails when it does not get there, or somebody has to do something first
     Wait {
         #[command(flatten)]
@@ -128,12 +136,9 @@ impl Command {
     fn source(&self) -> Option<String> {
         match self {
             Self::List { .. } => None,
-            Self::Show(named)
-            | Self::Objects(named)
-            | Self::Resume(named)
-            | Self::Unpin(named)
-            | Self::Diff(named) => Some(named),
-            Self::Sync { source, .. }
+            Self::Show(named) | Self::Resume(named) | Self::Unpin(named) | Self::Diff(named) => Some(named),
+            Self::Objects { source, .. }
+            | Self::Sync { source, .. }
             | Self::Wait { source, .. }
             | Self::Suspend { source, .. }
             | Self::Pin { source, .. }
@@ -150,9 +155,9 @@ async fn run_command(command: Command, session: &Session) -> Result<(), Failure>
         None => SourceId(uuid::Uuid::nil()),
     };
     match command {
-        Command::List { agent } => list(session, agent).await,
+        Command::List { agent, limit } => list(session, agent, limit).await,
         Command::Show(_) => show(session, id).await,
-        Command::Objects(_) => objects::run(session, id).await,
+        Command::Objects { limit, .. } => objects::run(session, id, limit).await,
         Command::Wait { goal, commit, timeout, .. } => {
             wait_for::run(session, id, goal, commit.as_deref(), timeout).await
         }
@@ -216,11 +221,15 @@ async fn print(session: &Session, view: &SourceView) -> Result<(), Failure> {
     session.printer.show(view, |view, style| show::text(view, &names, style))
 }
 
-async fn list(session: &Session, agent: Option<String>) -> Result<(), Failure> {
+async fn list(session: &Session, agent: Option<String>, limit: LimitArgs) -> Result<(), Failure> {
     let query: Vec<_> = agent.into_iter().map(|agent| ("agent", agent)).collect();
-    let all: Vec<SourceView> = session.api.get(&["sources"], &query).await?;
+    let mut listing = Listing::<SourceView>::of(&session.api, &["sources"], &query, limit);
+    let mut printed = session.printer.list();
     let names = names(session).await?;
-    session.printer.show(&all, |all, style| show::table(all, &names, style))
+    while let Some(sources) = listing.next().await? {
+        printed.page(sources, |sources, style| show::rows(sources, &names, style))?;
+    }
+    printed.end("no source; they stand in the agents' configurations")
 }
 
 async fn names(session: &Session) -> Result<Names, Failure> {

@@ -9,6 +9,7 @@ use events::{Timestamp, TokenId};
 use reqwest::Method;
 
 use crate::client::failure::Failure;
+use crate::client::lists::{LimitArgs, Listing};
 use crate::client::names::Names;
 use crate::client::print::{Cell, Fields, Paint, Style, Table, age, at};
 use crate::client::session::Session;
@@ -37,6 +38,8 @@ pub enum Command {
         /// Those of this project's jobs, by group/name or id
         #[arg(long, conflicts_with_all = ["agent", "user"])]
         project: Option<String>,
+        #[command(flatten)]
+        limit: LimitArgs,
     },
     /// Revokes a token: dead at once, with every tunnel that it opened
     Revoke {
@@ -79,30 +82,47 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             if token_only {
                 return session.printer.text(&issued.secret);
             }
-            let names = names(session, std::slice::from_ref(&issued.view)).await?;
+            let names = names_for(session, std::slice::from_ref(&issued.view), Names::default()).await?;
             session
                 .printer
                 .show(&issued, |issued, style| issued_text(issued, &names.holder(issued.view.holder), style))
         }
-        Command::List { holder, project } => {
-            let mut query = Vec::new();
-            query.extend(holder.agent.map(|agent| ("agent", agent)));
-            query.extend(holder.user.map(|user| ("user", user)));
-            query.extend(project.map(|project| ("project", project)));
-            let all: Vec<TokenView> = session.api.get(&["tokens"], &query).await?;
-            let names = names(session, &all).await?;
-            session.printer.show(&all, |all, style| table(all, &names, style))
-        }
+        Command::List { holder, project, limit } => list(session, holder, project, limit).await,
         Command::Revoke { token } => {
             let revoked: TokenView = session.api.delete(&["tokens", &token.to_string()]).await?;
-            let names = names(session, std::slice::from_ref(&revoked)).await?;
+            let names = names_for(session, std::slice::from_ref(&revoked), Names::default()).await?;
             session.printer.show(&revoked, |one, style| table(std::slice::from_ref(one), &names, style))
         }
     }
 }
 
-pub(super) async fn names(session: &Session, tokens: &[TokenView]) -> Result<Names, Failure> {
+async fn list(
+    session: &Session,
+    holder: HolderArgs,
+    project: Option<String>,
+    limit: LimitArgs,
+) -> Result<(), Failure> {
+    let mut query = Vec::new();
+    query.extend(holder.agent.map(|agent| ("agent", agent)));
+    query.extend(holder.user.map(|user| ("user", user)));
+    query.extend(project.map(|project| ("project", project)));
+    let mut listing = Listing::<TokenView>::of(&session.api, &["tokens"], &query, limit);
+    let mut printed = session.printer.list();
     let mut names = Names::default();
+    while let Some(tokens) = listing.next().await? {
+        names = names_for(session, &tokens, names).await?;
+        printed.page(tokens, |tokens, style| rows(tokens, &names, style))?;
+    }
+    printed.end("no token")
+}
+
+/// The names that these need, besides those that are known.
+pub(super) async fn names_for(
+    session: &Session,
+    tokens: &[TokenView],
+    known: Names,
+) -> Result<Names, Failure> {
+    let mut names = known;
     if !session.is_for_people() {
         return Ok(names);
     }
@@ -146,6 +166,10 @@ fn state(token: &TokenView, now: Timestamp) -> Cell {
 }
 
 pub(super) fn table(all: &[TokenView], names: &Names, style: Style) -> String {
+    rows(all, names, style).render(style, "no token")
+}
+
+fn rows(all: &[TokenView], names: &Names, style: Style) -> Table {
     let mut table = Table::new(&["NAME", "HOLDER", "STATE", "EXPIRES", "LAST USED", "ID"]);
     for one in all {
         let expires =
@@ -160,7 +184,7 @@ pub(super) fn table(all: &[TokenView], names: &Names, style: Style) -> String {
             one.id.to_string().into(),
         ]);
     }
-    table.render(style, "no token")
+    table
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use reqwest::Method;
 
 use super::token;
 use crate::client::failure::Failure;
+use crate::client::lists::{LimitArgs, Listing};
 use crate::client::names::{Names, ScopeName, parse_role, parse_scope, role_name};
 use crate::client::print::{Cell, Paint, Style, Table};
 use crate::client::session::Session;
@@ -16,7 +17,12 @@ use crate::client::session::Session;
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Lists users and their roles
-    List,
+    List(LimitArgs),
+    /// Shows one user
+    Show {
+        /// Login name or id
+        user: String,
+    },
     /// Creates a user with a first role; `kasbah token issue --user` gives them a token
     Create {
         /// Login name
@@ -77,11 +83,8 @@ pub struct ScopeArgs {
 /// When the server refuses or cannot be asked.
 pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     let users: Vec<UserView> = match command {
-        Command::List => {
-            let all: Vec<UserView> = session.api.get(&["users"], &[]).await?;
-            let names = names(session, &all).await?;
-            return session.printer.show(&all, |all, style| table(all, &names, style));
-        }
+        Command::List(limit) => return list(session, limit).await,
+        Command::Show { user } => vec![session.api.get(&["users", &user], &[]).await?],
         Command::Create { name, role, place } => {
             let body = CreateUser { name, role, scope: place.scope.resolve(session).await? };
             vec![session.api.send(Method::POST, &["users"], &body).await?]
@@ -101,7 +104,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             vec![session.api.delete(&["users", &user, "accounts", &provider]).await?]
         }
     };
-    let names = names(session, &users).await?;
+    let names = names_for(session, &users, Names::default()).await?;
     match users.first() {
         Some(one) => session.printer.show(one, |_, style| table(&users, &names, style)),
         None => Ok(()),
@@ -112,34 +115,53 @@ async fn disable(session: &Session, body: DisableUser) -> Result<(), Failure> {
     let path = ["users", body.user.as_str(), "disable"];
     let disabled: DisabledUser = session.api.send(Method::POST, &path, &body).await?;
     let user = std::slice::from_ref(&disabled.user);
-    let names = names(session, user).await?;
+    let names = names_for(session, user, Names::default()).await?;
     let tokens: Vec<TokenView> = disabled.ended.iter().chain(&disabled.kept).cloned().collect();
-    let holders = token::names(session, &tokens).await?;
+    let holders = token::names_for(session, &tokens, Names::default()).await?;
     session.printer.show(&disabled, |disabled, style| {
         let mut text = table(std::slice::from_ref(&disabled.user), &names, style);
-        for (what, tokens) in [
-            ("Tokens that they made, which are dead now", &disabled.ended),
-            ("Agents' tokens that they made, which live on", &disabled.kept),
+        for (what, tokens, more) in [
+            ("Tokens that they made, which are dead now", &disabled.ended, disabled.more_ended),
+            ("Agents' tokens that they made, which live on", &disabled.kept, disabled.more_kept),
         ] {
             if !tokens.is_empty() {
                 text.push_str(&format!("\n{what}:\n{}", token::table(tokens, &holders, style)));
+            }
+            if more > 0 {
+                text.push_str(&format!("and {more} more\n"));
             }
         }
         text
     })
 }
 
-async fn names(session: &Session, users: &[UserView]) -> Result<Names, Failure> {
+async fn list(session: &Session, limit: LimitArgs) -> Result<(), Failure> {
+    let mut listing = Listing::<UserView>::of(&session.api, &["users"], &[], limit);
+    let mut printed = session.printer.list();
+    let mut names = Names::default();
+    while let Some(users) = listing.next().await? {
+        names = names_for(session, &users, names).await?;
+        printed.page(users, |users, style| rows(users, &names, style))?;
+    }
+    printed.end("no user")
+}
+
+/// The names that these need, besides those that are known.
+async fn names_for(session: &Session, users: &[UserView], known: Names) -> Result<Names, Failure> {
     use events::directory::Scope::Organization;
     let narrow =
         users.iter().flat_map(|user| &user.roles).any(|(_, scope)| !matches!(scope, Organization(_)));
     if !narrow || !session.is_for_people() {
-        return Ok(Names::default());
+        return Ok(known);
     }
-    Names::default().with_groups(session).await?.with_projects(session).await?.with_agents(session).await
+    known.with_groups(session).await?.with_projects(session).await?.with_agents(session).await
 }
 
 fn table(users: &[UserView], names: &Names, style: Style) -> String {
+    rows(users, names, style).render(style, "no user")
+}
+
+fn rows(users: &[UserView], names: &Names, _: Style) -> Table {
     let mut table = Table::new(&["NAME", "STATE", "ROLES", "ACCOUNTS", "ID"]);
     for user in users {
         let name = user.name.as_deref().map_or_else(|| Cell::painted("(erased)", Paint::Dim), Cell::from);
@@ -161,5 +183,5 @@ fn table(users: &[UserView], names: &Names, style: Style) -> String {
             user.id.to_string().into(),
         ]);
     }
-    table.render(style, "no user")
+    table
 }

@@ -86,6 +86,7 @@ impl Asked<'_> {
             name: "edge".to_owned(),
             project: ProjectId(id(1)),
             project_path: "shop/front".to_owned(),
+            group: None,
             registered_at: Timestamp(0),
         };
         let projects =

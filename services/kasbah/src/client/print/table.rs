@@ -78,10 +78,27 @@ impl Table {
         if self.rows.is_empty() {
             return Paint::Dim.on(nothing, style.colour);
         }
-        let headings = self.headings.iter().map(|heading| Cell::painted(heading, Paint::Strong)).collect();
-        let lines: Vec<Vec<Cell>> = std::iter::once(headings).chain(self.rows.iter().cloned()).collect();
-        aligned(&lines, style)
+        self.render_page(&mut Columns::default(), style)
     }
+
+    /// The rows of one page of a table, under headings if it is the first one. Columns are as wide as those of the pages before.
+    #[must_use]
+    pub fn render_page(&self, columns: &mut Columns, style: Style) -> String {
+        let mut lines = self.rows.clone();
+        if columns.widths.is_empty() {
+            lines.insert(
+                0,
+                self.headings.iter().map(|heading| Cell::painted(heading, Paint::Strong)).collect(),
+            );
+        }
+        aligned(&lines, &mut columns.widths, style)
+    }
+}
+
+/// How wide the columns of a table are so far.
+#[derive(Debug, Clone, Default)]
+pub struct Columns {
+    widths: Vec<usize>,
 }
 
 /// Names and their values, one a line.
@@ -116,20 +133,22 @@ impl Fields {
     /// The lines.
     #[must_use]
     pub fn render(&self, style: Style) -> String {
-        aligned(&self.rows, style)
+        aligned(&self.rows, &mut Vec::new(), style)
     }
 }
 
-fn aligned(lines: &[Vec<Cell>], style: Style) -> String {
-    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.text.width()).max())
-        .map(Option::unwrap_or_default)
-        .collect();
+/// The lines in columns of these widths, which grow with what does not fit.
+fn aligned(lines: &[Vec<Cell>], widths: &mut Vec<usize>, style: Style) -> String {
+    for line in lines {
+        widths.resize(widths.len().max(line.len()), 0);
+        for (cell, width) in line.iter().zip(widths.iter_mut()) {
+            *width = cell.text.width().max(*width);
+        }
+    }
     let mut text = String::new();
     for line in lines {
         let last = line.len().saturating_sub(1);
-        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+        for (column, (cell, width)) in line.iter().zip(widths.iter()).enumerate() {
             text.push_str(&cell.paint.on(&cell.text, style.colour));
             if column < last {
                 text.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.text.width())));

@@ -1,6 +1,7 @@
 use events::Timestamp;
 use serde_json::json;
 
+use super::table::Columns;
 use super::*;
 
 const PLAIN: Style = Style { colour: false, now: Timestamp(1_000_000) };
@@ -20,6 +21,22 @@ fn columns_line_up_also_with_wide_letters() {
         "NAME  STATE   WHY\n\
          shop  ok      -\n\
          日本  failed  two lines\n"
+    );
+}
+
+#[test]
+fn pages_of_a_table_share_headings_and_columns() {
+    let page = |name: &str| {
+        let mut table = Table::new(&["NAME", "ID"]);
+        table.row([name.into(), "1".into()]);
+        table
+    };
+    let mut columns = Columns::default();
+    let pages =
+        ["longer", "a", "longest of all", "b"].map(|name| page(name).render_page(&mut columns, PLAIN));
+    assert_eq!(
+        pages,
+        ["NAME    ID\nlonger  1\n", "a       1\n", "longest of all  1\n", "b               1\n",]
     );
 }
 

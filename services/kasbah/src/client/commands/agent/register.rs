@@ -16,11 +16,17 @@ const GATEWAY_PORT: u16 = 8441;
 /// Registers an agent.
 #[derive(Debug, clap::Args)]
 pub struct Register {
-    /// Its name, unique in its project: lower-case letters, digits and -
+    /// Its name, unique in its configuration project: lower-case letters, digits and -
     name: String,
-    /// Project whose repository has its configuration, .kasbah/agents/<name>/config.yaml
-    #[arg(long, value_name = "GROUP/NAME")]
-    project: String,
+    /// Project that owns it, and whose repository has its configuration, .kasbah/agents/<name>/config.yaml
+    #[arg(long, value_name = "GROUP/NAME", required_unless_present = "group", conflicts_with = "group")]
+    project: Option<String>,
+    /// Group that owns it instead of a project: the roles of people there hold for the agent
+    #[arg(long, requires = "config_project")]
+    group: Option<String>,
+    /// With --group: project of the group whose repository has its configuration
+    #[arg(long, value_name = "GROUP/NAME", requires = "group")]
+    config_project: Option<String>,
     /// Prints only the manifests that install it, the token among them: pipe them into `kubectl apply -f -`
     #[arg(long, conflicts_with = "token_only")]
     manifests: bool,
@@ -64,7 +70,10 @@ impl Register {
                 "warning: pods cannot reach {gateway}, which is this machine only to itself; give --gateway"
             );
         }
-        let body = RegisterAgent { name: self.name.clone(), project: self.project.clone() };
+        let (name, group) = (self.name.clone(), self.group.clone());
+        // One of the two is there.
+        let project = self.config_project.clone().or(self.project.clone()).unwrap_or_default();
+        let body = RegisterAgent { name, project, group };
         let registered: AgentWithToken = session.api.send(Method::POST, &["agents"], &body).await?;
         if self.token_only {
             return session.printer.text(&registered.token.secret);
@@ -138,6 +147,7 @@ fn next_steps(registered: &AgentWithToken, gateway: &str, ca_file: Option<&str>,
     let fields = Fields::new()
         .with("Agent", agent.name.as_str())
         .with("Id", agent.id.to_string())
+        .with_some("Group", agent.group.as_ref().map(|group| group.name.as_str()))
         .with("Project", agent.project_path.as_str())
         .with("Token", registered.token.secret.as_str())
         .with("Root key", registered.root_key.as_str())
@@ -153,8 +163,8 @@ Next:
          - name: main
            include: [\"manifests/**\"]
        user_access:              # who uses the cluster's API with kubectl; leave it out, and nobody does
-         projects:
-           - id: {project}
+         {access}
+           - id: {owner}
   2. Run the agent where it reaches the cluster; with its root key it lets kubectl through, without it nobody:
        kasbah-agent --server {gateway} --token-file <file> --root-key {root_key}{ca_option} --kubeconfig <file>
      or as a pod: register it with --manifests, and pipe that into `kubectl apply -f -`
@@ -164,6 +174,8 @@ Next:
   5. Use the cluster: kasbah kubeconfig --agent {name}
 ",
         project = agent.project_path,
+        access = if agent.group.is_some() { "groups:" } else { "projects:" },
+        owner = agent.group.as_ref().map_or(&agent.project_path, |group| &group.name),
         name = agent.name,
         root_key = registered.root_key,
         project_users = "users kasbah:user:<login name> or the group kasbah:user",
@@ -211,6 +223,7 @@ mod tests {
             name: "edge".to_owned(),
             project: ProjectId(none),
             project_path: "shop/config".to_owned(),
+            group: None,
             registered_at: Timestamp(0),
         };
         let view = TokenView {

@@ -43,8 +43,8 @@ impl Rights {
         let id = agent.id.to_string();
         let view: ConfigurationView = session.api.get(&["agents", &id, "configuration"], &[]).await?;
         let grants = view.configuration.map(|configuration| configuration.grants).unwrap_or_default();
-        let projects: Vec<ProjectView> = session.api.get(&["projects"], &[]).await?;
-        let groups: Vec<GroupView> = session.api.get(&["groups"], &[]).await?;
+        let projects: Vec<ProjectView> = session.api.list(&["projects"], &[]).await?;
+        let groups: Vec<GroupView> = session.api.list(&["groups"], &[]).await?;
         let users = everybody(session).await?;
         let impersonation = Impersonation {
             agent: &agent,
@@ -68,7 +68,7 @@ impl Rights {
 
 /// The people of the organization, if the asker may list them.
 async fn everybody(session: &Session) -> Result<Option<Vec<UserView>>, Failure> {
-    match session.api.get(&["users"], &[]).await {
+    match session.api.list(&["users"], &[]).await {
         Err(Failure::Refused { refusal, .. })
             if matches!(refusal.kind, RefusalKind::Denied | RefusalKind::NotFound) =>
         {

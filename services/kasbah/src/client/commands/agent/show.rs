@@ -26,8 +26,8 @@ pub(super) async fn run(session: &Session, agent: &str) -> Result<(), Failure> {
     let agent = session.agent(agent).await?;
     let id = agent.id.to_string();
     let configuration = session.api.get(&["agents", &id, "configuration"], &[]).await?;
-    let tunnels = session.api.get(&["agents", &id, "tunnels"], &[]).await?;
-    let statuses: Vec<AgentStatus> = session.api.get(&["agent-statuses"], &[("agent", id)]).await?;
+    let tunnels = session.api.list(&["agents", &id, "tunnels"], &[]).await?;
+    let statuses: Vec<AgentStatus> = session.api.list(&["agent-statuses"], &[("agent", id)]).await?;
     let shown = Shown { agent, configuration, tunnels, status: statuses.into_iter().next() };
     let names = match session.is_for_people() {
         true => Names::default().with_projects(session).await?,
@@ -41,6 +41,7 @@ fn text(shown: &Shown, names: &Names, style: Style) -> String {
     let mut text = Fields::new()
         .with("Agent", agent.name.as_str())
         .with("Id", agent.id.to_string())
+        .with_some("Group", agent.group.as_ref().map(|group| group.name.as_str()))
         .with("Project", agent.project_path.as_str())
         .with("Registered", at(agent.registered_at, style.now))
         .render(style);
@@ -194,6 +195,7 @@ mod tests {
                 name: "edge".into(),
                 project: ProjectId(Uuid::from_u128(2)),
                 project_path: "shop/config".into(),
+                group: None,
                 registered_at: Timestamp(0),
             },
             configuration: ConfigurationView {

@@ -1,4 +1,4 @@
-//! Names beside the ids in events, for people.
+//! Names beside the ids in events.
 
 use std::collections::BTreeMap;
 
@@ -28,17 +28,14 @@ const MENTIONS: [&str; 8] = ["source", "agent", "project", "user", "group", "cre
 pub struct EventNames(BTreeMap<String, String>);
 
 impl EventNames {
-    /// All names that the asker may list; none for programs, which read ids.
+    /// All names that the asker may list.
     ///
     /// # Errors
     /// When the server cannot be asked.
     pub async fn ask(session: &Session) -> Result<Self, Failure> {
         let mut names = Self::default();
-        if !session.is_for_people() {
-            return Ok(names);
-        }
         for (list, name) in LISTS {
-            let listed = session.api.get::<Vec<Value>>(&[list], &[]).await;
+            let listed = session.api.list::<Value>(&[list], &[]).await;
             let listed = match listed {
                 Err(Failure::Refused { refusal, .. })
                     if matches!(refusal.kind, RefusalKind::Denied | RefusalKind::NotFound) =>
@@ -125,6 +122,33 @@ impl EventNames {
         }
     }
 
+    /// The same event with names as fields of their own, for programs: `subjectname`, `aboutname` of what it is about beside its
+    /// subject, and `actorname`. A name that is not known is left out.
+    #[must_use]
+    pub fn beside(&self, mut event: Value) -> Value {
+        let actor = text(&event, "actor").split_once(':').and_then(|(_, id)| self.of(id));
+        let named = [
+            ("subjectname", self.subject(text(&event, "subject"))),
+            ("aboutname", self.mentioned(&event)),
+            ("actorname", actor),
+        ];
+        let named = named.map(|(field, name)| (field, name.map(str::to_owned)));
+        if let Some(fields) = event.as_object_mut() {
+            for (field, name) in named {
+                fields.extend(name.map(|name| (field.to_owned(), Value::String(name))));
+            }
+        }
+        event
+    }
+
+    /// The same for each event of a history or a chain.
+    pub fn put_beside(&self, history: &mut Value) {
+        let events = history.get_mut("events").and_then(Value::as_array_mut);
+        for event in events.into_iter().flatten() {
+            *event = self.beside(event.take());
+        }
+    }
+
     /// What an event is about, beside its subject.
     #[must_use]
     pub fn mentioned(&self, event: &Value) -> Option<&str> {
@@ -192,7 +216,7 @@ async fn named(
     list: &str,
     name: &str,
 ) -> Result<AggregateRef, Failure> {
-    let listed: Vec<Value> = session.api.get(&[list], &[]).await?;
+    let listed: Vec<Value> = session.api.list(&[list], &[]).await?;
     let found = listed.iter().find(|one| text(one, "name") == name);
     let found = found.ok_or_else(|| Failure::not_found(&format!("{kind} {name}")))?;
     Ok(AggregateRef::new(kind, text(found, "id")))
@@ -250,6 +274,22 @@ pub(super) mod tests {
         );
         assert_eq!(about("user/x", json!({"holder": {"user": USER}})).as_deref(), Some("alice"));
         assert_eq!(about("user/x", json!({"source": "unknown"})), None);
+    }
+
+    #[test]
+    fn programs_get_names_beside_the_ids() {
+        let event = json!({
+            "subject": format!("agent/{AGENT}"), "actor": format!("user:{USER}"), "data": {"source": SOURCE},
+        });
+        let mut history = json!({ "aggregate": "x", "events": [event, {"subject": "source/unknown"}] });
+        names().put_beside(&mut history);
+        let named = &history["events"][0];
+        assert_eq!(named["subject"], format!("agent/{AGENT}"), "the id stays");
+        assert_eq!(
+            [&named["subjectname"], &named["aboutname"], &named["actorname"]],
+            ["demo", "demo/staging", "alice"]
+        );
+        assert_eq!(history["events"][1], json!({"subject": "source/unknown"}));
     }
 
     #[test]

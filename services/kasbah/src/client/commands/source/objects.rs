@@ -2,33 +2,29 @@
 
 use events::SourceId;
 use events::observation::Write;
-use events::requests::status::{ObjectCounts, ObjectPage, ObjectStatus};
+use events::requests::status::{ObjectCounts, ObjectStatus};
 
 use super::show::state;
 use crate::client::failure::Failure;
+use crate::client::lists::{LimitArgs, Listing};
 use crate::client::print::{Cell, Style, Table, age};
 use crate::client::session::Session;
 
 /// Letters of a reason; what the API server says of an object may be long.
 const LISTED: usize = 100;
 
-pub(super) async fn run(session: &Session, id: SourceId) -> Result<(), Failure> {
+pub(super) async fn run(session: &Session, id: SourceId, limit: LimitArgs) -> Result<(), Failure> {
     let id = id.to_string();
-    let mut all: Vec<ObjectStatus> = Vec::new();
-    let mut after: Option<String> = None;
-    loop {
-        let query: Vec<_> = after.iter().map(|after| ("after", after.clone())).collect();
-        let page: ObjectPage = session.api.get(&["sources", &id, "objects"], &query).await?;
-        all.extend(page.objects);
-        match page.next {
-            Some(next) if after.as_ref() != Some(&next) => after = Some(next),
-            _ => break,
-        }
+    let path = ["sources", id.as_str(), "objects"];
+    let mut listing = Listing::<ObjectStatus>::of(&session.api, &path, &[], limit);
+    let mut printed = session.printer.list();
+    while let Some(objects) = listing.next().await? {
+        printed.page(objects, rows)?;
     }
-    session.printer.show(&all, |all, style| table(all, style))
+    printed.end("none: nothing of this source is known in the cluster")
 }
 
-pub(super) fn table(all: &[ObjectStatus], style: Style) -> String {
+pub(super) fn rows(all: &[ObjectStatus], style: Style) -> Table {
     let mut table = Table::new(&["OBJECT", "STATE", "HEALTH", "WRITTEN", "RETRY", "REASON"]);
     let ago = |moment| format!("{} ago", age(moment, style.now));
     for one in all {
@@ -44,7 +40,7 @@ pub(super) fn table(all: &[ObjectStatus], style: Style) -> String {
             Cell::or_dash(reason(one).as_deref()).at_most(LISTED),
         ]);
     }
-    table.render(style, "none: nothing of this source is known in the cluster\n")
+    table
 }
 
 const fn written(write: Write) -> &'static str {
@@ -145,7 +141,7 @@ mod tests {
                 ..object("stuck")
             },
         ];
-        let text = table(&all, style);
+        let text = rows(&all, style).render(style, "");
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("in sync") && lines[1].contains("created 1m ago"), "{text}");
         assert!(lines[2].contains("degraded") && lines[2].ends_with("ErrImagePull"), "{text}");

@@ -11,8 +11,8 @@ use crate::client::print::{Cell, Fields, Paint, Style, Table, age, at, one_line,
 /// Letters of a state in a list; what the API server says of an object may be long.
 const LISTED: usize = 100;
 
-/// All sources, one a line.
-pub(super) fn table(all: &[SourceView], names: &Names, style: Style) -> String {
+/// Sources, one a line.
+pub(super) fn rows(all: &[SourceView], names: &Names, style: Style) -> Table {
     let mut table = Table::new(&["SOURCE", "COMMIT", "SYNCED", "OBJECTS", "STATE", "WHY"]);
     for one in all {
         let name = format!("{}/{}", names.agent(one.agent), one.configuration.name);
@@ -25,7 +25,7 @@ pub(super) fn table(all: &[SourceView], names: &Names, style: Style) -> String {
             why(&one.status).at_most(LISTED),
         ]);
     }
-    table.render(style, "no source; they stand in the agents' configurations")
+    table
 }
 
 /// In a word how a source or an object stands.
@@ -101,7 +101,7 @@ pub(super) fn text(view: &SourceView, names: &Names, style: Style) -> String {
     text.push_str(&conditions(&view.status.conditions, style));
     if !view.status.not_well.is_empty() {
         text.push_str(&format!("\n{}\n", Paint::Strong.on("Not well", style.colour)));
-        text.push_str(&super::objects::table(&view.status.not_well, style));
+        text.push_str(&super::objects::rows(&view.status.not_well, style).render(style, ""));
     }
     text.push_str(&warnings(&view.warnings, style));
     if let Some(rejected) = &view.rejected {

@@ -162,7 +162,7 @@ fn rejected_and_held_say_what_and_what_to_do() {
 
 #[test]
 fn the_list_says_why_as_well() {
-    let text = table(&[synced(), failed()], &Names::default(), STYLE);
+    let text = rows(&[synced(), failed()], &Names::default(), STYLE).render(STYLE, "");
     let lines: Vec<&str> = text.lines().collect();
     let agent = "00000000-0000-0000-0000-000000000001";
     assert_eq!(lines[1], format!("{agent}/web  4f1a5b10c0  1m ago  12       in sync      -"));
@@ -183,7 +183,7 @@ fn a_long_reason_is_cut_in_the_list_and_whole_in_the_source() {
     let why = format!("failing: ConfigMap shop/web: {}the end", "not so, ".repeat(40));
     let status = standing(State::OutOfSync, Reason::SyncFailed, &why);
     let source = SourceView { why: Some(why.clone()), status, ..view() };
-    let listed = table(std::slice::from_ref(&source), &Names::default(), STYLE);
+    let listed = rows(std::slice::from_ref(&source), &Names::default(), STYLE).render(STYLE, "");
     let state = listed.lines().nth(1).unwrap().split_once("failing").unwrap().1;
     assert!(state.ends_with('…') && state.chars().count() == LISTED - "failing".len(), "{state}");
     assert!(text(&source, &Names::default(), STYLE).contains(&why));
