@@ -114,6 +114,7 @@ async fn show(session: &Session, aggregate: &str, since: Option<Moment>) -> Resu
     for event in history.get("events").and_then(Value::as_array).into_iter().flatten() {
         names.learn(event);
     }
+    names.put_beside(&mut history);
     session.printer.show(&history, |history, style| history_text(history, &names, style))
 }
 

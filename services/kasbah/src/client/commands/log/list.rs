@@ -47,8 +47,16 @@ impl List {
         query.extend(self.prefix.map(|prefix| ("prefix", prefix)));
         query.extend(self.since.map(|since| ("since", since.before(now).to_string())));
         query.extend(self.until.map(|until| ("until", until.before(now).to_string())));
-        let listed: Value = session.api.get(&["log", "aggregates"], &query).await?;
+        let mut listed: Value = session.api.get(&["log", "aggregates"], &query).await?;
         let names = EventNames::ask(session).await?;
+        for head in listed.get_mut("aggregates").and_then(Value::as_array_mut).into_iter().flatten() {
+            let named =
+                head.get("aggregate").and_then(Value::as_str).and_then(|subject| names.subject(subject));
+            let named = named.map(|name| ("name".to_owned(), name.into()));
+            if let Some(fields) = head.as_object_mut() {
+                fields.extend(named);
+            }
+        }
         session.printer.show(&listed, |listed, style| text(listed, &names, style))
     }
 

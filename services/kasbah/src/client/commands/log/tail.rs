@@ -86,8 +86,8 @@ impl Tailing {
             Ok(())
         });
         let position = position.await?;
-        for event in newest.events.values() {
-            session.printer.show_line(event, |event, style| line::of_event(event, &self.names, style))?;
+        for event in newest.events.into_values() {
+            self.print(session, event)?;
         }
         Ok(position)
     }
@@ -96,14 +96,14 @@ impl Tailing {
         let feed = self.feed(self.tail.follow);
         let shown = feed.each(session, position, |event| {
             self.names.learn(&event);
-            if self.is_wanted(&event) {
-                session
-                    .printer
-                    .show_line(&event, |event, style| line::of_event(event, &self.names, style))?;
-            }
-            Ok(())
+            if self.is_wanted(&event) { self.print(session, event) } else { Ok(()) }
         });
         shown.await.map(|_| ())
+    }
+
+    fn print(&self, session: &Session, event: Value) -> Result<(), Failure> {
+        let event = self.names.beside(event);
+        session.printer.show_line(&event, |event, style| line::of_event(event, &self.names, style))
     }
 
     fn feed(&self, follow: bool) -> Feed<'static> {

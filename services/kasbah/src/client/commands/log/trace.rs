@@ -87,6 +87,7 @@ impl Trace {
         }
         let mut names = EventNames::ask(session).await?;
         events(&traced).for_each(|event| names.learn(event));
+        names.put_beside(&mut traced);
         session.printer.show(&traced, |traced, style| text(traced, &names, style))
     }
 
