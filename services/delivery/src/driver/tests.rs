@@ -90,8 +90,13 @@ impl Harness {
         let root = events::encode(&BundleRoot { pages: Vec::new(), objects: 0 }).unwrap();
         let bundle = self.parts.blobs.put(organization, vec![root.into()]).await.unwrap()[0];
         let tenant = Tenant { organization, agent, project, source: SourceId::derive(agent, "shop"), bundle };
-        let registered =
-            AgentRegistered { agent, name: "production".to_owned(), project, replaces: Vec::new() };
+        let registered = AgentRegistered {
+            agent,
+            name: "production".to_owned(),
+            project,
+            group: None,
+            replaces: Vec::new(),
+        };
         let aggregate = AggregateRef::new(AggregateKind::Agent, agent);
         self.append(&tenant, aggregate, 0, DirectoryEvent::AgentRegistered(registered)).await;
         let configuration = AgentConfiguration {

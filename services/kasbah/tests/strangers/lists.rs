@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use events::directory::{Role, Scope};
-use events::requests::authz::{CreateProject, CreateUser, DeleteAgent, IssueToken, Principal, RegisterAgent};
+use events::requests::authz::{
+    CreateProject, CreateUser, DeleteAgent, IssueToken, Principal, ProjectView, RegisterAgent,
+};
 use events::requests::delivery::ListSources;
 use events::requests::page::{PageLimit, Paged as _};
+use events::requests::repository::RepositoryPushed;
 use events::requests::status::ListAgentStatuses;
-use events::{AgentId, RefusalKind};
+use events::{AgentId, CorrelationId, RefusalKind};
 use testkit::{GitServer, WorkTree, eventually};
 
 use crate::running::Running;
@@ -38,8 +41,18 @@ async fn all_sources(running: &Running, person: &Principal, agents: &[AgentId]) 
     sources(running, person, agents, &ListSources::default()).await.0
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sources_and_agents_come_in_pages_with_each_one_once() {
+/// What the lists are of.
+struct Scene {
+    running: Running,
+    owner: Principal,
+    tree: WorkTree,
+    project: ProjectView,
+    agents: Vec<AgentId>,
+    _git: GitServer,
+}
+
+/// Three agents of one project, with three sources each.
+async fn scene() -> Scene {
     let running = Running::start().await;
     let git = GitServer::start().unwrap();
     let owner = running.operator().await;
@@ -63,59 +76,73 @@ async fn sources_and_agents_come_in_pages_with_each_one_once() {
         let register = RegisterAgent { name, project, group: None };
         agents.push(running.ask(&owner, &register).await.unwrap().agent.id);
     }
-    let expected = ["0/a", "0/b", "0/c", "1/a", "1/b", "1/c", "2/a", "2/b", "2/c"];
-    let are_there = |expected: Vec<String>| {
-        let (running, owner, agents) = (&running, &owner, &agents);
-        eventually(LIMIT, move || {
-            let expected = expected.clone();
-            async move {
-                let found = all_sources(running, owner, agents).await;
-                if found == expected { Ok(()) } else { Err(format!("{found:?}")) }
-            }
-        })
-    };
-    are_there(expected.map(str::to_owned).to_vec()).await;
+    Scene { running, owner, tree, project, agents, _git: git }
+}
 
+impl Scene {
+    /// Waits until the owner's whole list is this.
+    async fn lists(&self, expected: &[&str]) {
+        eventually(LIMIT, || async {
+            let found = all_sources(&self.running, &self.owner, &self.agents).await;
+            if found == expected { Ok(()) } else { Err(format!("{found:?}")) }
+        })
+        .await;
+    }
+
+    async fn page(&self, request: &ListSources) -> (Vec<String>, Option<ListSources>) {
+        sources(&self.running, &self.owner, &self.agents, request).await
+    }
+
+    /// The source that the cursor names goes, one comes before it, and one behind it; and an agent that was listed goes.
+    async fn changes(&self) {
+        write(&self.tree, 1, &["_", "b", "c", "d"]);
+        self.tree.commit_and_push("change").unwrap();
+        let delete = DeleteAgent { agent: self.agents[0].to_string() };
+        self.running.ask(&self.owner, &delete).await.unwrap();
+        let pushed = RepositoryPushed {
+            project: self.project.id,
+            reference: None,
+            correlation_id: CorrelationId(self.running.world.new_uuid()),
+            traceparent: None,
+        };
+        self.running.announce(&pushed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sources_and_agents_come_in_pages_with_each_one_once() {
+    let scene = scene().await;
+    let (running, owner, agents) = (&scene.running, &scene.owner, &scene.agents);
+    let before = ["0/a", "0/b", "0/c", "1/a", "1/b", "1/c", "2/a", "2/b", "2/c"];
+    scene.lists(&before).await;
     let limit = PageLimit::new(2);
     let request = ListSources { limit, ..ListSources::default() };
-    let (first, next) = sources(&running, &owner, &agents, &request).await;
-    let (second, next) = sources(&running, &owner, &agents, &next.unwrap()).await;
-    assert_eq!([first, second].concat(), expected[..4]);
+    let (first, next) = scene.page(&request).await;
+    let (second, mut next) = scene.page(&next.unwrap()).await;
+    assert_eq!([first, second].concat(), before[..4]);
 
-    // The source that the cursor names goes, one comes before it, and one behind it; and an agent that was listed goes.
-    write(&tree, 1, &["_", "b", "c", "d"]);
-    tree.commit_and_push("change").unwrap();
-    running.ask(&owner, &DeleteAgent { agent: agents[0].to_string() }).await.unwrap();
-    let refresh = events::requests::repository::RepositoryPushed {
-        project: project.id,
-        reference: None,
-        correlation_id: events::CorrelationId(running.world.new_uuid()),
-        traceparent: None,
-    };
-    running.announce(&refresh).await;
-    let changed = ["1/_", "1/b", "1/c", "1/d", "2/a", "2/b", "2/c"];
-    are_there(changed.map(str::to_owned).to_vec()).await;
-    let (mut rest, mut next) = (Vec::new(), next);
+    scene.changes().await;
+    let after = ["1/_", "1/b", "1/c", "1/d", "2/a", "2/b", "2/c"];
+    scene.lists(&after).await;
+    let mut rest = Vec::new();
     while let Some(request) = next {
-        let page = sources(&running, &owner, &agents, &request).await;
+        let page = scene.page(&request).await;
         rest.extend(page.0);
         next = page.1;
     }
-    assert_eq!(rest, changed[1..]);
+    assert_eq!(rest, after[1..]);
     let of_one = ListSources { agent: Some(agents[1]), limit, cursor: None };
-    let (first, next) = sources(&running, &owner, &agents, &of_one).await;
-    let (second, last) = sources(&running, &owner, &agents, &next.unwrap()).await;
-    assert_eq!(
-        ([first, second].concat(), last),
-        (changed[..4].iter().map(|one| (*one).to_owned()).collect(), None)
-    );
+    let (first, next) = scene.page(&of_one).await;
+    let (second, last) = scene.page(&next.unwrap()).await;
+    assert_eq!([first, second].concat(), after[..4]);
+    assert_eq!(last, None);
 
     let statuses = ListAgentStatuses { limit: PageLimit::new(1), ..ListAgentStatuses::default() };
-    let first = running.ask(&owner, &statuses).await.unwrap();
-    let second = running.ask(&owner, &statuses.at(first.next.unwrap())).await.unwrap();
+    let first = running.ask(owner, &statuses).await.unwrap();
+    let second = running.ask(owner, &statuses.at(first.next.unwrap())).await.unwrap();
     assert_eq!((first.items[0].agent, second.items[0].agent, second.next), (agents[1], agents[2], None));
 
-    sees_one(&running, &owner, &agents).await;
+    sees_one(running, owner, agents).await;
 }
 
 /// Somebody with a role on the last agent only.
