@@ -95,7 +95,7 @@ impl Scene {
 
     /// The source that the cursor names goes, one comes before it, and one behind it; and an agent that was listed goes.
     async fn changes(&self) {
-        write(&self.tree, 1, &["_", "b", "c", "d"]);
+        write(&self.tree, 1, &["0a", "b", "c", "d"]);
         self.tree.commit_and_push("change").unwrap();
         let delete = DeleteAgent { agent: self.agents[0].to_string() };
         self.running.ask(&self.owner, &delete).await.unwrap();
@@ -122,7 +122,7 @@ async fn sources_and_agents_come_in_pages_with_each_one_once() {
     assert_eq!([first, second].concat(), before[..4]);
 
     scene.changes().await;
-    let after = ["1/_", "1/b", "1/c", "1/d", "2/a", "2/b", "2/c"];
+    let after = ["1/0a", "1/b", "1/c", "1/d", "2/a", "2/b", "2/c"];
     scene.lists(&after).await;
     let mut rest = Vec::new();
     while let Some(request) = next {
