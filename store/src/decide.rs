@@ -118,7 +118,7 @@ impl DecideError {
             Self::Refused(refusal) => refusal.kind == RefusalKind::Unavailable,
             Self::Overtaken { .. } | Self::Unsettled { .. } | Self::Read(_) | Self::Behind(_) => true,
             Self::Encode(_) => false,
-            Self::Append(error) => error.may_pass(),
+            Self::Append(error) => error.is_transient(),
         }
     }
 }

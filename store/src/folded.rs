@@ -155,7 +155,7 @@ pub(crate) async fn begin_with<P: Projection>(
     let end = log.position(&streams).await?;
     let mut horizon = Position::start();
     for stream in streams.iter().filter(|stream| check_has_retention(**stream).is_ok()) {
-        horizon.merge(&log.kept(*stream).await?.horizon);
+        horizon.merge(&log.retained(*stream).await?.horizon);
     }
     let mut incomplete = None;
     for name in names {

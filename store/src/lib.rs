@@ -48,10 +48,10 @@ pub use following::{
 };
 pub use keyring::{KeyName, KeyRing, KeyRingError};
 pub use log::{
-    AppendError, Appended, EventLog, FollowReader, Followed, ForgetError, Kept, NewBatch, NewCommit,
-    ReadError, ReadFilter, Record, RecordReader,
+    AppendError, Appended, EventLog, FollowReader, Followed, ForgetError, NewBatch, NewCommit, ReadError,
+    ReadFilter, Record, RecordReader, Retained,
 };
-pub use model::{Commits, Decides, Draft, Heads, LookedAt};
+pub use model::{Commits, Decides, Draft, Heads, ReadSet};
 pub use projection::{Projection, Snapshot};
 pub use reading::{Batch, Catalogue, Committed, Fact, Reading};
 pub use root::{RootKey, RootKeyError, new_root_key, root_key};

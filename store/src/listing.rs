@@ -8,7 +8,7 @@ use crate::log::{EventLog, ReadError, ReadFilter};
 
 /// Which aggregates are wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wanted {
+pub struct ListRequest {
     /// Only of this organization.
     pub organization: Option<OrganizationId>,
     /// Only of these kinds; of all when empty.
@@ -43,7 +43,7 @@ pub struct Listed {
 ///
 /// # Errors
 /// When the log cannot be read.
-pub async fn list_aggregates(log: &dyn EventLog, wanted: &Wanted) -> Result<Vec<Listed>, ReadError> {
+pub async fn list_aggregates(log: &dyn EventLog, wanted: &ListRequest) -> Result<Vec<Listed>, ReadError> {
     let filter = ReadFilter { organization: wanted.organization, ..ReadFilter::decisions(&wanted.kinds) };
     let mut records = log.read(&Position::start(), &filter).await?;
     let mut found: BTreeMap<(OrganizationId, AggregateRef), Listed> = BTreeMap::new();

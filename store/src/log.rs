@@ -31,7 +31,7 @@ pub const PARTITIONS: u16 = 16;
 /// 5. **No gap, no double** in `follow`, across the change from catching up to live.
 /// 6. **Chained**: each commit carries the hash of its aggregate's previous commit over the stored bytes.
 /// 7. **Unknown is not failure**: after [`AppendError::Unknown`] the same commit may be appended again; it is never doubled.
-/// 8. **What has left is said**: behind the horizon of [`Kept`] nothing is missing, before it nothing is given out; who begins to read
+/// 8. **What has left is said**: behind the horizon of [`Retained`] nothing is missing, before it nothing is given out; who begins to read
 ///    before it gets what is behind it. Positions keep their meaning, sequences go on.
 #[async_trait]
 pub trait EventLog: Send + Sync {
@@ -76,7 +76,7 @@ pub trait EventLog: Send + Sync {
     async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError>;
 
     /// What is kept of a stream.
-    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError>;
+    async fn retained(&self, stream: Stream) -> Result<Retained, ReadError>;
 
     /// Lets records up to a position leave for good, as far as the implementation can cut there; never more, and never decisions.
     ///
@@ -105,7 +105,7 @@ pub trait EventLog: Send + Sync {
 
 /// What is kept of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Kept {
+pub struct Retained {
     /// Everything up to here has left.
     pub horizon: Position,
     /// How many bytes are stored.
@@ -296,7 +296,7 @@ pub enum AppendError {
 impl AppendError {
     /// Whether the same may be appended later: the outcome is unknown, or the log is away.
     #[must_use]
-    pub const fn may_pass(&self) -> bool {
+    pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Unknown { .. } | Self::Away { .. })
     }
 }

@@ -13,7 +13,7 @@ use crate::reading::{Aggregates, LeftOut};
 /// A model that decides on what it folds. Pure.
 ///
 /// Laws:
-/// 1. [`Decides::make`] depends on nothing but what it is given and the folded records of what [`Decides::looked_at`] names.
+/// 1. [`Decides::make`] depends on nothing but what it is given and the folded records of what [`Decides::read_set`] names.
 /// 2. What it is given holds no secret: it is recorded with the commit.
 pub trait Decides: Projection {
     /// Kinds of the aggregates that it decides.
@@ -29,7 +29,7 @@ pub trait Decides: Projection {
     fn make(&self, given: &Self::Given) -> Result<Option<Draft>, Refusal>;
 
     /// What of the log a decision looks at.
-    fn looked_at(&self, given: &Self::Given) -> LookedAt;
+    fn read_set(&self, given: &Self::Given) -> ReadSet;
 
     /// Aggregates of the same organization, beside the one that a decision changes, that it must know in full: it is not made while one
     /// of them is read-only here. Asked for only while some aggregate is.
@@ -60,14 +60,14 @@ pub struct Draft {
 
 /// What of the log a decision looks at.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LookedAt {
+pub struct ReadSet {
     /// Decisions of these organizations.
     pub organizations: BTreeSet<OrganizationId>,
     /// Observations of these writers, up to this epoch and sequence.
     pub observed: BTreeMap<String, (u64, u64)>,
 }
 
-impl LookedAt {
+impl ReadSet {
     /// Decisions of one organization, and no observations.
     #[must_use]
     pub fn decisions_of(organization: OrganizationId) -> Self {
@@ -117,7 +117,7 @@ impl Heads {
     pub fn grounds<G: Serialize>(
         &self,
         given: &G,
-        looked_at: LookedAt,
+        read_set: ReadSet,
         organization: OrganizationId,
         aggregate: &AggregateRef,
         relies_on: impl FnOnce() -> Vec<AggregateRef>,
@@ -127,7 +127,7 @@ impl Heads {
                 self.aggregates.writable(organization, aggregate)?;
             }
         }
-        let LookedAt { organizations, observed } = looked_at;
+        let ReadSet { organizations, observed } = read_set;
         let head = |organization: OrganizationId| (organization, self.commits.get(&organization).copied());
         let given =
             events::encode(given).map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
@@ -144,8 +144,8 @@ impl Heads {
         given: &P::Given,
         draft: Draft,
     ) -> Result<(Draft, Grounds), Refusal> {
-        let (looked_at, relies_on) = (state.looked_at(given), || state.relies_on(given));
-        let grounds = self.grounds(given, looked_at, draft.organization, &draft.aggregate, relies_on)?;
+        let (read_set, relies_on) = (state.read_set(given), || state.relies_on(given));
+        let grounds = self.grounds(given, read_set, draft.organization, &draft.aggregate, relies_on)?;
         Ok((draft, grounds))
     }
 }

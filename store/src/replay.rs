@@ -12,7 +12,7 @@ use crate::model::{Decides, Draft};
 
 /// What came of making a recorded decision again.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Remade {
+pub enum Redecided {
     /// The same events on the same version.
     Same,
     /// Another decision.
@@ -116,7 +116,7 @@ pub struct Model {
 }
 
 /// Hears of each decision what came of making it again.
-pub type Say<'a> = dyn FnMut(&Record, &Commit, Remade) + 'a;
+pub type Say<'a> = dyn FnMut(&Record, &Commit, Redecided) + 'a;
 
 impl Model {
     /// The model of a service.
@@ -217,9 +217,9 @@ struct Again<'a, P> {
 }
 
 impl<P: Decides> Again<'_, P> {
-    fn make(&mut self, commit: &Commit) -> Remade {
-        let Some(grounds) = &commit.grounds else { return Remade::WithoutGrounds };
-        let unreadable = |error: events::DecodeError| Remade::Unreadable { detail: error.to_string() };
+    fn make(&mut self, commit: &Commit) -> Redecided {
+        let Some(grounds) = &commit.grounds else { return Redecided::WithoutGrounds };
+        let unreadable = |error: events::DecodeError| Redecided::Unreadable { detail: error.to_string() };
         let given: P::Given = match events::decode(&grounds.given) {
             Ok(given) => given,
             Err(error) => return unreadable(error),
@@ -231,16 +231,16 @@ impl<P: Decides> Again<'_, P> {
             Err(error) => return unreadable(error),
         };
         if let Err(missing) = self.recorded.behind(grounds).and_then(|wanted| self.fold_to(wanted, grounds)) {
-            return Remade::NotHere { missing };
+            return Redecided::NotHere { missing };
         }
         let made = self.state.make(&given);
         let same = matches!(&made, Ok(Some(draft)) if draft.events == events
             && draft.expected + 1 == commit.version
             && (draft.organization, &draft.aggregate) == (commit.organization, &commit.aggregate));
         match &self.unreadable {
-            _ if same => Remade::Same,
-            Some(detail) => Remade::Unreadable { detail: detail.clone() },
-            None => Remade::Differs { recorded: events, made: Box::new(made) },
+            _ if same => Redecided::Same,
+            Some(detail) => Redecided::Unreadable { detail: detail.clone() },
+            None => Redecided::Differs { recorded: events, made: Box::new(made) },
         }
     }
 

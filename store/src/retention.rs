@@ -19,7 +19,7 @@ use world::World;
 
 use crate::Parts;
 use crate::folded::{Folded, anchor_name, begin_with, projection_of};
-use crate::log::{ForgetError, Kept, ReadError, check_has_retention};
+use crate::log::{ForgetError, ReadError, Retained, check_has_retention};
 use crate::projection::{Projection, Snapshot};
 use crate::reading::Reading;
 use crate::snapshots::{SnapshotError, Snapshots};
@@ -203,10 +203,10 @@ pub async fn turn(
     Ok((after.horizon != before.horizon).then_some(after.horizon))
 }
 
-async fn kept(parts: &Parts, limits: &Limits) -> Result<Kept, ReadError> {
-    let mut all = Kept::default();
+async fn kept(parts: &Parts, limits: &Limits) -> Result<Retained, ReadError> {
+    let mut all = Retained::default();
     for stream in limits.streams() {
-        let kept = parts.log.kept(stream).await?;
+        let kept = parts.log.retained(stream).await?;
         all.horizon.merge(&kept.horizon);
         all.bytes += kept.bytes;
     }

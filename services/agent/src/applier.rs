@@ -42,7 +42,7 @@ use crate::model::backoff::Backoff;
 use crate::model::book::Book;
 use crate::model::fights::{self, Fights};
 use crate::outbox::Outbox;
-use crate::reach::Reach;
+use crate::reach::ApiServerReach;
 
 pub use diff::diff;
 
@@ -57,7 +57,7 @@ pub struct Shared {
     /// What is told to the server.
     pub outbox: Arc<Outbox>,
     /// Whether the API server is reached.
-    pub reach: Arc<Reach>,
+    pub reach: Arc<ApiServerReach>,
     /// Whether writing is allowed.
     pub holding: Holding,
     /// What the server wants.
@@ -100,7 +100,7 @@ impl Shared {
             world,
             kube,
             discovery: Discovery::default(),
-            reach: Arc::new(Reach::new(Arc::clone(&outbox))),
+            reach: Arc::new(ApiServerReach::new(Arc::clone(&outbox))),
             outbox,
             holding,
             desired,

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use world::{Clock, World};
 
 use crate::kubernetes::{ApiError, Call, Kube, path};
-use crate::reach::Reach;
+use crate::reach::ApiServerReach;
 
 /// Seconds for which a renewal counts.
 const DURATION: Duration = Duration::from_secs(12);
@@ -123,7 +123,7 @@ pub struct LeaseKeeper {
     seen: Option<(String, Duration)>,
     until: Duration,
     /// Hears whether the API server answers.
-    reach: Option<Arc<Reach>>,
+    reach: Option<Arc<ApiServerReach>>,
 }
 
 /// The name of an agent's Lease; the last part of an id is random, the first is time.
@@ -167,7 +167,7 @@ impl LeaseKeeper {
 
     /// Tells whether the API server answers, and asks it at once where that is doubted.
     #[must_use]
-    pub fn telling(mut self, reach: Arc<Reach>) -> Self {
+    pub fn telling(mut self, reach: Arc<ApiServerReach>) -> Self {
         self.reach = Some(reach);
         self
     }

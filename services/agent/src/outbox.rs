@@ -61,12 +61,12 @@ impl Outbox {
     }
 
     /// Tells one thing.
-    pub fn tell(&self, what: Observed) {
-        self.tell_together([what]);
+    pub fn report(&self, what: Observed) {
+        self.report_all([what]);
     }
 
     /// Tells several things, all of which are kept or left out.
-    pub fn tell_together(&self, all: impl IntoIterator<Item = Observed>) {
+    pub fn report_all(&self, all: impl IntoIterator<Item = Observed>) {
         let at = Timestamp(self.world.clock.now_millis());
         let observations = all.into_iter().map(|what| Arc::new(Observation { at, what }));
         {
@@ -256,7 +256,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_lost_or_doubled_over_a_reconnect() {
         let outbox = outbox();
-        (0..250).for_each(|reason| outbox.tell(blocked(reason)));
+        (0..250).for_each(|reason| outbox.report(blocked(reason)));
         let first = outbox.next(cursor(0, 0)).expect("a batch");
         assert_eq!((first.epoch, first.first, first.observations.len(), first.last()), (7, 1, 100, 100));
         let second = outbox.next(cursor(7, first.last())).expect("a batch");
@@ -274,7 +274,7 @@ mod tests {
     #[tokio::test]
     async fn an_older_cursor_starts_at_what_is_not_durable() {
         let outbox = outbox();
-        (0..3).for_each(|reason| outbox.tell(blocked(reason)));
+        (0..3).for_each(|reason| outbox.report(blocked(reason)));
         assert_eq!(outbox.next(cursor(6, 99)).map(|batch| batch.first), Some(1));
         outbox.acknowledge(cursor(7, 2));
         outbox.acknowledge(cursor(6, 3));
@@ -287,12 +287,12 @@ mod tests {
     #[tokio::test]
     async fn a_new_epoch_counts_anew_and_epoch_0_tells_nothing() {
         let outbox = Outbox::new(World::real(), Counter::default());
-        outbox.tell(blocked(1));
+        outbox.report(blocked(1));
         assert_eq!((outbox.pending(), outbox.next(cursor(0, 0))), (0, None));
         outbox.begin(7);
-        outbox.tell(blocked(1));
+        outbox.report(blocked(1));
         outbox.begin(8);
-        outbox.tell(blocked(2));
+        outbox.report(blocked(2));
         let batch = outbox.next(cursor(7, 1)).expect("a batch");
         assert_eq!((batch.epoch, batch.first, batch.observations.len()), (8, 1, 1));
     }
@@ -300,7 +300,7 @@ mod tests {
     #[tokio::test]
     async fn over_the_budget_a_gap_is_told_and_what_matters_stays() {
         let outbox = outbox();
-        outbox.tell(blocked(0));
+        outbox.report(blocked(0));
         let identity = events::ObjectIdentity {
             group: String::new(),
             version: "v1".into(),
@@ -309,7 +309,7 @@ mod tests {
             name: "x".into(),
         };
         for _ in 0..=WAITING {
-            outbox.tell(Observed::DriftCorrected {
+            outbox.report(Observed::DriftCorrected {
                 source: SourceId(uuid::Uuid::nil()),
                 identity: identity.clone(),
             });
@@ -338,16 +338,16 @@ mod tests {
             parts
         };
         let outbox = outbox();
-        outbox.tell_together(statement(WAITING + 1));
+        outbox.report_all(statement(WAITING + 1));
         assert_eq!(stated(&outbox), [false; 0]);
         // A part is on its way when the server falls behind.
-        outbox.tell_together(statement(BATCH + 5));
+        outbox.report_all(statement(BATCH + 5));
         assert_eq!(
             outbox.next(cursor(7, 0)).map(|batch| batch.observations.len()).unwrap_or_default(),
             BATCH
         );
-        outbox.tell_together(statement(5));
-        (0..=WAITING).for_each(|reason| outbox.tell(blocked(reason)));
+        outbox.report_all(statement(5));
+        (0..=WAITING).for_each(|reason| outbox.report(blocked(reason)));
         let parts = stated(&outbox);
         assert_eq!((parts.len(), parts.last()), (BATCH + 5, Some(&true)));
     }
@@ -355,9 +355,13 @@ mod tests {
     #[tokio::test]
     async fn inventory_is_stated_again_once_the_server_has_the_rest() {
         let outbox = outbox();
-        (0..BATCH).for_each(|reason| outbox.tell(blocked(reason)));
+        (0..BATCH).for_each(|reason| outbox.report(blocked(reason)));
         for _ in 0..=WAITING {
-            outbox.tell(Observed::InventoryStated { objects: Vec::new(), last: true, unlisted: Vec::new() });
+            outbox.report(Observed::InventoryStated {
+                objects: Vec::new(),
+                last: true,
+                unlisted: Vec::new(),
+            });
         }
         assert!(!outbox.take_restate(), "the server is away: a statement would be left out as well");
         let mut seen = cursor(0, 0);

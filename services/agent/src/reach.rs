@@ -11,13 +11,13 @@ use crate::kubernetes::ApiError;
 use crate::outbox::Outbox;
 
 /// See the module.
-pub struct Reach {
+pub struct ApiServerReach {
     outbox: Arc<Outbox>,
     is_lost: Mutex<bool>,
     doubt: Notify,
 }
 
-impl Reach {
+impl ApiServerReach {
     /// Reached, as far as is known.
     #[must_use]
     pub fn new(outbox: Arc<Outbox>) -> Self {
@@ -27,7 +27,7 @@ impl Reach {
     /// It answered.
     pub fn found(&self) {
         if std::mem::take(&mut *self.is_lost.lock()) {
-            self.outbox.tell(Observed::ApiServerReached {});
+            self.outbox.report(Observed::ApiServerReached {});
         }
     }
 
@@ -38,7 +38,7 @@ impl Reach {
             return;
         }
         if !std::mem::replace(&mut *self.is_lost.lock(), true) {
-            self.outbox.tell(Observed::ApiServerLost { reason: error.to_string() });
+            self.outbox.report(Observed::ApiServerLost { reason: error.to_string() });
         }
     }
 
@@ -67,7 +67,7 @@ mod tests {
     async fn each_change_is_told_once() {
         let outbox = Arc::new(Outbox::new(World::real(), Counter::default()));
         outbox.begin(1);
-        let reach = Reach::new(Arc::clone(&outbox));
+        let reach = ApiServerReach::new(Arc::clone(&outbox));
         let refused = ApiError::Unreachable { detail: "refused".to_owned() };
         reach.found();
         reach.lost(&refused);
@@ -83,7 +83,7 @@ mod tests {
     #[tokio::test]
     async fn a_doubt_is_kept_until_somebody_asks() {
         let outbox = Arc::new(Outbox::new(World::real(), Counter::default()));
-        let reach = Reach::new(outbox);
+        let reach = ApiServerReach::new(outbox);
         reach.doubts(&ApiError::Unreachable { detail: "refused".to_owned() });
         reach.doubted().await;
     }

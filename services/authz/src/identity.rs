@@ -60,12 +60,12 @@ pub struct Verified {
     /// How long the token lives that Kasbah gives for it.
     pub token_lifetime: Duration,
     /// Of whom.
-    pub said: Said,
+    pub said: TokenSubject,
 }
 
 /// Of whom an ID token speaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum TokenSubject {
     /// Of a CI job.
     Job {
         /// Whose it is.

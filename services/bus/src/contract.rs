@@ -97,14 +97,14 @@ pub struct Serving(pub Box<dyn std::any::Any + Send + Sync>);
 /// Notices as they come.
 pub struct Subscription {
     /// Queue of notices; bounded.
-    pub receiver: tokio::sync::mpsc::Receiver<Heard>,
+    pub receiver: tokio::sync::mpsc::Receiver<Received>,
     /// Ends the subscription when dropped.
     pub guard: Box<dyn std::any::Any + Send + Sync>,
 }
 
 /// What a subscriber gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum Received {
     /// A message.
     Message(Bytes),
     /// The subscriber was too slow: this many were lost.

@@ -27,9 +27,9 @@ pub mod typed;
 
 pub use context::{DEFAULT_DEADLINE, caused_by, context_for, context_for_service, within};
 pub use contract::{
-    Bus, BusError, ByteReader, ByteStream, ByteWriter, Handler, Heard, MAXIMUM_FIRST_BYTES,
-    MAXIMUM_MESSAGE_BYTES, MAXIMUM_SUBJECT_BYTES, NOTICE_QUEUE, NOTICE_QUEUE_BYTES, Opening, ReadBytes,
-    RequestError, Serving, StreamHandler, StreamReset, Subscription, WriteBytes,
+    Bus, BusError, ByteReader, ByteStream, ByteWriter, Handler, MAXIMUM_FIRST_BYTES, MAXIMUM_MESSAGE_BYTES,
+    MAXIMUM_SUBJECT_BYTES, NOTICE_QUEUE, NOTICE_QUEUE_BYTES, Opening, ReadBytes, Received, RequestError,
+    Serving, StreamHandler, StreamReset, Subscription, WriteBytes,
 };
 pub use dispatch::{Dispatcher, Service};
 pub use local::LocalBus;

@@ -24,7 +24,7 @@ use world::World;
 use world::spawn::TaskHandle;
 
 use crate::context::{context_for_service, within};
-use crate::contract::{Bus, BusError, Heard, Serving, Subscription};
+use crate::contract::{Bus, BusError, Received, Serving, Subscription};
 use crate::typed::{answer_under, ask_under};
 
 /// Between two words that a replica is there.
@@ -250,14 +250,14 @@ async fn beat(
                 () = &mut due => break,
             };
             match heard {
-                Some(Heard::Message(bytes)) => {
+                Some(Received::Message(bytes)) => {
                     let word = events::decode::<Word>(&bytes).ok();
                     if word.is_some_and(|word| known.hear(&word, world.clock.monotonic())) {
                         // Who is new is to know of this one before its next word.
                         break;
                     }
                 }
-                Some(Heard::Lost(_)) => known.excuse(world.clock.monotonic()),
+                Some(Received::Lost(_)) => known.excuse(world.clock.monotonic()),
                 None => return,
             }
         }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use world::Spawner;
 
-use crate::contract::{Heard, NOTICE_QUEUE, NOTICE_QUEUE_BYTES};
+use crate::contract::{NOTICE_QUEUE, NOTICE_QUEUE_BYTES, Received};
 
 /// Notices handed over but not read; the rest wait in the subscriber's queue.
 const HANDED_OVER: usize = 16;
@@ -22,13 +22,13 @@ pub(crate) struct Queue {
 
 #[derive(Default)]
 struct Waiting {
-    notices: VecDeque<Heard>,
+    notices: VecDeque<Received>,
     bytes: usize,
     ended: bool,
 }
 
 /// Gives the queue's notices to a subscriber until the queue or the subscriber ends.
-pub(crate) fn hand_over(queue: Arc<Queue>, spawner: &dyn Spawner) -> mpsc::Receiver<Heard> {
+pub(crate) fn hand_over(queue: Arc<Queue>, spawner: &dyn Spawner) -> mpsc::Receiver<Received> {
     let (sender, receiver) = mpsc::channel(HANDED_OVER);
     let task = async move {
         while let Some(permit) = tokio::select! {
@@ -51,7 +51,7 @@ impl Queue {
             waiting.lost();
         } else {
             waiting.bytes += body.len();
-            waiting.notices.push_back(Heard::Message(body.clone()));
+            waiting.notices.push_back(Received::Message(body.clone()));
         }
         drop(waiting);
         self.changed.notify_one();
@@ -69,7 +69,7 @@ impl Queue {
     }
 
     /// The next notice; `None` once the subscription ended.
-    async fn next(&self) -> Option<Heard> {
+    async fn next(&self) -> Option<Received> {
         loop {
             {
                 let mut waiting = self.waiting.lock();
@@ -77,7 +77,7 @@ impl Queue {
                     return None;
                 }
                 if let Some(notice) = waiting.notices.pop_front() {
-                    if let Heard::Message(body) = &notice {
+                    if let Received::Message(body) = &notice {
                         waiting.bytes -= body.len();
                     }
                     return Some(notice);
@@ -91,8 +91,8 @@ impl Queue {
 impl Waiting {
     fn lost(&mut self) {
         match self.notices.back_mut() {
-            Some(Heard::Lost(count)) => *count += 1,
-            _ => self.notices.push_back(Heard::Lost(1)),
+            Some(Received::Lost(count)) => *count += 1,
+            _ => self.notices.push_back(Received::Lost(1)),
         }
     }
 }

@@ -18,7 +18,7 @@ use world::{Clock, World};
 
 pub use authority::{Authority, Issued};
 pub use client::{ClientTlsArgs, client_config, client_config_trusting, client_config_trusting_also};
-pub use explain::{CertificateTrouble, explain};
+pub use explain::{CertificateProblem, explain};
 pub use server::{CertificateFiles, CertificateMetrics, ServerCertificate, ServerTlsArgs};
 pub use tickets::SharedTickets;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bus::{Bus, BusError, Dispatcher, Heard, Live, Presence, Service, Serving, Subscription};
+use bus::{Bus, BusError, Dispatcher, Live, Presence, Received, Service, Serving, Subscription};
 use events::Notice;
 use events::configuration::GitReference;
 use events::directory::Scope;
@@ -158,8 +158,8 @@ impl Fetcher {
         }
     }
 
-    fn advanced(&self, schedule: &mut Schedule, heard: Heard) {
-        let Heard::Message(bytes) = heard else {
+    fn advanced(&self, schedule: &mut Schedule, heard: Received) {
+        let Received::Message(bytes) = heard else {
             schedule.all_due();
             return;
         };

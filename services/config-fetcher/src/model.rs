@@ -12,7 +12,7 @@ use events::{
 };
 use serde::{Deserialize, Serialize};
 use store::replay::yaml;
-use store::{Committed, Decides, Draft, Fact, LookedAt, Projection, ReadFilter};
+use store::{Committed, Decides, Draft, Fact, Projection, ReadFilter, ReadSet};
 
 /// All agents, and what is in force for each.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -82,12 +82,12 @@ pub struct Given {
     pub unsettled: bool,
     /// What the same file meant before `allow_agent_identity` was known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub former: Option<Former>,
+    pub former: Option<LegacyReading>,
 }
 
 /// A file as it was read before `allow_agent_identity` was known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Former {
+pub struct LegacyReading {
     /// At this commit.
     pub commit: String,
     /// What it said.
@@ -100,7 +100,7 @@ impl Given {
     /// What came of reading the file. One that is in force as it was read formerly stays in force as that.
     fn outcome_beside(&self, in_force: Option<&AgentConfiguration>) -> Outcome {
         match &self.former {
-            Some(Former { commit, configuration, warnings }) if in_force == Some(configuration) => {
+            Some(LegacyReading { commit, configuration, warnings }) if in_force == Some(configuration) => {
                 let (commit, configuration) = (commit.clone(), configuration.clone());
                 Outcome::Good { commit, configuration, warnings: warnings.clone() }
             }
@@ -286,8 +286,8 @@ impl Decides for State {
         Ok(Some(Draft { organization, aggregate, expected, events: vec![event.into()] }))
     }
 
-    fn looked_at(&self, given: &Given) -> LookedAt {
-        LookedAt::decisions_of(given.organization)
+    fn read_set(&self, given: &Given) -> ReadSet {
+        ReadSet::decisions_of(given.organization)
     }
 
     fn relies_on(&self, given: &Given) -> Vec<AggregateRef> {

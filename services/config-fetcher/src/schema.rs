@@ -20,7 +20,7 @@ use objects::yaml::{Limits, Node, load_documents};
 
 pub use advice::Addition;
 use fields::{choice, list, mapping, required, strict_mapping, text, truth};
-pub use granted::{Granted, What, granted};
+pub use granted::{GrantTarget, Granted, granted};
 use grants::{Identity, Reading};
 pub use report::MAXIMUM as MAXIMUM_FINDINGS;
 use report::Report;
@@ -48,13 +48,13 @@ pub struct Checked {
     pub warnings: Vec<FileFinding>,
     /// The same file as it was read before `allow_agent_identity` was known; none where it names that key, or would not have been
     /// good then.
-    pub former: Option<Former>,
+    pub former: Option<LegacyReading>,
 }
 
 /// A file as it was read before `allow_agent_identity` was known: as the agent where `access_as` is left out, and with rights for
 /// jobs of the agent's own project. What was put into force so keeps that meaning.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Former {
+pub struct LegacyReading {
     /// What it says.
     pub draft: Draft,
     /// What is odd, and what in it stands on the former meaning.
@@ -124,13 +124,13 @@ pub fn check(file: &str, content: &[u8]) -> Checked {
     Checked { draft: draft.unwrap_or_else(nothing), findings, warnings, former: former(file, content) }
 }
 
-fn former(file: &str, content: &[u8]) -> Option<Former> {
+fn former(file: &str, content: &[u8]) -> Option<LegacyReading> {
     let mut report = Report::new(file);
     let root = root(&mut report, content).filter(|root| root.get(ALLOW_AGENT_IDENTITY).is_none())?;
-    let draft = configuration(&mut report, &root, Reading::Former);
+    let draft = configuration(&mut report, &root, Reading::LegacyReading);
     advice::warn(&mut report, &root, draft.mode);
     let (findings, warnings) = report.finish();
-    findings.is_empty().then_some(Former { draft, warnings })
+    findings.is_empty().then_some(LegacyReading { draft, warnings })
 }
 
 /// The lines that give a file the meaning that it had before `allow_agent_identity` was known, and has in GitLab; none where it names that
@@ -227,7 +227,7 @@ fn configuration(report: &mut Report, root: &Node, reading: Reading) -> Draft {
         record_sessions: record_sessions.unwrap_or_default(),
         ..grants
     };
-    let (mode, implicit_rights) = (mode.unwrap_or(Mode::Cluster), reading == Reading::Former);
+    let (mode, implicit_rights) = (mode.unwrap_or(Mode::Cluster), reading == Reading::LegacyReading);
     Draft { mode, lockdown, resources, sources, grants, implicit_rights }
 }
 

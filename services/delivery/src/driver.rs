@@ -24,7 +24,7 @@ use world::World;
 use crate::bundles::{BundleError, Bundles};
 use crate::metrics::Counts;
 use crate::model::{
-    BundleContents, Cause, DeliveryState, Given, Next, Surplus, Verdict, Wanted, WantedLists, event_of,
+    BundleContents, Cause, DeliveryState, Given, Next, PruneSummary, Verdict, Wanted, WantedLists, event_of,
     next_sync,
 };
 
@@ -146,7 +146,7 @@ struct Blobbed {
 /// What is to be done about a source, and what that was decided on.
 struct Settling {
     verdict: Verdict,
-    surplus: Option<Surplus>,
+    surplus: Option<PruneSummary>,
     /// What other sources hold of the bundle, and whether the agent was told so.
     wanted: Vec<WantedObject>,
     wanted_changed: bool,
@@ -226,7 +226,7 @@ impl Driver {
                 return Err(SettleError::Outdated);
             }
             let wanted = state.wanted(source, contents, lists).ok_or(SettleError::Outdated)?;
-            let wanted_changed = state.wants_otherwise(source, &wanted, lists);
+            let wanted_changed = state.wanted_differs(source, &wanted, lists);
             let about = Wanted { list: None, changed: wanted_changed };
             let (verdict, surplus) = state.verdict_with_surplus(source, contents, listed, &about);
             let Some((_, organization, expected)) = state.source_head(source) else { return Ok(None) };
@@ -239,8 +239,8 @@ impl Driver {
             }
             let aggregate = AggregateRef::new(AggregateKind::Source, source);
             let looking = Given::RecordSyncs { source };
-            let (looked_at, relies_on) = (state.looked_at(&looking), || state.relies_on(&looking));
-            let grounds = heads.grounds(&(), looked_at, organization, &aggregate, relies_on)?;
+            let (read_set, relies_on) = (state.read_set(&looking), || state.relies_on(&looking));
+            let grounds = heads.grounds(&(), read_set, organization, &aggregate, relies_on)?;
             Ok(Some(Settling { verdict, surplus, wanted, wanted_changed, grounds, expected }))
         })
     }

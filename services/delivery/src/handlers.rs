@@ -21,7 +21,7 @@ use store::{Basis, Decided, Origin, Policy};
 use uuid::Uuid;
 
 use crate::driver::{Driver, chain};
-use crate::model::{Around, Command, Given, awaits_decision, desired_plan, source_view};
+use crate::model::{Command, Given, StatusContext, awaits_decision, desired_plan, source_view};
 
 /// Of plans that are answered together; one that is larger goes by itself.
 const MAXIMUM_PLAN_BYTES: usize = bus::MAXIMUM_MESSAGE_BYTES / 2;
@@ -311,12 +311,12 @@ impl Driver {
     }
 
     /// What a status depends on besides the log.
-    pub(crate) fn around(&self) -> Around {
+    pub(crate) fn around(&self) -> StatusContext {
         let gateways = self
             .gateways
             .get()
             .map(|live| live.borrow().replicas().iter().map(|replica| InstanceId(*replica)).collect());
-        Around { now: Timestamp(self.deps.world.clock.now_millis()), gateways }
+        StatusContext { now: Timestamp(self.deps.world.clock.now_millis()), gateways }
     }
 
     fn view(&self, source: SourceId) -> Result<SourceView, Refusal> {

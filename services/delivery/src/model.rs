@@ -26,12 +26,12 @@ use serde::{Deserialize, Serialize};
 
 pub use contest::{Wanted, WantedLists};
 pub use decide::{BundleContents, Command, Verdict};
-pub use given::{Given, Surplus, event_of};
-use news::News;
-pub use news::Touched;
+pub use given::{Given, PruneSummary, event_of};
+use news::ChangeLog;
+pub use news::Changes;
 pub use plan::{Next, awaits_decision, desired_plan, has_pending, next_sync};
 use seen::{AgentSeen, Seen};
-pub use status::{Around, agent_status, objects_behind, source_status};
+pub use status::{StatusContext, agent_status, objects_behind, source_status};
 pub use view::source_view;
 
 /// Everything that delivery knows.
@@ -49,7 +49,7 @@ pub struct DeliveryState {
     pub(crate) gateways: BTreeMap<InstanceId, u64>,
     /// In which order things came is this process's own: another one reads the streams in another order.
     #[serde(skip)]
-    pub(crate) news: News,
+    pub(crate) news: ChangeLog,
 }
 
 /// One agent.
@@ -268,7 +268,7 @@ pub(crate) struct Owned {
 impl DeliveryState {
     /// What was touched after `count`.
     #[must_use]
-    pub fn touched_since(&self, count: u64) -> Touched {
+    pub fn touched_since(&self, count: u64) -> Changes {
         self.news.since(count)
     }
 

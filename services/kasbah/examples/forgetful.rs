@@ -81,7 +81,7 @@ impl Bus for Forgetful {
 async fn main() -> anyhow::Result<()> {
     let settings = match CommandLine::parse().command {
         Command::Up(args) => args.settings()?,
-        Command::Alone(alone) => alone.settings()?,
+        Command::SingleService(alone) => alone.settings()?,
         Command::Client(_) | Command::NatsAccounts(_) | Command::Completion { .. } => {
             anyhow::bail!("this program is a server only")
         }

@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use crate::client::{ClientCommand, Common};
 use crate::exit;
-use crate::server::{AccountsArgs, Alone, UpArgs};
+use crate::server::{AccountsArgs, SingleService, UpArgs};
 
 /// Event-sourced control plane for fleets of Kubernetes clusters
 #[derive(Debug, Parser)]
@@ -32,7 +32,7 @@ pub enum Command {
     Up(Box<UpArgs>),
     /// Runs one service.
     #[command(flatten)]
-    Alone(Box<Alone>),
+    SingleService(Box<SingleService>),
     /// Prints the accounts for NATS servers: what each service may say and hear there, and what subscribers from outside may hear
     NatsAccounts(AccountsArgs),
     /// Print a completion script for a shell, such as `source <(kasbah completion bash)`
@@ -93,7 +93,7 @@ pub fn is_server(words: &[OsString]) -> bool {
         match word {
             "--config" => drop(words.next()),
             option if option.starts_with('-') => {}
-            command => return command == "up" || Alone::has_subcommand(command),
+            command => return command == "up" || SingleService::has_subcommand(command),
         }
     }
     false

@@ -8,7 +8,6 @@ mod commands;
 mod failure;
 mod feed;
 mod impersonation;
-mod kept_login;
 mod kubeconfig;
 mod lists;
 mod manifests;
@@ -19,6 +18,7 @@ mod print;
 mod session;
 mod settings;
 mod sign_in;
+mod stored_login;
 
 use std::process::ExitCode;
 
@@ -33,7 +33,7 @@ use failure::Failure;
 use print::Printer;
 use session::Session;
 pub use settings::Common;
-use settings::Surroundings;
+use settings::ProcessEnvironment;
 
 /// Commands of the client.
 #[derive(Debug, Subcommand)]
@@ -123,7 +123,7 @@ pub fn run(command: ClientCommand) -> ExitCode {
 
 async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
     let world = World::real();
-    let open = |common: &Common| Session::open(common, &Surroundings::of_process(), &world);
+    let open = |common: &Common| Session::open(common, &ProcessEnvironment::of_process(), &world);
     match command {
         ClientCommand::Login(with) => commands::login::run(with.wanted, &with.common, &world).await,
         ClientCommand::Logout(with) => commands::logout::run(with.wanted, &with.common, &world).await,

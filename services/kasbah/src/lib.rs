@@ -38,7 +38,7 @@ pub fn main() -> ExitCode {
     match line.command {
         Command::Client(command) => client::run(*command),
         Command::Up(args) => server::main(args.settings()),
-        Command::Alone(alone) => server::main(alone.settings()),
+        Command::SingleService(alone) => server::main(alone.settings()),
         Command::NatsAccounts(args) => {
             print!("{}", args.text());
             ExitCode::SUCCESS

@@ -3,7 +3,6 @@
 
 mod accounts;
 mod addresses;
-mod alone;
 mod authority;
 mod drain;
 mod first_start;
@@ -14,6 +13,7 @@ mod observed;
 mod retention;
 mod services;
 mod settings;
+mod single_service;
 mod up;
 
 use std::path::Path;
@@ -28,10 +28,10 @@ use world::World;
 
 pub use accounts::AccountsArgs;
 pub use addresses::Addresses;
-pub use alone::Alone;
 pub use nats::NatsArgs;
 pub use services::Services;
 pub use settings::Settings;
+pub use single_service::SingleService;
 pub use up::UpArgs;
 
 use crate::exit;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bus::{Bus, Heard, Live, Presence, Subscription};
+use bus::{Bus, Live, Presence, Received, Subscription};
 use events::Notice;
 use events::requests::repository::RepositoryPushed;
 use events::subject::Subject;
@@ -261,9 +261,9 @@ impl Poller {
         assignment
     }
 
-    fn handle_push(&self, heard: Heard) {
+    fn handle_push(&self, heard: Received) {
         let watched = self.watched.lock();
-        let Heard::Message(bytes) = heard else {
+        let Received::Message(bytes) = heard else {
             // What was lost is unknown: check every repository.
             for watched in watched.values() {
                 watched.shared.wake(None);

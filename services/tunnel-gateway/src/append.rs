@@ -7,17 +7,17 @@ use world::World;
 
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Appends a record, again and again while what the log says `may_pass`. It may be there twice then.
+/// Appends a record, again and again while what the log says `is_transient`. It may be there twice then.
 pub(crate) async fn append_until_stored(
     world: &World,
     log: &dyn EventLog,
     record: NewBatch,
-    may_pass: impl Fn(&AppendError) -> bool,
+    is_transient: impl Fn(&AppendError) -> bool,
 ) -> Result<(), AppendError> {
     loop {
         match log.append_batch(record.clone()).await {
             Ok(_) => return Ok(()),
-            Err(error) if may_pass(&error) => {
+            Err(error) if is_transient(&error) => {
                 tracing::warn!(stream = record.stream.as_str(), %error, "record may not be stored, trying again");
                 world.clock.sleep(PAUSE).await;
             }

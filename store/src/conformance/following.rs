@@ -20,7 +20,7 @@ use crate::Parts;
 use crate::decide::{Basis, DecideError, Decided, Origin, Policy};
 use crate::following::{Following, WaitError, follow_projection};
 use crate::log::ReadFilter;
-use crate::model::{Commits, Decides, Draft, LookedAt};
+use crate::model::{Commits, Decides, Draft, ReadSet};
 use crate::projection::{Projection, Snapshot};
 use crate::reading::{Committed, Fact};
 
@@ -85,8 +85,8 @@ impl Decides for Versions {
         }
     }
 
-    fn looked_at(&self, given: &Touch) -> LookedAt {
-        LookedAt::decisions_of(given.organization)
+    fn read_set(&self, given: &Touch) -> ReadSet {
+        ReadSet::decisions_of(given.organization)
     }
 
     fn version_of(&self, organization: OrganizationId, aggregate: &AggregateRef) -> u64 {

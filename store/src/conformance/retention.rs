@@ -13,7 +13,7 @@ use world::World;
 use super::{DEADLINE, Storage, agent, batch, commit, fill};
 use crate::Parts;
 use crate::following::{FollowError, Following, follow_projection};
-use crate::log::{Followed, ForgetError, Kept, ReadError, ReadFilter};
+use crate::log::{Followed, ForgetError, ReadError, ReadFilter, Retained};
 use crate::projection::{Projection, Snapshot};
 use crate::reading::Fact;
 use crate::retention::{Anchored, Limits, RetentionError, turn};
@@ -109,7 +109,7 @@ pub(super) async fn behind_the_horizon_nothing_is_missing(_: World, storage: Box
     observe(&parts, BATCHES).await;
     let all = sequences(&parts, &Position::start()).await;
     parts.log.forget(&until).await.unwrap();
-    let horizon = parts.log.kept(STREAM).await.unwrap().horizon;
+    let horizon = parts.log.retained(STREAM).await.unwrap().horizon;
     assert!(until.covers(&horizon), "{horizon} is behind {until}");
     let left = behind(&all, &horizon);
     assert_eq!(sequences(&parts, &Position::start()).await, left);
@@ -122,16 +122,16 @@ pub(super) async fn a_horizon_stays_and_sequences_go_on(_: World, storage: Box<d
     observe(&parts, 2 * BATCHES).await;
     let end = parts.log.position(&[STREAM]).await.unwrap();
     parts.log.forget(&end).await.unwrap();
-    let horizon = parts.log.kept(STREAM).await.unwrap().horizon;
+    let horizon = parts.log.retained(STREAM).await.unwrap().horizon;
     let left = sequences(&parts, &Position::start()).await;
     drop(parts);
     let parts = storage.open().await;
-    assert_eq!(parts.log.kept(STREAM).await.unwrap().horizon, horizon);
+    assert_eq!(parts.log.retained(STREAM).await.unwrap().horizon, horizon);
     assert_eq!(sequences(&parts, &Position::start()).await, left);
     sequences_go_on(&parts, &end).await;
     assert_eq!(followed_up_to(&parts, &end).await, left.values().map(Vec::len).sum::<usize>() + 1);
     parts.log.forget(&Position::start()).await.unwrap();
-    assert_eq!(parts.log.kept(STREAM).await.unwrap().horizon, horizon);
+    assert_eq!(parts.log.retained(STREAM).await.unwrap().horizon, horizon);
     parts.log.verify().await.unwrap();
 }
 
@@ -196,7 +196,7 @@ pub(crate) async fn lets_go_and_goes_on(world: &World, parts: &Parts) -> Counts 
 pub(super) async fn a_fold_begins_with_an_anchor(world: World, storage: Box<dyn Storage>) {
     let parts = storage.open().await;
     let whole = lets_go_and_goes_on(&world, &parts).await;
-    let Kept { horizon, .. } = parts.log.kept(STREAM).await.unwrap();
+    let Retained { horizon, .. } = parts.log.retained(STREAM).await.unwrap();
     assert_eq!(fold_and_save(&world, &parts).await, whole);
     let lost = Snapshot {
         name: Counts::NAME.to_owned(),
@@ -229,11 +229,11 @@ pub(super) async fn what_is_young_and_little_stays(world: World, storage: Box<dy
     for (now, bytes) in [(begun, much), (begun, much), (Timestamp(begun.0 + 3_599_999), much)] {
         assert_eq!(turn(&parts, &limits(hour, bytes), &ANCHORED, now).await.unwrap(), None);
     }
-    let before = parts.log.kept(STREAM).await.unwrap();
+    let before = parts.log.retained(STREAM).await.unwrap();
     assert_eq!(before.horizon, Position::start());
     assert!(before.bytes >= (BATCHES * BYTES) as u64);
     let horizon = turn(&parts, &limits(hour, 1), &ANCHORED, begun).await.unwrap();
-    let after = parts.log.kept(STREAM).await.unwrap();
+    let after = parts.log.retained(STREAM).await.unwrap();
     assert_eq!(horizon.unwrap_or_default(), after.horizon);
     assert_eq!(after.bytes < before.bytes, after.horizon != Position::start());
 }
@@ -251,7 +251,7 @@ pub(super) async fn nothing_leaves_while_a_snapshot_is_wrong(world: World, stora
         let error = turn(&parts, &limits, &ANCHORED, Timestamp(1)).await.unwrap_err();
         assert!(matches!(error, RetentionError::Differs { projection: "counts", .. }), "{error:?}");
     }
-    assert_eq!(parts.log.kept(STREAM).await.unwrap().horizon, Position::start());
+    assert_eq!(parts.log.retained(STREAM).await.unwrap().horizon, Position::start());
     parts.snapshots.save(right).await.unwrap();
     turn(&parts, &limits, &ANCHORED, Timestamp(1)).await.unwrap();
 }

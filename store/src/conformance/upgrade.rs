@@ -20,7 +20,7 @@ use super::{DEADLINE, ORGANIZATION, Storage, agent, batch, commit, event};
 use crate::Parts;
 use crate::following::{Following, follow_projection};
 use crate::log::ReadFilter;
-use crate::model::{Decides, Draft, LookedAt, make};
+use crate::model::{Decides, Draft, ReadSet, make};
 use crate::projection::Projection;
 use crate::reading::{Catalogue, Committed, Fact};
 use crate::retention::{Anchored, Limits, turn};
@@ -144,8 +144,8 @@ impl<B: Build> Decides for Doors<B> {
         Ok(Some(Draft { organization, aggregate, expected, events: vec![event()] }))
     }
 
-    fn looked_at(&self, _: &Use) -> LookedAt {
-        LookedAt::decisions_of(ORGANIZATION)
+    fn read_set(&self, _: &Use) -> ReadSet {
+        ReadSet::decisions_of(ORGANIZATION)
     }
 
     fn relies_on(&self, given: &Use) -> Vec<AggregateRef> {

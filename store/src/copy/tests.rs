@@ -383,7 +383,7 @@ async fn what_has_left_the_original_stays_in_the_anchors_of_each_copy() {
     let small = embedded::Options { segment_bytes: 16 * 1024, ..folder_options() };
     let first = embedded::open(&world, folders[0].path(), small).unwrap();
     let whole = retention::lets_go_and_goes_on(&world, &first.parts()).await;
-    let left = first.log.kept(Stream::Observations).await.unwrap().horizon;
+    let left = first.log.retained(Stream::Observations).await.unwrap().horizon;
     assert_ne!(left, Position::start());
     let second = copy_on(&world, &server, 0, &first.parts()).await;
     copy(&first, &second).await.unwrap();

@@ -12,7 +12,7 @@ use crate::checkpoint::Checkpoint;
 use crate::conformance::following::{Running, Touch, start};
 use crate::conformance::{ORGANIZATION, agent, decisions};
 use crate::embedded::{Options, open};
-use crate::log::{FollowReader, ForgetError, Kept, NewBatch, ReadFilter, Record, RecordReader};
+use crate::log::{FollowReader, ForgetError, NewBatch, ReadFilter, Record, RecordReader, Retained};
 
 /// What happens to an append.
 enum Fault {
@@ -77,8 +77,8 @@ impl EventLog for FaultyLog {
         self.log.position(streams).await
     }
 
-    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError> {
-        self.log.kept(stream).await
+    async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {
+        self.log.retained(stream).await
     }
 
     async fn forget(&self, until: &Position) -> Result<(), ForgetError> {

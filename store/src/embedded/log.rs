@@ -27,8 +27,8 @@ use super::writer::Request;
 use crate::checkpoint::{Checkpoint, Left, Tally};
 use crate::feed::Feed;
 use crate::log::{
-    AppendError, Appended, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit, ReadError,
-    ReadFilter, Record, RecordReader, check_has_retention,
+    AppendError, Appended, EventLog, FollowReader, ForgetError, NewBatch, NewCommit, ReadError, ReadFilter,
+    Record, RecordReader, Retained, check_has_retention,
 };
 use crate::verify::VerifyReport;
 
@@ -261,9 +261,9 @@ impl EventLog for EmbeddedLog {
         Ok(self.ends(streams).1)
     }
 
-    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError> {
-        let Some(core) = self.core(stream).map(Arc::clone) else { return Ok(Kept::default()) };
-        let look = move || core.segments.bytes().map(|bytes| Kept { horizon: core.horizon(), bytes });
+    async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {
+        let Some(core) = self.core(stream).map(Arc::clone) else { return Ok(Retained::default()) };
+        let look = move || core.segments.bytes().map(|bytes| Retained { horizon: core.horizon(), bytes });
         blocking(look).await?.map_err(failed)
     }
 

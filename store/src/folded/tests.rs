@@ -83,7 +83,7 @@ fn nothing_is_decided_on_organizations_with_commits_that_cannot_be_read_at_all()
     folded.fold(&record).unwrap();
     let of = |organization: OrganizationId| {
         let aggregate = crate::conformance::agent("a");
-        folded.heads.grounds(&(), crate::LookedAt::default(), organization, &aggregate, Vec::new)
+        folded.heads.grounds(&(), crate::ReadSet::default(), organization, &aggregate, Vec::new)
     };
     assert!(of(ORGANIZATION).is_err() && of(OrganizationId::SYSTEM).is_ok());
     folded.fold(&decision(2, "a", 7)).unwrap();

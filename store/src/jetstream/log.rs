@@ -22,8 +22,8 @@ use super::tail::Tail;
 use crate::checkpoint::Checkpoint;
 use crate::feed::{Feed, Feeder, ReaderGone};
 use crate::log::{
-    AppendError, Appended, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit, ReadError,
-    ReadFilter, Record, RecordReader, check_has_retention,
+    AppendError, Appended, EventLog, FollowReader, ForgetError, NewBatch, NewCommit, ReadError, ReadFilter,
+    Record, RecordReader, Retained, check_has_retention,
 };
 
 /// How long an append tries, while others are in its way or nobody leads the stream.
@@ -377,11 +377,11 @@ impl EventLog for JetStreamLog {
         Ok(self.ends.now(&*self.server, streams).await?)
     }
 
-    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError> {
+    async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {
         let names: Vec<String> =
             (0..self.partitions).map(|partition| stream_name((stream, partition))).collect();
         let extents = names.iter().map(|name| self.server.extent(name));
-        let mut kept = Kept::default();
+        let mut kept = Retained::default();
         for (partition, extent) in (0..).zip(futures::future::try_join_all(extents).await?) {
             let shard = (stream, partition);
             kept.bytes += extent.bytes;

@@ -9,7 +9,7 @@ use events::ChainHash;
 
 use super::*;
 use crate::log::NewCommit;
-use crate::model::{Heads, LookedAt};
+use crate::model::{Heads, ReadSet};
 use crate::projection::Projection;
 use crate::reading::{Committed, Fact};
 
@@ -69,8 +69,8 @@ impl<const LIMIT: u64> Decides for Counter<LIMIT> {
         Ok((expected < LIMIT).then_some(draft))
     }
 
-    fn looked_at(&self, _: &Count) -> LookedAt {
-        LookedAt::decisions_of(ORGANIZATION)
+    fn read_set(&self, _: &Count) -> ReadSet {
+        ReadSet::decisions_of(ORGANIZATION)
     }
 
     fn version_of(&self, _: OrganizationId, aggregate: &AggregateRef) -> u64 {
@@ -101,7 +101,7 @@ impl Given {
         let given = Count { id: id.to_owned(), in_all: seen as u64 };
         let draft = state.make(&given).unwrap().unwrap();
         let grounds =
-            heads.grounds(&given, state.looked_at(&given), ORGANIZATION, &draft.aggregate, Vec::new).unwrap();
+            heads.grounds(&given, state.read_set(&given), ORGANIZATION, &draft.aggregate, Vec::new).unwrap();
         self.appended(draft, Some(grounds));
     }
 
@@ -129,12 +129,12 @@ impl Given {
         self.records.push(Record::new(shard, sequence, Timestamp(1), ORGANIZATION, bytes.into()));
     }
 
-    fn again<P: Decides>(&self) -> Vec<Remade> {
+    fn again<P: Decides>(&self) -> Vec<Redecided> {
         again::<P>(self.records.iter().cloned())
     }
 }
 
-fn again<P: Decides>(records: impl IntoIterator<Item = Record>) -> Vec<Remade> {
+fn again<P: Decides>(records: impl IntoIterator<Item = Record>) -> Vec<Redecided> {
     let mut recorded = Recorded::default();
     records.into_iter().for_each(|record| recorded.add(record));
     let mut all = Vec::new();
@@ -156,14 +156,14 @@ fn two_replicas() -> Given {
 
 #[test]
 fn each_decision_comes_out_the_same_on_the_state_that_it_was_made_on() {
-    assert_eq!(two_replicas().again::<Counter<100>>(), vec![Remade::Same; 6]);
+    assert_eq!(two_replicas().again::<Counter<100>>(), vec![Redecided::Same; 6]);
 }
 
 #[test]
 fn a_model_that_decides_otherwise_is_found_out() {
     let remade = two_replicas().again::<Counter<2>>();
-    assert_eq!(remade[..5], vec![Remade::Same; 5], "as far as both decide the same");
-    let Remade::Differs { recorded, made } = &remade[5] else { panic!("{:?}", remade[5]) };
+    assert_eq!(remade[..5], vec![Redecided::Same; 5], "as far as both decide the same");
+    let Redecided::Differs { recorded, made } = &remade[5] else { panic!("{:?}", remade[5]) };
     assert_eq!((recorded.len(), &**made), (1, &Ok(None)));
 }
 
@@ -175,14 +175,14 @@ fn a_decision_without_grounds_is_counted_and_folded_all_the_same() {
     given.appended(draft, None);
     given.decided("c", 7);
     let remade = given.again::<Counter<100>>();
-    assert_eq!((&remade[6], &remade[7]), (&Remade::WithoutGrounds, &Remade::Same));
+    assert_eq!((&remade[6], &remade[7]), (&Redecided::WithoutGrounds, &Redecided::Same));
 }
 
 #[test]
 fn what_a_decision_was_made_on_must_be_there() {
     let given = two_replicas();
     let without_the_first = again::<Counter<100>>(given.records[1..].iter().cloned());
-    let missing = |remade: &Remade| matches!(remade, Remade::NotHere { .. });
+    let missing = |remade: &Redecided| matches!(remade, Redecided::NotHere { .. });
     let found: Vec<bool> = without_the_first.iter().map(missing).collect();
     assert_eq!(found, [false, true, true, true, true], "b was decided on nothing");
     let without_one = [0, 1, 3, 4, 5].map(|index| given.records[index].clone());

@@ -47,6 +47,6 @@ async fn goes_on() {
     let history = store.log.history(ORGANIZATION, &agent("one")).await.unwrap();
     assert_eq!(history.len() as u64, written);
     store.log.verify().await.unwrap();
-    store.log.kept(events::Stream::Decisions).await.unwrap();
+    store.log.retained(events::Stream::Decisions).await.unwrap();
     fill(&*store.log, "one", written..written + 100).await;
 }

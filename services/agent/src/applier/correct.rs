@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::concurrent::concurrently;
 use super::context::Context;
-use super::health::tells_health;
+use super::health::has_health;
 use crate::kubernetes::client::CONCURRENCY;
 use crate::kubernetes::{Accept, ApiError, Call, path};
 use crate::model::book::{Drift, Judged, Seen};
@@ -87,7 +87,7 @@ impl Context {
             return;
         }
         let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
-        self.shared.outbox.tell(Observed::CorrectionFailed {
+        self.shared.outbox.report(Observed::CorrectionFailed {
             source: self.id(),
             failure: failed.failure,
             retry_at: Some(Timestamp(self.shared.world.clock.now_millis()).plus_millis(millis)),
@@ -104,15 +104,15 @@ impl Context {
             Seen::Touched => self.drifted(&key, live),
             Seen::Deleted => {}
             Seen::Health(health) => {
-                self.tell_health(identity, health);
+                self.report_health(identity, health);
                 self.shared.wake(self.id());
             }
         }
-        self.look_for_extra(identity, live);
+        self.check_extra(identity, live);
     }
 
     /// Tells what others added. Where the source is strict, additions by hand are drift.
-    pub(super) fn look_for_extra(&self, identity: &ObjectIdentity, live: &Value) {
+    pub(super) fn check_extra(&self, identity: &ObjectIdentity, live: &Value) {
         let extra = extra_fields(live);
         let key = identity.key();
         if !self.shared.with_book(self.id(), |book| book.added(&key, version_of(live), &extra)) {
@@ -121,7 +121,7 @@ impl Context {
         let policies = &self.source.head.policies;
         let unwanted: Vec<TakenField> =
             unwanted(&extra, &policies.strict_managers).filter(|_| policies.strict).cloned().collect();
-        self.shared.outbox.tell(Observed::ExtraSeen {
+        self.shared.outbox.report(Observed::ExtraSeen {
             source: self.id(),
             identity: identity.clone(),
             all: u32::try_from(extra.len()).unwrap_or(u32::MAX),
@@ -135,8 +135,8 @@ impl Context {
         }
     }
 
-    pub(super) fn tell_health(&self, identity: &ObjectIdentity, health: Judged) {
-        self.shared.outbox.tell(Observed::HealthChanged {
+    pub(super) fn report_health(&self, identity: &ObjectIdentity, health: Judged) {
+        self.shared.outbox.report(Observed::HealthChanged {
             source: self.id(),
             sync: Some(self.source.head.sync),
             identity: identity.clone(),
@@ -163,7 +163,7 @@ impl Context {
     }
 
     /// A watch showed something newer than what a write of ours gave.
-    pub(super) async fn look_again(&self, identity: &ObjectIdentity) {
+    pub(super) async fn recheck(&self, identity: &ObjectIdentity) {
         match self.get(identity).await {
             Ok(Some(live)) => self.saw(identity, &live),
             Ok(None) => self.note_drift(&identity.key(), Drift { deleted: true, fields: Vec::new() }),
@@ -178,7 +178,7 @@ impl Context {
         let Some(path) = path::object(&resource, &identity.namespace, &identity.name) else {
             return Ok(None);
         };
-        let accept = if tells_health(identity) { Accept::Whole } else { Accept::Metadata };
+        let accept = if has_health(identity) { Accept::Whole } else { Accept::Metadata };
         match self.shared.kube.read(Call::get(path).accept(accept).as_account(self.account())).await {
             Ok(answer) => answer.json().map(Some),
             Err(error) if error.code() == 404 => Ok(None),
@@ -210,7 +210,7 @@ impl Context {
         let now = self.shared.now();
         if self.shared.with_book(self.id(), |book| book.drifted(key, drift.clone(), now)) {
             let Drift { deleted, fields } = drift;
-            self.shared.outbox.tell(Observed::DriftSeen { source: self.id(), identity, fields, deleted });
+            self.shared.outbox.report(Observed::DriftSeen { source: self.id(), identity, fields, deleted });
         }
         self.shared.wake(self.id());
     }

@@ -18,7 +18,7 @@ impl Context {
         let uid = live.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
         let ended = self.shared.with_book(self.id(), |book| book.finished(&identity.key(), uid));
         let Some(ended) = ended else { return };
-        self.shared.outbox.tell(Observed::ObjectFinished {
+        self.shared.outbox.report(Observed::ObjectFinished {
             source: self.id(),
             identity: identity.clone(),
             uid: uid.to_owned(),
@@ -29,7 +29,7 @@ impl Context {
             // There is nothing left to correct.
             self.shared
                 .outbox
-                .tell(Observed::DriftCorrected { source: self.id(), identity: identity.clone() });
+                .report(Observed::DriftCorrected { source: self.id(), identity: identity.clone() });
         }
     }
 

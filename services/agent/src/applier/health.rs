@@ -24,12 +24,12 @@ const EXPLAINING: usize = 100;
 
 /// Kinds that have no health of their own: being there is all that can be asked of them. Their metadata is enough, so that the values
 /// of Secrets and large contents are never fetched.
-pub(super) fn tells_health(identity: &ObjectIdentity) -> bool {
-    kind_tells_health(&identity.group, &identity.kind)
+pub(super) fn has_health(identity: &ObjectIdentity) -> bool {
+    kind_has_health(&identity.group, &identity.kind)
 }
 
 /// The same by group and kind.
-pub(super) fn kind_tells_health(group: &str, kind: &str) -> bool {
+pub(super) fn kind_has_health(group: &str, kind: &str) -> bool {
     !matches!(
         (group, kind),
         (
@@ -68,7 +68,7 @@ impl Shared {
     fn judge(&self, live: &Value, identity: &ObjectIdentity) -> Judged {
         let options = self.health.read();
         let now_millis = self.world.clock.now_millis();
-        if tells_health(identity) {
+        if has_health(identity) {
             let as_it_ended = without_its_removal(live);
             let live = as_it_ended.as_ref().unwrap_or(live);
             let judged = Judged::from(evaluate(live, now_millis, &options));
@@ -110,10 +110,10 @@ fn class_of_pending_claim(live: &Value) -> Option<&str> {
 
 impl Context {
     /// Looks at objects that are not well, and asks others why; gives the moment at which more are to be looked at.
-    pub(super) async fn look_below(&self) -> Option<Duration> {
+    pub(super) async fn check_below(&self) -> Option<Duration> {
         let looks = || {
             let (now, now_millis) = (self.shared.now(), self.shared.world.clock.now_millis());
-            self.shared.with_book(self.id(), |book| book.looks(now, now_millis))
+            self.shared.with_book(self.id(), |book| book.due_checks(now, now_millis))
         };
         let (due, next) = looks();
         if due.is_empty() {
@@ -135,9 +135,8 @@ impl Context {
         let plain = sight.health.take();
         let Some(plain) = plain else { return };
         sight.health = Some(if plain.open { self.explained(&live, plain).await } else { plain });
-        if let Some(health) = self.shared.with_book(self.id(), |book| book.looked_at(&identity.key(), sight))
-        {
-            self.tell_health(identity, health);
+        if let Some(health) = self.shared.with_book(self.id(), |book| book.observed(&identity.key(), sight)) {
+            self.report_health(identity, health);
             self.shared.wake(self.id());
         }
     }

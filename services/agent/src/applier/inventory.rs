@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::Shared;
 use super::concurrent::concurrently;
 use super::context::Context;
-use super::health::tells_health;
+use super::health::has_health;
 use super::prune::listed_identity;
 use crate::desired::View;
 use crate::kubernetes::{Accept, ApiError, Call, Kube, Resource, path};
@@ -136,7 +136,7 @@ fn tell(shared: &Shared, mut objects: Vec<OwnedObject>, unlisted: Vec<GroupKind>
         let unlisted = if last { unlisted.clone() } else { Vec::new() };
         Observed::InventoryStated { objects, last, unlisted }
     });
-    shared.outbox.tell_together(parts);
+    shared.outbox.report_all(parts);
 }
 
 /// One found object: certain only if the very manifest that is wanted was applied last and each of its fields is still ours. Gives what
@@ -149,7 +149,7 @@ fn enter(
     object: &OwnedObject,
 ) -> Option<(ObjectKey, Drift)> {
     let mut sight = shared.sight(live, &object.identity);
-    if tells_health(&object.identity) {
+    if has_health(&object.identity) {
         // Metadata does not tell; a watch will.
         sight.health = None;
     }
@@ -179,7 +179,7 @@ struct Collected {
 }
 
 /// Where a kind could be listed.
-enum Reach {
+enum ApiServerReach {
     Everywhere,
     /// Where the sources have objects.
     WhereWanted,
@@ -212,9 +212,9 @@ async fn collect(shared: &Arc<Shared>, view: &Arc<View>) -> Result<Collected, Ap
                         objects.into_iter().map(|(live, object)| (object.uid.clone(), (live, object))),
                     );
                     match reach {
-                        Reach::Everywhere => drop(listed.insert(kind)),
-                        Reach::WhereWanted => {}
-                        Reach::Partly => drop(unlisted.insert(kind)),
+                        ApiServerReach::Everywhere => drop(listed.insert(kind)),
+                        ApiServerReach::WhereWanted => {}
+                        ApiServerReach::Partly => drop(unlisted.insert(kind)),
                     }
                 }
                 Err(error) if is_of_this_kind(resource, &error) => {
@@ -241,9 +241,9 @@ async fn collect_kind(
     view: &Arc<View>,
     account: Option<&ServiceAccount>,
     resource: &Resource,
-) -> Result<(Vec<(Value, OwnedObject)>, Reach), ApiError> {
+) -> Result<(Vec<(Value, OwnedObject)>, ApiServerReach), ApiError> {
     let mut items = Vec::new();
-    let mut reach = Reach::Everywhere;
+    let mut reach = ApiServerReach::Everywhere;
     let mut per_namespace = view.mode == Mode::Namespaced;
     if !per_namespace {
         match list(&shared.kube, account, resource, "", SOURCE_LABEL).await? {
@@ -253,16 +253,16 @@ async fn collect_kind(
         }
     }
     if per_namespace && resource.namespaced {
-        reach = Reach::WhereWanted;
+        reach = ApiServerReach::WhereWanted;
         for namespace in namespaces(view, account) {
             match list(&shared.kube, account, resource, &namespace, SOURCE_LABEL).await? {
                 Listed::Items(some) => items.extend(some),
                 Listed::Absent => {}
-                Listed::Forbidden(_) => reach = Reach::Partly,
+                Listed::Forbidden(_) => reach = ApiServerReach::Partly,
             }
         }
     } else if per_namespace {
-        reach = Reach::Partly;
+        reach = ApiServerReach::Partly;
     }
     Ok((items.into_iter().filter_map(|live| owned(view, resource, live)).collect(), reach))
 }

@@ -220,14 +220,14 @@ impl Context {
             Pruned::Kept(reason) => ("kept", Some(reason.clone()), true),
             Pruned::NotOurs(reason) => ("kept", Some(reason.clone()), false),
         };
-        if progress.is_told(&entry.uid, &pruned) {
+        if progress.is_reported(&entry.uid, &pruned) {
             return pruned;
         }
         self.shared.counts.pruned_objects.with([outcome]).inc();
         if !stays_owned {
             self.shared.forget_object(&entry.identity.key(), &entry.uid);
         }
-        self.shared.outbox.tell(Observed::ObjectPruned {
+        self.shared.outbox.report(Observed::ObjectPruned {
             sync: Some(sync),
             source: self.id(),
             identity: entry.identity.clone(),
@@ -369,7 +369,7 @@ impl Waiting {
             if self.told != reason {
                 self.told.clone_from(&reason);
                 let (source, sync) = (context.id(), context.source.head.sync);
-                outbox.tell(Observed::SyncWaiting { source, sync, reason });
+                outbox.report(Observed::SyncWaiting { source, sync, reason });
             }
         }
         tokio::select! {

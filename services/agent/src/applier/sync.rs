@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 
 use super::concurrent::concurrently;
 use super::context::Context;
-use super::health::tells_health;
+use super::health::has_health;
 use super::prune::Progress;
 use super::report::Report;
 use super::stage::{StageEnd, of_stage};
@@ -57,7 +57,11 @@ impl Context {
         let head = &self.source.head;
         let mut report = Report::new(head.sync);
         let correlation_id = head.correlation_id;
-        self.shared.outbox.tell(Observed::SyncStarted { source: self.id(), sync: head.sync, correlation_id });
+        self.shared.outbox.report(Observed::SyncStarted {
+            source: self.id(),
+            sync: head.sync,
+            correlation_id,
+        });
         let outcome = self.attempt(&mut report, pruned, wake).await;
         let outcome = outcome.map(|outcome| self.without_wanted(outcome, &mut report));
         (outcome, report)
@@ -83,7 +87,7 @@ impl Context {
         wake: &Notify,
     ) -> Option<SyncOutcome> {
         if let Some(reason) = self.blocked() {
-            self.shared.outbox.tell(Observed::SourceBlocked { source: self.id(), reason });
+            self.shared.outbox.report(Observed::SourceBlocked { source: self.id(), reason });
             return Some(SyncOutcome::Failed);
         }
         let mut outcome = SyncOutcome::Succeeded;
@@ -126,7 +130,7 @@ impl Context {
         if let Some(failure) = blocked {
             self.shared
                 .outbox
-                .tell(Observed::SourceBlocked { source: self.id(), reason: failure.message.clone() });
+                .report(Observed::SourceBlocked { source: self.id(), reason: failure.message.clone() });
         }
         SyncOutcome::Failed
     }
@@ -232,7 +236,7 @@ impl Context {
             if !self.shared.holding.may_write() {
                 return WaitEnd::Lost;
             }
-            let look_below_at = self.look_below().await.unwrap_or(end);
+            let look_below_at = self.check_below().await.unwrap_or(end);
             let mut unsettled = self.unsettled(targets);
             let all_seem_settled = unsettled.is_empty();
             if all_seem_settled {
@@ -259,7 +263,7 @@ impl Context {
                     let reason = waiting_reason(first, reason, unsettled.len());
                     let sync = report.sync;
                     told.tell(reason, self.shared.now(), |reason| {
-                        self.shared.outbox.tell(Observed::SyncWaiting { source: self.id(), sync, reason });
+                        self.shared.outbox.report(Observed::SyncWaiting { source: self.id(), sync, reason });
                     })
                 })
                 .flatten();
@@ -290,7 +294,7 @@ impl Context {
                     Some(Some(health)) if health.settled => None,
                     Some(Some(health)) if health.message.is_empty() => Some((target, health.word())),
                     Some(Some(health)) => Some((target, health.message.clone())),
-                    Some(None) | None if !tells_health(&target.identity) => None,
+                    Some(None) | None if !has_health(&target.identity) => None,
                     Some(None) | None => Some((target, "not seen yet".to_owned())),
                 })
                 .collect()
@@ -307,7 +311,7 @@ impl Context {
         };
         let is_finished = |target: &Target| self.shared.with_book(self.id(), |book| book.is_finished(target));
         let those = targets.iter().filter(|target| {
-            tells_health(&target.identity)
+            has_health(&target.identity)
                 && !seen.contains(&target.key)
                 && !is_followed(target)
                 && !is_finished(target)
@@ -325,12 +329,12 @@ impl Context {
 
     async fn look_at_one(&self, target: &Target) -> Option<ObjectKey> {
         let path = path::object(&target.resource, &target.identity.namespace, &target.identity.name)?;
-        let accept = if tells_health(&target.identity) { Accept::Whole } else { Accept::Metadata };
+        let accept = if has_health(&target.identity) { Accept::Whole } else { Accept::Metadata };
         let call = Call::get(path).accept(accept).as_account(self.account());
         let live = self.shared.kube.read(call).await.ok()?.json().ok()?;
         let sight = self.shared.sight(&live, &target.identity);
-        if let Some(health) = self.shared.with_book(self.id(), |book| book.looked_at(&target.key, sight)) {
-            self.tell_health(&target.identity, health);
+        if let Some(health) = self.shared.with_book(self.id(), |book| book.observed(&target.key, sight)) {
+            self.report_health(&target.identity, health);
         }
         self.note_end(&target.identity, &live);
         Some(target.key.clone())

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use super::Shared;
 use super::context::Context;
-use super::health::kind_tells_health;
+use super::health::kind_has_health;
 use super::lines::Lines;
 use super::prune::listed_identity;
 use super::watches::{Forbidden, WatchKey};
@@ -138,7 +138,7 @@ impl Watch {
         } else if !std::mem::replace(&mut self.blocked, true) {
             for source in &self.sources {
                 let reason = format!("drift and health cannot be seen, list and watch are needed: {error}");
-                self.shared.outbox.tell(Observed::SourceBlocked { source: *source, reason });
+                self.shared.outbox.report(Observed::SourceBlocked { source: *source, reason });
             }
         }
         FORBIDDEN_WAIT
@@ -152,7 +152,7 @@ impl Watch {
     }
 
     fn accept(&self) -> Accept {
-        if kind_tells_health(&self.key.resource.group, &self.key.resource.kind) {
+        if kind_has_health(&self.key.resource.group, &self.key.resource.kind) {
             Accept::Whole
         } else {
             Accept::MetadataList

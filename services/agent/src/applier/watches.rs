@@ -175,7 +175,7 @@ impl Watches {
         });
         for (source, broken, all) in broken.news() {
             if view.source(source).is_some() {
-                shared.outbox.tell(Observed::WatchesBroken { source, broken, all });
+                shared.outbox.report(Observed::WatchesBroken { source, broken, all });
             }
         }
     }

@@ -104,16 +104,16 @@ impl Worker {
     /// Does what is due; gives the moment at which more will be.
     async fn step(&mut self, context: &Context) -> Option<Duration> {
         let head = &context.source.head;
-        let look_below = context.look_below().await;
+        let check_below = context.check_below().await;
         if head.suspended {
             self.shared.note(self.source, "suspended");
-            return look_below;
+            return check_below;
         }
         let source = &context.source;
         if source.entries.is_none() && source.prune.is_empty() && source.refused.is_none() {
             self.ran = Some(context.source.fingerprint);
             self.shared.note(self.source, "nothing to do");
-            return look_below;
+            return check_below;
         }
         let now = self.shared.now();
         let is_new = self.ran != Some(context.source.fingerprint);
@@ -155,9 +155,9 @@ impl Worker {
         // Also while something fails: what was applied before stays as it was.
         let correction = context.correct_due().await;
         // The run may have made more of them.
-        let look_below = context.look_below().await;
+        let check_below = context.check_below().await;
         let kept_at = self.kept_at.filter(|_| self.retry_at.is_none());
-        [self.retry_at, correction, self.look_at, look_below, kept_at].into_iter().flatten().min()
+        [self.retry_at, correction, self.look_at, check_below, kept_at].into_iter().flatten().min()
     }
 
     /// A namespace that was kept because of another source's objects may be empty a moment later.
@@ -224,14 +224,14 @@ impl Worker {
         // An outage fails all objects alike; a few of them say it.
         let told = if report.transient { OUTAGE_FAILURES } else { usize::MAX };
         for failure in report.failures.iter().filter(|_| outcome == SyncOutcome::Failed).take(told) {
-            self.shared.outbox.tell(Observed::ObjectFailed {
+            self.shared.outbox.report(Observed::ObjectFailed {
                 sync: report.sync,
                 source: self.source,
                 failure: failure.clone(),
                 retry_at,
             });
         }
-        self.shared.outbox.tell(Observed::SyncFinished {
+        self.shared.outbox.report(Observed::SyncFinished {
             source: self.source,
             sync: report.sync,
             outcome,

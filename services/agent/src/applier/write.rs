@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::context::Context;
-use super::health::tells_health;
+use super::health::has_health;
 use crate::kubernetes::call::ApplyMode;
 use crate::kubernetes::{Accept, Answer, ApiError, ApiStatus, Call, path};
 use crate::model::adoption::{Decision, Owner};
@@ -287,7 +287,7 @@ impl Context {
             }
         };
         if overheard {
-            self.look_again(&target.identity).await;
+            self.recheck(&target.identity).await;
         }
         result
     }
@@ -305,7 +305,7 @@ impl Context {
         }
         let body = self.prepare(target, checked.adopted)?.body();
         let force = self.source.head.policies.conflicts == Conflicts::Force;
-        let accept = if tells_health(&target.identity) { Accept::Whole } else { Accept::Metadata };
+        let accept = if has_health(&target.identity) { Accept::Whole } else { Accept::Metadata };
         let call = Call::apply(&path, body, ApplyMode { dry_run: false, force })
             .accept(accept)
             .as_account(self.account());
@@ -356,24 +356,24 @@ impl Context {
         });
         let is_news = write != Write::Unchanged || !is_stated || self.source.head.check_all;
         let now = self.shared.now();
-        let judged = write != Write::Created && tells_health(&target.identity);
+        let judged = write != Write::Created && has_health(&target.identity);
         let before = Before { adopted: checked.adopted, judged };
         let settled = self.shared.with_book(self.id(), |book| book.settled(target, sight, before, now));
         if is_news {
             let taken_over = checked.taken.clone();
-            self.shared.outbox.tell(Observed::ObjectApplied { sync, object, write, taken_over });
+            self.shared.outbox.report(Observed::ObjectApplied { sync, object, write, taken_over });
         }
         if settled.corrected {
             self.shared.counts.drift_corrections.inc();
             self.shared
                 .outbox
-                .tell(Observed::DriftCorrected { source: self.id(), identity: target.identity.clone() });
+                .report(Observed::DriftCorrected { source: self.id(), identity: target.identity.clone() });
         }
         if let Some(health) = settled.health {
-            self.tell_health(&target.identity, health);
+            self.report_health(&target.identity, health);
         }
         self.note_end(&target.identity, live);
-        self.look_for_extra(&target.identity, live);
+        self.check_extra(&target.identity, live);
         settled.overheard
     }
 

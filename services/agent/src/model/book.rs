@@ -446,7 +446,7 @@ impl Book {
 
     /// The object was asked for because nobody told of it: its health counts although its version is known. Whether somebody touched it is
     /// for a watch to say, to which this version is news then.
-    pub fn looked_at(&mut self, key: &ObjectKey, sight: Sight) -> Option<Judged> {
+    pub fn observed(&mut self, key: &ObjectKey, sight: Sight) -> Option<Judged> {
         let known = self.known.get_mut(key).filter(|known| sight.version >= known.version)?;
         if sight.touch == known.touch {
             known.version = sight.version;
@@ -486,7 +486,7 @@ impl Book {
 
     /// Objects to be looked at now although nothing was seen of them, `now` by the monotonic clock and `now_millis` since 1970; and when the
     /// next ones will be.
-    pub fn looks(&mut self, now: Duration, now_millis: i64) -> (Vec<ObjectIdentity>, Option<Duration>) {
+    pub fn due_checks(&mut self, now: Duration, now_millis: i64) -> (Vec<ObjectIdentity>, Option<Duration>) {
         let mut due = Vec::new();
         let mut next: Option<Duration> = None;
         for known in self.known.values_mut() {

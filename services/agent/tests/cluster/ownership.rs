@@ -356,7 +356,7 @@ async fn what_is_created_while_the_inventory_is_stated_again_is_not_lost() {
     let object = rig.owned()["first"].clone();
     for _ in 0..=20_000 {
         let object = object.clone();
-        rig.process.outbox.tell(Observed::ObjectApplied {
+        rig.process.outbox.report(Observed::ObjectApplied {
             sync: None,
             object,
             write: Write::Changed,

@@ -49,7 +49,7 @@ impl Driver {
     }
 
     /// Waits until the directory has what the asker has seen.
-    pub(super) async fn has_seen(&self, position: &Position) -> Result<(), Refusal> {
+    pub(super) async fn wait_for_position(&self, position: &Position) -> Result<(), Refusal> {
         let waited = self.directory.wait_for(position, FOLDED_WITHIN).await;
         waited.map_err(|error| Refusal::new(RefusalKind::Unavailable, error.to_string()))
     }

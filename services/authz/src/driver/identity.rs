@@ -14,7 +14,7 @@ use super::queries::services_only;
 use super::{Driver, gone};
 use crate::call::Call;
 use crate::checks;
-use crate::identity::{Said, Verified};
+use crate::identity::{TokenSubject, Verified};
 use crate::model::Asker;
 use crate::model::identity::{Account, JobClaims, unknown_login};
 use crate::model::steps::Step;
@@ -106,11 +106,13 @@ impl Driver {
             }
         };
         match verified.said.clone() {
-            Said::Job { claims, facts } => {
+            TokenSubject::Job { claims, facts } => {
                 let project = request.project.as_deref();
                 self.sign_in_job(call, &verified, (claims, facts), organization, project).await
             }
-            Said::Person { login } => self.sign_in_person(call, &verified, &login, organization).await,
+            TokenSubject::Person { login } => {
+                self.sign_in_person(call, &verified, &login, organization).await
+            }
         }
     }
 
@@ -154,8 +156,8 @@ impl Driver {
         wanted: Option<OrganizationId>,
     ) -> Result<(Account, UserId), Refusal> {
         let provider = &verified.provider;
-        let believers: Vec<OrganizationId> = self.directory.read(|directory| {
-            let all = directory.believers(provider).map(|(id, _)| id);
+        let trusting_organizations: Vec<OrganizationId> = self.directory.read(|directory| {
+            let all = directory.trusting_organizations(provider).map(|(id, _)| id);
             all.filter(|id| wanted.is_none_or(|wanted| wanted == *id)).collect()
         });
         let which = |names: &str| Refusal {
@@ -163,12 +165,12 @@ impl Driver {
             field: Some("organization".to_owned()),
             message: format!("say which organization you mean{names}"),
         };
-        if believers.len() > MAXIMUM_ORGANIZATIONS {
+        if trusting_organizations.len() > MAXIMUM_ORGANIZATIONS {
             return Err(which(""));
         }
         let mut refusal = unknown_login(provider);
         let mut known = Vec::new();
-        for organization in believers {
+        for organization in trusting_organizations {
             let account = personal::account(&*self.keys, organization, provider, &verified.subject).await?;
             let name = personal::login_claim(&*self.keys, organization, login).await?;
             match self.directory.read(|directory| directory.user_of_account(&account, name)) {

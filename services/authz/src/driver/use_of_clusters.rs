@@ -58,7 +58,7 @@ impl Driver {
     }
 
     pub(super) async fn sign_pass(self, asker: Asker, request: SignPass) -> Result<IssuedPass, Refusal> {
-        self.has_seen(&request.since).await?;
+        self.wait_for_position(&request.since).await?;
         let holder = self.user_of_clusters(&asker, request.hash)?;
         let granted = self.lent(request.agent, &holder.actor)?.map_err(|reason| {
             let asker = Asker { actor: holder.actor.clone(), organization: holder.organization };

@@ -5,7 +5,7 @@ use events::directory::{JobEnvironment, JobFacts};
 use events::requests::authz::ProviderKind;
 use serde_json::{Map, Value};
 
-use super::Said;
+use super::TokenSubject;
 use super::file::Settings;
 use super::verify::wrong;
 use crate::checks;
@@ -29,7 +29,7 @@ impl Claims<'_> {
     }
 
     /// Of whom they speak.
-    pub(super) fn said(&self, settings: &Settings) -> Result<Said, Refusal> {
+    pub(super) fn said(&self, settings: &Settings) -> Result<TokenSubject, Refusal> {
         match settings.kind {
             ProviderKind::People => self.person(settings),
             ProviderKind::GitlabJobs => self.job_of_gitlab(settings),
@@ -37,7 +37,7 @@ impl Claims<'_> {
         }
     }
 
-    fn person(&self, settings: &Settings) -> Result<Said, Refusal> {
+    fn person(&self, settings: &Settings) -> Result<TokenSubject, Refusal> {
         if OF_JOBS.iter().any(|claim| self.0.contains_key(*claim)) {
             return Err(wrong(format!("the ID token is a job's, and {} is for people", settings.name)));
         }
@@ -58,10 +58,10 @@ impl Claims<'_> {
         checks::login(claim, &login).map_err(|refusal| {
             wrong(format!("{claim} of the ID token is no login name: it {}", refusal.message))
         })?;
-        Ok(Said::Person { login })
+        Ok(TokenSubject::Person { login })
     }
 
-    fn job_of_gitlab(&self, settings: &Settings) -> Result<Said, Refusal> {
+    fn job_of_gitlab(&self, settings: &Settings) -> Result<TokenSubject, Refusal> {
         let reference = self.text("ref")?.unwrap_or_default();
         let reference = match self.text("ref_type")?.as_deref() {
             Some("branch") => format!("refs/heads/{reference}"),
@@ -82,10 +82,10 @@ impl Claims<'_> {
             repository: self.repository(settings, "project_path")?,
             external_id: self.number("project_id")?,
         };
-        Ok(Said::Job { claims, facts })
+        Ok(TokenSubject::Job { claims, facts })
     }
 
-    fn job_of_github(&self, settings: &Settings) -> Result<Said, Refusal> {
+    fn job_of_github(&self, settings: &Settings) -> Result<TokenSubject, Refusal> {
         let facts = JobFacts {
             name: self.text("workflow")?.ok_or_else(|| missing("workflow"))?,
             pipeline: self.id("run_id")?.unwrap_or_default(),
@@ -99,7 +99,7 @@ impl Claims<'_> {
             repository: self.repository(settings, "repository")?,
             external_id: self.number("repository_id")?,
         };
-        Ok(Said::Job { claims, facts })
+        Ok(TokenSubject::Job { claims, facts })
     }
 
     /// Path and number of whose the repository is. A number says that it is one, because a path may be all digits.

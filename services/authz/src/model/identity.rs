@@ -43,7 +43,7 @@ pub struct JobClaims {
 
 impl Directory {
     /// The organizations that believe a provider.
-    pub fn believers<'a>(
+    pub fn trusting_organizations<'a>(
         &'a self,
         provider: &'a str,
     ) -> impl Iterator<Item = (OrganizationId, &'a ProviderTrust)> {
@@ -116,19 +116,19 @@ impl Directory {
         project: Option<&str>,
     ) -> Result<(OrganizationId, ProjectId), Refusal> {
         let refuse = |message: String| Refusal::new(RefusalKind::Denied, message);
-        let believers: Vec<OrganizationId> = self
-            .believers(&claims.provider)
+        let trusting_organizations: Vec<OrganizationId> = self
+            .trusting_organizations(&claims.provider)
             .filter(|(id, trust)| organization.is_none_or(|wanted| wanted == *id) && owns(trust, claims))
             .map(|(id, _)| id)
             .collect();
-        if believers.is_empty() {
+        if trusting_organizations.is_empty() {
             return Err(refuse(format!(
                 "no organization lets in jobs of {} from {}: an owner runs `kasbah provider trust {} --owner …`",
                 claims.repository, claims.provider, claims.provider,
             )));
         }
         let mut found: Vec<(OrganizationId, ProjectId)> = Vec::new();
-        for organization in believers {
+        for organization in trusting_organizations {
             let meant = project.map(|text| self.find_project(organization, text).map(|(id, _)| id));
             let projects = self.projects.iter().filter(|(id, project)| {
                 project.organization == organization

@@ -13,7 +13,7 @@ use events::{
 };
 use serde::{Deserialize, Serialize};
 use store::replay::yaml;
-use store::{Decides, LookedAt};
+use store::{Decides, ReadSet};
 use uuid::Uuid;
 
 use super::claims::NameId;
@@ -177,7 +177,7 @@ impl Decides for Directory {
 
     /// Names of organizations and operators are in the organization `system`; who asks may be at home in another than the
     /// one in which they act.
-    fn looked_at(&self, given: &Given) -> LookedAt {
+    fn read_set(&self, given: &Given) -> ReadSet {
         let mut organizations = BTreeSet::from([OrganizationId::SYSTEM, given.asker.organization]);
         if let Actor::User(user) = &given.asker.actor {
             organizations.extend(self.users.get(user).map(|user| user.organization));
@@ -190,7 +190,7 @@ impl Decides for Directory {
             }
             _ => {}
         }
-        LookedAt { organizations, ..LookedAt::default() }
+        ReadSet { organizations, ..ReadSet::default() }
     }
 
     fn version_of(&self, organization: OrganizationId, aggregate: &AggregateRef) -> u64 {

@@ -78,7 +78,7 @@ impl Bus for FaultyBus {
             let _guard = subscription.guard;
             while let Some(notice) = subscription.receiver.recv().await {
                 let notice = match notice {
-                    Heard::Lost(count) => Heard::Lost(count + 1),
+                    Received::Lost(count) => Received::Lost(count + 1),
                     message => message,
                 };
                 if sender.send(notice).await.is_err() {

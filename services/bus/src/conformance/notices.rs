@@ -8,9 +8,9 @@ use events::subject::Subject;
 use world::World;
 
 use super::{fresh_name, patiently};
-use crate::contract::{Bus, BusError, Heard, MAXIMUM_MESSAGE_BYTES, NOTICE_QUEUE, Subscription};
+use crate::contract::{Bus, BusError, MAXIMUM_MESSAGE_BYTES, NOTICE_QUEUE, Received, Subscription};
 
-async fn next(world: &World, subscription: &mut Subscription) -> Result<Heard> {
+async fn next(world: &World, subscription: &mut Subscription) -> Result<Received> {
     patiently(world, "a notice", subscription.receiver.recv()).await?.context("the subscription ended")
 }
 
@@ -31,7 +31,7 @@ pub async fn every_subscriber_gets_each_notice_once_and_in_order(
     for subscription in &mut subscriptions {
         for number in 0..500 {
             let notice = next(&world, subscription).await?;
-            ensure!(notice == Heard::Message(numbered(number)), "{notice:?} instead of {number}");
+            ensure!(notice == Received::Message(numbered(number)), "{notice:?} instead of {number}");
         }
     }
     Ok(())
@@ -44,7 +44,7 @@ pub async fn a_late_subscriber_gets_nothing_from_before(bus: Arc<dyn Bus>, world
     let mut subscription = bus.subscribe(&subject).await?;
     bus.publish(&subject, Bytes::from_static(b"after")).await?;
     let notice = next(&world, &mut subscription).await?;
-    ensure!(notice == Heard::Message(Bytes::from_static(b"after")), "{notice:?}");
+    ensure!(notice == Received::Message(Bytes::from_static(b"after")), "{notice:?}");
     Ok(())
 }
 
@@ -57,7 +57,7 @@ pub async fn other_subjects_are_not_heard(bus: Arc<dyn Bus>, world: World) -> Re
     }
     bus.publish(&Subject::notice(&name), Bytes::from_static(b"own")).await?;
     let notice = next(&world, &mut subscription).await?;
-    ensure!(notice == Heard::Message(Bytes::from_static(b"own")), "{notice:?}");
+    ensure!(notice == Received::Message(Bytes::from_static(b"own")), "{notice:?}");
     Ok(())
 }
 
@@ -72,11 +72,11 @@ pub async fn a_slow_subscriber_loses_and_is_told(bus: Arc<dyn Bus>, world: World
     let (mut number, mut told) = (0, 0);
     while number < total {
         match next(&world, &mut subscription).await? {
-            Heard::Message(body) => {
+            Received::Message(body) => {
                 ensure!(body == numbered(number), "{body:?} instead of {number}");
                 number += 1;
             }
-            Heard::Lost(count) => {
+            Received::Lost(count) => {
                 told += count;
                 number += usize::try_from(count)?;
             }
@@ -86,7 +86,7 @@ pub async fn a_slow_subscriber_loses_and_is_told(bus: Arc<dyn Bus>, world: World
     ensure!(number == total, "told of more than were lost");
     bus.publish(&subject, Bytes::from_static(b"goes on")).await?;
     ensure!(
-        next(&world, &mut subscription).await? == Heard::Message(Bytes::from_static(b"goes on")),
+        next(&world, &mut subscription).await? == Received::Message(Bytes::from_static(b"goes on")),
         "it does not go on"
     );
     Ok(())
@@ -100,7 +100,7 @@ pub async fn a_slow_subscriber_harms_no_other(bus: Arc<dyn Bus>, world: World) -
     for number in 0..NOTICE_QUEUE * 2 {
         bus.publish(&subject, numbered(number)).await?;
         let notice = next(&world, &mut quick).await?;
-        ensure!(notice == Heard::Message(numbered(number)), "{notice:?} instead of {number}");
+        ensure!(notice == Received::Message(numbered(number)), "{notice:?} instead of {number}");
     }
     Ok(())
 }

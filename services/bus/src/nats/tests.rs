@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::conformance::{fresh_name, patient_context, patiently};
-use crate::contract::Heard;
+use crate::contract::Received;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -80,7 +80,7 @@ async fn while_the_server_is_away_all_end_at_once_and_then_go_on() {
     assert!(patiently(&world, "a reset", near.reader.0.read()).await.unwrap().is_err());
     assert!(patiently(&world, "a reset", far.reader.0.read()).await.unwrap().is_err());
     let lost = patiently(&world, "a word about it", heard.receiver.recv()).await.unwrap();
-    assert!(matches!(lost, Some(Heard::Lost(_))), "{lost:?}");
+    assert!(matches!(lost, Some(Received::Lost(_))), "{lost:?}");
 
     server.start_again().await.unwrap();
     let answer = eventually(LIMIT, || here.request(&subject, &context, Bytes::new())).await;
@@ -88,10 +88,10 @@ async fn while_the_server_is_away_all_end_at_once_and_then_go_on() {
     here.publish(&noticed, Bytes::from_static(b"back")).await.unwrap();
     loop {
         match patiently(&world, "a notice", heard.receiver.recv()).await.unwrap() {
-            Some(Heard::Lost(_)) => {}
+            Some(Received::Lost(_)) => {}
             // Taken in the moment before the loss was noticed, and sent once there was a connection.
-            Some(Heard::Message(body)) if body.is_empty() => {}
-            other => break assert_eq!(other, Some(Heard::Message(Bytes::from_static(b"back")))),
+            Some(Received::Message(body)) if body.is_empty() => {}
+            other => break assert_eq!(other, Some(Received::Message(Bytes::from_static(b"back")))),
         }
     }
 }

@@ -9,7 +9,7 @@ use rustls_pki_types::UnixTime;
 
 /// Why TLS to a server failed, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CertificateTrouble {
+pub enum CertificateProblem {
     /// Its issuer is not trusted.
     #[error(
         "the certificate of {host} comes from an authority that is not trusted here; give the server's ca.crt with --ca-file, and if it is given, check that it is this server's"
@@ -72,7 +72,7 @@ pub enum CertificateTrouble {
     },
 }
 
-impl CertificateTrouble {
+impl CertificateProblem {
     /// For which names the certificate is, as a part of a sentence; empty where that is not the trouble.
     #[must_use]
     pub fn names(&self) -> String {
@@ -85,7 +85,7 @@ impl CertificateTrouble {
 
 /// Looks through an error and its sources for a refusal of TLS; `host` is who was dialled.
 #[must_use]
-pub fn explain(error: &(dyn Error + 'static), host: &str) -> Option<CertificateTrouble> {
+pub fn explain(error: &(dyn Error + 'static), host: &str) -> Option<CertificateProblem> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<rustls::Error>() {
@@ -101,41 +101,41 @@ pub fn explain(error: &(dyn Error + 'static), host: &str) -> Option<CertificateT
     None
 }
 
-fn of_rustls(error: &rustls::Error, host: &str) -> Option<CertificateTrouble> {
+fn of_rustls(error: &rustls::Error, host: &str) -> Option<CertificateProblem> {
     let host = host.to_owned();
     match error {
         rustls::Error::InvalidCertificate(error) => Some(of_certificate(error, host)),
-        rustls::Error::InvalidMessage(_) => Some(CertificateTrouble::NotTls { host }),
+        rustls::Error::InvalidMessage(_) => Some(CertificateProblem::NotTls { host }),
         rustls::Error::AlertReceived(alert) => Some(of_alert(*alert, host)),
         _ => None,
     }
 }
 
-fn of_certificate(error: &CertificateError, host: String) -> CertificateTrouble {
+fn of_certificate(error: &CertificateError, host: String) -> CertificateProblem {
     match error {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            CertificateTrouble::WrongAuthority { host }
+            CertificateProblem::WrongAuthority { host }
         }
-        CertificateError::Expired => CertificateTrouble::Expired { host, not_after: None, now: None },
+        CertificateError::Expired => CertificateProblem::Expired { host, not_after: None, now: None },
         CertificateError::ExpiredContext { time, not_after } => {
-            CertificateTrouble::Expired { host, not_after: moment(*not_after), now: moment(*time) }
+            CertificateProblem::Expired { host, not_after: moment(*not_after), now: moment(*time) }
         }
         CertificateError::NotValidYet => {
-            CertificateTrouble::NotYetValid { host, not_before: None, now: None }
+            CertificateProblem::NotYetValid { host, not_before: None, now: None }
         }
         CertificateError::NotValidYetContext { time, not_before } => {
-            CertificateTrouble::NotYetValid { host, not_before: moment(*not_before), now: moment(*time) }
+            CertificateProblem::NotYetValid { host, not_before: moment(*not_before), now: moment(*time) }
         }
-        CertificateError::NotValidForName => CertificateTrouble::WrongName { host, presented: Vec::new() },
-        CertificateError::NotValidForNameContext { presented, .. } => CertificateTrouble::WrongName {
+        CertificateError::NotValidForName => CertificateProblem::WrongName { host, presented: Vec::new() },
+        CertificateError::NotValidForNameContext { presented, .. } => CertificateProblem::WrongName {
             host,
             presented: presented.iter().map(|name| plain(name)).collect(),
         },
-        other => CertificateTrouble::Other { host, detail: other.to_string() },
+        other => CertificateProblem::Other { host, detail: other.to_string() },
     }
 }
 
-fn of_alert(alert: AlertDescription, host: String) -> CertificateTrouble {
+fn of_alert(alert: AlertDescription, host: String) -> CertificateProblem {
     let detail = match alert {
         AlertDescription::UnknownCA => "it does not trust the authority of our certificate".to_owned(),
         AlertDescription::CertificateExpired => {
@@ -146,7 +146,7 @@ fn of_alert(alert: AlertDescription, host: String) -> CertificateTrouble {
         }
         other => format!("{other:?}"),
     };
-    CertificateTrouble::RefusedByPeer { host, detail }
+    CertificateProblem::RefusedByPeer { host, detail }
 }
 
 /// rustls shows `DnsName("localhost")` and `IpAddress(127.0.0.1)`.

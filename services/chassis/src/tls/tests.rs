@@ -76,7 +76,7 @@ async fn shake(
     tokio::join!(serving, dialling).1
 }
 
-fn trouble(outcome: Result<(), std::io::Error>, host: &str) -> (CertificateTrouble, String) {
+fn trouble(outcome: Result<(), std::io::Error>, host: &str) -> (CertificateProblem, String) {
     let trouble = explain(&outcome.unwrap_err(), host).expect("an explanation");
     let text = trouble.to_string();
     (trouble, text)
@@ -110,7 +110,7 @@ async fn a_wrong_authority_is_named_as_such() {
     let server = ServerCertificate::issued(&world, &authority, &names()).unwrap();
     let outcome = shake(&server, &world, other.certificate().as_bytes(), "kasbah.example").await;
     let (trouble, text) = trouble(outcome, "kasbah.example");
-    assert_eq!(trouble, CertificateTrouble::WrongAuthority { host: "kasbah.example".to_owned() });
+    assert_eq!(trouble, CertificateProblem::WrongAuthority { host: "kasbah.example".to_owned() });
     assert!(text.contains("--ca-file"), "{text}");
 }
 
@@ -122,7 +122,7 @@ async fn an_expired_certificate_says_since_when() {
     let server = issued_at(&authority, now - 100 * DAY);
     let outcome = shake(&server, &world, authority.certificate().as_bytes(), "kasbah.example").await;
     let (trouble, text) = trouble(outcome, "kasbah.example");
-    let CertificateTrouble::Expired { not_after: Some(end), .. } = trouble else { panic!("{trouble:?}") };
+    let CertificateProblem::Expired { not_after: Some(end), .. } = trouble else { panic!("{trouble:?}") };
     assert_eq!(end.0 / 1000, (now - 10 * DAY) / 1000);
     assert!(text.contains("expired at ") && text.contains("clock"), "{text}");
 }
@@ -151,7 +151,7 @@ async fn what_is_open_outlives_its_certificate_and_nothing_new_comes_before_the_
     let shaken =
         async |server| shake(&server, &world, authority.certificate().as_bytes(), "kasbah.example").await;
     let (trouble, _) = trouble(shaken(server).await, "kasbah.example");
-    assert!(matches!(trouble, CertificateTrouble::Expired { .. }), "{trouble:?}");
+    assert!(matches!(trouble, CertificateProblem::Expired { .. }), "{trouble:?}");
     shaken(issued_at(&authority, now + 90 * DAY)).await.unwrap();
 }
 
@@ -163,7 +163,7 @@ async fn a_client_clock_a_day_behind_is_told_to_set_its_clock() {
     let server = issued_at(&authority, now);
     let outcome = shake(&server, &shifted(-DAY), authority.certificate().as_bytes(), "kasbah.example").await;
     let (trouble, text) = trouble(outcome, "kasbah.example");
-    let CertificateTrouble::NotYetValid { not_before: Some(begin), now: Some(here), .. } = trouble else {
+    let CertificateProblem::NotYetValid { not_before: Some(begin), now: Some(here), .. } = trouble else {
         panic!("{trouble:?}")
     };
     assert!(here < begin);
@@ -186,7 +186,7 @@ async fn a_wrong_host_name_is_shown_with_the_right_ones() {
     for host in ["kasbah.elsewhere", "127.0.0.2"] {
         let outcome = shake(&server, &world, authority.certificate().as_bytes(), host).await;
         let (trouble, text) = trouble(outcome, host);
-        assert_eq!(trouble, CertificateTrouble::WrongName { host: host.to_owned(), presented: names() });
+        assert_eq!(trouble, CertificateProblem::WrongName { host: host.to_owned(), presented: names() });
         assert!(text.contains(&format!("--tls-name {host}")), "{text}");
     }
 }
@@ -209,7 +209,7 @@ async fn plain_text_is_recognized() {
         TlsConnector::from(config).connect(name, socket).await.map(drop)
     };
     let (_socket, outcome) = tokio::join!(serving, dialling);
-    assert_eq!(trouble(outcome, "127.0.0.1").0, CertificateTrouble::NotTls { host: "127.0.0.1".to_owned() });
+    assert_eq!(trouble(outcome, "127.0.0.1").0, CertificateProblem::NotTls { host: "127.0.0.1".to_owned() });
 }
 
 /// Real milliseconds plus what tokio's paused clock slept.

@@ -14,8 +14,8 @@ use tracing::Instrument as _;
 
 use super::schedule::{Due, Folder};
 use super::{Cause, Fetcher, SERVICE};
-use crate::model::{AgentState, Former, Given, Outcome};
-use crate::schema::{self, Checked, MAXIMUM_BYTES, MAXIMUM_FINDINGS, What};
+use crate::model::{AgentState, Given, LegacyReading, Outcome};
+use crate::schema::{self, Checked, GrantTarget, MAXIMUM_BYTES, MAXIMUM_FINDINGS};
 
 /// What was read is appended once, and the log has three seconds for it: afterwards the file may say something else.
 const POLICY: Policy = Policy { appends: 1, patience: Duration::from_secs(3), ..Policy::BACKGROUND };
@@ -34,7 +34,7 @@ pub(super) enum Read {
 /// What a look at an agent's file found.
 struct Looked {
     outcome: Outcome,
-    former: Option<Former>,
+    former: Option<LegacyReading>,
     /// That it was read in, if that alone decides what came of it.
     folder: Option<Folder>,
 }
@@ -144,10 +144,11 @@ impl Fetcher {
             let of_kind = granted.iter().filter(move |grant| grant.what == what);
             of_kind.map(|grant| grant.path.to_owned()).collect::<BTreeSet<_>>().into_iter().collect()
         };
-        let request = FindMissing { projects: paths(What::Project), groups: paths(What::Group) };
+        let request =
+            FindMissing { projects: paths(GrantTarget::Project), groups: paths(GrantTarget::Group) };
         let context = self.context(known.organization, cause);
         let missing = bus::ask(&*self.deps.bus, &context, &request).await?;
-        let of_kind = |what| if what == What::Project { &missing.projects } else { &missing.groups };
+        let of_kind = |what| if what == GrantTarget::Project { &missing.projects } else { &missing.groups };
         let not_there = granted.iter().filter(|grant| of_kind(grant.what).contains(grant.path));
         Ok(not_there.take(MAXIMUM_FINDINGS).map(|grant| grant.missing(file)).collect())
     }
@@ -161,7 +162,7 @@ impl Fetcher {
         file: &str,
         commit: String,
         checked: Checked,
-    ) -> Result<(Outcome, Option<Former>), Refusal> {
+    ) -> Result<(Outcome, Option<LegacyReading>), Refusal> {
         let Checked { draft, mut findings, warnings, former } = checked;
         let mut projects = Vec::new();
         let mut asked: BTreeMap<String, Result<ProjectId, String>> = BTreeMap::new();
@@ -191,7 +192,7 @@ impl Fetcher {
         }
         let former = former.filter(|former| former.draft.sources.len() == projects.len()).map(|former| {
             let configuration = former.draft.resolve(agent, &projects);
-            Former { commit: commit.clone(), configuration, warnings: former.warnings }
+            LegacyReading { commit: commit.clone(), configuration, warnings: former.warnings }
         });
         if findings.is_empty() {
             Ok((Outcome::Good { commit, configuration: draft.resolve(agent, &projects), warnings }, former))

@@ -115,7 +115,7 @@ fn a_file_that_is_in_force_as_it_was_read_formerly_stays_in_force_as_that_with_w
     assert!(happen(&mut state, &put_into_force), "by the former version");
     let Outcome::Bad { findings: warnings, .. } = bad(None, "stands on that") else { panic!() };
     let looked = |outcome: &Outcome, configuration: &AgentConfiguration| {
-        let former = Former {
+        let former = LegacyReading {
             commit: "c2".to_owned(),
             configuration: configuration.clone(),
             warnings: warnings.clone(),

@@ -7,7 +7,7 @@ use super::report::finding;
 
 /// What a grant is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum GrantTarget {
     /// A project.
     Project,
     /// A group.
@@ -18,7 +18,7 @@ pub enum What {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Granted<'a> {
     /// Which of the two.
-    pub what: What,
+    pub what: GrantTarget,
     /// Its path.
     pub path: &'a str,
     list: &'static str,
@@ -31,8 +31,8 @@ pub struct Granted<'a> {
 pub fn granted(grants: &Grants) -> Vec<Granted<'_>> {
     let mut all = Vec::new();
     for (what, list, grants) in [
-        (What::Project, "ci_access.projects", &grants.ci_projects),
-        (What::Group, "ci_access.groups", &grants.ci_groups),
+        (GrantTarget::Project, "ci_access.projects", &grants.ci_projects),
+        (GrantTarget::Group, "ci_access.groups", &grants.ci_groups),
     ] {
         let numbered = grants.iter().enumerate();
         all.extend(numbered.map(|(index, grant)| Granted {
@@ -44,8 +44,8 @@ pub fn granted(grants: &Grants) -> Vec<Granted<'_>> {
         }));
     }
     for (what, list, grants) in [
-        (What::Project, "user_access.projects", &grants.user_projects),
-        (What::Group, "user_access.groups", &grants.user_groups),
+        (GrantTarget::Project, "user_access.projects", &grants.user_projects),
+        (GrantTarget::Group, "user_access.groups", &grants.user_groups),
     ] {
         let numbered = grants.iter().enumerate();
         all.extend(numbered.map(|(index, grant)| Granted {
@@ -64,8 +64,8 @@ impl Granted<'_> {
     #[must_use]
     pub fn missing(&self, file: &str) -> FileFinding {
         let what = match self.what {
-            What::Project => "project",
-            What::Group => "group",
+            GrantTarget::Project => "project",
+            GrantTarget::Group => "group",
         };
         let message = format!(
             "the agent's organization has no {what} '{}', so this entry lets nobody in; create the {what}, or remove the entry",

@@ -25,7 +25,7 @@ pub(super) enum Reading {
     /// As files are read today.
     Explicit,
     /// As files were read before `allow_agent_identity` was known.
-    Former,
+    LegacyReading,
 }
 
 /// Whether somebody may be let in as the agent.
@@ -43,7 +43,7 @@ impl Identity {
     /// As the agent somebody is the whole cluster, where the agent is.
     pub(super) const fn of(reading: Reading, mode: Mode, allowed: bool) -> Self {
         match (reading, mode) {
-            (Reading::Former, _) | (Reading::Explicit, Mode::Namespaced) => Self::Default,
+            (Reading::LegacyReading, _) | (Reading::Explicit, Mode::Namespaced) => Self::Default,
             (Reading::Explicit, Mode::Cluster) if allowed => Self::Stated,
             (Reading::Explicit, Mode::Cluster) => Self::Refused,
         }

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use events::{AggregateKind, AggregateRef, OrganizationId, Position, Stream};
 use parking_lot::Mutex;
 use store::{
-    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit,
-    ReadError, ReadFilter, Record, RecordReader,
+    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, NewBatch, NewCommit, ReadError,
+    ReadFilter, Record, RecordReader, Retained,
 };
 
 /// What happens instead of the next commit of a configuration reaching the log, if anything; and the commits that did not.
@@ -66,8 +66,8 @@ impl EventLog for LateLog {
         self.log.position(streams).await
     }
 
-    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError> {
-        self.log.kept(stream).await
+    async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {
+        self.log.retained(stream).await
     }
 
     async fn forget(&self, until: &Position) -> Result<(), ForgetError> {

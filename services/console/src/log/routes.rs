@@ -17,7 +17,7 @@ use store::Record;
 use super::cloud_event::{CloudEvent, of_record};
 use super::cursor::{Cursor, Cursors};
 use super::recording::{self, RecordingLine};
-use super::tail::{self, Audited, Reader, Wanted, Which};
+use super::tail::{self, Audited, EventSelection, Reader, TailRequest};
 use super::trace::{Trace, trace};
 use super::verify::{Verified, verify};
 use crate::app::App;
@@ -241,11 +241,11 @@ async fn events(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
         None => Cursor::default(),
     };
     let which = match request.aggregate.as_deref() {
-        Some(text) => Which::Aggregate(parse_aggregate("aggregate", text)?),
-        None => Which::All,
+        Some(text) => EventSelection::Aggregate(parse_aggregate("aggregate", text)?),
+        None => EventSelection::All,
     };
     let reader = Reader { asked: Reader::question(&context), token, context };
-    tail::answer(app, Wanted { from, follow, which, server_sent }, reader).await
+    tail::answer(app, TailRequest { from, follow, which, server_sent }, reader).await
 }
 
 async fn audit(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
@@ -263,9 +263,9 @@ async fn audit(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
         None => None,
     };
     let since = parse_time("since", request.since)?;
-    let which = Which::Audit(Audited { agent, user, since });
+    let which = EventSelection::Audit(Audited { agent, user, since });
     let reader = Reader { asked: Reader::question(&context), token, context };
-    tail::answer(app, Wanted { from, follow, which, server_sent }, reader).await
+    tail::answer(app, TailRequest { from, follow, which, server_sent }, reader).await
 }
 
 async fn recorded(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
@@ -339,7 +339,7 @@ async fn aggregates(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
             vec![text.parse().map_err(|error: ParseKindError| Refusal::invalid("kind", error.to_string()))?]
         }
     };
-    let wanted = store::listing::Wanted {
+    let wanted = store::listing::ListRequest {
         organization: Some(organization),
         kinds,
         prefix: request.prefix.unwrap_or_default(),

@@ -27,20 +27,20 @@ const BEAT: Duration = Duration::from_secs(10);
 const WAITING: usize = 64;
 
 /// What a reader wants.
-pub struct Wanted {
+pub struct TailRequest {
     /// From where.
     pub from: Cursor,
     /// Also what comes later.
     pub follow: bool,
     /// Which of them.
-    pub which: Which,
+    pub which: EventSelection,
     /// Server-sent events instead of lines.
     pub server_sent: bool,
 }
 
 /// Which events a reader wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
+pub enum EventSelection {
     /// Everything that was decided, seen or refused.
     All,
     /// What was decided of this aggregate.
@@ -60,7 +60,7 @@ pub struct Audited {
     pub since: Option<Timestamp>,
 }
 
-impl Which {
+impl EventSelection {
     fn filter(&self, organization: OrganizationId) -> ReadFilter {
         let (streams, kinds) = match self {
             Self::All => (vec![Stream::Decisions, Stream::Observations, Stream::Refusals], Vec::new()),
@@ -138,7 +138,7 @@ impl Source {
 ///
 /// # Errors
 /// When the log cannot be read.
-pub async fn answer(app: Arc<App>, wanted: Wanted, reader: Reader) -> Result<Response, Refusal> {
+pub async fn answer(app: Arc<App>, wanted: TailRequest, reader: Reader) -> Result<Response, Refusal> {
     let organization = reader.asked.organization;
     let cursors = Cursors::of(&*app.keys, &*app.log, organization).await?;
     let filter = wanted.which.filter(organization);
@@ -187,7 +187,7 @@ struct Tail {
     app: Arc<App>,
     cursors: Cursors,
     organization: OrganizationId,
-    which: Which,
+    which: EventSelection,
     server_sent: bool,
     position: Position,
     within: Option<(Shard, u64, usize)>,

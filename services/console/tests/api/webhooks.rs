@@ -1,6 +1,6 @@
 //! Webhooks.
 
-use bus::Heard;
+use bus::Received;
 use events::Notice as _;
 use events::ProjectId;
 use events::requests::repository::RepositoryPushed;
@@ -53,7 +53,7 @@ async fn a_push_is_announced_at_once_with_a_chain_of_its_own() {
     ] {
         let (status, accepted) = console.hook(&project.to_string(), Some((header, value)), PUSH).await;
         assert_eq!(status, StatusCode::ACCEPTED, "{header}");
-        let Some(Heard::Message(body)) = pushes.receiver.recv().await else {
+        let Some(Received::Message(body)) = pushes.receiver.recv().await else {
             panic!("no notice for {header}")
         };
         let pushed: RepositoryPushed = events::decode(&body).unwrap();

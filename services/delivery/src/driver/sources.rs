@@ -13,7 +13,7 @@ use store::DecideError;
 use tokio::sync::watch;
 
 use super::{Driver, SettleError, chain};
-use crate::model::{DeliveryState, Touched};
+use crate::model::{Changes, DeliveryState};
 use crate::queue::{Due, Ended, Queue};
 
 /// Sources of one partition that are settled at once: the log takes many decisions together at the price of one.
@@ -36,7 +36,7 @@ impl<'a> Lookout<'a> {
         Self { fold, changes: fold.changes(), replicas, count: 0 }
     }
 
-    fn look(&mut self) -> (Touched, Live) {
+    fn look(&mut self) -> (Changes, Live) {
         let touched = self.fold.read(|state| state.touched_since(self.count));
         self.count = touched.count;
         (touched, self.replicas.borrow_and_update().clone())

@@ -129,7 +129,7 @@ impl DeliveryState {
 
     /// Whether a source's agent was told of other wanted objects than these. `lists` has its present one.
     #[must_use]
-    pub fn wants_otherwise(&self, source: SourceId, wanted: &[WantedObject], lists: &WantedLists) -> bool {
+    pub fn wanted_differs(&self, source: SourceId, wanted: &[WantedObject], lists: &WantedLists) -> bool {
         let told = self.sources.get(&source).and_then(SourceState::wanted_list);
         let told = told.and_then(|told| lists.get(&told.list)).map_or(&[][..], |told| &**told);
         told != wanted

@@ -13,7 +13,9 @@ use events::{AgentId, BlobDigest, Refusal, RefusalKind, Sha256, SourceId, SyncId
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bundle, Cause, DeliveryState, Desired, Held, Owned, SourceState, Surplus, Wanted, WantedLists};
+use super::{
+    Bundle, Cause, DeliveryState, Desired, Held, Owned, PruneSummary, SourceState, Wanted, WantedLists,
+};
 
 /// A prune of more objects than this is looked at twice.
 const SMALL_PRUNE: u32 = 10;
@@ -142,7 +144,7 @@ impl DeliveryState {
         lists: &WantedLists,
     ) -> Verdict {
         let wanted = self.wanted(source, contents, lists).unwrap_or_default();
-        let wanted = Wanted { changed: self.wants_otherwise(source, &wanted, lists), list: None };
+        let wanted = Wanted { changed: self.wanted_differs(source, &wanted, lists), list: None };
         self.verdict_with_surplus(source, contents, listed, &wanted).0
     }
 
@@ -153,13 +155,13 @@ impl DeliveryState {
         contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
         listed: &[PruneEntry],
         wanted: &Wanted,
-    ) -> (Verdict, Option<Surplus>) {
+    ) -> (Verdict, Option<PruneSummary>) {
         let gone = self.surplus(source, contents);
         let kept = |gone: &[PruneEntry]| self.sources.get(&source).map_or(0, |state| state.kept_of(gone));
-        let surplus = gone.as_ref().map(|Leftover { prune, withheld }| Surplus {
+        let surplus = gone.as_ref().map(|PruneCandidates { prune, withheld }| PruneSummary {
             kept: kept(prune),
             withheld: *withheld,
-            ..Surplus::of(prune, listed)
+            ..PruneSummary::of(prune, listed)
         });
         let mut verdict = self.judge(source, surplus, wanted);
         if let Verdict::Deliver { prune, .. } | Verdict::Remove { prune } = &mut verdict {
@@ -173,19 +175,19 @@ impl DeliveryState {
         &self,
         source: SourceId,
         contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
-    ) -> Option<Leftover> {
+    ) -> Option<PruneCandidates> {
         let state = self.sources.get(&source)?;
         if state.configured {
             return self.prune_for(source, state, Some(state.candidate()?.digest), contents);
         }
         let prunes = state.configuration.as_ref()?.policies.on_removal == OnRemoval::Prune;
-        if prunes { self.prune_for(source, state, None, contents) } else { Some(Leftover::default()) }
+        if prunes { self.prune_for(source, state, None, contents) } else { Some(PruneCandidates::default()) }
     }
 
     /// What is to be done about a source, given what its bundles leave over and what other sources hold of it. The prune list is left
     /// to the caller.
     #[must_use]
-    pub fn judge(&self, source: SourceId, surplus: Option<Surplus>, wanted: &Wanted) -> Verdict {
+    pub fn judge(&self, source: SourceId, surplus: Option<PruneSummary>, wanted: &Wanted) -> Verdict {
         let (Some(state), Some(surplus)) = (self.sources.get(&source), surplus) else {
             return Verdict::Nothing;
         };
@@ -230,11 +232,11 @@ impl DeliveryState {
         state: &SourceState,
         own: Option<BlobDigest>,
         contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
-    ) -> Option<Leftover> {
+    ) -> Option<PruneCandidates> {
         let configuration = state.configuration.as_ref()?;
         let current = self.current_bundles(source, state, own, contents)?;
         if !configuration.policies.prune {
-            return Some(Leftover::default());
+            return Some(PruneCandidates::default());
         }
         let may_go = |owned: &Owned| configuration.policies.prune_adopted || !owned.adopted;
         let prune: Vec<PruneEntry> = state
@@ -245,9 +247,9 @@ impl DeliveryState {
             .collect();
         if self.is_withheld(state) {
             let withheld = u32::try_from(prune.len()).unwrap_or(u32::MAX);
-            return Some(Leftover { prune: Vec::new(), withheld });
+            return Some(PruneCandidates { prune: Vec::new(), withheld });
         }
-        Some(Leftover { prune, withheld: 0 })
+        Some(PruneCandidates { prune, withheld: 0 })
     }
 
     /// The bundles that an agent has or is about to have, with this one of the source's. `None` when one's contents are not known.
@@ -378,7 +380,7 @@ impl CurrentBundles<'_> {
 
 /// What a source owns and no bundle of its agent has.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Leftover {
+pub(super) struct PruneCandidates {
     /// What is to be deleted.
     pub(super) prune: Vec<PruneEntry>,
     /// How many are not to be deleted as long as another source may turn out to have them.
@@ -441,7 +443,7 @@ impl SourceState {
         self.observed.as_ref().is_some_and(|observed| observed.sync == sync && observed.finished.is_some())
     }
 
-    fn removal_verdict(&self, surplus: Surplus) -> Verdict {
+    fn removal_verdict(&self, surplus: PruneSummary) -> Verdict {
         // What was under way when the source left is heard of later.
         let is_new = match &self.removal {
             None => true,

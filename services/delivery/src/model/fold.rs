@@ -59,7 +59,7 @@ impl Projection for DeliveryState {
         let readable = (6..=Self::FOLD_VERSION).contains(&fold_version);
         let mut state: Self = readable.then(|| events::decode(bytes).ok()).flatten()?;
         if fold_version < KEEPS_HOW_OBJECTS_STAND {
-            state.knows_nothing_of_objects();
+            state.clear_objects();
         }
         let Self { agents, sources, news, .. } = &mut state;
         sources.keys().for_each(|source| news.touch(*source));

@@ -11,7 +11,7 @@ use events::{
 };
 use serde::{Deserialize, Serialize};
 use store::replay::yaml;
-use store::{Decides, Draft, LookedAt};
+use store::{Decides, Draft, ReadSet};
 
 use super::{Cause, Command, DeliveryState, Verdict, Wanted, is_zero};
 
@@ -45,7 +45,7 @@ pub enum Given {
         /// Which.
         source: SourceId,
         /// What the bundles say; `None` when one could not be read.
-        surplus: Option<Surplus>,
+        surplus: Option<PruneSummary>,
         /// Where the list of it is stored.
         list: Option<BlobDigest>,
         /// Id of the sync that would do it.
@@ -59,7 +59,7 @@ pub enum Given {
 /// Objects of a source's inventory that no bundle of its agent has. Bundles are blobs, so that which objects they are is computed
 /// from more than the log holds; the decision depends on this of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Surplus {
+pub struct PruneSummary {
     /// How many.
     pub objects: u32,
     /// Whether one of them is not in the list that the agent has.
@@ -72,7 +72,7 @@ pub struct Surplus {
     pub withheld: u32,
 }
 
-impl Surplus {
+impl PruneSummary {
     /// Of the objects that are to go, beside the list that the agent has.
     #[must_use]
     pub fn of(prune: &[PruneEntry], listed: &[PruneEntry]) -> Self {
@@ -141,12 +141,12 @@ impl Decides for DeliveryState {
         }
     }
 
-    fn looked_at(&self, given: &Given) -> LookedAt {
+    fn read_set(&self, given: &Given) -> ReadSet {
         let known = self.agent_of(given).and_then(|agent| Some((agent, self.agents.get(&agent)?)));
-        let Some((agent, known)) = known else { return LookedAt::default() };
-        let mut looked_at = LookedAt::decisions_of(known.organization);
-        looked_at.observed.insert(ObservationBatch::agent_writer(agent), known.seen);
-        looked_at
+        let Some((agent, known)) = known else { return ReadSet::default() };
+        let mut read_set = ReadSet::decisions_of(known.organization);
+        read_set.observed.insert(ObservationBatch::agent_writer(agent), known.seen);
+        read_set
     }
 
     /// What one source is to have depends on what the agent's others have.

@@ -6,7 +6,7 @@ use events::{AgentId, SourceId};
 
 /// Sources and agents by when they were touched last, as a count.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct News {
+pub(crate) struct ChangeLog {
     count: u64,
     sources: Latest<SourceId>,
     agents: Latest<AgentId>,
@@ -14,7 +14,7 @@ pub(crate) struct News {
 
 /// What was touched since a count.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Touched {
+pub struct Changes {
     /// The count up to which this is true.
     pub count: u64,
     /// Sources about which something may have to be done.
@@ -48,7 +48,7 @@ impl<I: Copy + Ord> Latest<I> {
     }
 }
 
-impl News {
+impl ChangeLog {
     /// Something may have to be done about this source.
     pub(crate) fn touch(&mut self, source: SourceId) {
         self.count += 1;
@@ -62,7 +62,7 @@ impl News {
     }
 
     /// What was touched after a count, the latest first.
-    pub(crate) fn since(&self, count: u64) -> Touched {
-        Touched { count: self.count, sources: self.sources.since(count), agents: self.agents.since(count) }
+    pub(crate) fn since(&self, count: u64) -> Changes {
+        Changes { count: self.count, sources: self.sources.since(count), agents: self.agents.since(count) }
     }
 }

@@ -10,7 +10,7 @@ use events::requests::delivery::NextSync;
 use events::requests::diff::{DiffChange, DiffReason, ObjectDiff};
 use events::{AgentId, BlobDigest, CorrelationId, SourceId, SyncId};
 
-use super::status::{suspended, why_pending};
+use super::status::{pending_reason, suspended};
 use super::{BundleContents, DeliveryState, SourceState, WantedLists};
 
 /// The plan for an agent; `None` while it has no configuration, and for one that is deleted.
@@ -73,7 +73,7 @@ pub fn next_sync(
     next.planned.bundle = Some(waiting.digest);
     (next.planned.prune, next.planned.wanted) = (None, None);
     next.planned.head.commit.clone_from(&waiting.commit);
-    next.pending = Some(why_pending(known, &waiting.commit));
+    next.pending = Some(pending_reason(known, &waiting.commit));
     Some(Next { next, lists: Some((prune, wanted)) })
 }
 

@@ -148,7 +148,7 @@ impl Seen {
 
 impl DeliveryState {
     /// The former version of the fold kept nothing of it: until each agent has stated all of it anew, nobody can say that all is well.
-    pub(super) fn knows_nothing_of_objects(&mut self) {
+    pub(super) fn clear_objects(&mut self) {
         for agent in self.agents.values_mut() {
             agent.seen_of.lost_at = Some(Timestamp(0));
         }

@@ -15,19 +15,19 @@ use events::{InstanceId, SourceId, Timestamp};
 use super::{AgentState, DeliveryState};
 
 pub use agent::agent_status;
-pub(super) use conditions::{suspended, why_pending};
+pub(super) use conditions::{pending_reason, suspended};
 pub use objects::objects_behind;
 
 /// What a status depends on besides the log.
 #[derive(Debug, Clone, Default)]
-pub struct Around {
+pub struct StatusContext {
     /// The instant, by the server's clock.
     pub now: Timestamp,
     /// Gateways that live; a tunnel of another one is none any more. `None`: nobody knows, so all are taken as living.
     pub gateways: Option<BTreeSet<InstanceId>>,
 }
 
-impl Around {
+impl StatusContext {
     fn lives(&self, gateway: InstanceId) -> bool {
         self.gateways.as_ref().is_none_or(|gateways| gateways.contains(&gateway))
     }
@@ -41,7 +41,7 @@ impl Around {
 
 /// The status of a source that is in its agent's configuration; `None` when there is no such source.
 #[must_use]
-pub fn source_status(state: &DeliveryState, source: SourceId, around: &Around) -> Option<Status> {
+pub fn source_status(state: &DeliveryState, source: SourceId, around: &StatusContext) -> Option<Status> {
     let known = state.sources.get(&source).filter(|known| known.configured)?;
     let mut conditions = conditions::of_git(known);
     if known.desired.is_some() {

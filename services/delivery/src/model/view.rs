@@ -4,11 +4,11 @@ use events::SourceId;
 use events::delivery::WantedList;
 use events::requests::delivery::{HeldBundle, SourceView, SyncView};
 
-use super::{Around, DeliveryState, SourceState, source_status};
+use super::{DeliveryState, SourceState, StatusContext, source_status};
 
 /// The view of a source; `None` when it is not known or left the configuration.
 #[must_use]
-pub fn source_view(state: &DeliveryState, source: SourceId, around: &Around) -> Option<SourceView> {
+pub fn source_view(state: &DeliveryState, source: SourceId, around: &StatusContext) -> Option<SourceView> {
     let known = state.sources.get(&source).filter(|known| known.configured)?;
     let status = source_status(state, source, around)?;
     Some(SourceView {

@@ -1,6 +1,6 @@
 //! A log in memory, and what the tests put into it.
 
-use delivery::model::{Around, BundleContents, DeliveryState, Verdict, WantedLists, source_view};
+use delivery::model::{BundleContents, DeliveryState, StatusContext, Verdict, WantedLists, source_view};
 use events::configuration::{
     AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, Mode, ResourceRules,
     SourceConfiguration, SyncPolicies,
@@ -43,7 +43,7 @@ pub struct Given {
 
 /// As it stands an hour later, all gateways being alive.
 pub fn view(state: &DeliveryState, source: SourceId) -> Option<SourceView> {
-    source_view(state, source, &Around { now: Timestamp(3_600_000), gateways: None })
+    source_view(state, source, &StatusContext { now: Timestamp(3_600_000), gateways: None })
 }
 
 impl Given {

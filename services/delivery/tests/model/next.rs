@@ -1,6 +1,6 @@
 //! What a source is to have next, and what is said of it between a command and what follows from it.
 
-use delivery::model::{Around, awaits_decision, source_status};
+use delivery::model::{StatusContext, awaits_decision, source_status};
 use events::configuration::FileFinding;
 use events::requests::delivery::NextSync;
 use events::requests::diff::{DiffChange, DiffReason};
@@ -13,7 +13,7 @@ fn shop() -> SourceId {
 }
 
 fn status(given: &Given) -> Status {
-    source_status(&given.state, shop(), &Around { now: Timestamp(2_500), gateways: None }).unwrap()
+    source_status(&given.state, shop(), &StatusContext { now: Timestamp(2_500), gateways: None }).unwrap()
 }
 
 fn stands(given: &Given) -> (State, Reason, String) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use delivery::model::{Around, agent_status, objects_behind, source_status};
+use delivery::model::{StatusContext, agent_status, objects_behind, source_status};
 use events::configuration::FileFinding;
 use events::delivery::{BundleHeld, ObjectFailure};
 use events::observation::TakenField;
@@ -13,8 +13,8 @@ use super::*;
 
 const NOW: Timestamp = Timestamp(3_600_000);
 
-fn around(gateways: &[InstanceId]) -> Around {
-    Around { now: NOW, gateways: Some(gateways.iter().copied().collect()) }
+fn around(gateways: &[InstanceId]) -> StatusContext {
+    StatusContext { now: NOW, gateways: Some(gateways.iter().copied().collect()) }
 }
 
 fn shop() -> SourceId {

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use chassis::tls::CertificateTrouble;
+use chassis::tls::CertificateProblem;
 use events::request::{Refusal, RefusalKind};
 
-use super::oidc::ProviderTrouble;
+use super::oidc::ProviderError;
 use super::settings::SettingsError;
 use crate::exit;
 
@@ -33,7 +33,7 @@ pub enum Failure {
     },
     /// The server's certificate is not what it must be.
     #[error(transparent)]
-    Certificate(#[from] CertificateTrouble),
+    Certificate(#[from] CertificateProblem),
     /// The server cannot be reached.
     #[error("cannot reach {server}: {detail}{}", if *refused { "; is `kasbah up` running there?" } else { "; check --server" })]
     Unreachable {
@@ -54,7 +54,7 @@ pub enum Failure {
     },
     /// The identity provider did not do what was asked.
     #[error(transparent)]
-    Provider(#[from] ProviderTrouble),
+    Provider(#[from] ProviderError),
     /// The server does not take what the identity provider said.
     #[error("{server} does not let you in: {reason}")]
     NotLetIn {
@@ -147,7 +147,7 @@ impl Failure {
 
     /// Whether the same may succeed a little later.
     #[must_use]
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         self.code() == exit::UNAVAILABLE
     }
 
@@ -159,7 +159,7 @@ impl Failure {
             Self::Settings(SettingsError::LoginEnded { .. } | SettingsError::NotSignedIn { .. })
             | Self::NotLetIn { .. } => exit::DENIED,
             Self::Settings(_) => exit::BAD_CONFIGURATION,
-            Self::Provider(trouble) if trouble.may_pass() => exit::UNAVAILABLE,
+            Self::Provider(trouble) if trouble.is_transient() => exit::UNAVAILABLE,
             Self::Provider(trouble) if trouble.is_denial() => exit::DENIED,
             Self::Usage { .. } => exit::USAGE,
             Self::Differs => exit::DIFFERS,

@@ -34,7 +34,7 @@ impl Feed<'_> {
         loop {
             match self.once(session, &mut position, &mut give).await {
                 Ok(()) if !self.follow => return Ok(position),
-                Err(failure) if !self.follow || !failure.may_pass() => return Err(failure),
+                Err(failure) if !self.follow || !failure.is_transient() => return Err(failure),
                 Ok(()) => {}
                 Err(failure) => eprintln!("warning: {failure}"),
             }

@@ -9,7 +9,7 @@ use super::print::yaml;
 
 /// What the agent may reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reach {
+pub enum AgentReach {
     /// Everything in the cluster.
     Cluster,
     /// Only these namespaces.
@@ -24,7 +24,7 @@ pub struct Installation {
     /// Namespace that it runs in.
     pub namespace: String,
     /// What it may reach.
-    pub reach: Reach,
+    pub reach: AgentReach,
     /// Its image.
     pub image: String,
     /// `host:port` that it dials.
@@ -56,8 +56,8 @@ impl Installation {
         let mut objects = vec![self.own_namespace(), self.service_account()];
         objects.extend(self.lease_rights());
         match &self.reach {
-            Reach::Cluster => objects.extend(self.cluster_rights()),
-            Reach::Namespaces(namespaces) => {
+            AgentReach::Cluster => objects.extend(self.cluster_rights()),
+            AgentReach::Namespaces(namespaces) => {
                 objects.extend(namespaces.iter().flat_map(|namespace| self.namespace_rights(namespace)));
             }
         }

@@ -9,7 +9,7 @@ mod browser;
 mod callback;
 mod device;
 mod id_token;
-mod talk;
+mod provider_client;
 mod trouble;
 
 use events::requests::authz::ProviderView;
@@ -19,14 +19,14 @@ use serde::de::DeserializeOwned;
 use world::World;
 
 pub use browser::open;
-pub use device::Elsewhere;
+pub use device::DeviceCode;
 pub use id_token::IdToken;
-pub use talk::Talk;
-pub use trouble::ProviderTrouble;
+pub use provider_client::ProviderClient;
+pub use trouble::ProviderError;
 
 use super::failure::Failure;
 use super::settings::is_loopback;
-use talk::Answer;
+use provider_client::Answer;
 
 /// An identity provider that told where its parts are.
 pub struct Provider {
@@ -36,7 +36,7 @@ pub struct Provider {
     device: Option<Url>,
     /// Whether a secret may stand in a form (RFC 6749, section 2.3.1).
     takes_secret_in_form: bool,
-    talk: Talk,
+    talk: ProviderClient,
     world: World,
 }
 
@@ -63,7 +63,7 @@ impl Provider {
     /// # Errors
     /// When it cannot be asked, or is not who it should be.
     pub async fn discover(view: ProviderView, world: &World) -> Result<Self, Failure> {
-        let talk = Talk::new(view.certificate_authority.as_deref(), world)?;
+        let talk = ProviderClient::new(view.certificate_authority.as_deref(), world)?;
         let issuer = view.issuer.clone();
         // Only a provider of this machine itself may be asked in plain text.
         let may_be_plain = Url::parse(&issuer).is_ok_and(|url| url.scheme() == "http" && is_loopback(&url));
@@ -71,7 +71,7 @@ impl Provider {
         let address = part(&format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/')))?;
         let metadata: Metadata = talk.get(&address).await?.read(&address)?;
         if metadata.issuer != issuer {
-            return Err(ProviderTrouble::OtherIssuer { said: metadata.issuer, wanted: issuer }.into());
+            return Err(ProviderError::OtherIssuer { said: metadata.issuer, wanted: issuer }.into());
         }
         let methods = &metadata.token_endpoint_auth_methods_supported;
         Ok(Self {
@@ -119,33 +119,33 @@ impl Provider {
 
     fn id_token(&self, answer: &Answer) -> Result<IdToken, Failure> {
         let tokens: Tokens = answer.read(&self.token)?;
-        let odd = |detail: &str| ProviderTrouble::odd(&self.token, detail);
+        let odd = |detail: &str| ProviderError::odd(&self.token, detail);
         let text = tokens.id_token.ok_or_else(|| odd("it gave no ID token"))?;
         Ok(IdToken::parse(text).ok_or_else(|| odd("what it calls an ID token is none"))?)
     }
 }
 
 /// A URL that a provider may be asked by.
-fn part(text: &str, issuer: &str, may_be_plain: bool) -> Result<Url, ProviderTrouble> {
-    let url = Url::parse(text).map_err(|_| ProviderTrouble::odd(issuer, format!("{text:?} is no URL")))?;
+fn part(text: &str, issuer: &str, may_be_plain: bool) -> Result<Url, ProviderError> {
+    let url = Url::parse(text).map_err(|_| ProviderError::odd(issuer, format!("{text:?} is no URL")))?;
     let is_plain_here = may_be_plain && url.scheme() == "http" && is_loopback(&url);
     if url.scheme() == "https" || is_plain_here {
         Ok(url)
     } else {
-        Err(ProviderTrouble::PlainText { url: url.to_string() })
+        Err(ProviderError::PlainText { url: url.to_string() })
     }
 }
 
 impl Answer {
     /// What stands in an answer that says yes; else why not.
-    fn read<T: DeserializeOwned>(&self, asked: &Url) -> Result<T, ProviderTrouble> {
+    fn read<T: DeserializeOwned>(&self, asked: &Url) -> Result<T, ProviderError> {
         if let Some(refused) = self.refused() {
             return Err(refused.into());
         }
         if !self.status.is_success() {
-            return Err(ProviderTrouble::odd(asked, format!("HTTP status {}", self.status)));
+            return Err(ProviderError::odd(asked, format!("HTTP status {}", self.status)));
         }
-        serde_json::from_slice(&self.body).map_err(|error| ProviderTrouble::odd(asked, error.to_string()))
+        serde_json::from_slice(&self.body).map_err(|error| ProviderError::odd(asked, error.to_string()))
     }
 }
 

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::api::Api;
 use super::failure::Failure;
 use super::print::{Format, Printer};
-use super::settings::{Common, Settings, Surroundings};
+use super::settings::{Common, ProcessEnvironment, Settings};
 
 /// The API, where to print, and the world around.
 pub struct Session {
@@ -30,7 +30,7 @@ impl Session {
     ///
     /// # Errors
     /// When a setting is missing or wrong.
-    pub fn open(common: &Common, surroundings: &Surroundings, world: &World) -> Result<Self, Failure> {
+    pub fn open(common: &Common, surroundings: &ProcessEnvironment, world: &World) -> Result<Self, Failure> {
         let settings = Settings::resolve(&common.connection, surroundings, world)?;
         let api = Api::new(&settings, world)?;
         Ok(Self { api, printer: Printer::of(common.output, world), settings, world: world.clone() })

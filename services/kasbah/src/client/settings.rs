@@ -10,8 +10,8 @@ use reqwest::Url;
 use world::World;
 use zeroize::Zeroizing;
 
-use super::kept_login::KeptLogin;
 use super::print::Format;
+use super::stored_login::StoredLogin;
 use crate::folder::default_data_folder;
 
 pub use target::Target;
@@ -54,14 +54,14 @@ pub struct ConnectionArgs {
 
 /// What is read of the process' environment besides the options.
 #[derive(Clone, Default)]
-pub struct Surroundings {
+pub struct ProcessEnvironment {
     /// `KASBAH_TOKEN`.
     pub token: Option<Zeroizing<String>>,
     /// Where the data folder is by default.
     pub data: Option<PathBuf>,
 }
 
-impl Surroundings {
+impl ProcessEnvironment {
     /// Of this process.
     #[must_use]
     pub fn of_process() -> Self {
@@ -169,7 +169,7 @@ impl Settings {
     /// When something is missing or cannot be read.
     pub fn resolve(
         args: &ConnectionArgs,
-        surroundings: &Surroundings,
+        surroundings: &ProcessEnvironment,
         world: &World,
     ) -> Result<Self, SettingsError> {
         let target = Target::resolve(args, surroundings, world)?;
@@ -196,12 +196,12 @@ struct Found {
 
 fn token(
     args: &ConnectionArgs,
-    surroundings: &Surroundings,
+    surroundings: &ProcessEnvironment,
     target: &Target,
     world: &World,
 ) -> Result<Found, SettingsError> {
     let (token, file, login) = match (&args.token_file, &surroundings.token) {
-        (Some(path), _) => match KeptLogin::folder_of(path) {
+        (Some(path), _) => match StoredLogin::folder_of(path) {
             Some(folder) => of_login(folder, target.login_in(folder, world)?, target, world)?,
             None => (read_token(path, world)?, Some(path.clone()), None),
         },
@@ -225,7 +225,7 @@ type TokenOfFile = (Zeroizing<String>, Option<PathBuf>, Option<String>);
 
 fn of_login(
     folder: &Path,
-    login: Option<KeptLogin>,
+    login: Option<StoredLogin>,
     target: &Target,
     world: &World,
 ) -> Result<TokenOfFile, SettingsError> {
@@ -233,7 +233,7 @@ fn of_login(
     if login.has_ended(world) {
         return Err(SettingsError::LoginEnded { login: login.to_string() });
     }
-    let path = KeptLogin::token_file(folder);
+    let path = StoredLogin::token_file(folder);
     Ok((read_token(&path, world)?, Some(path), Some(login.to_string())))
 }
 

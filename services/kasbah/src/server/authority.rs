@@ -23,11 +23,11 @@ pub(super) struct Tls {
     pub(super) certificate: Arc<ServerCertificate>,
     /// Whom clients are to trust, PEM; `None` when their machines do.
     pub(super) authority: Option<Vec<u8>>,
-    kept: Kept,
+    kept: CertificateSource,
 }
 
 /// How the certificate stays valid.
-enum Kept {
+enum CertificateSource {
     /// Issued anew by the installation's own authority.
     Issued { authority: Arc<Authority>, names: Vec<String> },
     /// Read again when whoever renews it has written it.
@@ -43,7 +43,7 @@ impl Tls {
             .context("--tls-certificate-file and --tls-key-file")?;
         certificate.is_for(&dialled).context("--tls-name has to be the name by which clients dial")?;
         let authority = args.authority(world).context("--tls-ca-file")?;
-        Ok(Some(Self { certificate, authority, kept: Kept::Read(files) }))
+        Ok(Some(Self { certificate, authority, kept: CertificateSource::Read(files) }))
     }
 
     /// Takes the authority from the key ring, or makes it, and issues a certificate for `names`.
@@ -51,7 +51,7 @@ impl Tls {
         let authority = Arc::new(authority(world, keys).await?);
         let certificate = ServerCertificate::issued(world, &authority, names).context("--tls-name")?;
         let pem = authority.certificate().as_bytes().to_vec();
-        let kept = Kept::Issued { authority, names: names.to_vec() };
+        let kept = CertificateSource::Issued { authority, names: names.to_vec() };
         Ok(Self { certificate, authority: Some(pem), kept })
     }
 
@@ -59,10 +59,12 @@ impl Tls {
     pub(super) fn keep(&self, world: &World, shutdown: Shutdown) -> BoxFuture<'static, anyhow::Result<()>> {
         let (certificate, world) = (Arc::clone(&self.certificate), world.clone());
         match &self.kept {
-            Kept::Issued { authority, names } => {
+            CertificateSource::Issued { authority, names } => {
                 certificate.keep_renewed(world, Arc::clone(authority), names.clone(), shutdown).boxed()
             }
-            Kept::Read(files) => certificate.keep_reading(world, files.clone(), shutdown).boxed(),
+            CertificateSource::Read(files) => {
+                certificate.keep_reading(world, files.clone(), shutdown).boxed()
+            }
         }
     }
 }

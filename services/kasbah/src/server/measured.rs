@@ -10,8 +10,8 @@ use events::position::Stream;
 use events::{AggregateRef, CommitId, OrganizationId, Position};
 use parking_lot::Mutex;
 use store::{
-    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit,
-    ReadError, ReadFilter, Record, RecordReader, VerifyReport,
+    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, NewBatch, NewCommit, ReadError,
+    ReadFilter, Record, RecordReader, Retained, VerifyReport,
 };
 use world::World;
 
@@ -133,8 +133,8 @@ impl EventLog for MeasuredLog {
         self.inner.position(streams).await
     }
 
-    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError> {
-        self.inner.kept(stream).await
+    async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {
+        self.inner.retained(stream).await
     }
 
     async fn forget(&self, until: &Position) -> Result<(), ForgetError> {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chassis::tls::{CertificateTrouble, TlsError, client_config_trusting_also};
+use chassis::tls::{CertificateProblem, TlsError, client_config_trusting_also};
 use futures::future::BoxFuture;
 use http::Uri;
 use http_body_util::Full;
@@ -183,10 +183,10 @@ impl Connector {
 /// Why a handshake failed, and what to do about it here.
 fn untrusted(host: &str, error: &std::io::Error) -> String {
     match chassis::tls::explain(error, host) {
-        Some(CertificateTrouble::WrongAuthority { .. }) => format!(
+        Some(CertificateProblem::WrongAuthority { .. }) => format!(
             "the certificate of {host} comes from an authority that is not trusted here; give the authority's certificate with --git-ca-file, and if one is given, check that it is this server's"
         ),
-        Some(trouble @ CertificateTrouble::WrongName { .. }) => format!(
+        Some(trouble @ CertificateProblem::WrongName { .. }) => format!(
             "the certificate of {host} is not for that name{}; use a name that it has in the repository's URL",
             trouble.names()
         ),

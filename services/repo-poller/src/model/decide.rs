@@ -12,7 +12,7 @@ use events::{
 };
 use serde::{Deserialize, Serialize};
 use store::replay::yaml;
-use store::{Decides, Draft, LookedAt};
+use store::{Decides, Draft, ReadSet};
 
 use super::{Latest, SourceState, State, ref_aggregate};
 
@@ -108,8 +108,8 @@ impl Decides for State {
         Ok(Some(Draft { organization: *organization, aggregate, expected, events }))
     }
 
-    fn looked_at(&self, given: &Given) -> LookedAt {
-        LookedAt::decisions_of(given.organization)
+    fn read_set(&self, given: &Given) -> ReadSet {
+        ReadSet::decisions_of(given.organization)
     }
 
     /// Which bundles there are to build is said by the configurations.

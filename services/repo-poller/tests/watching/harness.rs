@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{Bus, Heard, LocalBus};
+use bus::{Bus, LocalBus, Received};
 use bytes::Bytes;
 use events::Notice as _;
 use events::bundle::{BundleEntry, BundlePage, BundleRoot};
@@ -96,7 +96,7 @@ impl Harness {
             "notices",
             Box::pin(async move {
                 let subscription = &mut subscription;
-                while let Some(Heard::Message(bytes)) = subscription.receiver.recv().await {
+                while let Some(Received::Message(bytes)) = subscription.receiver.recv().await {
                     heard.lock().push(events::decode(&bytes).unwrap());
                 }
             }),

@@ -353,9 +353,9 @@ impl BatchWriter {
         let data = events::encode(&AuditBatch { organization, gateway: self.gateway, records })?;
         let batch = NewBatch { stream: Stream::Audit, organization, writer: SERVICE.to_owned(), data };
         // Whoever begins something waits meanwhile, also for a log that is read-only until it is started again.
-        let may_pass =
-            |error: &AppendError| error.may_pass() || matches!(error, AppendError::ReadOnly { .. });
-        let stored = append_until_stored(&self.world, &*self.log, batch, may_pass).await;
+        let is_transient =
+            |error: &AppendError| error.is_transient() || matches!(error, AppendError::ReadOnly { .. });
+        let stored = append_until_stored(&self.world, &*self.log, batch, is_transient).await;
         if let Err(error) = &stored {
             tracing::error!(%error, "what was done is not recorded");
         }

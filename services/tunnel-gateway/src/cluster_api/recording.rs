@@ -248,7 +248,7 @@ impl BatchWriter {
                 writer: session.to_string(),
                 data: events::encode(&batch)?,
             };
-            append_until_stored(&self.world, &*self.log, record, AppendError::may_pass).await?;
+            append_until_stored(&self.world, &*self.log, record, AppendError::is_transient).await?;
             if is_last {
                 break;
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bus::Heard;
+use bus::Received;
 use chassis::Shutdown;
 use events::Notice as _;
 use events::requests::delivery::DesiredChanged;
@@ -21,14 +21,14 @@ pub(crate) async fn run(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Re
             biased;
             () = shutdown.requested() => return Ok(()),
             heard = subscription.receiver.recv() => match heard {
-                Some(Heard::Message(body)) => match events::decode::<DesiredChanged>(&body) {
+                Some(Received::Message(body)) => match events::decode::<DesiredChanged>(&body) {
                     Ok(DesiredChanged { agents }) => gateway.registry.announce(&agents),
                     Err(error) => {
                         tracing::warn!(%error, "notice is not readable here, asking for all agents");
                         gateway.registry.mark_changed(None);
                     }
                 },
-                Some(Heard::Lost(count)) => {
+                Some(Received::Lost(count)) => {
                     tracing::info!(count, "notices were lost, asking for all agents");
                     gateway.registry.mark_changed(None);
                 }

@@ -109,7 +109,7 @@ impl JournalWriter {
         let record =
             NewBatch { stream: Stream::Observations, organization, writer: self.writer.clone(), data };
         self.next = self.next.saturating_add(count);
-        let stored = append_until_stored(&self.world, &*self.log, record, AppendError::may_pass).await;
+        let stored = append_until_stored(&self.world, &*self.log, record, AppendError::is_transient).await;
         if let Err(error) = stored {
             tracing::error!(%error, "connection is not recorded");
         }

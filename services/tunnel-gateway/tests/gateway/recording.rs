@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use events::audit::{AuditBatch, AuditPhase, AuditRecord};
 use events::{AggregateRef, OrganizationId, Position, Stream};
 use store::{
-    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit,
-    ReadError, ReadFilter, Record, RecordReader,
+    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, NewBatch, NewCommit, ReadError,
+    ReadFilter, Record, RecordReader, Retained,
 };
 use testkit::eventually;
 use tokio::sync::watch;
@@ -83,8 +83,8 @@ impl EventLog for HeldLog {
         self.log.position(streams).await
     }
 
-    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError> {
-        self.log.kept(stream).await
+    async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {
+        self.log.retained(stream).await
     }
 
     async fn forget(&self, until: &Position) -> Result<(), ForgetError> {

@@ -40,7 +40,7 @@ impl Progress {
     }
 
     /// Nothing new can be told of it.
-    pub(super) fn is_told(&self, uid: &str, pruned: &Pruned) -> bool {
+    pub(super) fn is_reported(&self, uid: &str, pruned: &Pruned) -> bool {
         matches!(pruned, Pruned::Kept(reason) if self.kept.get(uid) == Some(reason))
     }
 

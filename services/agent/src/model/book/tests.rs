@@ -119,9 +119,9 @@ fn what_was_looked_at_counts_and_a_touch_is_still_news_to_watches() {
     let judged = |status| Judged { status: Some(status), settled: false, ..Judged::from(None) };
     let looks_like =
         |version, touch: &[u8], status| Sight { health: Some(judged(status)), ..sight(version, touch) };
-    let told = book.looked_at(&target.key, looks_like(11, b"theirs", HealthStatus::Degraded));
+    let told = book.observed(&target.key, looks_like(11, b"theirs", HealthStatus::Degraded));
     assert_eq!(told.and_then(|health| health.status), Some(HealthStatus::Degraded));
-    assert_eq!(book.looked_at(&target.key, looks_like(9, b"t", HealthStatus::Healthy)), None, "older");
+    assert_eq!(book.observed(&target.key, looks_like(9, b"t", HealthStatus::Healthy)), None, "older");
     assert_eq!(book.sighted(&target.key, sight(11, b"theirs")), Seen::Touched);
 }
 
@@ -239,25 +239,25 @@ fn what_is_not_well_is_looked_at_soon_and_then_ever_more_rarely() {
         };
         Sight { health: Some(health), ..sight(version, b"t") }
     };
-    assert!(book.looks(second(0), 0).0.is_empty(), "it is healthy");
+    assert!(book.due_checks(second(0), 0).0.is_empty(), "it is healthy");
     book.sighted(&target.key, open(11, "1 of 2", false));
-    assert_eq!(book.looks(second(10), 0), (Vec::new(), Some(second(11))));
-    let (due, next) = book.looks(second(11), 0);
+    assert_eq!(book.due_checks(second(10), 0), (Vec::new(), Some(second(11))));
+    let (due, next) = book.due_checks(second(11), 0);
     assert_eq!((due.len(), next), (1, None));
-    let told = book.looked_at(&target.key, open(11, "no such image", true));
+    let told = book.observed(&target.key, open(11, "no such image", true));
     assert_eq!(told.map(|health| health.message).as_deref(), Some("no such image"));
-    assert_eq!(book.looks(second(11), 0).1, Some(second(13)), "twice as long");
+    assert_eq!(book.due_checks(second(11), 0).1, Some(second(13)), "twice as long");
     assert_eq!(
         book.sighted(&target.key, open(12, "2 of 2", false)),
         Seen::Nothing,
         "what was found out holds"
     );
-    assert_eq!(book.looks(second(11), 0).1, Some(second(12)), "and is looked at again soon");
+    assert_eq!(book.due_checks(second(11), 0).1, Some(second(12)), "and is looked at again soon");
     assert_ne!(
         book.sighted(&target.key, Sight { health: Some(judged(HealthStatus::Healthy)), ..sight(13, b"t") }),
         Seen::Nothing
     );
-    assert_eq!(book.looks(second(60), 0), (Vec::new(), None));
+    assert_eq!(book.due_checks(second(60), 0), (Vec::new(), None));
 }
 
 #[test]
@@ -265,8 +265,8 @@ fn what_changes_with_time_alone_is_looked_at_when_its_time_is_up() {
     let (mut book, target) = applied();
     let health = Judged { recheck_at: Some(5_000), ..judged(HealthStatus::Progressing) };
     book.sighted(&target.key, Sight { health: Some(health), ..sight(11, b"t") });
-    assert_eq!(book.looks(Duration::from_secs(100), 2_000).1, Some(Duration::from_secs(103)));
-    assert_eq!(book.looks(Duration::from_secs(103), 5_000).0.len(), 1);
+    assert_eq!(book.due_checks(Duration::from_secs(100), 2_000).1, Some(Duration::from_secs(103)));
+    assert_eq!(book.due_checks(Duration::from_secs(103), 5_000).0.len(), 1);
 }
 
 #[test]

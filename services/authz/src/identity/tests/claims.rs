@@ -4,8 +4,8 @@ use super::*;
 
 fn job(verified: Verified) -> (JobClaims, JobFacts) {
     match verified.said {
-        Said::Job { claims, facts } => (claims, facts),
-        Said::Person { .. } => panic!("a person"),
+        TokenSubject::Job { claims, facts } => (claims, facts),
+        TokenSubject::Person { .. } => panic!("a person"),
     }
 }
 
@@ -80,7 +80,7 @@ async fn a_person_is_known_by_a_verified_address() {
     let verified = scene.verified(person()).await.unwrap();
     assert_eq!((verified.subject.as_str(), verified.kind), ("248289761001", ProviderKind::People));
     assert_eq!(verified.token_lifetime, Duration::from_secs(7 * 24 * 3600));
-    assert_eq!(verified.said, Said::Person { login: "ada@example.org".to_owned() });
+    assert_eq!(verified.said, TokenSubject::Person { login: "ada@example.org".to_owned() });
     assert!(scene.verified(with(person(), "email_verified", json!("true"))).await.is_ok());
     for value in [Value::Null, json!(false), json!("false"), json!(1)] {
         let message = scene.refused(with(person(), "email_verified", value)).await;

@@ -46,8 +46,8 @@ impl Member {
         let mut said = Vec::new();
         while let Ok(word) = heard.receiver.try_recv() {
             said.extend(match word {
-                Heard::Message(body) => Some(body),
-                Heard::Lost(_) => None,
+                Received::Message(body) => Some(body),
+                Received::Lost(_) => None,
             });
         }
         said

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use events::{AggregateRef, OrganizationId, Position, Stream};
 use store::{
-    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, Kept, NewBatch, NewCommit,
-    ReadError, ReadFilter, Record, RecordReader,
+    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, NewBatch, NewCommit, ReadError,
+    ReadFilter, Record, RecordReader, Retained,
 };
 use tokio::sync::watch;
 
@@ -86,8 +86,8 @@ impl EventLog for BlockedLog {
         self.log.position(streams).await
     }
 
-    async fn kept(&self, stream: Stream) -> Result<Kept, ReadError> {
-        self.log.kept(stream).await
+    async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {
+        self.log.retained(stream).await
     }
 
     async fn forget(&self, until: &Position) -> Result<(), ForgetError> {

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use events::requests::status::{AgentInstance, AgentStatus, Condition, Reason, State};
 use events::{AgentId, InstanceId};
 
-use super::{Around, condition, since, source_status};
+use super::{StatusContext, condition, since, source_status};
 use crate::model::{AgentState, DeliveryState};
 
 /// Rights that are listed.
 const RIGHTS: usize = 100;
 
 /// What stands in the way of knowing how the agent's cluster is.
-pub(super) fn conditions(agent: &AgentState, around: &Around) -> Vec<Condition> {
+pub(super) fn conditions(agent: &AgentState, around: &StatusContext) -> Vec<Condition> {
     let seen = &agent.seen_of;
     let connected = around.connected(agent);
     let Some(applier) = agent.applier else {
@@ -53,13 +53,13 @@ fn absence(connected: &BTreeSet<InstanceId>) -> Condition {
     condition(State::Stale, Reason::ApplierGone, message)
 }
 
-fn has_tunnel(agent: &AgentState, instance: InstanceId, around: &Around) -> bool {
+fn has_tunnel(agent: &AgentState, instance: InstanceId, around: &StatusContext) -> bool {
     agent.seen_of.tunnels.iter().any(|tunnel| tunnel.instance == instance && around.lives(tunnel.gateway))
 }
 
 /// How an agent stands; `None` when it is not known or deleted.
 #[must_use]
-pub fn agent_status(state: &DeliveryState, agent: AgentId, around: &Around) -> Option<AgentStatus> {
+pub fn agent_status(state: &DeliveryState, agent: AgentId, around: &StatusContext) -> Option<AgentStatus> {
     let known = state.agents.get(&agent).filter(|known| !known.deleted)?;
     let seen = &known.seen_of;
     let mut own = conditions(known, around);
@@ -99,7 +99,7 @@ fn is_forbidden(reason: &str) -> bool {
     reason.contains("forbidden") || reason.contains("403")
 }
 
-fn instances(agent: &AgentState, around: &Around) -> Vec<AgentInstance> {
+fn instances(agent: &AgentState, around: &StatusContext) -> Vec<AgentInstance> {
     let mut newest: BTreeMap<InstanceId, AgentInstance> = BTreeMap::new();
     for tunnel in agent.seen_of.tunnels.iter().filter(|tunnel| around.lives(tunnel.gateway)) {
         let instance = AgentInstance {

@@ -138,7 +138,7 @@ fn no_file(source: &SourceState) -> String {
 }
 
 /// Why this commit, which the agent should have, was not delivered yet.
-pub(in crate::model) fn why_pending(source: &SourceState, commit: &str) -> String {
+pub(in crate::model) fn pending_reason(source: &SourceState, commit: &str) -> String {
     match (&source.suspended, source.held()) {
         (Some(reason), _) => suspended(reason),
         (None, Some((commit, held))) => is_held(commit, held),

@@ -24,7 +24,7 @@ use crate::client::failure::Failure;
 use crate::client::kubeconfig::{Context, Credential};
 use crate::client::print::yaml;
 use crate::client::session::Session;
-use crate::client::settings::{Common, Surroundings};
+use crate::client::settings::{Common, ProcessEnvironment};
 
 /// What to do for jobs.
 #[derive(Debug, clap::Subcommand)]
@@ -106,7 +106,7 @@ struct Variables {
 /// # Errors
 /// When the server refuses or cannot be asked, or no agent lets the job in.
 pub async fn run(command: Command, common: &Common, world: &World) -> Result<(), Failure> {
-    let surroundings = Surroundings::of_process();
+    let surroundings = ProcessEnvironment::of_process();
     match command {
         Command::Kubeconfig(wanted) => {
             let runner = Runner::of_process();

@@ -9,11 +9,11 @@ use world::World;
 use super::logout;
 use crate::client::api::Api;
 use crate::client::failure::Failure;
-use crate::client::kept_login::KeptLogin;
-use crate::client::oidc::{Elsewhere, IdToken, Provider, open};
+use crate::client::oidc::{DeviceCode, IdToken, Provider, open};
 use crate::client::print::{Printer, Style, at, one_line};
-use crate::client::settings::{Common, SettingsError, Surroundings, Target};
+use crate::client::settings::{Common, ProcessEnvironment, SettingsError, Target};
 use crate::client::sign_in;
+use crate::client::stored_login::StoredLogin;
 
 /// How to sign in.
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,7 @@ enum Flow {
 /// # Errors
 /// When nobody signs in, the server does not let them in, or the login cannot be kept.
 pub async fn run(wanted: Login, common: &Common, world: &World) -> Result<(), Failure> {
-    let surroundings = Surroundings::of_process();
+    let surroundings = ProcessEnvironment::of_process();
     let target = Target::resolve(&common.connection, &surroundings, world)?;
     let folder = target.folder.clone().ok_or(SettingsError::NoFolder)?;
     let api = Api::without_token(&target.server, target.ca_file.as_deref(), world)?;
@@ -63,7 +63,7 @@ pub async fn run(wanted: Login, common: &Common, world: &World) -> Result<(), Fa
     let signed_in = sign_in::sign_in(&api, &target.server, &body).await?;
     let ca_file =
         target.ca_file.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
-    let login = KeptLogin {
+    let login = StoredLogin {
         server: target.server.to_string(),
         ca_file,
         organization: signed_in.organization_name,
@@ -85,7 +85,7 @@ pub async fn run(wanted: Login, common: &Common, world: &World) -> Result<(), Fa
     Printer { format: common.output, style }.show(&login, text)
 }
 
-fn text(login: &KeptLogin, style: Style) -> String {
+fn text(login: &StoredLogin, style: Style) -> String {
     let who = login.login.as_ref().map(|login| format!(" as {login}")).unwrap_or_default();
     let until = login.expires_at.map(|end| format!(" until {}", at(end, style.now))).unwrap_or_default();
     let server = login.server.trim_end_matches('/');
@@ -142,8 +142,8 @@ async fn id_token(wanted: &Login, view: ProviderView, world: &World) -> Result<I
     }
 }
 
-fn device_text(elsewhere: &Elsewhere) -> String {
-    let Elsewhere { address, code, complete } = elsewhere;
+fn device_text(elsewhere: &DeviceCode) -> String {
+    let DeviceCode { address, code, complete } = elsewhere;
     let complete =
         complete.as_ref().map(|complete| format!("\nor open\n\n    {complete}\n")).unwrap_or_default();
     format!("On any device, open\n\n    {address}\n\nand enter the code {code}\n{complete}\nWaiting for you.")
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn it_says_where_as_whom_and_until_when() {
-        let login = KeptLogin {
+        let login = StoredLogin {
             server: "https://kasbah.example.org:8440/".to_owned(),
             ca_file: None,
             organization: "acme".to_owned(),

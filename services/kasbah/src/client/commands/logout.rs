@@ -11,9 +11,11 @@ use world::World;
 use super::credential::kubectl;
 use crate::client::api::Api;
 use crate::client::failure::Failure;
-use crate::client::kept_login::KeptLogin;
 use crate::client::print::{Printer, Style};
-use crate::client::settings::{Common, ConnectionArgs, Settings, SettingsError, Surroundings, parse_server};
+use crate::client::settings::{
+    Common, ConnectionArgs, ProcessEnvironment, Settings, SettingsError, parse_server,
+};
+use crate::client::stored_login::StoredLogin;
 
 /// Nothing more is to be said.
 #[derive(Debug, clap::Args)]
@@ -40,11 +42,11 @@ pub struct Ended {
 /// # Errors
 /// When nobody is signed in, or the files cannot be removed.
 pub async fn run(_: Logout, common: &Common, world: &World) -> Result<(), Failure> {
-    let folder = common.connection.data.clone().or_else(|| Surroundings::of_process().data);
+    let folder = common.connection.data.clone().or_else(|| ProcessEnvironment::of_process().data);
     let folder = folder.ok_or(SettingsError::NoFolder)?;
     if let Some(given) = &common.connection.server {
         let given = parse_server(given)?;
-        let kept = KeptLogin::read(&folder, world)?;
+        let kept = StoredLogin::read(&folder, world)?;
         if kept.is_some_and(|kept| kept.server != given.as_str()) {
             return Err(SettingsError::NotSignedIn { server: given }.into());
         }
@@ -60,13 +62,13 @@ pub async fn run(_: Logout, common: &Common, world: &World) -> Result<(), Failur
 /// # Errors
 /// When the files cannot be removed.
 pub async fn end(folder: &Path, world: &World) -> Result<Option<Ended>, Failure> {
-    let Some(login) = KeptLogin::read(folder, world)? else { return Ok(None) };
+    let Some(login) = StoredLogin::read(folder, world)? else { return Ok(None) };
     let outcome = match login.has_ended(world) {
         true => Ok(()),
         false => revoke(&login, folder, world).await,
     };
     let failure = |detail| Failure::Io { doing: format!("remove the login in {}", folder.display()), detail };
-    KeptLogin::remove(folder, world).map_err(failure)?;
+    StoredLogin::remove(folder, world).map_err(failure)?;
     Ok(Some(Ended {
         revoked: outcome.is_ok(),
         reason: outcome.err().map(|failure| failure.to_string()),
@@ -76,14 +78,14 @@ pub async fn end(folder: &Path, world: &World) -> Result<Option<Ended>, Failure>
     }))
 }
 
-async fn revoke(login: &KeptLogin, folder: &Path, world: &World) -> Result<(), Failure> {
+async fn revoke(login: &StoredLogin, folder: &Path, world: &World) -> Result<(), Failure> {
     let args = ConnectionArgs {
         server: Some(login.server.clone()),
-        token_file: Some(KeptLogin::token_file(folder)),
+        token_file: Some(StoredLogin::token_file(folder)),
         ca_file: login.ca_file.clone(),
         data: Some(folder.to_owned()),
     };
-    let settings = Settings::resolve(&args, &Surroundings::default(), world)?;
+    let settings = Settings::resolve(&args, &ProcessEnvironment::default(), world)?;
     kubectl::forget(&settings, world);
     let api = Api::new(&settings, world)?;
     let revoked: Result<TokenView, Failure> = api.delete(&["tokens", &login.token.to_string()]).await;

@@ -33,7 +33,7 @@ fn settings_network_and_certificates_differ() {
     let said = unreachable(true).to_string();
     assert_eq!(said, "cannot reach https://a:1: connection refused; is `kasbah up` running there?");
     assert!(unreachable(false).to_string().ends_with("; check --server"));
-    assert_eq!(Failure::Certificate(CertificateTrouble::NotTls { host: "a".into() }).code(), 1);
+    assert_eq!(Failure::Certificate(CertificateProblem::NotTls { host: "a".into() }).code(), 1);
     assert_eq!(Failure::usage("--scope", "what").code(), 2);
 }
 

@@ -2,7 +2,7 @@ use super::*;
 
 const TOKEN: &str = "kasbah_a_secret";
 
-fn installation(reach: Reach) -> Installation {
+fn installation(reach: AgentReach) -> Installation {
     Installation {
         agent: "edge".to_owned(),
         namespace: "kasbah-agent".to_owned(),
@@ -18,7 +18,7 @@ fn installation(reach: Reach) -> Installation {
 }
 
 fn namespaced() -> Installation {
-    installation(Reach::Namespaces(vec!["one".to_owned(), "two".to_owned()]))
+    installation(AgentReach::Namespaces(vec!["one".to_owned(), "two".to_owned()]))
 }
 
 fn kinds(objects: &[Value]) -> Vec<&str> {
@@ -31,7 +31,7 @@ fn find<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
 
 #[test]
 fn what_is_needed_comes_first() {
-    let objects = installation(Reach::Cluster).objects();
+    let objects = installation(AgentReach::Cluster).objects();
     assert_eq!(
         kinds(&objects),
         [
@@ -63,7 +63,7 @@ fn a_namespaced_agent_gets_no_right_in_the_cluster_and_cannot_widen_its_own() {
 
 #[test]
 fn each_binding_binds_its_role_to_the_account_of_the_pod() {
-    for objects in [installation(Reach::Cluster).objects(), namespaced().objects()] {
+    for objects in [installation(AgentReach::Cluster).objects(), namespaced().objects()] {
         let account = &find(&objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"];
         assert_eq!(account, &find(&objects, "ServiceAccount")["metadata"]["name"]);
         for binding in objects.iter().filter(|object| object["kind"].as_str().unwrap().ends_with("Binding")) {
@@ -82,7 +82,7 @@ fn each_binding_binds_its_role_to_the_account_of_the_pod() {
 #[test]
 fn the_token_stands_in_the_secret_and_nowhere_else() {
     let encoded = STANDARD.encode(TOKEN);
-    for object in installation(Reach::Cluster).objects() {
+    for object in installation(AgentReach::Cluster).objects() {
         let text = object.to_string();
         assert_eq!(text.contains(&encoded), object["kind"] == "Secret", "{object}");
         assert!(!text.contains(TOKEN), "{object}");
@@ -91,7 +91,7 @@ fn the_token_stands_in_the_secret_and_nowhere_else() {
 
 #[test]
 fn the_pod_keeps_to_the_restricted_standard_that_its_namespace_enforces() {
-    let objects = installation(Reach::Cluster).objects();
+    let objects = installation(AgentReach::Cluster).objects();
     let enforced = &find(&objects, "Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"];
     assert_eq!(enforced, "restricted");
     let pod = &find(&objects, "Deployment")["spec"]["template"]["spec"];
@@ -104,14 +104,14 @@ fn the_pod_keeps_to_the_restricted_standard_that_its_namespace_enforces() {
 
 #[test]
 fn without_an_authority_none_is_mounted_nor_named() {
-    let objects = Installation { certificate_authority: None, ..installation(Reach::Cluster) }.objects();
+    let objects = Installation { certificate_authority: None, ..installation(AgentReach::Cluster) }.objects();
     assert!(find(&objects, "Secret")["data"].get("ca.crt").is_none());
     assert!(!find(&objects, "Deployment").to_string().contains("KASBAH_CA_FILE"));
 }
 
 #[test]
 fn the_yaml_is_a_stream_of_documents_with_every_text_safe() {
-    let text = installation(Reach::Cluster).yaml().unwrap();
+    let text = installation(AgentReach::Cluster).yaml().unwrap();
     assert!(text.starts_with("---\napiVersion: v1\nkind: Namespace\n"), "{text}");
     assert_eq!(text.lines().filter(|line| *line == "---").count(), 9);
     assert!(text.contains("apiGroups:\n  - \"*\"") || text.contains("apiGroups:\n  - '*'"), "{text}");

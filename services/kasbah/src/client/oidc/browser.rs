@@ -9,7 +9,7 @@ use reqwest::Url;
 use world::World;
 
 use super::callback::{Callback, WAIT};
-use super::{IdToken, Provider, ProviderTrouble};
+use super::{IdToken, Provider, ProviderError};
 use crate::client::failure::Failure;
 
 /// What is known of a request for a code, beside the provider.
@@ -45,20 +45,20 @@ impl Provider {
         show: impl FnOnce(&Url) -> Result<(), Failure>,
     ) -> Result<IdToken, Failure> {
         let attempt = Attempt::new(&self.world);
-        let callback = Callback::listen(&self.world).await.map_err(ProviderTrouble::Listen)?;
-        let redirect = callback.address().map_err(ProviderTrouble::Listen)?;
+        let callback = Callback::listen(&self.world).await.map_err(ProviderError::Listen)?;
+        let redirect = callback.address().map_err(ProviderError::Listen)?;
         show(&self.address(&attempt, &redirect))?;
         let said = tokio::select! {
-            said = callback.answer(&attempt.state) => said.map_err(ProviderTrouble::Listen)?,
+            said = callback.answer(&attempt.state) => said.map_err(ProviderError::Listen)?,
             () = self.world.clock.sleep(WAIT) => {
-                return Err(ProviderTrouble::TooLate { minutes: WAIT.as_secs() / 60 }.into());
+                return Err(ProviderError::TooLate { minutes: WAIT.as_secs() / 60 }.into());
             }
         };
         // A provider that names itself in the answer has to be the one that was asked (RFC 9207).
         if said.issuer.is_some_and(|issuer| issuer != self.view.issuer) {
-            return Err(ProviderTrouble::OtherSignIn.into());
+            return Err(ProviderError::OtherSignIn.into());
         }
-        let code = said.code.map_err(ProviderTrouble::Refused)?;
+        let code = said.code.map_err(ProviderError::Refused)?;
         let form = [
             ("grant_type", "authorization_code"),
             ("code", &code),
@@ -67,7 +67,7 @@ impl Provider {
         ];
         let answer = self.ask(&self.token, &form).await?;
         let token = self.id_token(&answer)?;
-        if token.is_for(&attempt.nonce) { Ok(token) } else { Err(ProviderTrouble::OtherSignIn.into()) }
+        if token.is_for(&attempt.nonce) { Ok(token) } else { Err(ProviderError::OtherSignIn.into()) }
     }
 
     fn address(&self, attempt: &Attempt, redirect: &str) -> Url {

@@ -34,7 +34,7 @@ pub struct Callback {
 
 /// What a browser brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct CallbackParameters {
     /// The code, or the provider's error.
     pub code: Result<String, ProviderRefusal>,
     /// Who says so, if they name themselves.
@@ -64,7 +64,7 @@ impl Callback {
     ///
     /// # Errors
     /// When the port is gone.
-    pub async fn answer(&self, state: &str) -> std::io::Result<Said> {
+    pub async fn answer(&self, state: &str) -> std::io::Result<CallbackParameters> {
         let mut connections = FuturesUnordered::new();
         loop {
             tokio::select! {
@@ -78,12 +78,12 @@ impl Callback {
 }
 
 /// Answers one request; done when its answer is sent, so that the person sees it.
-async fn serve(connection: Box<dyn Connection>, state: &str) -> Option<Said> {
+async fn serve(connection: Box<dyn Connection>, state: &str) -> Option<CallbackParameters> {
     let said = Mutex::new(None);
     let service = service_fn(|request: Request<Incoming>| {
         let found = read(&request, state);
         let (status, page) = match &found {
-            Some(Said { code: Ok(_), .. }) => (StatusCode::OK, SIGNED_IN),
+            Some(CallbackParameters { code: Ok(_), .. }) => (StatusCode::OK, SIGNED_IN),
             Some(_) => (StatusCode::OK, REFUSED),
             None => (StatusCode::NOT_FOUND, "Nothing is here.\n"),
         };
@@ -103,14 +103,14 @@ async fn serve(connection: Box<dyn Connection>, state: &str) -> Option<Said> {
     said.into_inner()
 }
 
-fn read(request: &Request<Incoming>, state: &str) -> Option<Said> {
+fn read(request: &Request<Incoming>, state: &str) -> Option<CallbackParameters> {
     if request.method() != Method::GET || request.uri().path() != PATH {
         return None;
     }
     said(request.uri().query()?, state)
 }
 
-fn said(query: &str, state: &str) -> Option<Said> {
+fn said(query: &str, state: &str) -> Option<CallbackParameters> {
     let mut fields: HashMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     if fields.get("state").is_none_or(|given| given != state) {
         return None;
@@ -122,7 +122,7 @@ fn said(query: &str, state: &str) -> Option<Said> {
         (None, Some(code)) => Ok(code),
         (None, None) => return None,
     };
-    Some(Said { code, issuer })
+    Some(CallbackParameters { code, issuer })
 }
 
 #[cfg(test)]

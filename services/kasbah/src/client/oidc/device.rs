@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::talk::Answer;
-use super::{IdToken, Provider, ProviderTrouble};
+use super::provider_client::Answer;
+use super::{IdToken, Provider, ProviderError};
 use crate::client::failure::Failure;
 use crate::client::print::one_line;
 
@@ -18,7 +18,7 @@ const LONGEST_WAIT: u64 = 30 * 60;
 
 /// What a person needs to sign in elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct DeviceCode {
     /// What to open.
     pub address: String,
     /// What to type there.
@@ -55,13 +55,13 @@ impl Provider {
     /// When the provider refuses, or nobody signs in.
     pub async fn by_device(
         &self,
-        show: impl FnOnce(&Elsewhere) -> Result<(), Failure>,
+        show: impl FnOnce(&DeviceCode) -> Result<(), Failure>,
     ) -> Result<IdToken, Failure> {
         let endpoint = self.device.as_ref();
         let endpoint =
-            endpoint.ok_or_else(|| ProviderTrouble::NoDeviceFlow { provider: self.view.name.clone() })?;
+            endpoint.ok_or_else(|| ProviderError::NoDeviceFlow { provider: self.view.name.clone() })?;
         let begun: Begun = self.ask(endpoint, &[("scope", &self.scope())]).await?.read(endpoint)?;
-        show(&Elsewhere {
+        show(&DeviceCode {
             address: one_line(&begun.verification_uri),
             code: one_line(&begun.user_code),
             complete: begun.verification_uri_complete.as_deref().map(one_line),
@@ -80,14 +80,14 @@ impl Provider {
                 Step::TooLate => break,
             }
         }
-        Err(ProviderTrouble::TooLate { minutes: wait.div_ceil(60) }.into())
+        Err(ProviderError::TooLate { minutes: wait.div_ceil(60) }.into())
     }
 }
 
 fn step(answer: &Result<Answer, Failure>) -> Step {
     let answer = match answer {
         Ok(answer) => answer,
-        Err(Failure::Provider(ProviderTrouble::Unreachable { .. })) => return Step::SlowDown,
+        Err(Failure::Provider(ProviderError::Unreachable { .. })) => return Step::SlowDown,
         Err(_) => return Step::Done,
     };
     match answer.refused() {
@@ -118,8 +118,8 @@ mod tests {
         assert_eq!(answer(400, r#"{"error": "access_denied"}"#), Step::Done);
         assert_eq!(answer(400, r#"{"error": "expired_token"}"#), Step::TooLate);
         assert_eq!(answer(200, r#"{"id_token": "a.b.c"}"#), Step::Done);
-        let lost = ProviderTrouble::Unreachable { asked: "https://a".into(), detail: "reset".into() };
+        let lost = ProviderError::Unreachable { asked: "https://a".into(), detail: "reset".into() };
         assert_eq!(step(&Err(lost.into())), Step::SlowDown);
-        assert_eq!(step(&Err(ProviderTrouble::OtherSignIn.into())), Step::Done);
+        assert_eq!(step(&Err(ProviderError::OtherSignIn.into())), Step::Done);
     }
 }

@@ -63,7 +63,7 @@ async fn somebody_signs_in_on_another_device() {
     let provider = provider(&real).await;
     assert!(provider.has_device_flow());
     let (shown, seen) = oneshot::channel();
-    let show = |elsewhere: &Elsewhere| {
+    let show = |elsewhere: &DeviceCode| {
         shown.send(elsewhere.clone()).unwrap();
         Ok(())
     };

@@ -1,6 +1,6 @@
 //! Why there is no ID token.
 
-use chassis::tls::{CertificateTrouble, TlsError};
+use chassis::tls::{CertificateProblem, TlsError};
 use serde::Deserialize;
 
 use crate::client::print::one_line;
@@ -10,7 +10,7 @@ const LONGEST_TEXT: usize = 300;
 
 /// Why a provider gave no ID token.
 #[derive(Debug, thiserror::Error)]
-pub enum ProviderTrouble {
+pub enum ProviderError {
     /// It cannot be reached, or the connection broke.
     #[error("cannot reach the identity provider at {asked}: {detail}")]
     Unreachable {
@@ -21,7 +21,7 @@ pub enum ProviderTrouble {
     },
     /// Its certificate is not what it must be.
     #[error("the identity provider's certificate is refused; whom to trust is the operator's to name: {0}")]
-    Certificate(CertificateTrouble),
+    Certificate(CertificateProblem),
     /// It gave an answer that makes no sense.
     #[error("the identity provider's answer of {asked} cannot be used: {detail}")]
     Odd {
@@ -70,7 +70,7 @@ pub enum ProviderTrouble {
     Tls(#[from] TlsError),
 }
 
-impl ProviderTrouble {
+impl ProviderError {
     /// An answer that makes no sense.
     #[must_use]
     pub fn odd(asked: impl ToString, detail: impl Into<String>) -> Self {
@@ -79,7 +79,7 @@ impl ProviderTrouble {
 
     /// Whether the same may succeed a little later.
     #[must_use]
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
     }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use reqwest::Url;
 use world::World;
 
-use super::{ConnectionArgs, SettingsError, Surroundings, parse_server};
-use crate::client::kept_login::KeptLogin;
+use super::{ConnectionArgs, ProcessEnvironment, SettingsError, parse_server};
+use crate::client::stored_login::StoredLogin;
 use crate::folder::{CLIENT_FILE, ClientFile};
 
 /// A server, before it is known who asks.
@@ -21,7 +21,7 @@ pub struct Target {
     /// What `kasbah up` left, if it is this server's.
     pub up: Option<ClientFile>,
     /// The login, if it is at this server.
-    pub login: Option<KeptLogin>,
+    pub login: Option<StoredLogin>,
 }
 
 impl Target {
@@ -31,13 +31,13 @@ impl Target {
     /// When none is known, or a file cannot be read.
     pub fn resolve(
         args: &ConnectionArgs,
-        surroundings: &Surroundings,
+        surroundings: &ProcessEnvironment,
         world: &World,
     ) -> Result<Self, SettingsError> {
         let given = args.server.as_deref().map(parse_server).transpose()?;
         let folder = args.data.clone().or_else(|| surroundings.data.clone());
         let (up, login) = match &folder {
-            Some(folder) => (read_client_file(folder, world)?, KeptLogin::read(folder, world)?),
+            Some(folder) => (read_client_file(folder, world)?, StoredLogin::read(folder, world)?),
             None => (None, None),
         };
         let of_up = up.as_ref().map(|file| parse_server(&file.server)).transpose()?;
@@ -59,8 +59,8 @@ impl Target {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn login_in(&self, folder: &Path, world: &World) -> Result<Option<KeptLogin>, SettingsError> {
-        let Some(login) = KeptLogin::read(folder, world)? else { return Ok(None) };
+    pub fn login_in(&self, folder: &Path, world: &World) -> Result<Option<StoredLogin>, SettingsError> {
+        let Some(login) = StoredLogin::read(folder, world)? else { return Ok(None) };
         let at = parse_server(&login.server)?;
         Ok(Some(login).filter(|_| at == self.server))
     }

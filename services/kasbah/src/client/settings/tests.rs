@@ -61,7 +61,7 @@ impl Folder {
             ..ConnectionArgs::default()
         };
         let surroundings =
-            Surroundings { token: token.map(|token| Zeroizing::new(token.to_owned())), data: None };
+            ProcessEnvironment { token: token.map(|token| Zeroizing::new(token.to_owned())), data: None };
         Settings::resolve(&args, &surroundings, &World::real())
     }
 }
@@ -117,7 +117,7 @@ impl Folder {
     /// Signed in at a server, with a token that ends so many milliseconds from now.
     fn signed_in(self, server: &str, ends_in: i64) -> Self {
         let world = World::real();
-        let login = KeptLogin {
+        let login = StoredLogin {
             server: server.to_owned(),
             ca_file: Some("/etc/login.crt".into()),
             organization: "acme".to_owned(),
@@ -136,7 +136,7 @@ impl Folder {
             token_file: Some(self.folder.path().join("login-token")),
             ..ConnectionArgs::default()
         };
-        Settings::resolve(&args, &Surroundings::default(), &World::real())
+        Settings::resolve(&args, &ProcessEnvironment::default(), &World::real())
     }
 }
 
@@ -162,7 +162,7 @@ async fn a_login_comes_before_what_up_left_and_replaces_nothing_of_it() {
     let settings = folder.resolve(None, None).unwrap();
     assert_eq!(settings.token.as_str(), "kasbah_p_login");
     assert_eq!(settings.gateway.as_deref(), Some("127.0.0.1:8441"));
-    KeptLogin::remove(folder.folder.path(), &World::real()).unwrap();
+    StoredLogin::remove(folder.folder.path(), &World::real()).unwrap();
     assert_eq!(folder.resolve(None, None).unwrap().token.as_str(), "kasbah_p_owner");
 }
 
@@ -195,7 +195,7 @@ async fn a_login_by_the_file_of_its_token_is_one_at_that_server() {
     let other = folder.resolve_file("https://third.example.org").err().unwrap().to_string();
     let advice = "run `kasbah login --server https://third.example.org:8440/`";
     assert_eq!(other, format!("nobody is signed in at https://third.example.org:8440/: {advice}"));
-    KeptLogin::remove(folder.folder.path(), &World::real()).unwrap();
+    StoredLogin::remove(folder.folder.path(), &World::real()).unwrap();
     let gone = folder.resolve_file(ELSEWHERE).err().unwrap();
     assert!(matches!(gone, SettingsError::NotSignedIn { .. }), "{gone}");
 }

@@ -6,7 +6,7 @@ use events::requests::authz::{AgentWithToken, RegisterAgent};
 use reqwest::Method;
 
 use crate::client::failure::Failure;
-use crate::client::manifests::{Installation, Reach};
+use crate::client::manifests::{AgentReach, Installation};
 use crate::client::print::{Fields, Style};
 use crate::client::session::Session;
 
@@ -99,7 +99,11 @@ impl Register {
         Installation {
             agent: registered.agent.name.clone(),
             namespace: self.install.namespace,
-            reach: if namespaces.is_empty() { Reach::Cluster } else { Reach::Namespaces(namespaces) },
+            reach: if namespaces.is_empty() {
+                AgentReach::Cluster
+            } else {
+                AgentReach::Namespaces(namespaces)
+            },
             image: self.install.image,
             gateway,
             token: registered.token.secret.clone(),

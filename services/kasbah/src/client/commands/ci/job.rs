@@ -11,9 +11,9 @@ use zeroize::Zeroizing;
 
 use crate::client::api::Api;
 use crate::client::failure::Failure;
-use crate::client::oidc::Talk;
+use crate::client::oidc::ProviderClient;
 use crate::client::session::Session;
-use crate::client::settings::{Common, SettingsError, Surroundings, Target};
+use crate::client::settings::{Common, ProcessEnvironment, SettingsError, Target};
 use crate::client::sign_in;
 
 /// How a job shows who it is, where it has no token of Kasbah.
@@ -70,7 +70,7 @@ pub async fn open(
     args: &JobArgs,
     runner: &Runner,
     common: &Common,
-    surroundings: &Surroundings,
+    surroundings: &ProcessEnvironment,
     world: &World,
 ) -> Result<(Session, Option<Zeroizing<String>>), Failure> {
     let has_token = surroundings.token.is_some() || common.connection.token_file.is_some();
@@ -88,7 +88,7 @@ pub async fn open(
     };
     let signed_in = sign_in::sign_in(&api, &target.server, &wanted).await?;
     let token = Zeroizing::new(signed_in.token.secret);
-    let surroundings = Surroundings { token: Some(token.clone()), ..surroundings.clone() };
+    let surroundings = ProcessEnvironment { token: Some(token.clone()), ..surroundings.clone() };
     let mut common = common.clone();
     common.connection.token_file = None;
     Ok((Session::open(&common, &surroundings, world)?, Some(token)))
@@ -113,7 +113,7 @@ async fn id_token(
     let wrong = |detail: String| Failure::usage("ACTIONS_ID_TOKEN_REQUEST_URL", detail);
     let mut url = Url::parse(url).map_err(|error| wrong(format!("must be a URL: {error}")))?;
     url.query_pairs_mut().append_pair("audience", &provider.audience);
-    let answer = Talk::new(None, world)?.get_as(&url, bearer).await?;
+    let answer = ProviderClient::new(None, world)?.get_as(&url, bearer).await?;
     let issued: Issued = serde_json::from_slice(&answer.body).map_err(|_| {
         Failure::Unsuccessful(format!(
             "GitHub Actions gave no ID token: it answered with status {}",

@@ -23,7 +23,7 @@ const NAME: &str = "kubectl";
 
 /// A token that is kept until it is nearly over.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct CachedToken {
     token: Zeroizing<String>,
     expires_at: Timestamp,
 }
@@ -48,7 +48,7 @@ pub async fn run(session: &Session) -> Result<(), Failure> {
     session.printer.text(&credential.to_string())
 }
 
-async fn issue(session: &Session, file: Option<&PathBuf>) -> Result<Kept, Failure> {
+async fn issue(session: &Session, file: Option<&PathBuf>) -> Result<CachedToken, Failure> {
     let wanted = IssueToken {
         agent: None,
         user: None,
@@ -58,7 +58,7 @@ async fn issue(session: &Session, file: Option<&PathBuf>) -> Result<Kept, Failur
     };
     let issued: SecretToken = session.api.send(Method::POST, &["tokens"], &wanted).await?;
     let expires_at = issued.view.expires_at.unwrap_or(issued.view.issued_at);
-    let kept = Kept { token: Zeroizing::new(issued.secret), expires_at };
+    let kept = CachedToken { token: Zeroizing::new(issued.secret), expires_at };
     // Where it cannot be kept, the next one is issued sooner.
     if let (Some(file), Ok(text)) = (file, serde_json::to_vec(&kept).map(Zeroizing::new)) {
         let folder = file.parent().map(|folder| session.world.disk.create_folder(folder));
@@ -69,7 +69,7 @@ async fn issue(session: &Session, file: Option<&PathBuf>) -> Result<Kept, Failur
     Ok(kept)
 }
 
-fn read(session: &Session, file: &Path) -> Option<Kept> {
+fn read(session: &Session, file: &Path) -> Option<CachedToken> {
     let bytes = Zeroizing::new(session.world.disk.read(file).ok()?);
     serde_json::from_slice(&bytes).ok()
 }

@@ -2,7 +2,7 @@
 
 use events::{AggregateKind, OrganizationId, Timestamp};
 use serde_json::{Value, json};
-use store::listing::{Wanted, list_aggregates};
+use store::listing::{ListRequest, list_aggregates};
 use world::World;
 
 use super::names::EventNames;
@@ -67,7 +67,7 @@ impl List {
     pub async fn run_on_place(self, printer: Printer, world: &World) -> Result<(), Failure> {
         let opened = self.from.open(world).await?;
         let now = Timestamp(world.clock.now_millis());
-        let wanted = Wanted {
+        let wanted = ListRequest {
             organization: self.organization,
             kinds: self.kind.into_iter().collect(),
             prefix: self.prefix.unwrap_or_default(),

@@ -10,7 +10,7 @@ use events::{AggregateRef, Position};
 use serde::Serialize;
 use serde_json::{Value, json};
 use similar::TextDiff;
-use store::replay::{Folding, Model, Recorded, Remade};
+use store::replay::{Folding, Model, Recorded, Redecided};
 use store::slice::SliceReader;
 use store::{Record, slice::SliceError};
 
@@ -193,7 +193,7 @@ fn redecide(records: Vec<Record>, printer: Printer) -> Result<(), Failure> {
             counts.count(&remade);
             let position = Position::of(record.shard.0, record.shard.1, record.sequence).to_string();
             match remade {
-                Remade::Differs { recorded, made } => differing.push(json!({
+                Redecided::Differs { recorded, made } => differing.push(json!({
                     "position": position,
                     "model": model.name,
                     "aggregate": commit.aggregate.to_string(),
@@ -209,9 +209,9 @@ fn redecide(records: Vec<Record>, printer: Printer) -> Result<(), Failure> {
                         Err(refusal) => json!({ "refused": refusal }),
                     },
                 })),
-                Remade::NotHere { missing: what } => *missing.entry(what).or_default() += 1,
-                Remade::Unreadable { detail } => *missing.entry(detail).or_default() += 1,
-                Remade::Same | Remade::WithoutGrounds => {}
+                Redecided::NotHere { missing: what } => *missing.entry(what).or_default() += 1,
+                Redecided::Unreadable { detail } => *missing.entry(detail).or_default() += 1,
+                Redecided::Same | Redecided::WithoutGrounds => {}
             }
         });
         models.insert(model.name, counts);
@@ -238,13 +238,13 @@ struct Counts {
 }
 
 impl Counts {
-    fn count(&mut self, remade: &Remade) {
+    fn count(&mut self, remade: &Redecided) {
         let count = match remade {
-            Remade::Same => &mut self.same,
-            Remade::Differs { .. } => &mut self.differing,
-            Remade::WithoutGrounds => &mut self.without_inputs,
-            Remade::NotHere { .. } => &mut self.not_here,
-            Remade::Unreadable { .. } => &mut self.unreadable,
+            Redecided::Same => &mut self.same,
+            Redecided::Differs { .. } => &mut self.differing,
+            Redecided::WithoutGrounds => &mut self.without_inputs,
+            Redecided::NotHere { .. } => &mut self.not_here,
+            Redecided::Unreadable { .. } => &mut self.unreadable,
         };
         *count += 1;
     }

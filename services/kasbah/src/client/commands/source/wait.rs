@@ -52,7 +52,7 @@ pub(super) async fn run(session: &Session, asked: SourceView, timeout: Duration)
         match session.api.get(&["sources", &id], &[]).await {
             Ok(newer) => view = newer,
             // A server that restarts goes on with the sync, so the wait does too.
-            Err(failure) if failure.may_pass() => {}
+            Err(failure) if failure.is_transient() => {}
             Err(failure) => return Err(failure),
         }
     }

@@ -58,7 +58,7 @@ pub(super) async fn run(
                 }
             }
             // A server that restarts knows as much as before.
-            Err(failure) if failure.may_pass() => {}
+            Err(failure) if failure.is_transient() => {}
             Err(failure) => return Err(failure),
         }
         if clock.monotonic() >= deadline {

@@ -23,7 +23,7 @@ pub struct ReplicaArgs {
 
 /// A command that runs one service.
 #[derive(Debug, Clone, clap::Subcommand)]
-pub enum Alone {
+pub enum SingleService {
     /// Runs authz by itself: users, agents, tokens, roles, and who may do what
     Authz(AuthzArgs),
     /// Runs config-fetcher by itself: reads and checks agents' configuration files
@@ -110,7 +110,7 @@ pub struct ConsoleArgs {
     api: ApiArgs,
 }
 
-impl Alone {
+impl SingleService {
     /// What the settings come to.
     ///
     /// # Errors

@@ -9,14 +9,14 @@ use zeroize::Zeroizing;
 
 use super::settings::SettingsError;
 
-/// See [`KeptLogin`].
+/// See [`StoredLogin`].
 const FILE: &str = "login.json";
 /// The token, alone, as every `--token-file` is. It counts only with [`FILE`], which says whose it is.
 const TOKEN_FILE: &str = "login-token";
 
 /// A login: where, as whom, and until when. The token itself lies in a file of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptLogin {
+pub struct StoredLogin {
     /// URL of the API.
     pub server: String,
     /// The certificate authority that the login was made with, as an absolute path.
@@ -36,7 +36,7 @@ pub struct KeptLogin {
     pub expires_at: Option<Timestamp>,
 }
 
-impl KeptLogin {
+impl StoredLogin {
     /// The one of a folder, if there is one.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl KeptLogin {
 }
 
 /// `ada@example.org at https://kasbah.example.org:8440`.
-impl std::fmt::Display for KeptLogin {
+impl std::fmt::Display for StoredLogin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Some(login) = &self.login {
             write!(f, "{login} ")?;

@@ -8,7 +8,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use world::World;
 
-use super::trouble::{ProviderRefusal, ProviderTrouble};
+use super::trouble::{ProviderError, ProviderRefusal};
 use crate::client::api::{CONNECT_TIMEOUT, USER_AGENT, root_cause};
 use crate::client::failure::Failure;
 
@@ -17,7 +17,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const LONGEST_ANSWER: usize = 256 * 1024;
 
 /// A connection to a provider.
-pub struct Talk {
+pub struct ProviderClient {
     http: Client,
 }
 
@@ -37,12 +37,12 @@ impl Answer {
     }
 }
 
-impl Talk {
+impl ProviderClient {
     /// Trusts the machine's authorities and one more.
     ///
     /// # Errors
     /// When that one cannot be used.
-    pub fn new(authority: Option<&str>, world: &World) -> Result<Self, ProviderTrouble> {
+    pub fn new(authority: Option<&str>, world: &World) -> Result<Self, ProviderError> {
         let protocols: [&[u8]; 2] = [b"h2", b"http/1.1"];
         let tls = client_config_trusting_also(world, authority.map(str::as_bytes), &protocols)?;
         let http = Client::builder()
@@ -52,7 +52,7 @@ impl Talk {
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(ANSWER_TIMEOUT)
             .build();
-        let unusable = |error: reqwest::Error| ProviderTrouble::odd("this machine", root_cause(&error));
+        let unusable = |error: reqwest::Error| ProviderError::odd("this machine", root_cause(&error));
         Ok(Self { http: http.map_err(unusable)? })
     }
 
@@ -96,11 +96,11 @@ impl Talk {
     async fn send(&self, request: RequestBuilder, url: &Url) -> Result<Answer, Failure> {
         let trouble =
             |error: reqwest::Error| match chassis::tls::explain(&error, url.host_str().unwrap_or_default()) {
-                Some(trouble) => ProviderTrouble::Certificate(trouble),
+                Some(trouble) => ProviderError::Certificate(trouble),
                 None => {
                     let detail =
                         if error.is_timeout() { "no answer in time".to_owned() } else { root_cause(&error) };
-                    ProviderTrouble::Unreachable { asked: url.to_string(), detail }
+                    ProviderError::Unreachable { asked: url.to_string(), detail }
                 }
             };
         let mut response = request.header(ACCEPT, "application/json").send().await.map_err(trouble)?;
@@ -110,7 +110,7 @@ impl Talk {
             body.extend_from_slice(&chunk);
             if body.len() > LONGEST_ANSWER {
                 let detail = format!("it is longer than {LONGEST_ANSWER} bytes");
-                return Err(ProviderTrouble::odd(url, detail).into());
+                return Err(ProviderError::odd(url, detail).into());
             }
         }
         Ok(Answer { status, body })
