@@ -34,10 +34,10 @@ type Runs = Vec<(f64, Option<f64>)>;
 /// Who simulates how much.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct AgentLoad {
-    /// How many agents are simulated.
+    /// Number of simulated agents.
     #[arg(long, default_value_t = 10_000)]
     agents: usize,
-    /// How often each of them reports something a minute, while it is looked at what their reports cost. None: 0.
+    /// Reports per agent and minute while their cost is measured; 0 for none.
     #[arg(long, default_value_t = 6)]
     reports_per_minute: u32,
 }

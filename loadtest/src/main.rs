@@ -65,20 +65,20 @@ enum Scenario {
     about = "Measures Kasbah beside a baseline of the same run; exits with 1 when a figure falls short"
 )]
 struct Arguments {
-    /// Which scenarios to run; all without any.
+    /// Scenarios to run; all by default.
     scenarios: Vec<Scenario>,
-    /// Name the scenarios and end.
+    /// List the scenarios and exit.
     #[arg(long)]
     list: bool,
     /// Write figures and machine into docs/benchmarks.md.
     #[arg(long, conflicts_with = "quick")]
     record: bool,
-    /// A first look: one run instead of five, and no idle minutes.
+    /// Quick measurement: one run instead of five, and no idle minutes.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
     crowd: agents::AgentLoad,
-    /// Write the figures as JSON there.
+    /// File for the figures as JSON.
     #[arg(long, default_value = "target/bench.json")]
     output: PathBuf,
 }

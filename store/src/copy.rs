@@ -52,15 +52,13 @@ pub struct CopyOf {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CopyMarkError {
     /// Nobody may work on a copy that is not finished.
-    #[error(
-        "it is a copy of {of} that is not finished: run the same `kasbah log copy` or `kasbah log import` again"
-    )]
+    #[error("it is an unfinished copy of {of}: run the same `kasbah log copy` or `kasbah log import` again")]
     Unfinished {
         /// What it is a copy of.
         of: String,
     },
     /// It is not a copy of what is to be copied.
-    #[error("it holds {holds}, and no copy of {wanted}: take a place where there is no log")]
+    #[error("it holds {holds}, and not a copy of {wanted}: use a place without a log")]
     Other {
         /// What it is.
         holds: String,
@@ -152,7 +150,7 @@ pub enum CopyError {
     #[error(transparent)]
     Anchors(#[from] SnapshotError),
     /// A commit of a newer version.
-    #[error("{}/{}: this version cannot read record {sequence}, and so not copy it: use the version that wrote it", shard.0.as_str(), shard.1)]
+    #[error("{}/{}: this version cannot read record {sequence}, and cannot copy it: use the version that wrote it", shard.0.as_str(), shard.1)]
     Unreadable {
         /// Where.
         shard: Shard,
@@ -160,7 +158,7 @@ pub enum CopyError {
         sequence: u64,
     },
     /// The copy has something else there.
-    #[error("{}/{} differs at record {sequence}: {what}; copy into a place where there is no log", shard.0.as_str(), shard.1)]
+    #[error("{}/{} differs at record {sequence}: {what}; copy to a place without a log", shard.0.as_str(), shard.1)]
     Differs {
         /// Where.
         shard: Shard,
@@ -171,14 +169,14 @@ pub enum CopyError {
     },
     /// The copy has a key that is not the original's.
     #[error(
-        "the key {name} is another one there, or was destroyed in the original since: copy into a place where there is no log"
+        "the key {name} is another one there, or was destroyed in the original since: copy to a place without a log"
     )]
     OtherKey {
         /// Its name.
         name: String,
     },
     /// The logs have other partitions.
-    #[error("{from} partitions cannot be copied into {to}: copy into a place where there is no log")]
+    #[error("{from} partitions cannot be copied into {to}: copy to a place without a log")]
     Partitions {
         /// The original's.
         from: u16,
@@ -186,7 +184,7 @@ pub enum CopyError {
         to: u16,
     },
     /// What was written does not verify.
-    #[error("{}/{} holds {found} records after {copied} were copied, or others; nobody may write while a log is copied", shard.0.as_str(), shard.1)]
+    #[error("{}/{} holds {found} records after {copied} were copied, or others; stop all writers while a log is copied", shard.0.as_str(), shard.1)]
     NotTheSame {
         /// Where.
         shard: Shard,

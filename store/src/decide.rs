@@ -243,7 +243,7 @@ impl<P: Decides> Following<P> {
             biased;
             appended = appending => appended,
             () = self.world().clock.sleep(policy.patience) => {
-                Err(AppendError::Unknown { detail: "the log takes too long".to_owned() })
+                Err(AppendError::Unknown { detail: "the log does not answer in time".to_owned() })
             }
         };
         let appended = appended.map_err(|error| match error {
@@ -287,7 +287,7 @@ async fn append_known(
     loop {
         match log.append(commit.clone()).await {
             Err(AppendError::Unknown { detail }) if attempt + 1 < policy.appends => {
-                tracing::warn!(aggregate = %commit.aggregate, detail, "outcome of append unknown, trying again");
+                tracing::warn!(aggregate = %commit.aggregate, detail, "outcome of an append is unknown, retrying");
                 world.clock.sleep(policy.backoff.pause(attempt, &*world.random)).await;
                 attempt += 1;
             }

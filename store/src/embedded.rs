@@ -129,13 +129,13 @@ pub struct EmbeddedStore {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has the folder.
-    #[error("{} is in use by another process: stop that one, or take another folder", folder.display())]
+    #[error("{} is in use by another process: stop it, or use another folder", folder.display())]
     InUse {
         /// Which folder.
         folder: PathBuf,
     },
     /// `log/meta` cannot be read.
-    #[error("{} is not the description of a log that this version reads: {detail}", path.display())]
+    #[error("{} is not a log description that this version can read: {detail}", path.display())]
     Meta {
         /// The file.
         path: PathBuf,
@@ -143,7 +143,7 @@ pub enum OpenError {
         detail: String,
     },
     /// The partitions of a log are fixed.
-    #[error("the log has {fixed} partitions for ever, {wanted} are wanted")]
+    #[error("the log was created with {fixed} partitions, which cannot change to {wanted}")]
     Partitions {
         /// What it has.
         fixed: u16,
@@ -457,7 +457,7 @@ fn catch_up(index: &Index, decisions: &StreamCore) -> Result<(), OpenError> {
         return Ok(());
     }
     if covered.is_some() {
-        tracing::warn!("index does not fit the segments and is made anew");
+        tracing::warn!("index does not match the segments and is rebuilt");
     }
     index.clear()?;
     match fill(index, decisions, Cursor::START)? {

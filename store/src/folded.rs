@@ -174,7 +174,7 @@ pub(crate) async fn begin_with<P: Projection>(
     if let Some(folded) = incomplete {
         tracing::warn!(
             projection = P::NAME,
-            "observations that were not known have left the log, the fold goes on without them"
+            "unknown observations were removed from the log, the fold continues without them"
         );
         return Ok(folded);
     }

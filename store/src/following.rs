@@ -65,7 +65,7 @@ pub enum FollowError {
         source: ReadError,
     },
     /// The log was closed while the projection was still wanted.
-    #[error("the log ended under projection {projection}")]
+    #[error("the log ended while projection {projection} followed it")]
     LogEnded {
         /// Which projection.
         projection: &'static str,
@@ -86,7 +86,7 @@ pub enum WaitError {
         reached: Position,
     },
     /// The projection follows no longer.
-    #[error("projection {projection} follows no longer")]
+    #[error("projection {projection} has stopped following the log")]
     Ended {
         /// Which projection.
         projection: &'static str,

@@ -112,7 +112,7 @@ pub enum OpenError {
     },
     /// The servers take smaller messages only.
     #[error(
-        "the servers take messages of at most {limit} bytes, and {LARGEST_MESSAGE} are needed: raise max_payload"
+        "the servers accept messages of at most {limit} bytes, and {LARGEST_MESSAGE} are needed: raise max_payload"
     )]
     SmallMessages {
         /// Their limit.
@@ -120,14 +120,14 @@ pub enum OpenError {
     },
     /// What the servers acknowledge may be lost.
     #[error(
-        "the servers promise less than the log needs: {detail}. Set `sync_interval: always` in their jetstream block (deploy/nats has a whole configuration), or accept it with --nats-accept-weak-durability"
+        "the servers guarantee less durability than the log needs: {detail}. Set `sync_interval: always` in their jetstream block (deploy/nats has a whole configuration), or accept it with --nats-accept-weak-durability"
     )]
     WeakDurability {
         /// What they promise.
         detail: String,
     },
     /// A stream is there that is not ours, or was changed.
-    #[error("streams differ from what they must be, and are left as they are: {}", list(.0))]
+    #[error("streams differ from the required configuration, and stay unchanged: {}", list(.0))]
     OtherStreams(Vec<Difference>),
     /// The log's description cannot be read.
     #[error("{} holds no description of a log that this version reads: {detail}", meta::STREAM)]
@@ -136,7 +136,7 @@ pub enum OpenError {
         detail: String,
     },
     /// The partitions of a log are fixed.
-    #[error("the log has {fixed} partitions for ever, {wanted} are wanted")]
+    #[error("the log was created with {fixed} partitions, which cannot change to {wanted}")]
     Partitions {
         /// What it has.
         fixed: u16,
@@ -310,12 +310,12 @@ fn parts(
 async fn replicas(link: &Link, accept_weak_durability: bool) -> Result<usize, OpenError> {
     let promise = Promise::of(link).await?;
     let weak = match &promise {
-        None => Some("they do not say whether they sync before they acknowledge".to_owned()),
+        None => Some("they do not report whether they sync before they acknowledge".to_owned()),
         Some(promise) => (!promise.late.is_empty()).then(|| promise.late.join(", ")),
     };
     match weak {
         Some(detail) if !accept_weak_durability => return Err(OpenError::WeakDurability { detail }),
-        Some(detail) => tracing::warn!(detail, "what is acknowledged may be lost when a machine stops"),
+        Some(detail) => tracing::warn!(detail, "acknowledged facts may be lost when a machine stops"),
         None => {}
     }
     Ok(if promise.is_some_and(|promise| promise.servers >= REPLICAS) { REPLICAS } else { 1 })

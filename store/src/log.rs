@@ -280,7 +280,7 @@ pub enum AppendError {
         detail: String,
     },
     /// The log cannot be reached, and has not got it: append the same commit again later.
-    #[error("the log is away: {detail}")]
+    #[error("the log is not available: {detail}")]
     Away {
         /// What happened.
         detail: String,
@@ -315,7 +315,7 @@ pub enum ReadError {
         detail: String,
     },
     /// It was to be read from before the horizon on.
-    #[error("{what} has left the log: begin at its horizon")]
+    #[error("{what} was removed from the log: start at its horizon")]
     Left {
         /// The segment or shard.
         what: String,

@@ -185,7 +185,7 @@ impl Aggregates {
         let is_next = known.map_or(commit.version <= 2, |known| commit.version == known + 1);
         if !is_next && !self.opaque.contains(&organization) {
             let before = known.map_or_else(|| "0 or 1".to_owned(), |known| known.to_string());
-            let detail = format!("version {} of {aggregate} comes behind version {before}", commit.version);
+            let detail = format!("version {} of {aggregate} comes after version {before}", commit.version);
             return Err(ReadError::not_dense(record, detail));
         }
         if commit.version > 1 {
@@ -199,13 +199,13 @@ impl Aggregates {
         let organization = record.organization;
         let Some(commit) = record.commit() else {
             if self.opaque.insert(organization) {
-                tracing::error!(projection, %organization, "commit is not known here, organization is read-only: upgrade");
+                tracing::error!(projection, %organization, "commit of a newer version, organization is read-only: upgrade");
             }
             return;
         };
         let aggregate = &commit.aggregate;
         if entry_of(&self.unreadable, organization, aggregate).is_none() {
-            tracing::error!(projection, %organization, %aggregate, detail, "event is not known here, aggregate is read-only: upgrade");
+            tracing::error!(projection, %organization, %aggregate, detail, "event of a newer version, aggregate is read-only: upgrade");
         }
         insert(&mut self.unreadable, organization, aggregate, detail);
     }

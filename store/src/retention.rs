@@ -165,7 +165,7 @@ pub async fn keep(
             biased;
             () = &mut shutdown => return,
             turn = turn(parts, limits, anchored, now) => match turn {
-                Ok(Some(horizon)) => tracing::info!(%horizon, "old records have left the log"),
+                Ok(Some(horizon)) => tracing::info!(%horizon, "old records were removed from the log"),
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%error, "no records leave the log"),
             },
@@ -290,7 +290,7 @@ async fn take<P: Projection>(parts: &Parts) -> Result<Option<Position>, Retentio
     if folded.heads.aggregates.is_incomplete() {
         tracing::warn!(
             projection = P::NAME,
-            "no anchor is taken: some decisions are not known here, upgrade"
+            "no anchor is taken: some decisions are of a newer version, upgrade"
         );
         return Ok(None);
     }

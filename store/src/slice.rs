@@ -128,7 +128,7 @@ pub enum SliceError {
     },
     /// A log cannot be made of it, because it lacks what came before.
     #[error(
-        "{aggregate} begins at version {version}: export it without --since and --after, a log is made of aggregates that are whole"
+        "{aggregate} begins at version {version}: export it without --since and --after, because a log needs whole aggregates"
     )]
     NotFromTheBeginning {
         /// Which aggregate.
@@ -343,7 +343,7 @@ impl<R: Read> SliceReader<R> {
         }
         let mut behind = [0_u8; 1];
         if self.from.read(&mut behind)? > 0 {
-            return Err(damaged(self.at, "something stands behind the end"));
+            return Err(damaged(self.at, "there is data after the end"));
         }
         self.ended = true;
         Ok(())
@@ -357,7 +357,7 @@ impl<R: Read> SliceReader<R> {
         let packed_length = u32::from_le_bytes(self.bytes(at)?);
         let hash: [u8; 32] = self.bytes(at)?;
         if length > LARGEST_CHUNK || packed_length > LARGEST_CHUNK {
-            return Err(damaged(at, "its length is none that is written"));
+            return Err(damaged(at, "its length is invalid"));
         }
         let mut packed = vec![0_u8; usize::try_from(packed_length).unwrap_or(0)];
         self.fill(at, &mut packed)?;

@@ -7,21 +7,21 @@ use crate::{report, testbed};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Which scenarios; all without any.
+    /// Scenarios to run; all by default.
     scenarios: Vec<String>,
-    /// Name the scenarios and measure nothing.
+    /// List the scenarios and measure nothing.
     #[arg(long)]
     list: bool,
     /// Write figures and machine into docs/benchmarks.md.
     #[arg(long, conflicts_with = "quick")]
     record: bool,
-    /// A first look: one run instead of five, no idle minutes, and programs that are built faster and run a little slower.
+    /// Quick measurement: one run instead of five, no idle minutes, and programs that are built faster and run a little slower.
     #[arg(long)]
     quick: bool,
-    /// How many agents are simulated, for the scenario of that name; 10,000 when not given.
+    /// Number of simulated agents in the scenario of that name; 10,000 by default.
     #[arg(long, value_name = "COUNT")]
     agents: Option<usize>,
-    /// How often each of them reports something a minute, while it is looked at what that costs; 6 when not given.
+    /// Reports per agent and minute while their cost is measured; 6 by default.
     #[arg(long, value_name = "COUNT")]
     reports_per_minute: Option<u32>,
 }

@@ -20,13 +20,13 @@ use work::Work;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// How long it goes on.
+    /// Duration of the run.
     #[arg(long, default_value_t = 600)]
     seconds: u64,
-    /// Which strikes, and which work; a new one is printed when not given.
+    /// Seed of the faults and the work; by default a new one, which is printed.
     #[arg(long)]
     seed: Option<u64>,
-    /// Where logs and data lie; a temporary folder when not given.
+    /// Folder for logs and data; by default a temporary folder.
     #[arg(long)]
     state: Option<std::path::PathBuf>,
 }

@@ -17,12 +17,12 @@ const TESTS_AT_ONCE: usize = 2;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Only tests whose name contains this; the other checks are left out.
+    /// Run only tests whose name contains this text, and no other checks.
     filter: Vec<String>,
-    /// Only the crates that changes since `main` (commits and the work tree) can affect.
+    /// Check only the crates that changes since `main` (commits and the work tree) can affect.
     #[arg(long)]
     changed: bool,
-    /// Also what takes long: more seeds of the simulation, a soak of half an hour, older clients (`KASBAH_LONG_TESTS`).
+    /// Include long tests: more seeds of the simulation, a soak of half an hour, older clients (`KASBAH_LONG_TESTS`).
     #[arg(long)]
     long: bool,
 }

@@ -27,29 +27,29 @@ const CHAOS_REPLICAS: usize = 3;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Take a cluster that exists, instead of starting one on this machine.
+    /// Kubeconfig of an existing cluster to use, instead of starting one on this machine.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// The context in that kubeconfig; its current one when not given.
+    /// Context of that kubeconfig; by default its current one.
     #[arg(long, requires = "kubeconfig")]
     context: Option<String>,
-    /// So many processes of each service, on three NATS servers, instead of one process of all.
+    /// Run this number of processes of each service, on three NATS servers, instead of one process with all services.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=9))]
     replicas: Option<u8>,
-    /// Kill one process after another while pushes and commands go on, and say what was lost; with three of each service if not
-    /// told otherwise. Ends when it is done.
+    /// Kill one process after another while pushes and commands continue, and report what was lost. Uses three replicas of each
+    /// service by default. Ends when it is done.
     #[arg(long)]
     chaos: bool,
-    /// Another build of `kasbah` for the servers.
+    /// Another `kasbah` program for the servers.
     #[arg(long, value_name = "PROGRAM")]
     program: Option<PathBuf>,
-    /// Where everything lies; `.kasbah/demo`, or `.kasbah/demo-replicas`, when not given.
+    /// Folder for all state; by default `.kasbah/demo`, or `.kasbah/demo-replicas` with replicas.
     #[arg(long)]
     state: Option<PathBuf>,
-    /// Fake nodes although a real one is possible.
+    /// Use fake nodes even if a real one is possible.
     #[arg(long)]
     fake_nodes: bool,
-    /// No colours.
+    /// Print without colours.
     #[arg(long)]
     no_color: bool,
 }

@@ -9,10 +9,10 @@ use crate::report::{self, step};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// What the image is called.
+    /// Name of the image.
     #[arg(long, default_value = concat!("kasbah-agent:", env!("CARGO_PKG_VERSION")))]
     reference: String,
-    /// Where the tar file goes: an OCI layout, as `skopeo copy oci-archive:…` and `ctr images import` take it.
+    /// Path of the tar file: an OCI layout for `skopeo copy oci-archive:…` and `ctr images import`.
     #[arg(long, default_value = "target/kasbah-agent.tar")]
     output: PathBuf,
 }

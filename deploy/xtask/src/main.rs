@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// What a person or CI runs from a clone of Kasbah.
+/// Commands that a developer or CI runs from a clone of Kasbah.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
@@ -38,11 +38,11 @@ struct Arguments {
 enum Command {
     /// Show the main job on this machine: server, cluster, agent and a Git repository with a demo shop.
     Demo(demo::Arguments),
-    /// Kill, stop and cut off real processes while they are worked with; then check that nothing is lost, doubled or leaked.
+    /// Kill, stop and disconnect real processes under load; then check that nothing is lost, doubled or leaked.
     Chaos(chaos::Arguments),
-    /// Get what the tests need, and run every check.
+    /// Fetch and build what the tests need, and run every check.
     Test(check::Arguments),
-    /// Run the services on a simulated world by any number of seeds, and let things go wrong.
+    /// Run the services in a simulated world with any number of seeds, and inject faults.
     Sim(sim::Arguments),
     /// Measure, and compare with a baseline of the same run.
     Bench(bench::Arguments),

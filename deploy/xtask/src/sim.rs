@@ -8,7 +8,7 @@ use crate::report;
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Arguments {
-    /// What the simulation is told; `--help` shows its own arguments.
+    /// Arguments of the simulation; `--help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
     arguments: Vec<OsString>,
 }

@@ -22,20 +22,20 @@ use crate::report;
 pub enum Command {
     /// Build what is missing: about ten minutes the first time, nothing afterwards.
     Build(Extent),
-    /// Start a control plane in the background, with a real node where that is possible.
+    /// Start a control plane in the background, with a real node if possible.
     Up(Place),
-    /// Stop it. Its data stays.
+    /// Stop the control plane and keep its data.
     Down(Place),
-    /// Print the path of its kubeconfig.
+    /// Print the path of the control plane's kubeconfig.
     Kubeconfig(Place),
-    /// Run it in the foreground until a signal comes.
+    /// Run the control plane in the foreground until it receives a signal.
     #[command(hide = true)]
     Hold(Place),
 }
 
 #[derive(clap::Args)]
 pub struct Extent {
-    /// Also what only long tests use: older releases of kubectl, and k9s. About eight minutes more, once.
+    /// Include clients for long tests only: older releases of kubectl, and k9s. Takes about eight more minutes, once.
     #[arg(long)]
     all_clients: bool,
 }
@@ -45,7 +45,7 @@ pub struct Place {
     /// Folder for data, logs and kubeconfig.
     #[arg(long, default_value = ".kasbah/testbed")]
     directory: PathBuf,
-    /// Fake nodes although a real one is possible.
+    /// Use fake nodes even if a real one is possible.
     #[arg(long)]
     fake_nodes: bool,
 }

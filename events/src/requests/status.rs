@@ -196,7 +196,7 @@ impl Status {
         let headline = conditions.first().cloned().unwrap_or_else(|| Condition {
             state: State::Unknown,
             reason: Reason::NoCommit,
-            message: "nothing is known of it".to_owned(),
+            message: "its status is unknown".to_owned(),
             since: None,
             retry_at: None,
         });

@@ -290,7 +290,7 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
                     }
                     Err(error) => {
                         let wait = backoff.next(shared.world.random.as_ref());
-                        tracing::warn!(error = %error, retry_ms = wait.as_millis(), "cannot begin to apply");
+                        tracing::warn!(error = %error, retry_ms = wait.as_millis(), "cannot start applying");
                         again = Some(wait);
                     }
                 }
@@ -358,7 +358,7 @@ impl Running {
             }
             inventory::state(shared, view).await?;
             self.stated = epoch;
-            tracing::info!(epoch, sources = view.sources.len(), "this instance applies");
+            tracing::info!(epoch, sources = view.sources.len(), "this instance is now the applier");
         }
         // One whose source is gone ends by itself, once it has told how its last writes ended: nobody would prune what nobody heard of.
         self.workers.retain(|_, worker| !worker.is_finished());
@@ -397,7 +397,7 @@ impl Running {
         tokio::select! {
             biased;
             () = quiet => {}
-            () = shared.world.clock.sleep(limit) => tracing::warn!("writes did not end in time"),
+            () = shared.world.clock.sleep(limit) => tracing::warn!("writes did not finish in time"),
         }
         for (_, worker) in std::mem::take(&mut self.workers) {
             worker.abort();

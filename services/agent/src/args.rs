@@ -7,11 +7,11 @@ use clap::Parser;
 
 use crate::cluster_api::RootKey;
 
-/// kasbah-agent: makes this cluster match what its server wants.
+/// kasbah-agent: makes this cluster match the desired state from its server.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "kasbah-agent", version)]
 pub struct Args {
-    /// The server's address for tunnels, `host:port`
+    /// Server address for tunnels, `host:port`
     #[arg(long, env = "KASBAH_SERVER", value_name = "HOST:PORT", value_parser = parse_server)]
     pub server: Server,
     /// File with the agent's token
@@ -20,7 +20,7 @@ pub struct Args {
     /// The agent's token; a file is safer
     #[arg(long = "token", env = "KASBAH_AGENT_TOKEN", hide_env_values = true, hide = true)]
     pub token: Option<String>,
-    /// File with the public root key whose passes let people use this cluster's API; nobody may without one
+    /// File with the public root key that verifies passes for this cluster's API; without a key, the agent refuses all requests
     #[arg(long, env = "KASBAH_ROOT_KEY_FILE", value_name = "FILE")]
     pub root_key_file: Option<PathBuf>,
     /// The public root key itself
@@ -29,19 +29,19 @@ pub struct Args {
     /// Whom to trust
     #[command(flatten)]
     pub tls: chassis::tls::ClientTlsArgs,
-    /// Kubeconfig of the cluster; the pod's service account if not given
+    /// Kubeconfig of the cluster; by default the pod's service account
     #[arg(long, env = "KASBAH_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig; its current one if not given
+    /// Context of the kubeconfig; by default its current one
     #[arg(long, env = "KASBAH_CONTEXT", requires = "kubeconfig")]
     pub context: Option<String>,
-    /// Namespace of the agent's Lease; the pod's, or the context's, if not given
+    /// Namespace of the agent's Lease; by default the pod's or the context's
     #[arg(long, env = "KASBAH_NAMESPACE")]
     pub namespace: Option<String>,
-    /// Speak to the server without TLS: token and manifests can be read on the way
+    /// Connect to the server without TLS: others can read the token and manifests on the network
     #[arg(long, env = "KASBAH_INSECURE_PLAIN_TEXT")]
     pub insecure_plain_text: bool,
-    /// Address for health probes and metrics; none if not given
+    /// Address for health probes and metrics; none by default
     #[arg(long, env = "KASBAH_ADMIN_LISTEN", value_name = "ADDRESS")]
     pub admin_listen: Option<SocketAddr>,
     /// Logs

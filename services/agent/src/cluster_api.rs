@@ -102,7 +102,7 @@ impl ClusterApi {
         let outcome = answer.as_ref().err().map_or("answered", Failure::outcome);
         self.counts.cluster_api_requests.with([outcome]).inc();
         answer.unwrap_or_else(|failure| {
-            tracing::debug!(failure = %failure, "no answer of the cluster's API");
+            tracing::debug!(failure = %failure, "no answer from the cluster's API");
             answer::status(&failure)
         })
     }

@@ -202,7 +202,7 @@ impl LeaseKeeper {
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut told, true) {
-                        tracing::warn!(lease = %self.name, namespace = %self.namespace, error = %error, "cannot hold the lease");
+                        tracing::warn!(lease = %self.name, namespace = %self.namespace, error = %error, "cannot acquire or renew the Lease");
                     }
                     self.version = None;
                     Wait::For(RETRY)
@@ -366,7 +366,7 @@ impl LeaseKeeper {
         });
         let path = format!("{}/{}", self.path(), self.name);
         if let Err(error) = self.send(Method::PUT, path, &lease).await {
-            tracing::warn!(lease = %self.name, error = %error, "cannot give up the lease; another instance has to wait for its end");
+            tracing::warn!(lease = %self.name, error = %error, "cannot release the Lease; another instance must wait until it expires");
         }
     }
 }

@@ -14,10 +14,10 @@ chassis::metrics! {
     pub struct Counts in "kasbah_agent" {
         /// The tunnel to the server is open (1) or not (0)
         pub(crate) tunnel_open: Gauge,
-        /// Connections beside the tunnel, on which requests to the cluster's API come
+        /// Bulk connections, which carry requests to the cluster's API
         pub(crate) bulk_connections: Gauge,
-        /// Times that the server was dialled
-        pub(crate) dials: Counter { outcome: "`opened`, `refused` (the token is not good, or the server says no), `failed`" },
+        /// Attempts to connect to the server
+        pub(crate) dials: Counter { outcome: "`opened`, `refused` (invalid token, or refused by the server), `failed`" },
         /// This instance holds the agent's Lease (1) or not (0)
         pub(crate) lease_held: Gauge,
         /// Objects that are owned here, 0 on a standby
@@ -26,26 +26,26 @@ chassis::metrics! {
         pub(crate) syncs: Counter { outcome: "`succeeded`, `unhealthy`, `failed`, `superseded`, `interrupted`" },
         /// Objects that were applied, in syncs and against drift
         pub(crate) applied_objects: Counter { outcome: "`created`, `changed`, `replaced`, `unchanged`, `failed`" },
-        /// Objects on prune lists that were dealt with
-        pub(crate) pruned_objects: Counter { outcome: "`deleted`, `gone` (already), `kept` (it is not ours, or something in it is not), `failed`" },
-        /// Objects set right after somebody changed them
+        /// Processed objects of prune lists
+        pub(crate) pruned_objects: Counter { outcome: "`deleted`, `gone` (already), `kept` (it, or an object in it, does not belong to the source), `failed`" },
+        /// Objects that were corrected after drift
         pub(crate) drift_corrections: Counter,
         /// Observations that the server has not made durable yet
         pub(crate) queued_observations: Gauge,
-        /// Observations that were left out because too many waited; the server is told of the gap
+        /// Observations that were dropped because too many were waiting; the server receives a gap marker
         pub(crate) dropped_observations: Counter,
-        /// Attempts at requests to the API server; of a watch, its opening
+        /// Request attempts to the API server; a watch counts once, when it opens
         pub api_requests: Counter {
             kind: "`read`, `dry_run`, `write`, `watch`, `lease`",
-            outcome: "`ok`, `refused` (it said no), `unreachable` (it did not answer, or nothing that can be read)",
+            outcome: "`ok`, `refused`, `unreachable` (no answer, or an unreadable one)",
         },
-        /// How long the API server takes to answer
+        /// Time until the API server answers
         pub(crate) api_request_seconds: Seconds { kind: "`read`, `dry_run`, `write`, `watch`, `lease`" },
-        /// Requests to the API server that are under way, watches aside
+        /// Open requests to the API server, without watches
         pub(crate) api_requests_in_flight: Gauge,
-        /// Requests of people and jobs to the cluster's API
-        pub cluster_api_requests: Counter { outcome: "`answered` (by the API server, whatever it said), `refused` (by the agent: no good pass, or no grant for it), `unreachable` (no API server), `late` (it did not answer in time)" },
-        /// Requests of people and jobs to the cluster's API that are under way, with watches and connections into pods
+        /// Requests of users and jobs to the cluster's API
+        pub cluster_api_requests: Counter { outcome: "`answered` (by the API server, with any status), `refused` (by the agent: invalid pass, or no grant), `unreachable` (no API server), `late` (no answer in time)" },
+        /// Open requests of users and jobs to the cluster's API, including watches and connections into pods
         pub cluster_api_streams: Gauge,
     }
 }
@@ -82,13 +82,17 @@ impl Counts {
     }
 
     pub(crate) fn synced(&self, outcome: SyncOutcome) {
-        let outcome = match outcome {
-            SyncOutcome::Succeeded => "succeeded",
-            SyncOutcome::Unhealthy => "unhealthy",
-            SyncOutcome::Failed => "failed",
-            SyncOutcome::Superseded => "superseded",
-            SyncOutcome::Interrupted => "interrupted",
-        };
-        self.syncs.with([outcome]).inc();
+        self.syncs.with([outcome_name(outcome)]).inc();
+    }
+}
+
+/// A sync's outcome, in metrics and logs.
+pub(crate) fn outcome_name(outcome: SyncOutcome) -> &'static str {
+    match outcome {
+        SyncOutcome::Succeeded => "succeeded",
+        SyncOutcome::Unhealthy => "unhealthy",
+        SyncOutcome::Failed => "failed",
+        SyncOutcome::Superseded => "superseded",
+        SyncOutcome::Interrupted => "interrupted",
     }
 }

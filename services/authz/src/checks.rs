@@ -113,13 +113,13 @@ pub fn repository(text: &str) -> Result<Location<'_>, Refusal> {
         (None, Some(rest)) => (false, rest),
         (None, None) => {
             return Err(wrong(
-                "must begin with https://, http://, file:/// or / (other ways are not spoken)",
+                "must begin with https://, http://, file:/// or / (other protocols are not supported)",
             ));
         }
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
-        return Err(wrong("must not hold a user name or password: make a credential and name it"));
+        return Err(wrong("must not contain a user name or password: create a credential and name it"));
     }
     if authority.is_empty() {
         return Err(wrong("names no host"));
@@ -140,7 +140,10 @@ pub fn host(text: &str) -> Result<(), Refusal> {
     if good {
         return Ok(());
     }
-    Err(Refusal::invalid("host", "must be a host in lower case, with :port where it is not the scheme's own"))
+    Err(Refusal::invalid(
+        "host",
+        "must be a host in lower case, with :port if it differs from the scheme's default",
+    ))
 }
 
 /// A branch, after Git's own rules for the last part of a ref's name.

@@ -43,7 +43,7 @@ use world::World;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// YAML file with the identity providers by which people and jobs may sign in; organizations say which of them they believe
+    /// YAML file with the identity providers for users and jobs; each organization selects which of them it trusts
     #[arg(long, env = "KASBAH_IDENTITY_PROVIDERS", value_name = "FILE")]
     pub identity_providers: Option<PathBuf>,
 }

@@ -167,13 +167,13 @@ pub struct StreamReset {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// Nobody serves the subject.
-    #[error("nobody serves {subject}")]
+    #[error("{} does not answer", service(.subject))]
     NoResponder {
         /// Which subject.
         subject: String,
     },
     /// The deadline passed.
-    #[error("no answer from {subject} within {deadline:?}")]
+    #[error("{} did not answer within {deadline:?}", service(.subject))]
     Deadline {
         /// Which subject.
         subject: String,
@@ -195,7 +195,7 @@ pub enum RequestError {
         subject: String,
     },
     /// The bus cannot be reached.
-    #[error("the bus is away: {detail}")]
+    #[error("the bus is not available: {detail}")]
     Away {
         /// What happened.
         detail: String,
@@ -220,11 +220,19 @@ pub enum BusError {
         subject: String,
     },
     /// The bus cannot be reached.
-    #[error("the bus is away: {detail}")]
+    #[error("the bus is not available: {detail}")]
     Away {
         /// What happened.
         detail: String,
     },
+}
+
+/// The service behind a request's subject, as error messages name it.
+fn service(subject: &str) -> String {
+    match subject.strip_prefix("kasbah.request.").and_then(|name| name.split('.').next()) {
+        Some(name) => format!("the {name} service"),
+        None => "the service".to_owned(),
+    }
 }
 
 /// Whether a subject is one that every bus takes: tokens joined by dots, none empty, no blanks, control letters or wildcards.

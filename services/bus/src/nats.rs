@@ -119,7 +119,7 @@ impl NatsBus {
                 biased;
                 answer = self.link.wire.request(to, headers, body) => answer,
                 () = self.world.clock.sleep(silence) => {
-                    tracing::debug!(%subject, "no sign of whoever got a request, it is sent again");
+                    tracing::debug!(%subject, "no sign of life from the receiver of a request, it is sent again");
                     at_work = None;
                     silence = silence.saturating_mul(2);
                     continue;

@@ -177,7 +177,9 @@ impl Presence {
             async move {
                 match context.actor {
                     Actor::Service(_) => Ok(replicas),
-                    _ => Err(Refusal::new(RefusalKind::Denied, "only services ask which replicas live")),
+                    _ => {
+                        Err(Refusal::new(RefusalKind::Denied, "only services may request the live replicas"))
+                    }
                 }
             }
             .boxed()
@@ -218,7 +220,7 @@ async fn ask(bus: &dyn Bus, world: &World, service: &str, question: &Subject) ->
     let context = within(context_for_service(world, service, OrganizationId::SYSTEM), ASKED_WITHIN);
     ask_under(bus, question, &context, &ListReplicas {}).await.unwrap_or_else(|refusal| {
         // Mostly there is nobody.
-        tracing::debug!(service, %refusal, "nobody says who else is there");
+        tracing::debug!(service, %refusal, "the replicas of a service are unknown");
         Vec::new()
     })
 }

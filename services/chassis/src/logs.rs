@@ -17,10 +17,10 @@ use crate::traces::{FOR_COLLECTORS, Process, TraceArgs, TraceError, Traces};
 /// What goes into the log, and in which form.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LogArgs {
-    /// What is logged: a level (error, warn, info, debug, trace), or levels by target such as `info,bus=debug`
+    /// Log level (error, warn, info, debug, trace), or levels by target such as `info,bus=debug`
     #[arg(long, env = "KASBAH_LOG", default_value = "info", value_name = "FILTER", value_parser = parse_filter)]
     pub log_level: String,
-    /// Form of a log line; auto is human on a terminal and json otherwise
+    /// Format of log lines; auto means human on a terminal and json otherwise
     #[arg(long, env = "KASBAH_LOG_FORMAT", default_value = "auto", value_name = "FORMAT")]
     pub log_format: LogFormat,
 }
@@ -35,7 +35,7 @@ pub enum LogFormat {
     Auto,
     /// For people.
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -46,7 +46,7 @@ pub enum LogError {
     #[error("log filter is wrong")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
     /// Logging was set up before.
-    #[error("logging is set up already")]
+    #[error("logging is already set up")]
     Twice(#[from] TryInitError),
     /// Traces cannot be sent.
     #[error("traces cannot be set up")]

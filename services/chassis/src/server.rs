@@ -47,7 +47,7 @@ pub fn bearer_token(authorization: &HeaderValue, longest: usize) -> Option<&str>
 /// What one client may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at the same time; more wait to be accepted.
+    /// Maximum number of open connections; further connections wait.
     pub connections: usize,
     /// How long a TLS handshake may take.
     pub handshake: Duration,
@@ -177,7 +177,7 @@ impl Server {
                             tracing::debug!(%peer, %error, "connection broke");
                         }
                     }
-                    () = never_asks(&*clock, limits.head, &asked) => tracing::debug!(%peer, "connection asked nothing"),
+                    () = never_asks(&*clock, limits.head, &asked) => tracing::debug!(%peer, "connection sent no request"),
                 }
             };
             self.world.spawner.spawn(self.name, Box::pin(connection));

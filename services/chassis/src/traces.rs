@@ -30,11 +30,11 @@ pub const CONTINUED_FOR: Duration = Duration::from_secs(3600);
 /// Where spans go.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TraceArgs {
-    /// OTLP/HTTP collector for traces, such as http://localhost:4318; none are sent if not given
+    /// OTLP/HTTP collector for traces, such as http://localhost:4318; by default no traces are sent
     #[cfg(feature = "otlp")]
     #[arg(long, env = "KASBAH_OTLP_ENDPOINT", value_name = "URL", value_parser = parse_endpoint)]
     pub otlp_endpoint: Option<String>,
-    /// Which part of the traces that begin here is sent, from 0 to 1; in a trace that comes from elsewhere its own word counts
+    /// Fraction of the traces that begin here to send, from 0 to 1; a trace from another process keeps its own sampling decision
     #[cfg(feature = "otlp")]
     #[arg(
         long,
@@ -73,8 +73,8 @@ pub enum TraceError {
 crate::metrics! {
     /// What became of spans.
     pub struct TraceMetrics in "kasbah_trace" {
-        /// Spans that ended, by what became of them
-        spans: Counter { outcome: "`sent`, `refused` (the collector did not take them), `dropped` (too many waited)" },
+        /// Ended spans, by result
+        spans: Counter { outcome: "`sent`, `refused` (not accepted by the collector), `dropped` (too many were waiting)" },
     }
 }
 

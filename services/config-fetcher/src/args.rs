@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// Seconds between two looks at an agent's configuration file when nothing says that it changed.
+    /// Seconds between two polls of an agent's configuration file without a notice of a change.
     #[arg(
         long,
         env = "KASBAH_CONFIGURATION_INTERVAL",

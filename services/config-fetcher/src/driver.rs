@@ -146,7 +146,7 @@ impl Fetcher {
                 }
                 // What was another replica's is read at once: that one may have died with a reason to.
                 changed = replicas.changed() => {
-                    changed.context("the replicas of config-fetcher are not known any more")?;
+                    changed.context("the replicas of config-fetcher are no longer known")?;
                     schedule.look_again();
                 }
                 changed = changes.changed() => changed.context("the fold of config-fetcher ended")?,

@@ -180,7 +180,7 @@ async fn no_route() -> Response {
 }
 
 async fn no_method(method: Method) -> Response {
-    let refusal = Refusal::new(RefusalKind::Invalid, format!("this path does not take {method}"));
+    let refusal = Refusal::new(RefusalKind::Invalid, format!("this path does not support {method}"));
     problem::with_status(StatusCode::METHOD_NOT_ALLOWED, &refusal)
 }
 
@@ -230,12 +230,12 @@ async fn input(
     let refuse = |refusal: Refusal| problem::response(&refusal);
     if route.has_query() {
         if !body.is_empty() {
-            return Err(refuse(Refusal::invalid("body", "is not taken here; use the query")));
+            return Err(refuse(Refusal::invalid("body", "is not accepted here; use the query")));
         }
         return Input::new(b"", query, &path).map_err(refuse);
     }
     if !query.is_empty() {
-        return Err(refuse(Refusal::invalid("query", "is not taken here; use the body")));
+        return Err(refuse(Refusal::invalid("query", "is not accepted here; use the body")));
     }
     Input::new(&body, "", &path).map_err(refuse)
 }
@@ -245,7 +245,7 @@ pub(crate) async fn read_body(app: &App, body: Body, limit: usize) -> Result<Byt
     let collected = tokio::select! {
         collected = Limited::new(body, limit).collect() => collected,
         () = app.world.clock.sleep(BODY_DEADLINE) => {
-            let refusal = Refusal::invalid("body", "did not come in time");
+            let refusal = Refusal::invalid("body", "did not arrive in time");
             return Err(problem::with_status(StatusCode::REQUEST_TIMEOUT, &refusal));
         }
     };

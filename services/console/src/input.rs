@@ -20,13 +20,13 @@ impl Input {
         let mut fields = if body.trim_ascii().is_empty() { Map::new() } else { object(body)? };
         for (name, text) in pairs(query)? {
             if fields.insert(name.clone(), Value::String(text)).is_some() {
-                return Err(Refusal::invalid(&name, "is said twice"));
+                return Err(Refusal::invalid(&name, "is given twice"));
             }
         }
         for (name, text) in path {
             let said = fields.insert(name.clone(), Value::String(text.clone()));
             if said.is_some_and(|said| said != Value::String(text.clone())) {
-                return Err(Refusal::invalid(name, "is not what the path says"));
+                return Err(Refusal::invalid(name, "differs from the path"));
             }
         }
         Ok(Self { fields })

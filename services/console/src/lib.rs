@@ -44,10 +44,10 @@ use crate::app::App;
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// URL under which people and forges reach the API, such as `https://kasbah.example:8440`; for the webhook's address.
+    /// URL of the API for users and forges, such as `https://kasbah.example:8440`; used in webhook addresses.
     #[arg(long = "api-url", env = "KASBAH_API_URL")]
     pub api_url: Option<String>,
-    /// Connections at the same time; more wait to be accepted.
+    /// Maximum number of open connections; further connections wait.
     #[arg(long = "api-connections", env = "KASBAH_API_CONNECTIONS", default_value_t = 1024,
         value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub connections: u32,
@@ -90,7 +90,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     let api_url =
         args.api_url.unwrap_or_else(|| format!("{scheme}://{local}")).trim_end_matches('/').to_owned();
     if deps.tls.is_none() {
-        tracing::warn!(%local, "API listens without TLS: tokens can be read on the way");
+        tracing::warn!(%local, "API listens without TLS: others can read tokens on the network");
     }
     let app =
         App::new(deps.world.clone(), deps.log, deps.keys, deps.bus, &deps.metrics, api_url, shutdown.clone());

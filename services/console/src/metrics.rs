@@ -5,13 +5,13 @@ use axum::http::{Method, StatusCode};
 chassis::metrics! {
     /// The console's metrics.
     pub struct Counts in "kasbah_console" {
-        /// Requests that were answered; of an endless answer, its beginning
+        /// Answered requests; a streaming answer counts when it starts
         pub(crate) requests: Counter {
             method: "the method of HTTP, or `other`",
             route: "the path with its parameters' names, such as `/hooks/v1/{project}`, or `none`",
             status: "the status of HTTP, or its class, such as `4xx`",
         },
-        /// How long an answer takes until its beginning
+        /// Time until an answer starts
         pub(crate) request_seconds: Seconds {
             method: "the method of HTTP, or `other`",
             route: "the path with its parameters' names, or `none`",

@@ -32,7 +32,7 @@ pub fn document() -> Value {
         "info": {
             "title": "Kasbah",
             "version": "v1",
-            "description": "Everything is for the organization of the caller. Another organization's things are not found. \
+            "description": "Everything is for the organization of the caller. Data of other organizations is not found. \
                 Errors are a Refusal; its kind decides the status. Lists come in pages: `next` of one is the `cursor` of the following.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
@@ -138,10 +138,10 @@ fn parameter(name: &str, place: &str, required: bool, schema: &Value) -> Value {
 
 /// Kinds of refusals with their name among the document's responses.
 const REFUSALS: [(RefusalKind, &str, &str); 6] = [
-    (RefusalKind::Invalid, "Invalid", "A field is wrong; it is named."),
-    (RefusalKind::Unauthenticated, "Unauthenticated", "No live token."),
+    (RefusalKind::Invalid, "Invalid", "A field is invalid; the message names it."),
+    (RefusalKind::Unauthenticated, "Unauthenticated", "No valid token."),
     (RefusalKind::Denied, "Denied", "Not allowed."),
-    (RefusalKind::NotFound, "NotFound", "No such thing, or not visible to you."),
+    (RefusalKind::NotFound, "NotFound", "Not found, or not visible to you."),
     (RefusalKind::Conflict, "Conflict", "The state does not allow it, or the name is taken."),
     (RefusalKind::Unavailable, "Unavailable", "Not now; retry after the seconds in Retry-After."),
 ];

@@ -71,7 +71,7 @@ pub async fn receive(
         Err(refusal) => return problem::response(&refusal),
     };
     let Some(project) = verified else {
-        return problem::response(&Refusal::new(RefusalKind::Unauthenticated, "the signature is not right"));
+        return problem::response(&Refusal::new(RefusalKind::Unauthenticated, "the signature is wrong"));
     };
     let correlation_id = CorrelationId(app.world.new_uuid());
     let reference = serde_json::from_slice::<Push>(&body).ok().map(|push| push.reference);

@@ -105,7 +105,7 @@ pub(crate) struct Driver {
 pub(crate) enum SettleError {
     #[error("bundle cannot be read")]
     Bundle(#[from] BundleError),
-    #[error("other bundles are needed by now than were read")]
+    #[error("other bundles are needed now than were read")]
     Outdated,
     #[error("a source that holds objects of this one is about to drop them")]
     Postponed,
@@ -324,7 +324,7 @@ impl Driver {
             |state: &DeliveryState, agent: AgentId| ChangedAgent { agent, revision: state.revision(agent) };
         let agents = self.fold.read(|state| agents.iter().map(|agent| changed(state, *agent)).collect());
         if let Err(error) = bus::announce(&*self.deps.bus, &DesiredChanged { agents }).await {
-            tracing::warn!(%error, "gateways could not be told of new desired states");
+            tracing::warn!(%error, "gateways were not notified of new desired states");
         }
     }
 

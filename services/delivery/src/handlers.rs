@@ -91,12 +91,12 @@ impl Driver {
         only_services(&context)?;
         let source = request.source;
         let next = self.next_sync(source).await.map_err(|error| {
-            tracing::error!(%source, error = %chain(&error), "what a source is to have next cannot be told");
+            tracing::error!(%source, error = %chain(&error), "the next desired state of a source cannot be determined");
             Refusal::new(RefusalKind::Unavailable, "its bundle cannot be read now; retry")
         })?;
         let next = next.ok_or_else(|| match self.view(source) {
             Err(unknown) => unknown,
-            Ok(_) => Refusal::new(RefusalKind::Unavailable, "it changes at this moment; retry"),
+            Ok(_) => Refusal::new(RefusalKind::Unavailable, "it is changing now; retry"),
         })?;
         if next.planned.bundle.is_none() && next.rejected.is_none() {
             let why = next.fetch_failure.map(|failure| format!(": {failure}")).unwrap_or_default();
@@ -149,7 +149,7 @@ impl Driver {
         let fetch = match ask(&*self.deps.bus, &context, &ShowFetch { source: view.id }).await {
             Ok(fetch) => fetch,
             Err(error) => {
-                tracing::debug!(source = %view.id, %error, "poller does not say how fetching stands");
+                tracing::debug!(source = %view.id, %error, "repo-poller does not report the state of fetching");
                 return;
             }
         };
@@ -186,7 +186,7 @@ impl Driver {
             traceparent: context.traceparent.clone(),
         };
         if let Err(error) = announce(&*self.deps.bus, &pushed).await {
-            tracing::warn!(%project, %error, "poller could not be told to look at once");
+            tracing::warn!(%project, %error, "repo-poller was not notified to poll at once");
         }
     }
 
@@ -197,7 +197,7 @@ impl Driver {
     ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::SuspendSource).await?;
         if request.reason.len() > 500 {
-            return Err(Refusal::invalid("reason", "longer than 500 bytes: say it shorter"));
+            return Err(Refusal::invalid("reason", "longer than 500 bytes: shorten it"));
         }
         let suspend = Command::Suspend { reason: request.reason.clone() };
         self.command(&context, request.source, &request, suspend).await
@@ -370,10 +370,10 @@ impl Driver {
 fn only_services(context: &RequestContext) -> Result<(), Refusal> {
     match context.actor {
         Actor::Service(_) => Ok(()),
-        _ => Err(Refusal::new(RefusalKind::Denied, "only a service may ask this")),
+        _ => Err(Refusal::new(RefusalKind::Denied, "only services may request this")),
     }
 }
 
 fn unavailable(error: &store::WaitError) -> Refusal {
-    Refusal::new(RefusalKind::Unavailable, format!("stored, but not to be read yet: {error}; look again"))
+    Refusal::new(RefusalKind::Unavailable, format!("stored, but not readable yet: {error}; retry"))
 }

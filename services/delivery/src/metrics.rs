@@ -9,7 +9,7 @@ chassis::metrics! {
         pub(crate) events: Counter { event: "its type, such as `kasbah.bundle.desired`, `kasbah.bundle.held`" },
         /// Syncs whose end this process recorded
         pub(crate) syncs: Counter { outcome: "`succeeded`, `unhealthy`, `failed`, `superseded`, `interrupted`" },
-        /// Attempts at a source that failed and are made again
+        /// Failed attempts at a source that are retried
         pub(crate) failures: Counter,
     }
 }

@@ -28,12 +28,13 @@ pub enum Command {
     /// A command of the client.
     #[command(flatten)]
     Client(Box<ClientCommand>),
-    /// Runs every server service in this process, with everything that they keep in one folder
+    /// Run every server service in this process, with all data in one folder
     Up(Box<UpArgs>),
-    /// Runs one service.
+    /// Run one service.
     #[command(flatten)]
     SingleService(Box<SingleService>),
-    /// Prints the accounts for NATS servers: what each service may say and hear there, and what subscribers from outside may hear
+    /// Print the accounts for NATS servers: what each service may publish and subscribe to, and what external subscribers may
+    /// subscribe to
     NatsAccounts(AccountsArgs),
     /// Print a completion script for a shell, such as `source <(kasbah completion bash)`
     Completion {

@@ -38,9 +38,9 @@ use settings::ProcessEnvironment;
 /// Commands of the client.
 #[derive(Debug, Subcommand)]
 pub enum ClientCommand {
-    /// Signs you in with the identity provider of your company; every command without a token of its own asks as you from then on
+    /// Sign in with your company's identity provider; later commands without another token use this login
     Login(With<commands::login::Login>),
-    /// Ends what `kasbah login` began: its token is dead at once
+    /// Sign out and revoke the login token
     Logout(With<commands::logout::Logout>),
     /// Organizations: the tenants of an installation
     #[command(visible_alias = "organizations")]
@@ -54,12 +54,12 @@ pub enum ClientCommand {
     /// Users and their roles
     #[command(visible_alias = "users")]
     User(Of<user::Command>),
-    /// Identity providers, by which people and jobs sign in
+    /// Identity providers for users and jobs
     #[command(visible_alias = "providers")]
     Provider(Of<provider::Command>),
-    /// The root that signs what lets people and jobs use clusters' APIs; for operators
+    /// The root key that signs passes for clusters' APIs; for operators
     Root(Of<root::Command>),
-    /// Git credentials, and your own for kubectl
+    /// Git credentials, and your kubectl credential
     #[command(visible_alias = "credentials")]
     Credential(Of<credential::Command>),
     /// Agents: one registered identity for one cluster
@@ -67,15 +67,15 @@ pub enum ClientCommand {
     Agent(Of<agent::Command>),
     /// Configuration files of agents
     Config(Of<commands::config::Command>),
-    /// Writes a kubeconfig for an agent's cluster: kubectl, helm and every other client work with it
+    /// Write a kubeconfig for an agent's cluster, for kubectl, helm and every other client
     Kubeconfig(With<commands::kubeconfig::Kubeconfig>),
     /// CI jobs: their kubeconfigs, and tokens for them
     Ci(Of<ci::Command>),
-    /// Shows who did what through clusters' APIs
+    /// Show who did what through clusters' APIs
     Audit(With<commands::audit::Audit>),
-    /// Shows what went through a session with a container, where the agent's configuration has it recorded
+    /// Show the recording of a session with a container, if the agent's configuration enables recording
     Recording(With<commands::recording::Recording>),
-    /// Who may use the clusters' APIs
+    /// Permissions for clusters' APIs
     Access(Of<access::Command>),
     /// Tokens of agents, users and jobs
     #[command(visible_alias = "tokens")]

@@ -36,7 +36,7 @@ pub const HELP: &str = "Exit codes:
   1   failed
   2   the command line, or a value in it, is wrong
   3   not found, or not visible to you
-  4   denied, or the token is not known
+  4   denied, or the token is not valid
   5   conflict: the state does not allow it, or the name is taken
   6   unavailable: the server cannot be reached or cannot serve now; retry
   64  settings are wrong

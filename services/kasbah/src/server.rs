@@ -23,7 +23,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use bus::Bus;
 use chassis::{Metrics, Readiness, Shutdown, ShutdownTrigger, traces};
-use store::embedded::{EmbeddedStore, Options};
+use store::embedded::{EmbeddedStore, Options, TornTail};
 use world::World;
 
 pub use accounts::AccountsArgs;
@@ -81,7 +81,7 @@ async fn run_until_signals(settings: Settings) -> anyhow::Result<()> {
     let first = chassis::shutdown::signals()?;
     let heard = async {
         let name = first.await;
-        tracing::info!(signal = name, "draining; a second signal ends at once");
+        tracing::info!(signal = name, "draining; a second signal stops the process at once");
         trigger.request();
         match chassis::shutdown::signals() {
             Ok(second) => anyhow::anyhow!("ended by a second {}", second.await),
@@ -116,20 +116,20 @@ pub async fn run(
     if settings.nats.is_given() {
         if let Some(folder) = &settings.folder {
             let made = world.disk.create_folder(folder);
-            made.with_context(|| format!("cannot make the data folder {}", folder.display()))?;
+            made.with_context(|| format!("cannot create the data folder {}", folder.display()))?;
         }
         let makes_log = authz::ACCESS.makes_log && settings.services.authz.is_some();
         let store = settings.nats.store(&world, settings.name, makes_log).await?;
         metrics::watch_log(&metrics, store.connection.clone());
         if store.replicas == 1 {
-            tracing::warn!("everything is kept once: with three NATS servers it would be kept three times");
+            tracing::warn!("data has one replica: with three NATS servers it would have three");
         }
         return serve(settings, &world, &store.parts, bus, metrics, shutdown, ready).await;
     }
     let store = open_store(settings.folder()?, &world)?;
     metrics::watch_folder(&metrics, &world, settings.folder()?.to_owned());
     let outcome = serve(settings, &world, &store.parts(), bus, metrics, shutdown, ready).await;
-    tokio::task::spawn_blocking(move || store.close()).await.context("the log's threads ended badly")?;
+    tokio::task::spawn_blocking(move || store.close()).await.context("the log's threads failed")?;
     outcome
 }
 
@@ -138,7 +138,14 @@ fn open_store(folder: &Path, world: &World) -> anyhow::Result<EmbeddedStore> {
     let store = store::embedded::open(world, folder, options)
         .with_context(|| format!("cannot open the data folder {}", folder.display()))?;
     for torn in &store.torn {
-        tracing::warn!(tail = ?torn, "a tail that was being written when the machine stopped was cut and kept aside");
+        let TornTail { segment, offset, bytes, kept_in } = torn;
+        tracing::warn!(
+            segment,
+            offset,
+            bytes,
+            kept_in,
+            "an incomplete record from an unclean stop was removed from the log's end and kept aside"
+        );
     }
     Ok(store)
 }
@@ -187,7 +194,9 @@ async fn serve(
     let introducing = async {
         introduce(&settings, world, &*bus, &addresses, &readiness).await?;
         first_start.set(true);
-        tracing::info!(api = ?addresses.api, gateway = ?addresses.gateway, admin = %addresses.admin, "ready");
+        let (api, gateway) =
+            (addresses.api.map(tracing::field::display), addresses.gateway.map(tracing::field::display));
+        tracing::info!(api, gateway, admin = %addresses.admin, "ready");
         ready(&addresses);
         anyhow::Ok(())
     };

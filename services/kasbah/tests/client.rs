@@ -232,7 +232,7 @@ async fn tokens_are_shown_once_and_end() {
     let (code, said) = mine.refused("agent list");
     assert_eq!(code, 4);
     assert!(said.contains("--token-file"), "{said}");
-    assert!(owner.ok("agent delete edge").contains("its tokens are dead"));
+    assert!(owner.ok("agent delete edge").contains("its tokens are revoked"));
     assert_eq!(owner.refused("agent show edge").0, 3);
 }
 

@@ -45,10 +45,10 @@ pub enum PathError {
     #[error("the path is not properly percent-encoded")]
     Encoding,
     /// Connections through the API server by `/proxy/` in front of the path ended with Kubernetes 1.10.
-    #[error("this form of path ended with Kubernetes 1.10; use the subresource `proxy`")]
+    #[error("this form of path was removed in Kubernetes 1.10; use the subresource `proxy`")]
     LegacyProxy,
     /// A verb in front of nothing.
-    #[error("the path ends behind `watch`")]
+    #[error("the path ends after `watch`")]
     NothingToWatch,
     /// No resource has such a name; together with its group it could be read as one of another group.
     #[error("the resource in the path has a dot in its name")]

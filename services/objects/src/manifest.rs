@@ -148,7 +148,7 @@ fn refuse_lost(document: &Document) -> Result<(), YamlError> {
     let Duplicate { path, key, line, column, first_line } = duplicate;
     let place = if path.is_empty() { "the object" } else { path };
     let message = format!(
-        "the key '{key}' stands in {place} already, in line {first_line}; only one of the two would count, remove the other{hint}"
+        "the key '{key}' is already in {place}, in line {first_line}; only one of the two would count, remove the other{hint}"
     );
     Err(YamlError::new(*line, *column, message))
 }

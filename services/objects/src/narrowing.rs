@@ -31,7 +31,7 @@ pub enum NarrowingDenied {
     },
     /// Everything in all namespaces, or something in none.
     #[error(
-        "the grant is limited to {}, and this reaches over all namespaces or belongs to none; name one of them, as with --namespace",
+        "the grant is limited to {}, and this request is for all namespaces or for none; name one of them, as with --namespace",
         namespaces(.granted)
     )]
     AllNamespaces {
@@ -55,7 +55,7 @@ pub enum NarrowingDenied {
         granted: Vec<String>,
     },
     /// A path of the API server itself.
-    #[error("the grant is limited to objects, and {asked} is none")]
+    #[error("the grant is limited to objects, and {asked} is not an object")]
     Path {
         /// The one of the request.
         asked: String,
@@ -184,25 +184,25 @@ mod tests {
                 "limited to the namespaces shop, test, and this is in namespace other",
             ),
             ("GET /api/v1/namespaces/other", "in namespace other"),
-            ("DELETE /api/v1/namespaces/shop", "belongs to none"),
-            ("PUT /api/v1/namespaces/shop/finalize", "belongs to none"),
+            ("DELETE /api/v1/namespaces/shop", "or for none"),
+            ("PUT /api/v1/namespaces/shop/finalize", "or for none"),
             ("GET /api/v1/pods", "name one of them, as with --namespace"),
-            ("GET /api/v1/pods?watch=1", "over all namespaces"),
-            ("GET /api/v1/namespaces", "over all namespaces"),
-            ("GET /api/v1/nodes/n1", "belongs to none"),
+            ("GET /api/v1/pods?watch=1", "for all namespaces"),
+            ("GET /api/v1/namespaces", "for all namespaces"),
+            ("GET /api/v1/nodes/n1", "or for none"),
             ("GET /version", ""),
             ("GET /apis/apps/v1", ""),
             ("GET /openapi/v3", ""),
             ("GET /.well-known/openid-configuration", ""),
             ("GET /", ""),
-            ("POST /version", "/version is none"),
-            ("GET /apisecrets", "is none"),
-            ("GET /metrics", "limited to objects, and /metrics is none"),
-            ("GET /logs/kubelet.log", "is none"),
+            ("POST /version", "/version is not an object"),
+            ("GET /apisecrets", "is not an object"),
+            ("GET /metrics", "limited to objects, and /metrics is not an object"),
+            ("GET /logs/kubelet.log", "is not an object"),
             ("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", ""),
             ("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", ""),
-            ("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", "belongs to none"),
-            ("GET /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "belongs to none"),
+            ("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", "or for none"),
+            ("GET /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "or for none"),
         ];
         check(&narrowing(&["shop", "test"], &[], &[]), &rows);
         let one = super::check(&narrowing(&["shop"], &[], &[]), &asked("GET /api/v1/namespaces/a/pods"));

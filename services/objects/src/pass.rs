@@ -50,7 +50,7 @@ pub fn check_pass<'a>(pass: &'a Pass, attributes: &Attributes) -> Result<PassGra
 /// A request as the agent would reach into the agent's own namespace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "whoever is let in as the agent leaves the agent's own namespace {home} alone, where its token lies, and this {}: a grant with {home} among its `namespaces` lets it through",
+    "requests with the agent's identity may not touch the agent's own namespace {home}, where its token is stored, and this {}: a grant with {home} among its `namespaces` permits it",
     if *.names_it { "is in that namespace" } else { "reads Secrets of all namespaces" }
 )]
 pub struct InOwnNamespace {

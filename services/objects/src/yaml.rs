@@ -125,7 +125,7 @@ pub fn load_documents(text: &str, limits: &Limits) -> Result<Vec<Document>, Yaml
         return Err(YamlError::new(
             1,
             1,
-            format!("the file has {} bytes, more than the {} that are allowed", text.len(), limits.bytes),
+            format!("the file has {} bytes, more than the maximum of {}", text.len(), limits.bytes),
         ));
     }
     let mut nodes_left = limits.nodes_after_aliases;

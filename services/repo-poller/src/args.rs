@@ -11,28 +11,28 @@ use crate::git::repository::GitLimits;
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// Folder for what was fetched of repositories; a cache that may be thrown away.
+    /// Folder for fetched repositories; a cache that may be deleted.
     #[arg(long, env = "KASBAH_REPOSITORIES", value_name = "FOLDER")]
     pub repositories: PathBuf,
-    /// Lets repositories lie on this machine and its networks.
+    /// Allow repositories on this machine and its private networks.
     #[arg(long, env = "KASBAH_ALLOW_PRIVATE_ADDRESSES")]
     pub allow_private_addresses: bool,
-    /// Lets repositories be read over HTTP without TLS: manifests and credentials can be read and changed on the way.
+    /// Allow repositories over HTTP without TLS: others can read and change manifests and credentials on the network.
     #[arg(long, env = "KASBAH_ALLOW_PLAIN_HTTP")]
     pub allow_plain_http: bool,
-    /// Lets repositories be folders of this machine.
+    /// Allow repositories in folders of this machine.
     #[arg(long, env = "KASBAH_ALLOW_LOCAL_PATHS")]
     pub allow_local_paths: bool,
-    /// Certificate authorities of Git servers, in PEM form, beside the machine's own.
+    /// PEM file with certificate authorities of Git servers, in addition to the machine's own.
     #[arg(long, env = "KASBAH_GIT_CA_FILE", value_name = "FILE")]
     pub git_ca_file: Option<PathBuf>,
-    /// Largest pack that is fetched, in bytes.
+    /// Maximum size of a fetched pack, in bytes.
     #[arg(long, env = "KASBAH_MAXIMUM_PACK_BYTES", default_value_t = 1024 * 1024 * 1024, value_name = "BYTES")]
     pub maximum_pack_bytes: u64,
-    /// Largest manifest file, in bytes.
+    /// Maximum size of a manifest file, in bytes.
     #[arg(long, env = "KASBAH_MAXIMUM_FILE_BYTES", default_value_t = FileLimits::default().bytes, value_name = "BYTES")]
     pub maximum_file_bytes: u64,
-    /// Most text of one object, in bytes; more than the default only where etcd takes larger requests.
+    /// Maximum text size of one object, in bytes; raise it only if etcd accepts larger requests.
     #[arg(
         long,
         env = "KASBAH_MAXIMUM_OBJECT_BYTES",
@@ -41,7 +41,7 @@ pub struct Args {
         value_parser = object_bytes
     )]
     pub maximum_object_bytes: usize,
-    /// Most objects of one source.
+    /// Maximum number of objects of one source.
     #[arg(
         long,
         env = "KASBAH_MAXIMUM_SOURCE_OBJECTS",
@@ -49,7 +49,7 @@ pub struct Args {
         value_name = "COUNT"
     )]
     pub maximum_source_objects: usize,
-    /// Most bytes of all files of one source.
+    /// Maximum size of all files of one source, in bytes.
     #[arg(
         long,
         env = "KASBAH_MAXIMUM_SOURCE_BYTES",
@@ -62,7 +62,7 @@ pub struct Args {
 fn object_bytes(text: &str) -> Result<usize, String> {
     let bytes: usize = text.parse().map_err(|error| format!("{error}"))?;
     if bytes > REQUEST_BYTES {
-        return Err(format!("at most {REQUEST_BYTES}, as API servers read no more of a request"));
+        return Err(format!("at most {REQUEST_BYTES}, the maximum request size of API servers"));
     }
     Ok(bytes)
 }

@@ -216,7 +216,7 @@ impl Poller {
                 Some(_) = watchers.next(), if !watchers.is_empty() => {}
                 // What was another replica's is looked at at once: that one may have died with a push.
                 changed = replicas.changed() => {
-                    changed.context("the replicas of repo-poller are not known any more")?;
+                    changed.context("the replicas of repo-poller are no longer known")?;
                     assignment = None;
                 }
                 changed = changes.changed() => changed.context("the fold of repo-poller ended")?,

@@ -133,7 +133,7 @@ async fn read_file(
     asked: Asked,
 ) -> Result<FileAtCommit, Refusal> {
     if !matches!(context.actor, Actor::Service(_)) {
-        return Err(Refusal::new(RefusalKind::Denied, "only services read files of repositories"));
+        return Err(Refusal::new(RefusalKind::Denied, "only services may read files of repositories"));
     }
     may_fetch(&poller, &context, request.agent, request.project).await?;
     if let Some(answer) = ask_owner(&poller, &context, request.project, &request, asked).await {
@@ -263,7 +263,7 @@ async fn show_fetch(
                 view.commit = Some(tip.to_string());
             }
         }
-        None => view.failure = Some("nobody with a live token wants it".to_owned()),
+        None => view.failure = Some("no agent with a valid token reads it".to_owned()),
     }
     Ok(view)
 }

@@ -18,23 +18,23 @@ use simulation::{Series, Setting, cores, run};
 /// Where failing seeds are kept, which the tests run first.
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kept_seeds.txt");
 
-/// Run the services on a simulated world, and let things go wrong. Seeds that fail are kept in
-/// `services/simulation/tests/kept_seeds.txt`, which the tests run first.
+/// Run the services in a simulated world with faults. Failing seeds are kept in `services/simulation/tests/kept_seeds.txt`, which the
+/// tests run first.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Seeds to run
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     seeds: u64,
-    /// The first seed; without it, one that nobody ran yet
+    /// The first seed; by default one that was not run yet
     #[arg(long, value_name = "SEED")]
     from: Option<u64>,
-    /// Run this seed alone, and tell all about it; `RUST_LOG` shows what the services log
+    /// Run only this seed, with details; `RUST_LOG` shows the services' logs
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
-    /// Write each step of that seed there
+    /// File for each step of that seed
     #[arg(long, value_name = "FILE", requires = "seed")]
     steps: Option<PathBuf>,
-    /// Print figures as JSON and nothing else
+    /// Print only figures, as JSON
     #[arg(long, hide = true)]
     figures: bool,
 }

@@ -18,7 +18,7 @@ pub(crate) async fn append_until_stored(
         match log.append_batch(record.clone()).await {
             Ok(_) => return Ok(()),
             Err(error) if is_transient(&error) => {
-                tracing::warn!(stream = record.stream.as_str(), %error, "record may not be stored, trying again");
+                tracing::warn!(stream = record.stream.as_str(), %error, "record may not be stored, retrying");
                 world.clock.sleep(PAUSE).await;
             }
             Err(error) => return Err(error),

@@ -15,40 +15,40 @@ pub struct Args {
     #[arg(long, env = "KASBAH_TUNNEL_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8441")]
     pub tunnel_listen: SocketAddr,
 
-    /// Take tunnels without TLS: tokens and manifests can then be read on the way
+    /// Accept tunnels without TLS: others can read tokens and manifests on the network
     #[arg(long, env = "KASBAH_TUNNEL_INSECURE_PLAIN_TEXT")]
     pub tunnel_insecure_plain_text: bool,
 
-    /// Time for tunnels to finish when the process is asked to stop
+    /// Time for tunnels to finish when the process is stopped
     #[arg(long, env = "KASBAH_TUNNEL_DRAIN", value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
     pub tunnel_drain: Duration,
 
-    /// Address under which people and jobs reach clusters' APIs, HTTPS
+    /// Address of clusters' APIs for users and jobs, HTTPS
     #[arg(long, env = "KASBAH_CLUSTERS_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8443")]
     pub clusters_listen: SocketAddr,
 
-    /// Domain below which each agent's id is the name of a host: its cluster's API at the root of the paths there
+    /// Domain below which each agent's id is a host name, which serves its cluster's API without a path prefix
     #[arg(long, env = "KASBAH_CLUSTERS_DOMAIN", value_name = "DOMAIN")]
     pub clusters_domain: Option<String>,
 
-    /// Origins whose pages may use clusters' APIs from a browser, such as `https://console.example`; each by itself, with commas between them
+    /// Origins whose pages may use clusters' APIs from a browser, such as `https://console.example`; separate several with commas
     #[arg(long, env = "KASBAH_CLUSTERS_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
     pub clusters_origins: Vec<Origin>,
 
-    /// Which requests to clusters' APIs leave an audit record. Without records nobody can say afterwards who did what
+    /// Requests to clusters' APIs that get an audit record. Without records, nobody can find out later who did what
     #[arg(long, env = "KASBAH_CLUSTERS_AUDIT", value_name = "WHICH", value_enum, default_value_t = Audited::All)]
     pub clusters_audit: Audited,
 
-    /// Tunnels that one agent may hold at once
+    /// Maximum number of tunnels of one agent
     #[arg(long, env = "KASBAH_TUNNEL_PER_AGENT", value_name = "COUNT", default_value_t = 16)]
     pub tunnel_per_agent: usize,
 
-    /// Connections beside its tunnel that one agent may hold for requests to its cluster's API, each for about a thousand at a time; the
-    /// agent opens them as they are needed
+    /// Maximum number of connections beside its tunnel that one agent may open for requests to its cluster's API, each for about a
+    /// thousand requests at a time; the agent opens them as needed
     #[arg(long, env = "KASBAH_TUNNEL_BULK_PER_AGENT", value_name = "COUNT", default_value_t = 16)]
     pub tunnel_bulk_per_agent: usize,
 
-    /// Bytes of observations that one agent may send each second for long, in the log's encoding; twice as many at once
+    /// Sustained bytes of observations per second of one agent, in the log's encoding; burst twice as many
     #[arg(long, env = "KASBAH_TUNNEL_OBSERVATION_RATE", value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
     pub tunnel_observation_rate: u32,
 
@@ -60,9 +60,9 @@ pub struct Args {
 /// Which requests to clusters' APIs are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Audited {
-    /// All of them.
+    /// All requests.
     All,
-    /// Only those to agents whose configuration has `audit: fail_closed`.
+    /// Only requests to agents whose configuration has `audit: fail_closed`.
     FailClosed,
 }
 
@@ -70,36 +70,36 @@ pub enum Audited {
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct ClusterLimits {
-    /// Requests to clusters' APIs, watches and sessions among them, that one user may have open at a gateway; 0 for any number
+    /// Maximum number of open requests of one user to clusters' APIs at a gateway, including watches and sessions; 0 for no limit
     #[arg(long, env = "KASBAH_CLUSTERS_OPEN_PER_USER", value_name = "COUNT", default_value_t = Self::default().clusters_open_per_user)]
     pub clusters_open_per_user: u32,
 
-    /// The same of all users together at one agent's cluster, where nobody may hold more than are free; 0 for any number
+    /// The same for all users of one agent's cluster together, where no user may hold more than is free; 0 for no limit
     #[arg(long, env = "KASBAH_CLUSTERS_OPEN_PER_AGENT", value_name = "COUNT", default_value_t = Self::default().clusters_open_per_agent)]
     pub clusters_open_per_agent: u32,
 
-    /// The same of all users of one organization; 0 for any number
+    /// The same for all users of one organization together; 0 for no limit
     #[arg(long, env = "KASBAH_CLUSTERS_OPEN_PER_ORGANIZATION", value_name = "COUNT", default_value_t = Self::default().clusters_open_per_organization)]
     pub clusters_open_per_organization: u32,
 
-    /// Requests to clusters' APIs that one user may make each second for long at a gateway, five times as many at once; 0 for any number
+    /// Sustained requests per second of one user to clusters' APIs at a gateway; burst five times as many; 0 for no limit
     #[arg(long, env = "KASBAH_CLUSTERS_RATE_PER_USER", value_name = "COUNT", default_value_t = Self::default().clusters_rate_per_user)]
     pub clusters_rate_per_user: u32,
 
-    /// The same of all users together at one agent's cluster; 0 for any number
+    /// The same for all users of one agent's cluster together; 0 for no limit
     #[arg(long, env = "KASBAH_CLUSTERS_RATE_PER_AGENT", value_name = "COUNT", default_value_t = Self::default().clusters_rate_per_agent)]
     pub clusters_rate_per_agent: u32,
 
-    /// The same of all users of one organization; 0 for any number
+    /// The same for all users of one organization together; 0 for no limit
     #[arg(long, env = "KASBAH_CLUSTERS_RATE_PER_ORGANIZATION", value_name = "COUNT", default_value_t = Self::default().clusters_rate_per_organization)]
     pub clusters_rate_per_organization: u32,
 
-    /// Bytes that one user may move each second for long to and from clusters' APIs at a gateway, twice as many at once; what is over is
-    /// slowed down, not refused; 0 for any number
+    /// Sustained bytes per second of one user to and from clusters' APIs at a gateway; burst twice as many; excess traffic is slowed
+    /// down, not refused; 0 for no limit
     #[arg(long, env = "KASBAH_CLUSTERS_BYTES_PER_USER", value_name = "BYTES", default_value_t = Self::default().clusters_bytes_per_user)]
     pub clusters_bytes_per_user: u32,
 
-    /// The same of all users of one organization; 0 for any number
+    /// The same for all users of one organization together; 0 for no limit
     #[arg(long, env = "KASBAH_CLUSTERS_BYTES_PER_ORGANIZATION", value_name = "BYTES", default_value_t = Self::default().clusters_bytes_per_organization)]
     pub clusters_bytes_per_organization: u32,
 }

@@ -60,7 +60,7 @@ pub(crate) fn batcher<R: BatchRequest>() -> (Batcher<R>, BatchWorker<R>) {
 impl<R: BatchRequest> Batcher<R> {
     pub(crate) async fn ask(&self, one: R::Item) -> R::Answer {
         let (answer, answered) = oneshot::channel();
-        let failed = || R::failed(Refusal::new(RefusalKind::Unavailable, "this gateway is going"));
+        let failed = || R::failed(Refusal::new(RefusalKind::Unavailable, "this gateway is stopping"));
         if self.waiting.send(Waiting { one, answer }).await.is_err() {
             return failed();
         }
@@ -110,7 +110,7 @@ async fn ask<R: BatchRequest>(gateway: &Gateway, mut waiting: Vec<Waiting<R>>) {
                 }
                 continue;
             }
-            Ok(_) => Refusal::new(RefusalKind::Unavailable, "nothing was answered; retry"),
+            Ok(_) => Refusal::new(RefusalKind::Unavailable, "no answer; retry"),
             // A refusal of the whole request is not about any single item.
             Err(refusal) => Refusal { kind: RefusalKind::Unavailable, ..refusal },
         };

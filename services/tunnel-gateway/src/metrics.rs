@@ -7,17 +7,17 @@ chassis::metrics! {
         pub(crate) agents: Gauge,
         /// Tunnels that are open here
         pub(crate) tunnels: Gauge,
-        /// Connections beside tunnels, on which requests to clusters' APIs go
+        /// Bulk connections, which carry requests to clusters' APIs
         pub(crate) bulk_connections: Gauge,
-        /// Connections of agents that came in, by how TLS was agreed on
-        pub(crate) connections: Counter { tls: "`full`, `resumed`: with a ticket from before, `none`: plain text" },
+        /// Incoming connections of agents, by TLS handshake
+        pub(crate) connections: Counter { tls: "`full`, `resumed` (with an earlier session ticket), `none` (plain text)" },
         /// Tunnels that were refused
         pub(crate) refusals: Counter,
         /// Bytes through tunnels, as they are on the wire
         pub(crate) tunnel_bytes: Counter { direction: "`received`, `sent`" },
-        /// Desired states on their way to agents
-        pub(crate) pushes: Counter { outcome: "`taken`, `failed`, `had`: by an agent that came back with it" },
-        /// How long it takes until an agent has taken a desired state, with what it lacks of it
+        /// Desired states sent to agents
+        pub(crate) pushes: Counter { outcome: "`taken`, `failed`, `had` (by an agent that reconnected with it)" },
+        /// Time until an agent has accepted a desired state with its missing objects
         pub(crate) push_seconds: Seconds,
         /// Pages and objects sent to agents
         pub(crate) objects_sent: Counter,
@@ -30,10 +30,10 @@ chassis::metrics! {
         /// Requests to clusters' APIs that came from other gateways
         pub(crate) cluster_hops: Counter,
         /// Requests to clusters' APIs that were over a limit
-        pub(crate) cluster_limited: Counter { whose: "`user`, `agent`, `organization`", limit: "`open` (too many at once), `rate` (too many a second)" },
-        /// Requests to clusters' APIs that waited for an agent which was there a moment ago
-        pub(crate) cluster_waits: Counter { outcome: "`back`, `away` (it did not come in time)" },
-        /// Requests to clusters' APIs that are open here, watches and sessions among them
+        pub(crate) cluster_limited: Counter { whose: "`user`, `agent`, `organization`", limit: "`open` (too many at once), `rate` (too many per second)" },
+        /// Requests to clusters' APIs that waited for a recently connected agent
+        pub(crate) cluster_waits: Counter { outcome: "`back`, `away` (it did not reconnect in time)" },
+        /// Open requests to clusters' APIs, including watches and sessions
         pub(crate) cluster_requests_open: Gauge,
     }
 }

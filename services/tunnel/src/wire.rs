@@ -338,7 +338,7 @@ where
     // Only at the end is there no marker to read.
     match IgnoredAny::deserialize(&mut deserializer) {
         Err(rmp_serde::decode::Error::InvalidMarkerRead(_)) => Ok(frame),
-        _ => Err(FrameError::Malformed { detail: "bytes behind its end".to_owned() }),
+        _ => Err(FrameError::Malformed { detail: "bytes after its end".to_owned() }),
     }
 }
 

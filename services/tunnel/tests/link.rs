@@ -112,7 +112,7 @@ async fn a_server_without_tls_or_without_a_tunnel_is_told_apart() {
         socket.shutdown().await.unwrap();
     });
     let error = dial(&world, &Pki::none().target(address), &Token::new("t"), &hello()).await.unwrap_err();
-    assert!(error.to_string().contains("is no gateway"), "{error}");
+    assert!(error.to_string().contains("is not a gateway"), "{error}");
     served.await.unwrap();
 
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

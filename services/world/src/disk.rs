@@ -66,7 +66,7 @@ pub trait Disk: Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// How much room there is where a folder lies.
     fn space(&self, folder: &Path) -> io::Result<Space> {
-        let detail = format!("nothing is known of the room at {}", folder.display());
+        let detail = format!("the free space at {} is unknown", folder.display());
         Err(io::Error::new(io::ErrorKind::Unsupported, detail))
     }
     /// Takes a folder for this process; an error of kind `WouldBlock` when another has it.

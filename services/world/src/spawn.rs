@@ -34,7 +34,7 @@ pub struct TaskHandle(Box<dyn Task>);
 
 /// A task ended by a panic or was aborted.
 #[derive(Debug, thiserror::Error)]
-#[error("task ended by itself: {0}")]
+#[error("task ended unexpectedly: {0}")]
 pub struct TaskFailed(pub String);
 
 impl std::fmt::Debug for TaskHandle {

@@ -194,7 +194,7 @@ async fn a_copy_that_broke_off_is_opened_by_nobody_and_gone_on_with() {
         drop(second);
         let options = jetstream::options_of_tests(vec![server.account_url(breaks)]);
         let refused = jetstream::open(&world, options.clone()).await.err().unwrap().to_string();
-        assert!(refused.contains("that is not finished"), "{refused}");
+        assert!(refused.contains("unfinished copy"), "{refused}");
         let second = copy_on(&world, &server, breaks, &first.parts()).await;
         let rest = copy(&first, &second).await.unwrap();
         assert!(rest.written > 0 && rest.written < whole.len() as u64, "{rest:?}");
@@ -207,7 +207,7 @@ async fn a_copy_that_broke_off_is_opened_by_nobody_and_gone_on_with() {
     copy(&first, &Breaks { store: &third, left: 2.into() }).await.unwrap_err();
     drop(third);
     let refused = embedded::open(&world, back, folder_options()).err().unwrap().to_string();
-    assert!(refused.contains("that is not finished"), "{refused}");
+    assert!(refused.contains("unfinished copy"), "{refused}");
     let third = copy_in(&world, back, &first.parts()).await;
     let rest = copy(&first, &third).await.unwrap();
     assert!(rest.written > 0 && rest.written < whole.len() as u64, "{rest:?}");
@@ -276,7 +276,7 @@ async fn what_differs_is_named_and_left_as_it_is() {
     drop(other);
     let copy_of = CopyOf::log(&first.parts()).await.unwrap();
     let refused = embedded::open_copy(&world, folders[1].path(), folder_options(), &copy_of).err().unwrap();
-    assert!(refused.to_string().starts_with("it holds a log, and no copy of log "), "{refused}");
+    assert!(refused.to_string().starts_with("it holds a log, and not a copy of log "), "{refused}");
 
     let second = copy_in(&world, folders[2].path(), &first.parts()).await;
     copy(&first, &second).await.unwrap();

@@ -61,7 +61,7 @@ impl Drop for Inner {
         if self.writer.get_mut().unsynced > 0
             && let Err(error) = self.index.write(Durability::Immediate, |_| Ok(()))
         {
-            tracing::warn!(%error, "index of blobs is not synced, it catches up at the next start");
+            tracing::warn!(%error, "index of blobs is not synced, it is completed at the next start");
         }
     }
 }
@@ -315,8 +315,8 @@ impl Inner {
                 writer.end = start;
                 // After a failed write the half-written tail is cut; after a failed cut or sync nobody knows what is stored.
                 let cut = writer.file.set_length(start.offset).and_then(|()| writer.file.sync_data());
-                let reason = format!("blobs take no writes until restart: {error}");
-                tracing::error!(%error, cut = cut.is_ok(), "blobs take no writes until restart");
+                let reason = format!("blobs accept no writes until restart: {error}");
+                tracing::error!(%error, cut = cut.is_ok(), "blobs accept no writes until restart");
                 writer.stopped = Some(reason.clone());
                 Err(failed(reason))
             }

@@ -42,7 +42,7 @@ impl Copies for EmbeddedStore {
             let request = self.request(record, reply)?;
             let core = self.log_files.core(shard.0).filter(|_| self.log_files.read_only.get().is_none());
             if !core.is_some_and(|core| core.push(request)) {
-                return Err(failed("the log takes no writes"));
+                return Err(failed("the log accepts no writes"));
             }
             answers.push((shard, sequence, answer));
         }

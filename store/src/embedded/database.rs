@@ -51,9 +51,9 @@ impl Database {
         match Self::try_open(path, &tag, cache_bytes) {
             Ok(Some(database)) => return Ok(database),
             Ok(None) => {
-                tracing::warn!(file = %path.display(), "index is another log's or format's and is made anew")
+                tracing::warn!(file = %path.display(), "index is of another log or format and is rebuilt")
             }
-            Err(error) => tracing::warn!(file = %path.display(), %error, "index is damaged and is made anew"),
+            Err(error) => tracing::warn!(file = %path.display(), %error, "index is damaged and is rebuilt"),
         }
         std::fs::remove_file(path).map_err(|error| IndexError(error.to_string()))?;
         Self::try_open(path, &tag, cache_bytes)?

@@ -30,7 +30,7 @@ pub(super) enum LookUpError {
     Read(#[from] ReadError),
     /// The index points to something else.
     #[error(
-        "the index does not fit the segments: delete the folder `index`, it is made anew at the next start"
+        "the index does not match the segments: delete the folder `index`, it is rebuilt at the next start"
     )]
     Misfit,
 }

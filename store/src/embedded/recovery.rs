@@ -214,7 +214,7 @@ fn rewrite(
     walk: &Walk,
 ) -> io::Result<()> {
     if known.is_empty() {
-        tracing::warn!(folder = %segments.folder.display(), "checkpoints were missing and are written anew");
+        tracing::warn!(folder = %segments.folder.display(), "missing checkpoints are written again");
         file.clear()?;
     }
     for (at, tally) in walk.marks.iter().skip(known.len()) {
@@ -259,7 +259,7 @@ pub(super) fn cut(
         offset = torn.offset,
         bytes = torn.bytes,
         kept_in = torn.kept_in,
-        "torn tail cut and kept aside"
+        "an incomplete record was removed from the end and kept aside"
     );
     Ok(torn)
 }

@@ -53,7 +53,7 @@ impl Snapshots for SnapshotFiles {
             Ok(bytes) => {
                 let snapshot = self.open(name, &bytes);
                 if snapshot.is_none() {
-                    tracing::warn!(name, "snapshot is damaged or another log's and is not used");
+                    tracing::warn!(name, "snapshot is damaged or of another log and is not used");
                 }
                 Ok(snapshot)
             }

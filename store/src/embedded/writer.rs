@@ -94,7 +94,7 @@ impl Writer {
         if self.shared.read_only.get().is_none()
             && let Err(error) = self.finish()
         {
-            tracing::error!(stream = self.core.stream.as_str(), %error, "stream is not closed cleanly");
+            tracing::error!(stream = self.core.stream.as_str(), %error, "stream was not closed cleanly");
         }
         self.core.ended();
     }
@@ -250,7 +250,7 @@ impl Writer {
     /// A checkpoint beside the stream that fails takes nothing from the stream: the next start writes it anew.
     fn keep_checkpoint(&mut self, at: Cursor) {
         if let Err(error) = self.checkpoints.add(at, &self.tally) {
-            tracing::warn!(stream = self.core.stream.as_str(), %error, "checkpoint is not kept beside the stream");
+            tracing::warn!(stream = self.core.stream.as_str(), %error, "checkpoint was not stored beside the stream");
         }
     }
 

@@ -141,7 +141,7 @@ impl JetStreamLog {
         let known = self.heads.get(key).map_or(0, |known| known.sequence);
         let newest = self.server.newest(&stream_name(shard), subject).await?;
         if newest.as_ref().map_or(0, |newest| newest.sequence) < known {
-            return Err(ServerError("whoever leads knows less than was stored".to_owned()));
+            return Err(ServerError("the stream leader has fewer records than were stored".to_owned()));
         }
         Ok(newest)
     }
@@ -236,7 +236,7 @@ impl EventLog for JetStreamLog {
                 }
                 // What was sent on this version may be stored: a leader that knows less is none any more.
                 if attempts.uncertain && seen.version < commit.expected {
-                    attempts.pause("the leader knows less than was known before".to_owned()).await?;
+                    attempts.pause("the stream leader has fewer records than before".to_owned()).await?;
                     continue;
                 }
                 let (aggregate, expected) = (commit.aggregate, commit.expected);

@@ -141,7 +141,7 @@ fn headers(message: &Publish) -> HeaderMap {
 fn not_asked(error: AskError, stream: &str) -> PublishError {
     match error {
         AskError::NotSent(detail) => PublishError::Away(detail),
-        AskError::Nobody => PublishError::Away(format!("nobody leads the stream {stream}")),
+        AskError::Nobody => PublishError::Away(format!("the stream {stream} has no leader")),
         AskError::NoAnswer(detail) => PublishError::Unknown(detail),
     }
 }
@@ -197,7 +197,7 @@ impl Server for Link {
             match answer.status {
                 None => messages.push(of_direct_get(answer)?),
                 Some(StatusCode::NO_RESPONDERS) => {
-                    return Err(ServerError(format!("nobody serves the stream {}", page.stream)));
+                    return Err(ServerError(format!("the stream {} does not answer", page.stream)));
                 }
                 // The end of the batch, or nothing found.
                 Some(status) if [204, 404].contains(&status.as_u16()) => break,
@@ -285,7 +285,7 @@ impl InfoAnswer {
         }
         // A server that is parted from the others still tells what it knew.
         if self.cluster.is_some_and(|cluster| cluster.leader.is_empty()) {
-            return Err(ServerError(format!("nobody leads the stream {stream}")));
+            return Err(ServerError(format!("the stream {stream} has no leader")));
         }
         let state = self.state.ok_or_else(|| ServerError(format!("the stream {stream} has no state")))?;
         Ok(Extent { first: state.first_seq, last: state.last_seq, bytes: state.bytes })

@@ -162,18 +162,18 @@ impl Snapshots for SnapshotStream {
             }
             // One that was replaced while it was read is no damage.
             if seen == Some(stored.sequence) {
-                tracing::warn!(name, "snapshot is damaged or another log's and is not used");
+                tracing::warn!(name, "snapshot is damaged or of another log and is not used");
                 return Ok(None);
             }
             seen = Some(stored.sequence);
         }
-        Err(failed("others replace the snapshot all the time"))
+        Err(failed("other processes keep replacing the snapshot"))
     }
 
     async fn save(&self, snapshot: Snapshot) -> Result<(), SnapshotError> {
         check_name(&snapshot.name)?;
         let body = Bytes::from(events::encode(&snapshot).map_err(failed)?);
-        let mut last = failed("others save the same snapshot all the time");
+        let mut last = failed("other processes keep saving the same snapshot");
         for _ in 0..ATTEMPTS {
             match self.try_save(&snapshot.name, &body).await {
                 Ok(Some(())) => return Ok(()),

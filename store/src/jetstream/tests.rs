@@ -265,7 +265,7 @@ async fn on_three_servers_all_is_kept_three_times_and_nobody_begins_before() {
     let stream = &streams[0];
     link.change_stream(&stream.name, &once).await.unwrap();
     let refused = as_another(stream).await.unwrap_err().to_string();
-    assert!(refused.contains("is kept 1 times instead of 3"), "{refused}");
+    assert!(refused.contains("has 1 replicas instead of 3"), "{refused}");
     assert!(ensure(link, stream, 3, true).await.unwrap().is_none(), "whoever makes the log widens it");
     assert!(as_another(stream).await.unwrap().is_none());
 }
@@ -279,7 +279,7 @@ async fn what_is_not_this_log_is_refused_and_left_as_it_is() {
     fill(&world, &*store.parts.log, "one", 0..3).await;
     let other = Options { partitions: Some(5), ..wanted.clone() };
     let refused = open(&world, other).await.err().unwrap();
-    assert_eq!(refused.to_string(), "the log has 3 partitions for ever, 5 are wanted");
+    assert_eq!(refused.to_string(), "the log was created with 3 partitions, which cannot change to 5");
     let other = Options { master_key: Zeroizing::new([8; 32]), ..wanted.clone() };
     let refused = open(&world, other).await.err().unwrap();
     assert!(refused.to_string().starts_with("the master key does not open the key ring"), "{refused}");

@@ -122,7 +122,7 @@ async fn an_index_that_says_something_else_is_found_out_and_made_anew() {
     copy(&twin.join("index"), &log.join("index"));
     let store = opened(&log);
     let misfit = store.log.history(ORGANIZATION, &agent("one")).await.unwrap_err();
-    assert!(misfit.to_string().contains("the index does not fit the segments"), "{misfit}");
+    assert!(misfit.to_string().contains("the index does not match the segments"), "{misfit}");
     let unknown = store.log.append(commit(&World::real(), "one", 5)).await;
     assert!(matches!(unknown, Err(AppendError::Unknown { .. })), "{unknown:?}");
     drop(store);

@@ -150,7 +150,7 @@ async fn partitions_and_format_are_fixed() {
     drop(store);
     assert_eq!(opened(folder.path()).log.partitions(), 4);
     let refused = open(&world, folder.path(), partitions(8)).err().unwrap();
-    assert_eq!(refused.to_string(), "the log has 4 partitions for ever, 8 are wanted");
+    assert_eq!(refused.to_string(), "the log was created with 4 partitions, which cannot change to 8");
     let meta = folder.path().join("log/meta");
     let text = std::fs::read_to_string(&meta).unwrap();
     std::fs::write(&meta, text.replace("\"format\": 1", "\"format\": 2")).unwrap();

@@ -164,7 +164,7 @@ impl Context {
     /// Why nothing of the source may be touched.
     pub(super) fn locked(&self) -> Option<String> {
         (self.view.lockdown && self.account().is_none()).then(|| {
-            "lockdown is on: the source has to name a service_account in the agent's configuration".to_owned()
+            "lockdown is on: the source must name a service_account in the agent's configuration".to_owned()
         })
     }
 }

@@ -167,7 +167,7 @@ impl Context {
         match self.shared.kube.read(call.as_account(self.account())).await {
             Ok(answer) => answer.json::<Listing>().map(|listing| listing.items).unwrap_or_default(),
             Err(error) => {
-                tracing::debug!(plural, error = %error, "cannot look up why something is not well");
+                tracing::debug!(plural, error = %error, "cannot read why an object is unhealthy");
                 Vec::new()
             }
         }

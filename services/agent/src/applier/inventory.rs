@@ -219,7 +219,7 @@ async fn collect(shared: &Arc<Shared>, view: &Arc<View>) -> Result<Collected, Ap
                 }
                 Err(error) if is_of_this_kind(resource, &error) => {
                     let group = &resource.group;
-                    tracing::warn!(resource = %resource.plural, group, error = %error, "kind cannot be listed, what is owned of it is not known");
+                    tracing::warn!(resource = %resource.plural, group, error = %error, "kind cannot be listed, its owned objects are unknown");
                     unlisted.insert(kind);
                 }
                 Err(error) => return Err(error),

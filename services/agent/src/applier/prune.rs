@@ -166,7 +166,7 @@ impl Context {
                 Pause::Expired => {
                     for (entry, reason) in ending {
                         let reason = format!(
-                            "{reason}; what else left Git stays until then, as it may be needed for that"
+                            "{reason}; the other removed objects stay until then, because they may be needed for that"
                         );
                         self.settle(entry, Err(Unpruned::NotGone(reason)), report, progress);
                     }
@@ -255,7 +255,7 @@ impl Context {
             }
             wait *= 2;
         }
-        Err(Unpruned::NotGone("somebody changes it all the time".to_owned()))
+        Err(Unpruned::NotGone("another client keeps changing it".to_owned()))
     }
 
     /// `None`: it is not what it was when it was looked at.

@@ -152,7 +152,7 @@ async fn refresh_kinds(shared: Arc<Shared>) {
         }
         next += 1;
         if let Err(error) = shared.look_up_kinds().await {
-            tracing::debug!(error = %error, "cannot look up kinds");
+            tracing::debug!(error = %error, "cannot discover kinds");
         }
         clock.sleep(KINDS_APART).await;
     }

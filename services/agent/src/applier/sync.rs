@@ -140,7 +140,7 @@ impl Context {
         if !resolution.failures.is_empty() || !resolution.awaited.is_empty() {
             // Somebody else may have installed a definition since the last look.
             if let Err(error) = self.shared.look_up_kinds().await {
-                tracing::warn!(error = %error, "cannot look up kinds");
+                tracing::warn!(error = %error, "cannot discover kinds");
             }
             resolution = self.resolve();
         }
@@ -317,7 +317,7 @@ impl Context {
                 && !is_finished(target)
         });
         those
-            .map(|target| (target, "its kind is not followed now, and it was not looked at yet".to_owned()))
+            .map(|target| (target, "its kind is not watched now, and it was not read yet".to_owned()))
             .collect()
     }
 

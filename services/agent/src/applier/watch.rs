@@ -124,11 +124,11 @@ impl Watch {
         if error.code() == 404 {
             // Its kind, or this version of it, is not served any more.
             if let Err(error) = self.shared.look_up_kinds().await {
-                tracing::debug!(error = %error, "cannot look up kinds");
+                tracing::debug!(error = %error, "cannot discover kinds");
             }
         }
         if error.code() != 403 {
-            tracing::debug!(resource = %resource.plural, error = %error, "watch tried again");
+            tracing::debug!(resource = %resource.plural, error = %error, "watch is retried");
             return backoff.next(self.shared.world.random.as_ref());
         }
         if self.key.namespace.is_empty() && resource.namespaced {
@@ -137,7 +137,8 @@ impl Watch {
             self.shared.relay.notify_one();
         } else if !std::mem::replace(&mut self.blocked, true) {
             for source in &self.sources {
-                let reason = format!("drift and health cannot be seen, list and watch are needed: {error}");
+                let reason =
+                    format!("drift and health are unknown, the rights list and watch are needed: {error}");
                 self.shared.outbox.report(Observed::SourceBlocked { source: *source, reason });
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::traces;
-use events::delivery::SyncOutcome;
+use events::delivery::{SyncCounts, SyncOutcome};
 use events::digest::Sha256;
 use events::observation::Observed;
 use events::{SourceId, Timestamp};
@@ -17,6 +17,7 @@ use super::context::Context;
 use super::prune::Progress;
 use super::report::Report;
 use crate::kubernetes::discovery::Kinds;
+use crate::metrics::outcome_name;
 use crate::model::backoff::Backoff;
 
 /// Waits between runs of a sync that failed: short while the API server is in trouble, long where somebody has to change something.
@@ -136,7 +137,7 @@ impl Worker {
         if (is_due || is_to_look)
             && let Err(error) = self.shared.look_up_kinds().await
         {
-            tracing::debug!(error = %error, "cannot look up kinds");
+            tracing::debug!(error = %error, "cannot discover kinds");
         }
         // Who became healthy too late for its sync makes it good.
         let recovered = self.unhealthy && context.is_settled();
@@ -170,7 +171,7 @@ impl Worker {
 
     fn doing(&self) -> &'static str {
         match (self.retry_at, self.look_at) {
-            (Some(_), _) => "waiting to try again",
+            (Some(_), _) => "waiting for the next attempt",
             (None, Some(_)) => "waiting for kinds that are not served",
             (None, None) => "in sync",
         }
@@ -238,7 +239,9 @@ impl Worker {
             counts: report.counts,
             failures: report.first_failures(),
         });
-        tracing::info!(source = %self.source, outcome = ?outcome, counts = ?report.counts, "sync ended");
+        let SyncCounts { unchanged, created, changed, pruned, failed, unhealthy, .. } = report.counts;
+        let outcome = outcome_name(outcome);
+        tracing::info!(source = %self.source, outcome, unchanged, created, changed, pruned, failed, unhealthy, "sync ended");
     }
 
     /// A run is part of the trace that led to its state.

@@ -80,13 +80,13 @@ pub(super) fn may_be_of_older_version(error: &ApiError) -> bool {
 
 /// Why an object that another source of the agent has in its bundle is not applied.
 pub(super) fn contested_words(holder: &str) -> String {
-    format!("source {holder}, another source of this agent, has it")
+    format!("source {holder}, another source of this agent, holds it")
 }
 
 /// Only the change is refused, and the object asks for being replaced then.
 fn to_be_replaced(target: &Target, error: &ApiError, checked: &mut Checked) {
     let words = explain(error, &target.identity, &target.entry.manifest);
-    tracing::info!(object = %target.identity, error = words.lines().next(), "to be replaced");
+    tracing::info!(object = %target.identity, error = words.lines().next(), "object is replaced");
     checked.replace = true;
 }
 
@@ -119,7 +119,7 @@ impl Context {
 
     fn object_path(&self, target: &Target) -> Result<String, Failed> {
         path::object(&target.resource, &target.identity.namespace, &target.identity.name).ok_or_else(|| {
-            self.fail(target, format!("{:?} is no name that an object can have", target.identity.name))
+            self.fail(target, format!("{:?} is not a valid object name", target.identity.name))
         })
     }
 
@@ -198,7 +198,7 @@ impl Context {
         let may_replace = prepared.policies.replace == Replace::OnImmutable;
         match judge(&error) {
             Verdict::DryRunUnsupported => {
-                tracing::info!(object = %target.identity, "unverified: a webhook takes no part in dry runs");
+                tracing::info!(object = %target.identity, "unverified: a webhook does not support dry runs");
                 Ok(())
             }
             Verdict::Immutable(_) if may_replace => {
@@ -406,7 +406,7 @@ impl Context {
                 other => return other.map(|_| true),
             }
         }
-        Err(ApiError::Pending { detail: "managed fields change all the time".to_owned() })
+        Err(ApiError::Pending { detail: "its managed fields keep changing".to_owned() })
     }
 
     async fn delete_and_wait(&self, path: &str, uid: &str) -> Result<(), ApiError> {
@@ -431,8 +431,7 @@ impl Context {
                 }
             }
             if self.shared.now() > end {
-                let detail =
-                    format!("deleted in order to be replaced, but not gone within {GONE_DEADLINE:?}");
+                let detail = format!("deleted for its replacement, but not gone within {GONE_DEADLINE:?}");
                 return Err(ApiError::Pending { detail });
             }
             self.shared.world.clock.sleep(wait).await;

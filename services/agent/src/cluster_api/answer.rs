@@ -24,22 +24,22 @@ pub(super) enum Failure {
     Path(#[from] PathError),
     #[error("the agent refuses the request: its path and query are too long")]
     LongTarget,
-    #[error("the agent refuses the request: CONNECT leads nowhere here")]
+    #[error("the agent refuses the request: CONNECT is not supported")]
     Connect,
-    #[error("no grant lets this through: {0}")]
+    #[error("no grant permits this: {0}")]
     PassDenied(#[from] PassDenied),
     #[error("the agent refuses the request: {0}")]
     InOwnNamespace(#[from] InOwnNamespace),
     #[error("the agent refuses the request: {0}")]
     NotNameable(#[from] NotNameable),
-    #[error("the agent cannot act as anybody: its kubeconfig already has it act as somebody else (`as`)")]
+    #[error("the agent cannot impersonate: its kubeconfig already impersonates another user (`as`)")]
     ImpersonatesAlready,
-    #[error("the agent has no way to the API server")]
+    #[error("the agent has no connection to the API server")]
     NoApiServer,
     #[error("the agent cannot reach the API server: {detail}")]
     Unreachable { detail: String },
     #[error(
-        "the answer's headers take {length} bytes and {MAXIMUM_ANSWER_HEADERS} go through the tunnel; have whatever answers there say less in them"
+        "the answer's headers take {length} bytes and {MAXIMUM_ANSWER_HEADERS} are the maximum for the tunnel; reduce the headers of that answer"
     )]
     LongHead { length: usize },
     #[error("the API server did not answer the agent within {0:?}")]

@@ -25,10 +25,10 @@ const EXTRA_KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(
 /// Somebody cannot be named to the API server as what they are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotNameable {
-    #[error("the pass names nobody: without a user name the agent itself would act")]
+    #[error("the pass names no user: without a user name the agent itself would act")]
     Nobody,
     #[error(
-        "the pass's {what} cannot stand in a header: it is empty, begins or ends with a space, or has control characters"
+        "the pass's {what} is not valid in a header: it is empty, begins or ends with a space, or has control characters"
     )]
     Text { what: &'static str },
     #[error("the pass has an extra field without a name")]

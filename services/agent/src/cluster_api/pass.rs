@@ -25,7 +25,7 @@ pub(super) enum PassFault {
         "this agent pins no root key: start it with --root-key-file, as the manifests of its registration do"
     )]
     NoRootKey,
-    #[error("this agent was not told yet which one it is")]
+    #[error("this agent does not know its identity yet")]
     NoAgent,
     #[error(transparent)]
     NoPass(#[from] NoPass),
@@ -33,13 +33,15 @@ pub(super) enum PassFault {
     NotSigned(#[from] PassError),
     #[error("the pass is for another agent")]
     AnotherAgent,
-    #[error("the pass ended {seconds} seconds ago; if it is new, the clock of the agent's machine is ahead")]
+    #[error(
+        "the pass expired {seconds} seconds ago; if it is new, the clock of the agent's machine is ahead"
+    )]
     Ended { seconds: i64 },
     #[error(
         "the pass begins in {seconds} seconds: the clock of the agent's machine is behind, or the server's is ahead"
     )]
     NotBegun { seconds: i64 },
-    #[error("the pass lives for longer than a pass may")]
+    #[error("the pass has a longer lifetime than allowed")]
     LivesTooLong,
 }
 
@@ -88,7 +90,7 @@ impl Passes {
     fn pinned(&self, now_millis: i64) -> Option<Arc<SincePinned>> {
         let mut pinned = self.since_pinned.lock();
         if let Some(another) = self.file.as_ref().and_then(|file| file.another(now_millis)) {
-            tracing::info!("another root key is pinned from now on");
+            tracing::info!("another root key is now pinned");
             *pinned = Some(SincePinned::new(another));
         }
         pinned.clone()

@@ -62,7 +62,7 @@ impl Known {
             at = RootKey(next);
         }
         if let Some(before) = before {
-            tracing::info!(number, "passes are signed by another root from now on");
+            tracing::info!(number, "passes are now signed by another root key");
             *self = Self {
                 newest: at,
                 former: Some((before, now_millis.saturating_add(RootLink::OVERLAP_MILLIS))),

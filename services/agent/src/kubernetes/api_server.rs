@@ -79,9 +79,9 @@ type Probe = Shared<BoxFuture<'static, Result<Way, ProbeError>>>;
 enum ProbeError {
     #[error(transparent)]
     NotAnswered(Arc<dyn std::error::Error + Send + Sync>),
-    #[error("it takes connections and did not say within {PROBE_DEADLINE:?} which version it is")]
+    #[error("it accepts connections but did not report its version within {PROBE_DEADLINE:?}")]
     Silent,
-    #[error("the agent is ending")]
+    #[error("the agent is stopping")]
     Ended,
 }
 

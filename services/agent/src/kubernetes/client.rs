@@ -136,7 +136,7 @@ impl Kube {
             }
             let own = backoff.next(self.world.random.as_ref());
             let wait = wait.map_or(own, |wait| self.spread(wait.min(RETRY_AFTER_MAXIMUM)));
-            tracing::debug!(path = call.path(), attempt, error = %error, wait_ms = wait.as_millis(), "request tried again");
+            tracing::debug!(path = call.path(), attempt, error = %error, wait_ms = wait.as_millis(), "request is retried");
             self.world.clock.sleep(wait).await;
             attempt += 1;
         }

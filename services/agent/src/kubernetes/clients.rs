@@ -77,7 +77,7 @@ impl Clients {
     pub(super) fn new(world: World, config: Config) -> Result<Self, kube::Error> {
         let server_name = config.tls_server_name.as_ref().map(|name| {
             ServerName::try_from(name.clone())
-                .map_err(|_| kube::Error::Service(format!("{name:?} is no server name").into()))
+                .map_err(|_| kube::Error::Service(format!("{name:?} is not a valid server name").into()))
         });
         Ok(Self {
             tls: config.rustls_client_config()?,

@@ -77,7 +77,7 @@ pub enum ConnectError {
     #[error("neither --kubeconfig was given nor is this a pod with a service account")]
     InCluster(#[from] kube::config::InClusterError),
     /// The client cannot be made.
-    #[error("cannot make a client for the API server")]
+    #[error("cannot create a client for the API server")]
     Client(#[from] kube::Error),
 }
 

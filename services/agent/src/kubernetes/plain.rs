@@ -51,7 +51,7 @@ fn connector(world: &World) -> Connector {
             let dialled = tokio::select! {
                 biased;
                 dialled = dialling => dialled?,
-                () = world.clock.sleep(DIAL_DEADLINE) => return Err("the API server takes no connection".into()),
+                () = world.clock.sleep(DIAL_DEADLINE) => return Err("the API server accepts no connection".into()),
             };
             Ok(TokioIo::new(dialled))
         }

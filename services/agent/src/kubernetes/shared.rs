@@ -40,7 +40,7 @@ const ATTEMPTS: usize = 5;
 enum DialError {
     #[error(transparent)]
     Failed(Arc<dyn std::error::Error + Send + Sync>),
-    #[error("the agent is ending")]
+    #[error("the agent is stopping")]
     Ended,
 }
 

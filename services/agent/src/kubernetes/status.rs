@@ -158,7 +158,7 @@ pub enum ApiError {
         detail: String,
     },
     /// Not sent: this instance may not write (any more).
-    #[error("this instance does not hold the Lease any more")]
+    #[error("this instance no longer holds the Lease")]
     NotHolding,
     /// Not sent: the request cannot be made.
     #[error("{detail}")]

@@ -86,7 +86,7 @@ impl Access {
         }
         match self.last_message.if_changed(words.join("; ")) {
             Some("") | None => {}
-            Some(reason) => tracing::warn!(reason, "the last token or authority stays in force"),
+            Some(reason) => tracing::warn!(reason, "the last valid token and authority stay in use"),
         }
         renewed
     }

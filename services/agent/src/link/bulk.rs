@@ -97,7 +97,7 @@ impl Bulk {
             }
             Err(error) => {
                 if let Some(reason) = news(&error, &mut self.room.last_message.lock()) {
-                    tracing::warn!(reason, "no connection beside the tunnel");
+                    tracing::warn!(reason, "no bulk connection");
                 }
                 *refusal(StatusCode::SERVICE_UNAVAILABLE, RefusalKind::Unavailable, &chain(&error))
             }
@@ -121,7 +121,7 @@ impl Bulk {
         let answer = service_fn(move |request: Request<GuardedBody>| service.clone().answer(request));
         let end = serve(&self.world, link, answer, &self.shutdown).await;
         self.counts.bulk_connections.dec();
-        tracing::debug!(end = ?end, "connection beside the tunnel closed");
+        tracing::debug!(reason = %end, "bulk connection closed");
     }
 }
 

@@ -154,7 +154,7 @@ impl LinkKeeper {
         let end = serve(&self.world, link, answer, shutdown).await;
         self.ready.set(false);
         self.counts.tunnel_open.set(0);
-        tracing::info!(end = ?end, "tunnel closed");
+        tracing::info!(reason = %end, "tunnel closed");
         (Ended::from(&end), self.world.clock.monotonic().saturating_sub(begun))
     }
 }

@@ -136,7 +136,7 @@ impl AgentService {
         drop(bytes);
         let known = *self.agent.borrow();
         if known.is_some_and(|known| known != state.agent) {
-            return Err(invalid("the state is another agent's"));
+            return Err(invalid("the desired state is for another agent"));
         }
         self.is_agent(state.agent);
         match self.shared.desired.put(state, digest) {
@@ -186,7 +186,7 @@ impl AgentService {
 
     fn info(&self) -> Answered {
         let Some(agent) = *self.agent.borrow() else {
-            return Err(not_found("nobody said yet who this agent is"));
+            return Err(not_found("this agent does not know its identity yet"));
         };
         let info = AgentInfo {
             agent,

@@ -99,29 +99,29 @@ pub fn decide(owner: Owner, holder: Option<&str>, policy: Adoption, own: Option<
     match (owner, policy) {
         (Owner::Nobody, Adoption::AdoptIfNoInventory) if let Some(keeper) = holder => {
             Decision::Refuse(format!(
-                "the object is kept by {keeper}; stop that first, and let policy adopt_all or the annotation {ADOPT_ANNOTATION}: adopt_all take it over"
+                "the object is managed by {keeper}; stop that tool first, then set policy adopt_all or the annotation {ADOPT_ANNOTATION}: adopt_all"
             ))
         }
         // Moving a file between sources neither deletes nor adopts: the object was ours all along.
         (Owner::Own | Owner::Sibling { current: false }, _) => Decision::Write,
         (Owner::Sibling { current: true }, _) => {
-            Decision::Refuse("the object is in another source of this agent as well".to_owned())
+            Decision::Refuse("the object is also in another source of this agent".to_owned())
         }
         (Owner::Nobody, Adoption::AdoptIfNoInventory | Adoption::AdoptAll)
         | (Owner::Foreign, Adoption::AdoptAll) => Decision::Adopt,
         (Owner::Nobody, Adoption::MustMatch) => {
             let (who, way) = match holder {
-                Some(keeper) => (format!("is kept by {keeper}"), "adopt_all"),
-                None => ("exists and is not ours".to_owned(), "adopt_if_no_inventory"),
+                Some(keeper) => (format!("is managed by {keeper}"), "adopt_all"),
+                None => ("exists and was not created by this source".to_owned(), "adopt_if_no_inventory"),
             };
             Decision::Refuse(format!(
-                "the object {who}; policy must_match takes over nothing: delete the object, or let policy {way} or the annotation {ADOPT_ANNOTATION}: {way} take it over"
+                "the object {who}; policy must_match adopts no object: delete the object, or permit its adoption with policy {way} or the annotation {ADOPT_ANNOTATION}: {way}"
             ))
         }
         (Owner::Foreign, Adoption::MustMatch | Adoption::AdoptIfNoInventory) => {
             let holder = holder.unwrap_or("another agent");
             Decision::Refuse(format!(
-                "the object belongs to {holder}; take it out of that one's source first, or let policy adopt_all or the annotation {ADOPT_ANNOTATION}: adopt_all take it from there"
+                "the object belongs to {holder}; remove it from that source first, or permit its adoption with policy adopt_all or the annotation {ADOPT_ANNOTATION}: adopt_all"
             ))
         }
     }

@@ -37,12 +37,12 @@ pub fn spared(request: Request<'_>, live: &LiveMark) -> Option<Spared> {
     match &live.owner {
         Some(owner) if owner == request.owner => {}
         Some(_) => return Some(Spared::NotOurs("it belongs to another source now")),
-        None => return Some(Spared::NotOurs("it no longer carries our mark")),
+        None => return Some(Spared::NotOurs("it no longer carries Kasbah's owner mark")),
     }
     if live.adopted && !request.prune_adopted {
-        return Some(Spared::Kept("it was there before us and was adopted"));
+        return Some(Spared::Kept("it existed before and was adopted"));
     }
-    live.keep.then_some(Spared::Kept("its annotation kasbah.dev/prune says disabled"))
+    live.keep.then_some(Spared::Kept("its annotation kasbah.dev/prune is disabled"))
 }
 
 /// Kinds whose deletion takes other objects with them.

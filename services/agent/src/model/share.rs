@@ -26,7 +26,7 @@ pub fn share(sizes: &[usize], room: usize) -> usize {
 pub fn over_share(size: usize, share: usize, room: usize) -> String {
     format!(
         "the source is too large for this agent: its objects take {} KiB or more, and its share of {} KiB for all sources is {} KiB; \
-         split it over several agents, or leave large objects out",
+         split it over several agents, or remove large objects",
         size >> 10,
         room >> 10,
         share >> 10

@@ -149,7 +149,7 @@ pub fn resolve(entries: &[Arc<Entry>], scope: Scope<'_>, kinds: &Kinds) -> Resol
                 {
                     resolution
                         .failures
-                        .push(target.failure(format!("the same object stands at {file}:{line} as well")));
+                        .push(target.failure(format!("the same object is also at {file}:{line}")));
                 } else {
                     resolution.targets.push(target);
                 }
@@ -389,7 +389,7 @@ mod tests {
         let entries = [entry("", "ConfigMap", "", "a"), entry("", "ConfigMap", "shop", "a")];
         let (targets, _, failures) = resolved(&entries, Mode::Cluster, &ResourceRules::default());
         assert_eq!(targets.len(), 1);
-        assert_eq!(failures, ["the same object stands at a.yaml:3 as well"]);
+        assert_eq!(failures, ["the same object is also at a.yaml:3"]);
     }
 
     #[test]

@@ -177,7 +177,7 @@ pub fn explain(error: &ApiError, identity: &ObjectIdentity, manifest: &[u8]) -> 
     }
     let reason = error.status().map(|status| status.reason.as_str()).unwrap_or_default();
     format!(
-        "the API server refuses this Secret ({} {reason}); its words are left out because they may quote a value",
+        "the API server refuses this Secret ({} {reason}); its message is omitted because it may contain a secret value",
         error.code()
     )
 }

@@ -232,7 +232,7 @@ async fn a_rotated_token_and_authority_are_read_from_their_files() {
     fs::write(folder.path().join("ca.crt"), "nothing").unwrap();
     drop(tunnel);
     let _tunnel = accept_sometime(&gateway, "kasbah_a_next").await;
-    says(&process, "stays in force").await;
+    says(&process, "stay in use").await;
     let log = process.log_tail(1000);
     assert!(!log.contains("kasbah_a_next"), "the token is not told: {log}");
 }

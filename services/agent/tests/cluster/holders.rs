@@ -86,7 +86,7 @@ async fn a_namespace_with_objects_of_another_source_stays_until_they_are_gone() 
     base.with([config_map("stays", "v3")]).pruning([entries[0].clone()]);
     assert_eq!(rig.sync(&[&base, &app]).await.outcome, SyncOutcome::Succeeded);
     assert!(is_there(&cluster, &map_path(&shared, "theirs")).await);
-    assert!(kept_because(&rig, &shared).contains("is in it, and is not deleted with it"));
+    assert!(kept_because(&rig, &shared).contains("is in it and stays"));
 
     // The other one prunes it a moment later: then the namespace goes by itself.
     app.with([config_map("else", "v3")]).pruning([theirs]);
@@ -117,7 +117,7 @@ async fn a_namespace_stays_for_what_its_own_source_keeps_or_wants_in_it() {
     source.with([changed]).pruning(entries.clone());
     let differences = rig.diff(&source).await.objects;
     for (entry, reason) in
-        entries.iter().zip(["source shop still wants", "for-good is in it", "kasbah.dev/prune says disabled"])
+        entries.iter().zip(["source shop still wants", "for-good is in it", "kasbah.dev/prune is disabled"])
     {
         let one = differences.iter().find(|one| one.identity == entry.identity).unwrap();
         assert_eq!((one.change, one.reason), (DiffChange::Keep, Some(DiffReason::Kept)), "{one:?}");
@@ -148,7 +148,7 @@ async fn a_definition_with_others_objects_stays() {
     let entries = [rig.prune_entry(&name), rig.prune_entry("ours")];
     for (manifests, reason) in [
         (vec![ship(&group, "theirs"), config_map("else", "v2")], "source app still wants"),
-        (vec![config_map("else", "v3")], "is in it, and is not deleted with it"),
+        (vec![config_map("else", "v3")], "is in it and stays"),
     ] {
         app.with(manifests);
         assert_eq!(rig.sync(&[&app, &base]).await.outcome, SyncOutcome::Succeeded);

@@ -126,7 +126,7 @@ async fn what_the_agent_refuses_it_says_as_the_agent() {
     };
     assert_eq!((status.as_u16(), &headers[ANSWERED_BY], body.len()), (403, &"agent".parse().unwrap(), 0));
     let nobody = tunnel.pass(as_user(""), Narrowing::default());
-    refused(Request::get(pods), &nobody, 403, "names nobody").await;
+    refused(Request::get(pods), &nobody, 403, "names no user").await;
     let request = Request::get(pods).body(whole("")).unwrap();
     let answer = tunnel.gateway.clone().send_request(request).await.unwrap();
     assert_eq!((answer.status().as_u16(), &answer.headers()[ANSWERED_BY]), (403, &"agent".parse().unwrap()));

@@ -82,10 +82,7 @@ impl Driver {
         match settled {
             None => Ok(claimed),
             Some(Decided { draft: None, outcome }) => Ok(outcome),
-            Some(_) => Err(Refusal::new(
-                RefusalKind::Unavailable,
-                "the same request is being answered at this moment; retry",
-            )),
+            Some(_) => Err(Refusal::new(RefusalKind::Unavailable, "the same request is in progress; retry")),
         }
     }
 }

@@ -163,7 +163,7 @@ impl Driver {
         let which = |names: &str| Refusal {
             kind: RefusalKind::Conflict,
             field: Some("organization".to_owned()),
-            message: format!("say which organization you mean{names}"),
+            message: format!("select an organization{names}"),
         };
         if trusting_organizations.len() > MAXIMUM_ORGANIZATIONS {
             return Err(which(""));
@@ -235,11 +235,12 @@ fn owners(kind: ProviderKind, given: &[String]) -> Result<BTreeSet<String>, Refu
     match (kind, given) {
         (ProviderKind::People, []) => return Ok(BTreeSet::new()),
         (ProviderKind::People, _) => {
-            let message = "are of providers of jobs: people are let in whom an owner created";
+            let message = "are only for providers of jobs: for users, an owner creates them";
             return Err(Refusal::invalid("owners", message));
         }
         (_, []) => {
-            let message = "must name at least one group of GitLab or organization of GitHub: everybody else's jobs stay out";
+            let message =
+                "must name at least one group of GitLab or organization of GitHub: other jobs are refused";
             return Err(Refusal::invalid("owners", message));
         }
         _ => {}

@@ -66,7 +66,7 @@ impl Driver {
     ) -> Result<Page<JobAgent>, Refusal> {
         let after = request.after()?;
         let Actor::Job(job) = asker.actor else {
-            let message = "this is no job's token: `kasbah kubeconfig --agent` is for people";
+            let message = "this is not a job's token: `kasbah kubeconfig --agent` is for users";
             return Err(Refusal::new(RefusalKind::Denied, message));
         };
         self.directory.read(|directory| {

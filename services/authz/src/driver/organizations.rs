@@ -105,7 +105,7 @@ impl Driver {
 
     async fn ensure_owner_once(&self, call: &Call, request: &EnsureOwner) -> Result<FirstStart, Refusal> {
         if !matches!(call.context.actor, Actor::Service(_)) {
-            return Err(Refusal::new(RefusalKind::Denied, "only the server itself makes the first owner"));
+            return Err(Refusal::new(RefusalKind::Denied, "only the server itself creates the first owner"));
         }
         checks::name("organization", &request.organization)?;
         checks::login("owner", &request.owner)?;

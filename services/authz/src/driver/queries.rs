@@ -16,7 +16,7 @@ use crate::model::Asker;
 pub(super) fn services_only(asker: &Asker) -> Result<(), Refusal> {
     match asker.actor {
         Actor::Service(_) => Ok(()),
-        _ => Err(Refusal::new(RefusalKind::Denied, "only services ask this")),
+        _ => Err(Refusal::new(RefusalKind::Denied, "only services may request this")),
     }
 }
 

@@ -34,8 +34,7 @@ impl Roots {
             unusable(format!("the key ring lacks root {number}: restore it from a backup as new as the log"))
         })?;
         if newest.is_some_and(|newest| newest.link.public_key != key.public_key()) {
-            let message =
-                "the key ring has another root than the log: restore it from a backup of the same time";
+            let message = "the key ring has a different root key than the log: restore it from a backup of the same time";
             return Err(unusable(message.to_owned()));
         }
         Ok(Arc::clone(self.0.lock().entry(id).or_insert_with(|| Arc::new(key))))

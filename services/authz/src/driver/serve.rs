@@ -142,7 +142,7 @@ impl Driver {
             Err(error) => Err(error.to_string()),
         };
         if let Err(error) = kept {
-            tracing::warn!(request, %error, "refusal is not kept");
+            tracing::warn!(request, %error, "refusal was not recorded");
         }
     }
 }

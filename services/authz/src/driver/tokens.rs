@@ -78,14 +78,14 @@ impl Driver {
                 Some(self.in_seconds(lifetime))
             }
             TokenHolder::Agent(_) | TokenHolder::Job(_) if wanted.is_some() => {
-                let message = "is not taken: agents' tokens do not expire, as a cluster without one is cut off; issue another and revoke the former";
+                let message = "is not supported: agents' tokens do not expire, because an expired token would disconnect the cluster; issue another and revoke the former";
                 return Err(Refusal::invalid("lifetime_seconds", message));
             }
             TokenHolder::Agent(_) | TokenHolder::Job(_) => None,
         };
         let is_own = matches!(&asker.actor, Actor::User(user) if holder == TokenHolder::User(*user));
         if request.clusters_only && !is_own {
-            return Err(Refusal::invalid("clusters_only", "is for tokens of one's own"));
+            return Err(Refusal::invalid("clusters_only", "is only for your own tokens"));
         }
         let name = NewTokenName { name: &request.name, clusters_only: request.clusters_only };
         self.issue(call, holder, name, expires_at, false).await
@@ -120,7 +120,8 @@ impl Driver {
     /// The secret with its view. When the request is a repetition, the log has kept the first one's token, not this.
     pub(super) fn shown_once(&self, token: TokenId, made: NewToken) -> Result<SecretToken, Refusal> {
         let view = self.directory.read(|directory| directory.token_view(token)).ok_or_else(|| {
-            let message = "this request issued its token already, and it is shown once; issue another";
+            let message =
+                "this request has already issued its token, which is shown only once; issue another";
             Refusal::new(RefusalKind::Conflict, message)
         })?;
         Ok(SecretToken { view, secret: made.secret })
@@ -134,7 +135,7 @@ impl Driver {
         let after = request.after()?;
         if let Some(project) = &request.project {
             if request.agent.is_some() || request.user.is_some() {
-                return Err(Refusal::invalid("project", "say a project, an agent or a user, not several"));
+                return Err(Refusal::invalid("project", "name only one of project, agent and user"));
             }
             return self.directory.read(|directory| {
                 let project = directory.project_for_jobs(&asker, project)?;

@@ -54,7 +54,7 @@ impl Driver {
         match self.commit(&call, call.key(), Step::UseToken { token }).await {
             Ok(_) => {}
             Err(refusal) if refusal.kind == RefusalKind::NotFound => {}
-            Err(refusal) => tracing::warn!(%token, error = %refusal, "use of token is not noted"),
+            Err(refusal) => tracing::warn!(%token, error = %refusal, "use of a token was not recorded"),
         }
     }
 }

@@ -32,7 +32,7 @@ impl Driver {
             (None, _) => {
                 return Err(Refusal::invalid(
                     "user",
-                    "must be given, as the asker is neither person nor job",
+                    "is required, because the caller is neither a user nor a job",
                 ));
             }
         };
@@ -75,7 +75,7 @@ impl Driver {
         let encoded = events::encode(&pass).map_err(|error| internal(error.to_string()))?;
         if encoded.len() > MAXIMUM_PASS_BYTES {
             let message = format!(
-                "{} entries of user_access let this user in, more than a pass holds: name a group instead of its projects",
+                "{} entries of user_access permit this user, more than a pass can contain: name a group instead of its projects",
                 pass.grants.iter().map(|grant| grant.groups.len().max(1)).sum::<usize>()
             );
             return Err(Refusal::new(RefusalKind::Denied, message));
@@ -96,7 +96,7 @@ impl Driver {
                 Ok(directory.granted_to_job(agent, *id).map(|granted| Granted::ToJob(*id, Box::new(granted))))
             }
             Actor::Agent(_) | Actor::Service(_) => {
-                Err(Refusal::new(RefusalKind::Denied, "this is no token of a person or a job"))
+                Err(Refusal::new(RefusalKind::Denied, "this is not a token of a user or a job"))
             }
         })
     }

@@ -44,19 +44,19 @@ impl Claims<'_> {
         let claim = settings.login_claim.as_str();
         let Some(login) = self.text(claim)? else {
             return Err(wrong(format!(
-                "the ID token has no {claim}, which is the login name: the operator asks for it with scopes of {}, or names another login_claim",
+                "the ID token has no {claim}, which is the login name: the operator must request it with scopes of {}, or set another login_claim",
                 settings.name
             )));
         };
         if claim == "email" && !self.is_true("email_verified") {
             return Err(wrong(format!(
-                "the identity provider does not say that the e-mail address is verified (email_verified): verify it there, or the operator names another login_claim of {}",
+                "the identity provider does not report the e-mail address as verified (email_verified): verify it there, or ask the operator to set another login_claim of {}",
                 settings.name
             )));
         }
         let login = login.to_lowercase();
         checks::login(claim, &login).map_err(|refusal| {
-            wrong(format!("{claim} of the ID token is no login name: it {}", refusal.message))
+            wrong(format!("{claim} of the ID token is not a login name: it {}", refusal.message))
         })?;
         Ok(TokenSubject::Person { login })
     }
@@ -112,7 +112,7 @@ impl Claims<'_> {
     fn repository(&self, settings: &Settings, claim: &str) -> Result<String, Refusal> {
         let path = self.text(claim)?.ok_or_else(|| missing(claim))?;
         if path.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
-            return Err(wrong(format!("{claim} of the ID token is no path of a repository")));
+            return Err(wrong(format!("{claim} of the ID token is not a path of a repository")));
         }
         Ok(format!("{}/{path}", settings.repositories))
     }
@@ -155,6 +155,6 @@ impl Claims<'_> {
 
 fn missing(claim: &str) -> Refusal {
     wrong(format!(
-        "the ID token has no {claim}: check that its provider is of the kind that the operator says"
+        "the ID token has no {claim}: check that its provider has the kind in the operator's settings"
     ))
 }

@@ -130,12 +130,12 @@ fn parse(entry: serde_json::Value) -> Result<Entry, String> {
 
 fn differs(entry: &Entry, others: &[Settings]) -> Result<(), String> {
     if others.iter().any(|other| other.name == entry.name) {
-        return Err("name: another provider has it: choose a name of its own".to_owned());
+        return Err("name: another provider has it: choose a unique name".to_owned());
     }
     let same = others.iter().find(|other| other.issuer == entry.issuer && other.audience == entry.audience);
     same.map_or(Ok(()), |other| {
         Err(format!(
-            "audience: {} has the same issuer and audience: give each an audience of its own",
+            "audience: {} has the same issuer and audience: give each provider its own audience",
             other.name
         ))
     })
@@ -184,13 +184,13 @@ pub(super) fn secure_url(text: &str) -> Result<Url, String> {
     if text.len() > MAXIMUM_TEXT || text.chars().any(|letter| letter.is_control() || letter.is_whitespace()) {
         return wrong("must be a URL of at most 2048 characters without spaces");
     }
-    let Ok(url) = Url::parse(text) else { return wrong("is no URL") };
+    let Ok(url) = Url::parse(text) else { return wrong("is not a URL") };
     let is_here = url.host_str().is_some_and(is_loopback);
     if !(url.scheme() == "https" || url.scheme() == "http" && is_here) {
         return wrong("must begin with https:// (http:// is for hosts on this machine alone)");
     }
     if text.contains('@') {
-        return wrong("must not hold a user name or password");
+        return wrong("must not contain a user name or password");
     }
     if url.query().is_some() || url.fragment().is_some() {
         return wrong("must not have a query or a fragment");
@@ -257,7 +257,7 @@ fn scopes(given: Option<Vec<String>>) -> Result<Vec<String>, String> {
         check_text("scopes", scope)?;
     }
     if !scopes.iter().any(|scope| scope == "openid") {
-        return Err("scopes: must have openid, or the provider gives no ID token: add it".to_owned());
+        return Err("scopes: must have openid, or the provider returns no ID token: add it".to_owned());
     }
     Ok(scopes)
 }

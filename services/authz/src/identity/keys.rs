@@ -174,7 +174,7 @@ impl Keys {
         if discovery.issuer != self.issuer {
             let named = shortened(&discovery.issuer);
             return Err(format!(
-                "{address} names the issuer {named}, and the operator {}: they have to be the same to the letter",
+                "{address} names the issuer {named}, and the operator {}: they must be identical",
                 self.issuer
             ));
         }
@@ -183,7 +183,7 @@ impl Keys {
         let set: KeySet = self.read(&address).await?;
         let keys: Vec<Key> = set.keys.into_iter().take(MOST_KEYS).filter_map(Key::of).collect();
         if keys.is_empty() {
-            return Err(format!("{address} has no key that signatures may be made with"));
+            return Err(format!("{address} has no signing key"));
         }
         Ok(keys)
     }
@@ -198,7 +198,7 @@ impl Keys {
         let mut response = self.http.get(address.clone()).send().await.map_err(explain)?;
         let status = response.status();
         if status.is_redirection() {
-            return Err(format!("{address} leads elsewhere, which is not followed"));
+            return Err(format!("{address} redirects, which is not followed"));
         }
         if !status.is_success() {
             return Err(format!("{address} answers with HTTP status {}", status.as_u16()));
@@ -210,7 +210,7 @@ impl Keys {
             }
             body.extend_from_slice(&chunk);
         }
-        serde_json::from_slice(&body).map_err(|error| format!("{address} is not what it should be: {error}"))
+        serde_json::from_slice(&body).map_err(|error| format!("{address} is malformed: {error}"))
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) fn wrong(message: impl Into<String>) -> Refusal {
 }
 
 fn malformed() -> Refusal {
-    wrong("the ID token is malformed: it has to be a signed JSON web token with alg, iss and aud")
+    wrong("the ID token is malformed: it must be a signed JSON web token with alg, iss and aud")
 }
 
 impl<'a> Unverified<'a> {
@@ -78,9 +78,7 @@ impl<'a> Unverified<'a> {
         let header: Header = decoded(header)?;
         let is_ours = header.typ.is_none_or(|typ| typ.eq_ignore_ascii_case("JWT"));
         if header.crit.is_some() || !is_ours {
-            return Err(wrong(
-                "the ID token is of a kind that is not taken: its typ has to be JWT, without crit",
-            ));
+            return Err(wrong("the ID token has an unsupported type: its typ must be JWT, without crit"));
         }
         let algorithm = header.alg.parse().ok().filter(|named| signatures::TAKEN.contains(named));
         let claims: Map<String, Value> = decoded(payload)?;
@@ -105,21 +103,21 @@ impl<'a> Unverified<'a> {
         match (for_us.as_slice(), of_issuer.as_slice()) {
             ([one], _) => Ok(*one),
             (_, []) => Err(wrong(format!(
-                "this server knows no identity provider whose issuer is {}: the operator has to allow it",
+                "this server knows no identity provider whose issuer is {}: the operator must allow it",
                 shortened(&self.issuer)
             ))),
             ([], of_issuer) => {
                 let wanted: Vec<&str> =
                     of_issuer.iter().map(|provider| provider.settings.audience.as_str()).collect();
                 Err(wrong(format!(
-                    "the ID token is for another audience: its aud has to be {}",
+                    "the ID token is for another audience: its aud must be {}",
                     wanted.join(" or ")
                 )))
             }
             (several, _) => {
                 let names: Vec<&str> = several.iter().map(|provider| provider.name.as_str()).collect();
                 Err(wrong(format!(
-                    "the ID token is for several identity providers, {}: ask for one with a single audience",
+                    "the ID token is for several identity providers, {}: request one with a single audience",
                     names.join(" and ")
                 )))
             }
@@ -163,7 +161,7 @@ impl<'a> Unverified<'a> {
 fn other_algorithm() -> Refusal {
     let names: Vec<String> = signatures::TAKEN.iter().map(|algorithm| format!("{algorithm:?}")).collect();
     wrong(format!(
-        "the ID token is signed by an algorithm that is not taken, or not that of its key; taken are {}",
+        "the ID token is signed with an unsupported algorithm, or not that of its key; supported are {}",
         names.join(", ")
     ))
 }
@@ -190,13 +188,14 @@ fn check_party(claims: &Map<String, Value>, audience: &str, audiences: usize) ->
     if is_ours {
         Ok(())
     } else {
-        Err(wrong(format!("the ID token was made for another client: its azp has to be {audience}")))
+        Err(wrong(format!("the ID token was issued for another client: its azp must be {audience}")))
     }
 }
 
 fn check_times(claims: &Map<String, Value>, now: Timestamp) -> Result<(), Refusal> {
-    let missing =
-        |name: &str| wrong(format!("the ID token has no {name}: it has to say when it begins and ends"));
+    let missing = |name: &str| {
+        wrong(format!("the ID token has no {name}: it must state when it becomes valid and expires"))
+    };
     let expires = seconds(claims, "exp")?.ok_or_else(|| missing("exp"))?;
     let issued = seconds(claims, "iat")?.ok_or_else(|| missing("iat"))?;
     let begins = seconds(claims, "nbf")?.map_or(issued, |begins| begins.max(issued));
@@ -204,7 +203,7 @@ fn check_times(claims: &Map<String, Value>, now: Timestamp) -> Result<(), Refusa
     let shown = |seconds: i64| Timestamp(seconds.saturating_mul(1000));
     if now >= shown(ends.saturating_add(LEEWAY)) {
         let message = format!(
-            "the ID token expired at {}, and it is {now} here: ask the provider for another",
+            "the ID token expired at {}, and it is {now} here: request another from the provider",
             shown(ends)
         );
         return Err(wrong(message));

@@ -155,7 +155,7 @@ fn service_decision(name: &str, action: Action) -> Decision {
     if service_may(action) {
         Decision { allowed: true, visible: true, reason: format!("service {name} needs it") }
     } else {
-        Decision { allowed: false, visible: true, reason: format!("no service does {action:?} by itself") }
+        Decision { allowed: false, visible: true, reason: "services may not do this".to_owned() }
     }
 }
 
@@ -170,7 +170,7 @@ fn allowed(role: Role, scope: Scope) -> Decision {
 fn denied(action: Action) -> Decision {
     let roles: Vec<_> = roles_that_may(action).map(word).collect();
     let reason = if roles.is_empty() {
-        "nobody may do this by a role".to_owned()
+        "no role permits this".to_owned()
     } else {
         format!("needs the role {} there; ask an owner", roles.join(" or "))
     };

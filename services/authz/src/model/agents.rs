@@ -95,7 +95,7 @@ impl Directory {
         }
         if let Some(existing) = self.agents.get(&agent.agent) {
             let message = if existing.created_by == key {
-                "this request registered the agent already, and its token is shown once; issue another token"
+                "this request has already registered the agent, and its token is shown only once; issue another token"
             } else {
                 "this name was taken at the same moment; choose another"
             };

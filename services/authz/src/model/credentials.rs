@@ -82,7 +82,7 @@ impl Directory {
             "organization",
         )?;
         if found.revoked {
-            return Err(Refusal::new(RefusalKind::Conflict, "this credential was revoked; make a new one"));
+            return Err(Refusal::new(RefusalKind::Conflict, "this credential was revoked; create a new one"));
         }
         let events = vec![DirectoryEvent::CredentialGranted(CredentialGranted { credential, project })];
         self.draft(asker.organization, aggregate(AggregateKind::Credential, credential), events, ())

@@ -131,7 +131,7 @@ impl Directory {
 }
 
 fn unseen() -> String {
-    "something of an agent that you may not see".to_owned()
+    "a source of an agent that you may not see".to_owned()
 }
 
 /// Refuses while something hangs on it.
@@ -144,7 +144,8 @@ fn keep_for(what: &str, hanging: Vec<String>) -> Result<(), Refusal> {
     if more > 0 {
         named.push_str(&format!(" and {more} more"));
     }
-    let message = format!("{what} is kept, as these hang on it: {named}; delete or change them first");
+    let message =
+        format!("{what} cannot be deleted, because these depend on it: {named}; delete or change them first");
     Err(Refusal::new(RefusalKind::Conflict, message))
 }
 

@@ -71,7 +71,7 @@ impl Directory {
         let agent = self.agents.get(&id).filter(|agent| agent.organization == organization && !agent.deleted);
         let agent = agent.ok_or_else(|| format!("agent {id} not found"))?;
         if !self.has_live_token(TokenHolder::Agent(id), now) {
-            return Err(format!("agent {} has no live token; issue one", agent.name));
+            return Err(format!("agent {} has no valid token; issue one", agent.name));
         }
         Ok(agent)
     }

@@ -92,7 +92,7 @@ impl Directory {
         let no_grants = Grants::default();
         let grants = self.grants.get(&id).unwrap_or(&no_grants);
         if grants.user_projects.is_empty() && grants.user_groups.is_empty() {
-            return Err(format!("{file} lets no person use the cluster's API; add user_access to it"));
+            return Err(format!("{file} permits no user to use the cluster's API; add user_access to it"));
         }
         let entries = self.entries_for(agent, grants, user);
         if entries.is_empty() {

@@ -123,7 +123,7 @@ impl Directory {
             .collect();
         if trusting_organizations.is_empty() {
             return Err(refuse(format!(
-                "no organization lets in jobs of {} from {}: an owner runs `kasbah provider trust {} --owner …`",
+                "no organization trusts jobs of {} from {}: an owner runs `kasbah provider trust {} --owner …`",
                 claims.repository, claims.provider, claims.provider,
             )));
         }
@@ -140,7 +140,7 @@ impl Directory {
         match found.as_slice() {
             [one] => Ok(*one),
             [] => Err(refuse(format!(
-                "no project has the repository {}: create one with it, or mend the repository and the external id of yours",
+                "no project has the repository {}: create one with it, or correct the repository and the external id of yours",
                 claims.repository
             ))),
             several => {
@@ -154,7 +154,7 @@ impl Directory {
                     ..Refusal::new(
                         RefusalKind::Conflict,
                         format!(
-                            "several projects have the repository {}: say which {field}",
+                            "several projects have the repository {}: select the {field}",
                             claims.repository
                         ),
                     )
@@ -284,13 +284,14 @@ fn is_repository(project: &Project, claims: &JobClaims) -> bool {
 #[must_use]
 pub fn unknown_login(provider: &str) -> Refusal {
     let message = format!(
-        "no organization that believes {provider} knows this login name: an owner runs `kasbah provider trust {provider}` and `kasbah user create`"
+        "no organization that trusts {provider} knows this login name: an owner runs `kasbah provider trust {provider}` and `kasbah user create`"
     );
     Refusal::new(RefusalKind::Denied, message)
 }
 
 fn used() -> Refusal {
-    let message = "this ID token was used already, and it is good for once: ask the provider for another";
+    let message =
+        "this ID token was already used, and it is valid only once: request another from the provider";
     Refusal::new(RefusalKind::Unauthenticated, message)
 }
 

@@ -44,7 +44,7 @@ impl Directory {
     /// What is missing, when nothing does.
     pub fn granted_to_job(&self, id: AgentId, job: JobId) -> Result<JobGranted, String> {
         let agent = self.agents.get(&id).filter(|agent| !agent.deleted);
-        let job = self.jobs.get(&job).ok_or_else(|| "the job is not known any more".to_owned())?;
+        let job = self.jobs.get(&job).ok_or_else(|| "the job is no longer known".to_owned())?;
         let agent = agent.filter(|agent| agent.organization == job.organization);
         let agent = agent.ok_or_else(|| "there is no such agent".to_owned())?;
         let file = file_of(&agent.name);
@@ -183,17 +183,17 @@ impl Directory {
 /// Whether an entry is meant for such a job.
 fn fits(grant: &CiGrant, facts: &JobFacts) -> Result<(), String> {
     if grant.protected_branches_only && !facts.is_protected {
-        return Err("lets in jobs of protected branches and tags only, and this is none".to_owned());
+        return Err("permits only jobs of protected branches and tags, and this job has neither".to_owned());
     }
     if grant.environments.is_empty() {
         return Ok(());
     }
     let wanted = grant.environments.join(", ");
     match &facts.environment {
-        None => Err(format!("lets in jobs with an environment of {wanted} only, and this one has none")),
+        None => Err(format!("permits only jobs with an environment of {wanted}, and this job has none")),
         Some(environment) if grant.environments.iter().any(|name| glob(name, &environment.name)) => Ok(()),
         Some(environment) => Err(format!(
-            "lets in jobs with an environment of {wanted} only, and this is {}",
+            "permits only jobs with an environment of {wanted}, and this job has {}",
             environment.name
         )),
     }

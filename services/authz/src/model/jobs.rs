@@ -54,7 +54,8 @@ impl Directory {
     ) -> Result<Decided<()>, Refusal> {
         self.authorize(asker, Action::ManageJobTokens, Scope::Project(job.project), "project")?;
         if self.jobs.contains_key(&job.job) {
-            let message = "this request issued its token already, and it is shown once; issue another";
+            let message =
+                "this request has already issued its token, which is shown only once; issue another";
             return Err(Refusal::new(RefusalKind::Conflict, message));
         }
         self.job_with_token(asker.organization, job, token, now)
@@ -70,8 +71,7 @@ impl Directory {
     ) -> Result<Decided<()>, Refusal> {
         let live = self.tokens_of_jobs(job.project).filter(|id| self.is_live(*id, now)).count();
         if live >= MAXIMUM_LIVE_JOBS {
-            let message =
-                format!("there are {live} live jobs of this project already; revoke tokens of some");
+            let message = format!("this project already has {live} valid job tokens; revoke some of them");
             return Err(Refusal::new(RefusalKind::Conflict, message));
         }
         let of = aggregate(AggregateKind::Job, job.job);

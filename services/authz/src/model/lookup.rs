@@ -92,7 +92,7 @@ impl Directory {
             (Some((id, agent)), None) => Ok((*id, agent)),
             (Some(_), Some(_)) => {
                 let message =
-                    format!("several agents are called {text:?}; say group/project:{text}, or the id");
+                    format!("several agents are called {text:?}; use group/project:{text}, or the id");
                 Err(Refusal {
                     field: Some("agent".to_owned()),
                     ..Refusal::new(RefusalKind::Conflict, message)

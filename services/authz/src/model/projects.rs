@@ -160,7 +160,7 @@ impl Directory {
         if found.revoked {
             return Err(field(Refusal::new(
                 RefusalKind::Conflict,
-                "this credential was revoked; make a new one",
+                "this credential was revoked; create a new one",
             )));
         }
         fits(&found.host, repository)?;

@@ -27,7 +27,8 @@ pub struct LaterRoot {
 /// There were too many, or the last one is too new.
 pub fn next_root(later: &[LaterRoot], now: Timestamp) -> Result<u32, Refusal> {
     if later.len() >= RootLink::MOST {
-        let message = format!("there were {} roots already, and agents follow no more", RootLink::MOST);
+        let message =
+            format!("there were {} root keys already, the maximum that agents follow", RootLink::MOST);
         return Err(Refusal::new(RefusalKind::Conflict, message));
     }
     let Some(last) = later.last() else { return Ok(1) };
@@ -35,7 +36,7 @@ pub fn next_root(later: &[LaterRoot], now: Timestamp) -> Result<u32, Refusal> {
     let again = last.since.plus_millis(RootLink::OVERLAP_MILLIS);
     if now < again {
         let message = format!(
-            "the root was rotated at {}, and gateways may still hold passes of the one before: it can be rotated again at {again}",
+            "the root was rotated at {}, and gateways may still hold passes of the former one: it can be rotated again at {again}",
             last.since
         );
         return Err(Refusal::new(RefusalKind::Conflict, message));

@@ -397,7 +397,7 @@ fn without_a_live_token_nothing_is_fetched() {
     let decision =
         given.directory.decide_fetch(organization, &DecideFetch { agents: vec![agent], project }, NOW);
     let reason = decision.of(agent).unwrap_err();
-    assert!(reason.contains("no live token"), "{reason}");
+    assert!(reason.contains("no valid token"), "{reason}");
     let other = given.agent(&owner, project, "another");
     let both = DecideFetch { agents: vec![agent, other], project };
     let decision = given.directory.decide_fetch(organization, &both, NOW);

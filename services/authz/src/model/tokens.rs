@@ -50,7 +50,7 @@ impl Directory {
         let principal = self.holder_of(hash, now)?;
         if self.tokens.get(&principal.token).is_some_and(|token| token.clusters_only) {
             let message =
-                "this token is kubectl's, for clusters' APIs only: use the one that it was made with";
+                "this token is kubectl's, for clusters' APIs only: use the token that it was issued with";
             return Err(Refusal::new(RefusalKind::Denied, message));
         }
         Ok(principal)
@@ -92,7 +92,7 @@ impl Directory {
         let Actor::User(maker) = token.made_by else { return None };
         let disabled = self.users.get(&maker)?.disabled?;
         let is_kept = disabled.keeps_agents_tokens && matches!(token.holder, TokenHolder::Agent(_));
-        (!is_kept).then_some("the user who made this token was disabled")
+        (!is_kept).then_some("the user who issued this token was disabled")
     }
 
     /// How long an organization's personal tokens live.
@@ -189,16 +189,16 @@ impl Directory {
         user: Option<UserRef>,
     ) -> Result<TokenHolder, Refusal> {
         if usage == TokenUse::Issue && matches!(asker.actor, Actor::Agent(_) | Actor::Job(_)) {
-            let message = "agents and jobs issue no tokens: nothing that they made would end with theirs";
+            let message = "agents and jobs cannot issue tokens: such tokens would outlive their own";
             return Err(Refusal::new(RefusalKind::Denied, message));
         }
         let holder = match (agent, user) {
-            (Some(_), Some(_)) => return Err(Refusal::invalid("user", "say an agent or a user, not both")),
+            (Some(_), Some(_)) => return Err(Refusal::invalid("user", "name an agent or a user, not both")),
             (Some(agent), None) => TokenHolder::Agent(self.visible_agent(asker, agent)?.0),
             (None, Some(user)) => TokenHolder::User(self.user_for_tokens(asker, user)?),
             (None, None) => match &asker.actor {
                 Actor::User(user) => TokenHolder::User(*user),
-                _ => return Err(Refusal::invalid("agent", "say whose tokens")),
+                _ => return Err(Refusal::invalid("agent", "name the owner of the tokens")),
             },
         };
         self.may_use_tokens(asker, usage, holder)?;
@@ -272,7 +272,7 @@ impl Directory {
         if live < MAXIMUM_LIVE_TOKENS {
             return Ok(());
         }
-        let message = format!("there are {live} live tokens already; revoke some first");
+        let message = format!("there are already {live} valid tokens; revoke some first");
         Err(Refusal::new(RefusalKind::Conflict, message))
     }
 

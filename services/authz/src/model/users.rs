@@ -83,7 +83,7 @@ impl Directory {
         }
         if withdraw && self.is_last(user, role) {
             let message =
-                format!("this is the last {} there; give the role to somebody else first", word(role.0));
+                format!("this is the last {} there; assign the role to another user first", word(role.0));
             return Err(Refusal::new(RefusalKind::Conflict, message));
         }
         let (role, scope) = role;
@@ -121,7 +121,7 @@ impl Directory {
             return Ok(Decided::already(()));
         }
         if let Some((role, _)) = found.roles.iter().find(|role| self.is_last(user, **role)) {
-            let message = format!("this is the last {}; give the role to somebody else first", word(*role));
+            let message = format!("this is the last {}; assign the role to another user first", word(*role));
             return Err(Refusal::new(RefusalKind::Conflict, message));
         }
         let event = DirectoryEvent::UserDisabled(UserDisabled { user, keeps_agents_tokens });
@@ -137,7 +137,7 @@ impl Directory {
             return Ok(Decided::already(()));
         };
         if self.to_end(user, disabled).next().is_some() {
-            let message = "tokens that they made have not ended yet: disable them once more first";
+            let message = "tokens that they issued are still valid: disable the user once more first";
             return Err(Refusal::new(RefusalKind::Conflict, message));
         }
         let event = DirectoryEvent::UserEnabled(UserEnabled { user });
@@ -167,13 +167,13 @@ impl Directory {
 
     fn may_assign(&self, asker: &Asker, role: Role, scope: Scope) -> Result<(), Refusal> {
         match role {
-            Role::Agent => Err(Refusal::invalid("role", "is what agents have; register an agent instead")),
+            Role::Agent => Err(Refusal::invalid("role", "is only for agents; register an agent instead")),
             Role::Operator if (role, scope) != OPERATOR => {
                 Err(Refusal::invalid("scope", "an operator's role holds in the organization system only"))
             }
             Role::Operator => match &asker.actor {
                 Actor::User(user) if self.is_operator(*user) => Ok(()),
-                _ => Err(Refusal::new(RefusalKind::Denied, "only an operator makes operators")),
+                _ => Err(Refusal::new(RefusalKind::Denied, "only an operator can assign the role operator")),
             },
             _ => self.authorize(asker, Action::AssignRole, scope, "scope"),
         }

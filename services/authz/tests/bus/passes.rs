@@ -77,7 +77,7 @@ async fn whom_a_configuration_lets_in_gets_a_pass_that_the_root_signed() {
     let start = Position::start();
     let refused = sign(&running, &owner.secret, agent.id, &start).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Denied);
-    assert!(refused.message.contains("lets no person"), "{}", refused.message);
+    assert!(refused.message.contains("permits no user"), "{}", refused.message);
 
     let since = let_in(&running, &owner, agent.id, "shop/front").await;
     let issued = sign(&running, &owner.secret, agent.id, &since).await.unwrap();

@@ -54,7 +54,7 @@ pub trait Subscriber: Stream<Item = Message> + Send + Unpin {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// Nobody hears the subject.
-    #[error("nobody hears that")]
+    #[error("no subscriber")]
     Nobody,
     /// The connection is closed or does not take it.
     #[error("{0}")]

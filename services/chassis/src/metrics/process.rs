@@ -14,9 +14,9 @@ crate::metrics! {
     pub struct ProcessMetrics in "process" {
         /// Processor time that the process has used
         cpu_seconds: Time,
-        /// Memory of the machine that the process holds
+        /// Resident memory of the process
         resident_memory_bytes: Gauge,
-        /// Addresses that the process has taken
+        /// Virtual memory of the process
         virtual_memory_bytes: Gauge,
         /// Files and sockets that are open
         open_fds: Gauge,

@@ -13,7 +13,7 @@ use super::{TlsError, provider, time_of};
 /// Whom a client trusts.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ClientTlsArgs {
-    /// PEM file with the certificate authority that the server's certificate must come from; the machine's own authorities if not given
+    /// PEM file with the certificate authority of the server; by default the machine's trusted authorities
     #[arg(long, env = "KASBAH_CA_FILE", value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
 }

@@ -39,7 +39,7 @@ pub enum CertificateProblem {
         now: Option<Timestamp>,
     },
     /// It is for somebody else.
-    #[error("the server's certificate is not for {host}{}; dial it by a name that is in its certificate, or have it issued for this one (kasbah up --tls-name {host}, where its certificate is of its own authority)", names(.presented))]
+    #[error("the server's certificate is not for {host}{}; connect with a name that is in its certificate, or issue one for this name (kasbah up --tls-name {host}, if its certificate is from its own authority)", names(.presented))]
     WrongName {
         /// Who was dialled.
         host: String,
@@ -137,14 +137,16 @@ fn of_certificate(error: &CertificateError, host: String) -> CertificateProblem 
 
 fn of_alert(alert: AlertDescription, host: String) -> CertificateProblem {
     let detail = match alert {
-        AlertDescription::UnknownCA => "it does not trust the authority of our certificate".to_owned(),
+        AlertDescription::UnknownCA => {
+            "it does not trust the authority of this side's certificate".to_owned()
+        }
         AlertDescription::CertificateExpired => {
-            "it finds our certificate expired, or not valid yet".to_owned()
+            "it reports this side's certificate as expired, or not valid yet".to_owned()
         }
         AlertDescription::BadCertificate | AlertDescription::CertificateUnknown => {
-            "it refuses our certificate".to_owned()
+            "it refuses this side's certificate".to_owned()
         }
-        other => format!("{other:?}"),
+        other => format!("it sent the TLS alert {other:?}"),
     };
     CertificateProblem::RefusedByPeer { host, detail }
 }

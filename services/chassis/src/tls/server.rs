@@ -31,13 +31,14 @@ const READ_EVERY: Duration = Duration::from_secs(10);
 /// A certificate that comes from elsewhere.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ServerTlsArgs {
-    /// PEM file with the certificate to be shown and its intermediates, read again when it changes; one of this installation's own authority if not given
+    /// PEM file with the server's certificate and its intermediates, reloaded when it changes; by default a certificate of this
+    /// installation's own authority
     #[arg(long, env = "KASBAH_TLS_CERTIFICATE_FILE", value_name = "FILE")]
     pub tls_certificate_file: Option<PathBuf>,
     /// PEM file with its private key
     #[arg(long, env = "KASBAH_TLS_KEY_FILE", value_name = "FILE")]
     pub tls_key_file: Option<PathBuf>,
-    /// PEM file with the authority that it comes from, for clients and agents whose machines do not trust that anyway
+    /// PEM file with the authority that issued it, for clients and agents whose machines do not trust it
     #[arg(long, env = "KASBAH_TLS_CA_FILE", value_name = "FILE")]
     pub tls_ca_file: Option<PathBuf>,
 }
@@ -45,7 +46,7 @@ pub struct ServerTlsArgs {
 crate::metrics! {
     /// Of what a server shows.
     pub struct CertificateMetrics in "kasbah_tls" {
-        /// When the server's certificate ends, in seconds since 1970
+        /// Expiry of the server's certificate, in seconds since 1970
         certificate_expiry_timestamp_seconds: Gauge,
     }
 }
@@ -204,16 +205,13 @@ impl ServerCertificate {
                 Ok(read) if read.cert == self.current.read().cert => said = None,
                 Ok(read) => {
                     *self.current.write() = Arc::new(read);
-                    tracing::info!(file = %files.certificate.display(), "server certificate read again");
+                    tracing::info!(file = %files.certificate.display(), "server certificate reloaded");
                     said = None;
                 }
                 Err(error) => {
                     let error = Some(error.to_string());
                     if said != error {
-                        tracing::warn!(
-                            error,
-                            "new server certificate is of no use, the old one is shown further"
-                        );
+                        tracing::warn!(error, "new server certificate is invalid, the old one stays in use");
                     }
                     said = error;
                 }

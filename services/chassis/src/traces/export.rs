@@ -51,8 +51,8 @@ impl Tally {
             return;
         }
         match result {
-            Err(error) => tracing::warn!(%error, "collector does not take spans"),
-            Ok(()) => tracing::info!("collector takes spans again"),
+            Err(error) => tracing::warn!(%error, "collector does not accept spans"),
+            Ok(()) => tracing::info!("collector accepts spans again"),
         }
     }
 }

@@ -106,13 +106,11 @@ impl Fetcher {
         };
         let folder = Some((known.project, read.folder));
         if let Some(bytes) = read.too_large {
-            let message =
-                format!("the file has {bytes} bytes, more than the {MAXIMUM_BYTES} that are allowed");
+            let message = format!("the file has {bytes} bytes, more than the maximum of {MAXIMUM_BYTES}");
             return Ok(Looked { folder, ..whole(Some(read.commit), message) });
         }
         let Some(content) = read.content else {
-            let message =
-                "there is no such file on the project's default branch; commit one, what is in force stays";
+            let message = "there is no such file on the project's default branch; commit one; the configuration in force stays";
             return Ok(Looked { folder, ..whole(Some(read.commit), message.to_owned()) });
         };
         let mut checked = schema::check(&file, &content);
@@ -243,11 +241,11 @@ impl Fetcher {
 fn not_recorded(agent: AgentId, error: &DecideError) -> Read {
     match error {
         DecideError::Overtaken { .. } => {
-            tracing::info!(%agent, %error, "reading again");
+            tracing::info!(%agent, %error, "configuration file is read again");
             Read::NotNow
         }
         DecideError::Unsettled { version, .. } => {
-            tracing::warn!(%agent, %error, "reading again");
+            tracing::warn!(%agent, %error, "configuration file is read again");
             Read::Unsettled(*version)
         }
         error => {

@@ -68,7 +68,7 @@ impl Granted<'_> {
             GrantTarget::Group => "group",
         };
         let message = format!(
-            "the agent's organization has no {what} '{}', so this entry lets nobody in; create the {what}, or remove the entry",
+            "the agent's organization has no {what} '{}', so this entry permits nothing; create the {what}, or remove the entry",
             self.path
         );
         finding(file, self.line, 0, &format!("{}[{}].id", self.list, self.index), message)

@@ -61,7 +61,7 @@ impl Identity {
     fn states_agent(self, report: &mut Report, node: &Node, path: &str, instead: &str) {
         if self == Self::Refused {
             let message = format!(
-                "whoever is let in as the agent is the whole cluster: write `allow_agent_identity: true` at the top of the file if that is meant, or `access_as: {{{instead}: {{}}}}`"
+                "requests with the agent's identity can reach the whole cluster: write `allow_agent_identity: true` at the top of the file if that is intended, or `access_as: {{{instead}: {{}}}}`"
             );
             report.wrong(node, &join(path, "agent"), message);
         }
@@ -114,8 +114,7 @@ fn entries<Grant>(
         if let Some(id) = item.get("id").and_then(Node::as_str)
             && let Some(first) = lines.insert(id.to_lowercase(), item.line)
         {
-            let message =
-                format!("'{id}' has an entry in line {first} already; write what holds for it in one");
+            let message = format!("'{id}' already has an entry in line {first}; merge the two");
             report.wrong(item, &join(&path, "id"), message);
         }
         grants.extend(read(report, item, &path));
@@ -188,7 +187,7 @@ fn id_of(report: &mut Report, node: &Node, known: &BTreeMap<String, &Node>, path
         report.wrong(
             node,
             &field,
-            format!("'{value}' is no path; write it as in group/project, never a URL"),
+            format!("'{value}' is not a path; write it as in group/project, never a URL"),
         );
         return None;
     }
@@ -215,7 +214,7 @@ fn narrowing(report: &mut Report, known: &BTreeMap<String, &Node>, path: &str) -
             |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "*.-/".contains(letter);
         if !resource.chars().all(is_fine) || resource.matches('/').count() > 1 {
             let message = format!(
-                "'{resource}' is no resource; write it as in pods, pods/log or deployments.apps, in lower case"
+                "'{resource}' is not a resource; write it as in pods, pods/log or deployments.apps, in lower case"
             );
             report.wrong(place, &format!("{path}.resources[{index}]"), message);
         }
@@ -231,7 +230,7 @@ fn narrowing(report: &mut Report, known: &BTreeMap<String, &Node>, path: &str) -
 /// A list of at least one text.
 fn some_texts(report: &mut Report, node: &Node, path: &str) -> Vec<(String, Node)> {
     if node.as_sequence().is_some_and(<[Node]>::is_empty) {
-        report.wrong(node, path, "an empty list leaves nothing; leave the key out to leave everything");
+        report.wrong(node, path, "an empty list permits nothing; remove the key to permit everything");
     }
     texts(report, node, path)
 }
@@ -287,7 +286,7 @@ fn ci_access_as(report: &mut Report, node: &Node, path: &str, identity: Identity
 fn impersonated(report: &mut Report, node: &Node, path: &str) -> Option<Impersonated> {
     let known = strict_mapping(report, node, path, &["username", "groups", "uid", "extra"]);
     node.as_mapping()?;
-    let username = required(report, node, &known, path, "username", "name the user whom the job is to be");
+    let username = required(report, node, &known, path, "username", "name the user to impersonate");
     let username = username.and_then(|node| anothers(report, node, &join(path, "username")));
     let groups =
         known.get("groups").map(|node| list(report, node, &join(path, "groups"))).unwrap_or_default();
@@ -318,7 +317,7 @@ fn anothers(report: &mut Report, node: &Node, path: &str) -> Option<String> {
         name.starts_with("system:serviceaccount:") || name.starts_with("system:serviceaccounts:");
     if RESERVED.iter().any(|reserved| name.starts_with(reserved)) && !is_account {
         let message =
-            format!("'{name}' is one of the cluster's own or of Kasbah's; nobody is let in as that");
+            format!("'{name}' is one of the cluster's own or of Kasbah's; it cannot be impersonated");
         report.wrong(node, path, message);
         return None;
     }
@@ -347,7 +346,7 @@ fn extra(report: &mut Report, node: &Node, path: &str) -> BTreeMap<String, Vec<S
             report.wrong(
                 item,
                 &join(&path, "key"),
-                format!("'{key}' is given already; letters' case does not count"),
+                format!("'{key}' is given already; names are not case-sensitive"),
             );
         }
     }

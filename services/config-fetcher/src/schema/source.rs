@@ -56,7 +56,7 @@ pub(super) fn source(report: &mut Report, node: &Node, path: &str, lockdown: boo
     let known = mapping(report, node, path, &KEYS);
     node.as_mapping()?;
     let of = |key: &str| format!("{path}.{key}");
-    let name = required(report, node, &known, path, "name", "each source has a name of its own");
+    let name = required(report, node, &known, path, "name", "each source needs a unique name");
     let name = name.and_then(|node| name_of(report, node, &of("name")));
     let project = known.get("project").and_then(|node| project_of(report, node, &of("project")));
     let reference = reference_of(report, &known, path);
@@ -100,12 +100,12 @@ fn project_of(report: &mut Report, node: &Node, path: &str) -> Option<(String, u
     let value = text(report, node, path, false)?;
     let parts: Vec<&str> = value.split('/').collect();
     let [group, name] = parts.as_slice() else {
-        let message = format!("'{value}' is no project; write group/name (a project, never a URL)");
+        let message = format!("'{value}' is not a project; write group/name (a project, never a URL)");
         report.wrong(node, path, message);
         return None;
     };
     if group.is_empty() || name.is_empty() {
-        report.wrong(node, path, format!("'{value}' is no project; write group/name"));
+        report.wrong(node, path, format!("'{value}' is not a project; write group/name"));
         return None;
     }
     Some((value, node.line, node.column))
@@ -123,7 +123,7 @@ fn reference_of(report: &mut Report, known: &BTreeMap<String, &Node>, path: &str
     let Some(value) = text(report, node, &field, false) else { return GitReference::Default };
     if *key == "commit" {
         if value.len() != 40 || !value.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            report.wrong(node, &field, format!("'{value}' is no commit; write all 40 hexadecimal digits"));
+            report.wrong(node, &field, format!("'{value}' is not a commit; write all 40 hexadecimal digits"));
         }
         return GitReference::Commit(value.to_ascii_lowercase());
     }
@@ -155,17 +155,21 @@ fn is_ref_name(name: &str) -> bool {
 fn globs(report: &mut Report, node: &Node, path: &str, needed: bool) -> Vec<String> {
     let values = texts(report, node, path);
     if needed && node.as_sequence().is_some_and(<[Node]>::is_empty) {
-        report.wrong(node, path, "an empty list takes no file; name at least one glob, such as 'staging/**'");
+        report.wrong(
+            node,
+            path,
+            "an empty list selects no file; name at least one glob, such as 'staging/**'",
+        );
     }
     for (index, (value, place)) in values.iter().enumerate() {
         let field = format!("{path}[{index}]");
         if value.starts_with('/') || value.split('/').any(|part| part == ".." || part == ".") {
             let message = format!(
-                "'{value}' is no glob from the repository's root; write it without '/' in front, '.' and '..'"
+                "'{value}' is not a glob from the repository's root; write it without '/' in front, '.' and '..'"
             );
             report.wrong(place, &field, message);
         } else if let Err(error) = globset::Glob::new(value) {
-            report.wrong(place, &field, format!("'{value}' is no glob: {}", error.kind()));
+            report.wrong(place, &field, format!("'{value}' is not a valid glob: {}", error.kind()));
         }
     }
     values.into_iter().map(|(value, _)| value).collect()
@@ -175,7 +179,7 @@ fn account_of(report: &mut Report, node: &Node, path: &str) -> Option<ServiceAcc
     let value = text(report, node, path, false)?;
     let parts = value.split_once('/').filter(|(namespace, name)| is_label(namespace) && is_account(name));
     if parts.is_none() {
-        report.wrong(node, path, format!("'{value}' is no service account; write namespace/name"));
+        report.wrong(node, path, format!("'{value}' is not a service account; write namespace/name"));
     }
     parts.map(|(namespace, name)| ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() })
 }

@@ -164,7 +164,7 @@ fn wrong_values_are_told_with_line_column_field_and_what_is_allowed() {
             "without '/' in front",
         ),
         ("sources:\n  - {name: a, include: ['../a']}\n", 2, 25, "sources[0].include[0]", "'..'"),
-        ("sources:\n  - {name: a, include: ['[a']}\n", 2, 25, "sources[0].include[0]", "is no glob"),
+        ("sources:\n  - {name: a, include: ['[a']}\n", 2, 25, "sources[0].include[0]", "is not a glob"),
         ("resources: all\nsources: []\n", 1, 12, "resources", "its keys are include, exclude"),
         (
             "resources:\n  include: [{kind: Pod}]\nsources: []\n",

@@ -67,7 +67,7 @@ impl Cursors {
             let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(MARK)?).ok()?;
             Cursor::from_text(std::str::from_utf8(&self.sealing.open(&self.log, &bytes)?).ok()?)
         };
-        open().ok_or_else(|| Refusal::invalid(field, "is not a position that this log gave out, nor `start`"))
+        open().ok_or_else(|| Refusal::invalid(field, "is neither a position of this log nor `start`"))
     }
 }
 

@@ -176,7 +176,7 @@ pub fn all() -> Vec<Route> {
             Method::GET,
             "/api/v1/log/events",
             "readEvents",
-            "Reads events of your organization, one JSON document a line, or as server-sent events if you accept those",
+            "Reads events of your organization, one JSON document per line, or as server-sent events if you accept those",
             |app, call| Box::pin(events(app, call)),
         )
         .answering("application/x-ndjson"),
@@ -184,7 +184,7 @@ pub fn all() -> Vec<Route> {
             Method::GET,
             "/api/v1/log/audit",
             "readAudit",
-            "Reads what was done through clusters' APIs, as events of the log are read; the data of each is a record",
+            "Reads audit records of requests to clusters' APIs, in the same way as events; the data of each event is a record",
             |app, call| Box::pin(audit(app, call)),
         )
         .answering("application/x-ndjson"),
@@ -192,7 +192,7 @@ pub fn all() -> Vec<Route> {
             Method::GET,
             "/api/v1/log/recordings/{session}",
             "readRecording",
-            "Reads what went through a session whose contents were recorded, one JSON document a line",
+            "Reads the recording of a session, one JSON document per line",
             |app, call| Box::pin(recorded(app, call)),
         )
         .answering("application/x-ndjson"),
@@ -207,7 +207,7 @@ pub fn all() -> Vec<Route> {
             Method::GET,
             "/api/v1/log/traces/{correlation}",
             "readTrace",
-            "Reads everything that a cause led to",
+            "Reads all consequences of a cause",
             |app, call| Box::pin(traced(app, call)),
         ),
         Route::of::<ShowAggregate, AggregateView>(

@@ -100,7 +100,7 @@ impl Check {
             return Err(broken("a version is missing or out of order"));
         }
         if commit.previous != hash {
-            return Err(broken("it does not carry the hash of the commit before"));
+            return Err(broken("it does not carry the hash of the previous commit"));
         }
         self.heads.insert(commit.aggregate.clone(), (commit.version, ChainHash::of(&record.bytes)));
         self.count(commit);

@@ -34,7 +34,7 @@ pub struct Me {
 }
 
 pub(super) fn me() -> Route {
-    let summary = "Shows as whom the server knows you";
+    let summary = "Shows your identity at the server";
     Route::of::<Nothing, Me>(Method::GET, "/api/v1/me", "me", summary, |_, call| {
         Box::pin(async move {
             let Nothing {} = call.input.parse()?;
@@ -58,8 +58,7 @@ pub struct WebhookView {
 
 pub(super) fn webhook() -> Route {
     let path = "/api/v1/projects/{project}/webhook";
-    let summary =
-        "Shows the address and the secret of a project's webhook; for those who may change the project";
+    let summary = "Shows the URL and the secret of a project's webhook, to users who may change the project";
     Route::of::<ShowProject, WebhookView>(Method::GET, path, "showWebhook", summary, |app, call| {
         Box::pin(async move {
             let request: ShowProject = call.input.parse()?;
@@ -87,7 +86,7 @@ pub(super) fn webhook() -> Route {
 
 pub(super) fn diff() -> Route {
     let path = "/api/v1/sources/{source}/diff";
-    let summary = "Shows what the next sync would do with each object and why, by a dry run in the cluster: also what is held, or waits for a resume";
+    let summary = "Shows what the next sync would do with each object and why, by a dry run in the cluster, also for held or suspended sources";
     Route::of::<ShowSource, SourceDiff>(Method::POST, path, "diffSource", summary, |app, call| {
         Box::pin(async move {
             let Call { input, context, .. } = call;

@@ -47,7 +47,7 @@ impl<'a> Lookout<'a> {
             biased;
             // What was another replica's is looked at from the start: that one may have died before it did something.
             changed = self.replicas.changed() => {
-                changed.context("the replicas of delivery are not known any more")?;
+                changed.context("the replicas of delivery are no longer known")?;
                 self.count = 0;
             }
             changed = self.changes.changed() => changed.context("the fold of delivery ended")?,

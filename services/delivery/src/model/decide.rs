@@ -493,7 +493,7 @@ impl SourceState {
         let is_seen =
             |seen: &String| [held.commit.as_str(), commit].iter().any(|own| own.starts_with(seen.as_str()));
         if let Some(seen) = seen.filter(|seen| !is_seen(seen)) {
-            let message = format!("commit {commit} is held, not {seen}: look at it and confirm that one");
+            let message = format!("commit {commit} is held, not {seen}: review it and confirm that commit");
             return Err(Refusal {
                 field: Some("commit".to_owned()),
                 ..Refusal::new(RefusalKind::Conflict, message)

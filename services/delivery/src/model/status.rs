@@ -53,7 +53,7 @@ pub fn source_status(state: &DeliveryState, source: SourceId, around: &StatusCon
             None => conditions.push(condition(
                 State::Unknown,
                 Reason::NeverConnected,
-                "waiting for its agent: it never connected",
+                "waiting for its agent, which never connected",
             )),
         }
     }

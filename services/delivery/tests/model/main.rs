@@ -196,7 +196,7 @@ fn a_suspended_source_gets_nothing_and_says_why() {
     );
     given.advanced("shop", "aaa", 1, 1);
     assert_eq!(given.verdict("shop", &[(1, &["a"])]), Verdict::Nothing);
-    let why = "suspended: freeze; resume it to go on";
+    let why = "suspended: freeze; resume it to continue";
     assert_eq!(view(&given.state, id).unwrap().why.unwrap(), why);
     let Next { next, .. } = next_sync(&given.state, id, &contents(&[(1, &["a"])]), &given.wanted).unwrap();
     assert_eq!((next.planned.head.commit.as_str(), next.pending.as_deref()), ("aaa", Some(why)));

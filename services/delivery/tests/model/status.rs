@@ -366,10 +366,7 @@ fn a_source_that_takes_no_file_says_so_although_its_sync_succeeded() {
     given.observed(1, vec![started(id, 10), finished(id, 10, SyncOutcome::Succeeded)]);
     let shown = view(&given.state, id).unwrap();
     assert!(shown.takes_no_file);
-    assert_eq!(
-        shown.why.unwrap(),
-        "no file of commit aaa is taken by include [**], so nothing is kept applied"
-    );
+    assert_eq!(shown.why.unwrap(), "include [**] selects no file of commit aaa, so nothing is applied");
     given.advanced("shop", "bbb", 2, 1);
     assert!(!view(&given.state, id).unwrap().takes_no_file);
 }
@@ -387,9 +384,9 @@ fn a_failure_stays_said_while_it_is_tried_again() {
     given.observed_at(1, 3, vec![finished(id, 10, SyncOutcome::Failed)]);
     assert_eq!(why(&given).unwrap(), "failed");
     given.observed_at(1, 4, vec![started(id, 10)]);
-    assert_eq!(why(&given).unwrap(), "failed; trying again now");
+    assert_eq!(why(&given).unwrap(), "failed; retrying now");
     given.observed_at(1, 5, vec![finished(id, 10, SyncOutcome::Interrupted), started(id, 10)]);
-    assert_eq!(why(&given).unwrap(), "failed; trying again now");
+    assert_eq!(why(&given).unwrap(), "failed; retrying now");
     given.observed_at(1, 7, vec![finished(id, 10, SyncOutcome::Succeeded)]);
     assert_eq!(why(&given), None);
     given.desired("shop", "bbb", 2, 11, 1);

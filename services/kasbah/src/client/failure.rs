@@ -56,7 +56,7 @@ pub enum Failure {
     #[error(transparent)]
     Provider(#[from] ProviderError),
     /// The server does not take what the identity provider said.
-    #[error("{server} does not let you in: {reason}")]
+    #[error("{server} refuses your token: {reason}")]
     NotLetIn {
         /// Who was asked.
         server: String,
@@ -102,7 +102,7 @@ fn in_words(refusal: &Refusal, retry_after: Option<u64>) -> String {
     let advice = match (refusal.kind, retry_after) {
         (RefusalKind::Unavailable, Some(seconds)) => format!("; try again in {seconds} s"),
         (RefusalKind::Unauthenticated, _) => {
-            "; run `kasbah login`, or give a live token with --token-file or KASBAH_TOKEN".to_owned()
+            "; run `kasbah login`, or give a valid token with --token-file or KASBAH_TOKEN".to_owned()
         }
         _ => String::new(),
     };

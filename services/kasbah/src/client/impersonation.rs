@@ -80,7 +80,7 @@ impl Impersonation<'_> {
         let missing = self.directory.missing(self.grants);
         if !missing.is_empty() {
             let message = format!(
-                "the configuration names what is not there, or not visible to you: {}; ask as an owner of the organization, and take out of the configuration what is gone: rights without it would turn away whom it lets in",
+                "the configuration names projects or groups that do not exist, or are not visible to you: {}; run this as an owner of the organization, and remove deleted ones from the configuration: rights without them would refuse users that it permits",
                 missing.join(", ")
             );
             return Err(Failure::Refused {
@@ -115,7 +115,7 @@ impl Impersonation<'_> {
         }
         let logins: BTreeSet<String> = match self.users {
             [] => self.directory.logins(self.grants).ok_or_else(|| {
-                let message = "you may not list the people of the organization; name those who may come as themselves, or ask as an owner or maintainer of the organization";
+                let message = "you may not list the users of the organization; name the users to impersonate, or run this as an owner or maintainer of the organization";
                 Failure::usage("--user", message)
             })?,
             named => named.iter().cloned().collect(),
@@ -191,11 +191,11 @@ impl Impersonation<'_> {
 
     fn remarks(&self, people: Option<&BTreeSet<String>>) -> Vec<String> {
         let mut lines = vec![format!(
-            "What agent {} may impersonate, by its configuration in force. Print it again when that, a role of people or a project of a group changes.",
+            "What agent {} may impersonate, by its configuration in force. Print it again when the configuration, a role of a user or a project of a group changes.",
             self.agent.name
         )];
         if people.is_some_and(BTreeSet::is_empty) {
-            lines.push("Nobody has a role that lets them come as themselves.".to_owned());
+            lines.push("No user has a role that permits requests as themselves.".to_owned());
         }
         if ci_grants(self.grants).any(|(grant, _)| grant.access_as == CiAccessAs::CiJob) {
             lines.extend(self.remarks_on_jobs());
@@ -221,7 +221,7 @@ impl Impersonation<'_> {
             let of_groups = ci_grants(self.grants)
                 .filter(|(grant, is_group)| *is_group && grant.access_as == CiAccessAs::CiJob);
             lines.extend(of_groups.map(|(grant, _)| {
-                format!("Projects of group {:?} that you may not see are left out, and their jobs refused by the cluster: an owner of the organization sees all.", grant.path)
+                format!("Projects of group {:?} that you may not see are omitted, and the cluster refuses their jobs: an owner of the organization sees all.", grant.path)
             }));
         }
         lines
@@ -229,9 +229,9 @@ impl Impersonation<'_> {
 
     fn remark_on_names_of_jobs(&self) -> &'static str {
         if self.any_user {
-            "Any user name, as the names of jobs cannot be listed: whoever takes over the agent can be any user to whom this cluster binds a role, its controllers and administrators among them."
+            "Any user name, because the names of jobs cannot be listed: an attacker who takes over the agent can act as any user to whom this cluster binds a role, including its controllers and administrators."
         } else {
-            "Jobs that come as themselves (ci_job) are refused by the cluster: each has a user name of its own, and RBAC cannot list what is yet to come. Let them come as a fixed name instead (access_as: {impersonate: {username: …}}) or as the agent ({agent: {}}). --any-user opens all user names, which makes whoever takes over the agent an administrator of the cluster."
+            "The cluster refuses jobs with their own identity (ci_job): each has its own user name, and RBAC cannot list future names. Map them to a fixed name instead (access_as: {impersonate: {username: …}}) or as the agent ({agent: {}}). --any-user permits all user names, which makes an attacker who takes over the agent an administrator of the cluster."
         }
     }
 

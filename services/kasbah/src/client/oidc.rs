@@ -120,14 +120,14 @@ impl Provider {
     fn id_token(&self, answer: &Answer) -> Result<IdToken, Failure> {
         let tokens: Tokens = answer.read(&self.token)?;
         let odd = |detail: &str| ProviderError::odd(&self.token, detail);
-        let text = tokens.id_token.ok_or_else(|| odd("it gave no ID token"))?;
-        Ok(IdToken::parse(text).ok_or_else(|| odd("what it calls an ID token is none"))?)
+        let text = tokens.id_token.ok_or_else(|| odd("it returned no ID token"))?;
+        Ok(IdToken::parse(text).ok_or_else(|| odd("its ID token is malformed"))?)
     }
 }
 
 /// A URL that a provider may be asked by.
 fn part(text: &str, issuer: &str, may_be_plain: bool) -> Result<Url, ProviderError> {
-    let url = Url::parse(text).map_err(|_| ProviderError::odd(issuer, format!("{text:?} is no URL")))?;
+    let url = Url::parse(text).map_err(|_| ProviderError::odd(issuer, format!("{text:?} is not a URL")))?;
     let is_plain_here = may_be_plain && url.scheme() == "http" && is_loopback(&url);
     if url.scheme() == "https" || is_plain_here {
         Ok(url)

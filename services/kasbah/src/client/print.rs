@@ -18,12 +18,12 @@ pub use text::{Paint, age, at, one_line, short_commit};
 /// How to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Text for people
     #[default]
     Table,
-    /// JSON as the API gave it
+    /// JSON as returned by the API
     Json,
-    /// The same as YAML
+    /// The same data as YAML
     Yaml,
 }
 

@@ -91,7 +91,7 @@ impl Session {
             })?,
             None if std::io::IsTerminal::is_terminal(&std::io::stdin()) => {
                 return Err(wrong(
-                    "give a file with the secret, or pipe it in: what is typed here would be seen",
+                    "give a file with the secret, or pipe it in: typed input would be visible",
                 ));
             }
             None => {

@@ -26,7 +26,7 @@ pub struct Common {
     #[command(flatten)]
     pub connection: ConnectionArgs,
 
-    /// How to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t, global = true, help_heading = "Output")]
     pub output: Format,
 }
@@ -35,19 +35,20 @@ pub struct Common {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
-    /// Address of the API, such as https://kasbah.example.org:8440; that of `kasbah login`, or else of client.json in the data folder, if not given
+    /// Address of the API, such as https://kasbah.example.org:8440; by default the address of `kasbah login`, or else of client.json
+    /// in the data folder
     #[arg(long, env = "KASBAH_SERVER", global = true, value_name = "URL")]
     pub server: Option<String>,
 
-    /// File with the personal token; KASBAH_TOKEN may hold the token itself
+    /// File with the personal token; KASBAH_TOKEN may contain the token itself
     #[arg(long, env = "KASBAH_TOKEN_FILE", global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
 
-    /// PEM file with the certificate authority of the server; the machine's own authorities if not given
+    /// PEM file with the certificate authority of the server; by default the machine's trusted authorities
     #[arg(long, env = "KASBAH_CA_FILE", global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca_file: Option<PathBuf>,
 
-    /// Folder in which `kasbah up` leaves client.json, and `kasbah login` what it keeps; `kasbah` in the user's data folder if not given
+    /// Folder with client.json of `kasbah up` and the login of `kasbah login`; by default `kasbah` in the user's data folder
     #[arg(long, env = "KASBAH_DATA", global = true, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub data: Option<PathBuf>,
 }
@@ -75,7 +76,7 @@ impl ProcessEnvironment {
 pub enum SettingsError {
     /// Nothing says where the API is.
     #[error(
-        "no server is known: {} does not exist; give --server, or --data with the folder of `kasbah up`",
+        "no server is set: {} does not exist; give --server, or --data with the folder of `kasbah up`",
         file.display()
     )]
     NoServer {
@@ -83,7 +84,7 @@ pub enum SettingsError {
         file: PathBuf,
     },
     /// There is not even a folder to look in.
-    #[error("no server is known: give --server")]
+    #[error("no server is set: give --server")]
     NoFolder,
     /// No token at all.
     #[error("no token for {server}: run `kasbah login`, give --token-file or set KASBAH_TOKEN")]
@@ -92,13 +93,13 @@ pub enum SettingsError {
         server: Url,
     },
     /// The token of a login is dead.
-    #[error("the login of {login} has ended: run `kasbah login`")]
+    #[error("the login of {login} has expired: run `kasbah login`")]
     LoginEnded {
         /// Whose, and where.
         login: String,
     },
     /// A login's token is wanted, and there is none for this server.
-    #[error("nobody is signed in at {server}: run `kasbah login --server {server}`")]
+    #[error("no user is signed in at {server}: run `kasbah login --server {server}`")]
     NotSignedIn {
         /// Where.
         server: Url,
@@ -124,7 +125,7 @@ pub enum SettingsError {
         detail: serde_json::Error,
     },
     /// The address makes no sense.
-    #[error("--server {given:?} is no address of an API: {detail}")]
+    #[error("--server {given:?} is not an address of an API: {detail}")]
     BadServer {
         /// What was given.
         given: String,
@@ -132,7 +133,7 @@ pub enum SettingsError {
         detail: String,
     },
     /// The token cannot stand in a header.
-    #[error("{origin} holds no token: expected one line that begins with kasbah_")]
+    #[error("{origin} contains no token: expected one line that begins with kasbah_")]
     BadToken {
         /// Where it came from.
         origin: String,
@@ -252,7 +253,7 @@ pub(super) fn parse_server(given: &str) -> Result<Url, SettingsError> {
     let text = if given.contains("://") { given.to_owned() } else { format!("https://{given}") };
     let mut url = Url::parse(&text).map_err(|error| wrong(error.to_string()))?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong("it must not hold credentials; give --token-file".to_owned()));
+        return Err(wrong("it must not contain credentials; give --token-file".to_owned()));
     }
     if url.host_str().is_none_or(str::is_empty) {
         return Err(wrong("it names no host".to_owned()));
@@ -262,13 +263,13 @@ pub(super) fn parse_server(given: &str) -> Result<Url, SettingsError> {
         "http" if is_loopback(&url) => {}
         _ => {
             return Err(wrong(
-                "expected https://<host>:<port>; a token never travels in plain text".to_owned(),
+                "expected https://<host>:<port>; tokens are never sent in plain text".to_owned(),
             ));
         }
     }
     // Url leaves out a port that is the scheme's own, so what was written is what counts.
     if url.port().is_none() && !names_port(&text) {
-        url.set_port(Some(API_PORT)).map_err(|()| wrong("it takes no port".to_owned()))?;
+        url.set_port(Some(API_PORT)).map_err(|()| wrong("it must not have a port".to_owned()))?;
     }
     url.set_query(None);
     url.set_fragment(None);

@@ -23,18 +23,19 @@ const TOGETHER: &str = "kasbah";
 const DURABILITY: &str = "$SYS.REQ.SERVER.PING.JSZ";
 
 const HEAD: &str = "\
-# Accounts of a NATS server, as `kasbah nats-accounts` prints them: each service may say and hear what it needs, and no more.
-# nats-server reads the passwords from its environment; a password for a user that nobody uses may be any secret.
+# Accounts of a NATS server, as `kasbah nats-accounts` prints them: each service may publish and subscribe to only what it needs.
+# nats-server reads the passwords from its environment; the password of an unused user may be any secret.
 ";
 
 /// Settings of `kasbah nats-accounts`.
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct AccountsArgs {
-    /// Give those whom this organization lets subscribe an account of their own, which hears what is exported for it and nothing else: nothing is exported there yet; may be given more than once
+    /// Add an account for external subscribers of this organization, which may subscribe only to its exports; nothing is exported
+    /// yet; may be given more than once
     #[arg(long = "organization", value_name = "ID")]
     pub organizations: Vec<OrganizationId>,
-    /// Partitions of the log, where it was not made with as many as a new one has
+    /// Number of partitions of the log, if it differs from the default
     #[arg(long, value_name = "NUMBER", default_value_t = store::log::PARTITIONS,
         value_parser = clap::value_parser!(u16).range(1..))]
     pub partitions: u16,

@@ -160,5 +160,5 @@ async fn bind_some(
 
 async fn bind(world: &World, address: SocketAddr, option: &str) -> anyhow::Result<Box<dyn Listener>> {
     let listening = world.network.listen(address).await;
-    listening.with_context(|| format!("cannot listen on {address} ({option}): is something else there?"))
+    listening.with_context(|| format!("cannot listen on {address} ({option}): is the port in use?"))
 }

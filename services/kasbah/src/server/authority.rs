@@ -41,7 +41,7 @@ impl Tls {
         let (Some(files), Some(dialled)) = (args.files()?, settings.dialled_host()) else { return Ok(None) };
         let certificate = ServerCertificate::from_files(world, &files)
             .context("--tls-certificate-file and --tls-key-file")?;
-        certificate.is_for(&dialled).context("--tls-name has to be the name by which clients dial")?;
+        certificate.is_for(&dialled).context("--tls-name must be the name that clients use")?;
         let authority = args.authority(world).context("--tls-ca-file")?;
         Ok(Some(Self { certificate, authority, kept: CertificateSource::Read(files) }))
     }

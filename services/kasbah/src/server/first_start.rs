@@ -29,7 +29,7 @@ pub(super) async fn ensure_owner(
     let shared = shared && !args.new_owner_token;
     let token = token.filter(|_| !args.new_owner_token);
     let first = authz::ensure_owner(bus, world, &args.organization, &args.owner, token, shared).await;
-    let first = first.context("cannot make the first owner")?;
+    let first = first.context("cannot create the first owner")?;
     if let Some(token) = first.token {
         let line = Zeroizing::new(format!("{}\n", token.secret));
         world

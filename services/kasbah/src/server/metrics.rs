@@ -13,14 +13,14 @@ use world::World;
 chassis::metrics! {
     /// Of the bus.
     pub struct BusMetrics in "kasbah_bus" {
-        /// Requests of services to services, as those who asked saw them end
+        /// Requests between services, by the outcome at the caller
         pub(super) requests: Counter {
             request: "service and verb, such as `authz.decide`",
             outcome: "`ok`; a refusal: `invalid`, `unauthenticated`, `denied`, `not_found`, `conflict`, `unavailable`, `internal`; or the bus: `no_responder`, `deadline`, `too_large`, `bad_subject`, `away`",
         },
-        /// How long those who asked waited
+        /// Time that callers waited for an answer
         pub(super) request_seconds: Seconds { request: "service and verb, such as `authz.decide`" },
-        /// Notices sent to whoever listens
+        /// Notices sent to subscribers
         pub(super) notices: Counter { notice: "such as `repository.pushed`", outcome: "`sent`, `failed`" },
     }
 }
@@ -28,12 +28,12 @@ chassis::metrics! {
 chassis::metrics! {
     /// Of the log.
     pub struct LogMetrics in "kasbah_log" {
-        /// Commits and batches that were to be appended
+        /// Attempts to append commits and batches
         pub(super) appends: Counter {
             stream: "`decisions`, `observations`, `audit`, `refusals`, `recordings`",
-            outcome: "`appended`, `duplicate` (it was there already), `conflict` (somebody was faster), `unknown` (tried again), `away`, `read_only`, `too_large`, `invalid`",
+            outcome: "`appended`, `duplicate` (already recorded), `conflict` (another writer was faster), `unknown` (retried), `away`, `read_only`, `too_large`, `invalid`",
         },
-        /// How long it takes until the log answers, and what it took is durable
+        /// Time until the log acknowledges an append as durable
         pub(super) append_seconds: Seconds { stream: "`decisions`, `observations`, `audit`, `refusals`, `recordings`" },
         /// Records at the log's end that a projection of this process has not folded yet
         pub(super) projection_lag_records: Gauge { projection: "its name, such as `delivery`" },
@@ -63,9 +63,9 @@ chassis::metrics! {
 chassis::metrics! {
     /// Of the data folder.
     pub struct FolderMetrics in "kasbah_data_folder" {
-        /// Room that is left on the disk where the data folder lies
+        /// Free space on the disk of the data folder
         free_bytes: Gauge,
-        /// Size of the disk where the data folder lies
+        /// Size of the disk of the data folder
         size_bytes: Gauge,
     }
 }

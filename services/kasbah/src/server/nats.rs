@@ -17,7 +17,8 @@ use super::CREATED_BY;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub struct NatsArgs {
-    /// A NATS server, such as nats://nats-0:4222; may be given more than once. Everything is then kept there, and any number of these processes share it
+    /// A NATS server, such as nats://nats-0:4222; may be given more than once. All state is then stored on NATS, and any number of
+    /// replicas share it
     #[arg(
         long = "nats",
         env = "KASBAH_NATS",
@@ -26,13 +27,16 @@ pub struct NatsArgs {
         hide_env_values = true
     )]
     pub servers: Vec<String>,
-    /// File with the master key of the key ring, 32 bytes as they are or in base64; the same for all replicas. `head -c 32 /dev/urandom` makes one
+    /// File with the master key of the key ring, 32 bytes, raw or in base64; the same for all replicas. `head -c 32 /dev/urandom`
+    /// creates one
     #[arg(long, env = "KASBAH_MASTER_KEY_FILE", value_name = "FILE", requires = "servers")]
     pub master_key_file: Option<PathBuf>,
-    /// File with the certificate authorities of NATS servers that are named tls://…, PEM [default: those that this machine trusts]
+    /// PEM file with the certificate authorities of NATS servers with tls:// addresses [default: the authorities that this machine
+    /// trusts]
     #[arg(long, env = "KASBAH_NATS_CA_FILE", value_name = "FILE", requires = "servers")]
     pub nats_ca_file: Option<PathBuf>,
-    /// Accept NATS servers that acknowledge before they sync, or do not say: what was acknowledged may be lost when a machine stops
+    /// Accept NATS servers that acknowledge writes before they sync them, or do not report it: acknowledged facts may be lost when a
+    /// machine stops
     #[arg(long, env = "KASBAH_NATS_ACCEPT_WEAK_DURABILITY", requires = "servers")]
     pub nats_accept_weak_durability: bool,
 }
@@ -91,7 +95,7 @@ impl NatsArgs {
 
     fn master_key(&self, world: &World) -> anyhow::Result<MasterKey> {
         let path = self.master_key_file.as_ref().context(
-            "--master-key-file is missing: all replicas on NATS share one, which `head -c 32 /dev/urandom > FILE` makes",
+            "--master-key-file is missing: all replicas on NATS share one; `head -c 32 /dev/urandom > FILE` creates it",
         )?;
         let bytes = world.disk.read(path);
         let bytes = Zeroizing::new(bytes.with_context(|| format!("--master-key-file {}", path.display()))?);
@@ -102,7 +106,7 @@ impl NatsArgs {
         let key = <[u8; 32]>::try_from(decoded.as_slice());
         ensure!(
             key.is_ok(),
-            "--master-key-file {} holds {} bytes, not 32 as they are or in base64",
+            "--master-key-file {} holds {} bytes, not 32 bytes raw or in base64",
             path.display(),
             bytes.len()
         );

@@ -30,24 +30,24 @@ pub(super) const ACCESS: Access = Access {
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct RetentionArgs {
-    /// How long what agents saw and did, and commands that were refused, are kept at least; decisions are kept for good
+    /// Minimum time to keep observations and refused commands; decisions are kept forever
     #[arg(long, env = "KASBAH_KEEP_OBSERVATIONS", value_name = "DURATION", default_value = "90d", value_parser = parse_duration)]
     pub keep_observations: Duration,
-    /// MiB of them from which on older ones go before their time
+    /// Maximum size in MiB; beyond it, older records are removed before that time
     #[arg(long, env = "KASBAH_KEEP_OBSERVATIONS_MIB", value_name = "MIB", default_value_t = 100 * 1024,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub keep_observations_mib: u64,
-    /// How long the records of what people and jobs did in clusters are kept at least
+    /// Minimum time to keep audit records of users and jobs
     #[arg(long, env = "KASBAH_KEEP_AUDIT", value_name = "DURATION", default_value = "90d", value_parser = parse_duration)]
     pub keep_audit: Duration,
-    /// MiB of them from which on older ones go before their time
+    /// Maximum size in MiB; beyond it, older records are removed before that time
     #[arg(long, env = "KASBAH_KEEP_AUDIT_MIB", value_name = "MIB", default_value_t = 20 * 1024,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub keep_audit_mib: u64,
-    /// How long what went through recorded sessions is kept at least
+    /// Minimum time to keep recorded sessions
     #[arg(long, env = "KASBAH_KEEP_RECORDINGS", value_name = "DURATION", default_value = "90d", value_parser = parse_duration)]
     pub keep_recordings: Duration,
-    /// MiB of it from which on older recordings go before their time
+    /// Maximum size in MiB; beyond it, older recordings are removed before that time
     #[arg(long, env = "KASBAH_KEEP_RECORDINGS_MIB", value_name = "MIB", default_value_t = 20 * 1024,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub keep_recordings_mib: u64,

@@ -26,7 +26,7 @@ pub struct ProcessArgs {
     /// Address for health probes and metrics, plain HTTP
     #[arg(long, env = "KASBAH_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8442")]
     pub admin_listen: SocketAddr,
-    /// Time for everything to finish when the process is asked to stop
+    /// Time for open work to finish when the process is stopped
     #[arg(long, env = "KASBAH_DRAIN", value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
     pub drain: Duration,
     /// What is logged.
@@ -41,7 +41,7 @@ pub struct ProcessArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub struct FolderArgs {
-    /// Folder for everything that is kept on this machine [default: kasbah in the user's data folder]
+    /// Folder for all data on this machine [default: kasbah in the user's data folder]
     #[arg(long, env = "KASBAH_DATA", value_name = "FOLDER")]
     pub data: Option<PathBuf>,
 }
@@ -59,13 +59,13 @@ impl FolderArgs {
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct FirstStartArgs {
-    /// Name of the organization that the first start makes
+    /// Name of the organization that the first start creates
     #[arg(long, env = "KASBAH_ORGANIZATION", value_name = "NAME", default_value = "home")]
     pub organization: String,
     /// Login name of its owner
     #[arg(long, env = "KASBAH_OWNER", value_name = "NAME", default_value = "owner")]
     pub owner: String,
-    /// Issue a new token for the owner, and revoke the one of before
+    /// Issue a new token for the owner, and revoke the former one
     #[arg(long)]
     pub new_owner_token: bool,
 }
@@ -74,7 +74,8 @@ pub struct FirstStartArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub struct CertificateArgs {
-    /// A further host name or IP address under which this server is dialled, for its certificate; may be given more than once. Beside a certificate of your own: the name in it by which clients are to dial
+    /// A further host name or IP address of this server, for its certificate; may be given more than once. With your own certificate:
+    /// the name in it that clients use
     #[arg(long, env = "KASBAH_TLS_NAME", value_name = "NAME", value_delimiter = ',')]
     pub tls_name: Vec<String>,
     /// A certificate that comes from elsewhere.
@@ -89,10 +90,11 @@ pub struct ApiArgs {
     /// Address of the API, HTTPS
     #[arg(long, env = "KASBAH_API_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8440")]
     pub api_listen: SocketAddr,
-    /// Where agents dial the tunnel gateways, host and port, when they do not dial this machine; for what the command line prints
+    /// Address of the tunnel gateways for agents, host and port, if it is not this machine; printed by the command line
     #[arg(long, env = "KASBAH_AGENTS_DIAL", value_name = "HOST:PORT")]
     pub agents_dial: Option<String>,
-    /// URL under which people and jobs reach clusters' APIs, when that is not this machine; for what the command line prints. With `{agent}` in it, each agent's own host name
+    /// URL of clusters' APIs for users and jobs, if it is not this machine; printed by the command line. With `{agent}` in it, each
+    /// agent has its own host name
     #[arg(long, env = "KASBAH_CLUSTERS_URL", value_name = "URL")]
     pub clusters_url: Option<String>,
     /// Of console.

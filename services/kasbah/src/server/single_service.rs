@@ -24,17 +24,17 @@ pub struct ReplicaArgs {
 /// A command that runs one service.
 #[derive(Debug, Clone, clap::Subcommand)]
 pub enum SingleService {
-    /// Runs authz by itself: users, agents, tokens, roles, and who may do what
+    /// Run authz alone: users, agents, tokens, roles and permissions
     Authz(AuthzArgs),
-    /// Runs config-fetcher by itself: reads and checks agents' configuration files
+    /// Run config-fetcher alone: reads and checks agents' configuration files
     ConfigFetcher(ConfigFetcherArgs),
-    /// Runs repo-poller by itself: watches repositories and makes bundles of their manifests
+    /// Run repo-poller alone: watches repositories and builds bundles of their manifests
     RepoPoller(RepoPollerArgs),
-    /// Runs delivery by itself: decides what each agent is to have
+    /// Run delivery alone: decides the desired state of each agent
     Delivery(DeliveryArgs),
-    /// Runs tunnel-gateway by itself: holds the agents' tunnels
+    /// Run tunnel-gateway alone: accepts the agents' tunnels
     TunnelGateway(TunnelGatewayArgs),
-    /// Runs console by itself: the HTTP API
+    /// Run console alone: the HTTP API
     Console(ConsoleArgs),
 }
 

@@ -11,7 +11,7 @@ use super::{NatsArgs, Services};
     mut_arg("repositories", |option| option
         .required(false)
         .default_value("repositories")
-        .help("Folder for what was fetched of repositories, a cache; inside the data folder if relative")),
+        .help("Folder for fetched repositories, a cache; relative paths are inside the data folder")),
 )]
 pub struct UpArgs {
     /// What is left on this machine.

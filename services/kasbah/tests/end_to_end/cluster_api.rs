@@ -161,7 +161,7 @@ async fn people_use_the_cluster_as_themselves_with_an_unmodified_kubectl() {
     let namespace = scene.namespace.as_str();
     let person = Person::owner(&scene.kasbah, AGENT);
     let nobody = person.refused(&["get", "pods", "-n", namespace]).await;
-    assert!(nobody.contains("lets no person use the cluster's API"), "{nobody}");
+    assert!(nobody.contains("permits no user to use the cluster's API"), "{nobody}");
     let_in(&scene, "").await;
 
     // What was refused a moment ago is not refused for long.
@@ -202,7 +202,7 @@ async fn people_use_the_cluster_as_themselves_with_an_unmodified_kubectl() {
     let elsewhere = person.refused(&["get", "secrets", "-n", "kube-system"]).await;
     assert!(elsewhere.contains("\"kasbah:user:owner\" cannot list resource \"secrets\""), "{elsewhere}");
     let other = person.refused(&["get", "pods", "-n", namespace, "--as", "system:admin"]).await;
-    assert!(other.contains("leave out --as"), "{other}");
+    assert!(other.contains("remove --as"), "{other}");
 
     watching.start_kill().unwrap();
     what_was_done_is_recorded(&scene).await;
@@ -221,7 +221,7 @@ async fn what_was_done_is_recorded(scene: &Scene) {
         has(&format!("owner  {AGENT}  watch configmaps {namespace}/seen  200  began"))?;
         has(&format!("owner  {AGENT}  patch configmaps {namespace}/seen"))?;
         has("list secrets kube-system  403")?;
-        has("leave out --as")?;
+        has("remove --as")?;
         let whats = |phase: &str| {
             audit.lines().filter(|line| line.contains("  watch ") && line.contains(phase)).count()
         };
@@ -259,7 +259,7 @@ async fn a_grant_is_kept_to_its_namespace_and_what_is_open_ends_with_it() {
     // kubectl ends in order when a watch breaks off; what counts is that it ended and cannot begin again.
     assert!(ended.code().is_some(), "{ended}");
     let gone = person.refused(&["get", "configmaps", "-n", namespace]).await;
-    assert!(gone.contains("lets no person use the cluster's API"), "{gone}");
+    assert!(gone.contains("permits no user to use the cluster's API"), "{gone}");
 }
 
 /// An HTTP client without a kubeconfig, which sends what it likes.
@@ -336,8 +336,8 @@ async fn those_who_are_not_let_in_are_told_so_in_the_form_that_clients_read() {
     }
     let clusters = scene.kasbah.clusters();
     for (url, header, code, words) in [
-        (pods.clone(), ("impersonate-user", "system:admin"), 403, "leave out --as"),
-        (pods.clone(), ("impersonate-extra-a", "b"), 403, "leave out --as"),
+        (pods.clone(), ("impersonate-user", "system:admin"), 403, "remove --as"),
+        (pods.clone(), ("impersonate-extra-a", "b"), 403, "remove --as"),
         (format!("{root}//api/v1/namespaces/{namespace}/pods"), ("", ""), 400, "empty segment"),
         (format!("{root}/api/v1/namespaces/{namespace}%2fpods"), ("", ""), 400, "encoded slash"),
         (format!("{root}/api/v1/namespaces/%2e%2e%2fa/pods"), ("", ""), 400, "another place"),
@@ -405,7 +405,7 @@ async fn a_kubeconfig_is_put_beside_what_is_there_and_calls_back_for_short_lived
     assert_eq!(std::fs::read_to_string(&file).unwrap(), before, "what is not ours stays as it is");
     let merge = ["kubeconfig", "--agent", AGENT, "--namespace", "a", "--merge"];
     let (done, said) = kasbah(&merge, Some(&file));
-    assert!(done && said.contains("The current context stayed as it was"), "{said}");
+    assert!(done && said.contains("The current context is unchanged"), "{said}");
     let (done, said) = kasbah(&[&merge[..], &["--use"]].concat(), Some(&file));
     assert!(done && said.contains("shop/deploy:production is current"), "{said}");
     let text = std::fs::read_to_string(&file).unwrap();

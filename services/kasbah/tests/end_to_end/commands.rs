@@ -177,7 +177,7 @@ async fn who_may_use_the_clusters_api_is_explained_from_the_configuration() {
         scene.kasbah.cli(asked).map_err(|error| format!("{error:#}"))
     };
     let nobody = can_i(&[]).unwrap_err();
-    assert!(nobody.contains("lets no person use the cluster's API; add user_access"), "{nobody}");
+    assert!(nobody.contains("permits no user to use the cluster's API; add user_access"), "{nobody}");
 
     let grants =
         "user_access:\n  access_as: {user: {}}\n  projects:\n    - id: Shop/Deploy\n      namespaces: [a]\n";

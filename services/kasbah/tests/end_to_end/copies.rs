@@ -77,7 +77,7 @@ async fn an_installation_moves_to_nats_and_back_and_goes_on() {
     let new = json(log(&key, &["copy", "--from", &url, "--to", text(&back)]));
     assert!(new["written"].as_u64() > Some(0), "{new:#}");
     let other = refused(log(&key, &["copy", "--from", text(&back), "--to", text(&data)]));
-    assert!(other.contains("it holds a log, and no copy of log "), "{other}");
+    assert!(other.contains("it holds a log, and not a copy of log "), "{other}");
 
     // It takes the place of the first one, and the same agent goes on with it.
     std::fs::rename(&data, work.path().join("first")).unwrap();
@@ -115,7 +115,7 @@ async fn a_slice_that_was_changed_makes_no_log() {
     let url = nats.shipped_url("kasbah");
     assert_eq!(json(log(&key, &["import", text(&slice), "--to", &url]))["written"], 40);
     let said = refused(log(&key, &["import", text(&slice), "--to", text(&from)]));
-    assert!(said.contains("it holds a log, and no copy of slice "), "{said}");
+    assert!(said.contains("it holds a log, and not a copy of slice "), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -232,7 +232,7 @@ async fn a_copy_that_is_killed_again_and_again_comes_to_its_end_both_ways() {
     .await;
     copying.kill();
     let unfinished = refused(log(&key, &["verify", "--from", text(&back)]));
-    assert!(unfinished.contains("that is not finished"), "{unfinished}");
+    assert!(unfinished.contains("unfinished copy"), "{unfinished}");
     let rest = json(log(&key, &["copy", "--from", &url, "--to", text(&back)]));
     assert!(
         rest["written"].as_u64() > Some(0) && rest["written"].as_u64() < Some(300),

@@ -139,11 +139,11 @@ async fn a_job_that_is_not_meant_is_told_why_and_one_whose_token_goes_is_out() {
     let other = Job::of(&scene, "shop/deploy", &["--environment", "production"]);
     let said = other.kasbah(&["ci", "kubeconfig"]);
     let said = (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned());
-    assert!(said.0 != Some(0) && said.1.contains("no agent lets this job in"), "{said:?}");
+    assert!(said.0 != Some(0) && said.1.contains("no agent permits this job"), "{said:?}");
     let asked = other.kasbah(&["access", "can-i", "list", "pods", "--agent", AGENT]);
     let why = [asked.stdout, asked.stderr].concat();
     let why = String::from_utf8_lossy(&why).into_owned();
-    assert!(why.contains("an environment of staging only, and this is production"), "{why}");
+    assert!(why.contains("an environment of staging, and this job has production"), "{why}");
 
     let listed = scene.kasbah.json(["token", "list", "--project", "shop/deploy"]).unwrap();
     assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");

@@ -147,7 +147,7 @@ async fn somebody_signs_in_with_a_browser_works_and_signs_out() {
     let refused = scene.run(&with_copy).await;
     assert_eq!(refused.status.code(), Some(4), "{}", stderr(&refused));
     let nobody = scene.run(&kubectl).await;
-    assert!(stderr(&nobody).contains("nobody is signed in at"), "{}", stderr(&nobody));
+    assert!(stderr(&nobody).contains("no user is signed in at"), "{}", stderr(&nobody));
     assert_eq!(scene.run(&["logout"]).await.status.code(), Some(1));
 }
 
@@ -168,7 +168,7 @@ async fn who_says_no_or_is_nobody_there_is_not_let_in() {
     let (login, address) = scene.login("--no-open").await;
     scene.provider.browser().unwrap().refuse(&address).await.unwrap();
     let refused = login.end().await;
-    assert!(stderr(&refused).contains("the identity provider says access_denied"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("the identity provider reports access_denied"), "{}", stderr(&refused));
     assert!(!scene.data().join("login.json").exists());
 }
 

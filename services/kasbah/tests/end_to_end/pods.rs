@@ -155,7 +155,7 @@ impl Yard {
         eventually(LIMIT, || async {
             for pod in pods {
                 let log = self.plane.kubectl(["logs", "-n", NAMESPACE, pod]).await?;
-                if log.contains("this instance applies") {
+                if log.contains("this instance is now the applier") {
                     return Ok(pod.clone());
                 }
             }

@@ -29,7 +29,7 @@ async fn a_server_goes_on_from_anchors_when_observations_have_left() {
         scene.synced(&commit).await;
     }
     eventually(LIMIT, || async {
-        ensure!(said().contains("old records have left the log"), "none has left: {}", said());
+        ensure!(said().contains("old records were removed from the log"), "none has left: {}", said());
         Ok(())
     })
     .await;

@@ -128,8 +128,8 @@ fn ending(name: &str, end: &str) -> String {
 fn what_would_be_lost_is_refused_at_its_line() {
     let next = ending("b", "\n");
     let rows = [
-        (ending("a", "\n  x: z\n"), "7:3", "the key 'x' stands in data already, in line 6"),
-        (ending("a", "\nspec:\n- {b: 1, b: 2}\n"), "8:10", "stands in spec[0] already, in line 8"),
+        (ending("a", "\n  x: z\n"), "7:3", "the key 'x' is already in data, in line 6"),
+        (ending("a", "\nspec:\n- {b: 1, b: 2}\n"), "8:10", "is already in spec[0], in line 8"),
         ("{\"apiVersion\": \"v1\",\n\"kind\": \"A\",\n\"kind\": \"B\"}\n".to_owned(), "3:1", "the key 'kind' stands in the object"),
         (ending("a", &format!("---\n{next}")), "7:1", "line 6 ends in '---'"),
         (ending("a", &format!("---  # x\n{next}")), "7:1", "line 6 ends in '---'"),

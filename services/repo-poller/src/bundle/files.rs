@@ -85,7 +85,7 @@ impl FileCache {
         let parsed = match reader.file(&id, limits.bytes)? {
             Content::TooLarge(bytes) => {
                 let message =
-                    format!("the file has {bytes} bytes, more than the {} that are allowed", limits.bytes);
+                    format!("the file has {bytes} bytes, more than the maximum of {}", limits.bytes);
                 ParsedFile { bytes, content: Err((0, 0, message)) }
             }
             Content::Bytes(bytes) => {

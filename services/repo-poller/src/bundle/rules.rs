@@ -50,7 +50,7 @@ pub struct Globs {
 
 /// A glob cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the glob {glob:?} cannot be understood")]
+#[error("the glob {glob:?} is invalid")]
 pub struct GlobError {
     /// Which.
     pub glob: String,

@@ -202,11 +202,11 @@ impl SourceBuild {
         let mut over = |message: String| findings.push(finding("", 0, 0, &message));
         if objects > limits.objects {
             let most = limits.objects;
-            over(format!("the source has {objects} objects, more than the {most} that are allowed"));
+            over(format!("the source has {objects} objects, more than the maximum of {most}"));
         }
         if bytes > limits.bytes {
             let most = limits.bytes;
-            over(format!("the source's files have {bytes} bytes, more than the {most} that are allowed"));
+            over(format!("the source's files have {bytes} bytes, more than the maximum of {most}"));
         }
         findings
     }
@@ -217,8 +217,8 @@ impl SourceBuild {
         if size > limits.agent_bytes {
             let (size, room) = (size >> 10, limits.agent_bytes >> 10);
             let message = format!(
-                "the source's objects take {size} KiB in an agent, which has room for {room} KiB; split the source over several \
-                 agents, or leave large objects out"
+                "the source's objects take {size} KiB in an agent, which has {room} KiB for them; split the source over several \
+                 agents, or remove large objects"
             );
             return Some(finding("", 0, 0, &message));
         }

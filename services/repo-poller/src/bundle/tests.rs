@@ -343,19 +343,16 @@ fn limits_are_kept() {
         (0..10).map(|index| (format!("{index}.yaml"), map(&format!("m{index}"), "1"))).collect();
     let tree = store.tree(&files);
     let rows = [
-        (
-            BuildLimits { agent_bytes: 11_000, ..BuildLimits::default() },
-            "in an agent, which has room for 10 KiB",
-        ),
+        (BuildLimits { agent_bytes: 11_000, ..BuildLimits::default() }, "in an agent, which has 10 KiB"),
         (
             BuildLimits { page_bytes: 100, ..BuildLimits::default() },
             "more than the 100 that are sent to an agent",
         ),
         (BuildLimits { objects: 9, ..BuildLimits::default() }, "10 objects, more than the 9"),
-        (BuildLimits { bytes: 100, ..BuildLimits::default() }, "more than the 100 that are allowed"),
+        (BuildLimits { bytes: 100, ..BuildLimits::default() }, "more than the maximum of 100"),
         (
             BuildLimits { file: FileLimits { bytes: 10, ..FileLimits::default() }, ..BuildLimits::default() },
-            "more than the 10 that are allowed",
+            "more than the maximum of 10",
         ),
     ];
     for (limits, part) in rows {

@@ -178,7 +178,7 @@ impl Watcher {
         };
         match opened.repository.ensure(&[id], &tips).await {
             Err(error) if error.failure == FetchFailure::Broken => {
-                tracing::warn!(project = %self.project, %error, "fetching everything again");
+                tracing::warn!(project = %self.project, %error, "fetching the whole repository again");
                 opened.repository.fetch_anew(&[tips.as_slice(), &[id]].concat()).await?;
             }
             ensured => ensured?,
@@ -301,7 +301,7 @@ impl Watcher {
         let Some(opened) = &mut self.opened else {
             return Err(GitError::broken("the repository is not open"));
         };
-        tracing::warn!(project = %self.project, "what was fetched is damaged, fetching again");
+        tracing::warn!(project = %self.project, "fetched data is damaged, fetching again");
         opened.repository.fetch_anew(&wants).await?;
         *self.shared.objects.lock() = Some(opened.repository.objects());
         self.done.clear();

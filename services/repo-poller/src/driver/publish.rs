@@ -38,7 +38,7 @@ enum PublishError {
     Blobs(#[from] BlobError),
     #[error(transparent)]
     Decide(#[from] DecideError),
-    #[error("more is new than {COMMITS} commits hold")]
+    #[error("the change is larger than {COMMITS} commits can contain")]
     Unfinished,
 }
 
@@ -176,11 +176,11 @@ fn report(
     match &published {
         Ok(_) => {}
         Err(error @ (PublishError::Unfinished | PublishError::Decide(DecideError::Overtaken { .. }))) => {
-            tracing::info!(%project, %reference, %error, "checking again")
+            tracing::info!(%project, %reference, %error, "checking the ref again")
         }
         Err(error) => {
             let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-            tracing::error!(%project, %reference, %error, source, "what is new about a ref was not recorded");
+            tracing::error!(%project, %reference, %error, source, "changes of a ref were not recorded");
         }
     }
     published.ok()

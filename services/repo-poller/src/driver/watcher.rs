@@ -292,7 +292,7 @@ impl Watcher {
                     permitted.credential_host = credential_host.or(permitted.credential_host);
                 }
                 Err(refusal) => {
-                    tracing::warn!(%project, error = %refusal, "cannot ask whether a repository may be read");
+                    tracing::warn!(%project, error = %refusal, "permission to read a repository cannot be checked");
                     return None;
                 }
             }

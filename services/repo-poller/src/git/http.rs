@@ -132,7 +132,7 @@ impl Connector {
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
         if !secure && !self.allowed.plain_http {
             return Err(GitError::refused(format!(
-                "{host} is asked over plain HTTP, on which anybody on the way reads and changes what is deployed; set the repository to its https URL, or let the operator allow it (--allow-plain-http)"
+                "{host} uses plain HTTP, so that others can read and change manifests on the network; set the repository to its https URL, or ask the operator to allow it (--allow-plain-http)"
             )));
         }
         let dialled = within(&self.world, CONNECT_TIMEOUT, async {
@@ -149,12 +149,12 @@ impl Connector {
     async fn dial(&self, host: &str, port: u16) -> Result<Box<dyn Connection>, GitError> {
         let addresses = self.world.network.resolve(host, port).await;
         let addresses =
-            addresses.map_err(|_| GitError::unreachable(format!("the name {host} is not known")))?;
+            addresses.map_err(|_| GitError::unreachable(format!("the host name {host} is unknown")))?;
         let allowed = |address: &&SocketAddr| self.allowed.private_addresses || !is_private(address.ip());
         let mut allowed = addresses.iter().filter(allowed).peekable();
         if allowed.peek().is_none() {
             return Err(GitError::refused(format!(
-                "{host} is a private address, which the operator has to allow (--allow-private-addresses)"
+                "{host} is a private address, which the operator must allow (--allow-private-addresses)"
             )));
         }
         for address in allowed {
@@ -162,7 +162,7 @@ impl Connector {
                 return Ok(connection);
             }
         }
-        Err(GitError::unreachable(format!("{host} port {port} takes no connection")))
+        Err(GitError::unreachable(format!("{host} port {port} accepts no connection")))
     }
 
     async fn handshake(
@@ -171,7 +171,7 @@ impl Connector {
         socket: Box<dyn Connection>,
     ) -> Result<Box<dyn Connection>, GitError> {
         let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| GitError::refused(format!("{host} is no name that a certificate can have")))?;
+            .map_err(|_| GitError::refused(format!("{host} is not a valid name for a certificate")))?;
         let connector = tokio_rustls::TlsConnector::from(Arc::clone(&self.tls));
         match connector.connect(name, socket).await {
             Ok(stream) => Ok(Box::new(stream)),
@@ -184,7 +184,7 @@ impl Connector {
 fn untrusted(host: &str, error: &std::io::Error) -> String {
     match chassis::tls::explain(error, host) {
         Some(CertificateProblem::WrongAuthority { .. }) => format!(
-            "the certificate of {host} comes from an authority that is not trusted here; give the authority's certificate with --git-ca-file, and if one is given, check that it is this server's"
+            "the certificate of {host} comes from an authority that is not trusted here; give the authority's certificate with --git-ca-file, or check that the given one is this server's"
         ),
         Some(trouble @ CertificateProblem::WrongName { .. }) => format!(
             "the certificate of {host} is not for that name{}; use a name that it has in the repository's URL",

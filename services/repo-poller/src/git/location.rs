@@ -73,7 +73,7 @@ impl RemoteUrl {
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         if authority.contains('@') {
             return Err(GitError::refused(
-                "the repository's URL holds a user or password; remove it and name a credential instead",
+                "the repository's URL contains a user or password; remove it and name a credential instead",
             ));
         }
         if path.contains(['?', '#']) {
@@ -130,7 +130,7 @@ impl RemoteUrl {
         match target.path.strip_suffix(suffix) {
             Some(path) => Ok(Self { path: path.trim_end_matches('/').to_owned(), ..target }),
             None => Err(GitError::refused(
-                "the server redirects to something that is no repository; a login page?",
+                "the server redirects to an address that is not a repository; a login page?",
             )),
         }
     }

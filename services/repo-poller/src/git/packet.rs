@@ -71,9 +71,9 @@ pub fn server_error(message: &[u8]) -> GitError {
     let text: String =
         String::from_utf8_lossy(message).chars().filter(|letter| !letter.is_control()).take(200).collect();
     if text.contains("not our ref") || text.contains("not found") {
-        GitError::not_found(format!("the server says: {text}"))
+        GitError::not_found(format!("the server reports: {text}"))
     } else {
-        GitError::broken(format!("the server says: {text}"))
+        GitError::broken(format!("the server reports: {text}"))
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
         line(&mut bytes, "ERR upload-pack: not our ref 1234");
         reader.push(&bytes);
         let error = reader.next_packet().expect_err("an error");
-        assert_eq!(error, GitError::not_found("the server says: upload-pack: not our ref 1234"));
+        assert_eq!(error, GitError::not_found("the server reports: upload-pack: not our ref 1234"));
         let mut reader = PacketReader::default();
         reader.push(b"<html>");
         assert!(reader.next_packet().is_err());

@@ -193,7 +193,7 @@ impl Remote {
     async fn post(&self, body: Vec<u8>) -> Result<Response<Incoming>, GitError> {
         let answer = self.exchange(&self.url, Method::POST, "/git-upload-pack", body.into()).await?;
         if answer.status().is_redirection() {
-            return Err(GitError::unreachable("the server redirects a request that it took before"));
+            return Err(GitError::unreachable("the server redirects a request that it accepted before"));
         }
         Ok(answer)
     }
@@ -236,7 +236,7 @@ impl Remote {
             )),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(GitError::new(
                 FetchFailure::Unauthorized,
-                format!("{host} wants a credential ({status}); give the project one"),
+                format!("{host} requires a credential ({status}); set one on the project"),
             )),
             StatusCode::NOT_FOUND | StatusCode::GONE => {
                 Err(GitError::not_found(format!("no such repository on {host}, or not with this credential")))
@@ -275,7 +275,7 @@ impl Remote {
                 }
                 None => {
                     let silent = Duration::as_secs(&SILENCE_TIMEOUT);
-                    return Err(GitError::unreachable(format!("{host} said nothing for {silent} s")));
+                    return Err(GitError::unreachable(format!("{host} sent nothing for {silent} s")));
                 }
             }
         }

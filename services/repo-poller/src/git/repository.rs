@@ -104,7 +104,7 @@ impl RealRepositories {
             None => None,
         };
         let http = HttpClient::new(world, Allowed::by(args), authorities.as_deref())
-            .context("--git-ca-file is of no use")?;
+            .context("--git-ca-file is not usable")?;
         Ok(Self { world: world.clone(), http, limits: args.git_limits() })
     }
 }

@@ -159,7 +159,7 @@ async fn a_credential_opens_its_own_host_only() {
     let project = harness.shop(&url).await;
     let _running = harness.start().await;
     let failed = harness.wait_failed(FetchFailure::Unauthorized).await;
-    assert!(failed.message.contains("wants a credential"), "{}", failed.message);
+    assert!(failed.message.contains("requires a credential"), "{}", failed.message);
 
     let credential = CredentialId(harness.world.new_uuid());
     let secret = Zeroizing::new(b"git:s3cret".to_vec());

@@ -146,7 +146,7 @@ async fn the_watching_ends_with_the_last_token_while_other_things_happen() {
     eventually(DEADLINE, || async {
         harness.push(project).await;
         let failure = harness.ask(&show).await.unwrap().failure;
-        if failure.as_deref() == Some("nobody with a live token wants it") {
+        if failure.as_deref() == Some("no agent with a valid token reads it") {
             Ok(())
         } else {
             Err(format!("{failure:?}"))

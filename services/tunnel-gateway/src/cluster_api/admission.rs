@@ -187,7 +187,8 @@ fn judge(
     attributes: &Attributes,
 ) -> Result<(AccessAs, String), String> {
     if headers::impersonates(request.headers()) {
-        let message = "as whom the cluster sees you is said by user_access in the agent's configuration; leave out --as";
+        let message =
+            "user_access in the agent's configuration defines your identity in the cluster; remove --as";
         return Err(message.to_owned());
     }
     let through = check_pass(&held.pass, attributes).map_err(|error| error.to_string())?;

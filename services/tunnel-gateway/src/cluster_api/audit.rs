@@ -102,7 +102,7 @@ impl Audit {
     fn enqueue(&self, organization: OrganizationId, record: AuditRecord) {
         self.count_waiting();
         if self.entries.send(Entry { organization, record, stored: None }).is_err() {
-            tracing::error!("what is done is not recorded: the gateway has stopped");
+            tracing::error!("audit record not written: the gateway has stopped");
         }
     }
 
@@ -129,7 +129,7 @@ impl Audit {
 }
 
 fn unavailable() -> ProxyError {
-    let message = "what is done cannot be recorded now, so nothing is; retry";
+    let message = "the request is refused because its audit record cannot be written now; retry";
     ProxyError::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message).retry_after(5)
 }
 
@@ -357,7 +357,7 @@ impl BatchWriter {
             |error: &AppendError| error.is_transient() || matches!(error, AppendError::ReadOnly { .. });
         let stored = append_until_stored(&self.world, &*self.log, batch, is_transient).await;
         if let Err(error) = &stored {
-            tracing::error!(%error, "what was done is not recorded");
+            tracing::error!(%error, "audit record not written");
         }
         Ok(stored.is_ok())
     }

@@ -106,7 +106,7 @@ pub(super) async fn token_of<B>(
 /// The origin of a request's page, which has to be let in.
 fn known_origin<'a>(gateway: &'a Gateway, headers: &HeaderMap) -> Result<&'a Origin, ProxyError> {
     allowed(&gateway.args.clusters_origins, headers).ok_or_else(|| {
-        let message = "sessions and tickets are for pages of the origins that `--clusters-origins` names; programs send a token as `Authorization: Bearer`";
+        let message = "sessions and tickets are only for pages of origins in `--clusters-origins`; programs send a token as `Authorization: Bearer`";
         ProxyError::new(StatusCode::FORBIDDEN, Hop::Gateway, message)
     })
 }

@@ -32,7 +32,7 @@ pub(super) async fn readable(answer: Response<AnswerBody>) -> Result<Response<An
         Some(message) if is_agents => Err(ProxyError::new(status, Hop::Agent, message)),
         Some(message) if message.contains(MAY_NOT_ACT) => {
             let advice = format!(
-                "the cluster does not let it act for you: {message}; `kasbah agent rights` prints what it needs there"
+                "the cluster does not permit the agent to impersonate you: {message}; `kasbah agent rights` prints the rights that it needs there"
             );
             Err(ProxyError::new(status, Hop::Agent, advice))
         }
@@ -47,12 +47,12 @@ async fn whole(mut body: AnswerBody) -> Result<Bytes, ProxyError> {
     let bad = |message: String| ProxyError::new(StatusCode::BAD_GATEWAY, Hop::Agent, message);
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| bad(format!("what it answered broke off: {error}")))?;
+        let frame = frame.map_err(|error| bad(format!("its answer broke off: {error}")))?;
         if let Some(data) = frame.data_ref() {
             whole.extend_from_slice(data);
         }
         if whole.len() > MAXIMUM_STATUS {
-            return Err(bad("what it answered is too long to be shown".to_owned()));
+            return Err(bad("its answer is too long to show".to_owned()));
         }
     }
     Ok(whole.freeze())

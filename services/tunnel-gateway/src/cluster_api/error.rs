@@ -61,7 +61,7 @@ impl ProxyError {
     /// None came while it was waited for one.
     pub(super) fn not_reconnected(waited: Duration) -> Self {
         let message = format!(
-            "the agent is not connected: it was a moment ago, and did not come back within {waited:?}; see `kasbah agent show`"
+            "the agent is not connected: it disconnected a moment ago and did not reconnect within {waited:?}; see `kasbah agent show`"
         );
         Self::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Tunnel, message)
     }
@@ -76,16 +76,16 @@ impl ProxyError {
         };
         let message = match kind {
             LimitKind::Open => format!(
-                "{whose} have {limit} requests open at this gateway, the most that are allowed (--clusters-open-per-{option}): end watches and sessions that are not needed, then retry"
+                "{whose} have {limit} requests open at this gateway, the maximum (--clusters-open-per-{option}): end watches and sessions that are not needed, then retry"
             ),
             LimitKind::OpenShare(held) => format!(
-                "{whose} may have {limit} requests open at this gateway (--clusters-open-per-{option}), of which you hold {held}, as many as are free: the rest is for others; end watches and sessions that are not needed, then retry"
+                "{whose} may have {limit} requests open at this gateway (--clusters-open-per-{option}), of which you hold {held}, your share: the rest is for other users; end watches and sessions that are not needed, then retry"
             ),
             LimitKind::Rate => format!(
-                "{whose} make more than {limit} requests a second at this gateway, the most that are allowed for long (--clusters-rate-per-{option}): retry later, and ask less often, as with a watch"
+                "{whose} make more than {limit} requests a second at this gateway, the sustained maximum (--clusters-rate-per-{option}): retry later, and send fewer requests, for example by a watch"
             ),
             LimitKind::RateShare => format!(
-                "{whose} may make {limit} requests a second for long at this gateway (--clusters-rate-per-{option}), of which you make as many as are left: the rest is for others; retry later, and ask less often, as with a watch"
+                "{whose} may make {limit} sustained requests a second at this gateway (--clusters-rate-per-{option}), of which you use your share: the rest is for other users; retry later, and send fewer requests, for example by a watch"
             ),
         };
         let seconds = u16::try_from(retry_after.as_millis().div_ceil(1000)).unwrap_or(u16::MAX).max(1);
@@ -147,7 +147,7 @@ impl ProxyError {
             }
             RefusalKind::Unavailable | RefusalKind::Internal => {
                 tracing::warn!(%refusal, "authz signs no pass");
-                let message = "who may use the cluster cannot be looked up now; retry".to_owned();
+                let message = "the permissions for the cluster cannot be read now; retry".to_owned();
                 return Self::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message).retry_after(1);
             }
         };

@@ -104,7 +104,7 @@ pub(super) async fn ask_while_open(
         biased;
         // First: of a request that was ended before it was sent, nothing is.
         _end = guard.open.ended() => {
-            let message = "what let the request through was withdrawn, or the gateway stops; retry";
+            let message = "the permission for the request was withdrawn, or the gateway is stopping; retry";
             Err(ProxyError::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Gateway, message))
         }
         answer = ask(gateway, asked, body) => answer,

@@ -67,7 +67,7 @@ pub(super) async fn open(gateway: &Gateway, asked: &Forwarded) -> Result<Option<
         }
         Err(RequestError::NoResponder { .. }) => Ok(None),
         Err(error) => {
-            let message = format!("the other gateways cannot be asked now: {error}");
+            let message = format!("the other gateways do not answer now: {error}");
             Err(ProxyError::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Replica, message).retry_after(1))
         }
     }
@@ -131,7 +131,7 @@ pub(crate) fn accept(gateway: &Arc<Gateway>, session: &Arc<Session>) -> StreamHa
         Box::pin(async move {
             match context.actor {
                 Actor::Service(_) => answer(&gateway, agent, stream).await,
-                _ => stream.writer.0.reset("only gateways ask this").await,
+                _ => stream.writer.0.reset("only gateways may request this").await,
             }
         })
     })
@@ -220,7 +220,7 @@ async fn asked(
         return Err(ProxyError::new(
             StatusCode::BAD_REQUEST,
             Hop::Replica,
-            "this is no path of a cluster's API",
+            "this is not a path of a cluster's API",
         ));
     }
     let uri = http::Uri::builder().scheme("http").authority("agent").path_and_query(head.target);
@@ -294,7 +294,7 @@ impl Incoming {
 
     async fn read_up_to(&mut self, bytes: usize) -> Result<BytesMut, BoxError> {
         while self.rest.len() < bytes {
-            let piece = self.reader.0.read().await?.ok_or("it ended before its end")?;
+            let piece = self.reader.0.read().await?.ok_or("it ended early")?;
             self.rest.extend_from_slice(&piece);
         }
         Ok(self.rest.split_to(bytes))

@@ -102,9 +102,9 @@ pub(super) async fn recheck(gateway: &Gateway, open: Vec<Arc<OpenRequest>>) {
                 if matches!(refusal.kind, RefusalKind::Unavailable | RefusalKind::Internal)
                     && open.unconfirmed_for(now) < AUTHZ_TIMEOUT =>
             {
-                tracing::warn!(%refusal, "what lets open requests through cannot be looked up");
+                tracing::warn!(%refusal, "permissions of open requests cannot be read");
             }
-            _ => open.end(End::Cut("what let this request through was withdrawn".to_owned())),
+            _ => open.end(End::Cut("the permission for this request was withdrawn".to_owned())),
         }
     }
 }

@@ -87,10 +87,10 @@ pub(super) struct Recorder {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RecordingError {
     /// What goes through is none of what exec and attach say.
-    #[error("the session is to be recorded and cannot be understood: {0}")]
+    #[error("the session must be recorded, and its protocol cannot be parsed: {0}")]
     Unreadable(#[from] Unreadable),
     /// The log does not take it.
-    #[error("the session is to be recorded and cannot be now")]
+    #[error("the session must be recorded, and recording is not possible now")]
     Unavailable,
 }
 
@@ -138,7 +138,7 @@ impl Recordings {
         let (pieces, receiver) = mpsc::channel(WAITING);
         pieces.try_send(asked).map_err(|error| unavailable(&error))?;
         let session = RecordedSession { wanted, sealing, pieces: receiver };
-        self.sessions.send(session).map_err(|_stops| unavailable(&"the gateway stops"))?;
+        self.sessions.send(session).map_err(|_stops| unavailable(&"the gateway is stopping"))?;
         Ok(Recorder {
             began: self.world.clock.monotonic(),
             world: self.world.clone(),
@@ -151,7 +151,7 @@ impl Recordings {
 
 fn unsupported(error: Unreadable) -> ProxyError {
     let message =
-        format!("{}; use kubectl, or a client that speaks as it does", RecordingError::Unreadable(error));
+        format!("{}; use kubectl, or a client with the same protocol", RecordingError::Unreadable(error));
     ProxyError::new(StatusCode::FORBIDDEN, Hop::Gateway, message)
 }
 

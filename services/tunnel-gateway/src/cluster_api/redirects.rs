@@ -24,7 +24,7 @@ pub(super) fn rewrite_location(
     });
     let location = inside.and_then(|location| HeaderValue::try_from(location).ok()).ok_or_else(|| {
         let message =
-            format!("the answer is {status} and leads out of this cluster's API, where nobody is sent");
+            format!("the answer is {status} and redirects to an address outside this cluster's API, which is not allowed");
         ProxyError::new(StatusCode::BAD_GATEWAY, Hop::Gateway, message)
     })?;
     headers.insert(LOCATION, location);

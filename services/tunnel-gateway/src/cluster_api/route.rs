@@ -26,7 +26,7 @@ pub(super) fn path_of(agent: AgentId) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RouteError {
     #[error(
-        "the path names no agent: it begins with /agents/<id of the agent>, as `kasbah kubeconfig` writes it"
+        "the path names no agent: it must begin with /agents/<id of the agent>, as `kasbah kubeconfig` writes it"
     )]
     NoAgent,
     #[error("the request names two hosts")]

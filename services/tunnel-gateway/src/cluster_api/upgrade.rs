@@ -96,7 +96,7 @@ async fn join(
     let client = match upgraded {
         Ok(client) => TokioIo::new(client),
         Err(error) => {
-            tracing::debug!(%error, "a connection did not become another protocol");
+            tracing::debug!(%error, "a connection was not upgraded");
             drop(sender.send(Err(error.into())).await);
             return;
         }
@@ -126,7 +126,7 @@ impl Tape {
     async fn record(&self, side: Side, piece: &[u8]) {
         let Some(recorder) = &self.recorder else { return };
         if let Err(error) = recorder.record(side, piece).await {
-            tracing::warn!(%error, "a session is ended");
+            tracing::warn!(%error, "session ended");
             self.open.end(End::Cut(error.to_string()));
             std::future::pending().await
         }

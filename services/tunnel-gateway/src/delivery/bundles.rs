@@ -22,7 +22,7 @@ const MAXIMUM_CONTENT_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) enum ResolveError {
     #[error("a blob cannot be read")]
     Blob(#[from] BlobError),
-    #[error("a blob is not what it should be: {0}")]
+    #[error("a blob has unexpected content: {0}")]
     Malformed(#[from] events::DecodeError),
     /// One page or object cannot be sent, now or later: the sources that have it are sent without bundle.
     #[error("{content} cannot be sent: {reason}")]
@@ -200,7 +200,7 @@ impl BundleCache {
         let content = content.map_err(|error| ResolveError::of(digest, error))?;
         if content.len() > MAXIMUM_OBJECT_BYTES {
             let bytes = content.len();
-            let reason = format!("it has {bytes} bytes, more than the {MAXIMUM_OBJECT_BYTES} that are sent");
+            let reason = format!("it has {bytes} bytes, more than the maximum of {MAXIMUM_OBJECT_BYTES}");
             return Err(ResolveError::Content { content: digest, reason });
         }
         Ok(content)

@@ -72,7 +72,7 @@ async fn compare(
         let asked = asked.map_err(not_asked)?;
         match asked.status {
             StatusCode::OK if asked.body.len() > MAXIMUM_DIFF_BYTES => {
-                let message = "the difference is over 1 MiB: too much to show";
+                let message = "the difference is larger than 1 MiB, the maximum to show";
                 return Err(Refusal::new(RefusalKind::Unavailable, message));
             }
             StatusCode::OK => {
@@ -110,8 +110,8 @@ fn not_asked(error: AskError) -> Refusal {
 }
 
 fn unreadable(source: SourceId, error: &(dyn std::error::Error + 'static)) -> Refusal {
-    tracing::warn!(%source, error, "bundle cannot be brought to the agent for a comparison");
-    Refusal::new(RefusalKind::Unavailable, "the bundle cannot be brought to the agent now; retry")
+    tracing::warn!(%source, error, "bundle cannot be sent to the agent for a comparison");
+    Refusal::new(RefusalKind::Unavailable, "the bundle cannot be sent to the agent now; retry")
 }
 
 fn away() -> Refusal {

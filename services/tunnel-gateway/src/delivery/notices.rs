@@ -24,12 +24,12 @@ pub(crate) async fn run(gateway: Arc<Gateway>, shutdown: Shutdown) -> anyhow::Re
                 Some(Received::Message(body)) => match events::decode::<DesiredChanged>(&body) {
                     Ok(DesiredChanged { agents }) => gateway.registry.announce(&agents),
                     Err(error) => {
-                        tracing::warn!(%error, "notice is not readable here, asking for all agents");
+                        tracing::warn!(%error, "notice is not readable, refreshing all agents");
                         gateway.registry.mark_changed(None);
                     }
                 },
                 Some(Received::Lost(count)) => {
-                    tracing::info!(count, "notices were lost, asking for all agents");
+                    tracing::info!(count, "notices were lost, refreshing all agents");
                     gateway.registry.mark_changed(None);
                 }
                 None => anyhow::bail!("the bus ended the subscription"),

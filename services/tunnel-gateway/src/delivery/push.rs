@@ -28,9 +28,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 enum PushError {
-    #[error("delivery does not answer: {0}")]
+    #[error("the delivery service does not answer: {0}")]
     Delivery(Refusal),
-    #[error("the plan is not this agent's")]
+    #[error("the plan is for another agent")]
     AnotherAgent,
     #[error("cannot encode the desired state: {0}")]
     Encode(#[from] events::EncodeError),
@@ -38,7 +38,7 @@ enum PushError {
     Resolve(#[from] ResolveError),
     #[error("the agent cannot be supplied")]
     Transfer(#[from] TransferError),
-    #[error("the agent cannot be asked")]
+    #[error("the agent does not answer")]
     Tunnel(#[from] AskError),
     #[error("the agent answered {0} to the desired state")]
     Status(StatusCode),
@@ -46,7 +46,7 @@ enum PushError {
     Answer(#[from] events::DecodeError),
     #[error("the agent has revision {0} already")]
     Stale(u64),
-    #[error("the replica of delivery that answered has only revision {0} yet")]
+    #[error("the replica of delivery that answered has only revision {0} so far")]
     Behind(u64),
 }
 
@@ -178,8 +178,8 @@ impl Pusher<'_> {
             let body = Bytes::from(events::encode(&resolved.desired)?);
             let (sources, reason) = if body.len() > MAXIMUM_DESIRED_BYTES {
                 let reason = format!(
-                    "the lists of what the agent is to have and to delete have {} bytes, more than the {MAXIMUM_DESIRED_BYTES} that are \
-                     sent, and this source's is the longest; split it over several agents",
+                    "the lists of the agent's objects and prunes have {} bytes, more than the maximum of {MAXIMUM_DESIRED_BYTES}, \
+                     and this source's list is the longest; split it over several agents",
                     body.len()
                 );
                 (longest(&resolved.desired)?.into_iter().collect(), reason)
@@ -231,7 +231,7 @@ impl Pusher<'_> {
         self.put_state(resolved, body, answered).await?;
         self.gateway.counts.pushes.with(["taken"]).inc();
         let revision = resolved.desired.revision;
-        tracing::debug!(agent = %self.session.agent, instance = %self.session.instance, revision, epoch = epoch(applier), "desired state taken");
+        tracing::debug!(agent = %self.session.agent, instance = %self.session.instance, revision, epoch = epoch(applier), "desired state accepted");
         self.record_taken(plan.clone(), resolved).await?;
         Ok(Pushed::Done)
     }

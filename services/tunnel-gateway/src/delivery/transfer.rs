@@ -31,7 +31,7 @@ const OBJECTS_TIME: Duration = Duration::from_secs(30);
 pub(crate) enum TransferError {
     #[error("a bundle cannot be read")]
     Resolve(#[from] ResolveError),
-    #[error("the agent cannot be asked")]
+    #[error("the agent does not answer")]
     Tunnel(#[from] AskError),
     #[error("objects cannot be encoded")]
     Encode(#[from] events::EncodeError),
@@ -39,7 +39,7 @@ pub(crate) enum TransferError {
     Refused { status: StatusCode, reason: String },
     #[error("the agent's answer is malformed: {0}")]
     Answer(#[from] events::DecodeError),
-    #[error("the agent lacks what is not its own, or lacks it for ever")]
+    #[error("the agent requests objects that are not its own, or requests them repeatedly")]
     Unsatisfied,
 }
 

@@ -61,7 +61,7 @@ pub(crate) async fn run(
                 );
             }
             (_, Err(error)) => {
-                tracing::warn!(%error, "connection is not accepted");
+                tracing::warn!(%error, "connection cannot be accepted");
                 gateway.world.clock.sleep(ACCEPT_PAUSE).await;
             }
             (Err(_), _) => break,
@@ -73,13 +73,13 @@ pub(crate) async fn run(
 }
 
 async fn drain(gateway: &Gateway) {
-    gateway.registry.dismiss_all("this gateway is going", Again::AtOnce);
+    gateway.registry.dismiss_all("this gateway is stopping", Again::AtOnce);
     let mut open = gateway.registry.open();
     tokio::select! {
         biased;
         _none = open.wait_for(|open| *open == 0) => {}
         () = gateway.world.clock.sleep(gateway.args.tunnel_drain) => {
-            tracing::warn!(open = *gateway.registry.open().borrow(), "tunnels are cut");
+            tracing::warn!(open = *gateway.registry.open().borrow(), "open tunnels are closed");
         }
     }
 }
@@ -124,7 +124,7 @@ async fn accept_connection(
     let session = Session::new(identity, connection, Timestamp(gateway.world.clock.now_millis()));
     if let Some(former) = gateway.registry.enter(&session) {
         former.dismiss(Farewell {
-            reason: "a newer tunnel of this instance took its place".to_owned(),
+            reason: "replaced by a newer tunnel of this instance".to_owned(),
             again: Again::Later,
         });
     }
@@ -134,7 +134,7 @@ async fn accept_connection(
         session.dismiss(Farewell { reason: reason.to_owned(), again: Again::Slowly });
     }
     if shutdown.is_requested() {
-        session.dismiss(Farewell { reason: "this gateway is going".to_owned(), again: Again::AtOnce });
+        session.dismiss(Farewell { reason: "this gateway is stopping".to_owned(), again: Again::AtOnce });
     }
     Some(session)
 }
@@ -153,7 +153,7 @@ async fn admit(
     draining: bool,
 ) -> Result<(AgentId, Admitted), Rejection> {
     if draining {
-        return Err(Rejection::unavailable("this gateway is going", RETRY_AFTER));
+        return Err(Rejection::unavailable("this gateway is stopping", RETRY_AFTER));
     }
     let hash = Sha256::of(presented.token.secret().as_bytes());
     let (principal, agent, refusal) = match gateway.admissions.ask(hash).await {
@@ -187,7 +187,7 @@ fn check_capacity(gateway: &Gateway, agent: AgentId, hello: &Hello) -> Result<()
     if has_capacity {
         return Ok(());
     }
-    let message = format!("this agent has {maximum} {what} open, the most that are allowed");
+    let message = format!("this agent has {maximum} {what} open, the maximum");
     Err(Rejection::unavailable(message, RETRY_AFTER))
 }
 
@@ -198,7 +198,7 @@ fn reject(refusal: Refusal) -> Rejection {
             Rejection::denied(refusal.message)
         }
         RefusalKind::Unavailable | RefusalKind::Internal => {
-            tracing::warn!(%refusal, "authz gives no answer");
+            tracing::warn!(%refusal, "the authz service does not answer");
             Rejection::unavailable("tokens cannot be checked now", RETRY_AFTER)
         }
     }
@@ -223,7 +223,8 @@ fn report_refusal(
     let refused = RefusalKey { agent, reason: rejection.refusal.message.clone() };
     let reason = gateway.refusals.lock().record(&refused, gateway.world.clock.monotonic());
     if let Some(reason) = reason {
-        tracing::warn!(%peer, ?agent, reason, "tunnel refused");
+        let agent_id = agent.map_or_else(|| "unknown".to_owned(), |agent| agent.to_string());
+        tracing::warn!(%peer, agent = agent_id, reason, "tunnel refused");
         let organization = identified.map_or(OrganizationId::SYSTEM, |(_, organization)| organization);
         gateway.journal.note(organization, Observed::TunnelRefused { agent, reason });
     }

@@ -28,7 +28,7 @@ const IDLE_CHECKS: u32 = 10;
 /// what is still open on it.
 pub(crate) async fn run(gateway: &Gateway, session: &Arc<Session>) {
     gateway.counts.bulk_connections.inc();
-    tracing::debug!(agent = %session.agent, "connection beside a tunnel opened");
+    tracing::debug!(agent = %session.agent, "bulk connection opened");
     let farewell = tokio::select! {
         biased;
         farewell = session::token_ended(gateway, session) => farewell,
@@ -39,7 +39,7 @@ pub(crate) async fn run(gateway: &Gateway, session: &Arc<Session>) {
     session.connection.close(&farewell).await;
     gateway.registry.leave(session, farewell.again, now());
     gateway.counts.bulk_connections.dec();
-    tracing::debug!(agent = %session.agent, reason = farewell.reason, "connection beside a tunnel closed");
+    tracing::debug!(agent = %session.agent, reason = farewell.reason, "bulk connection closed");
 }
 
 /// Returns once a connection is no longer wanted, and what was open on it has ended or had its time.
@@ -51,7 +51,7 @@ async fn run_until_unwanted(gateway: &Gateway, session: &Arc<Session>) -> Farewe
             (Farewell { reason, again: Again::Later }, Some(session::DRAIN_OF_AGENT))
         }
         () = wait_until_idle(gateway, session) => {
-            (Farewell { reason: "nobody uses it".to_owned(), again: Again::Later }, None)
+            (Farewell { reason: "it is unused".to_owned(), again: Again::Later }, None)
         }
     };
     gateway.registry.stop_offering(session, farewell.again, gateway.world.clock.monotonic());
@@ -82,7 +82,7 @@ pub(crate) fn request_more(gateway: &Arc<Gateway>, tunnel: &Arc<Session>, free: 
     let spawner = Arc::clone(&gateway.world.spawner);
     let asking = async move {
         let asked = tunnel.connection.ask(Method::POST, path::BULK, Bytes::new(), 0, OPENING_TIME).await;
-        tracing::debug!(agent = %tunnel.agent, ?asked, "asked for a connection beside a tunnel");
+        tracing::debug!(agent = %tunnel.agent, ?asked, "requested a bulk connection");
         // What it dialled may come in elsewhere; or it is older, has enough, or cannot dial now.
         tokio::select! {
             biased;

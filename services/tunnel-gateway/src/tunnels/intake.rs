@@ -52,17 +52,17 @@ enum IntakeError {
     Ended,
     #[error("the event stream broke")]
     Body(#[source] BodyFault),
-    #[error("nothing was said for {SILENCE:?}")]
+    #[error("no frame for {SILENCE:?}")]
     Silent,
     #[error("a frame is not readable")]
     Frame(#[source] FrameError),
     #[error("a batch is refused")]
     Refused(#[source] BatchFault),
-    #[error("the log does not take a batch")]
+    #[error("the log does not accept a batch")]
     Log(#[source] AppendError),
     #[error("a record cannot be encoded: {0}")]
     Encode(events::EncodeError),
-    #[error("the fold of what is durable lags")]
+    #[error("the fold of durable observations lags")]
     Lagging(#[source] store::CatchUpError),
 }
 
@@ -104,7 +104,7 @@ fn report(gateway: &Gateway, session: &Session, error: &IntakeError) {
         | IntakeError::Open(AskError::Closed { .. }) => {
             tracing::debug!(%agent, %instance, %error, source, "event stream ended");
         }
-        _ => tracing::warn!(%agent, %instance, %error, source, "event stream given up"),
+        _ => tracing::warn!(%agent, %instance, %error, source, "event stream abandoned"),
     }
 }
 
@@ -183,7 +183,7 @@ async fn send_acknowledgement(session: &Session, durable: Acknowledged) {
     match acknowledged {
         Ok(asked) if asked.status.is_success() => {}
         Ok(asked) => {
-            tracing::warn!(agent = %session.agent, status = %asked.status, "acknowledgement is not taken")
+            tracing::warn!(agent = %session.agent, status = %asked.status, "acknowledgement is refused")
         }
         Err(error) => tracing::debug!(agent = %session.agent, %error, "acknowledgement does not arrive"),
     }
@@ -293,7 +293,8 @@ impl<'a> Reader<'a> {
         let foreign = remove_foreign_sources(&mut batch.observations, &self.own);
         if !foreign.is_empty() {
             let (agent, instance) = (self.session.agent, self.session.instance);
-            tracing::warn!(%agent, %instance, ?foreign, "observations of others' sources are left out");
+            let sources = foreign.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            tracing::warn!(%agent, %instance, sources, "observations of other agents' sources are removed");
         }
         Ok(true)
     }
@@ -384,7 +385,7 @@ impl Naming {
                     return;
                 }
                 Err(refusal) => {
-                    tracing::warn!(%agent, %instance, %refusal, "applier not named, trying again");
+                    tracing::warn!(%agent, %instance, %refusal, "applier not named, retrying");
                     gateway.world.clock.sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }

@@ -181,7 +181,7 @@ async fn run_tunnel(gateway: Arc<Gateway>, session: Arc<Session>) {
         match AssertUnwindSafe(run_until_closed(&gateway, &session)).catch_unwind().await {
             Ok(farewell) => farewell,
             Err(_panic) => {
-                tracing::error!(%agent, %instance, "a fault of ours ended a tunnel");
+                tracing::error!(%agent, %instance, "an internal fault ended a tunnel");
                 let farewell = Farewell { reason: "a fault of the gateway".to_owned(), again: Again::Later };
                 Box::pin(session.connection.close(&farewell)).await;
                 farewell
@@ -197,7 +197,7 @@ async fn run_until_closed(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Far
     let serving = match Box::pin(requests::serve_agent(gateway, session)).await {
         Ok(serving) => Some(serving),
         Err(error) => {
-            tracing::warn!(agent = %session.agent, %error, "requests for this agent are not served");
+            tracing::warn!(agent = %session.agent, %error, "requests for this agent cannot be served");
             None
         }
     };

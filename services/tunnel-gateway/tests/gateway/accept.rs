@@ -155,7 +155,7 @@ async fn a_newer_tunnel_takes_the_place_of_the_same_instance_and_an_agent_has_so
     let first = gateway.connect(1, 1).await;
     let mut open = vec![gateway.connect(1, 1).await];
     let end = timeout(LIMIT, first.link).await.unwrap().unwrap();
-    assert!(farewell(&end).reason.contains("took its place"));
+    assert!(farewell(&end).reason.contains("replaced by a newer tunnel"));
     for number in 2..=4 {
         open.push(gateway.connect(1, number).await);
     }

@@ -41,10 +41,7 @@ async fn what_is_open_takes_a_place_until_it_ends_and_each_user_has_their_own() 
         watches.push(watch);
     }
     let told = clients.get(1, gateway.clusters, 1, PODS).await;
-    refused(
-        &told,
-        "you have 2 requests open at this gateway, the most that are allowed (--clusters-open-per-user)",
-    );
+    refused(&told, "you have 2 requests open at this gateway, the maximum (--clusters-open-per-user)");
     assert_eq!(agent.state.lock().asked_of_cluster.len(), 2, "nothing of it reached the agent");
     assert_eq!(clients.get(2, gateway.clusters, 1, PODS).await.code, 200);
     drop(watches);

@@ -172,7 +172,7 @@ async fn what_cannot_be_recorded_is_refused_where_that_is_wanted() {
     let told = timeout(LIMIT, stage.clients.get(1, stage.gateway.clusters, 1, PODS)).await.unwrap();
     assert_eq!((told.code, told.retry_after), (503, Some(5)), "{told:?}");
     assert_eq!(told.status()["reason"], "ServiceUnavailable");
-    assert!(told.message().contains("cannot be recorded now, so nothing is"), "{told:?}");
+    assert!(told.message().contains("its audit record cannot be written now"), "{told:?}");
     assert!(stage.agent.state.lock().asked_of_cluster.is_empty(), "it went on");
     stage.log.held.send_replace(false);
     stage.is_recorded(&[(AuditPhase::Began, 0), (AuditPhase::Ended, 503)]).await;

@@ -250,7 +250,7 @@ async fn what_cannot_be_recorded_does_not_go_on() {
     let refused = stage.wish(&format!("{CHANNELS}, portforward.k8s.io")).send().await.unwrap();
     assert_eq!(refused.status(), 403);
     let told = refused.text().await.unwrap();
-    assert!(told.contains("is to be recorded") && told.contains("use kubectl"), "{told}");
+    assert!(told.contains("must be recorded") && told.contains("use kubectl"), "{told}");
     let mut hiding = stage.session().await;
     // A message in two frames, which the API server would take for two messages.
     hiding.write_all(&[0x02, 0x80, 0, 0, 0, 0]).await.unwrap();

@@ -106,7 +106,7 @@ pub enum DialError {
         retry_after: Option<Duration>,
     },
     /// Something answered that is no gateway.
-    #[error("what answers at {host}:{port} is no gateway: {problem}")]
+    #[error("the server at {host}:{port} is not a gateway: {problem}")]
     NotAGateway {
         /// Which host.
         host: String,
@@ -116,7 +116,7 @@ pub enum DialError {
         problem: String,
     },
     /// The agent's own hello cannot be said.
-    #[error("cannot say hello")]
+    #[error("cannot send the handshake")]
     Hello(#[source] HandshakeError),
 }
 
@@ -186,7 +186,7 @@ pub async fn dial_within(
         .map_err(|source| DialError::Unreachable { host: target.host.clone(), port: target.port, source })?;
     let io: Box<dyn Connection> = match &target.transport {
         Transport::PlainText => {
-            tracing::warn!(host = %target.host, "tunnel without tls: token and manifests can be read on the way");
+            tracing::warn!(host = %target.host, "tunnel without TLS: others can read the token and manifests on the network");
             socket
         }
         Transport::Tls(config) => {

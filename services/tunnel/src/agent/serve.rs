@@ -1,5 +1,6 @@
 //! Serving on an open tunnel.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,6 +42,17 @@ pub enum LinkEnd {
         /// What happened.
         detail: String,
     },
+}
+
+impl fmt::Display for LinkEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Farewell(farewell) => write!(f, "closed by the gateway: {}", farewell.reason),
+            Self::Closed => f.write_str("closed by the gateway"),
+            Self::Drained => f.write_str("this side is stopping"),
+            Self::Lost { detail } => write!(f, "connection lost: {detail}"),
+        }
+    }
 }
 
 impl Link {

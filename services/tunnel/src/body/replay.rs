@@ -38,7 +38,7 @@ struct Playing {
 
 /// The body is being sent again elsewhere.
 #[derive(Debug, thiserror::Error)]
-#[error("it is being sent anew")]
+#[error("it is being sent again")]
 struct SentAnew;
 
 impl Replay {

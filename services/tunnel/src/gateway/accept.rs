@@ -127,13 +127,13 @@ pub enum AcceptError {
         limit: Duration,
     },
     /// It was no upgrade request, or a broken one.
-    #[error("no tunnel was asked for: {detail}")]
+    #[error("no tunnel was requested: {detail}")]
     NotATunnel {
         /// What was asked.
         detail: String,
     },
     /// It was turned away.
-    #[error("turned away with {}: {}", .0.status, .0.refusal)]
+    #[error("refused with {}: {}", .0.status, .0.refusal)]
     Rejected(Rejection),
     /// The connection broke.
     #[error("connection broke during the handshake")]
@@ -294,7 +294,7 @@ fn protocol(hello: &Hello) -> Result<(), Rejection> {
         return Ok(());
     }
     let message = format!(
-        "version {} of the link is not spoken here, only {PROTOCOL_VERSION}: upgrade the older side",
+        "version {} of the link is not supported here, only {PROTOCOL_VERSION}: upgrade the older side",
         hello.protocol
     );
     Err(Rejection::new(StatusCode::CONFLICT, RefusalKind::Conflict, message))

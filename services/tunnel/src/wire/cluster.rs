@@ -72,7 +72,7 @@ pub fn remove(headers: &mut HeaderMap, is_unwanted: impl Fn(&HeaderName) -> bool
 
 /// A header that is no pass.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the header Kasbah-Pass is missing or is none")]
+#[error("the header Kasbah-Pass is missing or invalid")]
 pub struct NoPass;
 
 /// A pass as a header's value.

@@ -87,7 +87,7 @@ pub(super) async fn publish(link: &Link, groups: &Arc<Groups>, message: &Publish
         Some(turn) => match turn.await {
             Ok(Turn::Alone(place)) => *place,
             Ok(Turn::Over(outcome)) => return outcome,
-            Err(_) => return Err(PublishError::Unknown("this process is going".to_owned())),
+            Err(_) => return Err(PublishError::Unknown("this process is stopping".to_owned())),
         },
     };
     link.publish_alone(message).await

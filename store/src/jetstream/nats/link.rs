@@ -50,7 +50,7 @@ pub(in crate::jetstream) struct Link {
 pub(in crate::jetstream) enum AskError {
     #[error("{0}")]
     NotSent(String),
-    #[error("nobody serves that")]
+    #[error("no responder")]
     Nobody,
     #[error("{0}")]
     NoAnswer(String),
@@ -183,7 +183,7 @@ impl Link {
             useless
         };
         if useless {
-            tracing::warn!(after = ?USELESS_AFTER, "no leader has answered, another server is looked for");
+            tracing::warn!(after = ?USELESS_AFTER, "no leader has answered, connecting to another server");
             // What is under way ends with it, and is tried again.
             let _gone = self.client.force_reconnect().await;
         }

@@ -53,13 +53,13 @@ struct Answer {
 
 /// What somebody else makes is not there yet.
 pub(in crate::jetstream) fn not_made(stream: &str) -> ServerError {
-    ServerError(format!("{stream} is not there yet: authz makes it when it starts"))
+    ServerError(format!("{stream} does not exist yet: authz creates it at its start"))
 }
 
 /// Somebody else has yet to have it kept as often as the servers promise.
 fn too_few(stream: &str, has: u64, replicas: usize) -> ServerError {
     ServerError(format!(
-        "{stream} is kept {has} times instead of {replicas}: authz gives it more replicas when it starts"
+        "{stream} has {has} replicas instead of {replicas}: authz adds replicas at its start"
     ))
 }
 

@@ -59,7 +59,7 @@ impl Context {
         }
         let Some(path) = path::object(&target.resource, &target.identity.namespace, &target.identity.name)
         else {
-            return refused(target, DiffReason::Invalid, "its name cannot be asked for");
+            return refused(target, DiffReason::Invalid, "its name cannot be requested");
         };
         let entry = &target.entry;
         let prepared = match prepare(&entry.manifest, &target.identity, entry.digest, &self.owner, adopted) {

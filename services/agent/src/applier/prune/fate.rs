@@ -72,7 +72,7 @@ impl Context {
         }
         let key = identity.key();
         if self.present_sources().iter().any(|source| source.has(&key)) {
-            return kept("it is in a bundle".to_owned());
+            return kept("it is in a current bundle".to_owned());
         }
         let gone = Ok(Fate::Settled(Pruned::Gone));
         let Some(resource) = self.resource_of(identity).await? else { return gone };

@@ -27,7 +27,7 @@ impl Context {
         let (kinds, resources) = self.inside(holder).await?;
         let kept = |reason: String| Ok(Some(Fate::Settled(Pruned::Kept(reason))));
         if resources.is_empty() {
-            return kept("what is in it cannot be listed".to_owned());
+            return kept("its contents cannot be listed".to_owned());
         }
         if let Some(reason) = self.wanted_inside(holder, &kinds, &resources) {
             return kept(reason);
@@ -55,7 +55,7 @@ impl Context {
                         detail: format!("{identity} in it is not deleted yet"),
                     });
                 }
-                kept(format!("{identity} is in it, and is not deleted with it"))
+                kept(format!("{identity} is in it and stays"))
             }
             Some(Obstacle::Leaving((identity, live))) if !going.imagined => {
                 Ok(Some(Fate::Waits(format!("{identity} in it: {}", finalizers(live)))))
@@ -69,8 +69,7 @@ impl Context {
         if holder.kind == "Namespace" {
             let kinds = self.shared.discovery.refresh(&self.shared.kube).await?;
             if let Some(silent) = kinds.silent_groups().next() {
-                let detail =
-                    format!("what is in it is not known while the API group {silent} does not answer");
+                let detail = format!("its contents are unknown while the API group {silent} does not answer");
                 return Err(ApiError::Impossible { detail });
             }
             let inside = kinds.preferred().filter(|resource| resource.namespaced && resource.listable);

@@ -330,7 +330,7 @@ async fn whoever_asks_after_a_silence_is_not_told_of_it() {
     let (silence, _) = listener.accept().await.unwrap();
     let (status, _, body) = read(answer).await;
     assert_eq!(status, StatusCode::BAD_GATEWAY, "{body}");
-    assert!(body["message"].as_str().unwrap().contains("which version"), "{body}");
+    assert!(body["message"].as_str().unwrap().contains("did not report its version"), "{body}");
     spawn(&tunnel.world, async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();

@@ -89,7 +89,7 @@ async fn a_person_is_known_by_a_verified_address() {
     assert!(scene.refused(with(person(), "email", Value::Null)).await.contains("has no email"));
     assert!(scene.refused(with(person(), "email", json!(""))).await.contains("has no email"));
     let odd = scene.refused(with(person(), "email", json!("ada lovelace"))).await;
-    assert!(odd.contains("no login name") && !odd.contains("lovelace"), "{odd}");
+    assert!(odd.contains("not a login name") && !odd.contains("lovelace"), "{odd}");
     assert!(scene.refused(with(person(), "sub", Value::Null)).await.contains("has no sub"));
 }
 
@@ -138,7 +138,7 @@ async fn odd_texts_are_refused() {
         assert!(scene.refused(with(gitlab_job(), claim, json!(["a"]))).await.contains("not text"));
     }
     for path in ["../other", "a//b", "/a", "a/"] {
-        assert!(scene.refused(with(gitlab_job(), "project_path", json!(path))).await.contains("no path"));
+        assert!(scene.refused(with(gitlab_job(), "project_path", json!(path))).await.contains("not a path"));
     }
     for number in [json!("-1"), json!("1.5"), json!(-1)] {
         assert!(scene.refused(with(gitlab_job(), "project_id", number)).await.contains("project_id"));

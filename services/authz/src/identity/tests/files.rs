@@ -99,7 +99,7 @@ async fn what_is_wrong_is_said_with_its_place() {
         (format!("{GITLAB}    token_lifetime: 59s\n"), "token_lifetime: must be 1m to 24h"),
         (format!("{GITLAB}    token_lifetime: 25h\n"), "token_lifetime: must be 1m to 24h"),
         (format!("{COMPANY}    token_lifetime: 31d\n"), "token_lifetime: must be 1m to 30d"),
-        (format!("{GITLAB}    repositories: git@a:b\n"), "repositories: is no URL"),
+        (format!("{GITLAB}    repositories: git@a:b\n"), "repositories: is not a URL"),
         (GITLAB.replace("audience: https://kasbah.example.org:8440", "audience: ''"), "audience: must be"),
     ];
     for (entries, wanted) in cases {

@@ -95,7 +95,7 @@ async fn an_answer_that_leads_astray_is_refused() {
     let other = TokenIssuer::start().unwrap();
     let faults = [
         (IssuerFault::OtherIssuer(other.url().to_owned()), "names the issuer"),
-        (IssuerFault::Redirect(format!("{}/keys", other.url())), "leads elsewhere"),
+        (IssuerFault::Redirect(format!("{}/keys", other.url())), "redirects"),
         (IssuerFault::OtherKeys("http://keys.example/".to_owned()), "jwks_uri"),
         (IssuerFault::OtherKeys("file:///etc/passwd".to_owned()), "jwks_uri"),
         (IssuerFault::Padding(512 * 1024), "more than 512 KiB"),

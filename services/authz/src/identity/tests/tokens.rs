@@ -147,7 +147,7 @@ async fn a_token_without_a_signature_is_refused() {
     let scene = Scene::new();
     for algorithm in ["none", "None", "HS1", ""] {
         let message = refused_when_signed(&scene, json!({ "alg": algorithm }), |_| Vec::new()).await;
-        assert!(message.contains("algorithm that is not taken"), "{algorithm}: {message}");
+        assert!(message.contains("unsupported algorithm"), "{algorithm}: {message}");
     }
     assert!(scene.issuer.requests().is_empty());
     let good = scene.issuer.sign(gitlab_job()).unwrap();
@@ -165,7 +165,7 @@ async fn a_public_key_is_nobodys_secret() {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, &bytes(public["x"].as_str().unwrap()));
         let sign = |message: &[u8]| hmac::sign(&secret, message).as_ref().to_vec();
         let message = refused_when_signed(&scene, header, sign).await;
-        assert!(message.contains("algorithm that is not taken"), "{message}");
+        assert!(message.contains("unsupported algorithm"), "{message}");
     }
 }
 
@@ -201,7 +201,7 @@ async fn what_is_no_token_is_refused_before_anybody_is_asked() {
     for header in [json!({ "typ": "at+jwt" }), json!({ "crit": ["b64"], "b64": false })] {
         let header = with(header, "alg", json!("ES256"));
         let message = refused_when_signed(&scene, header, |_| vec![0; 64]).await;
-        assert!(message.contains("of a kind that is not taken"), "{message}");
+        assert!(message.contains("unsupported type"), "{message}");
     }
     assert!(scene.issuer.requests().is_empty());
 }

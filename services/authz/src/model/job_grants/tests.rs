@@ -89,7 +89,7 @@ fn the_most_specific_entry_decides_and_no_other() {
     scene.configured(Grants { ci_projects, ci_groups: vec![entry("shop", 3, &[])], ..Grants::default() });
     for job in [of_front, of_back] {
         let said = scene.place(job).unwrap_err();
-        assert!(said.contains("an environment of production only, and this one has none"), "{said}");
+        assert!(said.contains("an environment of production, and this job has none"), "{said}");
     }
     let deploying = scene.deploying_to(back, "production");
     let granted = scene.given.directory.granted_to_job(scene.agent, deploying).unwrap();
@@ -192,7 +192,7 @@ fn who_manages_jobs_tokens_is_asked_for_and_a_token_is_shown_once() {
     };
     let owner = scene.owner.clone();
     let said = again(&owner, admitted.clone()).unwrap_err().message;
-    assert!(said.contains("shown once"), "{said}");
+    assert!(said.contains("shown only once"), "{said}");
     let itself = Asker { actor: Actor::Job(job), ..owner };
     let said = again(&itself, admitted).unwrap_err();
     assert_eq!(said.kind, events::RefusalKind::Denied, "{said}");

@@ -175,7 +175,7 @@ impl End {
     pub(super) async fn say(&self, what: &str, count: u64, payload: Bytes) {
         let (to, reply) = (format!("{}.{what}", self.far), format!("{}.{GONE}.{count}", self.near));
         if let Err(error) = self.wire.publish(to, Some(reply), HeaderMap::new(), payload).await {
-            tracing::debug!(%error, "stream cannot say something");
+            tracing::debug!(%error, "stream message cannot be sent");
         }
     }
 

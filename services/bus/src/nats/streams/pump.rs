@@ -49,7 +49,7 @@ pub(super) async fn run(
                 beat = world.clock.sleep(BEAT);
                 silent += 1;
                 if silent > SILENT {
-                    end.reset("nothing was heard of the other side");
+                    end.reset("the other side is silent");
                     end.confirm_opening().await;
                 }
                 end.say(ALIVE, 0, Bytes::new()).await;

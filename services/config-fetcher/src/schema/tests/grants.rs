@@ -100,7 +100,7 @@ fn wrong_grants_are_told_with_their_field() {
         ("ci_access: {projects: [{}]}\n", "ci_access.projects[0].id", "id is missing"),
         ("ci_access: {projects: [{id: 7}]}\n", "ci_access.projects[0].id", "write it in quotes"),
         ("ci_access: {groups: [{id: 'https://git/a'}]}\n", "ci_access.groups[0].id", "never a URL"),
-        ("ci_access: {groups: [{id: a/}]}\n", "ci_access.groups[0].id", "is no path"),
+        ("ci_access: {groups: [{id: a/}]}\n", "ci_access.groups[0].id", "is not a path"),
         ("ci_access: {projects: [{id: a/b}, {id: A/b}]}\n", "ci_access.projects[1].id", "in line 2 already"),
         (
             "ci_access: {projects: [{id: a/b, access_as: {agent: {}, ci_job: {}}}]}\n",
@@ -126,7 +126,7 @@ fn wrong_grants_are_told_with_their_field() {
         (
             "user_access: {groups: [{id: a, namespaces: []}]}\n",
             "user_access.groups[0].namespaces",
-            "leaves nothing",
+            "permits nothing",
         ),
         (
             "user_access: {groups: [{id: a, namespaces: [A]}]}\n",
@@ -164,7 +164,7 @@ fn a_grant_that_says_less_than_was_meant_is_refused() {
     let rows = [
         ("{id: a/b, namespace: [shop]}", "namespace", "did you mean 'namespaces'?"),
         ("{id: a/b, acces_as: {ci_job: {}}}", "acces_as", "did you mean 'access_as'?"),
-        ("{id: a/b, environments: []}", "environments", "leaves nothing"),
+        ("{id: a/b, environments: []}", "environments", "permits nothing"),
         (
             "{id: a/b, access_as: {impersonate: {username: ' system:admin'}}}",
             "access_as.impersonate.username",

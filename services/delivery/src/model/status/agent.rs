@@ -17,9 +17,9 @@ pub(super) fn conditions(agent: &AgentState, around: &StatusContext) -> Vec<Cond
     let connected = around.connected(agent);
     let Some(applier) = agent.applier else {
         let message = if connected.is_empty() {
-            "waiting for its agent: it never connected"
+            "waiting for its agent, which never connected"
         } else {
-            "no instance of its agent holds the Lease yet: it may not reach its API server, or not be allowed to"
+            "no instance of its agent holds the Lease yet: its API server may be unreachable, or the right to the Lease may be missing"
         };
         let reason = if connected.is_empty() { Reason::NeverConnected } else { Reason::NotStated };
         return vec![condition(State::Unknown, reason, message)];
@@ -31,15 +31,15 @@ pub(super) fn conditions(agent: &AgentState, around: &StatusContext) -> Vec<Cond
     }
     let mut conditions = Vec::new();
     if let Some((at, reason)) = &seen.api_server_lost {
-        let message = format!("its agent does not reach the API server: {reason}");
+        let message = format!("its agent cannot reach the API server: {reason}");
         conditions.push(since(Some(*at), condition(State::Unknown, Reason::ApiServerUnreachable, message)));
     }
     if seen.stated < agent.epoch {
-        let message = "its agent has not said yet what it finds in the cluster";
+        let message = "its agent has not reported the state of the cluster yet";
         conditions.push(condition(State::Unknown, Reason::NotStated, message));
     }
     if let Some(at) = seen.lost_at {
-        let message = "its agent had more to say than it could send: it looks at everything anew";
+        let message = "its agent had more observations than it could send, and reads all objects again";
         conditions.push(since(Some(at), condition(State::Unknown, Reason::ObservationsLost, message)));
     }
     conditions
@@ -49,7 +49,7 @@ fn absence(connected: &BTreeSet<InstanceId>) -> Condition {
     if connected.is_empty() {
         return condition(State::Stale, Reason::AgentGone, "its agent is not connected");
     }
-    let message = "the instance of its agent that applied is gone, and no other one has taken its place";
+    let message = "the applying instance of its agent is disconnected, and no other instance has replaced it";
     condition(State::Stale, Reason::ApplierGone, message)
 }
 

@@ -58,7 +58,7 @@ pub(super) fn of_cluster(source: &SourceState, agent: &AgentState, now: Timestam
             if first.namespace.is_empty() { String::new() } else { format!(" in {}", first.namespace) };
         let more = if *all > 1 { format!(" (and {} more)", all - 1) } else { String::new() };
         let message =
-            format!("drift and health of {}{place} are not seen: {}{more}", first.kind, first.reason);
+            format!("drift and health of {}{place} cannot be observed: {}{more}", first.kind, first.reason);
         let began = broken.iter().map(|watch| watch.since).min();
         conditions.push(since(began, condition(State::Unknown, Reason::WatchBroken, message)));
     }
@@ -77,7 +77,7 @@ fn of_sync(source: &SourceState, agent: &AgentState, desired: &Desired, now: Tim
     let observed = source.observed.as_ref();
     let observed = observed.filter(|observed| observed.sync == desired.sync && observed.epoch >= agent.epoch);
     let Some(observed) = observed else {
-        let message = format!("waiting for the agent to begin with commit {commit}");
+        let message = format!("waiting for the agent to start with commit {commit}");
         let at = source.known.desired_at;
         let is_late = at.is_some_and(|at| now.millis_since(at) > BEGINS_WITHIN);
         let state = if is_late { State::OutOfSync } else { State::Progressing };
@@ -95,7 +95,7 @@ fn of_sync(source: &SourceState, agent: &AgentState, desired: &Desired, now: Tim
             }
             SyncOutcome::Superseded | SyncOutcome::Interrupted => {
                 let message = format!(
-                    "the sync of commit {commit} was interrupted; it begins again with the agent's next word"
+                    "the sync of commit {commit} was interrupted; it restarts when the agent reports again"
                 );
                 since(Some(end.at), condition(State::Progressing, Reason::Interrupted, message))
             }
@@ -119,7 +119,7 @@ fn running(source: &SourceState, observed: &SyncObserved, commit: &str) -> Condi
             since(Some(observed.started_at), condition(State::Progressing, Reason::Waiting, message))
         }
         (None, Some(end)) => {
-            let message = format!("{}; trying again now", failed(end, None));
+            let message = format!("{}; retrying now", failed(end, None));
             let began = source.known.failed_since.or(Some(end.at));
             since(began, condition(State::OutOfSync, Reason::SyncFailed, message))
         }
@@ -134,7 +134,7 @@ fn running(source: &SourceState, observed: &SyncObserved, commit: &str) -> Condi
 fn no_file(source: &SourceState) -> String {
     let commit = source.newest.as_ref().map(|newest| short(&newest.commit)).unwrap_or_default();
     let include = source.configuration.as_ref().map(|known| known.include.join(", ")).unwrap_or_default();
-    format!("no file of commit {commit} is taken by include [{include}], so nothing is kept applied")
+    format!("include [{include}] selects no file of commit {commit}, so nothing is applied")
 }
 
 /// Why this commit, which the agent should have, was not delivered yet.
@@ -149,11 +149,11 @@ pub(in crate::model) fn pending_reason(source: &SourceState, commit: &str) -> St
 /// Why nothing is delivered to a source.
 pub(in crate::model) fn suspended(reason: &str) -> String {
     let given = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-    format!("suspended{given}; resume it to go on")
+    format!("suspended{given}; resume it to continue")
 }
 
 fn is_held(commit: &str, held: &Held) -> String {
-    format!("commit {} is held: {}; confirm it to go on", short(commit), hold(&held.reason))
+    format!("commit {} is held: {}; confirm it to continue", short(commit), hold(&held.reason))
 }
 
 /// The agent is to have another commit than it has, or a person chose another one than the newest.

@@ -12,20 +12,20 @@ use crate::client::session::Session;
 /// What to do with the use of clusters' APIs.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Says whether the agent's configuration lets somebody do something with its cluster's API, and by which entry. The
-    /// cluster's own authorization still has the last word
+    /// Check whether the agent's configuration permits a request to its cluster's API, and show the entry that permits it. The
+    /// cluster's own authorization applies in addition
     CanI {
-        /// Verb of Kubernetes: get, list, watch, create, update, patch, delete or deletecollection
+        /// Kubernetes verb: get, list, watch, create, update, patch, delete or deletecollection
         verb: String,
-        /// Such as pods, pods/log or deployments.apps, or a path such as /metrics
+        /// Resource such as pods, pods/log or deployments.apps, or a path such as /metrics
         resource: String,
         /// Agent: name, group/project:name, or id
         #[arg(long)]
         agent: String,
-        /// Namespace; without one, all of them or none
+        /// Namespace; by default all namespaces, or none for cluster-scoped resources
         #[arg(long, short)]
         namespace: Option<String>,
-        /// Another user, as user:<login name or id>; needs the right to see users
+        /// Check for another user, as user:<login name or id>; needs the right to see users
         #[arg(long = "as", value_parser = parse_user)]
         user: Option<String>,
     },

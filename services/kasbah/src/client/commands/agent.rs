@@ -19,18 +19,19 @@ use crate::client::session::Session;
 /// What to do with agents.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Registers an agent; prints its first token, once, or the manifests that install it
+    /// Register an agent; prints its first token, once, or the manifests to install it
     Register(Box<register::Register>),
-    /// Lists agents: connected since when, their version, which instance applies, whether it reaches its API server
+    /// List agents with connection time, version, the instance that applies, and whether it reaches its API server
     List(LimitArgs),
-    /// Shows an agent: how it stands, the configuration in force, what is wrong with the newest one, its tunnels
+    /// Show an agent: its status, the configuration in force, errors of the newest one, its tunnels
     Show {
         /// Name, `group/project:name`, or id
         agent: String,
     },
-    /// Prints what the agent has to be allowed to impersonate, by its configuration: pipe it into `kubectl apply -f -`
+    /// Print the RBAC objects for the identities that the agent must impersonate, by its configuration: pipe them into `kubectl apply
+    /// -f -`
     Rights(rights::Rights),
-    /// Deletes an agent: its tokens are dead at once; what it applied stays in the cluster
+    /// Delete an agent and revoke its tokens at once; the objects that it applied stay in the cluster
     Delete {
         /// Name, `group/project:name`, or id
         agent: String,
@@ -51,7 +52,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             let deleted: AgentView = session.api.delete(&["agents", &agent]).await?;
             session.printer.show(&deleted, |deleted, _| {
                 format!(
-                    "Agent {} of {} is deleted; its tokens are dead. What it applied stays.",
+                    "Agent {} of {} is deleted; its tokens are revoked. The objects that it applied stay.",
                     deleted.name, deleted.project_path
                 )
             })
@@ -140,7 +141,9 @@ fn standing(status: Option<&AgentStatus>, style: Style) -> [Cell; 4] {
     let applier = status.instances.iter().find(|instance| instance.applier);
     let connected = match (status.instances.iter().map(|instance| instance.since).min(), status.gone_since) {
         (Some(since), _) => Cell::painted(&age(since, style.now), Paint::Good),
-        (None, Some(gone)) => Cell::painted(&format!("gone {} ago", age(gone, style.now)), Paint::Bad),
+        (None, Some(gone)) => {
+            Cell::painted(&format!("disconnected {} ago", age(gone, style.now)), Paint::Bad)
+        }
         (None, None) => Cell::painted("never", Paint::Odd),
     };
     let version = applier.or(status.instances.first()).map(|instance| instance.version.as_str());

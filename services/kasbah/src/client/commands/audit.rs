@@ -16,16 +16,16 @@ use crate::client::session::Session;
 /// Which uses of clusters.
 #[derive(Debug, clap::Args)]
 pub struct Audit {
-    /// Only of this agent's cluster: name, group/project:name, or id
+    /// Show only this agent's cluster: name, group/project:name, or id
     #[arg(long)]
     agent: Option<String>,
-    /// Only by this user: login name or id
+    /// Show only requests of this user: login name or id
     #[arg(long)]
     user: Option<String>,
-    /// Only requests that came so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+    /// Show only requests since a duration ago, such as 10m, or since a time such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
     since: Option<Moment>,
-    /// Goes on with what comes later
+    /// Follow new records
     #[arg(short, long)]
     follow: bool,
 }

@@ -29,29 +29,29 @@ use crate::client::settings::{Common, ProcessEnvironment};
 /// What to do for jobs.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Writes a kubeconfig with a context for each agent that lets this job in, and prints the variables that name it
+    /// Write a kubeconfig with a context for each agent that this job may use, and print the variables that select it
     Kubeconfig(Kubeconfig),
-    /// Issues a token for jobs of a project; prints it, once. The job gets it as KASBAH_TOKEN
+    /// Issue a token for jobs of a project; prints it, once. Pass it to the job as KASBAH_TOKEN
     Token {
         /// Project of the job: group/name, or id
         #[arg(long)]
         project: String,
-        /// What the job is called
+        /// Name of the job
         #[arg(long)]
         name: String,
-        /// Environment that it deploys to
+        /// Environment that the job deploys to
         #[arg(long)]
         environment: Option<String>,
         /// Tier of that environment, such as production or staging
         #[arg(long, requires = "environment")]
         tier: Option<String>,
-        /// It runs for a protected branch or tag
+        /// The job runs for a protected branch or tag
         #[arg(long)]
         protected: bool,
-        /// Ends by itself after this time, such as 30m or 90d; an hour if not given
+        /// Lifetime of the token, such as 30m or 90d; by default an hour
         #[arg(long, value_name = "DURATION", value_parser = parse_lifetime)]
         expires: Option<Duration>,
-        /// Prints the token and nothing else
+        /// Print only the token
         #[arg(long)]
         token_only: bool,
     },
@@ -60,17 +60,17 @@ pub enum Command {
 /// Which kubeconfig.
 #[derive(Debug, clap::Args)]
 pub struct Kubeconfig {
-    /// The agent whose context is the current one: name, or group/project:name. If not given, the one that lets in jobs of this job's
-    /// environment, or else the only one
+    /// Agent for the current context: name, or group/project:name. By default the agent whose entry names the job's environment, or
+    /// else the only agent
     #[arg(long)]
     agent: Option<String>,
-    /// File that the contexts are put into; it holds the job's token
+    /// File for the contexts; it contains the job's token
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = "kasbah.kubeconfig")]
     file: PathBuf,
-    /// How the variables are printed
+    /// Output format of the variables
     #[arg(long, value_enum, default_value_t = Form::Shell)]
     format: Form,
-    /// URL of clusters' APIs; the API's host with port 8443 if nothing says another
+    /// URL of clusters' APIs; by default the server's setting, or the API's host with port 8443
     #[arg(long, env = "KASBAH_CLUSTERS", value_name = "URL")]
     clusters: Option<String>,
     /// Who the job is.
@@ -138,7 +138,7 @@ async fn kubeconfig(
     let agents: Vec<JobAgent> = session.api.list(&["job", "agents"], &[]).await?;
     if agents.is_empty() {
         let message =
-            "no agent lets this job in: name its project or group, and its environment, in ci_access of one";
+            "no agent permits this job: name its project or group, and its environment, in ci_access of one";
         return Err(Failure::Unsuccessful(message.to_owned()));
     }
     let current = current(&agents, wanted.agent.as_deref())?;
@@ -198,7 +198,7 @@ fn current<'a>(agents: &'a [JobAgent], wanted: Option<&str>) -> Result<Option<&'
         let known: Vec<String> = agents.iter().map(context_name).collect();
         Failure::usage(
             "--agent",
-            format!("must name one of those that let this job in: {}", known.join(", ")),
+            format!("must name one of the agents that permit this job: {}", known.join(", ")),
         )
     })
 }

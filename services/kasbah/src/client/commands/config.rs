@@ -15,17 +15,17 @@ use crate::client::print::{Paint, Printer, Style};
 /// What to do with agents' configuration files.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Checks agents' configuration files as the server does, without asking it; exits with 1 where one is wrong
+    /// Check agents' configuration files as the server does, without a server; exits with 1 if a file is wrong
     Check(Check),
 }
 
 /// Which files.
 #[derive(Debug, clap::Args)]
 pub struct Check {
-    /// Files to check; .kasbah/agents/*/config.yaml below the current folder if not given
+    /// Files to check; by default .kasbah/agents/*/config.yaml below the current folder
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
-    /// The agents' own project, whose jobs once needed no entry in ci_access; in GitLab CI the job's, if not given
+    /// The agents' own project, whose jobs formerly needed no entry in ci_access; in GitLab CI by default the job's project
     #[arg(long, env = "CI_PROJECT_PATH", value_name = "GROUP/NAME")]
     project: Option<String>,
 }

@@ -16,36 +16,36 @@ use crate::client::session::Session;
 /// What to do with credentials.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Lists credentials, without their secrets
+    /// List credentials, without their secrets
     List(LimitArgs),
-    /// Puts a credential into the key ring; its secret is read from a file, or from what is piped in
+    /// Create a credential in the key ring; reads its secret from a file or from standard input
     Create {
-        /// Its name, unique in the organization
+        /// Name, unique in the organization
         name: String,
-        /// The one host that it may be sent to, with port where it is not the scheme's own
+        /// The only host that receives it, with a port if it differs from the scheme's default
         #[arg(long)]
         host: String,
-        /// User name that goes with it; git if not given
+        /// User name of the credential; by default git
         #[arg(long)]
         user: Option<String>,
         /// File with the secret
         #[arg(long, value_name = "FILE")]
         secret_file: Option<PathBuf>,
     },
-    /// Lets a project use a credential
+    /// Permit a project to use a credential
     Grant {
-        /// Its name or id
+        /// Name or id
         credential: String,
         /// `group/name` or id of the project
         #[arg(long, value_name = "GROUP/NAME")]
         project: String,
     },
-    /// Destroys a credential's secret
+    /// Destroy a credential's secret
     Revoke {
-        /// Its name or id
+        /// Name or id
         credential: String,
     },
-    /// Prints a short-lived token of your own for kubectl, as `kasbah kubeconfig` has it called
+    /// Print a short-lived token for kubectl; kubeconfigs of `kasbah kubeconfig` call this command
     Kubectl,
 }
 

@@ -11,16 +11,16 @@ use crate::client::session::Session;
 /// What to do with groups.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Lists groups
+    /// List groups
     List(LimitArgs),
-    /// Creates a group
+    /// Create a group
     Create {
-        /// Its name, unique in the organization
+        /// Name, unique in the organization
         name: String,
     },
-    /// Deletes a group; projects in it keep it, and are named
+    /// Delete a group; fails, and lists them, while it contains projects
     Delete {
-        /// Its name or id
+        /// Name or id
         group: String,
     },
 }

@@ -25,22 +25,23 @@ pub struct Kubeconfig {
     /// Agent of the cluster: name, group/project:name, or id
     #[arg(long)]
     agent: String,
-    /// Namespace of requests that name none
+    /// Namespace for requests without one
     #[arg(long, short)]
     namespace: Option<String>,
-    /// File that the context is put into; ~/.kube/kasbah.yaml, which is for nothing else, if not given
+    /// File for the context; by default ~/.kube/kasbah.yaml, which only Kasbah uses
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
-    /// Puts the context into your own kubeconfig: the first of KUBECONFIG, or ~/.kube/config
+    /// Write the context into your own kubeconfig: the first file of KUBECONFIG, or ~/.kube/config
     #[arg(long, conflicts_with = "file")]
     merge: bool,
-    /// Makes it the file's current context; without this it is that only where there is none
+    /// Make it the file's current context; by default it becomes current only if the file has none
     #[arg(long = "use")]
     is_used: bool,
-    /// Prints a kubeconfig with this context alone, and changes no file
+    /// Print a kubeconfig with this context alone, and change no file
     #[arg(long, conflicts_with_all = ["file", "merge", "is_used"])]
     print: bool,
-    /// URL of clusters' APIs; the API's host with port 8443 if nothing says another. With `{agent}` in it, each agent's own host name
+    /// URL of clusters' APIs; by default the server's setting, or the API's host with port 8443. With `{agent}` in it, each agent has
+    /// its own host name
     #[arg(long, env = "KASBAH_CLUSTERS", value_name = "URL")]
     clusters: Option<String>,
 }
@@ -66,8 +67,8 @@ pub async fn run(wanted: Kubeconfig, session: &Session) -> Result<(), Failure> {
     }
     let (given, merges) = (wanted.file, wanted.merge);
     let file = given.or_else(|| if merges { persons_file() } else { own_file() });
-    let file =
-        file.ok_or_else(|| Failure::usage("--file", "must be given, as neither KUBECONFIG nor HOME is set"))?;
+    let file = file
+        .ok_or_else(|| Failure::usage("--file", "is required, because neither KUBECONFIG nor HOME is set"))?;
     let merged = context.merge_into(read(session, &file)?, wanted.is_used).map_err(wrong)?;
     write(session, &file, &yaml(&merged)?)?;
     let is_current = merged.get("current-context").and_then(Value::as_str) == Some(context.name.as_str());
@@ -87,7 +88,7 @@ fn written_text(context: &str, file: &Path, is_current: bool, is_found: bool) ->
     };
     text.push_str(&format!("\nUse it with: {how}"));
     if !is_current {
-        text.push_str("\nThe current context stayed as it was: --use changes it.");
+        text.push_str("\nThe current context is unchanged: --use changes it.");
     }
     text
 }
@@ -148,7 +149,7 @@ pub(super) fn read(session: &Session, file: &Path) -> Result<Value, Failure> {
                 return Ok(Value::Null);
             }
             serde_saphyr::from_str(&text).map_err(|error| {
-                Failure::usage("--file", format!("{} is no kubeconfig: {error}", file.display()))
+                Failure::usage("--file", format!("{} is not a kubeconfig: {error}", file.display()))
             })
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Value::Null),
@@ -175,7 +176,7 @@ mod tests {
         let text = |is_current, is_found| written_text("a:b", Path::new("/f"), is_current, is_found);
         assert_eq!(text(true, true), "Context a:b is current in /f.");
         assert_eq!(text(true, false), "Context a:b is current in /f.\nUse it with: export KUBECONFIG=/f");
-        let stays = "The current context stayed as it was: --use changes it.";
+        let stays = "The current context is unchanged: --use changes it.";
         let expected = format!("Context a:b is in /f.\nUse it with: kubectl --context a:b …\n{stays}");
         assert_eq!(text(false, true), expected);
         assert!(text(false, false).contains("kubectl --kubeconfig /f --context a:b …"));

@@ -27,31 +27,32 @@ use world::World;
 /// What to do with the event log.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Prints the newest events of your organization, and with -f those that come
+    /// Print the newest events of your organization; follow new ones with -f
     Tail(tail::Tail),
-    /// Shows the history of a source, an agent or another aggregate
+    /// Show the history of a source, an agent or another aggregate
     Show {
         /// A source as AGENT/SOURCE, an agent, KIND/NAME, or KIND/ID such as source/0190b6a2-7c1e-7d3a-9f10-6b2f4c8d1e55
         #[arg(value_name = "AGGREGATE")]
         aggregate: String,
-        /// Only what was recorded so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+        /// Only records since a duration ago, such as 10m, or since a time such as 2026-01-31T12:00:00Z
         #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
         since: Option<Moment>,
     },
-    /// Lists the aggregates of your organization
+    /// List the aggregates of your organization
     #[command(visible_alias = "list")]
     Ls(list::List),
-    /// Shows everything that a cause led to, from a push to the health of the last object, as a tree
+    /// Show all consequences of a cause as a tree, from a push to the health of the last object
     Trace(trace::Trace),
-    /// Checks the chains of your organization's decisions, and that their partition did not lose its end; with --from all partitions of a log, and in a folder its blobs, which on NATS are not checked. Fails when something is broken
+    /// Verify the hash chains of your organization's decisions and the end of their partition. With --from, verify all partitions of
+    /// a log, and in a folder also its blobs (on NATS, blobs are not checked). Fails if anything is damaged
     Verify(verify::Verify),
-    /// Writes a slice of a log into one compressed file
+    /// Write a slice of a log into one compressed file
     Export(export::Export),
-    /// Makes a log of a slice, in a place where there is none
+    /// Make a log from a slice, in a place without a log
     Import(import::Import),
-    /// Copies a log with its keys and blobs into a place where there is none, and verifies the copy; goes on with one that was begun
+    /// Copy a log with its keys and blobs to a place without a log, and verify the copy; continues an interrupted copy
     Copy(copy::Copy),
-    /// Folds a slice with the services' models and shows what each commit changed; asks no server
+    /// Fold a slice with the services' models and show what each commit changed; needs no server
     Replay(replay::Replay),
 }
 
@@ -140,7 +141,7 @@ fn history_text(history: &Value, names: &EventNames, style: Style) -> String {
         text.push_str(&format!("{subject} {}\n", one_line(name)));
     }
     if history.get("more").and_then(Value::as_bool) == Some(true) {
-        text.push_str("Older events are left out.\n");
+        text.push_str("Older events are omitted.\n");
     }
     let list = |name: &str| history.get(name).and_then(Value::as_array).into_iter().flatten();
     for commit in list("commits") {
@@ -172,7 +173,7 @@ fn verified_text(verified: &Value, style: Style) -> String {
     let checkpoint = verified.get("checkpoint").and_then(Value::as_bool) == Some(true);
     let mut fields = Fields::new()
         .with("Chains", result)
-        .with("Checkpoint", if checkpoint { "the partition's fits" } else { "none yet" })
+        .with("Checkpoint", if checkpoint { "the partition's matches" } else { "none yet" })
         .with("Aggregates", count("aggregates"))
         .with("Commits", count("commits"))
         .with("Events", count("events"));
@@ -227,7 +228,7 @@ mod tests {
         });
         assert_eq!(
             history_text(&history, &EventNames::default(), STYLE),
-            "Older events are left out.\n    7  1970-01-01T00:00:01.000Z  source.suspended         freeze\n       \
+            "Older events are omitted.\n    7  1970-01-01T00:00:01.000Z  source.suspended         freeze\n       \
              delivery.suspend-source, commit 0190b6a2, sha256 abcdefabcdef\n"
         );
     }

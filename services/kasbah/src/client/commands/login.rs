@@ -18,19 +18,19 @@ use crate::client::stored_login::StoredLogin;
 /// How to sign in.
 #[derive(Debug, clap::Args)]
 pub struct Login {
-    /// Identity provider, where the server allows several
+    /// Identity provider, if the server allows several
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
-    /// Organization, for those who are in several
+    /// Organization, if you belong to several
     #[arg(long, value_name = "NAME")]
     organization: Option<String>,
-    /// Sign in with a browser on this machine; what is done where there is a screen
+    /// Sign in with a browser on this machine; the default if there is a screen
     #[arg(long, conflicts_with = "device")]
     browser: bool,
-    /// Sign in on another device, with a code that is shown here; what is done where there is no screen
+    /// Sign in on another device, with a code that is shown here; the default if there is no screen
     #[arg(long)]
     device: bool,
-    /// Open no browser, only print the address
+    /// Print the address and open no browser
     #[arg(long, conflicts_with = "device")]
     no_open: bool,
 }
@@ -79,7 +79,7 @@ pub async fn run(wanted: Login, common: &Common, world: &World) -> Result<(), Fa
     let failure = |detail| Failure::Io { doing: format!("keep the login in {}", folder.display()), detail };
     login.write(&signed_in.token.secret, &folder, world).map_err(failure)?;
     if surroundings.token.is_some() || common.connection.token_file.is_some() {
-        eprintln!("KASBAH_TOKEN, KASBAH_TOKEN_FILE and --token-file come before the login.");
+        eprintln!("KASBAH_TOKEN, KASBAH_TOKEN_FILE and --token-file take precedence over the login.");
     }
     let style = Style::of_process(Timestamp(world.clock.now_millis()));
     Printer { format: common.output, style }.show(&login, text)
@@ -107,7 +107,7 @@ fn choose(all: Vec<ProviderView>, wanted: Option<&str>, kept: Option<&str>) -> R
         return Ok(all.swap_remove(place));
     }
     if all.is_empty() {
-        let message = "the server's operator allows no identity provider for people; have a personal token issued, and give it \
+        let message = "the server's operator allows no identity provider for users; ask for a personal token, and pass it \
                        with --token-file or KASBAH_TOKEN";
         return Err(Failure::Unsuccessful(message.to_owned()));
     }
@@ -125,7 +125,7 @@ async fn id_token(wanted: &Login, view: ProviderView, world: &World) -> Result<I
                 .by_browser(|url| {
                     eprintln!("Sign in with a browser on this machine:\n\n    {url}\n");
                     if !wanted.no_open && open(url) {
-                        eprintln!("It should open by itself. Waiting for you.");
+                        eprintln!("It should open automatically. Waiting for the sign-in.");
                     }
                     Ok(())
                 })
@@ -146,7 +146,9 @@ fn device_text(elsewhere: &DeviceCode) -> String {
     let DeviceCode { address, code, complete } = elsewhere;
     let complete =
         complete.as_ref().map(|complete| format!("\nor open\n\n    {complete}\n")).unwrap_or_default();
-    format!("On any device, open\n\n    {address}\n\nand enter the code {code}\n{complete}\nWaiting for you.")
+    format!(
+        "On any device, open\n\n    {address}\n\nand enter the code {code}\n{complete}\nWaiting for the sign-in."
+    )
 }
 
 /// Whether a browser on this machine would be seen by whoever types.

@@ -52,7 +52,7 @@ pub async fn run(_: Logout, common: &Common, world: &World) -> Result<(), Failur
         }
     }
     let ended = end(&folder, world).await?;
-    let ended = ended.ok_or_else(|| Failure::Unsuccessful("nobody is signed in".to_owned()))?;
+    let ended = ended.ok_or_else(|| Failure::Unsuccessful("no user is signed in".to_owned()))?;
     let style = Style::of_process(Timestamp(world.clock.now_millis()));
     Printer { format: common.output, style }.show(&ended, |ended, _| ended.text())
 }
@@ -103,12 +103,8 @@ impl Ended {
     pub fn text(&self) -> String {
         let signed_out = format!("Signed out of {}.", self.server);
         let Some(reason) = &self.reason else { return signed_out };
-        let end = self
-            .expires_at
-            .map_or_else(|| "until somebody revokes it".to_owned(), |end| format!("until {end}"));
-        format!(
-            "{signed_out} Its token {} could not be revoked, and lives {end} for whoever has a copy: {reason}",
-            self.token
-        )
+        let end =
+            self.expires_at.map_or_else(|| "until it is revoked".to_owned(), |end| format!("until {end}"));
+        format!("{signed_out} Its token {} could not be revoked, and stays valid {end}: {reason}", self.token)
     }
 }

@@ -15,22 +15,22 @@ use crate::client::session::Session;
 /// What to do with organizations.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Lists the organizations that you may see
+    /// List the organizations that you may see
     List(LimitArgs),
-    /// Creates an organization; prints its owner's first token, once
+    /// Create an organization; prints its owner's first token, once
     Create {
-        /// Its name, unique on this installation
+        /// Name, unique on this installation
         name: String,
         /// Login name of its first owner
         #[arg(long, value_name = "USER")]
         owner: String,
     },
-    /// Says how long personal tokens of your organization live that are issued from now on; what is not given stays
+    /// Set the lifetimes of new personal tokens of your organization; omitted values stay unchanged
     Tokens {
-        /// Lifetime where a token is issued without one, such as 90d
+        /// Default lifetime of a token, such as 90d
         #[arg(long, value_name = "DURATION", value_parser = parse_lifetime, required_unless_present = "longest")]
         default: Option<Duration>,
-        /// Longest lifetime that a token may have, such as 365d
+        /// Maximum lifetime of a token, such as 365d
         #[arg(long, value_name = "DURATION", value_parser = parse_lifetime)]
         longest: Option<Duration>,
     },
@@ -93,7 +93,7 @@ fn created_text(created: &OrganizationView, style: Style) -> String {
     let fields = Fields::new().with("Organization", created.name.as_str()).with("Id", created.id.to_string());
     let mut text = fields.with_some("Owner's token", token).render(style);
     if token.is_some() {
-        text.push_str("\nThe token is shown this once: keep it now. Whoever has it is the owner.\n");
+        text.push_str("\nThe token is shown only once: store it now. Anyone who has it is the owner.\n");
     }
     text
 }

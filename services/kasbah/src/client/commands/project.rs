@@ -13,11 +13,11 @@ use crate::client::session::Session;
 /// What to do with projects.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Lists projects
+    /// List projects
     List(LimitArgs),
-    /// Creates a project; its group is made if there is none of that name
+    /// Create a project, and its group if it does not exist
     Create {
-        /// Its group and name
+        /// Group and name
         #[arg(value_name = "GROUP/NAME")]
         path: String,
         /// URL or path of its repository, without credentials
@@ -26,12 +26,12 @@ pub enum Command {
         #[command(flatten)]
         settings: RepositoryArgs,
     },
-    /// Shows one project
+    /// Show one project
     Show {
         /// `group/name`, an id, or the numeric id in another system
         project: String,
     },
-    /// Changes a project; what is not given stays
+    /// Change a project; omitted values stay unchanged
     Set {
         /// `group/name`, or an id
         project: String,
@@ -41,12 +41,12 @@ pub enum Command {
         #[command(flatten)]
         settings: RepositoryArgs,
     },
-    /// Deletes a project; agents and sources that hang on it keep it, and are named. Roles in it and tokens of its jobs end with it
+    /// Delete a project with its roles and its jobs' tokens; fails, and lists them, while agents or sources use it
     Delete {
         /// `group/name`, or an id
         project: String,
     },
-    /// Shows where the repository's webhook is to point, and its secret
+    /// Show the URL and the secret for the repository's webhook
     Webhook {
         /// `group/name`, or an id
         project: String,
@@ -56,10 +56,10 @@ pub enum Command {
 /// How a repository is read.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct RepositoryArgs {
-    /// Name of the credential that reads it; with `set`, empty for none
+    /// Name of the credential for reading it; with `set`, empty for none
     #[arg(long, value_name = "NAME")]
     credential: Option<String>,
-    /// Branch that is meant where none is named; a new project's is main if not given
+    /// Default branch; main by default for a new project
     #[arg(long, value_name = "BRANCH")]
     default_branch: Option<String>,
     /// Numeric id in another system

@@ -10,20 +10,20 @@ use crate::client::session::Session;
 /// What to do with identity providers.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Lists the identity providers that the operator allows, and of whom your organization believes them
+    /// List the identity providers that the operator allows, and those that your organization trusts
     List,
-    /// Lets people or jobs sign in by an identity provider
+    /// Trust an identity provider for sign-ins of users or jobs
     Trust {
-        /// Its name, from `kasbah provider list`
+        /// Name, from `kasbah provider list`
         provider: String,
-        /// Of jobs: a group of GitLab (with all below it) or an organization of GitHub whose repositories' jobs are let in; may be given
-        /// more than once, and replaces what was said before
+        /// For jobs: a group of GitLab (with all below it) or an organization of GitHub whose repositories' jobs to trust; may be
+        /// given more than once, and replaces the former list
         #[arg(long = "owner", value_name = "PATH")]
         owners: Vec<String>,
     },
-    /// Lets nobody sign in by it any more; tokens that were issued live until they end
+    /// Stop trusting an identity provider; issued tokens stay valid until they expire
     Distrust {
-        /// Its name
+        /// Name
         provider: String,
     },
 }
@@ -47,7 +47,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Command::Distrust { provider } => {
             let path = ["identity-providers", &provider, "trust"];
             let trust: ProviderTrust = session.api.delete(&path).await?;
-            session.printer.show(&trust, |_, _| format!("{provider} is believed no more\n"))
+            session.printer.show(&trust, |_, _| format!("{provider} is no longer trusted\n"))
         }
     }
 }

@@ -18,15 +18,15 @@ use crate::client::session::Session;
 /// Which recording, and how it is shown.
 #[derive(Debug, clap::Args)]
 pub struct Recording {
-    /// The session, as `kasbah audit` names it behind `recorded`
+    /// Session id, as `kasbah audit` shows it behind `recorded`
     session: String,
-    /// What the session was told, instead of what it said
+    /// Print the session's input instead of its output
     #[arg(long)]
     input: bool,
-    /// Byte for byte, also what moves the cursor, colours text or does other things to a terminal
+    /// Print byte for byte, including terminal control sequences
     #[arg(long)]
     raw: bool,
-    /// As an asciicast (version 2), which `asciinema play` shows as it happened
+    /// Print an asciicast (version 2) for `asciinema play`
     #[arg(long, conflicts_with_all = ["input", "raw"])]
     asciicast: bool,
 }
@@ -53,7 +53,7 @@ pub async fn run(wanted: Recording, session: &Session) -> Result<(), Failure> {
         }
         let unreadable = |error: serde_json::Error| Failure::Unreadable {
             server: "the server".to_owned(),
-            detail: format!("a recording that is not one: {error}"),
+            detail: format!("a malformed recording: {error}"),
         };
         let value: Value = serde_json::from_str(&text).map_err(unreadable)?;
         if !session.is_for_people() {
@@ -71,7 +71,7 @@ pub async fn run(wanted: Recording, session: &Session) -> Result<(), Failure> {
             Line::Gap => eprintln!("warning: a part of the recording is missing here"),
             Line::End { is_over: true } => {}
             Line::End { is_over: false } => {
-                eprintln!("note: the recording has no end: the session goes on, or its gateway died");
+                eprintln!("note: the recording has no end: the session continues, or its gateway died");
             }
         }
     }

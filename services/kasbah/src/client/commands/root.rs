@@ -10,9 +10,9 @@ use crate::client::session::Session;
 /// What to do with the root that signs passes.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Shows the root that signs passes: the key that agents pin when they are registered
+    /// Show the root key that signs passes: agents pin it at registration
     Show,
-    /// Makes another root and has it sign from now on; agents come to it by the former one's signature
+    /// Create a new root key that signs from now on; agents accept it through the former one's signature
     Rotate,
 }
 

@@ -27,76 +27,76 @@ use crate::exit;
 /// What to do with sources.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Lists sources and how they stand
+    /// List sources and their status
     List {
-        /// Only of this agent, by name or id
+        /// Only this agent's, by name or id
         #[arg(long)]
         agent: Option<String>,
         #[command(flatten)]
         limit: LimitArgs,
     },
-    /// Shows one source: why the cluster is not at the last commit, its last sync, what failed where
+    /// Show one source: why the cluster is not at the last commit, its last sync, and its failures
     Show(SourceArg),
-    /// Lists the objects of a source: health and its reason, drift, failures, the last write
+    /// List the objects of a source: health and its reason, drift, failures, the last write
     Objects {
         #[command(flatten)]
         source: SourceArg,
         #[command(flatten)]
         limit: LimitArgs,
     },
-    /// Waits until a source is as a pipeline needs it; fails when it does not get there, or somebody has to do something first
+    /// Wait for a status of a source, in pipelines; fails if the source cannot reach it, or needs a user to act first
     Wait {
         #[command(flatten)]
         source: SourceArg,
-        /// What to wait for
+        /// Status to wait for
         #[arg(long = "for", value_name = "GOAL", value_enum, default_value = "healthy")]
         goal: wait_for::Goal,
-        /// The commit, in full or abbreviated; the newest good one of its ref if not given
+        /// The commit, in full or abbreviated; by default the newest good one of its ref
         #[arg(long)]
         commit: Option<String>,
-        /// Waits no longer than this
+        /// Maximum time to wait
         #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "15m")]
         timeout: Duration,
     },
-    /// Looks at the repository, and checks each object of a source again
+    /// Poll the repository now, and check each object of a source again
     Sync {
         #[command(flatten)]
         source: SourceArg,
-        /// Waits until the sync ended; fails when it did not succeed
+        /// Wait for the end of the sync; fails if it did not succeed
         #[arg(long)]
         wait: bool,
-        /// Waits no longer than this
+        /// Maximum time to wait
         #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "15m", requires = "wait")]
         timeout: Duration,
     },
-    /// Stops delivering to a source: nothing new is applied, drift is not corrected
+    /// Suspend a source: nothing new is applied, and drift is not corrected
     Suspend {
         #[command(flatten)]
         source: SourceArg,
-        /// Why, for the others
+        /// Reason, shown to other users
         #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },
-    /// Goes on delivering
+    /// Resume a suspended source
     Resume(SourceArg),
-    /// Keeps a source at one commit
+    /// Pin a source to one commit
     Pin {
         #[command(flatten)]
         source: SourceArg,
         /// Full or abbreviated commit
         commit: String,
     },
-    /// Lets a source follow its ref again
+    /// Unpin a source: it follows its ref again
     Unpin(SourceArg),
-    /// Confirms the bundle that is held
+    /// Confirm the held bundle of a source
     Confirm {
         #[command(flatten)]
         source: SourceArg,
-        /// The commit that you saw; refused when another is held by now
+        /// The commit that you reviewed; the command fails if another commit is held by now
         #[arg(long)]
         commit: Option<String>,
     },
-    /// Shows what the next sync would do with each object and why, by a dry run in the cluster: also of what is held or suspended
+    /// Show what the next sync would do with each object and why, by a dry run in the cluster, also for held or suspended sources
     #[command(after_help = exit::DIFF_HELP)]
     Diff(SourceArg),
 }
@@ -229,7 +229,7 @@ async fn list(session: &Session, agent: Option<String>, limit: LimitArgs) -> Res
     while let Some(sources) = listing.next().await? {
         printed.page(sources, |sources, style| show::rows(sources, &names, style))?;
     }
-    printed.end("no source; they stand in the agents' configurations")
+    printed.end("no source; agents' configurations define them")
 }
 
 async fn names(session: &Session) -> Result<Names, Failure> {

@@ -17,33 +17,33 @@ use crate::client::session::Session;
 /// What to do with tokens.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Issues a token; prints it, once
+    /// Issue a token; prints it, once
     Issue {
         #[command(flatten)]
         holder: HolderArgs,
-        /// What it is called, to tell it from others
+        /// Name of the token
         #[arg(long)]
         name: String,
-        /// Ends by itself after this time, such as 30d or 12h; what the organization says if not given. Agents' tokens never do
+        /// Lifetime of the token, such as 30d or 12h; by default the organization's setting. Agents' tokens do not expire
         #[arg(long, value_name = "DURATION", value_parser = parse_lifetime, conflicts_with = "agent")]
         expires: Option<Duration>,
-        /// Prints the token and nothing else
+        /// Print only the token
         #[arg(long)]
         token_only: bool,
     },
-    /// Lists tokens, without what they are
+    /// List tokens, without their secrets
     List {
         #[command(flatten)]
         holder: HolderArgs,
-        /// Those of this project's jobs, by group/name or id
+        /// Tokens of this project's jobs, by group/name or id
         #[arg(long, conflicts_with_all = ["agent", "user"])]
         project: Option<String>,
         #[command(flatten)]
         limit: LimitArgs,
     },
-    /// Revokes a token: dead at once, with every tunnel that it opened
+    /// Revoke a token at once, and close every tunnel that it opened
     Revoke {
-        /// Its id, from `kasbah token list`
+        /// Id, from `kasbah token list`
         token: TokenId,
     },
 }
@@ -51,10 +51,10 @@ pub enum Command {
 /// Whose token; your own if nothing is given.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct HolderArgs {
-    /// Of this agent, by name or id
+    /// For this agent, by name or id
     #[arg(long, conflicts_with = "user")]
     agent: Option<String>,
-    /// Of this user, by name or id
+    /// For this user, by name or id
     #[arg(long)]
     user: Option<String>,
 }
@@ -143,7 +143,7 @@ pub(super) fn issued_text(issued: &SecretToken, holder: &str, style: Style) -> S
         .with("Name", issued.view.name.as_str())
         .with("Id", issued.view.id.to_string())
         .with("Expires", expires.unwrap_or_else(|| "never".to_owned()));
-    format!("{}\nThe token is shown this once: keep it now.\n", fields.render(style))
+    format!("{}\nThe token is shown only once: store it now.\n", fields.render(style))
 }
 
 /// The server keeps the hour of the last use, no more.

@@ -16,14 +16,14 @@ use crate::client::session::Session;
 /// What to do with users.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Lists users and their roles
+    /// List users and their roles
     List(LimitArgs),
     /// Shows one user
     Show {
         /// Login name or id
         user: String,
     },
-    /// Creates a user with a first role; `kasbah token issue --user` gives them a token
+    /// Create a user with a first role; `kasbah token issue --user` issues a token for them
     Create {
         /// Login name
         name: String,
@@ -33,7 +33,7 @@ pub enum Command {
         #[command(flatten)]
         place: ScopeArgs,
     },
-    /// Gives a user a role, or takes it
+    /// Assign a role to a user, or withdraw it
     Role {
         /// Login name or id
         user: String,
@@ -42,24 +42,25 @@ pub enum Command {
         role: Role,
         #[command(flatten)]
         place: ScopeArgs,
-        /// Takes the role instead of giving it
+        /// Withdraw the role instead of assigning it
         #[arg(long)]
         withdraw: bool,
     },
-    /// Ends everything of a user at once: their tokens and those that they made, sign-ins, and what is open by any of these
+    /// Disable a user: revoke their tokens and those that they issued, refuse sign-ins, and close all connections that use these
+    /// tokens
     Disable {
         /// Login name or id
         user: String,
-        /// Leaves agents' tokens that they made: without this, agents with no other token are cut off
+        /// Keep agents' tokens that they issued: without this, agents with no other token are disconnected
         #[arg(long)]
         keep_agents_tokens: bool,
     },
-    /// Lets a user in again who was disabled; they have their roles, and no token of before
+    /// Enable a disabled user; their roles apply again, their former tokens stay revoked
     Enable {
         /// Login name or id
         user: String,
     },
-    /// Takes a user's account at an identity provider from them: who next signs in there under their login name is them
+    /// Unlink a user's account at an identity provider: the next account that signs in there with their login name is linked to them
     Unlink {
         /// Login name or id
         user: String,
@@ -72,7 +73,7 @@ pub enum Command {
 /// Where a role holds.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ScopeArgs {
-    /// Where it holds: organization, group:<name>, project:<group/name> or agent:<name>
+    /// Scope: organization, group:<name>, project:<group/name> or agent:<name>
     #[arg(long, value_parser = parse_scope, default_value = "organization")]
     scope: ScopeName,
 }
@@ -121,8 +122,8 @@ async fn disable(session: &Session, body: DisableUser) -> Result<(), Failure> {
     session.printer.show(&disabled, |disabled, style| {
         let mut text = table(std::slice::from_ref(&disabled.user), &names, style);
         for (what, tokens, more) in [
-            ("Tokens that they made, which are dead now", &disabled.ended, disabled.more_ended),
-            ("Agents' tokens that they made, which live on", &disabled.kept, disabled.more_kept),
+            ("Revoked tokens that they issued", &disabled.ended, disabled.more_ended),
+            ("Agents' tokens that they issued, still valid", &disabled.kept, disabled.more_kept),
         ] {
             if !tokens.is_empty() {
                 text.push_str(&format!("\n{what}:\n{}", token::table(tokens, &holders, style)));

@@ -210,10 +210,10 @@ fn user_names_are_open_only_for_jobs_themselves_and_only_if_asked_for() {
     let asked = of(jobs_themselves_of("shop/front", &[]));
     let text = asked.printed();
     assert_eq!(names_of(&text, "users"), None);
-    assert!(text.contains("# Jobs that come as themselves (ci_job) are refused"), "{text}");
+    assert!(text.contains("# The cluster refuses jobs with their own identity (ci_job)"), "{text}");
     let opened = Asked { any_user: true, ..asked }.printed();
     assert_eq!(names_of(&opened, "users"), Some(Vec::new()), "any");
-    assert!(opened.contains("# Any user name") && !opened.contains("are refused by the cluster: each"));
+    assert!(opened.contains("# Any user name") && !opened.contains("The cluster refuses jobs"));
     let people = Asked { any_user: true, ..of(people_of(&[], &["bank"])) }.printed();
     assert_eq!(names_of(&people, "users").unwrap(), ["kasbah:user:ann", "kasbah:user:dan"]);
 }

@@ -24,8 +24,8 @@ pub const WAIT: Duration = Duration::from_secs(5 * 60);
 const PATH: &str = "/callback";
 /// Browsers open some connections that they do not use.
 const MOST_CONNECTIONS: usize = 32;
-const SIGNED_IN: &str = "You are signed in, you may close this page.\n";
-const REFUSED: &str = "You are not signed in: the terminal says why. You may close this page.\n";
+const SIGNED_IN: &str = "You are signed in. You may close this page.\n";
+const REFUSED: &str = "You are not signed in: the terminal shows the reason. You may close this page.\n";
 
 /// The listening port.
 pub struct Callback {
@@ -85,7 +85,7 @@ async fn serve(connection: Box<dyn Connection>, state: &str) -> Option<CallbackP
         let (status, page) = match &found {
             Some(CallbackParameters { code: Ok(_), .. }) => (StatusCode::OK, SIGNED_IN),
             Some(_) => (StatusCode::OK, REFUSED),
-            None => (StatusCode::NOT_FOUND, "Nothing is here.\n"),
+            None => (StatusCode::NOT_FOUND, "Not found.\n"),
         };
         if found.is_some() {
             *said.lock() = found;

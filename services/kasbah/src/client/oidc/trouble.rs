@@ -20,10 +20,10 @@ pub enum ProviderError {
         detail: String,
     },
     /// Its certificate is not what it must be.
-    #[error("the identity provider's certificate is refused; whom to trust is the operator's to name: {0}")]
+    #[error("the identity provider's certificate is refused; the operator sets the authority to trust: {0}")]
     Certificate(CertificateProblem),
     /// It gave an answer that makes no sense.
-    #[error("the identity provider's answer of {asked} cannot be used: {detail}")]
+    #[error("the identity provider's answer from {asked} is invalid: {detail}")]
     Odd {
         /// Who was asked.
         asked: String,
@@ -31,7 +31,7 @@ pub enum ProviderError {
         detail: String,
     },
     /// It says that it is somebody else.
-    #[error("the identity provider calls itself {said:?}, and the operator allows {wanted:?}")]
+    #[error("the identity provider's issuer is {said:?}, and the operator allows {wanted:?}")]
     OtherIssuer {
         /// What it says.
         said: String,
@@ -39,16 +39,16 @@ pub enum ProviderError {
         wanted: String,
     },
     /// Something would travel in plain text.
-    #[error("{url} is in plain text: an identity provider has to be asked by https")]
+    #[error("{url} is in plain text: an identity provider must use https")]
     PlainText {
         /// What.
         url: String,
     },
     /// It says no.
-    #[error("the identity provider says {0}")]
+    #[error("the identity provider reports {0}")]
     Refused(#[from] ProviderRefusal),
     /// Nobody signed in.
-    #[error("nobody signed in within {minutes} min; try again")]
+    #[error("no sign-in within {minutes} min; try again")]
     TooLate {
         /// How long was waited.
         minutes: u64,
@@ -57,7 +57,7 @@ pub enum ProviderError {
     #[error("the identity provider's ID token is not for this sign-in; try again")]
     OtherSignIn,
     /// It has no device flow.
-    #[error("the identity provider {provider} does not let people sign in on another device; use --browser")]
+    #[error("the identity provider {provider} does not support sign-in on another device; use --browser")]
     NoDeviceFlow {
         /// Which.
         provider: String,

@@ -26,7 +26,7 @@ fn an_address_that_would_leak_or_makes_no_sense_is_refused() {
     for (given, part) in [
         ("http://kasbah.example.org", "plain text"),
         ("ftp://kasbah.example.org", "plain text"),
-        ("https://me:secret@kasbah.example.org", "must not hold credentials"),
+        ("https://me:secret@kasbah.example.org", "must not contain credentials"),
         ("https://", "empty host"),
         ("", "empty host"),
     ] {
@@ -108,7 +108,7 @@ async fn what_is_missing_is_named() {
 #[tokio::test]
 async fn a_bad_token_is_refused_and_not_shown() {
     let said = Folder::of_up().resolve(None, Some("hunter2 with spaces")).err().unwrap().to_string();
-    assert_eq!(said, "KASBAH_TOKEN holds no token: expected one line that begins with kasbah_");
+    assert_eq!(said, "KASBAH_TOKEN contains no token: expected one line that begins with kasbah_");
 }
 
 const HOUR: i64 = 3_600_000;
@@ -181,7 +181,7 @@ async fn a_login_that_has_ended_says_so() {
     let folder = Folder::of_up().signed_in(ELSEWHERE, -1);
     let said = folder.resolve(None, None).err().unwrap().to_string();
     let login = "ada@example.org at https://elsewhere.example.org:8440";
-    assert_eq!(said, format!("the login of {login} has ended: run `kasbah login`"));
+    assert_eq!(said, format!("the login of {login} has expired: run `kasbah login`"));
     assert_eq!(folder.resolve_file(ELSEWHERE).err().unwrap().to_string(), said);
     assert_eq!(folder.resolve(Some("127.0.0.1:8440"), None).unwrap().token.as_str(), "kasbah_p_owner");
 }
@@ -194,7 +194,7 @@ async fn a_login_by_the_file_of_its_token_is_one_at_that_server() {
     assert!(settings.login.is_some() && settings.token.as_str() == "kasbah_p_login");
     let other = folder.resolve_file("https://third.example.org").err().unwrap().to_string();
     let advice = "run `kasbah login --server https://third.example.org:8440/`";
-    assert_eq!(other, format!("nobody is signed in at https://third.example.org:8440/: {advice}"));
+    assert_eq!(other, format!("no user is signed in at https://third.example.org:8440/: {advice}"));
     StoredLogin::remove(folder.folder.path(), &World::real()).unwrap();
     let gone = folder.resolve_file(ELSEWHERE).err().unwrap();
     assert!(matches!(gone, SettingsError::NotSignedIn { .. }), "{gone}");

@@ -70,7 +70,7 @@ impl There<'_> {
         let whoami = self.kubectl(&["auth", "whoami"]).await.unwrap();
         assert!(whoami.contains("kasbah:user:owner"), "{whoami}");
         let other = self.person.refused(&self.in_namespace(&["get", "pods", "--as", "system:admin"])).await;
-        assert!(other.contains("leave out --as"), "{other}");
+        assert!(other.contains("remove --as"), "{other}");
         let top = self.person.refused(&self.in_namespace(&["top", "pod", "web"])).await;
         assert!(top.contains("Metrics API not available"), "{top}");
         // Until 1.34 the path of the address is left out here; no other request is any nearer to a cluster by that.

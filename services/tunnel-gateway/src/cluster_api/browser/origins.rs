@@ -30,7 +30,7 @@ pub struct Origin(HeaderValue);
 /// A text is no origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no origin: {problem}; write it as browsers do, such as https://console.example or http://localhost:3000"
+    "{text:?} is not an origin: {problem}; write it as browsers do, such as https://console.example or http://localhost:3000"
 )]
 pub struct InvalidOrigin {
     text: String,
@@ -43,21 +43,21 @@ impl FromStr for Origin {
     fn from_str(text: &str) -> Result<Self, InvalidOrigin> {
         let not = |problem| InvalidOrigin { text: text.to_owned(), problem };
         if text.contains('*') {
-            return Err(not("each is named by itself, none by a pattern"));
+            return Err(not("patterns are not supported, name each origin"));
         }
-        let uri: Uri = text.parse().map_err(|_| not("it is no URL"))?;
+        let uri: Uri = text.parse().map_err(|_| not("it is not a URL"))?;
         let scheme = uri.scheme_str().filter(|scheme| ["http", "https"].contains(scheme));
         let scheme = scheme.ok_or_else(|| not("it begins with neither https:// nor http://"))?;
         let authority = uri.authority().ok_or_else(|| not("it names no host"))?;
         let default_port = if scheme == "https" { 443 } else { 80 };
         if authority.port_u16() == Some(default_port) {
-            return Err(not("browsers leave this port out"));
+            return Err(not("browsers omit this port"));
         }
         let written = format!("{scheme}://{}", authority.as_str().to_ascii_lowercase());
         if written != text || authority.as_str().contains('@') {
             return Err(not("it has more than a scheme, a host in lower case and a port"));
         }
-        HeaderValue::from_str(text).map(Self).map_err(|_| not("it has characters that no host has"))
+        HeaderValue::from_str(text).map(Self).map_err(|_| not("it has characters that are invalid in a host"))
     }
 }
 
@@ -144,8 +144,8 @@ mod tests {
             ("https://console.example/x", "more than"),
             ("https://a@console.example", "more than"),
             ("https://Console.example", "more than"),
-            ("https://console.example:443", "leave this port out"),
-            ("http://console.example:80", "leave this port out"),
+            ("https://console.example:443", "omit this port"),
+            ("http://console.example:80", "omit this port"),
         ] {
             let error = bad.parse::<Origin>().unwrap_err().to_string();
             assert!(error.contains(problem), "{bad}: {error}");

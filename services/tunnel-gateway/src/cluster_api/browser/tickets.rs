@@ -138,9 +138,11 @@ pub(super) async fn issue(
     let token = super::token_of(gateway, &request, false).await?;
     let bad = |message: String| ProxyError::new(StatusCode::BAD_REQUEST, Hop::Gateway, message);
     let body = Limited::new(request.into_body(), MAXIMUM_REQUEST).collect().await;
-    let body = body.map_err(|error| bad(format!("the wish for a ticket cannot be read: {error}")))?;
+    let body = body.map_err(|error| bad(format!("the request for a ticket cannot be read: {error}")))?;
     let ticket_request: TicketRequest = serde_json::from_slice(&body.to_bytes()).map_err(|error| {
-        bad(format!("a wish for a ticket is {{\"target\": \"<path and query of the WebSocket>\"}}: {error}"))
+        bad(format!(
+            "a request for a ticket is {{\"target\": \"<path and query of the WebSocket>\"}}: {error}"
+        ))
     })?;
     let (target, agent) = parse_target(&ticket_request.target).map_err(bad)?;
     let held = gateway.passes.of(gateway, (token, agent)).await.map_err(ProxyError::from_refusal)?;
@@ -148,7 +150,8 @@ pub(super) async fn issue(
     let what = RedeemedTicket { token, target: target.to_string(), origin: origin.to_string() };
     let issued = gateway.tickets.issue(&gateway.world, held.pass.holder.clone(), what);
     let ticket = issued.map_err(|Full { next_ends_in }| {
-        let message = "too many tickets are open: use those that were issued, or let them end; then retry";
+        let message =
+            "too many tickets are open: use the issued tickets, or wait until they expire; then retry";
         let seconds = u16::try_from(next_ends_in.as_secs()).unwrap_or(u16::MAX).saturating_add(1);
         ProxyError::new(StatusCode::TOO_MANY_REQUESTS, Hop::Gateway, message).retry_after(seconds)
     })?;
@@ -160,7 +163,7 @@ pub(super) async fn issue(
 /// Where a ticket is to lead. That is below a path that names the agent, since pages use the paths, also where agents have hosts.
 fn parse_target(target: &str) -> Result<(PathAndQuery, AgentId), String> {
     let target: PathAndQuery =
-        target.parse().map_err(|error| format!("{target:?} is no path and query: {error}"))?;
+        target.parse().map_err(|error| format!("{target:?} is not a path and query: {error}"))?;
     let request = Request::builder().uri(target.clone()).body(()).map_err(|error| error.to_string())?;
     let agent = route(&request, None).map_err(|error| error.to_string())?.agent;
     Ok((target, agent))
@@ -181,7 +184,7 @@ pub(super) async fn redeem<B>(
     request: &Request<B>,
 ) -> Result<Sha256, ProxyError> {
     let unknown = || {
-        let message = "the ticket is not known: it was used, is older than 30 seconds, or the gateway that issued it is gone; ask for another one";
+        let message = "unknown ticket: it was used, is older than 30 seconds, or the gateway that issued it is gone; request another one";
         ProxyError::new(StatusCode::UNAUTHORIZED, Hop::Gateway, message)
     };
     let (replica, secret) = parsed(ticket).ok_or_else(unknown)?;
@@ -192,15 +195,15 @@ pub(super) async fn redeem<B>(
     };
     let what = redeemed.map_err(|refusal| match refusal.kind {
         RefusalKind::Unavailable | RefusalKind::Internal => {
-            tracing::warn!(%refusal, "the gateway that issued a ticket cannot be asked");
-            let message = "the gateway that issued the ticket cannot be asked now; retry with another one";
+            tracing::warn!(%refusal, "the gateway that issued a ticket does not answer");
+            let message = "the gateway that issued the ticket does not answer; retry with another ticket";
             ProxyError::new(StatusCode::SERVICE_UNAVAILABLE, Hop::Replica, message).retry_after(1)
         }
         _ => unknown(),
     })?;
     let is_there = matches_target(gateway, &what.target, request);
     if !is_there || what.origin != origin.to_string() {
-        let message = "the ticket is for another address or page; ask for one for this";
+        let message = "the ticket is for another address or page; request one for this address";
         return Err(ProxyError::new(StatusCode::FORBIDDEN, Hop::Gateway, message));
     }
     Ok(what.token)

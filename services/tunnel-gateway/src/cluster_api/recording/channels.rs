@@ -18,7 +18,7 @@ const CHANNELS: [&str; 6] = [
     "v4.channel.k8s.io",
     "v5.channel.k8s.io",
 ];
-const UNSUPPORTED: Unreadable = Unreadable("the protocol is none of exec and attach");
+const UNSUPPORTED: Unreadable = Unreadable("the protocol is not one of exec and attach");
 
 /// Who says something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -47,7 +47,7 @@ impl Headers {
             let (known, value) = (take_text(&mut rest)?, take_text(&mut rest)?);
             if known == name.as_bytes() {
                 if found.is_some() {
-                    return Err(Unreadable("a header stands twice in one frame"));
+                    return Err(Unreadable("a header is duplicated in one frame"));
                 }
                 let first = value.split(|byte| *byte == 0).next().unwrap_or_default();
                 found = Some(String::from_utf8_lossy(first).into_owned());
@@ -55,13 +55,13 @@ impl Headers {
         }
         // Whoever reads on in what is compressed would take it for the beginning of the next block.
         if !rest.is_empty() {
-            return Err(Unreadable("something stands behind the headers of a frame"));
+            return Err(Unreadable("there is data after the headers of a frame"));
         }
         Ok(found)
     }
 
     fn inflated(&mut self, block: &[u8]) -> Result<Vec<u8>, Unreadable> {
-        const BROKEN: Unreadable = Unreadable("headers are not compressed as SPDY/3.1 says");
+        const BROKEN: Unreadable = Unreadable("headers are not compressed as in SPDY/3.1");
         let mut text = vec![0; MAXIMUM_HEADERS];
         let (mut read, mut written) = (0, 0);
         loop {

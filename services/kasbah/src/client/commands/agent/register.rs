@@ -27,10 +27,10 @@ pub struct Register {
     /// With --group: project of the group whose repository has its configuration
     #[arg(long, value_name = "GROUP/NAME", requires = "group")]
     config_project: Option<String>,
-    /// Prints only the manifests that install it, the token among them: pipe them into `kubectl apply -f -`
+    /// Print only the manifests to install it, including the token: pipe them into `kubectl apply -f -`
     #[arg(long, conflicts_with = "token_only")]
     manifests: bool,
-    /// Prints the token and nothing else
+    /// Print only the token
     #[arg(long)]
     token_only: bool,
     /// How it is installed.
@@ -42,16 +42,16 @@ pub struct Register {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Manifests")]
 pub struct InstallArgs {
-    /// Namespace that the agent runs in
+    /// Namespace of the agent
     #[arg(long, value_name = "NAME", default_value = "kasbah-agent", value_parser = parse_label)]
     namespace: String,
-    /// Gateway that the agent dials, as the cluster reaches it; the API's host with port 8441 if nothing says another
+    /// Gateway address as seen from the cluster; by default the server's setting, or the API's host with port 8441
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_gateway)]
     gateway: Option<String>,
-    /// Lets the agent reach only these namespaces, which must exist; the whole cluster if not given
+    /// Restrict the agent to these namespaces, which must exist; by default the whole cluster
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_label)]
     namespaced: Vec<String>,
-    /// The agent's image
+    /// Image of the agent
     #[arg(long, default_value = concat!("kasbah-agent:", env!("CARGO_PKG_VERSION")))]
     image: String,
 }
@@ -67,7 +67,7 @@ impl Register {
         let gateway = self.install.gateway.clone().unwrap_or_else(|| default_gateway(session));
         if self.manifests && is_loopback(&gateway) {
             eprintln!(
-                "warning: pods cannot reach {gateway}, which is this machine only to itself; give --gateway"
+                "warning: pods cannot reach {gateway}, which is a local address of this machine; give --gateway"
             );
         }
         let (name, group) = (self.name.clone(), self.group.clone());
@@ -159,7 +159,7 @@ fn next_steps(registered: &AgentWithToken, gateway: &str, ca_file: Option<&str>,
     let ca_option = ca_file.map(|file| format!(" --ca-file {file}")).unwrap_or_default();
     format!(
         "{fields}
-The token is shown this once: keep it now, in a file that only you can read.
+The token is shown only once: store it now, in a file that only you can read.
 
 Next:
   1. Say in the repository of {project} what the agent is to do, in .kasbah/agents/{name}/config.yaml:

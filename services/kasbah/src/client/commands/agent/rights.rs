@@ -15,20 +15,22 @@ use crate::client::session::Session;
 pub struct Rights {
     /// Name, `group/project:name`, or id
     agent: String,
-    /// Namespace that the agent runs in
+    /// Namespace of the agent
     #[arg(long, value_name = "NAME", default_value = "kasbah-agent")]
     namespace: String,
-    /// Login names of the people who may come as themselves; all whose roles let them in by the configuration if not given
+    /// Login names of the users that the agent may impersonate; by default all users whose roles give them access by the
+    /// configuration
     #[arg(long = "user", value_name = "NAME,…", value_delimiter = ',')]
     users: Vec<String>,
-    /// Opens all user names where jobs come as themselves, as theirs cannot be listed: whoever takes over the agent can then be any
-    /// user of the cluster, its controllers and administrators among them
+    /// Permit all user names for jobs as themselves, because their names cannot be listed: an attacker who takes over the agent can
+    /// then act as any user of the cluster, including its controllers and administrators
     #[arg(long)]
     any_user: bool,
-    /// Environments of jobs, beside those that the configuration names: the cluster refuses jobs of any other
+    /// Further environments of jobs, beside those in the configuration: the cluster refuses jobs of any other
     #[arg(long = "environment", value_name = "NAME,…", value_delimiter = ',')]
     environments: Vec<String>,
-    /// Tiers of environments, beside production, staging, testing, development and other: the cluster refuses jobs of any other
+    /// Further tiers of environments, beside production, staging, testing, development and other: the cluster refuses jobs of any
+    /// other
     #[arg(long = "tier", value_name = "NAME,…", value_delimiter = ',')]
     tiers: Vec<String>,
 }

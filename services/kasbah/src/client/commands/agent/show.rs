@@ -161,7 +161,7 @@ fn tunnels(tunnels: &[TunnelView], style: Style) -> String {
     for tunnel in tunnels {
         let role = match tunnel.applier {
             true => Cell::painted("applies", Paint::Good),
-            false => "stands by".into(),
+            false => "standby".into(),
         };
         table.row([
             tunnel.instance.to_string().into(),
@@ -261,6 +261,6 @@ mod tests {
         let text = tunnels(&[tunnel(8, true), tunnel(9, false)], STYLE);
         let lines: Vec<&str> = text.lines().skip(1).collect();
         assert_eq!(lines[0], "00000000-0000-0000-0000-000000000008  applies    0.1.0    1m");
-        assert_eq!(lines[1], "00000000-0000-0000-0000-000000000009  stands by  0.1.0    1m");
+        assert_eq!(lines[1], "00000000-0000-0000-0000-000000000009  standby  0.1.0    1m");
     }
 }

@@ -19,17 +19,17 @@ use crate::client::sign_in;
 /// How a job shows who it is, where it has no token of Kasbah.
 #[derive(Debug, Clone, clap::Args)]
 pub struct JobArgs {
-    /// File with an ID token of the job; KASBAH_ID_TOKEN may hold the token itself, and in GitHub Actions with the permission
-    /// `id-token: write` one is asked for
+    /// File with an ID token of the job; KASBAH_ID_TOKEN may contain the token itself, and GitHub Actions with the permission
+    /// `id-token: write` needs neither
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     id_token_file: Option<PathBuf>,
-    /// Identity provider whose audience is asked for in GitHub Actions, where the server allows several
+    /// Identity provider for GitHub Actions, if the server allows several
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
-    /// Organization, where several have a project with the job's repository
+    /// Organization, if several have a project with the job's repository
     #[arg(long, value_name = "NAME")]
     organization: Option<String>,
-    /// Project, where several have the job's repository: group/name
+    /// Project, if several have the job's repository: group/name
     #[arg(long)]
     project: Option<String>,
 }
@@ -131,7 +131,7 @@ fn read(path: &Path, world: &World) -> Result<Zeroizing<String>, Failure> {
         detail,
     })?;
     let bytes = Zeroizing::new(bytes);
-    let text = std::str::from_utf8(&bytes).map_err(|_| Failure::usage(setting, "holds no text"))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| Failure::usage(setting, "contains no text"))?;
     Ok(Zeroizing::new(text.trim().to_owned()))
 }
 
@@ -144,10 +144,10 @@ fn provider(all: Vec<ProviderView>, wanted: Option<&str>) -> Result<ProviderView
         (Some(only), true) => Ok(only),
         (None, _) => Err(Failure::usage(
             "--provider",
-            "the server allows no such identity provider of GitHub's jobs; `kasbah provider list` shows them",
+            "the server allows no such identity provider for GitHub jobs; `kasbah provider list` shows them",
         )),
         (Some(_), false) => {
-            Err(Failure::usage("--provider", "say which: the server allows several of GitHub's jobs"))
+            Err(Failure::usage("--provider", "select one: the server allows several for GitHub jobs"))
         }
     }
 }
@@ -179,7 +179,7 @@ mod tests {
         };
         assert_eq!(meant(&[&people, &github], None).unwrap(), "github-audience");
         assert!(meant(&[&people], None).is_err());
-        assert!(meant(&[&github, &other], None).unwrap_err().to_string().contains("say which"));
+        assert!(meant(&[&github, &other], None).unwrap_err().to_string().contains("select one"));
         assert_eq!(meant(&[&github, &other], Some("enterprise")).unwrap(), "enterprise-audience");
         assert!(meant(&[&people, &github], Some("company")).is_err());
     }

@@ -17,7 +17,7 @@ use crate::client::print::{Fields, Printer};
 pub struct Copy {
     #[command(flatten)]
     from: FromArgs,
-    /// Where the copy is made: a data folder, or nats://host:port; there must be no log, or a copy of the same that was begun
+    /// Target of the copy: a data folder, or nats://host:port, without a log or with an unfinished copy of the same log
     #[arg(long, value_name = "PLACE", value_hint = ValueHint::AnyPath)]
     to: String,
     /// With --to nats://: file with the master key of the key ring there [default: that of --master-key-file]

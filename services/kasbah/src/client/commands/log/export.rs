@@ -19,27 +19,28 @@ use crate::server::CREATED_BY;
 /// Writes a slice.
 #[derive(Debug, clap::Args)]
 pub struct Export {
-    /// The file that is written; it must not be there
+    /// File to write; it must not exist
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
     #[command(flatten)]
     from: FromArgs,
-    /// Only of this organization, by id, or `system`; may be given more than once
+    /// Only this organization, by id, or `system`; may be given more than once
     #[arg(long, value_name = "ID", value_parser = organization)]
     organization: Vec<OrganizationId>,
     /// Only decisions of this aggregate; may be given more than once
     #[arg(long, value_name = "KIND/ID")]
     aggregate: Vec<AggregateRef>,
-    /// Only what was recorded so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+    /// Only records since a duration ago, such as 10m, or since a time such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
     since: Option<Moment>,
-    /// Only what was recorded before this moment
+    /// Only records before this time
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
     until: Option<Moment>,
-    /// Only what lies behind this position, such as d3-17, as log replay prints it; of partitions that it does not name, everything
+    /// Only records after this position, such as d3-17, as `kasbah log replay` prints it; all records of partitions that it does not
+    /// name
     #[arg(long, value_name = "POSITION", default_value = "start")]
     after: Position,
-    /// Only what lies up to this position; of partitions that it does not name, nothing
+    /// Only records up to this position; no records of partitions that it does not name
     #[arg(long, value_name = "POSITION")]
     up_to: Option<Position>,
 }

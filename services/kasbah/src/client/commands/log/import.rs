@@ -17,10 +17,10 @@ use crate::client::print::Printer;
 /// Makes a log of a slice.
 #[derive(Debug, clap::Args)]
 pub struct Import {
-    /// The slice, as `kasbah log export` wrote it
+    /// Slice from `kasbah log export`
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Where the log is made: a data folder, or nats://host:port; there must be no log, or one of the same slice that was begun
+    /// Target of the log: a data folder, or nats://host:port, without a log or with an unfinished import of the same slice
     #[arg(long, value_name = "PLACE", value_hint = ValueHint::AnyPath)]
     to: String,
     #[command(flatten)]

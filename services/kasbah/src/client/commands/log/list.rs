@@ -15,22 +15,22 @@ use crate::client::session::Session;
 /// Lists aggregates.
 #[derive(Debug, clap::Args)]
 pub struct List {
-    /// Only of this kind, such as source
+    /// Only aggregates of this kind, such as source
     #[arg(long)]
     kind: Option<AggregateKind>,
-    /// Only those whose id begins so
+    /// Only aggregates whose id begins with this
     #[arg(value_name = "ID-PREFIX")]
     prefix: Option<String>,
-    /// Only those with a commit that was recorded so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+    /// Only aggregates with a commit since a duration ago, such as 10m, or since a time such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
     since: Option<Moment>,
-    /// Only those with a commit that was recorded before this moment
+    /// Only aggregates with a commit before this time
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
     until: Option<Moment>,
-    /// With --from: only those of this organization, by id, or `system`
+    /// With --from: only aggregates of this organization, by id, or `system`
     #[arg(long, value_name = "ID", value_parser = organization, requires = "from")]
     organization: Option<OrganizationId>,
-    /// Instead of asking a server
+    /// Read this log instead of asking a server
     #[command(flatten)]
     pub from: FromArgs,
 }
@@ -106,7 +106,7 @@ fn text(listed: &Value, names: &EventNames, style: Style) -> String {
     }
     let mut text = table.render(style, "no such aggregates");
     if listed.get("more").and_then(Value::as_bool) == Some(true) {
-        text.push_str("More are left out: say which with --kind, --since or the beginning of an id.\n");
+        text.push_str("More are omitted: select with --kind, --since or the beginning of an id.\n");
     }
     text
 }

@@ -21,7 +21,7 @@ const PROCESS: &str = "kasbah";
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct FromArgs {
-    /// The log: the data folder of a server that is stopped, or nats://host:port
+    /// Log to read: the data folder of a stopped server, or nats://host:port
     #[arg(long, env = "KASBAH_LOG_FROM", value_name = "PLACE", value_hint = ValueHint::AnyPath)]
     pub from: Option<String>,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub struct ReachArgs {
     /// With tls://: file with the certificate authorities of the servers
     #[arg(long, env = "KASBAH_NATS_CA_FILE", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub nats_ca_file: Option<PathBuf>,
-    /// With nats://: accept servers that acknowledge before they sync
+    /// With nats://: accept servers that acknowledge writes before they sync them
     #[arg(long, env = "KASBAH_NATS_ACCEPT_WEAK_DURABILITY")]
     pub nats_accept_weak_durability: bool,
 }
@@ -70,7 +70,7 @@ impl FromArgs {
     /// When there is none, or another process has it.
     pub async fn open(&self, world: &World) -> Result<Opened, Failure> {
         let from = self.from.as_deref().ok_or_else(|| {
-            let message = "say which log: the data folder of a server that is stopped, or nats://host:port";
+            let message = "name a log: the data folder of a stopped server, or nats://host:port";
             Failure::usage("--from", message)
         })?;
         let failed = |error: &anyhow::Error| Failure::Unsuccessful(format!("--from {from}: {error:#}"));
@@ -166,7 +166,7 @@ impl Opened {
         if let Store::Embedded(store) = self.store {
             let store = Arc::new(store);
             if let Err(error) = tokio::task::spawn_blocking(move || store.close()).await {
-                tracing::warn!(%error, "log is not closed cleanly");
+                tracing::warn!(%error, "log was not closed cleanly");
             }
         }
     }

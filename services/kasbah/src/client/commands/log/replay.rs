@@ -32,22 +32,22 @@ const CONTEXT: usize = 2;
 /// Replays a slice.
 #[derive(Debug, clap::Args)]
 pub struct Replay {
-    /// A slice that `kasbah log export` wrote
+    /// Slice from `kasbah log export`
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Ends behind this position, as each step is printed with
+    /// Stop after this position, as printed with each step
     #[arg(long, value_name = "POSITION")]
     until: Option<Position>,
-    /// Shows only commits that were recorded so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+    /// Show only commits since a duration ago, such as 10m, or since a time such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
     since: Option<Moment>,
-    /// Shows only commits of this aggregate
+    /// Show only commits of this aggregate
     #[arg(long, value_name = "KIND/ID")]
     aggregate: Option<AggregateRef>,
-    /// Waits for Enter behind each commit; q ends
+    /// Wait for Enter after each commit; q quits
     #[arg(long)]
     step: bool,
-    /// Makes each decision again with today's models, and tells which come out differently
+    /// Repeat each decision with this version's models, and show those with another result
     #[arg(long, conflicts_with_all = ["step", "aggregate", "since"])]
     redecide: bool,
 }
@@ -71,8 +71,7 @@ impl Replay {
     /// When the file is no whole slice, somebody should step who is not there, or a decision comes out differently.
     pub fn run(self, printer: Printer) -> Result<(), Failure> {
         if self.step && !(std::io::stdin().is_terminal() && printer.format == Format::Table) {
-            let message =
-                "needs a terminal and a person; leave it out, and -o json gives all steps to a program";
+            let message = "needs an interactive terminal; programs use -o json without it";
             return Err(Failure::usage("--step", message));
         }
         let records = self.records()?;

@@ -18,22 +18,22 @@ const NEWEST: usize = 20;
 /// Prints events.
 #[derive(Debug, clap::Args)]
 pub struct Tail {
-    /// Goes on with what comes later, also across a restart of the server
+    /// Follow new events, also across a restart of the server
     #[arg(short, long)]
     follow: bool,
-    /// Everything behind this position, which -o json prints with each event; `start` for all
+    /// Start after this position, which -o json prints with each event; `start` for all events
     #[arg(long, value_name = "POSITION")]
     from: Option<String>,
-    /// So many of the newest events; 20 without --since
+    /// Number of newest events to print; 20 without --since
     #[arg(short = 'n', long, value_name = "COUNT", conflicts_with = "from")]
     lines: Option<usize>,
-    /// Only what was recorded so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+    /// Only records since a duration ago, such as 10m, or since a time such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
     since: Option<Moment>,
-    /// Only of this aggregate: KIND/ID, KIND/NAME, a source as AGENT/SOURCE, or an agent
+    /// Only this aggregate: KIND/ID, KIND/NAME, a source as AGENT/SOURCE, or an agent
     #[arg(long, value_name = "AGGREGATE")]
     aggregate: Option<String>,
-    /// Only of this type, such as sync.finished; a final .* stands for any
+    /// Only events of this type, such as sync.finished; a final .* matches any ending
     #[arg(long = "type", value_name = "TYPE")]
     event_type: Option<String>,
 }

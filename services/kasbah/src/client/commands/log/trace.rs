@@ -19,11 +19,11 @@ const SHORTEST_COMMIT: usize = 7;
 /// Shows a chain.
 #[derive(Debug, clap::Args)]
 pub struct Trace {
-    /// A Git commit, a source as AGENT/SOURCE for the newest that happened to it, the id of an event, or that of a chain
-    /// (`correlationid` in `kasbah log tail -o json`)
+    /// A Git commit, a source as AGENT/SOURCE (its newest chain), the id of an event, or the id of a chain (`correlationid` in
+    /// `kasbah log tail -o json`)
     #[arg(value_name = "WHAT")]
     what: String,
-    /// Only chains with something that was recorded so long ago or later, such as 10m, or at a time such as 2026-01-31T12:00:00Z or later
+    /// Only chains with a record since a duration ago, such as 10m, or since a time such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
     since: Option<Moment>,
 }
@@ -155,7 +155,7 @@ fn text(traced: &Value, names: &EventNames, style: Style) -> String {
     let widest = rows.iter().map(Row::width).max().unwrap_or(0);
     rows.iter().for_each(|row| text.push_str(&row.line(widest, names, style)));
     if traced.get("more").and_then(Value::as_bool) == Some(true) {
-        text.push_str("Later events are left out.\n");
+        text.push_str("Later events are omitted.\n");
     }
     text
 }

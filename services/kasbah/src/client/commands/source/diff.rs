@@ -39,7 +39,7 @@ pub(super) fn text(diff: &SourceDiff, names: &Names, style: Style) -> String {
         text.push_str(&format!("  and {} more that are kept\n", diff.more_kept));
     }
     if !diff.extra.is_empty() {
-        text.push_str("Others added fields that Git does not state; they stay:\n");
+        text.push_str("Other clients added fields that Git does not state; they stay:\n");
     }
     for object in &diff.extra {
         text.push_str(&format!("  {}\n", one_line(&object.identity.to_string())));
@@ -207,13 +207,13 @@ mod tests {
             left_out: 4,
             unchanged: 7,
             stopped: Some(stop),
-            pending: Some("suspended: freeze; resume it to go on".into()),
+            pending: Some("suspended: freeze; resume it to continue".into()),
             ..SourceDiff::default()
         };
         assert_eq!(
             shown(&diff),
             "At commit 4f1a5b10c0: 1 to create, 1 to change, 1 to prune, 1 waiting, 1 refused, 1 kept, 7 unchanged.\n\
-             It is not delivered: suspended: freeze; resume it to go on.\n\
+             It is not delivered: suspended: freeze; resume it to continue.\n\
              A sync would apply and prune nothing: 1 object is refused.\n\
              + create  v1 ConfigMap shop/web (web.yaml:3)\n\
              ~ change  v1 ConfigMap shop/web (web.yaml:9)\n      \

@@ -21,7 +21,7 @@ pub(super) async fn run(session: &Session, id: SourceId, limit: LimitArgs) -> Re
     while let Some(objects) = listing.next().await? {
         printed.page(objects, rows)?;
     }
-    printed.end("none: nothing of this source is known in the cluster")
+    printed.end("none: no object of this source is known in the cluster")
 }
 
 pub(super) fn rows(all: &[ObjectStatus], style: Style) -> Table {

@@ -145,7 +145,7 @@ fn synced(view: &SourceView, style: Style) -> Cell {
 
 fn hold(reason: &HoldReason) -> String {
     match reason {
-        HoldReason::Empty => "it has no objects; `kasbah source confirm` prunes all".to_owned(),
+        HoldReason::Empty => "it has no objects; `kasbah source confirm` prunes them all".to_owned(),
         HoldReason::LargePrune { prunes, inventory } => {
             format!("it would prune {prunes} of {inventory} objects; `kasbah source confirm` lets it")
         }

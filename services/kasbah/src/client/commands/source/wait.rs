@@ -45,7 +45,7 @@ pub(super) async fn run(session: &Session, asked: SourceView, timeout: Duration)
         if clock.monotonic() >= deadline {
             let seconds = timeout.as_secs();
             return Err(Failure::Unsuccessful(format!(
-                "the sync did not end in {seconds} s: {said}; it goes on"
+                "the sync did not end in {seconds} s: {said}; it continues"
             )));
         }
         clock.sleep(PAUSE).await;
@@ -62,7 +62,7 @@ fn progress(view: &SourceView) -> Progress {
     if let Some(reason) = &view.suspended {
         return Progress::Ended(format!("the source was suspended: {reason}"));
     }
-    let why = || view.why.clone().unwrap_or_else(|| "waiting for the sync to begin".to_owned());
+    let why = || view.why.clone().unwrap_or_else(|| "waiting for the sync to start".to_owned());
     let Some(sync) = &view.sync else { return Progress::Runs(why()) };
     match sync.outcome {
         None | Some(SyncOutcome::Superseded | SyncOutcome::Interrupted) => Progress::Runs(why()),

@@ -16,9 +16,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Goal {
-    /// The commit is applied; its objects may still be on their way
+    /// The commit is applied; its objects may still be progressing
     Synced,
-    /// The commit is applied, and all that a sync waits for is healthy
+    /// The commit is applied, and all objects that a sync waits for are healthy
     Healthy,
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn run(
         }
         if clock.monotonic() >= deadline {
             let seconds = timeout.as_secs();
-            return Err(Failure::Unsuccessful(format!("not so within {seconds} s: {said}")));
+            return Err(Failure::Unsuccessful(format!("not reached within {seconds} s: {said}")));
         }
         clock.sleep(PAUSE).await;
     }
