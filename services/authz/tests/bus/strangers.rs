@@ -175,31 +175,12 @@ async fn directory_size(running: &Running) -> usize {
 }
 
 async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
-    let organization = home.owner.principal.organization;
     let hash = Sha256::of(home.owner.secret.as_bytes());
     asking.ask(Authenticate { hash }, debug).await;
     asking.ask(Admit { hashes: vec![hash] }, debug).await;
     let (agent, since) = (home.agent.id, Position::start());
     asking.ask(SignPass { hash, agent, since }, debug).await;
-    for action in [Action::ReadOrganization, Action::ReadProject, Action::ConnectAgent, Action::ReadSource] {
-        for scope in [
-            Scope::Organization(organization),
-            Scope::Group(home.project.group),
-            Scope::Project(home.project.id),
-            Scope::Agent(home.agent.id),
-        ] {
-            for claimed in [organization, asking.stranger.principal.organization] {
-                let actor = asking.stranger.principal.actor.clone();
-                let decide = Decide { actor, organization: claimed, action, scope };
-                asking
-                    .ask(decide, |decision| {
-                        assert!(!decision.allowed && !decision.visible, "{decision:?}");
-                        debug(decision)
-                    })
-                    .await;
-            }
-        }
-    }
+    ask_decisions(asking, home).await;
     ask_as_a_service(asking, home).await;
     asking.ask(ListOrganizations::default(), debug).await;
     asking.ask(ListGroups::default(), debug).await;
@@ -227,6 +208,29 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
         asking.ask(ListTokens { agent: Some(agent), ..ListTokens::default() }, debug).await;
     }
     ask_for_tokens(asking, home).await;
+}
+
+async fn ask_decisions(asking: &mut Asking<'_>, home: &Home) {
+    let organization = home.owner.principal.organization;
+    for action in [Action::ReadOrganization, Action::ReadProject, Action::ConnectAgent, Action::ReadSource] {
+        for scope in [
+            Scope::Organization(organization),
+            Scope::Group(home.project.group),
+            Scope::Project(home.project.id),
+            Scope::Agent(home.agent.id),
+        ] {
+            for claimed in [organization, asking.stranger.principal.organization] {
+                let actor = asking.stranger.principal.actor.clone();
+                let decide = Decide { actor, organization: claimed, action, scope };
+                asking
+                    .ask(decide, |decision| {
+                        assert!(!decision.allowed && !decision.visible, "{decision:?}");
+                        debug(decision)
+                    })
+                    .await;
+            }
+        }
+    }
 }
 
 async fn ask_as_a_service(asking: &mut Asking<'_>, home: &Home) {
