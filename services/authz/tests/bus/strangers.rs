@@ -195,6 +195,11 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
     asking.ask(ListProviders {}, debug).await;
     asking.ask(ListCredentials::default(), debug).await;
     asking.ask(ListAgents::default(), debug).await;
+    ask_about_agents(asking, home).await;
+    ask_for_tokens(asking, home).await;
+}
+
+async fn ask_about_agents(asking: &mut Asking<'_>, home: &Home) {
     for agent in
         ["acme-cluster".to_owned(), "acme-shop/acme-front:acme-cluster".to_owned(), home.agent.id.to_string()]
     {
@@ -207,7 +212,6 @@ async fn ask_queries(asking: &mut Asking<'_>, home: &Home) {
         }
         asking.ask(ListTokens { agent: Some(agent), ..ListTokens::default() }, debug).await;
     }
-    ask_for_tokens(asking, home).await;
 }
 
 async fn ask_decisions(asking: &mut Asking<'_>, home: &Home) {
