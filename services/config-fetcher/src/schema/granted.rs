@@ -29,34 +29,30 @@ pub struct Granted<'a> {
 /// All projects and groups that grants name.
 #[must_use]
 pub fn granted(grants: &Grants) -> Vec<Granted<'_>> {
-    let mut all = Vec::new();
-    for (what, list, grants) in [
-        (GrantTarget::Project, "ci_access.projects", &grants.ci_projects),
-        (GrantTarget::Group, "ci_access.groups", &grants.ci_groups),
-    ] {
-        let numbered = grants.iter().enumerate();
-        all.extend(numbered.map(|(index, grant)| Granted {
-            what,
-            path: &grant.path,
-            list,
-            index,
-            line: grant.line,
-        }));
-    }
-    for (what, list, grants) in [
-        (GrantTarget::Project, "user_access.projects", &grants.user_projects),
-        (GrantTarget::Group, "user_access.groups", &grants.user_groups),
-    ] {
-        let numbered = grants.iter().enumerate();
-        all.extend(numbered.map(|(index, grant)| Granted {
-            what,
-            path: &grant.path,
-            list,
-            index,
-            line: grant.line,
-        }));
-    }
-    all
+    let of_jobs = [
+        (GrantTarget::Project, "ci_access.projects", places(&grants.ci_projects, |grant| (&grant.path, grant.line))),
+        (GrantTarget::Group, "ci_access.groups", places(&grants.ci_groups, |grant| (&grant.path, grant.line))),
+    ];
+    let of_users = [
+        (
+            GrantTarget::Project,
+            "user_access.projects",
+            places(&grants.user_projects, |grant| (&grant.path, grant.line)),
+        ),
+        (GrantTarget::Group, "user_access.groups", places(&grants.user_groups, |grant| (&grant.path, grant.line))),
+    ];
+    let lists = of_jobs.into_iter().chain(of_users);
+    lists
+        .flat_map(|(what, list, places)| {
+            let numbered = places.into_iter().enumerate();
+            numbered.map(move |(index, (path, line))| Granted { what, path, list, index, line })
+        })
+        .collect()
+}
+
+/// Paths and lines of a list's entries.
+fn places<T>(grants: &[T], place: impl Fn(&T) -> (&String, u32)) -> Vec<(&str, u32)> {
+    grants.iter().map(place).map(|(path, line)| (path.as_str(), line)).collect()
 }
 
 impl Granted<'_> {
