@@ -1,5 +1,8 @@
 //! The admin listener: `/healthz`, `/readyz` and `/metrics` over plain HTTP, for probes and scrapers on the same machine or
 //! pod network. It shows no secrets and takes no commands.
+//!
+//! `/readyz` has a line for each check that does not pass, and the verdict on the last line; with `?verbose` a line for each check;
+//! with `Accept: application/json` all of them as JSON.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,9 +13,11 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
 use world::World;
 use world::network::{Connection, Listener};
 
+use crate::readiness::{Check, Outcome};
 use crate::{Metrics, Readiness, Shutdown};
 
 /// A client that does not send its request within this time is disconnected.
@@ -57,7 +62,7 @@ pub async fn serve(
 
 async fn serve_connection(connection: Box<dyn Connection>, readiness: Readiness, metrics: Metrics) {
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let response = respond(request.method(), request.uri().path(), &readiness, &metrics);
+        let response = respond(&request, &readiness, &metrics);
         async move { Ok::<_, Infallible>(response) }
     });
     let served = hyper::server::conn::http1::Builder::new()
@@ -70,20 +75,13 @@ async fn serve_connection(connection: Box<dyn Connection>, readiness: Readiness,
     }
 }
 
-fn respond(method: &Method, path: &str, readiness: &Readiness, metrics: &Metrics) -> Response<Full<Bytes>> {
-    if method != Method::GET && method != Method::HEAD {
+fn respond<B>(request: &Request<B>, readiness: &Readiness, metrics: &Metrics) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET && request.method() != Method::HEAD {
         return text(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n".to_owned());
     }
-    match path {
+    match request.uri().path() {
         "/healthz" => text(StatusCode::OK, "text/plain", "alive\n".to_owned()),
-        "/readyz" => match readiness.not_ready() {
-            waiting if waiting.is_empty() => text(StatusCode::OK, "text/plain", "ready\n".to_owned()),
-            waiting => text(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "text/plain",
-                format!("not ready: {}\n", waiting.join(", ")),
-            ),
-        },
+        "/readyz" => ready(request, &readiness.checks()),
         "/metrics" => text(
             StatusCode::OK,
             "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -93,6 +91,41 @@ fn respond(method: &Method, path: &str, readiness: &Readiness, metrics: &Metrics
             text(StatusCode::NOT_FOUND, "text/plain", "there is /healthz, /readyz and /metrics\n".to_owned())
         }
     }
+}
+
+/// `/readyz` as JSON.
+#[derive(Serialize)]
+struct Ready<'a> {
+    ready: bool,
+    checks: &'a [Check],
+}
+
+fn ready<B>(request: &Request<B>, checks: &[Check]) -> Response<Full<Bytes>> {
+    let failed: Vec<&str> = checks
+        .iter()
+        .filter(|check| check.finding.outcome == Outcome::Failed)
+        .map(|check| check.name)
+        .collect();
+    let status = if failed.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    if accept.is_some_and(|accept| accept.contains("application/json")) {
+        let ready = Ready { ready: failed.is_empty(), checks };
+        if let Ok(json) = serde_json::to_string(&ready) {
+            return text(status, "application/json", json + "\n");
+        }
+    }
+    let query = request.uri().query().unwrap_or_default();
+    let is_verbose = query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="));
+    let is_shown = |check: &&Check| {
+        is_verbose || (check.finding.outcome != Outcome::Passed && !check.finding.message.is_empty())
+    };
+    let mut lines: String = checks.iter().filter(is_shown).map(|check| format!("{check}\n")).collect();
+    if failed.is_empty() {
+        lines.push_str("ready\n");
+    } else {
+        lines.push_str(&format!("not ready: {}\n", failed.join(", ")));
+    }
+    text(status, "text/plain; charset=utf-8", lines)
 }
 
 fn text(status: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
@@ -108,10 +141,16 @@ mod tests {
 
     use super::*;
     use crate::ShutdownTrigger;
+    use crate::readiness::Finding;
 
     async fn get(world: &World, port: u16, path: &str) -> String {
+        get_as(world, port, path, "*/*").await
+    }
+
+    async fn get_as(world: &World, port: u16, path: &str, accept: &str) -> String {
         let mut connection = world.network.dial("127.0.0.1", port).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: x\r\naccept: {accept}\r\nconnection: close\r\n\r\n");
         connection.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         connection.read_to_string(&mut answer).await.unwrap();
@@ -134,8 +173,24 @@ mod tests {
             assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
             assert!(answer.ends_with("not ready: log\n"), "{answer}");
             assert!(get(&world, port, "/healthz").await.starts_with("HTTP/1.1 200"));
+            log.report(Finding::failed("disk is full"));
+            let answer = get(&world, port, "/readyz").await;
+            assert!(answer.ends_with("\r\n\r\nlog failed: disk is full\nnot ready: log\n"), "{answer}");
+            let answer = get(&world, port, "/readyz?verbose").await;
+            assert!(
+                answer.ends_with("log failed: disk is full\ngateway passed\nnot ready: log\n"),
+                "{answer}"
+            );
+            let answer = get_as(&world, port, "/readyz", "application/json").await;
+            assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+            let json = r#"{"ready":false,"checks":[{"name":"log","outcome":"failed","message":"disk is full"},{"name":"gateway","outcome":"passed","message":""}]}"#;
+            assert!(answer.ends_with(&format!("\r\n\r\n{json}\n")), "{answer}");
+            log.report(Finding::warning("disk is slow"));
+            let answer = get(&world, port, "/readyz").await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            assert!(answer.ends_with("\r\n\r\nlog warning: disk is slow\nready\n"), "{answer}");
             log.set(true);
-            assert!(get(&world, port, "/readyz").await.ends_with("ready\n"));
+            assert!(get(&world, port, "/readyz").await.ends_with("\r\n\r\nready\n"));
             assert!(get(&world, port, "/metrics").await.ends_with("# EOF\n"));
             assert!(get(&world, port, "/other").await.starts_with("HTTP/1.1 404"));
             trigger.request();

@@ -2,11 +2,12 @@
 //!
 //! A declaration has name, type, labels and help; the reference in `docs/` is made of the declarations, and a metric that is
 //! not declared cannot be made. Values of labels are texts of the program itself, so that there are only so many: an agent's
-//! or a repository's name cannot become one.
+//! or a repository's name cannot become one. The exception is [`Ranked`], which shows the first few of what may be many.
 
 mod declare;
 mod kinds;
 mod process;
+mod ranked;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub use declare::{Declared, Kind, Label};
 pub use kinds::Shown;
 pub use kinds::{Counter, Counters, Gauge, Gauges, Labelled, Seconds, SecondsBy, Time};
 pub use process::{BuildMetrics, ProcessMetrics, RuntimeMetrics, show_version, watch_process};
+pub use ranked::Ranked;
 
 /// Brings a gauge up to date.
 type Look = Box<dyn Fn() + Send + Sync>;
@@ -88,6 +90,8 @@ mod tests {
             answer_seconds: Seconds { kind: "what was asked" },
             /// Time that was slept
             slept_seconds: Time,
+            /// Since when agents wait, of the 20 that wait longest
+            waiting_since_timestamp_seconds: Top { agent: "its name", project: "its path" },
         }
     }
 
@@ -118,6 +122,25 @@ mod tests {
     }
 
     #[test]
+    fn of_many_names_only_the_first_are_shown() {
+        let metrics = Metrics::new();
+        let counts = Counts::register(&metrics);
+        let since = &counts.waiting_since_timestamp_seconds;
+        let agent = |number: usize| [format!("edge-{number}"), "a \"b\"".to_owned()];
+        since.replace((0..1_000).map(|number| (agent(number / 2), 7)));
+        let series = |text: &str| text.matches("\nkasbah_test_waiting_since_timestamp_seconds{").count();
+        let text = metrics.encode();
+        assert_eq!(series(&text), Ranked::<2>::MOST, "{text}");
+        let line =
+            "\nkasbah_test_waiting_since_timestamp_seconds{agent=\"edge-19\",project=\"a \\\"b\\\"\"} 7\n";
+        assert!(text.contains(line), "{text}");
+        since.replace([(agent(5), 9)]);
+        assert_eq!(series(&metrics.encode()), 1, "the others are gone");
+        since.replace([]);
+        assert_eq!(series(&metrics.encode()), 0);
+    }
+
+    #[test]
     fn a_declaration_says_all_of_it() {
         let shown: Vec<_> = Counts::DECLARED
             .iter()
@@ -131,6 +154,7 @@ mod tests {
                 ("kasbah_test_waiting".to_owned(), Kind::Gauge, 0),
                 ("kasbah_test_answer_seconds".to_owned(), Kind::Histogram, 1),
                 ("kasbah_test_slept_seconds_total".to_owned(), Kind::Counter, 0),
+                ("kasbah_test_waiting_since_timestamp_seconds".to_owned(), Kind::Gauge, 2),
             ]
         );
         assert_eq!(Counts::DECLARED[1].help(), "Requests that were answered");

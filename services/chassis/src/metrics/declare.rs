@@ -75,8 +75,8 @@ impl Declared {
 /// the metric's, with its unit, for a counter without `_total`; its documentation is the metric's help, on one line and without
 /// a final dot.
 ///
-/// The types are `Counter`, `Gauge`, `Seconds` (a histogram) and `Time` (a counter of seconds); labels stand behind them in
-/// braces, each with its values in words. The struct has `register(&Metrics)`, `Default` (counts, but is not shown) and
+/// The types are `Counter`, `Gauge`, `Seconds` (a histogram), `Time` (a counter of seconds) and `Top` (a gauge of the first few of many
+/// named things); labels stand behind them in braces, each with its values in words. The struct has `register(&Metrics)`, `Default` (counts, but is not shown) and
 /// `DECLARED`.
 #[macro_export]
 macro_rules! metrics {
@@ -138,12 +138,14 @@ macro_rules! metrics {
     (@type Counter $($label:ident)+) => { $crate::metrics::Counters<{ $crate::metrics!(@count $($label)+) }> };
     (@type Gauge $($label:ident)+) => { $crate::metrics::Gauges<{ $crate::metrics!(@count $($label)+) }> };
     (@type Seconds $($label:ident)+) => { $crate::metrics::SecondsBy<{ $crate::metrics!(@count $($label)+) }> };
+    (@type Top $($label:ident)+) => { $crate::metrics::Ranked<{ $crate::metrics!(@count $($label)+) }> };
     (@new $kind:ident) => { <$crate::metrics!(@type $kind)>::default() };
     (@new $kind:ident $($label:ident)+) => {
         <$crate::metrics!(@type $kind $($label)+)>::new([$(stringify!($label)),+])
     };
     (@kind Counter) => { $crate::metrics::Kind::Counter };
     (@kind Time) => { $crate::metrics::Kind::Counter };
+    (@kind Top) => { $crate::metrics::Kind::Gauge };
     (@kind Gauge) => { $crate::metrics::Kind::Gauge };
     (@kind Seconds) => { $crate::metrics::Kind::Histogram };
     (@count $($label:ident)+) => { [$(stringify!($label)),+].len() };

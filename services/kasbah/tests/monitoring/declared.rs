@@ -53,7 +53,8 @@ fn reference() -> String {
          Made of the declarations in the code; a test fails when this page is stale. What to do with them: [monitoring](../monitoring.md).\n\n\
          Each process counts for itself, from its start: sum over instances. A histogram `x` has `x_bucket`, `x_sum` and `x_count`. Values of\n\
          labels are texts of the program, so that each metric has a bounded number of series: no label holds an agent, a repository, an\n\
-         organization or an address.\n",
+         organization or an address. The exception are metrics of the few that fail longest: each process shows 20 series of each at most,\n\
+         however many agents and sources there are.\n",
     );
     for (program, shown, sets) in PROGRAMS {
         write!(text, "\n## {program}\n\n{shown}\n\n| Metric | Type | Tells | Labels |\n|---|---|---|---|\n")
