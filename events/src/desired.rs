@@ -6,6 +6,7 @@ use crate::configuration::{Mode, ResourceRules, ServiceAccount, SyncPolicies};
 use crate::delivery::{PruneEntry, WantedObject};
 use crate::digest::{BlobDigest, Sha256};
 use crate::id::{AgentId, CorrelationId, InstanceId, OrganizationId, SourceId, SyncId};
+use crate::time::Timestamp;
 
 /// Everything that one agent is to have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,8 +28,20 @@ pub struct Desired<Source> {
     /// Deleted agents whose name it has: what they applied is this agent's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<AgentId>,
+    /// Why its newest configuration is not in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<ConfigurationRejection>,
     /// The sources.
     pub sources: Vec<Source>,
+}
+
+/// The newest configuration of an agent was rejected; what was in force before stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigurationRejection {
+    /// Since when the newest configuration is no good one.
+    pub since: Timestamp,
+    /// What is wrong with it, in one line.
+    pub reason: String,
 }
 
 /// What delivery answers: bundles by the addresses of their blobs. The gateway resolves them and sends the agent
@@ -42,8 +55,18 @@ impl<Source> Desired<Source> {
     /// The same with other sources.
     #[must_use]
     pub fn with_sources<Other>(self, sources: Vec<Other>) -> Desired<Other> {
-        let Self { revision, organization, agent, applier, mode, resources, lockdown, replaces, .. } = self;
-        Desired { revision, organization, agent, applier, mode, resources, lockdown, replaces, sources }
+        Desired {
+            revision: self.revision,
+            organization: self.organization,
+            agent: self.agent,
+            applier: self.applier,
+            mode: self.mode,
+            resources: self.resources,
+            lockdown: self.lockdown,
+            replaces: self.replaces,
+            rejected: self.rejected,
+            sources,
+        }
     }
 }
 

@@ -9,6 +9,8 @@ mod head;
 
 pub use head::BatchHead;
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::delivery::{ObjectFailure, SyncCounts, SyncOutcome};
@@ -238,6 +240,9 @@ pub enum Observed<S: Text = String> {
         source: SourceId,
         /// What is missing and what to do.
         reason: S,
+        /// The first rights that are missing, where it is for want of rights.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        missing: Vec<MissingRight<S>>,
     },
     /// Observations were left out because the agent was over its budget.
     Gap {
@@ -388,6 +393,41 @@ pub struct BrokenWatch<S: Text = String> {
     pub reason: S,
     /// Since when.
     pub since: Timestamp,
+    /// The right that is missing, where it is for want of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<MissingRight<S>>,
+}
+
+/// A right that the API server's authorizer finds missing.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "MissingRight"))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MissingRight<S: Text = String> {
+    /// Who lacks it, as the API server names them, such as `system:serviceaccount:shop:deployer`.
+    pub user: S,
+    /// Such as `list`.
+    pub verb: S,
+    /// API group of the resource, empty for the core group.
+    pub group: S,
+    /// Such as `deployments` or `pods/log`.
+    pub resource: S,
+    /// The namespace, empty for the whole cluster.
+    pub namespace: S,
+}
+
+/// For people: `system:serviceaccount:shop:deployer may not list deployments.apps in namespace shop`.
+impl<S: Text> fmt::Display for MissingRight<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [user, verb, group, resource, namespace] =
+            [&self.user, &self.verb, &self.group, &self.resource, &self.namespace].map(AsRef::as_ref);
+        write!(f, "{user} may not {verb} {resource}")?;
+        if !group.is_empty() {
+            write!(f, ".{group}")?;
+        }
+        match namespace {
+            "" => f.write_str(" in the whole cluster"),
+            namespace => write!(f, " in namespace {namespace}"),
+        }
+    }
 }
 
 /// A field and who had it.

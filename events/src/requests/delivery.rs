@@ -6,6 +6,7 @@ use crate::configuration::{FileFinding, SourceConfiguration};
 use crate::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome, WantedObject};
 use crate::desired::{Applier, DesiredPlan, PlannedSource};
 use crate::id::{AgentId, InstanceId, SourceId, SyncId};
+use crate::object::ObjectIdentity;
 use crate::request::request;
 use crate::requests::diff::ObjectDiff;
 use crate::requests::page::{PageCursor, PageLimit, paged};
@@ -173,10 +174,31 @@ pub struct SourceView {
     /// The first of them, with their holders.
     #[serde(default)]
     pub wanted: Vec<WantedObject>,
+    /// How many objects that left the source were to be pruned and stay in place.
+    #[serde(default)]
+    pub kept: u32,
+    /// The first of them, with the reasons; none in a list of sources.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_objects: Vec<KeptObject>,
     /// In one line: why the cluster is not at the last commit, or not all of it well; `None` when it is.
     pub why: Option<String>,
     /// The one status.
     pub status: Status,
+}
+
+impl SourceView {
+    /// Kept objects that stand in a view at most.
+    pub const KEPT_OBJECTS: usize = 20;
+}
+
+/// An object that was to be pruned and stays in place.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptObject {
+    /// Which object.
+    pub identity: ObjectIdentity,
+    /// Why, in the agent's words.
+    pub reason: String,
 }
 
 /// See [`SourceView::rejected`].

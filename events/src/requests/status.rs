@@ -1,12 +1,13 @@
 //! The one status of a source, and the status of an agent: what delivery answers of how they stand.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentId, InstanceId, SourceId};
 use crate::object::{ObjectIdentity, ObjectKey};
-use crate::observation::{TakenField, Write};
+use crate::observation::{MissingRight, TakenField, Write};
 use crate::requests::page::{PageCursor, PageLimit, paged};
 use crate::time::Timestamp;
 
@@ -58,6 +59,22 @@ impl State {
             Self::Progressing => "progressing",
             Self::Degraded => "degraded",
             Self::OutOfSync => "out of sync",
+            Self::Held => "held",
+            Self::Suspended => "suspended",
+            Self::Rejected => "rejected",
+            Self::Stale => "stale",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The code, as JSON has it.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::InSync => "in-sync",
+            Self::Progressing => "progressing",
+            Self::Degraded => "degraded",
+            Self::OutOfSync => "out-of-sync",
             Self::Held => "held",
             Self::Suspended => "suspended",
             Self::Rejected => "rejected",
@@ -121,6 +138,8 @@ pub enum Reason {
     Suspended,
     /// The newest commit was rejected.
     CommitRejected,
+    /// The agent's newest configuration was rejected; the one before it stays in force.
+    ConfigurationRejected,
     /// No instance of the agent is connected.
     AgentGone,
     /// Instances are connected, but not the one that applies.
@@ -141,6 +160,87 @@ pub enum Reason {
     FetchFailed,
 }
 
+impl Reason {
+    /// All, in their order.
+    pub const ALL: [Self; 34] = [
+        Self::Connected,
+        Self::Pinned,
+        Self::InSync,
+        Self::Syncing,
+        Self::Waiting,
+        Self::Interrupted,
+        Self::NotBegun,
+        Self::KindAwaited,
+        Self::ObjectProgressing,
+        Self::Delivering,
+        Self::Fetching,
+        Self::ObjectSuspended,
+        Self::ObjectDegraded,
+        Self::ObjectUnknown,
+        Self::ObjectUnhealthy,
+        Self::NoFile,
+        Self::Blocked,
+        Self::SyncFailed,
+        Self::CorrectionFailed,
+        Self::Drift,
+        Self::Wanted,
+        Self::Held,
+        Self::Suspended,
+        Self::CommitRejected,
+        Self::ConfigurationRejected,
+        Self::AgentGone,
+        Self::ApplierGone,
+        Self::NeverConnected,
+        Self::NoCommit,
+        Self::ApiServerUnreachable,
+        Self::NotStated,
+        Self::ObservationsLost,
+        Self::WatchBroken,
+        Self::FetchFailed,
+    ];
+
+    /// The code, as JSON has it.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Pinned => "pinned",
+            Self::InSync => "in-sync",
+            Self::Syncing => "syncing",
+            Self::Waiting => "waiting",
+            Self::Interrupted => "interrupted",
+            Self::NotBegun => "not-begun",
+            Self::KindAwaited => "kind-awaited",
+            Self::ObjectProgressing => "object-progressing",
+            Self::Delivering => "delivering",
+            Self::Fetching => "fetching",
+            Self::ObjectSuspended => "object-suspended",
+            Self::ObjectDegraded => "object-degraded",
+            Self::ObjectUnknown => "object-unknown",
+            Self::ObjectUnhealthy => "object-unhealthy",
+            Self::NoFile => "no-file",
+            Self::Blocked => "blocked",
+            Self::SyncFailed => "sync-failed",
+            Self::CorrectionFailed => "correction-failed",
+            Self::Drift => "drift",
+            Self::Wanted => "wanted",
+            Self::Held => "held",
+            Self::Suspended => "suspended",
+            Self::CommitRejected => "commit-rejected",
+            Self::ConfigurationRejected => "configuration-rejected",
+            Self::AgentGone => "agent-gone",
+            Self::ApplierGone => "applier-gone",
+            Self::NeverConnected => "never-connected",
+            Self::NoCommit => "no-commit",
+            Self::ApiServerUnreachable => "api-server-unreachable",
+            Self::NotStated => "not-stated",
+            Self::ObservationsLost => "observations-lost",
+            Self::WatchBroken => "watch-broken",
+            Self::FetchFailed => "fetch-failed",
+        }
+    }
+}
+
 /// One thing that is so.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,6 +257,13 @@ pub struct Condition {
     /// When it is tried again, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
+}
+
+impl Condition {
+    /// Its place among all that is so: what weighs most comes first.
+    const fn rank(&self) -> (Reverse<State>, Reason) {
+        (Reverse(self.state), self.reason)
+    }
 }
 
 /// The status of a source.
@@ -191,17 +298,23 @@ impl Status {
     /// The status that these conditions make; the same conditions make the same, in whatever order.
     #[must_use]
     pub fn of(mut conditions: Vec<Condition>, objects: ObjectCounts, not_well: Vec<ObjectStatus>) -> Self {
-        conditions
-            .sort_by(|left, right| right.state.cmp(&left.state).then_with(|| left.reason.cmp(&right.reason)));
-        let headline = conditions.first().cloned().unwrap_or_else(|| Condition {
+        conditions.sort_by_key(Condition::rank);
+        let headline = Self::headline(&conditions);
+        let Condition { state, reason, message, since, retry_at } = headline;
+        Self { state, reason, message, since, retry_at, conditions, objects, not_well }
+    }
+
+    /// The condition that weighs most.
+    #[must_use]
+    pub fn headline(conditions: &[Condition]) -> Condition {
+        let headline = conditions.iter().min_by_key(|condition| condition.rank()).cloned();
+        headline.unwrap_or_else(|| Condition {
             state: State::Unknown,
             reason: Reason::NoCommit,
             message: "its status is unknown".to_owned(),
             since: None,
             retry_at: None,
-        });
-        let Condition { state, reason, message, since, retry_at } = headline;
-        Self { state, reason, message, since, retry_at, conditions, objects, not_well }
+        })
     }
 
     /// One condition more is so.
@@ -404,9 +517,9 @@ pub struct AgentStatus {
     /// Whether the applier reaches its API server; absent when that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_server_reachable: Option<bool>,
-    /// What the agent or its service accounts may not do and would have to, in the API server's words.
+    /// The first rights that the agent or its service accounts lack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub missing_rights: Vec<String>,
+    pub missing_rights: Vec<MissingRight>,
     /// Its sources by state.
     pub sources: BTreeMap<State, u32>,
 }
@@ -423,4 +536,20 @@ pub struct AgentInstance {
     pub version: String,
     /// It applies.
     pub applier: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_those_of_json() {
+        for state in State::ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.code());
+        }
+        for reason in Reason::ALL {
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.code());
+        }
+        assert!(Reason::ALL.is_sorted(), "in their order");
+    }
 }

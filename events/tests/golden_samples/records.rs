@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use events::object::GroupKind;
 use events::observation::{
-    BrokenWatch, Observation, ObservationBatch, Observed, OwnedObject, TakenField, UnknownObservation, Write,
+    BrokenWatch, MissingRight, Observation, ObservationBatch, Observed, OwnedObject, TakenField,
+    UnknownObservation, Write,
 };
 use events::request::RefusedCommand;
 use events::value::AnyValue;
@@ -117,6 +118,7 @@ fn of_sights() -> Vec<Observed> {
                 namespace: String::new(),
                 reason: "forbidden".to_owned(),
                 since: Timestamp(1_700_000_000_000),
+                missing: None,
             }],
             all: 1,
         },
@@ -137,7 +139,7 @@ fn of_syncs_and_tunnels() -> Vec<Observed> {
             counts: counts(),
             failures: vec![failure()],
         },
-        Observed::SourceBlocked { source, reason: text("cannot impersonate") },
+        Observed::SourceBlocked { source, reason: text("cannot impersonate"), missing: vec![] },
         Observed::Gap { dropped: 7 },
         Observed::ApiServerLost { reason: text("connection refused") },
         Observed::ApiServerReached {},
@@ -182,6 +184,7 @@ fn observations_stay_as_they_are() {
     let health: Observed =
         Observed::HealthChanged { source, sync, identity: identity(), status, message, optional: true };
     stands("observed.health-changed-that-holds-nothing", &Observation { at, what: health });
+    rights_stay_as_they_are(at);
     let batch: ObservationBatch = ObservationBatch {
         organization: OrganizationId(id(1)),
         writer: ObservationBatch::agent_writer(AgentId(id(3))),
@@ -190,6 +193,30 @@ fn observations_stay_as_they_are() {
         observations: vec![Observation { at, what: Observed::Gap { dropped: 1 } }],
     };
     stands("observations", &batch);
+}
+
+fn rights_stay_as_they_are(at: Timestamp) {
+    let source = SourceId(id(8));
+    let missing = MissingRight {
+        user: "system:serviceaccount:shop:deployer".to_owned(),
+        verb: "list".to_owned(),
+        group: "apps".to_owned(),
+        resource: "deployments".to_owned(),
+        namespace: "shop".to_owned(),
+    };
+    let blocked =
+        Observed::SourceBlocked { source, reason: "forbidden".to_owned(), missing: vec![missing.clone()] };
+    stands("observed.source-blocked-for-want-of-a-right", &Observation { at, what: blocked });
+    let broken = vec![BrokenWatch {
+        group: "apps".to_owned(),
+        kind: "Deployment".to_owned(),
+        namespace: "shop".to_owned(),
+        reason: "forbidden".to_owned(),
+        since: at,
+        missing: Some(missing),
+    }];
+    let broken = Observed::WatchesBroken { source, broken, all: 1 };
+    stands("observed.watches-broken-for-want-of-a-right", &Observation { at, what: broken });
 }
 
 #[test]

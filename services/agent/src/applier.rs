@@ -1,6 +1,8 @@
 //! Performs what the desired state asks for, while this instance is the applier: one worker per source, watches over what they own,
 //! and a statement of the inventory at the start of each epoch, and when the Lease was lost meanwhile.
 
+mod checks;
+mod collection;
 mod concurrent;
 mod context;
 mod correct;
@@ -75,6 +77,8 @@ pub struct Shared {
     forbidden: Mutex<BTreeSet<watches::Forbidden>>,
     followed: watches::Followed,
     broken: Mutex<watches::BrokenWatches>,
+    /// Rights that syncs lack.
+    lacking: Mutex<BTreeMap<SourceId, checks::Lacking>>,
     signalled: signals::Signalled,
     /// Sources that may fare better now than when they failed.
     hopeful: Mutex<BTreeSet<SourceId>>,
@@ -97,10 +101,10 @@ impl Shared {
         counts: Counts,
     ) -> Self {
         Self {
-            world,
             kube,
             discovery: Discovery::default(),
-            reach: Arc::new(ApiServerReach::new(Arc::clone(&outbox))),
+            reach: Arc::new(ApiServerReach::new(Arc::clone(&outbox), Arc::clone(&world.clock))),
+            world,
             outbox,
             holding,
             desired,
@@ -113,6 +117,7 @@ impl Shared {
             forbidden: Mutex::default(),
             followed: watches::Followed::default(),
             broken: Mutex::default(),
+            lacking: Mutex::default(),
             signalled: signals::Signalled::default(),
             hopeful: Mutex::default(),
             statuses: Mutex::default(),
@@ -349,6 +354,7 @@ impl Running {
             shared.discovery.refresh(&shared.kube).await?;
             shared.forbidden.lock().clear();
             shared.broken.lock().clear();
+            shared.lacking.lock().clear();
             if shared.outbox.epoch() == epoch {
                 // What ran to its end in this epoch may not be known to the server yet.
                 shared.begin_books(Book::keep_finished);
@@ -363,6 +369,7 @@ impl Running {
         // One whose source is gone ends by itself, once it has told how its last writes ended: nobody would prune what nobody heard of.
         self.workers.retain(|_, worker| !worker.is_finished());
         shared.books.lock().retain(|source, _| view.source(*source).is_some());
+        shared.lacking.lock().retain(|source, _| view.source(*source).is_some());
         for source in &view.sources {
             let id = source.head.source;
             self.workers.entry(id).or_insert_with(|| {

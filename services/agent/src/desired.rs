@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use events::bundle::BundlePage;
+use events::bundle::{BundlePage, MAXIMUM_SOURCE_BYTES, OBJECT_BYTES};
 use events::configuration::{Mode, ResourceRules, ServiceAccount};
 use events::delivery::{PruneEntry, WantedObject};
-use events::desired::{Applier, DesiredReply, DesiredSource, DesiredState, SourceHead};
+use events::desired::{
+    Applier, ConfigurationRejection, DesiredReply, DesiredSource, DesiredState, SourceHead,
+};
 use events::digest::Sha256;
 use events::object::ObjectKey;
 use events::{AgentId, ObjectIdentity, OrganizationId, SourceId};
@@ -19,12 +21,8 @@ use thiserror::Error;
 use tokio::sync::watch;
 
 use crate::model::manifest::{LiveMark, live_mark};
-use crate::model::share::{OBJECT_BYTES, over_share, share};
+use crate::model::share::{over_share, share};
 use crate::model::target::{Entry, has_key};
-
-/// Bytes for the objects of all sources, and as much again for those that no desired state names yet: each half of what the agent's pod
-/// may use.
-const ROOM: usize = 128 << 20;
 
 /// A complete desired state.
 #[derive(Debug)]
@@ -47,6 +45,8 @@ pub struct View {
     pub lockdown: bool,
     /// Deleted agents whose name it has: what they applied is this agent's.
     pub replaces: Vec<AgentId>,
+    /// Why its newest configuration is not in force.
+    pub rejected: Option<ConfigurationRejection>,
     /// The sources.
     pub sources: Vec<Arc<SourceView>>,
 }
@@ -239,6 +239,8 @@ pub enum PutError {
 /// Holder of both. Shared.
 #[derive(Debug)]
 pub struct Desired {
+    /// Bytes for the objects of all sources, and as much again for those that no desired state names yet: each half of what the agent's
+    /// pod may use. One source alone may fill it.
     room: AtomicUsize,
     contents: Mutex<Contents>,
     views: watch::Sender<Option<Arc<View>>>,
@@ -271,7 +273,8 @@ struct Assembly {
 
 impl Default for Desired {
     fn default() -> Self {
-        Self { room: AtomicUsize::new(ROOM), contents: Mutex::default(), views: watch::Sender::new(None) }
+        let room = AtomicUsize::new(MAXIMUM_SOURCE_BYTES);
+        Self { room, contents: Mutex::default(), views: watch::Sender::new(None) }
     }
 }
 
@@ -374,6 +377,7 @@ impl Desired {
             resources: state.resources,
             lockdown: state.lockdown,
             replaces: state.replaces,
+            rejected: state.rejected,
             sources,
         };
         self.views.send_replace(Some(Arc::new(view)));

@@ -6,6 +6,7 @@ mod client;
 mod events_answer;
 mod last_message;
 mod service;
+mod tunnel_check;
 
 pub use access::Access;
 pub use client::LinkKeeper;

@@ -221,11 +221,10 @@ fn weight(what: &Observed) -> usize {
         Observed::ObjectFailed { failure, .. } | Observed::CorrectionFailed { failure, .. } => {
             300 + failure.message.len()
         }
-        Observed::SourceBlocked { reason, .. }
-        | Observed::SyncWaiting { reason, .. }
-        | Observed::ApiServerLost { reason } => 200 + reason.len(),
+        Observed::SourceBlocked { reason, missing, .. } => 200 + reason.len() + missing.len() * 200,
+        Observed::SyncWaiting { reason, .. } | Observed::ApiServerLost { reason } => 200 + reason.len(),
         Observed::WatchesBroken { broken, .. } => {
-            200 + broken.iter().map(|watch| 200 + watch.reason.len()).sum::<usize>()
+            200 + broken.iter().map(|watch| 400 + watch.reason.len()).sum::<usize>()
         }
         Observed::DriftSeen { fields, .. } | Observed::ExtraSeen { fields, .. } => 300 + fields.len() * 150,
         Observed::ObjectApplied { taken_over, .. } => 400 + taken_over.len() * 150,
@@ -246,7 +245,8 @@ mod tests {
     }
 
     fn blocked(reason: usize) -> Observed {
-        Observed::SourceBlocked { source: SourceId(uuid::Uuid::nil()), reason: reason.to_string() }
+        let source = SourceId(uuid::Uuid::nil());
+        Observed::SourceBlocked { source, reason: reason.to_string(), missing: Vec::new() }
     }
 
     fn cursor(epoch: u64, sequence: u64) -> Acknowledged {

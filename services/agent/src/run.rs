@@ -98,6 +98,11 @@ impl Agent {
         )
     }
 
+    /// Adds what it checks of itself to the readiness of its process.
+    pub fn add_checks(&self, readiness: &Readiness) {
+        self.shared.add_checks(readiness);
+    }
+
     /// What it has to tell the server.
     #[must_use]
     pub fn outbox(&self) -> Arc<Outbox> {
@@ -168,6 +173,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         supervisor.spawn("admin listener", serving);
     }
     let ready = readiness.register("tunnel");
+    agent.add_checks(&readiness);
     let link = LinkKeeper::new(world.clone(), access, agent.service(), ready, counts);
     let until = shutdown.clone();
     supervisor.spawn("tunnel", async move {

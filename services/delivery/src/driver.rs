@@ -85,6 +85,7 @@ pub async fn run(_args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow
             () = shutdown.requested() => Ok(()),
             result = driver.settle_sources(presence.live()) => result,
             result = driver.announce_for_ever(presence.live()) => result,
+            result = driver.measure_for_ever(presence.live()) => result,
         }
     };
     let folding = async { folding.await.context("delivery cannot read the log") };
@@ -95,7 +96,7 @@ pub(crate) struct Driver {
     pub(crate) deps: Deps,
     pub(crate) fold: store::Following<DeliveryState>,
     bundles: Bundles,
-    counts: Counts,
+    pub(crate) counts: Counts,
     /// Which gateways live: a tunnel of one that died is none any more, and nobody says so in the log.
     pub(crate) gateways: OnceLock<watch::Receiver<Live>>,
 }

@@ -21,6 +21,7 @@ pub mod model;
 mod bundles;
 mod handlers;
 mod lists;
+mod measure;
 mod queue;
 
 pub use access::ACCESS;

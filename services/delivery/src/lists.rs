@@ -36,6 +36,7 @@ impl Driver {
                 };
                 // A page would hold few sources with them.
                 view.status.not_well.clear();
+                view.kept_objects.clear();
                 if !page.push((agent, name), view)? {
                     return page.finish();
                 }

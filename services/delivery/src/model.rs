@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use events::configuration::{AgentConfiguration, FileFinding, SourceConfiguration};
 use events::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome, WantedList};
-use events::desired::FinishedManifest;
+use events::desired::{ConfigurationRejection, FinishedManifest};
 use events::object::ObjectKey;
 use events::observation::{Observation, Write};
 use events::requests::delivery::RejectedBundle;
@@ -31,7 +31,7 @@ use news::ChangeLog;
 pub use news::Changes;
 pub use plan::{Next, awaits_decision, desired_plan, has_pending, next_sync};
 use seen::{AgentSeen, Seen};
-pub use status::{StatusContext, agent_status, objects_behind, source_status};
+pub use status::{Failing, StatusContext, Tally, agent_status, objects_behind, source_status};
 pub use view::source_view;
 
 /// Everything that delivery knows.
@@ -56,7 +56,13 @@ pub struct DeliveryState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AgentState {
     pub(crate) organization: OrganizationId,
+    /// Its name; empty where a snapshot from before names were kept has the agent.
+    #[serde(default)]
+    pub(crate) name: String,
     pub(crate) configuration: Option<AgentConfiguration>,
+    /// Why its newest configuration is not in force.
+    #[serde(default)]
+    pub(crate) rejected: Option<ConfigurationRejection>,
     pub(crate) applier: Option<InstanceId>,
     /// Version of the aggregate `applier/<agent>`: the epoch.
     pub(crate) epoch: u64,
@@ -280,12 +286,6 @@ impl DeliveryState {
             desired.into_iter().chain(source.candidate().map(|bundle| bundle.digest))
         });
         bundles.collect()
-    }
-
-    /// Why the agent left an object of a source in place, when it was asked to delete it.
-    #[must_use]
-    pub fn kept_reason(&self, source: SourceId, key: &ObjectKey) -> Option<&str> {
-        self.sources.get(&source)?.inventory.get(key)?.kept.as_deref()
     }
 
     /// The agent's organization, if the agent is known and lives.

@@ -2,9 +2,11 @@
 
 use events::SyncId;
 use events::delivery::{ObjectFailure, SyncCounts};
-use events::observation::Write;
+use events::observation::{MissingRight, Write};
 
+use super::watches::RIGHTS_TOLD;
 use super::write::Failure;
+use crate::kubernetes::ApiError;
 use crate::model::verdict::is_for_want_of_a_namespace;
 
 /// Failures that stand in the end of a sync; all of them are told one by one.
@@ -19,6 +21,10 @@ pub(super) struct Report {
     pub(super) failures: Vec<ObjectFailure>,
     /// Objects that were not tried, because their kinds are not served.
     waiting: Vec<ObjectFailure>,
+    /// The first rights for want of which something failed, each once.
+    pub(super) missing: Vec<MissingRight>,
+    /// The first failure of that kind.
+    pub(super) forbidden: Option<String>,
     /// Some failure may end by itself.
     pub(super) transient: bool,
     /// Some object has no namespace to be in.
@@ -36,6 +42,8 @@ impl Report {
             counts: SyncCounts::default(),
             failures: Vec::new(),
             waiting: Vec::new(),
+            missing: Vec::new(),
+            forbidden: None,
             transient: false,
             wants_namespace: false,
             contested: false,
@@ -64,6 +72,12 @@ impl Report {
     /// An object that could not be written or tried.
     pub(super) fn refused(&mut self, failed: Failure) {
         self.wants_namespace |= is_for_want_of_a_namespace(failed.error.as_ref());
+        if let Some(right) = failed.error.as_ref().and_then(ApiError::missing_right) {
+            self.forbidden.get_or_insert_with(|| failed.failure.message.clone());
+            if self.missing.len() < RIGHTS_TOLD && !self.missing.contains(&right) {
+                self.missing.push(right);
+            }
+        }
         let transient = failed.is_transient();
         self.failed(failed.failure, transient);
     }

@@ -6,17 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use events::configuration::{Mode, ServiceAccount};
-use serde::Deserialize;
+use serde_json::Value;
 use tokio::sync::Notify;
 use world::spawn::TaskHandle;
 
 use super::Shared;
-use super::lines::Lines;
+use super::collection::{Collection, Event};
 use crate::desired::View;
-use crate::kubernetes::{Accept, ApiError, ApiStatus, Call, Resource, path};
+use crate::kubernetes::{ApiError, Resource};
 use crate::model::backoff::Backoff;
 
-const PAGE: usize = 500;
 /// A watch that lasted for longer did not fail.
 const LASTING: Duration = Duration::from_secs(30);
 /// A watch without rights is tried again after this long.
@@ -86,7 +85,7 @@ impl Signals {
             keep
         });
         for key in wanted {
-            let signal = Signal { shared: Arc::clone(shared), key: key.clone(), known: BTreeMap::new() };
+            let signal = Signal::new(shared, key.clone());
             let task = shared.world.spawner.spawn("agent signal", Box::pin(signal.run()));
             self.running.insert(key, task);
         }
@@ -136,6 +135,12 @@ fn is_signal(resource: &Resource) -> bool {
         )
 }
 
+/// The name of an object, and whether it is being deleted.
+fn standing(live: &Value) -> (String, bool) {
+    let text = |place| live.pointer(place).and_then(Value::as_str);
+    (text("/metadata/name").unwrap_or_default().to_owned(), text("/metadata/deletionTimestamp").is_some())
+}
+
 /// Looks up what the API server serves, each time that a definition changed.
 async fn refresh_kinds(shared: Arc<Shared>) {
     let clock = Arc::clone(&shared.world.clock);
@@ -162,52 +167,25 @@ async fn refresh_kinds(shared: Arc<Shared>) {
 struct Signal {
     shared: Arc<Shared>,
     key: Key,
+    collection: Collection,
     /// Names, and whether they are being deleted.
     known: BTreeMap<String, bool>,
 }
 
-#[derive(Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: PageMetadata,
-    /// An empty list may say null.
-    #[serde(default)]
-    items: Option<Vec<Item>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct PageMetadata {
-    #[serde(default, rename = "continue")]
-    next: String,
-    #[serde(default)]
-    resource_version: String,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    metadata: ItemMetadata,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ItemMetadata {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    resource_version: String,
-    #[serde(default)]
-    deletion_timestamp: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Event<'a> {
-    r#type: &'a str,
-    #[serde(borrow)]
-    object: &'a serde_json::value::RawValue,
-}
-
 impl Signal {
+    fn new(shared: &Arc<Shared>, key: Key) -> Self {
+        let collection = Collection {
+            shared: Arc::clone(shared),
+            resource: Arc::clone(&key.resource),
+            namespace: String::new(),
+            account: key.account.clone(),
+            selector: String::new(),
+            whole: false,
+            lane: 0,
+        };
+        Self { shared: Arc::clone(shared), key, collection, known: BTreeMap::new() }
+    }
+
     async fn run(mut self) {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
         let mut is_first = true;
@@ -230,25 +208,8 @@ impl Signal {
 
     async fn list(&self) -> Result<(BTreeMap<String, bool>, String), ApiError> {
         let mut found = BTreeMap::new();
-        let mut next = String::new();
-        loop {
-            let query = format!("{}?limit={PAGE}&continue={}", self.collection()?, path::escape(&next));
-            let call = Call::get(query).accept(Accept::MetadataList).as_account(self.key.account.as_ref());
-            let page: Page = self.shared.kube.read(call).await?.json()?;
-            let items = page.items.into_iter().flatten();
-            found.extend(
-                items.map(|Item { metadata }| (metadata.name, metadata.deletion_timestamp.is_some())),
-            );
-            if page.metadata.next.is_empty() {
-                return Ok((found, page.metadata.resource_version));
-            }
-            next = page.metadata.next;
-        }
-    }
-
-    fn collection(&self) -> Result<String, ApiError> {
-        path::collection(&self.key.resource, "")
-            .ok_or_else(|| ApiError::Impossible { detail: "no path".to_owned() })
+        let version = self.collection.list(|live| found.extend([standing(&live)])).await?;
+        Ok((found, version))
     }
 
     /// Lists, and follows until a list is needed again.
@@ -276,40 +237,20 @@ impl Signal {
     }
 
     async fn watch(&mut self, version: &mut String) -> Result<(), ApiError> {
-        let timeout = 1_800 + self.shared.world.random.below(1_800);
-        let query = format!(
-            "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={timeout}&resourceVersion={}",
-            self.collection()?,
-            path::escape(version)
-        );
-        let call = Call::get(query).accept(Accept::Metadata).as_account(self.key.account.as_ref());
         let began = self.shared.now();
         let shared = Arc::clone(&self.shared);
-        let mut lines = Lines::of(shared.kube.watch(&call, 0).await?.into_body());
+        let mut events = self.collection.follow(version).await?;
         let _follows = is_namespace(&self.key.resource).then(|| Follows::begin(&shared.signalled.namespaces));
-        while let Some(line) = lines.next().await? {
-            self.event(&line, version)?;
+        while let Some(event) = events.next(version).await? {
+            let (live, is_there) = match &event {
+                Event::Seen(live) => (live, true),
+                Event::Deleted(live) => (live, false),
+            };
+            let (name, is_going) = standing(live);
+            self.became(name, is_there.then_some(is_going));
         }
         if self.shared.now().saturating_sub(began) < LASTING {
             return Err(ApiError::Unreachable { detail: "the watch ended early".to_owned() });
-        }
-        Ok(())
-    }
-
-    fn event(&mut self, line: &[u8], version: &mut String) -> Result<(), ApiError> {
-        let unreadable =
-            |error: serde_json::Error| ApiError::Unreadable { detail: format!("event of a watch: {error}") };
-        let event: Event<'_> = serde_json::from_slice(line).map_err(unreadable)?;
-        if event.r#type == "ERROR" {
-            let status: ApiStatus = serde_json::from_str(event.object.get()).map_err(unreadable)?;
-            return Err(ApiError::Refused(Box::new(status)));
-        }
-        let Item { metadata } = serde_json::from_str(event.object.get()).map_err(unreadable)?;
-        *version = metadata.resource_version;
-        match event.r#type {
-            "ADDED" | "MODIFIED" => self.became(metadata.name, Some(metadata.deletion_timestamp.is_some())),
-            "DELETED" => self.became(metadata.name, None),
-            _ => {}
         }
         Ok(())
     }

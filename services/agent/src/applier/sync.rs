@@ -63,6 +63,9 @@ impl Context {
             correlation_id,
         });
         let outcome = self.attempt(&mut report, pruned, wake).await;
+        if outcome.is_some_and(|outcome| outcome != SyncOutcome::Superseded) {
+            self.shared.note_lacking(self.id(), &report);
+        }
         let outcome = outcome.map(|outcome| self.without_wanted(outcome, &mut report));
         (outcome, report)
     }
@@ -87,7 +90,8 @@ impl Context {
         wake: &Notify,
     ) -> Option<SyncOutcome> {
         if let Some(reason) = self.blocked() {
-            self.shared.outbox.report(Observed::SourceBlocked { source: self.id(), reason });
+            let missing = Vec::new();
+            self.shared.outbox.report(Observed::SourceBlocked { source: self.id(), reason, missing });
             return Some(SyncOutcome::Failed);
         }
         let mut outcome = SyncOutcome::Succeeded;
@@ -124,13 +128,9 @@ impl Context {
 
     /// A failure of rights as a whole is the source's, not only the objects'.
     fn failed(&self, report: &Report) -> SyncOutcome {
-        let blocked = report.failures.iter().find(|failure| {
-            failure.message.contains("cannot impersonate") || failure.message.contains("is forbidden: User")
-        });
-        if let Some(failure) = blocked {
-            self.shared
-                .outbox
-                .report(Observed::SourceBlocked { source: self.id(), reason: failure.message.clone() });
+        if let Some(reason) = report.forbidden.clone() {
+            let missing = report.missing.clone();
+            self.shared.outbox.report(Observed::SourceBlocked { source: self.id(), reason, missing });
         }
         SyncOutcome::Failed
     }

@@ -9,22 +9,19 @@ use events::object::ObjectKey;
 use events::observation::Observed;
 use events::{ObjectIdentity, SourceId, Timestamp};
 use objects::ownership::SOURCE_LABEL;
-use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::Shared;
+use super::collection::{Collection, Event};
 use super::context::Context;
 use super::health::kind_has_health;
-use super::lines::Lines;
 use super::prune::listed_identity;
 use super::watches::{Forbidden, WatchKey};
-use crate::kubernetes::{Accept, ApiError, ApiStatus, Call, path};
+use crate::kubernetes::{ApiError, path};
 use crate::model::backoff::Backoff;
 use crate::model::finished::finished;
 use crate::model::manifest::version_of;
 
-const PAGE: usize = 200;
 /// A watch that lasted for longer did not fail.
 const LASTING: Duration = Duration::from_secs(30);
 /// A watch without rights is tried again after this long.
@@ -34,50 +31,25 @@ pub(super) struct Watch {
     shared: Arc<Shared>,
     key: WatchKey,
     sources: BTreeSet<SourceId>,
-    selector: String,
-    lane: usize,
+    collection: Collection,
     blocked: bool,
     /// It did not work since its last failure.
     failed: AtomicBool,
 }
 
-#[derive(Deserialize)]
-struct Page<'a> {
-    metadata: PageMetadata,
-    /// An empty list may say null.
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PageMetadata {
-    #[serde(default, rename = "continue")]
-    next: String,
-    #[serde(default)]
-    resource_version: String,
-}
-
-#[derive(Deserialize)]
-struct Event<'a> {
-    r#type: &'a str,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
-
-/// Why following ended.
-enum End {
-    /// Go on from the newest version.
-    Resume,
-    /// List again.
-    Relist,
-}
-
 impl Watch {
     pub(super) fn new(shared: Arc<Shared>, key: WatchKey, sources: BTreeSet<SourceId>, lane: usize) -> Self {
         let ids: Vec<String> = sources.iter().map(ToString::to_string).collect();
-        let selector = path::escape(&format!("{SOURCE_LABEL} in ({})", ids.join(",")));
-        Self { shared, key, sources, selector, lane, blocked: false, failed: AtomicBool::new(false) }
+        let collection = Collection {
+            shared: Arc::clone(&shared),
+            resource: Arc::clone(&key.resource),
+            namespace: key.namespace.clone(),
+            account: key.account.clone(),
+            selector: path::escape(&format!("{SOURCE_LABEL} in ({})", ids.join(","))),
+            whole: kind_has_health(&key.resource.group, &key.resource.kind),
+            lane,
+        };
+        Self { shared, key, sources, collection, blocked: false, failed: AtomicBool::new(false) }
     }
 
     pub(super) async fn run(mut self) {
@@ -87,10 +59,10 @@ impl Watch {
                 Ok(version) => {
                     self.blocked = false;
                     match self.follow_from(version, &mut backoff).await {
-                        Ok(()) => Duration::ZERO,
-                        Err(error) if error.code() == 410 => Duration::ZERO,
+                        // The API server has forgotten what came behind the version.
+                        error if error.code() == 410 => Duration::ZERO,
                         // What happens meanwhile has to be known before anything is followed again, so that it is listed.
-                        Err(error) => self.refused(&error, &mut backoff).await,
+                        error => self.refused(&error, &mut backoff).await,
                     }
                 }
                 Err(error) => self.refused(&error, &mut backoff).await,
@@ -99,8 +71,8 @@ impl Watch {
         }
     }
 
-    /// Follows until a list is needed again.
-    async fn follow_from(&self, mut version: String, backoff: &mut Backoff) -> Result<(), ApiError> {
+    /// Follows until a list is needed again; says why.
+    async fn follow_from(&self, mut version: String, backoff: &mut Backoff) -> ApiError {
         loop {
             let began = self.shared.now();
             let ended = self.follow(&mut version).await;
@@ -108,8 +80,8 @@ impl Watch {
             if ended.is_ok() || self.shared.now().saturating_sub(began) > LASTING {
                 backoff.reset();
             }
-            if matches!(ended?, End::Relist) {
-                return Ok(());
+            if let Err(error) = ended {
+                return error;
             }
         }
     }
@@ -139,7 +111,8 @@ impl Watch {
             for source in &self.sources {
                 let reason =
                     format!("drift and health are unknown, the rights list and watch are needed: {error}");
-                self.shared.outbox.report(Observed::SourceBlocked { source: *source, reason });
+                let missing = error.missing_right().into_iter().collect();
+                self.shared.outbox.report(Observed::SourceBlocked { source: *source, reason, missing });
             }
         }
         FORBIDDEN_WAIT
@@ -147,54 +120,24 @@ impl Watch {
 
     fn is_broken(&self, error: &ApiError) {
         let now = Timestamp(self.shared.world.clock.now_millis());
-        if self.shared.broken.lock().broke(&self.key, &self.sources, error.to_string(), now) {
+        if self.shared.broken.lock().broke(&self.key, &self.sources, error, now) {
             self.shared.relay.notify_one();
         }
     }
 
-    fn accept(&self) -> Accept {
-        if kind_has_health(&self.key.resource.group, &self.key.resource.kind) {
-            Accept::Whole
-        } else {
-            Accept::MetadataList
-        }
-    }
-
-    fn collection(&self) -> Result<String, ApiError> {
-        path::collection(&self.key.resource, &self.key.namespace)
-            .ok_or_else(|| ApiError::Impossible { detail: "no path".to_owned() })
-    }
-
     /// Looks at everything; gives the version from which to follow.
     async fn list(&self) -> Result<String, ApiError> {
-        let collection = self.collection()?;
         let mut seen = BTreeSet::new();
-        let mut next = String::new();
-        loop {
-            let query = format!(
-                "{collection}?limit={PAGE}&labelSelector={}&continue={}",
-                self.selector,
-                path::escape(&next)
-            );
-            let call = Call::get(query).accept(self.accept()).as_account(self.key.account.as_ref());
-            let answer = self.shared.kube.read(call).await?;
-            let page: Page<'_> = serde_json::from_slice(&answer.body).map_err(|error| {
-                ApiError::Unreadable { detail: format!("list of {}: {error}", self.key.resource.plural) }
-            })?;
-            for item in page.items.into_iter().flatten() {
-                let mut live: Value = serde_json::from_str(item.get())
-                    .map_err(|error| ApiError::Unreadable { detail: error.to_string() })?;
+        let version = self
+            .collection
+            .list(|mut live| {
                 let identity = self.complete(&mut live);
                 seen.insert(identity.key());
                 self.saw(&identity, &live);
-            }
-            if page.metadata.next.is_empty() {
-                let version = page.metadata.resource_version;
-                self.find_missing(&seen, version.parse().unwrap_or(0)).await;
-                return Ok(version);
-            }
-            next = page.metadata.next;
-        }
+            })
+            .await?;
+        self.find_missing(&seen, version.parse().unwrap_or(0)).await;
+        Ok(version)
     }
 
     /// Items of lists do not state their kind, and metadata states another.
@@ -244,21 +187,9 @@ impl Watch {
         }
     }
 
-    async fn follow(&self, version: &mut String) -> Result<End, ApiError> {
-        // Half an hour to an hour, so that many watches do not end together.
-        let timeout = 1_800 + self.shared.world.random.below(1_800);
-        let query = format!(
-            "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={timeout}&resourceVersion={}&labelSelector={}",
-            self.collection()?,
-            path::escape(version),
-            self.selector
-        );
-        let accept = match self.accept() {
-            Accept::Whole => Accept::Whole,
-            _ => Accept::Metadata,
-        };
-        let call = Call::get(query).accept(accept).as_account(self.key.account.as_ref());
-        let mut lines = Lines::of(self.shared.kube.watch(&call, self.lane).await?.into_body());
+    /// Follows until the watch ends in order.
+    async fn follow(&self, version: &mut String) -> Result<(), ApiError> {
+        let mut events = self.collection.follow(version).await?;
         let _followed = self.shared.followed.begin(&self.key);
         self.failed.store(false, Ordering::Relaxed);
         if self.shared.broken.lock().works(&self.key) {
@@ -266,47 +197,26 @@ impl Watch {
         }
         // A sync may wait for that.
         self.sources.iter().for_each(|source| self.shared.wake(*source));
-        while let Some(line) = lines.next().await? {
-            if let Some(end) = self.event(&line, version).await? {
-                return Ok(end);
-            }
-        }
-        Ok(End::Resume)
-    }
-
-    async fn event(&self, line: &[u8], version: &mut String) -> Result<Option<End>, ApiError> {
-        let unreadable =
-            |error: serde_json::Error| ApiError::Unreadable { detail: format!("event of a watch: {error}") };
-        let event: Event<'_> = serde_json::from_slice(line).map_err(unreadable)?;
-        if event.r#type == "ERROR" {
-            let status: ApiStatus = serde_json::from_str(event.object.get()).map_err(unreadable)?;
-            return if status.code == 410 {
-                Ok(Some(End::Relist))
-            } else {
-                Err(ApiError::Refused(Box::new(status)))
-            };
-        }
-        let mut live: Value = serde_json::from_str(event.object.get()).map_err(unreadable)?;
-        if let Some(newest) = live.pointer("/metadata/resourceVersion").and_then(Value::as_str) {
-            newest.clone_into(version);
-        }
-        match event.r#type {
-            "ADDED" | "MODIFIED" => {
-                let identity = self.complete(&mut live);
-                self.saw(&identity, &live);
-            }
-            "DELETED" => {
-                let identity = self.complete(&mut live);
-                if finished(&live).is_some() {
-                    // The last that is seen of it may be the first that tells of its end.
+        while let Some(event) = events.next(version).await? {
+            match event {
+                Event::Seen(mut live) => {
+                    let identity = self.complete(&mut live);
                     self.saw(&identity, &live);
                 }
-                for context in self.contexts() {
-                    context.missed(&identity, version_of(&live)).await;
-                }
+                Event::Deleted(live) => self.deleted(live).await,
             }
-            _ => {}
         }
-        Ok(None)
+        Ok(())
+    }
+
+    async fn deleted(&self, mut live: Value) {
+        let identity = self.complete(&mut live);
+        if finished(&live).is_some() {
+            // The last that is seen of it may be the first that tells of its end.
+            self.saw(&identity, &live);
+        }
+        for context in self.contexts() {
+            context.missed(&identity, version_of(&live)).await;
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use events::configuration::{Mode, ServiceAccount};
-use events::observation::{BrokenWatch, Observed};
+use events::observation::{BrokenWatch, MissingRight, Observed};
 use events::{SourceId, Timestamp};
 use parking_lot::Mutex;
 use world::spawn::TaskHandle;
@@ -12,11 +12,13 @@ use world::spawn::TaskHandle;
 use super::Shared;
 use super::watch::Watch;
 use crate::desired::View;
-use crate::kubernetes::Resource;
 use crate::kubernetes::connections::WATCHES_PER_LANE;
+use crate::kubernetes::{ApiError, Resource};
 
 /// Broken watches of one source that are told; of the rest only how many.
 const BROKEN_TOLD: usize = 20;
+/// Missing rights that are told at once.
+pub(super) const RIGHTS_TOLD: usize = 20;
 const REASON_MAXIMUM: usize = 500;
 
 /// A kind that a service account may not list over all namespaces.
@@ -82,6 +84,7 @@ pub(super) struct BrokenWatches {
 struct Broken {
     sources: BTreeSet<SourceId>,
     reason: String,
+    missing: Option<MissingRight>,
     since: Timestamp,
 }
 
@@ -91,16 +94,17 @@ impl BrokenWatches {
         &mut self,
         key: &WatchKey,
         sources: &BTreeSet<SourceId>,
-        reason: String,
+        error: &ApiError,
         now: Timestamp,
     ) -> bool {
         let is_news = !self.broken.contains_key(key);
         let broken = self.broken.entry(key.clone()).or_insert_with(|| Broken {
             sources: sources.clone(),
             reason: String::new(),
+            missing: None,
             since: now,
         });
-        broken.reason = reason;
+        (broken.reason, broken.missing) = (error.to_string(), error.missing_right());
         is_news
     }
 
@@ -140,7 +144,15 @@ impl BrokenWatches {
             namespace: key.namespace.clone(),
             reason: broken.reason.chars().take(REASON_MAXIMUM).collect(),
             since: broken.since,
+            missing: broken.missing.clone(),
         })
+    }
+
+    /// The rights for want of which watches do not work, each once, and since when one of them is missing.
+    pub(super) fn missing_rights(&self) -> (BTreeSet<&MissingRight>, Option<Timestamp>) {
+        let forbidden = || self.broken.values().filter_map(|broken| Some((broken.missing.as_ref()?, broken)));
+        let since = forbidden().map(|(_, broken)| broken.since).min();
+        (forbidden().map(|(right, _)| right).collect(), since)
     }
 }
 
@@ -221,6 +233,7 @@ fn needed(shared: &Shared, view: &View) -> BTreeMap<WatchKey, BTreeSet<SourceId>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::ApiStatus;
 
     #[test]
     fn broken_watches_are_told_when_they_change_and_until_they_work() {
@@ -236,15 +249,23 @@ mod tests {
         let key = WatchKey { account: None, resource, namespace: "shop".to_owned() };
         let [one, two] = [1, 2].map(|number| SourceId(uuid::Uuid::from_u128(number)));
         let mut broken = BrokenWatches::default();
-        assert!(broken.broke(&key, &BTreeSet::from([one, two]), "forbidden".to_owned(), Timestamp(5)));
-        assert!(!broken.broke(&key, &BTreeSet::from([one, two]), "still".to_owned(), Timestamp(6)));
+        let forbidden = |words: &str| {
+            let message = format!(
+                "{words}: User \"ann\" cannot list resource \"deployments\" in API group \"apps\" in the namespace \"shop\""
+            );
+            ApiError::Refused(Box::new(ApiStatus { code: 403, message, ..ApiStatus::default() }))
+        };
+        assert!(broken.broke(&key, &BTreeSet::from([one, two]), &forbidden("no"), Timestamp(5)));
+        assert!(!broken.broke(&key, &BTreeSet::from([one, two]), &forbidden("still"), Timestamp(6)));
+        let (rights, since) = broken.missing_rights();
+        assert_eq!((rights.len(), since), (1, Some(Timestamp(5))));
         let news = broken.news();
         assert_eq!(news.iter().map(|(source, ..)| *source).collect::<Vec<_>>(), [one, two]);
         let (_, told, all) = &news[0];
-        assert_eq!(
-            (told[0].kind.as_str(), told[0].reason.as_str(), told[0].since, *all),
-            ("Deployment", "still", Timestamp(5), 1)
-        );
+        assert_eq!((told[0].kind.as_str(), told[0].since, *all), ("Deployment", Timestamp(5), 1));
+        assert!(told[0].reason.starts_with("still"), "{told:?}");
+        let missing = told[0].missing.as_ref().map(ToString::to_string);
+        assert_eq!(missing.as_deref(), Some("ann may not list deployments.apps in namespace shop"));
         assert!(broken.news().is_empty(), "once");
         assert!(broken.works(&key) && !broken.works(&key));
         assert_eq!(broken.news(), [(one, vec![], 0), (two, vec![], 0)]);

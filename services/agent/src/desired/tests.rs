@@ -33,6 +33,7 @@ fn state(revision: u64, pages: Option<Vec<Sha256>>) -> DesiredState {
         resources: ResourceRules::default(),
         lockdown: false,
         replaces: Vec::new(),
+        rejected: None,
         sources: vec![DesiredSource { pages, prune: vec![], wanted: vec![], head: head(), refused: None }],
     }
 }

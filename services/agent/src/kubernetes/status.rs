@@ -1,5 +1,6 @@
 //! What the API server says when it refuses.
 
+use events::observation::MissingRight;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -103,6 +104,31 @@ impl ApiStatus {
         self.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default()
     }
 
+    /// The right that is missing, where the API server's authorizer refused. Admission refuses with the same status, but never says what
+    /// a user cannot do; the words are those of `ForbiddenMessage` in the API server, whatever authorizes.
+    #[must_use]
+    pub fn missing_right(&self) -> Option<MissingRight> {
+        if self.code != 403 {
+            return None;
+        }
+        let (_, words) = self.message.split_once("User \"")?;
+        let (user, words) = words.split_once("\" cannot ")?;
+        let (verb, words) = words.split_once(" resource \"")?;
+        let (resource, words) = words.split_once("\" in API group \"")?;
+        let (group, words) = words.split_once('"')?;
+        let namespace = words.strip_prefix(" in the namespace \"").and_then(|words| words.split('"').next());
+        // What the status has as data counts; it leaves out subresources and the namespace.
+        let of_status = self.details.as_ref().filter(|details| !details.kind.is_empty());
+        let is_subresource = resource.contains('/');
+        let (group, resource) = match of_status.filter(|_| !is_subresource) {
+            Some(details) => (details.group.as_str(), details.kind.as_str()),
+            None => (group, resource),
+        };
+        let [user, verb, group, resource, namespace] =
+            [user, verb, group, resource, namespace.unwrap_or_default()].map(str::to_owned);
+        Some(MissingRight { user, verb, group, resource, namespace })
+    }
+
     /// A later attempt may fare better without anybody changing anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {
@@ -178,6 +204,12 @@ impl ApiError {
         }
     }
 
+    /// The right that is missing, where that is why.
+    #[must_use]
+    pub fn missing_right(&self) -> Option<MissingRight> {
+        self.status().and_then(ApiStatus::missing_right)
+    }
+
     /// The HTTP status, 0 where the API server did not speak.
     #[must_use]
     pub fn code(&self) -> u16 {
@@ -214,6 +246,43 @@ mod tests {
         }
         let typed = br#"{"kind":"Status","code":500,"message":"failed to create typed patch object (n/a; apps/v1, Kind=Deployment): .spec.replicas: expected numeric (int or float), got string"}"#;
         assert!(!ApiStatus::read(500, typed).is_transient());
+    }
+
+    #[test]
+    fn a_missing_right_is_read_and_a_refusal_of_admission_is_none() {
+        let read = |group: &str, kind: &str, message: &str| {
+            let body = serde_json::json!({"kind": "Status", "reason": "Forbidden", "message": message,
+                "details": {"group": group, "kind": kind}});
+            ApiStatus::read(403, body.to_string().as_bytes()).missing_right()
+        };
+        let right = |verb: &str, group: &str, resource: &str, namespace: &str| {
+            let [user, verb, group, resource, namespace] =
+                ["ann", verb, group, resource, namespace].map(str::to_owned);
+            Some(MissingRight { user, verb, group, resource, namespace })
+        };
+        let list = "deployments.apps is forbidden: User \"ann\" cannot list resource \"deployments\" in API group \"apps\" in the namespace \"shop\"";
+        assert_eq!(read("apps", "deployments", list), right("list", "apps", "deployments", "shop"));
+        assert_eq!(
+            right("list", "apps", "deployments", "shop").unwrap().to_string(),
+            "ann may not list deployments.apps in namespace shop"
+        );
+        let watch = "nodes is forbidden: User \"ann\" cannot watch resource \"nodes\" in API group \"\" at the cluster scope: no role";
+        assert_eq!(read("", "nodes", watch), right("watch", "", "nodes", ""));
+        assert_eq!(
+            right("watch", "", "nodes", "").unwrap().to_string(),
+            "ann may not watch nodes in the whole cluster"
+        );
+        let log = "pods \"a\" is forbidden: User \"ann\" cannot get resource \"pods/log\" in API group \"\" in the namespace \"shop\"";
+        assert_eq!(read("", "pods", log), right("get", "", "pods/log", "shop"));
+        for admission in [
+            "pods \"a\" is forbidden: exceeded quota: none, requested: pods=1",
+            "configmaps \"a\" is forbidden: unable to create new content in namespace shop because it is being terminated",
+            "admission webhook \"a.b\" denied the request: User \"ann\" is not welcome",
+        ] {
+            assert_eq!(read("", "pods", admission), None, "{admission}");
+        }
+        let other = ApiStatus { code: 500, message: list.to_owned(), ..ApiStatus::default() };
+        assert_eq!(other.missing_right(), None);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tunnel::wire::path;
 use world::World;
 
 use super::access::Access;
-use super::client::{news, serve};
+use super::client::{serve, words};
 use super::last_message::LastMessage;
 use super::service::{AgentService, AnswerBody, empty, refusal};
 use crate::kubernetes::client::chain;
@@ -96,7 +96,7 @@ impl Bulk {
                 empty(StatusCode::NO_CONTENT)
             }
             Err(error) => {
-                if let Some(reason) = news(&error, &mut self.room.last_message.lock()) {
+                if let Some(reason) = self.room.last_message.lock().if_changed(words(&error)) {
                     tracing::warn!(reason, "no bulk connection");
                 }
                 *refusal(StatusCode::SERVICE_UNAVAILABLE, RefusalKind::Unavailable, &chain(&error))

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::{ReadyHandle, Shutdown};
+use events::Timestamp;
 use http::Request;
 use hyper::service::service_fn;
 use parking_lot::Mutex;
-use tunnel::agent::{DialError, Ended, Link, LinkEnd, Reconnect};
+use tunnel::agent::{DialError, Ended, Link, LinkEnd, Reconnect, Target};
 use tunnel::body::GuardedBody;
 use tunnel::handshake::{Hello, Token};
 use world::World;
@@ -17,6 +18,7 @@ use super::access::Access;
 use super::bulk::{Bulk, BulkRoom};
 use super::last_message::LastMessage;
 use super::service::AgentService;
+use super::tunnel_check::{self, TunnelCheck};
 use crate::kubernetes::client::chain;
 use crate::metrics::Counts;
 
@@ -36,8 +38,8 @@ pub struct LinkKeeper {
     access: Arc<Mutex<Access>>,
     /// What answers.
     service: AgentService,
-    /// Whether there is a tunnel.
-    ready: ReadyHandle,
+    /// Whether there is a tunnel, and why not.
+    check: Mutex<TunnelCheck>,
     /// Where it is counted.
     counts: Counts,
     bulk: BulkRoom,
@@ -54,7 +56,8 @@ impl LinkKeeper {
         counts: Counts,
     ) -> Self {
         let access = Arc::new(Mutex::new(access));
-        Self { world, access, service, ready, counts, bulk: BulkRoom::default() }
+        let check = Mutex::new(TunnelCheck::new(ready));
+        Self { world, access, service, check, counts, bulk: BulkRoom::default() }
     }
 
     /// Dials again and again until shutdown is asked for; then what is open is brought to its end.
@@ -85,10 +88,12 @@ impl LinkKeeper {
                 Ok(link) => {
                     self.counts.dials.with(["opened"]).inc();
                     last_message.forget();
-                    self.serve_link(link, &target.host, shutdown).await
+                    self.serve_link(link, &target, shutdown).await
                 }
                 Err(error) => {
-                    if let Some(reason) = news(&error, &mut last_message) {
+                    let reason = words(&error);
+                    self.check.lock().lost(&target, &reason, self.now());
+                    if let Some(reason) = last_message.if_changed(reason) {
                         tracing::warn!(reason, "no tunnel");
                     }
                     let ended = Ended::from(&error);
@@ -141,33 +146,36 @@ impl LinkKeeper {
         }
     }
 
-    async fn serve_link(&self, link: Link, host: &str, shutdown: &Shutdown) -> (Ended, Duration) {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.world.clock.now_millis())
+    }
+
+    async fn serve_link(&self, link: Link, target: &Target, shutdown: &Shutdown) -> (Ended, Duration) {
         let begun = self.world.clock.monotonic();
         let welcome = link.welcome();
-        tracing::info!(agent = %welcome.agent, host, "tunnel open");
+        tracing::info!(agent = %welcome.agent, host = target.host, "tunnel open");
         warn_of_skew(link.clock_skew_millis());
         self.service.is_agent(welcome.agent);
-        self.ready.set(true);
+        self.check.lock().opened(target, self.now());
         self.counts.tunnel_open.set(1);
         let bulk = self.bulk(shutdown.clone());
         let answer = service_fn(move |request: Request<GuardedBody>| bulk.clone().answer(request));
         let end = serve(&self.world, link, answer, shutdown).await;
-        self.ready.set(false);
+        self.check.lock().lost(target, &tunnel_check::words(&end), self.now());
         self.counts.tunnel_open.set(0);
         tracing::info!(reason = %end, "tunnel closed");
         (Ended::from(&end), self.world.clock.monotonic().saturating_sub(begun))
     }
 }
 
-/// What is wrong in one line, once until it is another.
-pub(super) fn news<'a>(error: &DialError, last_message: &'a mut LastMessage) -> Option<&'a str> {
-    let words = match error {
+/// What is wrong, in one line.
+pub(super) fn words(error: &DialError) -> String {
+    match error {
         DialError::Tls { host, source } => {
             chassis::tls::explain(source, host).map_or_else(|| chain(error), |trouble| trouble.to_string())
         }
         _ => chain(error),
-    };
-    last_message.if_changed(words)
+    }
 }
 
 pub(super) async fn serve<S>(world: &World, link: Link, service: S, shutdown: &Shutdown) -> LinkEnd

@@ -1,8 +1,5 @@
 //! How the room for manifests is shared between the sources of one agent.
 
-/// What an object costs besides its manifest.
-pub const OBJECT_BYTES: usize = 1 << 10;
-
 /// The largest size that a source may have. All of them fit where that is possible; else the room is dealt out evenly, and what small
 /// sources leave goes to the others.
 #[must_use]

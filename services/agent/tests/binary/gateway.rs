@@ -12,7 +12,9 @@ use chassis::tls::SharedTickets;
 use events::AgentId;
 use events::bundle::{BundleEntry, BundlePage, page_of, pages_for};
 use events::configuration::{Mode, ResourceRules, SyncPolicies};
-use events::desired::{Applier, DesiredReply, DesiredSource, DesiredState, SourceHead};
+use events::desired::{
+    Applier, ConfigurationRejection, DesiredReply, DesiredSource, DesiredState, SourceHead,
+};
 use events::digest::Sha256;
 use events::observation::Observed;
 use events::{CorrelationId, InstanceId, OrganizationId, SourceId, SyncId};
@@ -140,12 +142,17 @@ pub struct Driver {
     revision: u64,
     /// The digest of the state that was taken last.
     pub taken: Option<Sha256>,
+    /// Why the agent's newest configuration is not in force.
+    pub rejected: Option<ConfigurationRejection>,
+    /// How far the agent reaches.
+    pub mode: Mode,
 }
 
 impl Driver {
     pub fn new(connection: AgentConnection, instance: InstanceId, agent: AgentId) -> Self {
         let (observed, holds) = (Arc::default(), Arc::default());
-        Self { connection, instance, agent, observed, holds, revision: 0, taken: None }
+        let (taken, rejected, mode) = (None, None, Mode::Cluster);
+        Self { connection, instance, agent, observed, holds, revision: 0, taken, rejected, mode }
     }
 
     /// Reads the agent's events for as long as it tells any.
@@ -188,10 +195,11 @@ impl Driver {
             organization: OrganizationId(uuid::Uuid::from_u128(1)),
             agent: self.agent,
             applier: Some(Applier { instance: self.instance, epoch: 1 }),
-            mode: Mode::Cluster,
+            mode: self.mode,
             resources: ResourceRules::default(),
             lockdown: false,
             replaces: Vec::new(),
+            rejected: self.rejected.clone(),
             sources: vec![DesiredSource {
                 pages: Some(pages(manifests, &mut contents)),
                 prune: Vec::new(),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod gateway;
+mod readiness;
 
 use std::fs;
 use std::path::Path;
@@ -34,12 +35,24 @@ fn start(
     authority: &str,
     options: &[&str],
 ) -> Process {
+    start_at(folder, cluster.kubeconfig(), namespace, server, authority, options)
+}
+
+/// The same with another kubeconfig.
+fn start_at(
+    folder: &Path,
+    kubeconfig: &Path,
+    namespace: &str,
+    server: &str,
+    authority: &str,
+    options: &[&str],
+) -> Process {
     fs::write(folder.join("ca.crt"), authority).unwrap();
     fs::write(folder.join("token"), format!("{TOKEN}\n")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_kasbah-agent"));
     command.args(["--server", server, "--namespace", namespace]);
     command.arg("--ca-file").arg(folder.join("ca.crt")).arg("--token-file").arg(folder.join("token"));
-    command.arg("--kubeconfig").arg(cluster.kubeconfig()).args(options);
+    command.arg("--kubeconfig").arg(kubeconfig).args(options);
     Process::spawn("kasbah-agent", command, &folder.join("agent.log")).unwrap()
 }
 

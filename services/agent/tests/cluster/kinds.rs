@@ -106,7 +106,7 @@ async fn a_source_that_is_too_large_fails_alone_and_stays_as_it_was() {
     let finished = rig.finished(from, &small).await;
     assert_eq!((finished.outcome, finished.counts.changed), (SyncOutcome::Succeeded, 1), "{finished:?}");
     let blocked = |one: &Observed| match one {
-        Observed::SourceBlocked { source, reason } if *source == large.id => Some(reason.clone()),
+        Observed::SourceBlocked { source, reason, .. } if *source == large.id => Some(reason.clone()),
         _ => None,
     };
     let (reason, _) = rig.process.wait(from, "reason", blocked).await;

@@ -372,6 +372,7 @@ impl Rig {
             resources: self.resources.clone(),
             lockdown: self.lockdown,
             replaces: self.replaces.clone(),
+            rejected: None,
             sources,
         };
         (state, contents)

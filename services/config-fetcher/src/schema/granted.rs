@@ -30,8 +30,16 @@ pub struct Granted<'a> {
 #[must_use]
 pub fn granted(grants: &Grants) -> Vec<Granted<'_>> {
     let of_jobs = [
-        (GrantTarget::Project, "ci_access.projects", places(&grants.ci_projects, |grant| (&grant.path, grant.line))),
-        (GrantTarget::Group, "ci_access.groups", places(&grants.ci_groups, |grant| (&grant.path, grant.line))),
+        (
+            GrantTarget::Project,
+            "ci_access.projects",
+            places(&grants.ci_projects, |grant| (&grant.path, grant.line)),
+        ),
+        (
+            GrantTarget::Group,
+            "ci_access.groups",
+            places(&grants.ci_groups, |grant| (&grant.path, grant.line)),
+        ),
     ];
     let of_users = [
         (
@@ -39,7 +47,11 @@ pub fn granted(grants: &Grants) -> Vec<Granted<'_>> {
             "user_access.projects",
             places(&grants.user_projects, |grant| (&grant.path, grant.line)),
         ),
-        (GrantTarget::Group, "user_access.groups", places(&grants.user_groups, |grant| (&grant.path, grant.line))),
+        (
+            GrantTarget::Group,
+            "user_access.groups",
+            places(&grants.user_groups, |grant| (&grant.path, grant.line)),
+        ),
     ];
     let lists = of_jobs.into_iter().chain(of_users);
     lists

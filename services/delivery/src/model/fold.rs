@@ -3,8 +3,9 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use events::configuration::ConfigurationEvent;
+use events::configuration::{ConfigurationChanged, ConfigurationEvent, ConfigurationRejected};
 use events::delivery::{DeliveryEvent, SyncOutcome};
+use events::desired::ConfigurationRejection;
 use events::directory::DirectoryEvent;
 use events::object::{GroupKind, ObjectKey};
 use events::observation::{Observation, ObservationBatch, Observed, OwnedObject, Write};
@@ -14,7 +15,8 @@ use events::requests::delivery::RejectedBundle;
 use events::{AgentId, AggregateKind, Commit, Event, EventId, OrganizationId, SourceId, SyncId, Timestamp};
 use store::{Committed, Fact, Projection, ReadFilter};
 
-use super::seen::{owned, written_before};
+use super::seen::{RIGHTS, owned, written_before};
+use super::status::rejection;
 use super::{
     AgentState, Bundle, Cause, DeliveryState, Desired, Held, Owned, Recorded, Removal, SourceState, SyncEnd,
     SyncObserved,
@@ -29,12 +31,14 @@ use syncs::{apply_desired, apply_end};
 
 /// The first version that kept how objects and agents stand. Version 6 had no warnings of bundles either.
 const KEEPS_HOW_OBJECTS_STAND: u32 = 9;
+/// Letters that are kept of why a configuration was rejected.
+const REASON: usize = 500;
 /// Syncs of a source that are remembered while none of them is recorded: an agent that is away for long runs the newest.
 const AWAITED: usize = 64;
 
 impl Projection for DeliveryState {
     const NAME: &'static str = "delivery";
-    const FOLD_VERSION: u32 = 9;
+    const FOLD_VERSION: u32 = 10;
     const SNAPSHOT_EVERY: u64 = 5_000;
 
     type Event = Event;
@@ -87,7 +91,12 @@ impl DeliveryState {
             rebundled.extend(self.agent_with_other_bundles(&event));
             match event {
                 Event::Directory(event) => self.apply_directory(commit.organization, &event),
-                Event::Configuration(event) => self.apply_configuration(commit.organization, event),
+                Event::Configuration(ConfigurationEvent::ConfigurationChanged(changed)) => {
+                    self.apply_configuration(commit.organization, changed);
+                }
+                Event::Configuration(ConfigurationEvent::ConfigurationRejected(rejected)) => {
+                    self.apply_rejection(commit.organization, &rejected, commit.occurred_at);
+                }
                 Event::Repository(event) => self.apply_repository(commit, id, event),
                 Event::Delivery(event) => self.apply_delivery(commit, id, event),
             }
@@ -135,7 +144,9 @@ impl DeliveryState {
     fn apply_directory(&mut self, organization: OrganizationId, event: &DirectoryEvent) {
         match event {
             DirectoryEvent::AgentRegistered(registered) => {
-                self.agent(organization, registered.agent).replaces.clone_from(&registered.replaces);
+                let agent = self.agent(organization, registered.agent);
+                agent.name.clone_from(&registered.name);
+                agent.replaces.clone_from(&registered.replaces);
             }
             DirectoryEvent::AgentDeleted(deleted) => {
                 self.agent(organization, deleted.agent).deleted = true;
@@ -145,8 +156,22 @@ impl DeliveryState {
         }
     }
 
-    fn apply_configuration(&mut self, organization: OrganizationId, event: ConfigurationEvent) {
-        let ConfigurationEvent::ConfigurationChanged(changed) = event else { return };
+    /// The agent is to know it, too.
+    fn apply_rejection(
+        &mut self,
+        organization: OrganizationId,
+        rejected: &ConfigurationRejected,
+        at: Timestamp,
+    ) {
+        let agent = self.agent(organization, rejected.agent);
+        let since = agent.rejected.as_ref().map_or(at, |before| before.since);
+        let reason = rejection(rejected.commit.as_deref(), &rejected.findings, rejected.findings.len());
+        let reason = reason.chars().take(REASON).collect();
+        agent.rejected = Some(ConfigurationRejection { since, reason });
+        self.desired_changed(rejected.agent);
+    }
+
+    fn apply_configuration(&mut self, organization: OrganizationId, changed: ConfigurationChanged) {
         let agent_id = changed.agent;
         let named: BTreeSet<SourceId> =
             changed.configuration.sources.iter().map(|source| source.id).collect();
@@ -176,7 +201,8 @@ impl DeliveryState {
         for id in left {
             self.source(organization, agent_id, id).configured = false;
         }
-        self.agent(organization, agent_id).configuration = Some(changed.configuration);
+        let agent = self.agent(organization, agent_id);
+        (agent.configuration, agent.rejected) = (Some(changed.configuration), None);
         self.desired_changed(agent_id);
     }
 
@@ -317,6 +343,7 @@ impl DeliveryState {
                     _ => before.failed_before,
                 });
                 state.blocked = None;
+                state.known.missing_rights.clear();
                 state.observed = Some(SyncObserved {
                     sync: *sync,
                     epoch,
@@ -347,8 +374,11 @@ impl DeliveryState {
                     });
                 });
             }
-            Observed::SourceBlocked { source, reason } => {
-                self.observed_source(agent, *source, |state| state.blocked = Some(reason.clone()));
+            Observed::SourceBlocked { source, reason, missing } => {
+                self.observed_source(agent, *source, |state| {
+                    state.blocked = Some(reason.clone());
+                    state.known.missing_rights = missing.iter().take(RIGHTS).cloned().collect();
+                });
             }
             _ => {}
         }
@@ -472,7 +502,9 @@ impl DeliveryState {
     pub(super) fn agent(&mut self, organization: OrganizationId, agent: AgentId) -> &mut AgentState {
         self.agents.entry(agent).or_insert_with(|| AgentState {
             organization,
+            name: String::new(),
             configuration: None,
+            rejected: None,
             applier: None,
             epoch: 0,
             deleted: false,

@@ -32,6 +32,7 @@ pub fn desired_plan(state: &DeliveryState, agent: AgentId) -> Option<DesiredPlan
         resources: configuration.resources.clone(),
         lockdown: configuration.lockdown,
         replaces: known.replaces.clone(),
+        rejected: known.rejected.clone(),
         sources,
     })
 }

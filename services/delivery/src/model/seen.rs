@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use events::delivery::{ObjectFailure, SyncOutcome};
 use events::object::ObjectKey;
 use events::observation::{
-    BrokenWatch, Observation, ObservationBatch, Observed, OwnedObject, TakenField, Write,
+    BrokenWatch, MissingRight, Observation, ObservationBatch, Observed, OwnedObject, TakenField, Write,
 };
 use events::{AgentId, InstanceId, ObjectIdentity, SourceId, SyncId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,8 @@ use super::{DeliveryState, Owned, SourceState};
 const FIELDS: usize = 10;
 /// Watches that do not work which are kept.
 const WATCHES: usize = 10;
+/// Missing rights of a source that are kept.
+pub(super) const RIGHTS: usize = 20;
 /// Gateways that are remembered without a tunnel: one that restarts is another one.
 const GATEWAYS: usize = 1_000;
 
@@ -34,6 +36,9 @@ pub(crate) struct Seen {
     pub(crate) extra: BTreeMap<ObjectKey, Vec<TakenField>>,
     /// When the sync that the agent should be at was decided.
     pub(crate) desired_at: Option<Timestamp>,
+    /// The first rights for want of which the sync is blocked.
+    #[serde(default)]
+    pub(crate) missing_rights: Vec<MissingRight>,
 }
 
 /// What is not as it should be of one object.

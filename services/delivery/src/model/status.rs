@@ -6,17 +6,19 @@
 mod agent;
 mod conditions;
 mod objects;
+mod tally;
 
 use std::collections::BTreeSet;
 
 use events::requests::status::{Condition, Reason, State, Status};
 use events::{InstanceId, SourceId, Timestamp};
 
-use super::{AgentState, DeliveryState};
+use super::{AgentState, DeliveryState, SourceState};
 
 pub use agent::agent_status;
-pub(super) use conditions::{pending_reason, suspended};
+pub(super) use conditions::{pending_reason, rejection, suspended};
 pub use objects::objects_behind;
+pub use tally::{Failing, Tally};
 
 /// What a status depends on besides the log.
 #[derive(Debug, Clone, Default)]
@@ -42,7 +44,21 @@ impl StatusContext {
 /// The status of a source that is in its agent's configuration; `None` when there is no such source.
 #[must_use]
 pub fn source_status(state: &DeliveryState, source: SourceId, around: &StatusContext) -> Option<Status> {
-    let known = state.sources.get(&source).filter(|known| known.configured)?;
+    let known = state.sources.get(&source)?;
+    let conditions = conditions_of(state, known, around)?;
+    let (counts, not_well) = objects::roll_up(known, Status::OBJECTS);
+    Some(Status::of(conditions, counts, not_well))
+}
+
+/// All that is so of a source, in no order; `None` when it is not in its agent's configuration.
+fn conditions_of(
+    state: &DeliveryState,
+    known: &SourceState,
+    around: &StatusContext,
+) -> Option<Vec<Condition>> {
+    if !known.configured {
+        return None;
+    }
     let mut conditions = conditions::of_git(known);
     if known.desired.is_some() {
         match state.agents.get(&known.agent) {
@@ -57,9 +73,8 @@ pub fn source_status(state: &DeliveryState, source: SourceId, around: &StatusCon
             )),
         }
     }
-    let (counts, not_well) = objects::roll_up(known, Status::OBJECTS);
     conditions.extend(objects::conditions(known));
-    Some(Status::of(conditions, counts, not_well))
+    Some(conditions)
 }
 
 fn condition(state: State, reason: Reason, message: impl Into<String>) -> Condition {

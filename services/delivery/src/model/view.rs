@@ -2,7 +2,7 @@
 
 use events::SourceId;
 use events::delivery::WantedList;
-use events::requests::delivery::{HeldBundle, SourceView, SyncView};
+use events::requests::delivery::{HeldBundle, KeptObject, SourceView, SyncView};
 
 use super::{DeliveryState, SourceState, StatusContext, source_status};
 
@@ -34,6 +34,8 @@ pub fn source_view(state: &DeliveryState, source: SourceId, around: &StatusConte
         blocked: known.blocked.clone(),
         wants: wanted(known).map_or(0, |wanted| wanted.objects),
         wanted: wanted(known).map(|wanted| wanted.first.clone()).unwrap_or_default(),
+        kept: u32::try_from(kept(known).count()).unwrap_or(u32::MAX),
+        kept_objects: kept(known).take(SourceView::KEPT_OBJECTS).collect(),
         why: status.why(),
         status,
     })
@@ -42,6 +44,13 @@ pub fn source_view(state: &DeliveryState, source: SourceId, around: &StatusConte
 /// Objects that other sources hold.
 pub(super) fn wanted(known: &SourceState) -> Option<&WantedList> {
     known.desired.as_ref()?.wanted.as_ref()
+}
+
+/// Objects that were to be pruned and stay in place.
+fn kept(known: &SourceState) -> impl Iterator<Item = KeptObject> {
+    known.inventory.values().filter_map(|owned| {
+        Some(KeptObject { identity: owned.identity.clone(), reason: owned.kept.clone()? })
+    })
 }
 
 /// What was rejected came after what was good, or it would not be rejected any more.

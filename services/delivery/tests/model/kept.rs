@@ -29,8 +29,10 @@ fn what_the_agent_kept_stays_in_the_inventory_and_is_listed_again_with_the_next_
         1,
         vec![Observed::InventoryStated { objects: stated, last: true, unlisted: Vec::new() }],
     );
-    let reason = given.state.kept_reason(id, &owned(id, "kept", false).identity.key());
-    assert_eq!(reason, Some("something in it is not deleted"));
+    let shown = view(&given.state, id).unwrap();
+    assert_eq!((shown.kept, shown.kept_objects.len()), (1, 1));
+    assert_eq!(shown.kept_objects[0].identity, owned(id, "kept", false).identity);
+    assert_eq!(shown.kept_objects[0].reason, "something in it is not deleted");
     // It is wanted again.
     let (object, write) = (owned(id, "kept", false), Write::Changed);
     given.observed_at(
@@ -38,7 +40,7 @@ fn what_the_agent_kept_stays_in_the_inventory_and_is_listed_again_with_the_next_
         2,
         vec![Observed::ObjectApplied { sync: None, object, write, taken_over: Vec::new() }],
     );
-    assert_eq!(given.state.kept_reason(id, &owned(id, "kept", false).identity.key()), None);
+    assert_eq!(view(&given.state, id).unwrap().kept, 0);
 }
 
 #[test]
@@ -51,5 +53,7 @@ fn what_was_kept_before_makes_no_prune_a_large_one() {
     given.advanced("shop", "bbb", 2, 11);
     assert!(matches!(given.verdict("shop", &[(2, &all[..11])]), Verdict::Hold { .. }));
     given.observed(1, all[11..].iter().map(|name| left_in_place(id, name, true)).collect());
+    let shown = view(&given.state, id).unwrap();
+    assert_eq!((shown.kept, shown.kept_objects.len()), (13, 13));
     assert_eq!(pruned(&given.verdict("shop", &[(2, &all[..11])])).len(), 13);
 }

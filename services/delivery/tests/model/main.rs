@@ -17,6 +17,7 @@ mod next;
 mod order;
 mod statement;
 mod status;
+mod tally;
 
 use delivery::model::{Command, DeliveryState, Next, Verdict, desired_plan, next_sync};
 use events::configuration::OnRemoval;

@@ -53,6 +53,7 @@ fn desired(agent: AgentId, instance: InstanceId) -> DesiredState {
         resources: ResourceRules::default(),
         lockdown: false,
         replaces: Vec::new(),
+        rejected: None,
         sources: vec![DesiredSource {
             pages: Some(Vec::new()),
             prune: Vec::new(),

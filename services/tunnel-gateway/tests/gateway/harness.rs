@@ -437,6 +437,7 @@ impl Gateway {
             resources: ResourceRules::default(),
             lockdown: false,
             replaces: Vec::new(),
+            rejected: None,
             sources: vec![PlannedSource {
                 bundle: Some(addresses[0]),
                 prune,

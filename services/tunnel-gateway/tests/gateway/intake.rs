@@ -113,7 +113,8 @@ async fn what_concerns_another_agents_source_is_left_out_and_marked() {
     gateway.register(2).await;
     let agent = gateway.connect(1, 1).await;
     applier(&gateway, &agent, 1).await;
-    let blocked = Observed::SourceBlocked { source: source(2), reason: "mine now".to_owned() };
+    let (source, reason) = (source(2), "mine now".to_owned());
+    let blocked = Observed::SourceBlocked { source, reason, missing: Vec::new() };
     agent.report(1, 1, vec![health(1, 1), observation(2, blocked), health(1, 3)]).await;
     agent.acknowledged(1, 3).await;
     let batches = gateway.batches().await;

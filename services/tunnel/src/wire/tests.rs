@@ -148,6 +148,7 @@ fn what_no_frame_may_be_is_refused_at_both_ends() {
         what: Observed::SourceBlocked {
             source: SourceId(Uuid::nil()),
             reason: "x".repeat(MAXIMUM_FRAME_BYTES),
+            missing: Vec::new(),
         },
     };
     let large = EventFrame::Batch(Batch { epoch: 1, first: 1, observations: vec![long] });

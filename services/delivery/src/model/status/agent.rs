@@ -57,27 +57,36 @@ fn has_tunnel(agent: &AgentState, instance: InstanceId, around: &StatusContext) 
     agent.seen_of.tunnels.iter().any(|tunnel| tunnel.instance == instance && around.lives(tunnel.gateway))
 }
 
+/// All that is so of an agent, what weighs most first; none when it is connected, applies and has its newest configuration.
+pub(super) fn own_conditions(agent: &AgentState, around: &StatusContext) -> Vec<Condition> {
+    let mut own = conditions(agent, around);
+    if let Some(rejected) = &agent.rejected {
+        let message = format!("{}; the configuration before it stays in force", rejected.reason);
+        let rejection = condition(State::Rejected, Reason::ConfigurationRejected, message);
+        own.push(since(Some(rejected.since), rejection));
+    }
+    own.sort_by_key(|condition| std::cmp::Reverse(condition.state));
+    own
+}
+
 /// How an agent stands; `None` when it is not known or deleted.
 #[must_use]
 pub fn agent_status(state: &DeliveryState, agent: AgentId, around: &StatusContext) -> Option<AgentStatus> {
     let known = state.agents.get(&agent).filter(|known| !known.deleted)?;
     let seen = &known.seen_of;
-    let mut own = conditions(known, around);
+    let mut own = own_conditions(known, around);
     let mut sources: BTreeMap<State, u32> = BTreeMap::new();
     let mut missing_rights = BTreeSet::new();
     for (id, source) in state.sources_of(agent) {
         let Some(status) = source_status(state, id, around) else { continue };
         *sources.entry(status.state).or_default() += 1;
-        missing_rights.extend(source.blocked.clone());
         let (broken, _) = &source.known.broken_watches;
-        missing_rights.extend(
-            broken.iter().filter(|watch| is_forbidden(&watch.reason)).map(|watch| watch.reason.clone()),
-        );
+        missing_rights.extend(source.known.missing_rights.iter().cloned());
+        missing_rights.extend(broken.iter().filter_map(|watch| watch.missing.clone()));
     }
     if own.is_empty() {
         own.push(condition(State::InSync, Reason::Connected, "connected, and applies"));
     }
-    own.sort_by_key(|condition| std::cmp::Reverse(condition.state));
     let connected = around.connected(known);
     let is_applying = known.applier.is_some_and(|applier| connected.contains(&applier));
     Some(AgentStatus {
@@ -92,11 +101,6 @@ pub fn agent_status(state: &DeliveryState, agent: AgentId, around: &StatusContex
         sources,
         instances: instances(known, around),
     })
-}
-
-/// As the API server begins to say it.
-fn is_forbidden(reason: &str) -> bool {
-    reason.contains("forbidden") || reason.contains("403")
 }
 
 fn instances(agent: &AgentState, around: &StatusContext) -> Vec<AgentInstance> {

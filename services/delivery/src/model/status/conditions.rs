@@ -1,8 +1,8 @@
 //! What Git, people and syncs make of a source.
 
 use events::Timestamp;
+use events::configuration::FileFinding;
 use events::delivery::{HoldReason, SyncOutcome, WantedList};
-use events::requests::delivery::RejectedBundle;
 use events::requests::status::{Condition, Reason, State};
 
 use super::{condition, since};
@@ -23,7 +23,9 @@ pub(super) fn of_git(source: &SourceState) -> Vec<Condition> {
         conditions.push(condition(State::Unknown, Reason::FetchFailed, message));
     }
     if let (Some(rejected), None) = (&source.rejected, &source.pinned) {
-        conditions.push(condition(State::Rejected, Reason::CommitRejected, rejection(rejected)));
+        let total = rejected.findings.len() + usize::try_from(rejected.more).unwrap_or(0);
+        let message = rejection(Some(&rejected.commit), &rejected.findings, total);
+        conditions.push(condition(State::Rejected, Reason::CommitRejected, message));
     }
     if let Some((commit, held)) = source.held() {
         conditions.push(condition(State::Held, Reason::Held, is_held(commit, held)));
@@ -211,17 +213,19 @@ fn wants(wanted: &WantedList) -> String {
     format!("everything else is applied; not applied: {first}")
 }
 
-fn rejection(rejected: &RejectedBundle) -> String {
-    let first = rejected.findings.first().map_or_else(String::new, |finding| {
-        match (finding.file.as_str(), finding.line) {
+/// Why a commit was rejected, in one line; `total` counts also the findings that are not kept.
+pub(in crate::model) fn rejection(commit: Option<&str>, findings: &[FileFinding], total: usize) -> String {
+    let first =
+        findings.first().map_or_else(String::new, |finding| match (finding.file.as_str(), finding.line) {
             ("", _) => format!(": {}", finding.message),
             (file, 0) => format!(": {file}: {}", finding.message),
             (file, line) => format!(": {file}:{line}: {}", finding.message),
-        }
-    });
-    let total = rejected.findings.len() + usize::try_from(rejected.more).unwrap_or(0);
+        });
     let more = if total > 1 { format!(" (and {} more)", total - 1) } else { String::new() };
-    format!("commit {} was rejected{first}{more}", short(&rejected.commit))
+    match commit {
+        Some(commit) => format!("commit {} was rejected{first}{more}", short(commit)),
+        None => format!("rejected{first}{more}"),
+    }
 }
 
 fn hold(reason: &HoldReason) -> String {

@@ -87,6 +87,7 @@ mod tests {
             resources: ResourceRules::default(),
             lockdown: false,
             replaces: Vec::new(),
+            rejected: None,
             sources,
         }
     }

@@ -110,7 +110,11 @@ mod tests {
 
     #[test]
     fn others_sources_and_gateways_words_are_left_out_in_place() {
-        let blocked = |number| Observed::SourceBlocked { source: source(number), reason: String::new() };
+        let blocked = |number| Observed::SourceBlocked {
+            source: source(number),
+            reason: String::new(),
+            missing: Vec::new(),
+        };
         let whats = vec![
             blocked(1),
             blocked(2),

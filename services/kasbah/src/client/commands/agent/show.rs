@@ -72,7 +72,7 @@ fn standing(status: &AgentStatus, style: Style) -> String {
     if !status.missing_rights.is_empty() {
         text.push_str(&format!("\n{}\n", Paint::Strong.on("Missing rights", style.colour)));
         for right in &status.missing_rights {
-            text.push_str(&format!("  {}\n", crate::client::print::one_line(right)));
+            text.push_str(&format!("  {}\n", crate::client::print::one_line(&right.to_string())));
         }
     }
     text

@@ -55,18 +55,13 @@ pub(in crate::client::commands) fn conditions(all: &[Condition], style: Style) -
     for one in all {
         table.row([
             state(one.state),
-            word(&one.reason).into(),
+            one.reason.code().into(),
             Cell::or_dash(one.since.map(|moment| format!("{} ago", age(moment, style.now))).as_deref()),
             Cell::or_dash(one.retry_at.map(|moment| at(moment, style.now)).as_deref()),
             one.message.as_str().into(),
         ]);
     }
     table.render(style, "none\n")
-}
-
-/// A code as JSON has it.
-fn word<T: serde::Serialize>(code: &T) -> String {
-    serde_json::to_value(code).ok().and_then(|code| code.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// One source.
@@ -110,6 +105,9 @@ pub(super) fn text(view: &SourceView, names: &Names, style: Style) -> String {
     if view.wants > 0 {
         text.push_str(&wanted(view, style));
     }
+    if view.kept > 0 {
+        text.push_str(&kept(view, style));
+    }
     if let Some(sync) = &view.sync {
         text.push_str(&sync_text(sync, style));
     }
@@ -126,6 +124,25 @@ fn wanted(view: &SourceView, style: Style) -> String {
         text.push_str(&format!("  {}\n", one_line(&line)));
     }
     let more = view.wants.saturating_sub(u32::try_from(view.wanted.len()).unwrap_or(u32::MAX));
+    if more > 0 {
+        text.push_str(&format!("  and {more} more\n"));
+    }
+    text
+}
+
+/// Objects that were to be pruned and stay in place.
+fn kept(view: &SourceView, style: Style) -> String {
+    let stay = if view.kept == 1 {
+        "object that was to be pruned stays"
+    } else {
+        "objects that were to be pruned stay"
+    };
+    let head = format!("{} {stay} in place", view.kept);
+    let mut text = Fields::new().with("Kept", Cell::painted(&head, Paint::Odd)).render(style);
+    for kept in &view.kept_objects {
+        text.push_str(&format!("  {}\n", one_line(&format!("{}: {}", kept.identity, kept.reason))));
+    }
+    let more = view.kept.saturating_sub(u32::try_from(view.kept_objects.len()).unwrap_or(u32::MAX));
     if more > 0 {
         text.push_str(&format!("  and {more} more\n"));
     }

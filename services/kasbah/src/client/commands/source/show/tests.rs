@@ -1,5 +1,5 @@
 use events::configuration::{FileFinding, GitReference, SourceConfiguration, SyncPolicies};
-use events::requests::delivery::HeldBundle;
+use events::requests::delivery::{HeldBundle, KeptObject};
 use events::requests::status::{ObjectCounts, Reason};
 use events::{AgentId, ObjectIdentity, ProjectId, SourceId, SyncId, Timestamp};
 use uuid::Uuid;
@@ -43,6 +43,8 @@ pub fn view() -> SourceView {
         blocked: None,
         wants: 0,
         wanted: Vec::new(),
+        kept: 0,
+        kept_objects: Vec::new(),
         why: Some("fetching: no commit of its ref was read yet".into()),
         newest_good_commit: None,
         status: standing(State::Unknown, Reason::NoCommit, "fetching: no commit of its ref was read yet"),
@@ -70,14 +72,18 @@ fn synced() -> SourceView {
     }
 }
 
-fn failed() -> SourceView {
-    let identity = ObjectIdentity {
+fn deployment() -> ObjectIdentity {
+    ObjectIdentity {
         group: "apps".into(),
         version: "v1".into(),
         kind: "Deployment".into(),
         namespace: "shop".into(),
         name: "web".into(),
-    };
+    }
+}
+
+fn failed() -> SourceView {
+    let identity = deployment();
     let failure = ObjectFailure {
         identity,
         file: "staging/web.yaml".into(),
@@ -207,4 +213,14 @@ fn objects_that_other_sources_hold_are_named_with_their_holder() {
         ),
         "{text}"
     );
+}
+
+#[test]
+fn objects_that_were_kept_are_shown_with_the_reason() {
+    let kept = KeptObject { identity: deployment(), reason: "something in it\nis not deleted".into() };
+    let view = SourceView { kept: 3, kept_objects: vec![kept], ..synced() };
+    let text = text(&view, &Names::default(), STYLE);
+    let lines = "Kept  3 objects that were to be pruned stay in place\n  apps/v1 Deployment shop/web: something in it is not deleted\n  and 2 more\n";
+    assert!(text.contains(lines), "{text}");
+    assert!(!super::text(&synced(), &Names::default(), STYLE).contains("Kept"));
 }
