@@ -27,16 +27,22 @@ pub(super) struct Lacking {
 impl Shared {
     /// Adds the checks of the applier to those of the process.
     pub fn add_checks(self: &Arc<Self>, readiness: &Readiness) {
-        let looks: [(&'static str, fn(&Self) -> Finding); 4] = [
-            ("api-server", |shared| shared.reach.finding()),
-            ("lease", Self::find_lease),
-            ("configuration", |shared| find_configuration(shared.desired.view().as_deref())),
-            ("rights", Self::find_rights),
-        ];
-        for (name, look) in looks {
-            let shared = Arc::clone(self);
-            readiness.check(name, move || look(&shared));
-        }
+        self.add_check(readiness, "api-server", |shared| shared.reach.finding());
+        self.add_check(readiness, "lease", Self::find_lease);
+        self.add_check(readiness, "configuration", |shared| {
+            find_configuration(shared.desired.view().as_deref())
+        });
+        self.add_check(readiness, "rights", Self::find_rights);
+    }
+
+    fn add_check(
+        self: &Arc<Self>,
+        readiness: &Readiness,
+        name: &'static str,
+        look: impl Fn(&Self) -> Finding + Send + Sync + 'static,
+    ) {
+        let shared = Arc::clone(self);
+        readiness.check(name, move || look(&shared));
     }
 
     /// Which rights a run of a sync lacked; none once one went without.

@@ -12,12 +12,15 @@ use prometheus_client::registry::Metric;
 
 use super::kinds::Shown;
 
+/// Values of `N` labels, and what is shown for them.
+type Series<const N: usize> = ([String; N], i64);
+
 /// One value for each of a few sets of `N` labels, whose values are names. All of them are replaced together. Cheap to clone; clones
 /// share what they show.
 #[derive(Clone)]
 pub struct Ranked<const N: usize> {
     names: [&'static str; N],
-    first: Arc<Mutex<Vec<([String; N], i64)>>>,
+    first: Arc<Mutex<Vec<Series<N>>>>,
 }
 
 impl<const N: usize> fmt::Debug for Ranked<N> {

@@ -15,7 +15,7 @@ use events::requests::delivery::RejectedBundle;
 use events::{AgentId, AggregateKind, Commit, Event, EventId, OrganizationId, SourceId, SyncId, Timestamp};
 use store::{Committed, Fact, Projection, ReadFilter};
 
-use super::seen::{RIGHTS, owned, written_before};
+use super::seen::{owned, written_before};
 use super::status::rejection;
 use super::{
     AgentState, Bundle, Cause, DeliveryState, Desired, Held, Owned, Recorded, Removal, SourceState, SyncEnd,
@@ -375,10 +375,7 @@ impl DeliveryState {
                 });
             }
             Observed::SourceBlocked { source, reason, missing } => {
-                self.observed_source(agent, *source, |state| {
-                    state.blocked = Some(reason.clone());
-                    state.known.missing_rights = missing.iter().take(RIGHTS).cloned().collect();
-                });
+                self.observed_source(agent, *source, |state| state.is_blocked(reason, missing));
             }
             _ => {}
         }

@@ -19,7 +19,7 @@ const FIELDS: usize = 10;
 /// Watches that do not work which are kept.
 const WATCHES: usize = 10;
 /// Missing rights of a source that are kept.
-pub(super) const RIGHTS: usize = 20;
+const RIGHTS: usize = 20;
 /// Gateways that are remembered without a tunnel: one that restarts is another one.
 const GATEWAYS: usize = 1_000;
 
@@ -148,6 +148,14 @@ impl Seen {
                 object.health = None;
             }
         });
+    }
+}
+
+impl SourceState {
+    /// The whole source cannot be worked on, perhaps for want of these rights.
+    pub(super) fn is_blocked(&mut self, reason: &str, missing: &[MissingRight]) {
+        self.blocked = Some(reason.to_owned());
+        self.known.missing_rights = missing.iter().take(RIGHTS).cloned().collect();
     }
 }
 
