@@ -214,7 +214,7 @@ mod tests {
         for policy in [Adoption::AdoptIfNoInventory, Adoption::MustMatch] {
             let refused = by(Owner::Nobody, policy, None);
             assert!(
-                matches!(&refused, Decision::Refuse(reason) if reason.contains("kept by Flux") && reason.contains("adopt_all")),
+                matches!(&refused, Decision::Refuse(reason) if reason.contains("managed by Flux") && reason.contains("adopt_all")),
                 "{refused:?}"
             );
         }

@@ -488,11 +488,11 @@ async fn an_object_of_a_helm_release_is_adopted_only_when_all_may_be() {
     let mut source = Source::new(&rig, "shop", &namespace);
     source.with([config_map("a", "new")]);
     let finished = rig.sync(&[&source]).await;
-    assert!(finished.failures[0].message.contains("kept by the Helm release"), "{finished:?}");
+    assert!(finished.failures[0].message.contains("managed by the Helm release"), "{finished:?}");
     let diff = rig.diff(&source).await;
     let refused = &diff.objects[0];
     let words = refused.message.clone().unwrap();
-    assert!(words.contains("kept by the Helm release") && words.contains("adopt_all"), "{words}");
+    assert!(words.contains("managed by the Helm release") && words.contains("adopt_all"), "{words}");
     let holder = ObjectHolder::Tool { name: format!("the Helm release {namespace}/web") };
     assert_eq!((refused.reason, refused.holder.as_ref()), (Some(DiffReason::AdoptionRefused), Some(&holder)));
     assert_eq!(diff.stopped.map(|stop| stop.extent), Some(SyncExtent::Nothing));

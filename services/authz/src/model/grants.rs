@@ -287,7 +287,7 @@ mod tests {
         let elsewhere = scene.user(&[(Role::Owner, scene.vault)]);
         for (user, _) in &users {
             let said = scene.asked(*user, &list).unwrap_err();
-            assert!(said.contains(".kasbah/agents/cluster/config.yaml lets no person"), "{said}");
+            assert!(said.contains(".kasbah/agents/cluster/config.yaml permits no user"), "{said}");
         }
         scene.configured(Grants {
             user_projects: vec![grant("shop/front", 7, &[], &[]), grant("shop/gone", 8, &[], &[])],

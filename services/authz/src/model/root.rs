@@ -149,6 +149,6 @@ mod tests {
             given.passed_millis += RootLink::OVERLAP_MILLIS;
         }
         let refusal = rotate(&mut given, &operator, 65).unwrap_err();
-        assert!(refusal.message.contains("64 roots"), "{}", refusal.message);
+        assert!(refusal.message.contains("64 root keys"), "{}", refusal.message);
     }
 }

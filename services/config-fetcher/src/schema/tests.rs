@@ -164,7 +164,7 @@ fn wrong_values_are_told_with_line_column_field_and_what_is_allowed() {
             "without '/' in front",
         ),
         ("sources:\n  - {name: a, include: ['../a']}\n", 2, 25, "sources[0].include[0]", "'..'"),
-        ("sources:\n  - {name: a, include: ['[a']}\n", 2, 25, "sources[0].include[0]", "is not a glob"),
+        ("sources:\n  - {name: a, include: ['[a']}\n", 2, 25, "sources[0].include[0]", "is not a valid glob"),
         ("resources: all\nsources: []\n", 1, 12, "resources", "its keys are include, exclude"),
         (
             "resources:\n  include: [{kind: Pod}]\nsources: []\n",
@@ -371,7 +371,7 @@ fn files_that_are_no_configuration_are_refused() {
 #[test]
 fn limits_are_kept() {
     let large = format!("# {}\nsources: []\n", "x".repeat(300_000));
-    assert!(findings(&large)[0].3.contains("more than the 262144"), "{:?}", findings(&large));
+    assert!(findings(&large)[0].3.contains("more than the maximum of 262144"), "{:?}", findings(&large));
     let deep = format!("sources: {}{}\n", "[".repeat(40), "]".repeat(40));
     assert_eq!(findings(&deep).len(), 1);
     let bomb = "a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nsources: []\n";

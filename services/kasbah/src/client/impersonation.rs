@@ -221,7 +221,7 @@ impl Impersonation<'_> {
             let of_groups = ci_grants(self.grants)
                 .filter(|(grant, is_group)| *is_group && grant.access_as == CiAccessAs::CiJob);
             lines.extend(of_groups.map(|(grant, _)| {
-                format!("Projects of group {:?} that you may not see are omitted, and the cluster refuses their jobs: an owner of the organization sees all.", grant.path)
+                format!("Projects of group \"{}\" that you may not see are omitted, and the cluster refuses their jobs: an owner of the organization sees all.", grant.path)
             }));
         }
         lines

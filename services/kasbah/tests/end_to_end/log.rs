@@ -108,7 +108,7 @@ async fn every_decision_of_an_installation_comes_out_the_same_when_it_is_made_ag
     assert!(said.contains("source.suspended") && !said.contains("source.resumed"), "{said}");
     let stepped = scene.log(&["replay", &slice, "--step"]);
     assert_eq!(stepped.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&stepped.stderr).contains("--step: needs a terminal"));
+    assert!(String::from_utf8_lossy(&stepped.stderr).contains("--step: needs an interactive terminal"));
 
     let from = scene.kasbah.data().display().to_string();
     let names = json(&scene.log(&[

@@ -130,7 +130,7 @@ fn what_would_be_lost_is_refused_at_its_line() {
     let rows = [
         (ending("a", "\n  x: z\n"), "7:3", "the key 'x' is already in data, in line 6"),
         (ending("a", "\nspec:\n- {b: 1, b: 2}\n"), "8:10", "is already in spec[0], in line 8"),
-        ("{\"apiVersion\": \"v1\",\n\"kind\": \"A\",\n\"kind\": \"B\"}\n".to_owned(), "3:1", "the key 'kind' stands in the object"),
+        ("{\"apiVersion\": \"v1\",\n\"kind\": \"A\",\n\"kind\": \"B\"}\n".to_owned(), "3:1", "the key 'kind' is already in the object"),
         (ending("a", &format!("---\n{next}")), "7:1", "line 6 ends in '---'"),
         (ending("a", &format!("---  # x\n{next}")), "7:1", "line 6 ends in '---'"),
         (ending("a", &format!("\n   ---\n{next}")), "8:1", "line 6 ends in '---'"),

@@ -348,7 +348,7 @@ fn limits_are_kept() {
             BuildLimits { page_bytes: 100, ..BuildLimits::default() },
             "more than the 100 that are sent to an agent",
         ),
-        (BuildLimits { objects: 9, ..BuildLimits::default() }, "10 objects, more than the 9"),
+        (BuildLimits { objects: 9, ..BuildLimits::default() }, "10 objects, more than the maximum of 9"),
         (BuildLimits { bytes: 100, ..BuildLimits::default() }, "more than the maximum of 100"),
         (
             BuildLimits { file: FileLimits { bytes: 10, ..FileLimits::default() }, ..BuildLimits::default() },

@@ -49,7 +49,7 @@ fn what_hangs_on_a_project_or_group_keeps_it_and_is_named() {
         refusal.message
     };
     let said = kept(given.directory.delete_project(&owner, front).unwrap_err());
-    assert!(said.contains("hang on it: agent edge;"), "{said}");
+    assert!(said.contains("depend on it: agent edge;"), "{said}");
     let said = kept(given.directory.delete_project(&owner, back).unwrap_err());
     assert!(said.contains("source web of agent shop/front:edge"), "{said}");
     let said = kept(given.directory.delete_group(&owner, group).unwrap_err());

@@ -131,7 +131,7 @@ fn environments_and_protected_branches_are_asked_for() {
     for (name, is_protected, expected) in [
         ("review/login", true, ""),
         ("review/login", false, "protected"),
-        ("production", true, "this is production"),
+        ("production", true, "this job has production"),
     ] {
         let facts = JobFacts { is_protected, environment: environment(name), ..JobFacts::default() };
         let job = scene.job(back, facts, NOW);

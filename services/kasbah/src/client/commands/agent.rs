@@ -201,6 +201,6 @@ mod tests {
             api_server_reachable: None,
             ..status
         };
-        assert_eq!(texts(&gone), "gone 30s ago  -  -  -");
+        assert_eq!(texts(&gone), "disconnected 30s ago  -  -  -");
     }
 }

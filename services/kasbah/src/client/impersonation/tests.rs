@@ -202,7 +202,7 @@ fn people_are_those_who_are_named_also_beside_jobs() {
     assert_eq!(names_of(&asked.printed(), "users").unwrap(), ["kasbah:user:ann", "kasbah:user:zoe"]);
     let unnamed = Asked { users: &[], ..asked };
     let said = unnamed.rights().unwrap_err().to_string();
-    assert!(said.starts_with("--user: you may not list the people"), "{said}");
+    assert!(said.starts_with("--user: you may not list the users"), "{said}");
 }
 
 #[test]
@@ -270,14 +270,14 @@ fn paths_that_are_not_seen_are_an_error_that_names_them() {
     let failure = of(grants).rights().unwrap_err();
     assert!(matches!(&failure, Failure::Refused { refusal, .. } if refusal.kind == RefusalKind::NotFound));
     let said = failure.to_string();
-    let named = "to you: project no/job, project no/person, group jobs, group people; ask as an owner";
+    let named = "to you: project no/job, project no/person, group jobs, group people; run this as an owner";
     assert!(said.contains(named), "{said}");
 }
 
 #[test]
 fn whoever_may_be_blind_to_projects_of_a_group_is_told() {
     let grants = Grants { ci_groups: vec![of_jobs("bank", CiAccessAs::CiJob, &[])], ..Grants::default() };
-    let words = "# Projects of group \"bank\" that you may not see are left out";
+    let words = "# Projects of group \"bank\" that you may not see are omitted";
     let asked = of(grants);
     assert!(!asked.printed().contains(words));
     let blind = Asked { sees_no_people: true, ..asked }.printed();

@@ -260,7 +260,7 @@ mod tests {
         };
         let text = tunnels(&[tunnel(8, true), tunnel(9, false)], STYLE);
         let lines: Vec<&str> = text.lines().skip(1).collect();
-        assert_eq!(lines[0], "00000000-0000-0000-0000-000000000008  applies    0.1.0    1m");
+        assert_eq!(lines[0], "00000000-0000-0000-0000-000000000008  applies  0.1.0    1m");
         assert_eq!(lines[1], "00000000-0000-0000-0000-000000000009  standby  0.1.0    1m");
     }
 }
