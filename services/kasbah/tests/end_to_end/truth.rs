@@ -343,7 +343,7 @@ async fn an_agent_that_is_killed(truth: &mut Truth) {
     let status = truth.breaks("a killed agent", REPORTED).await;
     assert_eq!((&status["state"], &status["reason"]), (&json!("stale"), &json!("agent-gone")), "{status:#}");
     let agents = truth.scene.kasbah.cli(["agent", "list"]).unwrap();
-    assert!(agents.contains("gone"), "{agents}");
+    assert!(agents.contains("disconnected"), "{agents}");
     truth.start_agent();
     truth.mends("a killed agent").await;
 }

@@ -82,7 +82,7 @@ mod tests {
         for (code, by, body, said) in [
             (403, Some(AGENT), status, "403 at the agent: the agent refuses the request: x"),
             (502, Some(API_SERVER), status, "502 at the agent: the agent refuses"),
-            (403, None, no_right, "does not let it act for you"),
+            (403, None, no_right, "does not permit the agent to impersonate you"),
             (403, None, others, ""),
             (200, None, status, ""),
             (503, None, status, ""),

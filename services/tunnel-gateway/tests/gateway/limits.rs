@@ -60,7 +60,7 @@ async fn nobody_takes_all_places_of_an_agent() {
     let told = clients.get(1, gateway.clusters, 1, WATCH).await;
     refused(
         &told,
-        "4 requests open at this gateway (--clusters-open-per-agent), of which you hold 2, as many as are free",
+        "4 requests open at this gateway (--clusters-open-per-agent), of which you hold 2, your share",
     );
     watches.push(clients.request(2, gateway.clusters, 1, WATCH).send().await.unwrap());
     assert!(watches.iter().all(|watch| watch.status().as_u16() == 200));

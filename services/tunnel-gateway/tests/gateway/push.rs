@@ -283,7 +283,7 @@ async fn an_object_that_cannot_be_sent_stops_its_source_only() {
         }
         let [first, second, third] = bundles(&agent.revision(revision).await).try_into().unwrap();
         assert!(
-            !first.0 && first.1.contains("4194305 bytes, more than the 4194304 that are sent"),
+            !first.0 && first.1.contains("4194305 bytes, more than the maximum of 4194304"),
             "{first:?}"
         );
         assert_eq!((second, third), ((true, String::new()), (true, String::new())));
@@ -310,7 +310,7 @@ async fn a_list_that_cannot_be_sent_stops_its_source_only() {
     let [first, second] = bundles(&desired).try_into().unwrap();
     assert_eq!(first, (true, String::new()));
     assert_eq!(desired.sources[0].prune.len(), 13);
-    assert!(!second.0 && second.1.contains("more than the 33554432"), "{second:?}");
+    assert!(!second.0 && second.1.contains("more than the maximum of 33554432"), "{second:?}");
     assert!(desired.sources[1].prune.is_empty());
 }
 

@@ -112,7 +112,7 @@ async fn an_agent_that_stays_away_is_waited_for_only_so_long() {
     let since = gateway.world.clock.monotonic();
     let told = timeout(LIMIT, clients.get(1, gateway.clusters, 1, PODS)).await.unwrap();
     assert_eq!((told.code, told.retry_after), (503, None), "{told:?}");
-    assert!(told.message().contains("did not come back within 5s"), "{told:?}");
+    assert!(told.message().contains("did not reconnect within 5s"), "{told:?}");
     let took = gateway.world.clock.monotonic() - since;
     assert!(took > AT_ONCE, "{took:?}");
     let since = gateway.world.clock.monotonic();

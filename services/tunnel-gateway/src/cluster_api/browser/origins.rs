@@ -134,7 +134,7 @@ mod tests {
             assert_eq!(good.parse::<Origin>().unwrap().to_string(), good);
         }
         for (bad, problem) in [
-            ("", "no URL"),
+            ("", "not a URL"),
             ("*", "pattern"),
             ("https://*.example", "pattern"),
             ("console.example", "begins with neither"),
