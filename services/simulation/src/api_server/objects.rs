@@ -130,6 +130,8 @@ impl Objects {
     pub(super) fn forget(&mut self) {
         self.history.clear();
         self.pages.clear();
+        // Something that no agent watches has been written since, so that no watch can go on from where it is.
+        self.revision += 1;
         self.oldest = self.revision;
     }
 
