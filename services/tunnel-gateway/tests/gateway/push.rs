@@ -282,10 +282,7 @@ async fn an_object_that_cannot_be_sent_stops_its_source_only() {
             push(revision, &[(&large, &[]), (&objects(3, "better"), &[]), (&largest, &[])]).await;
         }
         let [first, second, third] = bundles(&agent.revision(revision).await).try_into().unwrap();
-        assert!(
-            !first.0 && first.1.contains("4194305 bytes, more than the maximum of 4194304"),
-            "{first:?}"
-        );
+        assert!(!first.0 && first.1.contains("4194305 bytes, more than the maximum of 4194304"), "{first:?}");
         assert_eq!((second, third), ((true, String::new()), (true, String::new())));
     }
     // Once it can be sent, it is.

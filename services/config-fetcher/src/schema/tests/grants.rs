@@ -101,7 +101,11 @@ fn wrong_grants_are_told_with_their_field() {
         ("ci_access: {projects: [{id: 7}]}\n", "ci_access.projects[0].id", "write it in quotes"),
         ("ci_access: {groups: [{id: 'https://git/a'}]}\n", "ci_access.groups[0].id", "never a URL"),
         ("ci_access: {groups: [{id: a/}]}\n", "ci_access.groups[0].id", "is not a path"),
-        ("ci_access: {projects: [{id: a/b}, {id: A/b}]}\n", "ci_access.projects[1].id", "already has an entry in line 2"),
+        (
+            "ci_access: {projects: [{id: a/b}, {id: A/b}]}\n",
+            "ci_access.projects[1].id",
+            "already has an entry in line 2",
+        ),
         (
             "ci_access: {projects: [{id: a/b, access_as: {agent: {}, ci_job: {}}}]}\n",
             "ci_access.projects[0].access_as.ci_job",
