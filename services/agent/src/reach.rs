@@ -1,5 +1,5 @@
-//! Whether this instance reaches its API server, as the keeper of the Lease finds out every few seconds; whoever doubts it has it asked at
-//! once.
+//! Whether this instance reaches its API server. The keeper of the Lease finds out every few seconds; other parts of the agent have it
+//! checked at once.
 
 use std::sync::Arc;
 

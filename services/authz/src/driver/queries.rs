@@ -53,7 +53,7 @@ impl Driver {
         if decision.refused.is_empty() {
             return Ok(decision);
         }
-        // Whoever asks may have heard of an agent or a grant a moment before this directory.
+        // The asker may know an agent or a grant a moment before this directory.
         self.catch_up().await?;
         Ok(decide())
     }
@@ -86,7 +86,7 @@ impl Driver {
         request: ListAllowedAgents,
     ) -> Result<Vec<AgentId>, Refusal> {
         services_only(&asker)?;
-        // Whoever asks may have heard of an agent or a role a moment before this directory.
+        // The asker may know an agent or a role a moment before this directory.
         self.catch_up().await?;
         Ok(self
             .directory

@@ -195,7 +195,7 @@ async fn compare(session: &Session, id: SourceId) -> Result<(), Failure> {
         diff.objects.iter().any(|object| matches!(object.holder, Some(ObjectHolder::Agent { .. })));
     let names = if is_of_agents { names(session).await? } else { Names::default() };
     match session.printer.show(&diff, |diff, style| diff::text(diff, &names, style)) {
-        // Whoever reads no further wants the exit code all the same.
+        // A reader that closes the pipe early wants the exit code all the same.
         Err(failure) if !failure.is_closed_pipe() => return Err(failure),
         _ => {}
     }
