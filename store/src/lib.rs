@@ -24,6 +24,7 @@ mod folded;
 pub mod following;
 pub mod jetstream;
 pub mod keyring;
+pub mod layer;
 pub mod listing;
 pub mod log;
 pub mod model;
@@ -47,6 +48,7 @@ pub use following::{
     CatchUpError, FollowError, Following, WaitError, follow_from_now, follow_projection, retry_until_ready,
 };
 pub use keyring::{KeyName, KeyRing, KeyRingError};
+pub use layer::LogLayer;
 pub use log::{
     AppendError, Appended, EventLog, FollowReader, Followed, ForgetError, NewBatch, NewCommit, ReadError,
     ReadFilter, Record, RecordReader, Retained,

@@ -1,18 +1,16 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use events::position::Stream;
 use parking_lot::Mutex;
 
 use super::*;
 use crate::Parts;
-use crate::checkpoint::Checkpoint;
 use crate::conformance::following::{Running, Touch, start};
 use crate::conformance::{ORGANIZATION, agent, decisions};
 use crate::embedded::{Options, open};
-use crate::log::{FollowReader, ForgetError, NewBatch, ReadFilter, Record, RecordReader, Retained};
+use crate::layer::LogLayer;
 
 /// What happens to an append.
 enum Fault {
@@ -33,13 +31,9 @@ struct FaultyLog {
 }
 
 #[async_trait]
-impl EventLog for FaultyLog {
-    fn id(&self) -> uuid::Uuid {
-        self.log.id()
-    }
-
-    fn partitions(&self) -> u16 {
-        self.log.partitions()
+impl LogLayer for FaultyLog {
+    fn inner(&self) -> &dyn EventLog {
+        &*self.log
     }
 
     async fn append(&self, commit: NewCommit) -> Result<Appended, AppendError> {
@@ -55,38 +49,6 @@ impl EventLog for FaultyLog {
             Some(Fault::Hangs) => std::future::pending().await,
             Some(Fault::Away) => Err(AppendError::Away { detail }),
         }
-    }
-
-    async fn append_batch(&self, record: NewBatch) -> Result<Position, AppendError> {
-        self.log.append_batch(record).await
-    }
-
-    async fn history(&self, of: OrganizationId, aggregate: &AggregateRef) -> Result<Vec<Record>, ReadError> {
-        self.log.history(of, aggregate).await
-    }
-
-    async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
-        self.log.read(from, filter).await
-    }
-
-    async fn follow(&self, from: &Position, filter: &ReadFilter) -> Result<FollowReader, ReadError> {
-        self.log.follow(from, filter).await
-    }
-
-    async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
-        self.log.position(streams).await
-    }
-
-    async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {
-        self.log.retained(stream).await
-    }
-
-    async fn forget(&self, until: &Position) -> Result<(), ForgetError> {
-        self.log.forget(until).await
-    }
-
-    async fn checkpoints(&self, stream: Stream) -> Result<BTreeMap<u16, Checkpoint>, ReadError> {
-        self.log.checkpoints(stream).await
     }
 }
 

@@ -6,13 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chassis::{Metrics, Shutdown};
+use events::Position;
 use events::position::Stream;
-use events::{AggregateRef, CommitId, OrganizationId, Position};
 use parking_lot::Mutex;
-use store::{
-    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, NewBatch, NewCommit, ReadError,
-    ReadFilter, Record, RecordReader, Retained, VerifyReport,
-};
+use store::{AppendError, Appended, EventLog, LogLayer, NewBatch, NewCommit};
 use world::World;
 
 use super::metrics::LogMetrics;
@@ -81,13 +78,9 @@ fn lag(streams: &[Stream], position: &Position, end: &Position) -> u64 {
 }
 
 #[async_trait]
-impl EventLog for MeasuredLog {
-    fn id(&self) -> uuid::Uuid {
-        self.inner.id()
-    }
-
-    fn partitions(&self) -> u16 {
-        self.inner.partitions()
+impl LogLayer for MeasuredLog {
+    fn inner(&self) -> &dyn EventLog {
+        &*self.inner
     }
 
     async fn append(&self, commit: NewCommit) -> Result<Appended, AppendError> {
@@ -104,55 +97,10 @@ impl EventLog for MeasuredLog {
         self.appended(stream, began, outcome, |_| "appended")
     }
 
-    async fn history(
-        &self,
-        organization: OrganizationId,
-        aggregate: &AggregateRef,
-    ) -> Result<Vec<Record>, ReadError> {
-        self.inner.history(organization, aggregate).await
-    }
-
-    async fn find(
-        &self,
-        organization: OrganizationId,
-        aggregate: &AggregateRef,
-        commit: CommitId,
-    ) -> Result<Option<Record>, ReadError> {
-        self.inner.find(organization, aggregate, commit).await
-    }
-
-    async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
-        self.inner.read(from, filter).await
-    }
-
-    async fn follow(&self, from: &Position, filter: &ReadFilter) -> Result<FollowReader, ReadError> {
-        self.inner.follow(from, filter).await
-    }
-
-    async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
-        self.inner.position(streams).await
-    }
-
-    async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {
-        self.inner.retained(stream).await
-    }
-
-    async fn forget(&self, until: &Position) -> Result<(), ForgetError> {
-        self.inner.forget(until).await
-    }
-
     fn folded(&self, projection: &'static str, streams: &[Stream], position: &Position) {
         let mut folded = self.folded.lock();
         let known = folded.entry(projection).or_insert_with(|| (streams.to_vec(), Position::start()));
         known.1.merge(position);
-    }
-
-    async fn checkpoints(&self, stream: Stream) -> Result<BTreeMap<u16, Checkpoint>, ReadError> {
-        self.inner.checkpoints(stream).await
-    }
-
-    async fn verify(&self) -> Result<VerifyReport, ReadError> {
-        self.inner.verify().await
     }
 }
 

@@ -1,16 +1,12 @@
 //! Records of what people do: behind their requests, or, where an agent's configuration wants it, before them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use events::audit::{AuditBatch, AuditPhase, AuditRecord};
-use events::{AggregateRef, OrganizationId, Position, Stream};
-use store::{
-    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, NewBatch, NewCommit, ReadError,
-    ReadFilter, Record, RecordReader, Retained,
-};
+use events::{Position, Stream};
+use store::{AppendError, EventLog, LogLayer, NewBatch, ReadFilter};
 use testkit::eventually;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -43,17 +39,9 @@ impl HeldLog {
 }
 
 #[async_trait]
-impl EventLog for HeldLog {
-    fn id(&self) -> uuid::Uuid {
-        self.log.id()
-    }
-
-    fn partitions(&self) -> u16 {
-        self.log.partitions()
-    }
-
-    async fn append(&self, commit: NewCommit) -> Result<Appended, AppendError> {
-        self.log.append(commit).await
+impl LogLayer for HeldLog {
+    fn inner(&self) -> &dyn EventLog {
+        &*self.log
     }
 
     async fn append_batch(&self, record: NewBatch) -> Result<Position, AppendError> {
@@ -65,34 +53,6 @@ impl EventLog for HeldLog {
             }
         }
         self.log.append_batch(record).await
-    }
-
-    async fn history(&self, of: OrganizationId, aggregate: &AggregateRef) -> Result<Vec<Record>, ReadError> {
-        self.log.history(of, aggregate).await
-    }
-
-    async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
-        self.log.read(from, filter).await
-    }
-
-    async fn follow(&self, from: &Position, filter: &ReadFilter) -> Result<FollowReader, ReadError> {
-        self.log.follow(from, filter).await
-    }
-
-    async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
-        self.log.position(streams).await
-    }
-
-    async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {
-        self.log.retained(stream).await
-    }
-
-    async fn forget(&self, until: &Position) -> Result<(), ForgetError> {
-        self.log.forget(until).await
-    }
-
-    async fn checkpoints(&self, stream: Stream) -> Result<BTreeMap<u16, Checkpoint>, ReadError> {
-        self.log.checkpoints(stream).await
     }
 }
 

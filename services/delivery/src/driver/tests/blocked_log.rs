@@ -1,14 +1,10 @@
 //! A log that commits of one organization do not get into, while the test wants it so.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use events::{AggregateRef, OrganizationId, Position, Stream};
-use store::{
-    AppendError, Appended, Checkpoint, EventLog, FollowReader, ForgetError, NewBatch, NewCommit, ReadError,
-    ReadFilter, Record, RecordReader, Retained,
-};
+use events::OrganizationId;
+use store::{AppendError, Appended, EventLog, LogLayer, NewCommit};
 use tokio::sync::watch;
 
 /// What becomes of a commit that does not get into the log.
@@ -43,13 +39,9 @@ impl BlockedLog {
 }
 
 #[async_trait]
-impl EventLog for BlockedLog {
-    fn id(&self) -> uuid::Uuid {
-        self.log.id()
-    }
-
-    fn partitions(&self) -> u16 {
-        self.log.partitions()
+impl LogLayer for BlockedLog {
+    fn inner(&self) -> &dyn EventLog {
+        &*self.log
     }
 
     async fn append(&self, commit: NewCommit) -> Result<Appended, AppendError> {
@@ -64,37 +56,5 @@ impl EventLog for BlockedLog {
             self.blocked.subscribe().wait_for(Option::is_none).await.unwrap();
         }
         self.log.append(commit).await
-    }
-
-    async fn append_batch(&self, record: NewBatch) -> Result<Position, AppendError> {
-        self.log.append_batch(record).await
-    }
-
-    async fn history(&self, of: OrganizationId, aggregate: &AggregateRef) -> Result<Vec<Record>, ReadError> {
-        self.log.history(of, aggregate).await
-    }
-
-    async fn read(&self, from: &Position, filter: &ReadFilter) -> Result<RecordReader, ReadError> {
-        self.log.read(from, filter).await
-    }
-
-    async fn follow(&self, from: &Position, filter: &ReadFilter) -> Result<FollowReader, ReadError> {
-        self.log.follow(from, filter).await
-    }
-
-    async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
-        self.log.position(streams).await
-    }
-
-    async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {
-        self.log.retained(stream).await
-    }
-
-    async fn forget(&self, until: &Position) -> Result<(), ForgetError> {
-        self.log.forget(until).await
-    }
-
-    async fn checkpoints(&self, stream: Stream) -> Result<BTreeMap<u16, Checkpoint>, ReadError> {
-        self.log.checkpoints(stream).await
     }
 }
