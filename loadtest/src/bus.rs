@@ -9,7 +9,7 @@ use bytes::Bytes;
 use events::OrganizationId;
 use events::subject::Subject;
 use futures::{FutureExt as _, StreamExt as _};
-use testkit::NatsServer;
+use testkit::{NatsServer, eventually};
 use tokio::sync::mpsc;
 use world::World;
 
@@ -84,6 +84,8 @@ async fn bare_requests(here: &async_nats::Client, there: &async_nats::Client) ->
         }
         anyhow::Ok(())
     });
+    // A flush sends the subscription; the server may still have to take it.
+    eventually(CHUNK_TIME, || here.request("bare.ask", Bytes::from_static(BODY))).await;
     let mut times = Vec::with_capacity(REQUESTS);
     for _ in 0..REQUESTS {
         let start = Instant::now();

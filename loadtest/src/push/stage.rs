@@ -49,7 +49,13 @@ impl Kind {
         format!("object-{number:04}")
     }
 
-    /// The object with a number; what the watch looks for is an annotation.
+    /// What the watch looks for: an annotation that Git has, or what a thing's controller said last.
+    pub fn value(self, object: &Value) -> Option<&str> {
+        let said = object.pointer("/status/conditions/0/message").filter(|_| matches!(self, Self::Thing));
+        said.or_else(|| object.pointer("/metadata/annotations/loadtest~1value")).and_then(Value::as_str)
+    }
+
+    /// The object with a number.
     pub fn object(self, number: usize, value: &str) -> Value {
         let name = self.name(number);
         let metadata = json!({"name": name, "annotations": {"loadtest/value": value}});

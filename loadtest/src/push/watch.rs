@@ -37,7 +37,7 @@ impl Watch {
         let list = cluster.get(&path).await?;
         let version =
             list.pointer("/metadata/resourceVersion").and_then(Value::as_str).context("a list's version")?;
-        let following = Following { cluster: cluster.clone(), path, version: version.to_owned() };
+        let following = Following { cluster: cluster.clone(), kind, path, version: version.to_owned() };
         let answer = following.open().await?;
         let (seen, changed) = (Arc::new(Mutex::new(Seen::new())), Arc::new(Notify::new()));
         let task = tokio::spawn(note(following, answer, Arc::clone(&seen), Arc::clone(&changed)));
@@ -78,6 +78,7 @@ impl Watch {
 /// How far a watch has come.
 struct Following {
     cluster: Cluster,
+    kind: Kind,
     path: String,
     version: String,
 }
@@ -111,7 +112,8 @@ async fn note(
                     event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
                 };
                 following.version = text("/object/metadata/resourceVersion");
-                let value = text("/object/metadata/annotations/loadtest~1value");
+                let said = event.pointer("/object").and_then(|object| following.kind.value(object));
+                let value = said.unwrap_or_default().to_owned();
                 seen.lock().entry((text("/object/metadata/name"), value)).or_insert(now);
             }
             changed.notify_waiters();

@@ -256,7 +256,7 @@ async fn show_fetch(
     match poller.watcher_of(project) {
         Some(shared) => {
             let status = shared.status.borrow();
-            view.fetching = status.fetching;
+            view.fetching = status.is_fetching(&reference);
             view.next_at = status.next_at;
             view.failure = status.failures.get(&reference).map(|error| error.message.clone());
             if let Some(tip) = status.tips.get(&reference) {

@@ -72,6 +72,7 @@ impl Watcher {
         };
         let mut tips = Tips::new();
         self.fetched.clear();
+        self.note_moving(&named);
         for (reference, id) in named {
             let tip = match id {
                 Ok(id) => self.fetch_commit(&reference, id).await,
@@ -81,6 +82,15 @@ impl Watcher {
             tips.insert(reference, tip);
         }
         tips
+    }
+
+    fn note_moving(&self, named: &BTreeMap<GitReference, Result<ObjectId, GitError>>) {
+        let has_moved = |(reference, id): &(&GitReference, &Result<ObjectId, GitError>)| {
+            let known = self.done.get(*reference).map(|done| done.tip.commit);
+            id.as_ref().is_ok_and(|id| known != Some(*id))
+        };
+        let moving = named.iter().filter(has_moved).map(|(reference, _)| reference.clone()).collect();
+        self.shared.status.send_modify(|status| status.moving = moving);
     }
 
     async fn open(

@@ -1,6 +1,6 @@
 //! The state and the jobs that a watcher shares with request handlers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,8 +27,12 @@ pub(crate) struct Status {
     pub checked: BTreeMap<GitReference, Duration>,
     /// Refs that cannot be read, and why.
     pub failures: BTreeMap<GitReference, GitError>,
-    /// A check runs now.
-    pub fetching: bool,
+    /// A check runs now. Most of them find nothing new.
+    pub checking: bool,
+    /// Somebody requested a check, after a push for example, that has not ended.
+    pub requested: bool,
+    /// Refs in which the check that runs now found another commit.
+    pub moving: BTreeSet<GitReference>,
     /// When the next check is due.
     pub next_at: Option<Timestamp>,
 }
@@ -41,7 +45,12 @@ impl Status {
 
     /// Whether nothing is known of a ref, but may soon be.
     pub(crate) fn fetching_first(&self, reference: &GitReference) -> bool {
-        (self.fetching || self.next_at.is_none()) && !self.tips.contains_key(reference)
+        (self.checking || self.next_at.is_none()) && !self.tips.contains_key(reference)
+    }
+
+    /// Whether another commit is being fetched or can be expected. A check made because time has passed is no sign of one.
+    pub(crate) fn is_fetching(&self, reference: &GitReference) -> bool {
+        self.requested || self.moving.contains(reference) || self.fetching_first(reference)
     }
 }
 
@@ -88,14 +97,84 @@ impl Shared {
     /// Requests a check now; several requests before it begins are one.
     pub(crate) fn wake(&self, push: Option<RepositoryPushed>) {
         if let Some(push) = push {
-            *self.push.lock() =
-                Some(Cause { correlation_id: push.correlation_id, traceparent: push.traceparent });
+            let mut waiting = self.push.lock();
+            *waiting = Some(Cause { correlation_id: push.correlation_id, traceparent: push.traceparent });
+            self.status.send_modify(|status| status.requested = true);
         }
         self.woken.notify_one();
+    }
+
+    /// A check has ended; whether it is to be made again for the same reason.
+    pub(super) fn checked(&self, next_at: Timestamp, again: bool) {
+        let push = self.push.lock();
+        self.status.send_modify(|status| {
+            status.checking = false;
+            status.requested &= again || push.is_some();
+            status.moving.clear();
+            status.next_at = Some(next_at);
+        });
     }
 
     /// The push that requested the check that begins now.
     pub(super) fn take_push(&self) -> Option<Cause> {
         self.push.lock().take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::parse_id;
+
+    fn pushed() -> RepositoryPushed {
+        RepositoryPushed {
+            project: events::ProjectId(uuid::Uuid::from_u128(1)),
+            reference: None,
+            correlation_id: CorrelationId(uuid::Uuid::from_u128(2)),
+            traceparent: None,
+        }
+    }
+
+    /// A repository whose ref was read before.
+    fn known() -> (Shared, GitReference) {
+        let (shared, _jobs) = Shared::new();
+        let tip = parse_id(&"1".repeat(40)).unwrap();
+        shared.status.send_modify(|status| {
+            status.tips.insert(GitReference::Default, tip);
+        });
+        shared.checked(Timestamp(1), false);
+        (shared, GitReference::Default)
+    }
+
+    #[test]
+    fn a_check_because_time_has_passed_is_no_sign_of_a_new_commit() {
+        let (shared, reference) = known();
+        shared.wake(None);
+        shared.status.send_modify(|status| status.checking = true);
+        assert!(!shared.status.borrow().is_fetching(&reference));
+        let unread = GitReference::Branch("other".to_owned());
+        assert!(shared.status.borrow().is_fetching(&unread), "of that one nothing is known yet");
+        shared.status.send_modify(|status| {
+            status.moving.insert(reference.clone());
+        });
+        assert!(shared.status.borrow().is_fetching(&reference), "it names another commit");
+        shared.checked(Timestamp(2), false);
+        assert!(!shared.status.borrow().is_fetching(&reference));
+    }
+
+    #[test]
+    fn a_push_is_fetched_until_a_check_that_began_after_it_has_ended() {
+        let (shared, reference) = known();
+        shared.wake(Some(pushed()));
+        assert!(shared.status.borrow().is_fetching(&reference));
+        assert!(shared.take_push().is_some(), "a check begins");
+        shared.wake(Some(pushed()));
+        shared.checked(Timestamp(2), false);
+        assert!(shared.status.borrow().is_fetching(&reference), "another push came meanwhile");
+        assert!(shared.take_push().is_some());
+        shared.checked(Timestamp(3), true);
+        assert!(shared.status.borrow().is_fetching(&reference), "the check is made again");
+        shared.checked(Timestamp(4), false);
+        assert!(!shared.status.borrow().is_fetching(&reference));
     }
 }

@@ -127,7 +127,7 @@ impl Watcher {
                 correlation_id: CorrelationId(self.poller.deps.world.new_uuid()),
                 traceparent: None,
             });
-            self.shared.status.send_modify(|status| status.fetching = true);
+            self.shared.status.send_modify(|status| status.checking = true);
             self.began = self.poller.deps.world.clock.monotonic();
             let round = self.round(&interest, &cause).instrument(span.clone()).await;
             self.count(&round);
@@ -143,10 +143,7 @@ impl Watcher {
             let next = Timestamp(
                 self.poller.now().0.saturating_add(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX)),
             );
-            self.shared.status.send_modify(|status| {
-                status.fetching = false;
-                status.next_at = Some(next);
-            });
+            self.shared.checked(next, unfinished.is_some());
             if !self.wait(pause).await {
                 return;
             }

@@ -16,6 +16,10 @@ use crate::scene::{LIMIT, PROJECT, Scene};
 pub const FAULTY: &str = "faulty";
 /// Whose the canary's requests are.
 const CANARY: &str = "canary";
+/// glibc's allocator keeps an arena for each thread, and raises by itself how much free memory it keeps in each. How much that is
+/// depends on chance, and is no leak.
+const GIVES_MEMORY_BACK: [(&str, &str); 2] =
+    [("MALLOC_ARENA_MAX", "2"), ("MALLOC_TRIM_THRESHOLD_", "131072")];
 /// No request takes this long in any test, however slow the machine: what does hangs.
 pub const HANGS: Duration = Duration::from_secs(50);
 
@@ -59,8 +63,11 @@ impl Stage {
 
     /// Starts the faulty agent, which dials where agents are let dial.
     pub fn start_faulty(&mut self) {
-        let namespace = self.scene.namespace.clone();
-        self.scene.kasbah.start_agent(FAULTY, FAULTY, self.front.kubeconfig(), &namespace).unwrap();
+        let kasbah = &mut self.scene.kasbah;
+        let mut command =
+            kasbah.agent_command(FAULTY, self.front.kubeconfig(), &self.scene.namespace).unwrap();
+        command.envs(GIVES_MEMORY_BACK);
+        kasbah.start_agent_by(FAULTY, command).unwrap();
     }
 
     /// Waits until the faulty agent's API answers at a gateway.
