@@ -115,7 +115,8 @@ request!(ShowFetch => FetchView, "repo-poller.show-fetch");
 pub struct FetchView {
     /// The newest commit that was seen on the ref.
     pub commit: Option<String>,
-    /// It is being fetched or its bundle being built now.
+    /// A new commit is being fetched or its bundle built, or a requested check has not ended. A check because time has passed does
+    /// not count.
     pub fetching: bool,
     /// Why it cannot be read, if it cannot.
     pub failure: Option<String>,
