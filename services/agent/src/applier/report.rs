@@ -1,5 +1,7 @@
 //! What a run of a sync counts and tells.
 
+use std::sync::Arc;
+
 use events::SyncId;
 use events::delivery::{ObjectFailure, SyncCounts};
 use events::observation::{MissingRight, Write};
@@ -7,6 +9,7 @@ use events::observation::{MissingRight, Write};
 use super::watches::RIGHTS_TOLD;
 use super::write::Failure;
 use crate::kubernetes::ApiError;
+use crate::model::target::{Awaited, Resolution};
 use crate::model::verdict::is_for_want_of_a_namespace;
 
 /// Failures that stand in the end of a sync; all of them are told one by one.
@@ -21,6 +24,8 @@ pub(super) struct Report {
     pub(super) failures: Vec<ObjectFailure>,
     /// Objects that were not tried, because their kinds are not served.
     waiting: Vec<ObjectFailure>,
+    /// What the bundle came to when the run applied it: kinds that came or went since are the next run's. `None`: it did not get there.
+    pub(super) resolution: Option<Arc<Resolution>>,
     /// The first rights for want of which something failed, each once.
     pub(super) missing: Vec<MissingRight>,
     /// The first failure of that kind.
@@ -42,6 +47,7 @@ impl Report {
             counts: SyncCounts::default(),
             failures: Vec::new(),
             waiting: Vec::new(),
+            resolution: None,
             missing: Vec::new(),
             forbidden: None,
             transient: false,
@@ -82,10 +88,11 @@ impl Report {
         self.failed(failed.failure, transient);
     }
 
-    /// These wait, and no others.
-    pub(super) fn waits(&mut self, waiting: Vec<ObjectFailure>) {
-        self.counts.waiting = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
-        self.waiting = waiting;
+    /// The run goes by this: what awaits its kind in it waits, and nothing else does.
+    pub(super) fn goes_by(&mut self, resolution: &Arc<Resolution>) {
+        self.counts.waiting = u32::try_from(resolution.awaited.len()).unwrap_or(u32::MAX);
+        self.waiting = resolution.awaited.iter().map(Awaited::failure).collect();
+        self.resolution = Some(Arc::clone(resolution));
     }
 
     /// What failed comes before what only waits.

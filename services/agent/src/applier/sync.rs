@@ -72,7 +72,7 @@ impl Context {
 
     /// What other sources hold was left out: that stops nothing else, but not all of the bundle is applied.
     fn without_wanted(&self, outcome: SyncOutcome, report: &mut Report) -> SyncOutcome {
-        let resolution = self.resolve();
+        let resolution = report.resolution.clone().unwrap_or_else(|| self.resolve());
         if outcome == SyncOutcome::Superseded || (resolution.wanted.is_empty() && !report.contested) {
             return outcome;
         }
@@ -202,8 +202,8 @@ impl Context {
     }
 
     /// Objects whose kinds are not served are named, and keep nothing else back. Those that were there went with their kind.
-    fn wait_by_name(&self, resolution: &Resolution, report: &mut Report) {
-        report.waits(resolution.awaited.iter().map(Awaited::failure).collect());
+    fn wait_by_name(&self, resolution: &Arc<Resolution>, report: &mut Report) {
+        report.goes_by(resolution);
         let default = &self.source.head.default_namespace;
         let gone: Vec<ObjectKey> = self.shared.with_book(self.id(), |book| {
             let known =
@@ -224,7 +224,7 @@ impl Context {
 
     async fn wait_for_health(&self, report: &mut Report, wake: &Notify) -> WaitEnd {
         let clock = &self.shared.world.clock;
-        let resolution = self.resolve();
+        let resolution = report.resolution.clone().unwrap_or_else(|| self.resolve());
         let targets = &resolution.targets;
         let timeout = Duration::from_secs(u64::from(self.source.head.policies.health_timeout_seconds));
         let end = self.shared.now() + timeout;

@@ -19,6 +19,7 @@ use super::report::Report;
 use crate::kubernetes::discovery::Kinds;
 use crate::metrics::outcome_name;
 use crate::model::backoff::Backoff;
+use crate::model::target::Resolution;
 
 /// Waits between runs of a sync that failed: short while the API server is in trouble, long where somebody has to change something.
 const TRANSIENT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
@@ -181,12 +182,12 @@ impl Worker {
     fn is_served_otherwise(&mut self, context: &Context) -> bool {
         let kinds = self.shared.discovery.kinds();
         let before = std::mem::replace(&mut self.kinds, Arc::clone(&kinds));
-        !Arc::ptr_eq(&before, &kinds) && self.awaited != awaited(context)
+        !Arc::ptr_eq(&before, &kinds) && self.awaited != awaited(&context.resolve())
     }
 
     /// Notes what waits for its kind after a run.
-    fn wait_for_kinds(&mut self, context: &Context) {
-        let awaited = awaited(context);
+    fn wait_for_kinds(&mut self, context: &Context, report: &Report) {
+        let awaited = awaited(&report.resolution.clone().unwrap_or_else(|| context.resolve()));
         if self.awaited != awaited {
             self.looks.reset();
         }
@@ -206,7 +207,7 @@ impl Worker {
         if outcome.is_none_or(|outcome| outcome == SyncOutcome::Failed) {
             traces::failed(&span);
         }
-        self.wait_for_kinds(context);
+        self.wait_for_kinds(context, &report);
         let Some(outcome) = outcome else {
             // The Lease is lost: nothing is told, and the run counts as not made.
             self.ran = None;
@@ -271,8 +272,6 @@ impl Worker {
     }
 }
 
-/// What waits for its kind now.
-fn awaited(context: &Context) -> BTreeSet<String> {
-    let resolution = context.resolve();
+fn awaited(resolution: &Resolution) -> BTreeSet<String> {
     resolution.awaited.iter().map(|awaited| awaited.entry.identity.to_string()).collect()
 }

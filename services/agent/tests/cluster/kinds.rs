@@ -87,6 +87,47 @@ async fn a_kind_that_nothing_defines_yet_waits_by_name_and_holds_nothing_up() {
 }
 
 #[tokio::test]
+async fn a_kind_that_comes_while_the_sync_waits_for_health_is_not_missed() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("kinds", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let group = format!("g{}.example.com", rig.agent.0.simple());
+    let mut shop = Source::new(&rig, "shop", &namespace);
+    // No node takes it: it becomes healthy when the test says so.
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "front"},
+        "spec": {"nodeSelector": {"kubernetes.io/hostname": "no-such-node"},
+            "containers": [{"name": "front", "image": "front"}]}});
+    shop.with([pod, custom(&group, "Basket", "late")]);
+    let mut other = Source::new(&rig, "other", &namespace);
+    other.with([custom(&group, "Basket", "other")]);
+    let from = rig.process.observed().len();
+    rig.put(&[&shop, &other]).await;
+    let waiting = |one: &Observed| match one {
+        Observed::SyncWaiting { source, .. } if *source == shop.id => Some(()),
+        _ => None,
+    };
+    rig.process.wait(from, "wait for health", waiting).await;
+    let ((_, counts), from) = rig.process.wait(from, "end of the other sync", ended(&other)).await;
+    assert_eq!(counts.waiting, 1);
+
+    // The other source shows that the agent knows the kind, while this one's sync still goes on.
+    define(&cluster, &definition(&group, "baskets", "Basket")).await;
+    let ((_, counts), from) = rig.process.wait(from, "the other source's object", ended(&other)).await;
+    assert_eq!((counts.created, counts.waiting), (1, 0));
+    let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}})
+        .to_string();
+    let patch =
+        ["patch", "pod", "front", "-n", &namespace, "--subresource=status", "--type=merge", "-p", &ready];
+    cluster.kubectl(patch).await.unwrap();
+    let ((outcome, counts), from) = rig.process.wait(from, "end of the sync", ended(&shop)).await;
+    assert_eq!((outcome, counts.waiting), (SyncOutcome::Succeeded, 1));
+    let ((outcome, counts), _) = rig.process.wait(from, "end of the next sync", ended(&shop)).await;
+    assert_eq!((outcome, counts.created, counts.waiting), (SyncOutcome::Succeeded, 1, 0));
+    let path = format!("/apis/{group}/v1/namespaces/{namespace}/baskets/late");
+    assert!(cluster.exists(&path).await.unwrap());
+}
+
+#[tokio::test]
 async fn a_source_that_is_too_large_fails_alone_and_stays_as_it_was() {
     let cluster = cluster().await;
     let namespace = cluster.namespace("large", false).await.unwrap();

@@ -1,6 +1,6 @@
 //! Fetching what a repository's refs name, and building what changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chassis::traces;
@@ -84,13 +84,22 @@ impl Watcher {
         tips
     }
 
+    /// What a ref names, if that was read to its end before.
+    fn known_tip(&self, reference: &GitReference, id: ObjectId) -> Option<Tip> {
+        self.done.get(reference).map(|done| done.tip).filter(|tip| tip.commit == id)
+    }
+
     fn note_moving(&self, named: &BTreeMap<GitReference, Result<ObjectId, GitError>>) {
         let has_moved = |(reference, id): &(&GitReference, &Result<ObjectId, GitError>)| {
-            let known = self.done.get(*reference).map(|done| done.tip.commit);
-            id.as_ref().is_ok_and(|id| known != Some(*id))
+            id.as_ref().is_ok_and(|id| self.known_tip(reference, *id).is_none())
         };
-        let moving = named.iter().filter(has_moved).map(|(reference, _)| reference.clone()).collect();
-        self.shared.status.send_modify(|status| status.moving = moving);
+        let moving: BTreeSet<_> =
+            named.iter().filter(has_moved).map(|(reference, _)| reference.clone()).collect();
+        self.shared.status.send_if_modified(|status| {
+            let changed = status.moving != moving;
+            status.moving = moving;
+            changed
+        });
     }
 
     async fn open(
@@ -177,10 +186,8 @@ impl Watcher {
         reference: &GitReference,
         id: ObjectId,
     ) -> Result<Tip, GitError> {
-        if let Some(done) = self.done.get(reference)
-            && done.tip.commit == id
-        {
-            return Ok(done.tip);
+        if let Some(tip) = self.known_tip(reference, id) {
+            return Ok(tip);
         }
         let tips = self.tips();
         let Some(opened) = &mut self.opened else {
