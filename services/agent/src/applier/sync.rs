@@ -19,7 +19,7 @@ use super::report::Report;
 use super::stage::{StageEnd, of_stage};
 use crate::kubernetes::{Accept, Call, path};
 use crate::model::book::Drift;
-use crate::model::target::{Awaited, Resolution, Target, Unserved};
+use crate::model::target::{Resolution, Target, Unserved};
 
 /// Kinds that a set defines are served a moment after their definitions are established; what is not served then waits by name.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
