@@ -108,20 +108,22 @@ async fn what_comes_and_goes_between_pages_moves_nothing_else() {
     for name in ["a", "b", "c", "d", "e"] {
         group(&running, &owner, name).await;
     }
-    let request = ListGroups { limit: of(2), cursor: None };
-    let first = running.ask(&owner, &request).await.unwrap();
     let names = |items: &[events::requests::authz::GroupView]| {
         items.iter().map(|view| view.name.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(names(&first.items), ["a", "b"]);
+    // They come by their ids, and those of one millisecond are in no order.
+    let all = names(&running.ask(&owner, &ListGroups { limit: of(9), cursor: None }).await.unwrap().items);
+    let request = ListGroups { limit: of(2), cursor: None };
+    let first = running.ask(&owner, &request).await.unwrap();
+    assert_eq!(names(&first.items), all[..2]);
     // One that was listed, the one that the cursor names, and one to come.
-    for name in ["a", "b", "d"] {
-        running.ask(&owner, &DeleteGroup { group: name.to_owned() }).await.unwrap();
+    for gone in [0, 1, 3] {
+        running.ask(&owner, &DeleteGroup { group: all[gone].clone() }).await.unwrap();
     }
     group(&running, &owner, "f").await;
     running.restart().await;
     let second = running.ask(&owner, &request.clone().at(first.next.unwrap())).await.unwrap();
-    assert_eq!(names(&second.items), ["c", "e"]);
+    assert_eq!(names(&second.items), [all[2].clone(), all[4].clone()]);
     let third = running.ask(&owner, &request.at(second.next.unwrap())).await.unwrap();
     assert_eq!((names(&third.items), third.next), (vec!["f".to_owned()], None));
     running.stop().await;
