@@ -123,9 +123,11 @@ async fn what_comes_and_goes_between_pages_moves_nothing_else() {
     group(&running, &owner, "f").await;
     running.restart().await;
     let second = running.ask(&owner, &request.clone().at(first.next.unwrap())).await.unwrap();
-    assert_eq!(names(&second.items), [all[2].clone(), all[4].clone()]);
     let third = running.ask(&owner, &request.at(second.next.unwrap())).await.unwrap();
-    assert_eq!((names(&third.items), third.next), (vec!["f".to_owned()], None));
+    assert_eq!((second.items.len(), third.items.len(), third.next), (2, 1, None));
+    let rest = [names(&second.items), names(&third.items)].concat();
+    let (new, old): (Vec<_>, Vec<_>) = rest.into_iter().partition(|name| name == "f");
+    assert_eq!((new.len(), old), (1, vec![all[2].clone(), all[4].clone()]));
     running.stop().await;
 }
 
