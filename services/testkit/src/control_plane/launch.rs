@@ -18,9 +18,6 @@ const SERVICE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 /// An address of the range for documentation.
 const UNREACHABLE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const SERVICE_RANGE: &str = "10.0.0.0/24";
-/// The API server hands out the first ports of the range last. The ports that real manifests ask for (30900, 30903) are among these, so
-/// that no Service that takes any port has one of them by chance.
-const NODE_PORT_RANGE: &str = "30880-32767";
 
 #[derive(Debug)]
 pub(super) struct Launch {
@@ -166,7 +163,6 @@ impl Launch {
         command.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
         command.args(["--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction"]);
         command.args(["--service-cluster-ip-range", SERVICE_RANGE, "--allow-privileged"]);
-        command.args(["--service-node-port-range", NODE_PORT_RANGE]);
         command.args(["--kubelet-preferred-address-types", "InternalIP,Hostname"]);
         command.args(&self.options.api_server_flags);
         Process::spawn("kube-apiserver", command, &self.path("kube-apiserver.log"))
