@@ -36,6 +36,8 @@ pub struct Access {
     pub lets_go: &'static [Stream],
     /// Projections, of whichever service, for which it keeps the snapshots that stand for what has left.
     pub anchors: &'static [&'static str],
+    /// It makes and deletes the consumers from which programs outside fetch exported events.
+    pub makes_consumers: bool,
     /// It makes the log's streams, and widens them when there are more servers. All others wait for it.
     pub makes_log: bool,
 }
@@ -87,6 +89,7 @@ impl Access {
             projections: &[],
             lets_go: &[],
             anchors: &[],
+            makes_consumers: false,
             makes_log: false,
         }
     }

@@ -51,6 +51,12 @@ kinds! {
     Source = "source",
     /// Which instance of an agent applies; its version is the epoch.
     Applier = "applier",
+    /// A project's place to run; the id derives from project and name.
+    Environment = "environment",
+    /// One delivery into an environment.
+    Deployment = "deployment",
+    /// A way out for events; the id derives from organization and name.
+    Subscription = "subscription",
 }
 
 impl fmt::Display for AggregateKind {

@@ -6,7 +6,9 @@ use crate::EncodeError;
 use crate::configuration::ConfigurationEvent;
 use crate::delivery::DeliveryEvent;
 use crate::directory::DirectoryEvent;
+use crate::environment::EnvironmentEvent;
 use crate::repository::RepositoryEvent;
+use crate::subscription::SubscriptionEvent;
 
 /// Type, schema version and data of one event, as it lies in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,15 +52,24 @@ pub enum DecodeError {
 
 /// Declares the events of one context: an enum of past-tense facts, each a struct of its own.
 macro_rules! context {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident($payload:ty) = $type:literal v $version:literal,)* }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[doc = $about:literal])* $variant:ident($payload:ty) = $type:literal v $version:literal,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
         #[allow(clippy::large_enum_variant, reason = "events are moved rarely, matched often")]
-        pub enum $name { $($(#[$variant_doc])* $variant($payload),)* }
+        pub enum $name { $($(#[doc = $about])* $variant($payload),)* }
 
         impl $name {
             /// Type and newest schema version of each event of this context.
             pub const TYPES: &'static [(&'static str, u16)] = &[$(($type, $version),)*];
+
+            /// What each event of this context says.
+            pub const ABOUT: &'static [(&'static str, &'static str)] = &[$(($type, concat!($($about,)*)),)*];
+
+            /// The JSON Schema of each event's data.
+            #[cfg(feature = "schema")]
+            pub fn schemas(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
+                vec![$(($type, generator.subschema_for::<$payload>()),)*]
+            }
 
             /// The event's type.
             #[must_use]
@@ -118,6 +129,20 @@ macro_rules! all_contexts {
                 [$(<$context>::TYPES,)*].concat()
             }
 
+            /// The JSON Schema of each event's data, one context after the other.
+            #[cfg(feature = "schema")]
+            pub fn schemas(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
+                let mut all = Vec::new();
+                $(all.extend(<$context>::schemas(generator));)*
+                all
+            }
+
+            /// What each event says, one context after the other.
+            #[must_use]
+            pub fn about() -> Vec<(&'static str, &'static str)> {
+                [$(<$context>::ABOUT,)*].concat()
+            }
+
             /// The event's type.
             #[must_use]
             pub const fn event_type(&self) -> &'static str {
@@ -163,4 +188,6 @@ all_contexts! {
     Configuration(ConfigurationEvent),
     Repository(RepositoryEvent),
     Delivery(DeliveryEvent),
+    Environment(EnvironmentEvent),
+    Subscription(SubscriptionEvent),
 }

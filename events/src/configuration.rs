@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::context;
 use crate::digest::Sha256;
+use crate::environment::Tier;
 use crate::grants::Grants;
 use crate::id::{AgentId, ProjectId, SourceId};
 
@@ -27,6 +28,7 @@ context! {
 }
 
 /// See [`ConfigurationEvent::ConfigurationChanged`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConfigurationChanged {
     /// Whose.
@@ -41,6 +43,7 @@ pub struct ConfigurationChanged {
 }
 
 /// See [`ConfigurationEvent::ConfigurationRejected`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigurationRejected {
     /// Whose.
@@ -92,6 +95,18 @@ pub struct AgentConfiguration {
     pub mode: Mode,
     /// Kinds that the agent may manage.
     pub resources: ResourceRules,
+    /// What the agent observes.
+    #[serde(default, skip_serializing_if = "ObserveRules::is_default")]
+    pub observe: ObserveRules,
+    /// How the health of kinds is judged that have rules of their own here.
+    #[serde(default, skip_serializing_if = "HealthSettings::is_default")]
+    pub health: HealthSettings,
+    /// How objects are related, beyond what is known of their kinds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relations: Vec<DeclaredRelation>,
+    /// What can be done with objects of kinds that have no actions of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<DeclaredAction>,
     /// What it is to keep applied.
     pub sources: Vec<SourceConfiguration>,
     /// Each request must impersonate a source's service account.
@@ -148,6 +163,180 @@ pub struct KindPattern {
     pub kind: String,
 }
 
+/// What is observed: included and not excluded. An empty include list includes everything that is readable, except Leases.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct ObserveRules {
+    /// What is observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<ObservePattern>,
+    /// What is not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<ObservePattern>,
+}
+
+impl ObserveRules {
+    /// Whether nothing was chosen.
+    #[must_use]
+    pub const fn is_default(&self) -> bool {
+        self.include.is_empty() && self.exclude.is_empty()
+    }
+}
+
+/// A pattern over group, kind and namespace; `*` stands for any run of characters.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ObservePattern {
+    /// API group, empty for the core group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace. Objects without a namespace match only the pattern `*`.
+    #[serde(default = "any_text")]
+    pub namespace: String,
+}
+
+fn any_text() -> String {
+    "*".to_owned()
+}
+
+/// How health is judged, beyond the built-in rules.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct HealthSettings {
+    /// Rules for kinds, instead of the built-in ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<HealthRule>,
+    /// Rules of Argo CD for kinds that have none of those. They are for what is shown: no sync waits by them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub imported: Vec<ImportedRule>,
+}
+
+impl HealthSettings {
+    /// Whether nothing was said.
+    #[must_use]
+    pub const fn is_default(&self) -> bool {
+        self.rules.is_empty() && self.imported.is_empty()
+    }
+
+    /// What of it agents judge by.
+    #[must_use]
+    pub fn for_agents(&self) -> Self {
+        Self { rules: self.rules.clone(), imported: Vec::new() }
+    }
+}
+
+/// A health rule of Argo CD for kinds.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ImportedRule {
+    /// API group, empty for the core group; `*` stands for any run of characters.
+    pub group: String,
+    /// Kind; `*` stands for any run of characters.
+    pub kind: String,
+    /// A script that finds the object in `obj`, and returns a table with `status` and `message`.
+    pub lua: String,
+}
+
+/// A health rule for kinds: expressions of the Common Expression Language over an object. The first that holds decides, in this order:
+/// progressing, degraded, suspended, healthy; where none holds, the object is progressing.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct HealthRule {
+    /// API group, empty for the core group; `*` stands for any run of characters.
+    pub group: String,
+    /// Kind; `*` stands for any run of characters.
+    pub kind: String,
+    /// When what was asked for is there.
+    pub healthy: String,
+    /// When it is on its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progressing: Option<String>,
+    /// When it has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub degraded: Option<String>,
+    /// When it is stopped on purpose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended: Option<String>,
+    /// What gives the message for people: a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// A relation between objects of two kinds: an expression over the one names the other, or selects it by labels.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DeclaredRelation {
+    /// What it is called, such as `uses-database`.
+    pub name: String,
+    /// The objects over which the expressions are.
+    pub from: KindPattern,
+    /// The objects that they name or select.
+    pub to: KindPattern,
+    /// Gives a name, or a list of names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names: Option<String>,
+    /// Gives labels and their values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<String>,
+    /// Gives the namespace of the other objects, empty for those without; that of the object itself if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// Something that can be done with objects of one kind: one patch of the object itself, by anybody who may patch it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeclaredAction {
+    /// What it is called, such as `pause`.
+    pub name: String,
+    /// API group, empty for the core group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// What it does, for people.
+    pub text: String,
+    /// An expression over the object: the action is offered where it holds; always if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// What it changes. A mapping with the one key `$cel` stands for what the expression below that key gives.
+    pub patch: ObjectPatch,
+    /// The subresource that is patched: `status` or `scale`; the object itself if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subresource: Option<String>,
+}
+
+/// A patch of one object.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ObjectPatch {
+    /// A JSON merge patch (RFC 7396).
+    Merge(serde_json::Value),
+    /// Operations of a JSON patch (RFC 6902).
+    Json(Vec<serde_json::Value>),
+}
+
+impl ObjectPatch {
+    /// The media type of such a patch.
+    #[must_use]
+    pub const fn media_type(&self) -> &'static str {
+        match self {
+            Self::Merge(_) => "application/merge-patch+json",
+            Self::Json(_) => "application/json-patch+json",
+        }
+    }
+
+    /// The patch as it is sent.
+    #[must_use]
+    pub fn document(&self) -> serde_json::Value {
+        match self {
+            Self::Merge(patch) => patch.clone(),
+            Self::Json(operations) => serde_json::Value::Array(operations.clone()),
+        }
+    }
+}
+
 /// One manifest source.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -174,6 +363,9 @@ pub struct SourceConfiguration {
     pub service_account: Option<ServiceAccount>,
     /// What to do in the cases that people want differently.
     pub policies: SyncPolicies,
+    /// The environment that its syncs are deployments into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<SourceEnvironment>,
     /// Line of the entry in the configuration file.
     pub line: u32,
 }
@@ -196,6 +388,20 @@ impl SourceConfiguration {
         }
         Sha256::of(&bytes)
     }
+}
+
+/// The environment that a source's syncs are deployments into.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SourceEnvironment {
+    /// Its name.
+    pub name: String,
+    /// Its tier, where it is created by the first deployment; guessed from the name if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<Tier>,
+    /// The project that it belongs to; the agent's configuration project if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectId>,
 }
 
 /// A ref of a repository.

@@ -38,6 +38,7 @@ context! {
 }
 
 /// See [`DeliveryEvent::BundleDesired`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleDesired {
     /// Which source.
@@ -70,6 +71,7 @@ pub struct BundleDesired {
 }
 
 /// Objects of a bundle that other sources of the agent hold, so that they are not applied for the bundle's source.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WantedList {
     /// All of them: a blob of `Vec<`[`WantedObject`]`>`.
@@ -108,6 +110,7 @@ impl WantedObject {
 }
 
 /// An object that the agent is to delete, if it is still marked and has this UID.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PruneEntry {
     /// Which object.
@@ -133,6 +136,7 @@ pub enum HoldReason {
 }
 
 /// See [`DeliveryEvent::BundleHeld`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleHeld {
     /// Which source.
@@ -150,6 +154,7 @@ pub struct BundleHeld {
 }
 
 /// See [`DeliveryEvent::BundleConfirmed`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleConfirmed {
     /// Which source.
@@ -161,7 +166,11 @@ pub struct BundleConfirmed {
     pub bundle: Option<BlobDigest>,
 }
 
+/// What stands for the commit of a source that was withdrawn: it is pinned to a bundle without objects, which is of no commit.
+pub const NO_COMMIT: &str = "none";
+
 /// See [`DeliveryEvent::SourceSuspended`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceSuspended {
     /// Which source.
@@ -172,6 +181,7 @@ pub struct SourceSuspended {
 }
 
 /// See [`DeliveryEvent::SourceResumed`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceResumed {
     /// Which source.
@@ -179,6 +189,7 @@ pub struct SourceResumed {
 }
 
 /// See [`DeliveryEvent::SourcePinned`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourcePinned {
     /// Which source.
@@ -192,6 +203,7 @@ pub struct SourcePinned {
 }
 
 /// See [`DeliveryEvent::SourceUnpinned`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceUnpinned {
     /// Which source.
@@ -199,6 +211,7 @@ pub struct SourceUnpinned {
 }
 
 /// See [`DeliveryEvent::SourceRemoved`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceRemoved {
     /// Which source.
@@ -214,6 +227,7 @@ pub struct SourceRemoved {
 }
 
 /// See [`DeliveryEvent::SyncRequested`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncRequested {
     /// Which source.
@@ -223,6 +237,7 @@ pub struct SyncRequested {
 }
 
 /// See [`DeliveryEvent::SyncStarted`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncStarted {
     /// Which source.
@@ -253,6 +268,7 @@ pub enum SyncOutcome {
 }
 
 /// See [`DeliveryEvent::SyncFinished`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncFinished {
     /// Which source.
@@ -311,7 +327,25 @@ pub struct ObjectFailure<S: Text = String> {
     pub message: S,
 }
 
+/// How the message of an object begins that was not tried because nothing serves its kind.
+const AWAITS_KIND: &str = "waits for its kind: ";
+
+impl ObjectFailure {
+    /// The message of an object that was not tried, and why nothing serves its kind.
+    #[must_use]
+    pub fn awaiting_kind(why: &str) -> String {
+        format!("{AWAITS_KIND}{why}")
+    }
+
+    /// Why nothing serves its kind, where that is all that is wrong with the object.
+    #[must_use]
+    pub fn awaits_kind(&self) -> Option<&str> {
+        self.message.strip_prefix(AWAITS_KIND)
+    }
+}
+
 /// See [`DeliveryEvent::ApplierNamed`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplierNamed {
     /// Whose applier.

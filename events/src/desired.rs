@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::configuration::{Mode, ResourceRules, ServiceAccount, SyncPolicies};
+use crate::configuration::{HealthSettings, Mode, ObserveRules, ResourceRules, ServiceAccount, SyncPolicies};
 use crate::delivery::{PruneEntry, WantedObject};
 use crate::digest::{BlobDigest, Sha256};
 use crate::id::{AgentId, CorrelationId, InstanceId, OrganizationId, SourceId, SyncId};
@@ -23,6 +23,12 @@ pub struct Desired<Source> {
     pub mode: Mode,
     /// Kinds that it may manage.
     pub resources: ResourceRules,
+    /// What it observes.
+    #[serde(default, skip_serializing_if = "ObserveRules::is_default")]
+    pub observe: ObserveRules,
+    /// How health is judged, beyond the built-in rules.
+    #[serde(default, skip_serializing_if = "HealthSettings::is_default")]
+    pub health: HealthSettings,
     /// Each request must impersonate a source's service account.
     pub lockdown: bool,
     /// Deleted agents whose name it has: what they applied is this agent's.
@@ -38,7 +44,7 @@ pub struct Desired<Source> {
 /// The newest configuration of an agent was rejected; what was in force before stays.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigurationRejection {
-    /// Since when the newest configuration is no good one.
+    /// Since when the newest configuration has been rejected.
     pub since: Timestamp,
     /// What is wrong with it, in one line.
     pub reason: String,
@@ -62,6 +68,8 @@ impl<Source> Desired<Source> {
             applier: self.applier,
             mode: self.mode,
             resources: self.resources,
+            observe: self.observe,
+            health: self.health,
             lockdown: self.lockdown,
             replaces: self.replaces,
             rejected: self.rejected,

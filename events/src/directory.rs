@@ -71,9 +71,14 @@ context! {
 }
 
 /// Ciphertext of a person's data under that person's key; unreadable once the key is destroyed.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct PersonalData(#[serde(with = "serde_bytes")] pub Vec<u8>);
+pub struct PersonalData(
+    #[serde(with = "serde_bytes")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<u8>"))]
+    pub Vec<u8>,
+);
 
 /// What somebody may be. The table action × role is in authz.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -169,6 +174,7 @@ pub struct JobEnvironment {
 }
 
 /// See [`DirectoryEvent::JobAdmitted`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobAdmitted {
     /// Its id.
@@ -180,6 +186,7 @@ pub struct JobAdmitted {
 }
 
 /// See [`DirectoryEvent::OrganizationCreated`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrganizationCreated {
     /// Its id.
@@ -189,6 +196,7 @@ pub struct OrganizationCreated {
 }
 
 /// See [`DirectoryEvent::RootRotated`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootRotated {
     /// Under which id the key ring has it. A key that was made and then not used has another, and signs nothing ever.
@@ -198,6 +206,7 @@ pub struct RootRotated {
 }
 
 /// See [`DirectoryEvent::IdentityProviderTrusted`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdentityProviderTrusted {
     /// Its name, which the operator gave it.
@@ -208,6 +217,7 @@ pub struct IdentityProviderTrusted {
 }
 
 /// See [`DirectoryEvent::IdentityProviderDistrusted`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdentityProviderDistrusted {
     /// Its name.
@@ -215,6 +225,7 @@ pub struct IdentityProviderDistrusted {
 }
 
 /// See [`DirectoryEvent::GroupCreated`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupCreated {
     /// Its id.
@@ -224,6 +235,7 @@ pub struct GroupCreated {
 }
 
 /// See [`DirectoryEvent::ProjectCreated`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectCreated {
     /// Its id.
@@ -253,6 +265,7 @@ pub struct ProjectSettings {
 }
 
 /// See [`DirectoryEvent::ProjectChanged`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectChanged {
     /// The project.
@@ -262,6 +275,7 @@ pub struct ProjectChanged {
 }
 
 /// See [`DirectoryEvent::UserCreated`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserCreated {
     /// Their id.
@@ -271,6 +285,7 @@ pub struct UserCreated {
 }
 
 /// See [`DirectoryEvent::UserLinked`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserLinked {
     /// Whose.
@@ -282,6 +297,7 @@ pub struct UserLinked {
 }
 
 /// See [`DirectoryEvent::UserUnlinked`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserUnlinked {
     /// Whose.
@@ -291,6 +307,7 @@ pub struct UserUnlinked {
 }
 
 /// See [`DirectoryEvent::UserDisabled`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserDisabled {
     /// Who.
@@ -301,6 +318,7 @@ pub struct UserDisabled {
 }
 
 /// See [`DirectoryEvent::UserEnabled`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserEnabled {
     /// Who.
@@ -326,6 +344,7 @@ impl Default for TokenLifetimes {
 }
 
 /// See [`DirectoryEvent::TokenLifetimesSet`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenLifetimesSet {
     /// From now on, for tokens that are issued then.
@@ -333,6 +352,7 @@ pub struct TokenLifetimesSet {
 }
 
 /// See [`DirectoryEvent::GroupDeleted`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupDeleted {
     /// Which.
@@ -340,6 +360,7 @@ pub struct GroupDeleted {
 }
 
 /// See [`DirectoryEvent::ProjectDeleted`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectDeleted {
     /// Which.
@@ -347,6 +368,7 @@ pub struct ProjectDeleted {
 }
 
 /// See [`DirectoryEvent::RoleAssigned`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleAssigned {
     /// Whose.
@@ -358,6 +380,7 @@ pub struct RoleAssigned {
 }
 
 /// See [`DirectoryEvent::RoleWithdrawn`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleWithdrawn {
     /// Whose.
@@ -369,6 +392,7 @@ pub struct RoleWithdrawn {
 }
 
 /// See [`DirectoryEvent::CredentialCreated`]. The secret is in the key ring only.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CredentialCreated {
     /// Its id.
@@ -380,6 +404,7 @@ pub struct CredentialCreated {
 }
 
 /// See [`DirectoryEvent::CredentialGranted`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CredentialGranted {
     /// Which.
@@ -389,6 +414,7 @@ pub struct CredentialGranted {
 }
 
 /// See [`DirectoryEvent::CredentialRevoked`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CredentialRevoked {
     /// Which.
@@ -396,6 +422,7 @@ pub struct CredentialRevoked {
 }
 
 /// See [`DirectoryEvent::AgentRegistered`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRegistered {
     /// Its id.
@@ -413,6 +440,7 @@ pub struct AgentRegistered {
 }
 
 /// See [`DirectoryEvent::AgentDeleted`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentDeleted {
     /// Which.
@@ -420,6 +448,7 @@ pub struct AgentDeleted {
 }
 
 /// See [`DirectoryEvent::TokenIssued`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenIssued {
     /// Its id.
@@ -439,6 +468,7 @@ pub struct TokenIssued {
 }
 
 /// See [`DirectoryEvent::TokenRevoked`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRevoked {
     /// Which.
@@ -448,6 +478,7 @@ pub struct TokenRevoked {
 }
 
 /// See [`DirectoryEvent::TokenUsed`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenUsed {
     /// Which.
@@ -457,6 +488,7 @@ pub struct TokenUsed {
 }
 
 /// See [`DirectoryEvent::NameClaimed`]. The aggregate's id derives from what is named, its parent and the name.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameClaimed {
     /// What is named, such as `project`.

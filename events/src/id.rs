@@ -72,6 +72,12 @@ id! {
     SourceId, "a source id";
     /// One run that makes a cluster match a bundle.
     SyncId, "a sync id";
+    /// An environment of a project: [`EnvironmentId::derive`].
+    EnvironmentId, "an environment id";
+    /// One delivery into an environment.
+    DeploymentId, "a deployment id";
+    /// A way out for events: [`SubscriptionId::derive`].
+    SubscriptionId, "a subscription id";
     /// One commit of the event log; also the idempotency key of its append.
     CommitId, "a commit id";
     /// One event.
@@ -113,6 +119,46 @@ impl SourceId {
     #[must_use]
     pub fn derive(agent: AgentId, name: &str) -> Self {
         Self(derived_uuid(&[b"source", agent.0.as_bytes(), name.as_bytes()]))
+    }
+}
+
+impl EnvironmentId {
+    /// The id of the environment `name` of a project. Derived, so that a project has one environment of a name.
+    #[must_use]
+    pub fn derive(project: ProjectId, name: &str) -> Self {
+        Self(derived_uuid(&[b"environment", project.0.as_bytes(), name.as_bytes()]))
+    }
+}
+
+impl SubscriptionId {
+    /// The id of the subscription `name` of an organization. Derived, so that an organization has one subscription of a name.
+    #[must_use]
+    pub fn derive(organization: OrganizationId, name: &str) -> Self {
+        Self(derived_uuid(&[b"subscription", organization.0.as_bytes(), name.as_bytes()]))
+    }
+}
+
+impl DeploymentId {
+    /// The id of the deployment that a request starts: the same for each retry.
+    #[must_use]
+    pub fn of_request(key: CommitId) -> Self {
+        Self(derived_uuid(&[b"deployment of a request", key.0.as_bytes()]))
+    }
+
+    /// The id of the deployment that one run of a sync is, so that two replicas that record it at once record one.
+    #[must_use]
+    pub fn of_sync(source: SourceId, sync: SyncId, run: u32) -> Self {
+        let parts: [&[u8]; 4] =
+            [b"deployment of a sync", source.0.as_bytes(), sync.0.as_bytes(), &run.to_be_bytes()];
+        Self(derived_uuid(&parts))
+    }
+}
+
+impl DeploymentId {
+    /// The id under which it is recorded that a sync is not recorded where its source says: once for each sync.
+    #[must_use]
+    pub fn refused(source: SourceId, sync: SyncId) -> Self {
+        Self(derived_uuid(&[b"refused deployment of a sync", source.0.as_bytes(), sync.0.as_bytes()]))
     }
 }
 

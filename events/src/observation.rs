@@ -6,10 +6,13 @@
 
 mod encoding;
 mod head;
+mod object;
 
 pub use head::BatchHead;
+pub use object::{FieldWriter, Gone, ObjectBody, ObservedKind, SeenObject};
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +45,12 @@ impl ObservationBatch {
         format!("agent-{agent}")
     }
 
+    /// The agent of a writer name; `None` for what is no agent's.
+    #[must_use]
+    pub fn agent_of_writer(writer: &str) -> Option<AgentId> {
+        writer.strip_prefix("agent-")?.parse().ok()
+    }
+
     /// The writer name of a gateway process.
     #[must_use]
     pub fn gateway_writer(instance: InstanceId) -> String {
@@ -62,10 +71,12 @@ pub struct Observation<S: Text = String> {
 
 /// What was seen or done. A new kind gets a line in [`Observed::KINDS`] and a golden file; a kind whose meaning or shape changes gets a
 /// new version there.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Observed"))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", remote = "Self")]
 pub enum Observed<S: Text = String> {
     /// First word of a new applier: all that the agent owns in the cluster. Long statements come in parts.
+    #[cfg_attr(feature = "schema", schemars(skip))]
     InventoryStated {
         /// Owned objects.
         objects: Vec<OwnedObject<S>>,
@@ -124,6 +135,7 @@ pub enum Observed<S: Text = String> {
         retry_at: Option<Timestamp>,
     },
     /// A sync waits; said when the reason changes, once a second at most.
+    #[cfg_attr(feature = "schema", schemars(skip))]
     SyncWaiting {
         /// Which source.
         source: SourceId,
@@ -198,6 +210,7 @@ pub enum Observed<S: Text = String> {
     },
     /// Watches over a source's objects that do not work now: all of them, told anew when that changes; none: all work. An
     /// [`Observed::InventoryStated`] begins with none.
+    #[cfg_attr(feature = "schema", schemars(skip))]
     WatchesBroken {
         /// Which source.
         source: SourceId,
@@ -208,6 +221,7 @@ pub enum Observed<S: Text = String> {
     },
     /// What others added to an object and Git does not state: all of it, told anew when that changes; none: nothing. An
     /// [`Observed::InventoryStated`] begins with none.
+    #[cfg_attr(feature = "schema", schemars(skip))]
     ExtraSeen {
         /// Which source.
         source: SourceId,
@@ -219,6 +233,7 @@ pub enum Observed<S: Text = String> {
         all: u32,
     },
     /// A drift could not be corrected; nothing is said of syncs.
+    #[cfg_attr(feature = "schema", schemars(skip))]
     CorrectionFailed {
         /// Which source.
         source: SourceId,
@@ -268,11 +283,94 @@ pub enum Observed<S: Text = String> {
         reason: S,
     },
     /// Somebody was turned away at the tunnel's door.
+    #[cfg_attr(feature = "schema", schemars(skip))]
     TunnelRefused {
         /// Whose token it was, if that is known.
         agent: Option<AgentId>,
         /// Why.
         reason: S,
+    },
+    /// An object is so now: it was created, changed, or listed. In the stream of objects, as all that follow.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    ObjectSeen {
+        /// As it is.
+        object: Box<SeenObject<S>>,
+    },
+    /// An object is so still, by its digest: its body was sent before, or is sent when it is asked for.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    ObjectKept {
+        /// Which object.
+        identity: ObjectIdentity<S>,
+        /// Its UID.
+        uid: S,
+        /// See [`SeenObject::digest`].
+        digest: Sha256,
+    },
+    /// An object is not there any more.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    ObjectGone {
+        /// Which object.
+        identity: ObjectIdentity<S>,
+        /// Its UID.
+        uid: S,
+        /// Its last `metadata.resourceVersion`, where the API server gave one.
+        resource_version: S,
+        /// Why.
+        why: Gone,
+    },
+    /// All of a kind was stated, objects that are as they were included: what was known of it and was not stated from `since` on is gone.
+    /// It holds for the group and kind in any version. Where `of` names no namespace it holds for all of them, and takes the place of what was
+    /// said of the kind in single ones, that it is blind there included. A kind that was blind sees again by it, with or without a new list.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    KindListed {
+        /// Of which kind, and where.
+        of: ObservedKind<S>,
+        /// The list's `metadata.resourceVersion`, or the one up to which the kind was followed since.
+        resource_version: S,
+        /// Every object of the list was stated in this epoch with this sequence or a later one.
+        since: u64,
+        /// How many objects the list had.
+        objects: u64,
+    },
+    /// Objects of a kind cannot be seen, or not any more: what was known of them may not be so, and stays until something else is said.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    KindBlind {
+        /// Of which kind, and where.
+        of: ObservedKind<S>,
+        /// Why, in the API server's words.
+        reason: S,
+        /// The right that is missing, where it is for want of one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        missing: Option<MissingRight<S>>,
+    },
+    /// A kind is not observed any more: it is not served, or the configuration leaves it out. What was known of it is gone.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    KindDropped {
+        /// Of which kind, and where.
+        of: ObservedKind<S>,
+        /// Why.
+        why: Gone,
+    },
+    /// In this epoch all kinds were told of, each by its objects or as blind. A reader drops, as gone with [`Gone::KindGone`], each object that
+    /// was stated in an older epoch last, unless before this and in this epoch a [`Observed::KindListed`] or [`Observed::KindBlind`] came
+    /// that is about its group and kind, in its namespace or in all, or its group is silent. It drops what it keeps of kinds themselves by
+    /// the same rule. May come again within an epoch, when groups speak again; then the rule is the same.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    KindsSettled {
+        /// API groups whose own API server did not say which kinds it has: what was known of them stays.
+        silent: Vec<S>,
+    },
+    /// Some states of objects of a kind were never seen, or left out; what follows is exact again.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    ObjectsGap {
+        /// Of which kind, and where.
+        of: ObservedKind<S>,
+        /// The last `metadata.resourceVersion` before.
+        from: S,
+        /// The first one behind; empty where that is not known yet.
+        to: S,
+        /// How many states were left out; 0 where that is not known.
+        dropped: u64,
     },
     /// A kind, or a version of a kind, that is not known here: its writer was newer.
     #[serde(skip)]
@@ -346,7 +444,37 @@ kinds! {
     TunnelOpened = "tunnel-opened" v 1,
     TunnelClosed = "tunnel-closed" v 1,
     TunnelRefused = "tunnel-refused" v 1,
+    ObjectSeen = "object-seen" v 1,
+    ObjectKept = "object-kept" v 1,
+    ObjectGone = "object-gone" v 1,
+    KindListed = "kind-listed" v 1,
+    KindBlind = "kind-blind" v 1,
+    KindDropped = "kind-dropped" v 1,
+    KindsSettled = "kinds-settled" v 1,
+    ObjectsGap = "objects-gap" v 1,
 }
+
+impl<S: Text> Observed<S> {
+    /// Whether it belongs in the stream of objects. What is not known here belongs where it came.
+    #[must_use]
+    pub const fn is_of_objects(&self) -> bool {
+        matches!(
+            self,
+            Self::ObjectSeen { .. }
+                | Self::ObjectKept { .. }
+                | Self::ObjectGone { .. }
+                | Self::KindListed { .. }
+                | Self::KindBlind { .. }
+                | Self::KindDropped { .. }
+                | Self::KindsSettled { .. }
+                | Self::ObjectsGap { .. }
+        )
+    }
+}
+
+/// Within this time an agent states every object again. The body of one that is only said to be as it was came half of this time earlier at
+/// most: the observations of twice this time name all that there is, with its body.
+pub const STATED_WITHIN: Duration = Duration::from_secs(12 * 3_600);
 
 /// What a write did.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -364,6 +492,7 @@ pub enum Write {
 }
 
 /// An object that a source owns in a cluster.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "OwnedObject"))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnedObject<S: Text = String> {
     /// Whose it is.

@@ -14,8 +14,24 @@ use crate::object::is_empty;
 use crate::recording::RecordSessions;
 use crate::time::Timestamp;
 
-/// Stands in front of what is signed, so that a signature over a pass is one over nothing else.
-const SIGNED_AS: &[u8] = b"kasbah pass 1\0";
+/// What a pass is good for. It is part of what is signed, so that a pass for one is none for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Requests to the cluster's API.
+    Requests,
+    /// The question what its holder may list ([`crate::requests::rights::ReviewRights`]), and no request.
+    Review,
+}
+
+impl Purpose {
+    /// Stands in front of what is signed, so that a signature over a pass is one over nothing else.
+    const fn signed_as(self) -> &'static [u8] {
+        match self {
+            Self::Requests => b"kasbah pass 1\0",
+            Self::Review => b"kasbah review 1\0",
+        }
+    }
+}
 
 /// A grant's short-lived form that travels with a request. authz signs it; whoever lets the request through verifies it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,17 +105,18 @@ pub enum PassError {
 impl SignedPass {
     /// What is signed of an encoded pass.
     #[must_use]
-    pub fn signed_text(pass: &[u8]) -> Vec<u8> {
-        [SIGNED_AS, pass].concat()
+    pub fn signed_text(purpose: Purpose, pass: &[u8]) -> Vec<u8> {
+        [purpose.signed_as(), pass].concat()
     }
 
-    /// The pass, if this root key (its public half, 32 bytes) signed it. Whether it still lives is the caller's to see.
+    /// The pass, if this root key (its public half, 32 bytes) signed it for this. Whether it still lives is the caller's to see.
     ///
     /// # Errors
     /// See [`PassError`].
-    pub fn verified(&self, root: &[u8]) -> Result<Pass, PassError> {
+    pub fn verified(&self, root: &[u8], purpose: Purpose) -> Result<Pass, PassError> {
         let key = UnparsedPublicKey::new(&ED25519, root);
-        key.verify(&Self::signed_text(&self.pass), &self.signature).map_err(|_| PassError::Signature)?;
+        let signed = Self::signed_text(purpose, &self.pass);
+        key.verify(&signed, &self.signature).map_err(|_| PassError::Signature)?;
         self.unverified()
     }
 

@@ -12,20 +12,31 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub enum Stream {
     /// Commits, kept for good, chained.
     Decisions,
-    /// Batches of what agents saw and did, and connections.
+    /// Batches of what agents did, and connections.
     Observations,
+    /// Batches of changes of objects that agents saw.
+    Objects,
     /// API requests.
     Audit,
     /// Commands that were refused, with the reason.
     Refusals,
     /// What went through sessions with containers.
     Recordings,
+    /// CloudEvents for programs outside.
+    Exports,
 }
 
 impl Stream {
     /// Every stream that a log has.
-    pub const ALL: &'static [Self] =
-        &[Self::Decisions, Self::Observations, Self::Audit, Self::Refusals, Self::Recordings];
+    pub const ALL: &'static [Self] = &[
+        Self::Decisions,
+        Self::Observations,
+        Self::Objects,
+        Self::Audit,
+        Self::Refusals,
+        Self::Recordings,
+        Self::Exports,
+    ];
 
     /// Its name in folders, settings and metrics.
     #[must_use]
@@ -33,9 +44,11 @@ impl Stream {
         match self {
             Self::Decisions => "decisions",
             Self::Observations => "observations",
+            Self::Objects => "objects",
             Self::Audit => "audit",
             Self::Refusals => "refusals",
             Self::Recordings => "recordings",
+            Self::Exports => "exports",
         }
     }
 
@@ -43,9 +56,11 @@ impl Stream {
         match self {
             Self::Decisions => 'd',
             Self::Observations => 'o',
+            Self::Objects => 'j',
             Self::Audit => 'a',
             Self::Refusals => 'r',
             Self::Recordings => 'c',
+            Self::Exports => 'e',
         }
     }
 }

@@ -31,6 +31,7 @@ pub fn ref_aggregate(project: ProjectId, reference: &GitReference) -> AggregateR
 }
 
 /// See [`RepositoryEvent::SourceAdvanced`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceAdvanced {
     /// Which source.
@@ -56,6 +57,7 @@ pub struct SourceAdvanced {
 }
 
 /// See [`RepositoryEvent::BundleRejected`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleRejected {
     /// Which source.
@@ -75,6 +77,7 @@ pub struct BundleRejected {
 }
 
 /// Why a ref could not be read.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FetchFailure {
@@ -91,6 +94,7 @@ pub enum FetchFailure {
 }
 
 /// See [`RepositoryEvent::FetchFailed`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchFailed {
     /// Whose repository.
@@ -106,6 +110,7 @@ pub struct FetchFailed {
 }
 
 /// See [`RepositoryEvent::FetchRecovered`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchRecovered {
     /// Whose repository.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 const SIGNED_AS: &[u8] = b"kasbah root 1\0";
 
 /// One root's word for the next: whoever pins an earlier root comes to a later one link by link.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RootLink {
@@ -14,9 +15,11 @@ pub struct RootLink {
     pub number: u32,
     /// The next root's public half (Ed25519), 32 bytes.
     #[serde(with = "serde_bytes")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<u8>"))]
     pub public_key: Vec<u8>,
     /// The former root's signature over [`RootLink::signed_text`], 64 bytes.
     #[serde(with = "serde_bytes")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<u8>"))]
     pub signature: Vec<u8>,
 }
 

@@ -41,6 +41,12 @@ impl Subject {
         Self(format!("kasbah.observed.{partition}.{organization}.{writer}"))
     }
 
+    /// Changes of objects that one agent saw.
+    #[must_use]
+    pub fn objects(partition: u16, organization: OrganizationId, writer: &str) -> Self {
+        Self(format!("kasbah.objects.{partition}.{organization}.{writer}"))
+    }
+
     /// API requests of an organization.
     #[must_use]
     pub fn audit(partition: u16, organization: OrganizationId) -> Self {
@@ -57,6 +63,12 @@ impl Subject {
     #[must_use]
     pub fn recorded(partition: u16, organization: OrganizationId, session: &str) -> Self {
         Self(format!("kasbah.recorded.{partition}.{organization}.{session}"))
+    }
+
+    /// A CloudEvent of an organization for programs outside. Its type may consist of several tokens.
+    #[must_use]
+    pub fn exported(partition: u16, organization: OrganizationId, event_type: &str) -> Self {
+        Self(format!("kasbah.exported.{partition}.{organization}.{event_type}"))
     }
 
     /// A request that any replica of a service answers. `name` is a [`crate::Request::NAME`], such as `authz.decide`.

@@ -18,6 +18,8 @@ struct Upcaster {
 const UPCASTERS: &[Upcaster] = &[
     // Version 2 may name a group that owns the agent. Agents of before belong to their projects.
     Upcaster { event_type: "kasbah.agent.registered", from: 1, step: |data| Ok(data.to_vec()) },
+    // Version 2 may have a consumer instead of a webhook.
+    Upcaster { event_type: "kasbah.subscription.created", from: 1, step: |data| Ok(data.to_vec()) },
 ];
 
 /// The data of `body` in the shape of version `newest` of its type.

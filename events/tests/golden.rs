@@ -9,6 +9,10 @@
     reason = "helpers of tests end a test by panicking"
 )]
 
+#[path = "golden_samples/deployed.rs"]
+mod deployed;
+#[path = "golden_samples/objects.rs"]
+mod objects;
 #[path = "golden_samples/records.rs"]
 mod records;
 #[path = "golden_samples/samples.rs"]

@@ -7,21 +7,27 @@ use serde::{Deserialize, Serialize};
 use crate::actor::Actor;
 use crate::digest::Sha256;
 use crate::directory::{ProjectSettings, Scope, TokenLifetimes};
-use crate::id::{AgentId, CredentialId, GroupId, OrganizationId, ProjectId, TokenId, UserId};
+use crate::id::{AgentId, OrganizationId, ProjectId, TokenId, UserId};
 use crate::request::{Refusal, request};
 use crate::requests::page::{PageCursor, PageLimit, paged};
 use crate::time::Timestamp;
 
 mod agents;
+mod credentials;
+mod deployments;
 mod identity;
 mod jobs;
 mod people;
+mod projects;
 mod root;
 mod use_of_clusters;
 pub use agents::*;
+pub use credentials::*;
+pub use deployments::*;
 pub use identity::*;
 pub use jobs::*;
 pub use people::*;
+pub use projects::*;
 pub use root::*;
 pub use use_of_clusters::*;
 
@@ -80,6 +86,16 @@ pub enum Action {
     ManageIdentityProviders,
     /// See which root signs passes, and have another sign from now on.
     RotateRoot,
+    /// See a project's environments and deployments.
+    ReadEnvironment,
+    /// Create, change and delete a project's environments.
+    ManageEnvironment,
+    /// Stop a project's environments.
+    StopEnvironment,
+    /// Record a project's deployments.
+    RecordDeployment,
+    /// Have the organization's events sent to programs outside.
+    ManageSubscriptions,
 }
 
 impl Action {
@@ -124,6 +140,11 @@ impl Action {
         Self::ManageUserTokens,
         Self::ManageIdentityProviders,
         Self::RotateRoot,
+        Self::ReadEnvironment,
+        Self::ManageEnvironment,
+        Self::StopEnvironment,
+        Self::RecordDeployment,
+        Self::ManageSubscriptions,
     ];
 }
 
@@ -376,216 +397,4 @@ pub struct FirstStart {
     pub owner: UserId,
     /// A new token, when none that the asker may know of lives; earlier ones of this kind are revoked.
     pub token: Option<SecretToken>,
-}
-
-/// In which organization is this project? Only services may ask: the console, for webhooks.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LocateProject {
-    /// Which.
-    pub project: ProjectId,
-}
-request!(LocateProject => ProjectLocation, "authz.locate-project");
-
-/// The answer to [`LocateProject`].
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProjectLocation {
-    /// Its organization.
-    pub organization: OrganizationId,
-    /// The project.
-    pub project: ProjectView,
-}
-
-/// Creates a group.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CreateGroup {
-    /// Its name.
-    pub name: String,
-}
-request!(CreateGroup => GroupView, "authz.create-group");
-
-/// Lists groups.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct ListGroups {
-    /// How many items the page holds at most; 100 if not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<PageLimit>,
-    /// Where the page begins: `next` of the page before. The first page if not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<PageCursor>,
-}
-paged!(ListGroups => GroupView, by GroupId, "authz.list-groups");
-
-/// One group.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GroupView {
-    /// Its id.
-    pub id: GroupId,
-    /// Its name.
-    pub name: String,
-}
-
-/// Deletes a group without projects.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeleteGroup {
-    /// Its name or id.
-    pub group: String,
-}
-request!(DeleteGroup => GroupView, "authz.delete-group");
-
-/// Creates a project; its group is made if there is none of that name.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CreateProject {
-    /// `group/name`.
-    pub path: String,
-    /// URL or path of its repository, without credentials.
-    pub repository: String,
-    /// Default branch; `main` if not given.
-    pub default_branch: Option<String>,
-    /// Name of a credential.
-    pub credential: Option<String>,
-    /// Numeric id in another system.
-    pub external_id: Option<u64>,
-}
-request!(CreateProject => ProjectView, "authz.create-project");
-
-/// Changes a project; what is `None` stays.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SetProject {
-    /// `group/name`, or an id.
-    pub project: String,
-    /// New repository.
-    pub repository: Option<String>,
-    /// New default branch.
-    pub default_branch: Option<String>,
-    /// New credential, by name; empty for none.
-    pub credential: Option<String>,
-    /// New numeric id in another system.
-    pub external_id: Option<u64>,
-}
-request!(SetProject => ProjectView, "authz.set-project");
-
-/// Deletes a project without agents, which no source reads. Roles in it and tokens of its jobs end with it.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeleteProject {
-    /// `group/name`, or an id.
-    pub project: String,
-}
-request!(DeleteProject => ProjectView, "authz.delete-project");
-
-/// Lists projects.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct ListProjects {
-    /// How many items the page holds at most; 100 if not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<PageLimit>,
-    /// Where the page begins: `next` of the page before. The first page if not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<PageCursor>,
-}
-paged!(ListProjects => ProjectView, by ProjectId, "authz.list-projects");
-
-/// Finds one project.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ShowProject {
-    /// `group/name`, an id, or the external numeric id.
-    pub project: String,
-}
-request!(ShowProject => ProjectView, "authz.show-project");
-
-/// One project.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProjectView {
-    /// Its id.
-    pub id: ProjectId,
-    /// Its group.
-    pub group: GroupId,
-    /// `group/name`.
-    pub path: String,
-    /// Where its repository is.
-    pub settings: ProjectSettings,
-}
-
-/// Puts a Git credential into the key ring.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CreateCredential {
-    /// Its name.
-    pub name: String,
-    /// The one host that it may be sent to, with port where it is not the scheme's own.
-    pub host: String,
-    /// User name; `git` if not given.
-    pub user: Option<String>,
-    /// The secret; sealed before it is stored, never in an event.
-    pub secret: String,
-}
-request!(CreateCredential => CredentialView, "authz.create-credential");
-
-impl std::fmt::Debug for CreateCredential {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CreateCredential")
-            .field("name", &self.name)
-            .field("host", &self.host)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Lets a project use a credential, or revokes the credential as a whole.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GrantCredential {
-    /// Its name or id.
-    pub credential: String,
-    /// `group/name` or id of the project.
-    pub project: String,
-}
-request!(GrantCredential => CredentialView, "authz.grant-credential");
-
-/// Destroys a credential's secret.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RevokeCredential {
-    /// Its name or id.
-    pub credential: String,
-}
-request!(RevokeCredential => CredentialView, "authz.revoke-credential");
-
-/// Lists credentials.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct ListCredentials {
-    /// How many items the page holds at most; 100 if not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<PageLimit>,
-    /// Where the page begins: `next` of the page before. The first page if not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<PageCursor>,
-}
-paged!(ListCredentials => CredentialView, by CredentialId, "authz.list-credentials");
-
-/// One credential, without its secret.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CredentialView {
-    /// Its id.
-    pub id: CredentialId,
-    /// Its name.
-    pub name: String,
-    /// The one host that it may be sent to.
-    pub host: String,
-    /// Projects that may use it.
-    pub projects: Vec<ProjectId>,
-    /// Its secret was destroyed.
-    pub revoked: bool,
 }

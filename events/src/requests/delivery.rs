@@ -191,6 +191,58 @@ impl SourceView {
     pub const KEPT_OBJECTS: usize = 20;
 }
 
+/// The last syncs of a source, the newest first; [`SourceSync::KEPT`] at most. The log has all of them.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListSyncs {
+    /// Of which source.
+    pub source: SourceId,
+    /// How many items the page holds at most; 100 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// Where the page begins: `next` of the page before. The first page if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<PageCursor>,
+}
+paged!(ListSyncs => SourceSync, by (Timestamp, SyncId), "delivery.list-syncs");
+
+/// One sync of a source, as the log has it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceSync {
+    /// Its id.
+    pub id: SyncId,
+    /// The commit that it brings.
+    pub commit: String,
+    /// When it was decided.
+    pub decided_at: Timestamp,
+    /// When the log took its begin: that of its first run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When the log took its end, where its last run has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
+    /// How often it was run: one that failed is tried again.
+    #[serde(default)]
+    pub runs: u32,
+    /// How the last run ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<SyncOutcome>,
+    /// Its objects in numbers.
+    #[serde(default)]
+    pub counts: SyncCounts,
+    /// The first failure, shortened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<ObjectFailure>,
+}
+
+impl SourceSync {
+    /// So many of a source are kept for queries.
+    pub const KEPT: usize = 20;
+    /// Letters of a failure that are kept.
+    pub const LETTERS: usize = 300;
+}
+
 /// An object that was to be pruned and stays in place.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -94,6 +94,8 @@ pub enum Reason {
     Connected,
     /// In sync with the commit that it is pinned to, which is not the newest.
     Pinned,
+    /// Its syncs are not recorded as deployments, because another project's environment does not let them.
+    NotRecorded,
     /// In sync.
     InSync,
     /// The sync runs.
@@ -162,9 +164,10 @@ pub enum Reason {
 
 impl Reason {
     /// All, in their order.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::Connected,
         Self::Pinned,
+        Self::NotRecorded,
         Self::InSync,
         Self::Syncing,
         Self::Waiting,
@@ -205,6 +208,7 @@ impl Reason {
         match self {
             Self::Connected => "connected",
             Self::Pinned => "pinned",
+            Self::NotRecorded => "not-recorded",
             Self::InSync => "in-sync",
             Self::Syncing => "syncing",
             Self::Waiting => "waiting",

@@ -15,6 +15,7 @@ use events::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::objects::{further_object_changes, of_object_changes};
 use crate::samples::{counts, failure, id, identity};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -152,7 +153,7 @@ fn of_syncs_and_tunnels() -> Vec<Observed> {
 #[test]
 fn observations_stay_as_they_are() {
     let samples: Vec<Observed> =
-        of_objects().into_iter().chain(of_sights()).chain(of_syncs_and_tunnels()).collect();
+        [of_objects(), of_sights(), of_syncs_and_tunnels(), of_object_changes()].concat();
     let names: std::collections::BTreeSet<(&str, u16)> =
         samples.iter().map(|what| (what.kind(), what.version())).collect();
     assert_eq!(names, Observed::KINDS.iter().copied().collect(), "each kind has a sample");
@@ -160,6 +161,9 @@ fn observations_stay_as_they_are() {
     for what in samples {
         let version = if what.version() == 1 { String::new() } else { format!(".v{}", what.version()) };
         stands(&format!("observed.{}{version}", what.kind()), &Observation { at, what });
+    }
+    for (name, what) in further_object_changes() {
+        stands(&format!("observed.{name}"), &Observation { at, what });
     }
     let of_a_newer_writer = UnknownObservation {
         kind: "door-seen".to_owned(),

@@ -3,10 +3,14 @@
 use events::configuration::*;
 use events::delivery::*;
 use events::directory::*;
+use events::environment::Tier;
 use events::repository::*;
 use events::root::RootLink;
 use events::*;
+use serde_json::json;
 use uuid::Uuid;
+
+use super::deployed::{environments, subscriptions};
 
 pub fn id(number: u128) -> Uuid {
     Uuid::from_u128(0x0190_b6a2_7c1e_7d3a_9f10_0000_0000_0000 + number)
@@ -49,7 +53,7 @@ fn finding() -> FileFinding {
     }
 }
 
-fn commit() -> String {
+pub fn commit() -> String {
     "4f1a5b10c0ffee00c0ffee00c0ffee00c0ffee00".to_owned()
 }
 
@@ -69,6 +73,8 @@ pub fn all() -> Vec<(&'static str, Event)> {
     samples.extend(repository());
     samples.extend(delivery());
     samples.extend(handed_over());
+    samples.extend(subscriptions());
+    samples.extend(environments());
     samples
 }
 
@@ -254,14 +260,17 @@ fn directory() -> Vec<(&'static str, Event)> {
         .collect()
 }
 
-fn configuration() -> Vec<(&'static str, Event)> {
-    let agent = AgentId(id(2));
-    let configuration = AgentConfiguration {
+fn full_configuration(agent: AgentId) -> AgentConfiguration {
+    AgentConfiguration {
         mode: Mode::Cluster,
         resources: ResourceRules {
             include: vec![KindPattern { group: "*".to_owned(), kind: "*".to_owned() }],
             exclude: vec![KindPattern { group: String::new(), kind: "Secret".to_owned() }],
         },
+        observe: ObserveRules::default(),
+        health: HealthSettings::default(),
+        relations: Vec::new(),
+        actions: Vec::new(),
         sources: vec![SourceConfiguration {
             id: SourceId::derive(agent, "shop"),
             name: "shop".to_owned(),
@@ -276,14 +285,91 @@ fn configuration() -> Vec<(&'static str, Event)> {
                 name: "deployer".to_owned(),
             }),
             policies: SyncPolicies::default(),
+            environment: None,
             line: 4,
         }],
         lockdown: true,
         grants: grants::Grants::default(),
         implicit_rights: true,
+    }
+}
+
+/// A configuration with a health rule.
+fn judging(explicit: &AgentConfiguration) -> AgentConfiguration {
+    let rule = HealthRule {
+        group: "db.example.com".to_owned(),
+        kind: "Database".to_owned(),
+        healthy: "status.phase == 'Ready'".to_owned(),
+        progressing: Some("status.phase == 'Pending'".to_owned()),
+        degraded: Some("status.phase == 'Failed'".to_owned()),
+        suspended: Some("has(spec.paused) && spec.paused".to_owned()),
+        message: Some("status.phase".to_owned()),
     };
+    AgentConfiguration {
+        health: HealthSettings { rules: vec![rule], ..HealthSettings::default() },
+        ..explicit.clone()
+    }
+}
+
+/// A configuration with a health rule of Argo CD.
+fn importing(explicit: &AgentConfiguration) -> AgentConfiguration {
+    let rule = ImportedRule {
+        group: "*.example.com".to_owned(),
+        kind: "*".to_owned(),
+        lua: "hs = {}\nhs.status = \"Healthy\"\nreturn hs\n".to_owned(),
+    };
+    let health = HealthSettings { imported: vec![rule], ..HealthSettings::default() };
+    AgentConfiguration { health, ..explicit.clone() }
+}
+
+/// A configuration with a relation.
+fn relating(explicit: &AgentConfiguration) -> AgentConfiguration {
+    let kind = |group: &str, kind: &str| KindPattern { group: group.to_owned(), kind: kind.to_owned() };
+    let relation = DeclaredRelation {
+        name: "uses-database".to_owned(),
+        from: kind("example.com", "App"),
+        to: kind("db.example.com", "Database"),
+        names: Some("spec.database".to_owned()),
+        labels: Some("spec.labels".to_owned()),
+        namespace: Some("'data'".to_owned()),
+    };
+    AgentConfiguration { relations: vec![relation], ..explicit.clone() }
+}
+
+/// A configuration with actions.
+fn acting(explicit: &AgentConfiguration) -> AgentConfiguration {
+    let action = |name: &str, patch: ObjectPatch| DeclaredAction {
+        name: name.to_owned(),
+        group: "db.example.com".to_owned(),
+        kind: "Database".to_owned(),
+        text: "Stops it.".to_owned(),
+        when: Some("!spec.paused".to_owned()),
+        patch,
+        subresource: Some("status".to_owned()),
+    };
+    let merge = ObjectPatch::Merge(json!({"status": {"asked": {"$cel": "now"}}}));
+    let json = ObjectPatch::Json(vec![json!({"op": "remove", "path": "/status/asked"})]);
+    AgentConfiguration { actions: vec![action("pause", merge), action("resume", json)], ..explicit.clone() }
+}
+
+fn configuration() -> Vec<(&'static str, Event)> {
+    let agent = AgentId(id(2));
+    let configuration = full_configuration(agent);
     let explicit =
         AgentConfiguration { implicit_rights: false, sources: Vec::new(), ..configuration.clone() };
+    let pattern = |kind: &str, namespace: &str| {
+        let [group, kind, namespace] = ["", kind, namespace].map(str::to_owned);
+        ObservePattern { group, kind, namespace }
+    };
+    let observe =
+        ObserveRules { include: vec![pattern("*", "shop-*")], exclude: vec![pattern("Secret", "*")] };
+    let observing = AgentConfiguration { observe, ..explicit.clone() };
+    let (judging, importing, relating) = (judging(&explicit), importing(&explicit), relating(&explicit));
+    let acting = acting(&explicit);
+    let deploying = AgentConfiguration {
+        sources: configuration.sources.iter().cloned().map(into_production).collect(),
+        ..explicit.clone()
+    };
     let changed = |configuration, warnings: Vec<FileFinding>| {
         let commit = commit();
         ConfigurationEvent::ConfigurationChanged(ConfigurationChanged {
@@ -300,10 +386,25 @@ fn configuration() -> Vec<(&'static str, Event)> {
     vec![
         ("explicit", changed(explicit, Vec::new()).into()),
         ("full", changed(configuration, vec![finding()]).into()),
+        ("observing", changed(observing, Vec::new()).into()),
+        ("judging", changed(judging, Vec::new()).into()),
+        ("importing", changed(importing, Vec::new()).into()),
+        ("relating", changed(relating, Vec::new()).into()),
+        ("acting", changed(acting, Vec::new()).into()),
+        ("deploying", changed(deploying, Vec::new()).into()),
         ("full", rejected(Some(commit()), &[finding()], &[]).into()),
         ("with-warnings", rejected(Some(commit()), &[finding()], &[finding()]).into()),
         ("unreadable", rejected(None, &[], &[]).into()),
     ]
+}
+
+fn into_production(source: SourceConfiguration) -> SourceConfiguration {
+    let environment = SourceEnvironment {
+        name: "production".to_owned(),
+        tier: Some(Tier::Production),
+        project: Some(ProjectId(id(3))),
+    };
+    SourceConfiguration { environment: Some(environment), ..source }
 }
 
 fn repository() -> Vec<(&'static str, Event)> {

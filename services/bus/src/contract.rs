@@ -71,17 +71,19 @@ pub trait Bus: Send + Sync {
         handler: StreamHandler,
     ) -> Result<Serving, BusError>;
 
-    /// Serves requests under one subject and byte streams under another, as a member of the same group. For the many that serve
+    /// Serves requests under some subjects and byte streams under another, as a member of the same group. For the many that serve
     /// both, such as one for each agent: it may cost as little as serving one.
-    async fn serve_both(
+    async fn serve_together(
         &self,
         group: &str,
-        (requests, handler): (&Subject, Handler),
+        requests: Vec<(Subject, Handler)>,
         (streams, stream_handler): (&Subject, StreamHandler),
     ) -> Result<Serving, BusError> {
-        let requests = self.serve(requests, group, handler).await?;
-        let streams = self.serve_streams(streams, group, stream_handler).await?;
-        Ok(Serving(Box::new((requests, streams))))
+        let mut serving = vec![self.serve_streams(streams, group, stream_handler).await?];
+        for (subject, handler) in requests {
+            serving.push(self.serve(&subject, group, handler).await?);
+        }
+        Ok(Serving(Box::new(serving)))
     }
 }
 

@@ -177,6 +177,11 @@ fn answering(handler: Handler) -> Answered {
     })
 }
 
+/// A narrow filter that hears all; none if they are not of the same length.
+fn filter_of_all<'a>(one: &str, others: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    others.into_iter().try_fold(one.to_owned(), |filter, other| filter_of_both(&filter, other))
+}
+
 /// The narrowest filter that hears both; none if they are not of the same length.
 fn filter_of_both(one: &str, other: &str) -> Option<String> {
     let tokens = (one.split('.').count() == other.split('.').count())
@@ -269,28 +274,35 @@ impl Bus for NatsBus {
         self.join(subject.to_string(), group, self.accepting(handler)).await
     }
 
-    async fn serve_both(
+    async fn serve_together(
         &self,
         group: &str,
-        (requests, handler): (&Subject, Handler),
+        requests: Vec<(Subject, Handler)>,
         (streams, stream_handler): (&Subject, StreamHandler),
     ) -> Result<Serving, BusError> {
-        checked(requests)?;
         checked(streams)?;
+        for (subject, _) in &requests {
+            checked(subject)?;
+        }
         // A subscription costs some kilobytes, above all the queue that waits for its messages.
-        let Some(filter) = filter_of_both(requests.as_str(), streams.as_str()) else {
-            let requests = self.serve(requests, group, handler).await?;
-            let streams = self.serve_streams(streams, group, stream_handler).await?;
-            return Ok(Serving(Box::new((requests, streams))));
+        let subjects = requests.iter().map(|(subject, _)| subject.as_str());
+        let Some(filter) = filter_of_all(streams.as_str(), subjects) else {
+            let mut serving = vec![self.serve_streams(streams, group, stream_handler).await?];
+            for (subject, handler) in requests {
+                serving.push(self.serve(&subject, group, handler).await?);
+            }
+            return Ok(Serving(Box::new(serving)));
         };
-        let (answers, accepts) = (answering(handler), self.accepting(stream_handler));
-        let (requests, streams) = (requests.clone(), streams.clone());
-        let either: Answered = Arc::new(move |message| match message.subject.as_str() {
-            subject if subject == requests.as_str() => answers(message),
-            subject if subject == streams.as_str() => accepts(message),
-            _ => futures::future::ready(None).boxed(),
+        let answers = requests.into_iter().map(|(subject, handler)| (subject, answering(handler)));
+        let all: Vec<(Subject, Answered)> =
+            answers.chain([(streams.clone(), self.accepting(stream_handler))]).collect();
+        let any: Answered = Arc::new(move |message| {
+            match all.iter().find(|(subject, _)| subject.as_str() == message.subject.as_str()) {
+                Some((_, answers)) => answers(message),
+                None => futures::future::ready(None).boxed(),
+            }
         });
-        self.join(filter, group, either).await
+        self.join(filter, group, any).await
     }
 }
 

@@ -115,7 +115,7 @@ where
     bus.serve(subject, &group, handler_of::<R, F>(handler)).await
 }
 
-/// What answers requests of a type, for [`Bus::serve_both`].
+/// What answers requests of a type, for [`Bus::serve_together`].
 pub fn handler_of<R, F>(handler: F) -> Handler
 where
     R: Request,

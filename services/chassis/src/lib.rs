@@ -13,12 +13,14 @@
 //! Deliberately absent: any knowledge of what the process does.
 #![warn(missing_docs)]
 
+pub mod address;
 pub mod admin;
 pub mod args;
 pub mod logs;
 pub mod metrics;
 pub mod readiness;
 pub mod server;
+pub mod session;
 pub mod shutdown;
 pub mod supervisor;
 pub mod tls;

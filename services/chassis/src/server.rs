@@ -1,5 +1,7 @@
 //! Serving HTTPS to people and programs: TLS, limits, drain.
 
+mod first_byte;
+
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -36,6 +38,10 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Who dialled: among the extensions of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
+
+/// Among the extensions of a request that came without TLS to a server that has TLS, from this machine: see [`Server::plain_on_loopback`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlainOnLoopback;
 
 /// The token in the value of an `Authorization` header (RFC 6750), if it is one of at most `longest` bytes.
 #[must_use]
@@ -84,6 +90,9 @@ pub struct Server {
     pub listener: Box<dyn Listener>,
     /// How they are encrypted.
     pub tls: Option<Arc<ServerConfig>>,
+    /// Where it listens on the loopback with TLS, programs of this machine may also speak plain HTTP: for browsers, which would warn of a
+    /// certificate of the installation's own authority, and on the loopback need none.
+    pub plain_on_loopback: bool,
     /// What one client may take.
     pub limits: Limits,
 }
@@ -93,6 +102,7 @@ pub struct Server {
 struct Noting<S> {
     inner: S,
     peer: Peer,
+    plain: Option<PlainOnLoopback>,
     asked: Arc<AtomicBool>,
 }
 
@@ -104,6 +114,9 @@ impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for Noting<S> {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.asked.store(true, Ordering::Release);
         request.extensions_mut().insert(self.peer);
+        if let Some(plain) = self.plain {
+            request.extensions_mut().insert(plain);
+        }
         self.inner.call(request)
     }
 }
@@ -120,10 +133,16 @@ async fn never_asks(clock: &dyn Clock, within: Duration, asked: &AtomicBool) {
 async fn encrypt(
     acceptor: Option<TlsAcceptor>,
     socket: Box<dyn Connection>,
-) -> io::Result<Box<dyn Connection>> {
-    match acceptor {
-        None => Ok(socket),
-        Some(acceptor) => Ok(Box::new(acceptor.accept(socket).await?)),
+    may_be_plain: bool,
+) -> io::Result<(Box<dyn Connection>, Option<PlainOnLoopback>)> {
+    let Some(acceptor) = acceptor else { return Ok((socket, None)) };
+    if !may_be_plain {
+        return Ok((Box::new(acceptor.accept(socket).await?), None));
+    }
+    let (is_tls, socket) = first_byte::looked_at(socket).await?;
+    match is_tls {
+        true => Ok((Box::new(acceptor.accept(socket).await?), None)),
+        false => Ok((socket, Some(PlainOnLoopback))),
     }
 }
 
@@ -145,6 +164,7 @@ impl Server {
         let drain = GracefulShutdown::new();
         let builder = self.builder();
         let acceptor = self.tls.clone().map(TlsAcceptor::from);
+        let may_be_plain = self.plain_on_loopback && self.listener.local_address()?.ip().is_loopback();
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -152,21 +172,24 @@ impl Server {
                 accepted = self.accept(&permits) => accepted?,
             };
             let Some((socket, peer, permit)) = accepted else { continue };
-            let service = Noting { inner: service.clone(), peer: Peer(peer), asked: Arc::default() };
+            let mut service =
+                Noting { inner: service.clone(), peer: Peer(peer), plain: None, asked: Arc::default() };
+            let may_be_plain = may_be_plain && peer.ip().is_loopback();
             let (builder, watcher) = (builder.clone(), drain.watcher());
             let (clock, limits, acceptor) = (Arc::clone(&self.world.clock), self.limits, acceptor.clone());
             let connection = async move {
                 let _permit = permit;
                 let encrypted = tokio::select! {
                     biased;
-                    encrypted = encrypt(acceptor, socket) => encrypted,
+                    encrypted = encrypt(acceptor, socket, may_be_plain) => encrypted,
                     () = clock.sleep(limits.handshake) => return,
                 };
-                let Ok(stream) =
+                let Ok((stream, plain)) =
                     encrypted.inspect_err(|error| tracing::debug!(%peer, %error, "TLS handshake failed"))
                 else {
                     return;
                 };
+                service.plain = plain;
                 let asked = Arc::clone(&service.asked);
                 let served =
                     builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();

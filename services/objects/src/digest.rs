@@ -4,7 +4,7 @@
 //! a float without a fraction that an integer can hold exactly is written as that integer.
 
 pub use events::digest::Sha256;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::yaml::int_as_number;
 
@@ -60,21 +60,28 @@ fn write(value: &Value, out: &mut Vec<u8>) {
             out.push(b']');
         }
         Value::String(text) => write_text(text, out),
-        Value::Number(number) if number.is_f64() => {
-            let number = number.as_f64().and_then(int_as_number).unwrap_or_else(|| number.clone());
-            out.extend_from_slice(number.to_string().as_bytes());
-        }
-        Value::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        Value::Number(number) => write_number(number, out),
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
         Value::Null => out.extend_from_slice(b"null"),
     }
 }
 
+/// A number in its one spelling.
+pub(crate) fn write_number(number: &Number, out: &mut Vec<u8>) {
+    let whole = if number.is_f64() { number.as_f64().and_then(int_as_number) } else { None };
+    out.extend_from_slice(whole.as_ref().unwrap_or(number).to_string().as_bytes());
+}
+
 /// A JSON string: the quote, the backslash and control characters escaped, everything else as it is.
-fn write_text(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    for byte in text.bytes() {
+    let mut rest = text.as_bytes();
+    let is_escaped = |byte: &u8| matches!(byte, b'"' | b'\\' | 0x00..=0x1f);
+    while let Some((plain, [byte, behind @ ..])) =
+        rest.iter().position(is_escaped).and_then(|place| rest.split_at_checked(place))
+    {
+        out.extend_from_slice(plain);
         match byte {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
@@ -83,10 +90,11 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
             b'\t' => out.extend_from_slice(b"\\t"),
             0x08 => out.extend_from_slice(b"\\b"),
             0x0c => out.extend_from_slice(b"\\f"),
-            0x00..=0x1f => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => out.push(byte),
+            _ => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
         }
+        rest = behind;
     }
+    out.extend_from_slice(rest);
     out.push(b'"');
 }
 

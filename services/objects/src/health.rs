@@ -1,6 +1,6 @@
 //! How an object is doing, judged from what it says about itself.
 //!
-//! Evaluation goes: deletion under way, then the rule of the kind, then the generic rules that controllers follow
+//! Evaluation goes: deletion under way, then a rule that the configuration declares, then the built-in rule of the kind, then the generic rules that controllers follow
 //! by convention (observed generation, the conditions Reconciling, Stalled and Ready). Conditions are looked up by
 //! type, never by position, and those of an older generation do not count. The instant is a parameter: what changes with time alone says so in
 //! [`Health::recheck_at`].
@@ -10,14 +10,17 @@ mod gateway;
 mod generic;
 mod network;
 mod pod;
+mod rules;
 mod scaling;
 mod storage;
 mod view;
 mod workloads;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 pub use self::below::{selector_of_pods, with_pods};
+pub use self::rules::{MAXIMUM_RULES, RuleSet, expressions_of, rule_for, version_of};
 pub use self::storage::binds_on_first_use;
 use self::view::View;
 use crate::identity::split_api_version;
@@ -66,6 +69,8 @@ impl std::fmt::Display for HealthStatus {
 pub enum RuleSource {
     /// The object is being deleted, whatever its kind.
     Deletion,
+    /// A rule that the configuration declares.
+    Declared,
     /// A rule for the kind.
     BuiltIn,
     /// The conventions that most controllers follow.
@@ -156,6 +161,8 @@ pub struct HealthOptions {
     /// Names of the storage classes that bind a volume only when its first consumer is scheduled: a claim that
     /// waits for one is optional. Default none.
     pub first_consumer_classes: BTreeSet<String>,
+    /// Rules that the configuration declares. Default none.
+    pub rules: Arc<RuleSet>,
 }
 
 impl Default for HealthOptions {
@@ -165,6 +172,7 @@ impl Default for HealthOptions {
             load_balancer_optional: true,
             ingress_optional: true,
             first_consumer_classes: BTreeSet::new(),
+            rules: Arc::default(),
         }
     }
 }
@@ -188,8 +196,36 @@ pub fn evaluate(object: &Value, now_ms: i64, options: &HealthOptions) -> Option<
     let Some((group, _)) = split_api_version(api_version) else {
         return Some(Health::new(HealthStatus::Unknown, "the object states no apiVersion"));
     };
-    built_in(group, view.text("kind").unwrap_or_default(), view, now_ms, options)
-        .or_else(|| generic::rule(view))
+    let kind = view.text("kind").unwrap_or_default();
+    let declared = options.rules.judge(group, kind, view);
+    declared.or_else(|| built_in(group, kind, view, now_ms, options)).or_else(|| generic::rule(view))
+}
+
+/// Whether being there is all that can be asked of objects of a kind: only their metadata is looked at, so that values of Secrets and large
+/// contents are never fetched. No declared rule judges them.
+#[must_use]
+pub fn is_known_by_metadata(group: &str, kind: &str) -> bool {
+    matches!(
+        (group, kind),
+        (
+            "",
+            "ConfigMap"
+                | "Secret"
+                | "ServiceAccount"
+                | "LimitRange"
+                | "ResourceQuota"
+                | "Endpoints"
+                | "PodTemplate"
+        ) | (
+            "rbac.authorization.k8s.io"
+                | "scheduling.k8s.io"
+                | "node.k8s.io"
+                | "admissionregistration.k8s.io"
+                | "storage.k8s.io",
+            _
+        ) | ("networking.k8s.io", "NetworkPolicy" | "IngressClass")
+            | ("discovery.k8s.io", _)
+    )
 }
 
 /// The worst of several statuses; `None` of none, which is a state of its own and not healthy.

@@ -1,7 +1,9 @@
 //! What must not leave a cluster: the values of Secrets.
 //!
-//! Keys stay, values go. So do the annotations in which client-side `kubectl apply` and other tools keep the
-//! whole object, values included. Other kinds are left as they are.
+//! Keys stay, values go. So do the values of annotations: client-side `kubectl apply` and other tools keep the whole
+//! object in one, values included, and only those that are known to hold no copy stay. Where Helm is configured to keep its
+//! releases in ConfigMaps, what a release holds goes as well, as the manifests and values in it are those of Secrets,
+//! too. Other kinds are left as they are.
 
 use ring::hmac;
 use serde_json::Value;
@@ -9,11 +11,26 @@ use serde_json::Value;
 /// What stands where a value stood.
 pub const REDACTED: &str = "redacted";
 /// Annotations that hold a copy of the whole object: of kubectl and Argo CD, kapp, and Rancher.
-const COPIES: [&str; 3] = [
+pub(crate) const COPIES: [&str; 3] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "kapp.k14s.io/original",
     "objectset.rio.cattle.io/applied",
 ];
+
+/// Kinds of which values are redacted.
+pub(crate) const SECRETS: [&str; 2] = ["Secret", "SecretList"];
+/// Kinds of which releases of Helm are redacted.
+pub(crate) const CONFIG_MAPS: [&str; 2] = ["ConfigMap", "ConfigMapList"];
+
+/// Annotations of Secrets that hold no value of theirs.
+const HARMLESS: [&str; 4] = [
+    "kubernetes.io/service-account.name",
+    "kubernetes.io/service-account.uid",
+    "meta.helm.sh/release-name",
+    "meta.helm.sh/release-namespace",
+];
+/// How others of these begin.
+const HARMLESS_OF: [&str; 2] = ["cert-manager.io/", "kasbah.dev/"];
 
 /// Makes markers from which equal values can be told from different ones by whoever holds no key: the marker is a
 /// keyed hash over the object's identity, the key inside it and the value. The key should be random per agent
@@ -54,21 +71,44 @@ pub fn redact_secret(object: &mut Value) {
 /// Whether the object is a core Secret, or a list of them.
 #[must_use]
 pub fn is_secret(object: &Value) -> bool {
-    let text = |key: &str| object.get(key).and_then(Value::as_str);
-    matches!(text("kind"), Some("Secret" | "SecretList"))
-        && text("apiVersion").is_some_and(|v| !v.contains('/'))
+    is_of(&SECRETS, object) && is_core(object)
+}
+
+fn is_of(kinds: &[&str], object: &Value) -> bool {
+    object.get("kind").and_then(Value::as_str).is_some_and(|kind| kinds.contains(&kind))
+}
+
+fn is_core(object: &Value) -> bool {
+    let version = object.get("apiVersion").and_then(Value::as_str);
+    version.is_some_and(|version| !version.contains('/'))
+}
+
+fn is_config_map(object: &Value) -> bool {
+    is_of(&CONFIG_MAPS, object) && is_core(object)
 }
 
 fn redact_with(object: &mut Value, marker: &mut dyn FnMut(&str, &Value) -> Value) {
-    if !is_secret(object) {
-        return;
-    }
+    let redact = match (is_secret(object), is_config_map(object)) {
+        (true, _) => redact_body,
+        (_, true) => redact_release,
+        _ => return,
+    };
     if let Some(items) = object.get_mut("items").and_then(Value::as_array_mut) {
         for item in items {
-            redact_body(item, marker);
+            redact(item, marker);
         }
     }
-    redact_body(object, marker);
+    redact(object, marker);
+}
+
+/// A release of Helm that it keeps in a ConfigMap.
+fn redact_release(object: &mut Value, marker: &mut dyn FnMut(&str, &Value) -> Value) {
+    let owner = object.pointer("/metadata/labels/owner").and_then(Value::as_str);
+    if owner == Some("helm")
+        && let Some(release) = object.pointer_mut("/data/release")
+    {
+        *release = marker("release", release);
+    }
 }
 
 fn redact_body(object: &mut Value, marker: &mut dyn FnMut(&str, &Value) -> Value) {
@@ -85,11 +125,13 @@ fn redact_body(object: &mut Value, marker: &mut dyn FnMut(&str, &Value) -> Value
     }
     let annotations = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations"));
     let Some(annotations) = annotations.and_then(Value::as_object_mut) else { return };
-    for name in COPIES {
-        if let Some(value) = annotations.get_mut(name) {
-            *value = marker(name, value);
-        }
+    for (name, value) in annotations.iter_mut().filter(|(name, _)| !is_harmless(name)) {
+        *value = marker(name, value);
     }
+}
+
+fn is_harmless(annotation: &str) -> bool {
+    HARMLESS.contains(&annotation) || HARMLESS_OF.iter().any(|of| annotation.starts_with(of))
 }
 
 #[cfg(test)]
@@ -99,7 +141,8 @@ mod tests {
 
     fn secret(password: &str) -> Value {
         json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-            "metadata": {"name": "db", "uid": "u", "annotations": {"a": "stays", COPIES[0]: password, COPIES[1]: password, COPIES[2]: password}},
+            "metadata": {"name": "db", "uid": "u", "annotations": {HARMLESS[0]: "stays", "cert-manager.io/issuer-name": "stays",
+                "example.com/copy": password, COPIES[0]: password, COPIES[1]: password, COPIES[2]: password}},
             "data": {"password": password, "user": "cm9vdA=="}, "stringData": {"plain": password}})
     }
 
@@ -109,7 +152,9 @@ mod tests {
         redact_secret(&mut object);
         assert!(!object.to_string().contains("aHVudGVyMg=="), "{object}");
         assert_eq!(object["data"], json!({"password": REDACTED, "user": REDACTED}));
-        assert_eq!(object["metadata"]["annotations"]["a"], "stays");
+        assert_eq!(object["metadata"]["annotations"][HARMLESS[0]], "stays");
+        assert_eq!(object["metadata"]["annotations"]["cert-manager.io/issuer-name"], "stays");
+        assert_eq!(object["metadata"]["annotations"]["example.com/copy"], REDACTED);
         assert_eq!(object["type"], "Opaque");
         let mut list = json!({"apiVersion": "v1", "kind": "SecretList", "items": [secret("aHVudGVyMg==")]});
         redact_secret(&mut list);
@@ -118,6 +163,22 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "Secret", "data": ["aHVudGVyMg=="], "stringData": null});
         redact_secret(&mut malformed);
         assert!(!malformed.to_string().contains("aHVudGVyMg=="), "{malformed}");
+    }
+
+    #[test]
+    fn a_release_of_helm_goes_from_a_config_map_and_nothing_else() {
+        let release = |owner: &str| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"release": "H4sIA", "other": "stays"},
+                "metadata": {"name": "sh.helm.release.v1.shop.v1", "labels": {"owner": owner, "name": "shop"}}})
+        };
+        let mut of_helm = release("helm");
+        redact_secret(&mut of_helm);
+        assert_eq!(of_helm["data"], json!({"release": REDACTED, "other": "stays"}));
+        let mut list =
+            json!({"apiVersion": "v1", "kind": "ConfigMapList", "items": [release("helm"), release("me")]});
+        redact_secret(&mut list);
+        assert_eq!(list["items"][0]["data"]["release"], REDACTED);
+        assert_eq!(list["items"][1], release("me"));
     }
 
     #[test]

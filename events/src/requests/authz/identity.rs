@@ -38,6 +38,9 @@ pub struct ProviderView {
     /// Of people: what the provider wants of installed applications beside their id, though it is no secret (RFC 8252, section 8.5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
+    /// Of people: they may sign in with it on the web page.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_page: bool,
     /// PEM text of the authority that certified it, where that is not one of the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authority: Option<String>,
@@ -125,4 +128,70 @@ pub struct SignedIn {
     pub organization_name: String,
     /// Their token, shown once.
     pub token: SecretToken,
+}
+
+/// Where a page in a browser is to send somebody who signs in at an identity provider (OpenID Connect Core 1.0, section 3.1.2.1). Only
+/// services may ask.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BeginSignIn {
+    /// Name of the provider.
+    pub provider: String,
+    /// Where the provider is to send them back to.
+    pub redirect: String,
+    /// What it is to send back with them.
+    pub state: String,
+    /// What the ID token is to name.
+    pub nonce: String,
+    /// The challenge of the verifier with which the code is exchanged (RFC 7636, S256).
+    pub challenge: String,
+}
+request!(BeginSignIn => SignInAddress, "authz.begin-sign-in");
+
+/// See [`BeginSignIn`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignInAddress {
+    /// The address at the provider.
+    pub url: String,
+}
+
+/// Exchanges the code with which a provider sent somebody back for their ID token, which is verified. Only services may ask.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExchangeCode {
+    /// Name of the provider that was asked.
+    pub provider: String,
+    /// Where it was to send them back to.
+    pub redirect: String,
+    /// The code.
+    pub code: String,
+    /// The verifier of the challenge.
+    pub verifier: String,
+    /// What the ID token has to name.
+    pub nonce: String,
+    /// What the provider calls itself beside the code, if it does (RFC 9207).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+}
+request!(ExchangeCode => ExchangedCode, "authz.exchange-code");
+
+impl std::fmt::Debug for ExchangeCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExchangeCode").field("provider", &self.provider).finish_non_exhaustive()
+    }
+}
+
+/// See [`ExchangeCode`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExchangedCode {
+    /// For [`SignIn`].
+    pub id_token: String,
+}
+
+impl std::fmt::Debug for ExchangedCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExchangedCode").finish_non_exhaustive()
+    }
 }

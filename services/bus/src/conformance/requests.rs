@@ -1,5 +1,6 @@
 //! Laws of requests.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -223,39 +224,50 @@ pub async fn typed_requests_carry_answers_and_refusals(bus: Arc<dyn Bus>, world:
 
 #[allow(missing_docs, reason = "the name is the law")]
 pub async fn requests_and_streams_are_served_together(bus: Arc<dyn Bus>, world: World) -> Result<()> {
-    let (asked, opened) = (fresh_name(&world, "asked"), fresh_name(&world, "opened"));
+    let [asked, also_asked, opened] = ["asked", "also_asked", "opened"].map(|name| fresh_name(&world, name));
     let context = patient_context(&world);
     let mut all = Vec::new();
     for name in ["one", "other"] {
         let agent = AgentId(world.new_uuid());
-        let subjects = (Subject::agent_request(&asked, agent), Subject::agent_request(&opened, agent));
-        let answer: Handler =
-            Arc::new(move |_, _| Box::pin(async move { Bytes::from_static(name.as_bytes()) }));
+        let subjects = (
+            [&asked, &also_asked].map(|asked| Subject::agent_request(asked, agent)),
+            Subject::agent_request(&opened, agent),
+        );
+        let answers = subjects.0.iter().map(|subject| {
+            let said = Bytes::from(format!("{name} {subject}"));
+            let answer: Handler = Arc::new(move |_, _| Box::pin(ready(said.clone())));
+            (subject.clone(), answer)
+        });
         let accept: StreamHandler = Arc::new(move |_, mut stream| {
             Box::pin(async move {
                 let _said = stream.writer.0.write(Bytes::from_static(name.as_bytes())).await;
                 let _ended = stream.writer.0.finish().await;
             })
         });
-        let serving = bus.serve_both("both", (&subjects.0, answer), (&subjects.1, accept)).await?;
+        let serving = bus.serve_together("together", answers.collect(), (&subjects.1, accept)).await?;
         all.push((name, subjects, serving));
     }
     for (name, (asked, opened), _) in &all {
-        let answer = bus.request(asked, &context, Bytes::new());
-        let answer = patiently(&world, "an answer", answer).await??;
+        for asked in asked {
+            let answer = bus.request(asked, &context, Bytes::new());
+            let answer = patiently(&world, "an answer", answer).await??;
+            ensure!(answer == format!("{name} {asked}"), "{asked} of {name}: {answer:?}");
+        }
         let mut stream =
             patiently(&world, "a stream", bus.open_stream(opened, &context, 1024, Opening::default()))
                 .await??;
         let said = patiently(&world, "what it says", stream.reader.0.read()).await??;
-        ensure!(answer == name.as_bytes() && said.as_deref() == Some(name.as_bytes()), "{answer:?} {said:?}");
+        ensure!(said.as_deref() == Some(name.as_bytes()), "{said:?}");
     }
     for (_, (asked, opened), serving) in all {
         drop(serving);
         patiently(&world, "nobody to answer", async {
-            while !matches!(
-                bus.request(&asked, &context, Bytes::new()).await,
-                Err(RequestError::NoResponder { .. })
-            ) {}
+            for asked in &asked {
+                while !matches!(
+                    bus.request(asked, &context, Bytes::new()).await,
+                    Err(RequestError::NoResponder { .. })
+                ) {}
+            }
         })
         .await?;
         let refused = patiently(

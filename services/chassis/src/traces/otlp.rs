@@ -156,7 +156,7 @@ pub(super) fn set_parent(span: &tracing::Span, traceparent: &str) {
     let _set = span.set_parent(context_of(traceparent));
 }
 
-/// Under a parent that is not sampled nothing is: such a trace is said to be running, to whoever is asked next, and never sent.
+/// A span under a parent that is not sampled is not sampled either: the services called next join the trace, and nothing of it is sent.
 pub(super) fn begin_no_trace(span: &tracing::Span) {
     let ids = RandomIdGenerator::default();
     let none = SpanContext::new(

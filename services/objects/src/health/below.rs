@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::view::{View, time};
-use super::{Health, HealthOptions, HealthStatus, pod};
+use super::{Health, HealthOptions, HealthStatus, RuleSource, pod};
 
 /// The labels by which the pods of a workload are found, where its kind runs pods.
 #[must_use]
@@ -40,8 +40,9 @@ pub fn with_pods(
         return health;
     }
     let view = View::new(workload);
-    // What tries again by itself, as a Job does, has not failed yet.
-    let status = if view.text("kind") == Some("Job") { health.status } else { HealthStatus::Degraded };
+    // What tries again by itself, as a Job does, has not failed yet; and a declared rule has the last word on the state.
+    let stands = view.text("kind") == Some("Job") || health.source == RuleSource::Declared;
+    let status = if stands { health.status } else { HealthStatus::Degraded };
     let (failing, recheck_at) = failing_pod(view, pods, now_ms, options);
     let reason = failing.or_else(|| {
         // What could not be made is the reason only where the workload itself says nothing more exact.

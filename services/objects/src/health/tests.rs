@@ -2,6 +2,7 @@
 
 mod below;
 mod cases;
+mod declared;
 mod gateways;
 mod network_and_storage;
 mod pods;
