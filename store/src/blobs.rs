@@ -18,7 +18,9 @@ pub(crate) const LARGEST_BLOB: usize = 32 * 1024 * 1024;
 /// 1. The address is keyed per organization: equal content of two organizations has two addresses.
 /// 2. Durable when `put` returned; one group commit per call. Put before the event that names it.
 /// 3. `get` returns exactly what was put, or an error; damage is found, never returned.
-/// 4. Nothing is removed but by a collector that proves that no retained event names it.
+/// 4. Nothing is removed but by a collector that proves that no retained record names it: no event, and no observation of an object
+///    ([`events::observation::ObjectBody::Blob`]). There is no collector yet, so that an object's body outlives the observation that
+///    names it.
 #[async_trait]
 pub trait Blobs: Send + Sync {
     /// Stores contents, each once; returns their addresses in order. `Bytes` of known content cost a look-up only.

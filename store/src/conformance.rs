@@ -14,6 +14,7 @@ mod follow;
 pub(crate) mod following;
 mod keys;
 mod log;
+mod moment;
 pub(crate) mod retention;
 mod snapshots;
 mod upgrade;
@@ -71,6 +72,9 @@ const LAWS: &[(&str, Law)] = laws![
     log::batches_lie_in_their_partitions,
     log::a_commit_is_found_by_its_id,
     log::many_tasks_on_many_aggregates_lose_nothing,
+    moment::the_position_at_a_moment_is_behind_what_was_recorded_by_then,
+    moment::what_has_left_was_there_at_each_moment,
+    moment::where_nothing_is_recorded_each_moment_is_the_start,
     follow::no_gap_and_no_double_under_load,
     follow::a_slow_follower_holds_up_nobody,
     follow::a_follower_that_falls_behind_gets_the_same_order,
@@ -100,6 +104,7 @@ const LAWS: &[(&str, Law)] = laws![
     following::a_decision_on_a_version_that_is_over_is_given_up,
     retention::behind_the_horizon_nothing_is_missing,
     retention::a_horizon_stays_and_sequences_go_on,
+    retention::streams_leave_apart_from_each_other,
     retention::decisions_never_leave,
     retention::a_fold_begins_with_an_anchor,
     retention::what_is_young_and_little_stays,

@@ -260,21 +260,22 @@ pub async fn copy(from: &dyn Copies, to: &dyn Copies) -> Result<Copied, CopyErro
             check.end().map_err(|(at, detail)| damaged((*stream, partition), at, detail))?;
         }
     }
-    let there = anchors.into_iter().map(|anchor| anchor.there).collect();
+    let there = anchors.into_iter().map(|anchor| (anchor.first, anchor.there)).collect();
     keep_anchors(&*parts.snapshots, there).await?;
     carrier.end().await
 }
 
 /// An anchor of the original, and the same in the copy, where records have other numbers.
 struct Anchor {
+    /// By which stream its generation is called.
+    first: Stream,
     position: Position,
     there: Snapshot,
 }
 
 impl Anchor {
-    fn of(snapshot: Snapshot) -> Self {
-        let mut there = snapshot;
-        Self { position: std::mem::take(&mut there.position), there }
+    fn of((first, mut there): (Stream, Snapshot)) -> Self {
+        Self { first, position: std::mem::take(&mut there.position), there }
     }
 
     fn copied(&mut self, shard: Shard, sequence: u64, there: u64) {

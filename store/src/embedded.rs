@@ -27,6 +27,7 @@ mod index;
 mod keyring;
 mod log;
 mod meta;
+mod moment;
 mod reader;
 mod record;
 mod recovery;
@@ -278,6 +279,7 @@ impl EmbeddedStore {
             blobs: Arc::clone(&self.blobs),
             keys: Arc::clone(&self.keys),
             snapshots: Arc::clone(&self.snapshots),
+            consumers: None,
         }
     }
 

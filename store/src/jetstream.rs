@@ -14,6 +14,7 @@ mod blobs;
 mod checkpoints;
 #[cfg(test)]
 mod conforms;
+mod consumers;
 mod copy;
 mod ends;
 mod follow;
@@ -21,6 +22,7 @@ mod heads;
 mod keyring;
 mod log;
 mod meta;
+mod moment;
 mod nats;
 mod pages;
 mod permissions;
@@ -45,11 +47,13 @@ use world::World;
 
 #[cfg(test)]
 pub(crate) use self::conforms::options as options_of_tests;
+pub use self::consumers::ConsumerSubjects;
 pub use self::nats::Difference;
 pub use self::permissions::{copier, permissions};
 
 use self::blobs::BlobStream;
 use self::checkpoints::Checkpoints;
+use self::consumers::JetStreamConsumers;
 use self::ends::Ends;
 use self::heads::AggregateHeads;
 use self::keyring::KeyStream;
@@ -96,7 +100,7 @@ const REPLICAS: usize = 3;
 /// What a server must take: the largest record or part, and its headers.
 const LARGEST_MESSAGE: usize = 768 * 1024;
 /// How long servers may take to answer when they are started at the same time as we are.
-const START_TIME: Duration = Duration::from_secs(30);
+const START_TIME: Duration = Duration::from_secs(60);
 const START_PAUSE: Duration = Duration::from_secs(1);
 /// Streams that are made or looked at at once.
 const STREAMS_AT_ONCE: usize = 8;
@@ -268,7 +272,9 @@ async fn open_once(
     if makes {
         checkpoints.keep_up();
     }
-    let parts = parts(world, &server, keys, &meta, &checkpoints);
+    let mut parts = parts(world, &server, keys, &meta, &checkpoints);
+    let consumers = JetStreamConsumers { link: Arc::clone(&link), partitions: meta.partitions };
+    parts.consumers = Some(Arc::new(consumers));
     let connection = Connection(link);
     Ok(JetStreamStore {
         parts,
@@ -303,7 +309,13 @@ fn parts(
     let keys: Arc<dyn KeyRing> = Arc::new(keys);
     let blobs = BlobStream { server: Arc::clone(&server), keys: Arc::clone(&keys), world: world.clone() };
     let snapshots = SnapshotStream { server, world, log: meta.log };
-    Parts { log: Arc::new(log), blobs: Arc::new(blobs), keys, snapshots: Arc::new(snapshots) }
+    Parts {
+        log: Arc::new(log),
+        blobs: Arc::new(blobs),
+        keys,
+        snapshots: Arc::new(snapshots),
+        consumers: None,
+    }
 }
 
 /// How often each record is to be kept; an error where the servers promise too little.

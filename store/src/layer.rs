@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use events::position::Stream;
-use events::{AggregateRef, CommitId, OrganizationId, Position};
+use events::{AggregateRef, CommitId, OrganizationId, Position, Timestamp};
 
 use crate::checkpoint::Checkpoint;
 use crate::log::{
@@ -80,6 +80,10 @@ impl<L: LogLayer> EventLog for L {
 
     async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
         self.inner().position(streams).await
+    }
+
+    async fn position_at(&self, streams: &[Stream], time: Timestamp) -> Result<Position, ReadError> {
+        self.inner().position_at(streams, time).await
     }
 
     async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {

@@ -16,6 +16,7 @@ pub mod blobs;
 pub mod checkpoint;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+pub mod consumers;
 pub mod copy;
 pub mod decide;
 pub mod embedded;
@@ -42,6 +43,7 @@ mod waiting;
 
 pub use blobs::{Addresses, BlobError, Blobs};
 pub use checkpoint::{Checkpoint, PartitionCheck, Tally};
+pub use consumers::{Consumer, ConsumerError, ExportConsumers, NewConsumer};
 pub use decide::{Backoff, Basis, DecideError, Decided, Origin, Policy, new_events};
 pub use feed::{Feed, Feeder, ReaderGone};
 pub use following::{
@@ -75,4 +77,6 @@ pub struct Parts {
     pub keys: Arc<dyn KeyRing>,
     /// Snapshots of projections.
     pub snapshots: Arc<dyn Snapshots>,
+    /// Consumers for programs outside; only NATS has them.
+    pub consumers: Option<Arc<dyn ExportConsumers>>,
 }

@@ -8,8 +8,8 @@ use events::commit::MAXIMUM_COMMIT_BYTES;
 use events::position::{Shard, Stream};
 use events::subject::{partition_of_organization, partition_of_writer};
 use events::{
-    Actor, AggregateKind, AggregateRef, ChainHash, CommandRecord, Commit, CommitId, CorrelationId, EventId,
-    Grounds, NewEvent, OrganizationId, Position, Timestamp,
+    Actor, AggregateKind, AggregateRef, ChainHash, CloudEvent, CommandRecord, Commit, CommitId,
+    CorrelationId, EventId, Grounds, NewEvent, OrganizationId, Position, Timestamp,
 };
 
 use crate::checkpoint::Checkpoint;
@@ -74,6 +74,10 @@ pub trait EventLog: Send + Sync {
     /// The end of some streams as of the call: it covers everything in them that was acknowledged to anybody before, and every
     /// record that a reader or follower has got; and whoever begins to read now gets all that it covers.
     async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError>;
+
+    /// Where some streams were at a moment: behind all that was recorded by then, that moment included. A reader that begins there gets
+    /// just what was recorded later. Where all of that has left, it is the horizon.
+    async fn position_at(&self, streams: &[Stream], time: Timestamp) -> Result<Position, ReadError>;
 
     /// What is kept of a stream.
     async fn retained(&self, stream: Stream) -> Result<Retained, ReadError>;
@@ -164,7 +168,7 @@ pub struct NewBatch {
     pub stream: Stream,
     /// Whose.
     pub organization: OrganizationId,
-    /// Decides the partition in observations and recordings; the organization does elsewhere.
+    /// Decides the partition in observations, objects and recordings; the organization does elsewhere. In exports: the type of the event.
     pub writer: String,
     /// The encoded record, at most [`events::commit::MAXIMUM_COMMIT_BYTES`].
     pub data: Vec<u8>,
@@ -220,8 +224,10 @@ impl NewBatch {
     /// Its partition, out of so many.
     pub(crate) fn partition(&self, partitions: u16) -> u16 {
         match self.stream {
-            Stream::Observations | Stream::Recordings => partition_of_writer(&self.writer, partitions),
-            Stream::Decisions | Stream::Audit | Stream::Refusals => {
+            Stream::Observations | Stream::Objects | Stream::Recordings => {
+                partition_of_writer(&self.writer, partitions)
+            }
+            Stream::Decisions | Stream::Audit | Stream::Refusals | Stream::Exports => {
                 partition_of_organization(self.organization, partitions)
             }
         }
@@ -419,6 +425,18 @@ impl Record {
     #[must_use]
     pub fn commit(&self) -> Option<&Commit> {
         self.commit.get_or_init(|| self.decoded()).as_ref()
+    }
+
+    /// Its events as programs outside read them, in order.
+    #[must_use]
+    pub fn cloud_events(&self) -> Vec<CloudEvent> {
+        events::cloud_event::of_record(&events::cloud_event::Recorded {
+            stream: self.shard.0,
+            recorded_at: self.recorded_at,
+            organization: self.organization,
+            bytes: &self.bytes,
+            commit: self.commit(),
+        })
     }
 
     /// Whether it is a commit, readable or not.

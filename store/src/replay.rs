@@ -64,7 +64,8 @@ impl Recorded {
                     self.lanes.entry(Lane::Observations(batch.writer)).or_default().push(record);
                 }
             }
-            Stream::Audit | Stream::Refusals | Stream::Recordings => {}
+            // No decision is made on objects.
+            Stream::Objects | Stream::Audit | Stream::Refusals | Stream::Recordings | Stream::Exports => {}
         }
     }
 
@@ -112,11 +113,11 @@ pub struct Model {
     /// Kinds of the aggregates that it decides.
     pub decides: &'static [AggregateKind],
     start: fn() -> Box<dyn Folding>,
-    redecide: fn(&Recorded, &mut Say<'_>),
+    redecide: fn(&Recorded, &mut OnRedecided<'_>),
 }
 
-/// Hears of each decision what came of making it again.
-pub type Say<'a> = dyn FnMut(&Record, &Commit, Redecided) + 'a;
+/// Called with each decision and the result of making it again.
+pub type OnRedecided<'a> = dyn FnMut(&Record, &Commit, Redecided) + 'a;
 
 impl Model {
     /// The model of a service.
@@ -136,9 +137,9 @@ impl Model {
         (self.start)()
     }
 
-    /// Makes all decisions of this model again, and says of each what came of it.
-    pub fn redecide(&self, recorded: &Recorded, say: &mut Say<'_>) {
-        (self.redecide)(recorded, say);
+    /// Makes all decisions of this model again, and reports each result.
+    pub fn redecide(&self, recorded: &Recorded, report: &mut OnRedecided<'_>) {
+        (self.redecide)(recorded, report);
     }
 }
 
@@ -189,7 +190,7 @@ fn follows(filter: &ReadFilter, record: &Record) -> bool {
 }
 
 /// Makes the decisions of a model again, organization by organization.
-fn redecide<P: Decides>(recorded: &Recorded, say: &mut Say<'_>) {
+fn redecide<P: Decides>(recorded: &Recorded, report: &mut OnRedecided<'_>) {
     let mut again = Again::<P> {
         recorded,
         filter: P::filter(),
@@ -201,7 +202,7 @@ fn redecide<P: Decides>(recorded: &Recorded, say: &mut Say<'_>) {
     for record in decisions.flat_map(|(_, records)| records) {
         if let Some(commit) = record.commit().filter(|commit| P::DECIDES.contains(&commit.aggregate.kind)) {
             let remade = again.make(commit);
-            say(record, commit, remade);
+            report(record, commit, remade);
         }
     }
 }

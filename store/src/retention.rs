@@ -7,6 +7,7 @@
 //!
 //! Any number of replicas may do this at once: each step leaves what is true, and one that comes too late finds nothing to do.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
@@ -24,8 +25,8 @@ use crate::projection::{Projection, Snapshot};
 use crate::reading::Reading;
 use crate::snapshots::{SnapshotError, Snapshots};
 
-/// The stream that projections are folded from, beside decisions.
-const FOLDED: Stream = Stream::Observations;
+/// The streams that projections are folded from, beside decisions.
+const FOLDED: [Stream; 2] = [Stream::Observations, Stream::Objects];
 /// The shape of a generation's record.
 const VERSION: u32 = 1;
 /// Between two looks, at most and at least; the first one comes after a pause as well, as whoever starts has other things to do.
@@ -41,6 +42,8 @@ pub struct Limits {
     pub further: Vec<Stream>,
     /// What is younger stays, unless it is too much.
     pub age: Duration,
+    /// What is younger stays even then.
+    pub least_age: Duration,
     /// Bytes of all these streams together.
     pub bytes: u64,
 }
@@ -49,6 +52,12 @@ pub struct Limits {
 type Take = for<'a> fn(&'a Parts) -> BoxFuture<'a, Result<Option<Position>, RetentionError>>;
 
 impl Limits {
+    /// Once in the time for which records stay in any case; where there is none, nothing is too young.
+    fn is_time_to_warn(&self, before: Option<Timestamp>, now: Timestamp) -> bool {
+        let since = before.map(|before| age_of(before, now));
+        !self.least_age.is_zero() && since.is_none_or(|since| since >= self.least_age)
+    }
+
     fn streams(&self) -> Vec<Stream> {
         [self.first].into_iter().chain(self.further.iter().copied()).collect()
     }
@@ -144,15 +153,17 @@ pub(crate) fn next_name(projection: &str) -> String {
     format!("{projection}-next")
 }
 
-/// Looks again and again, until `shutdown`.
+/// Looks again and again, until `shutdown`. Says after each look how many bytes are too much and stay, as they are too young.
 pub async fn keep(
     parts: &Parts,
     world: &World,
     limits: &Limits,
     anchored: &[Anchored],
+    too_much: impl Fn(u64) + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let mut shutdown = pin!(shutdown);
+    let mut warned = None;
     let pause = LOOK_EVERY.min(limits.age / 10).max(SHORTEST_PAUSE);
     loop {
         tokio::select! {
@@ -170,7 +181,34 @@ pub async fn keep(
                 Err(error) => tracing::warn!(%error, "no records leave the log"),
             },
         }
+        let Some(bytes) = excess(parts, limits).await else { continue };
+        too_much(bytes);
+        if bytes > 0 && limits.is_time_to_warn(warned, now) {
+            warned = Some(now);
+            warn_of(limits, bytes);
+        }
     }
+}
+
+/// How much more is kept than the maximum size; `None` where that is not known.
+async fn excess(parts: &Parts, limits: &Limits) -> Option<u64> {
+    match kept(parts, limits).await {
+        Ok(kept) => Some(kept.bytes.saturating_sub(limits.bytes)),
+        Err(error) => {
+            tracing::debug!(%error, "what the log keeps is not known");
+            None
+        }
+    }
+}
+
+fn warn_of(limits: &Limits, bytes: u64) {
+    let (stream, young) = (limits.first.as_str(), limits.least_age);
+    tracing::warn!(
+        stream,
+        bytes,
+        ?young,
+        "the log keeps more than its maximum size, as no younger records are removed"
+    );
 }
 
 /// Looks once: lets go what is old enough or too much, and takes the next generation where there is none. Returns the horizon if
@@ -190,9 +228,9 @@ pub async fn turn(
         take_generation(parts, limits, anchored, now).await?;
         return Ok(None);
     };
-    let age =
-        u64::try_from(now.millis_since(generation.taken_at)).map_or(Duration::ZERO, Duration::from_millis);
-    if age < limits.age && before.bytes <= limits.bytes {
+    let age = age_of(generation.taken_at, now);
+    let is_too_much = before.bytes > limits.bytes && age >= limits.least_age;
+    if age < limits.age && !is_too_much {
         return Ok(None);
     }
     if put_to_use(parts, anchored, &until).await? {
@@ -201,6 +239,10 @@ pub async fn turn(
     take_generation(parts, limits, anchored, now).await?;
     let after = kept(parts, limits).await?;
     Ok((after.horizon != before.horizon).then_some(after.horizon))
+}
+
+fn age_of(moment: Timestamp, now: Timestamp) -> Duration {
+    u64::try_from(now.millis_since(moment)).map_or(Duration::ZERO, Duration::from_millis)
 }
 
 async fn kept(parts: &Parts, limits: &Limits) -> Result<Retained, ReadError> {
@@ -224,31 +266,35 @@ async fn next_generation(
     Ok(events::decode(&stored.state).ok().map(|generation| (generation, stored.position)))
 }
 
-/// The anchors that folds of this log may need to begin with.
-pub(crate) async fn anchors_of(snapshots: &dyn Snapshots) -> Result<Vec<Snapshot>, SnapshotError> {
+/// The anchors that folds of this log may need to begin with, and by which stream their generation is called.
+pub(crate) async fn anchors_of(snapshots: &dyn Snapshots) -> Result<Vec<(Stream, Snapshot)>, SnapshotError> {
     let mut anchors = Vec::new();
-    if let Some((generation, _)) = next_generation(snapshots, FOLDED).await? {
+    for first in FOLDED {
+        let Some((generation, _)) = next_generation(snapshots, first).await? else { continue };
         for projection in generation.projections {
-            anchors.extend(snapshots.load(&anchor_name(&projection)).await?);
+            let anchor = snapshots.load(&anchor_name(&projection)).await?;
+            anchors.extend(anchor.map(|anchor| (first, anchor)));
         }
     }
     Ok(anchors)
 }
 
-/// Keeps anchors of another log, whose positions are those of this one, and a generation that lets nothing go.
+/// Keeps anchors of another log, whose positions are those of this one, and generations that let nothing go.
 pub(crate) async fn keep_anchors(
     snapshots: &dyn Snapshots,
-    anchors: Vec<Snapshot>,
+    anchors: Vec<(Stream, Snapshot)>,
 ) -> Result<(), SnapshotError> {
-    let names = anchors.iter().filter_map(|anchor| projection_of(&anchor.name));
-    let generation = Generation { taken_at: Timestamp(0), projections: names.map(str::to_owned).collect() };
-    if generation.projections.is_empty() {
-        return Ok(());
-    }
-    for anchor in anchors {
+    let mut generations: BTreeMap<Stream, Vec<String>> = BTreeMap::new();
+    for (first, anchor) in anchors {
+        let Some(projection) = projection_of(&anchor.name) else { continue };
+        generations.entry(first).or_default().push(projection.to_owned());
         snapshots.save(anchor).await?;
     }
-    snapshots.save(generation.record(generation_name(FOLDED), Position::start())?).await
+    for (first, projections) in generations {
+        let generation = Generation { taken_at: Timestamp(0), projections };
+        snapshots.save(generation.record(generation_name(first), Position::start())?).await?;
+    }
+    Ok(())
 }
 
 /// Takes an anchor of each projection; the generation's record comes last, so that it is whole or not there.
@@ -317,4 +363,26 @@ async fn put_to_use(parts: &Parts, anchored: &[Anchored], until: &Position) -> R
         parts.snapshots.save(Snapshot { name: anchor_name(projection.name), ..next }).await?;
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_warned_once_in_the_time_for_which_records_stay() {
+        let hour = Duration::from_secs(3600);
+        let limits = |least_age| Limits {
+            first: Stream::Objects,
+            further: Vec::new(),
+            age: 2 * hour,
+            least_age,
+            bytes: 1,
+        };
+        let at = |minute: i64| Timestamp(minute * 60_000);
+        assert!(limits(hour).is_time_to_warn(None, at(0)));
+        assert!(!limits(hour).is_time_to_warn(Some(at(0)), at(59)));
+        assert!(limits(hour).is_time_to_warn(Some(at(0)), at(60)));
+        assert!(!limits(Duration::ZERO).is_time_to_warn(None, at(0)), "nothing is too young");
+    }
 }

@@ -12,7 +12,12 @@ use super::{ORGANIZATION, Storage, batch, commit, commit_on, fill, parallel};
 use crate::log::{EventLog, FollowReader, Followed, ReadFilter, Record};
 
 fn everything() -> ReadFilter {
-    ReadFilter::decisions(&[]).and(Stream::Observations)
+    ReadFilter::decisions(&[]).and(Stream::Observations).and(Stream::Objects)
+}
+
+/// Both streams of many writers, in turn.
+fn stream_of(number: u64) -> Stream {
+    if number.is_multiple_of(2) { Stream::Observations } else { Stream::Objects }
 }
 
 /// Takes records until there are `count`; says whether "caught up" came, and how often.
@@ -41,7 +46,7 @@ fn sequences(records: &[Record]) -> BTreeMap<Shard, Vec<u64>> {
 async fn write(world: World, log: Arc<dyn EventLog>, writer: usize, count: u64) {
     for expected in 0..count {
         log.append(commit(&world, format!("w{writer}"), expected)).await.unwrap();
-        log.append_batch(batch(Stream::Observations, &format!("w{writer}"), b"seen")).await.unwrap();
+        log.append_batch(batch(stream_of(expected), &format!("w{writer}"), b"seen")).await.unwrap();
     }
 }
 

@@ -251,26 +251,37 @@ pub(super) async fn reading_goes_on_behind_any_position(world: World, storage: B
     }
 }
 
+/// The streams that are not chained.
+const BATCHES: [Stream; 6] = [
+    Stream::Observations,
+    Stream::Objects,
+    Stream::Audit,
+    Stream::Refusals,
+    Stream::Recordings,
+    Stream::Exports,
+];
+
 pub(super) async fn batches_lie_in_their_partitions(_world: World, storage: Box<dyn Storage>) {
     let parts = storage.open().await;
     let partitions = parts.log.partitions();
     let mut expected = Vec::new();
     for index in 0..40_u8 {
         let writer = format!("writer-{}", index % 7);
-        for stream in [Stream::Observations, Stream::Audit, Stream::Refusals] {
+        for stream in BATCHES {
             let partition = match stream {
-                Stream::Observations => events::subject::partition_of_writer(&writer, partitions),
-                _ => events::subject::partition_of_organization(ORGANIZATION, partitions),
+                Stream::Observations | Stream::Objects | Stream::Recordings => {
+                    events::subject::partition_of_writer(&writer, partitions)
+                }
+                Stream::Decisions | Stream::Audit | Stream::Refusals | Stream::Exports => {
+                    events::subject::partition_of_organization(ORGANIZATION, partitions)
+                }
             };
             let position = parts.log.append_batch(batch(stream, &writer, &[index])).await.unwrap();
             assert_eq!(position.0.keys().copied().collect::<Vec<_>>(), vec![(stream, partition)]);
             expected.push((stream, vec![index]));
         }
     }
-    let filter = ReadFilter {
-        streams: vec![Stream::Observations, Stream::Audit, Stream::Refusals],
-        ..ReadFilter::decisions(&[])
-    };
+    let filter = ReadFilter::streams(&BATCHES);
     let records = read(&*parts.log, &Position::start(), &filter).await;
     let mut found: Vec<_> = records.iter().map(|record| (record.shard.0, record.bytes.to_vec())).collect();
     assert!(records.iter().all(|record| record.commit().is_none() && record.organization == ORGANIZATION));
@@ -301,7 +312,9 @@ pub(super) async fn many_tasks_on_many_aggregates_lose_nothing(world: World, sto
         async move {
             for expected in 0..25 {
                 log.append(commit(&world, format!("w{writer}"), expected)).await.unwrap();
-                log.append_batch(batch(Stream::Observations, &format!("w{writer}"), b"seen")).await.unwrap();
+                for stream in [Stream::Observations, Stream::Objects] {
+                    log.append_batch(batch(stream, &format!("w{writer}"), b"seen")).await.unwrap();
+                }
             }
         }
         .boxed()
@@ -313,8 +326,13 @@ pub(super) async fn many_tasks_on_many_aggregates_lose_nothing(world: World, sto
     assert_eq!(records.len(), 64 * 25);
     in_order(&records);
     let report = parts.log.verify().await.unwrap();
-    let found: Vec<u64> = report.streams.iter().map(|stream| stream.records).collect();
-    assert_eq!((found, report.streams[0].aggregates), (vec![64 * 25, 64 * 25, 0, 0, 0], 64));
+    let found: Vec<(Stream, u64)> =
+        report.streams.iter().map(|report| (report.stream, report.records)).collect();
+    let written = [Stream::Decisions, Stream::Observations, Stream::Objects];
+    let all = 64 * 25;
+    let expected = Stream::ALL.iter().map(|stream| (*stream, if written.contains(stream) { all } else { 0 }));
+    assert_eq!(found, expected.collect::<Vec<_>>());
+    assert_eq!(report.streams[0].aggregates, 64);
     for commit in records.iter().filter_map(|record| record.commit()) {
         assert_eq!(Event::decode(&commit.events[0].body).unwrap(), event());
     }

@@ -22,6 +22,8 @@ const BATCHES: usize = 60;
 /// Large enough that many of them fill small segments.
 const BYTES: usize = 4096;
 const STREAM: Stream = Stream::Observations;
+/// Streams of many writers that records leave.
+const LEAVING: [Stream; 2] = [STREAM, Stream::Objects];
 
 /// How often each writer was seen, and each agent decided.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -55,20 +57,20 @@ impl Projection for Counts {
 }
 
 async fn observe(parts: &Parts, count: usize) {
+    observe_in(STREAM, parts, count).await;
+}
+
+async fn observe_in(stream: Stream, parts: &Parts, count: usize) {
     let append = |number: usize| {
         let writer = u8::try_from(number % 5).unwrap();
-        parts.log.append_batch(batch(STREAM, &format!("w{writer}"), &[writer; BYTES]))
+        parts.log.append_batch(batch(stream, &format!("w{writer}"), &[writer; BYTES]))
     };
     futures::future::try_join_all((0..count).map(append)).await.unwrap();
 }
 
-fn observations() -> ReadFilter {
-    ReadFilter::streams(&[STREAM])
-}
-
 /// The sequences of each shard, as a reader from a position on gets them.
-async fn sequences(parts: &Parts, from: &Position) -> BTreeMap<Shard, Vec<u64>> {
-    let mut records = parts.log.read(from, &observations()).await.unwrap();
+async fn sequences(stream: Stream, parts: &Parts, from: &Position) -> BTreeMap<Shard, Vec<u64>> {
+    let mut records = parts.log.read(from, &ReadFilter::streams(&[stream])).await.unwrap();
     let mut found: BTreeMap<Shard, Vec<u64>> = BTreeMap::new();
     while let Some(record) = records.recv().await {
         let record = record.unwrap();
@@ -87,8 +89,9 @@ fn behind(all: &BTreeMap<Shard, Vec<u64>>, horizon: &Position) -> BTreeMap<Shard
 }
 
 /// How many records a follower gets that begins before everything.
-async fn followed_up_to(parts: &Parts, end: &Position) -> usize {
-    let mut followed = parts.log.follow(&Position::start(), &observations()).await.unwrap();
+async fn followed_up_to(stream: Stream, parts: &Parts, end: &Position) -> usize {
+    let filter = ReadFilter::streams(&[stream]);
+    let mut followed = parts.log.follow(&Position::start(), &filter).await.unwrap();
     let mut got = 0;
     loop {
         match followed.recv().await.unwrap().unwrap() {
@@ -104,40 +107,63 @@ async fn followed_up_to(parts: &Parts, end: &Position) -> usize {
 
 pub(super) async fn behind_the_horizon_nothing_is_missing(_: World, storage: Box<dyn Storage>) {
     let parts = storage.open().await;
-    observe(&parts, BATCHES).await;
-    let until = parts.log.position(&[STREAM]).await.unwrap();
-    observe(&parts, BATCHES).await;
-    let all = sequences(&parts, &Position::start()).await;
-    parts.log.forget(&until).await.unwrap();
-    let horizon = parts.log.retained(STREAM).await.unwrap().horizon;
-    assert!(until.covers(&horizon), "{horizon} is behind {until}");
-    let left = behind(&all, &horizon);
-    assert_eq!(sequences(&parts, &Position::start()).await, left);
-    assert_eq!(sequences(&parts, &until).await, behind(&all, &until));
+    for stream in LEAVING {
+        observe_in(stream, &parts, BATCHES).await;
+        let until = parts.log.position(&[stream]).await.unwrap();
+        observe_in(stream, &parts, BATCHES).await;
+        let all = sequences(stream, &parts, &Position::start()).await;
+        parts.log.forget(&until).await.unwrap();
+        let horizon = parts.log.retained(stream).await.unwrap().horizon;
+        assert!(until.covers(&horizon), "{horizon} is behind {until}");
+        let left = behind(&all, &horizon);
+        assert_eq!(sequences(stream, &parts, &Position::start()).await, left);
+        assert_eq!(sequences(stream, &parts, &until).await, behind(&all, &until));
+    }
     parts.log.verify().await.unwrap();
 }
 
 pub(super) async fn a_horizon_stays_and_sequences_go_on(_: World, storage: Box<dyn Storage>) {
-    let parts = storage.open().await;
-    observe(&parts, 2 * BATCHES).await;
-    let end = parts.log.position(&[STREAM]).await.unwrap();
-    parts.log.forget(&end).await.unwrap();
-    let horizon = parts.log.retained(STREAM).await.unwrap().horizon;
-    let left = sequences(&parts, &Position::start()).await;
-    drop(parts);
-    let parts = storage.open().await;
-    assert_eq!(parts.log.retained(STREAM).await.unwrap().horizon, horizon);
-    assert_eq!(sequences(&parts, &Position::start()).await, left);
-    sequences_go_on(&parts, &end).await;
-    assert_eq!(followed_up_to(&parts, &end).await, left.values().map(Vec::len).sum::<usize>() + 1);
-    parts.log.forget(&Position::start()).await.unwrap();
-    assert_eq!(parts.log.retained(STREAM).await.unwrap().horizon, horizon);
-    parts.log.verify().await.unwrap();
+    for stream in LEAVING {
+        let parts = storage.open().await;
+        observe_in(stream, &parts, 2 * BATCHES).await;
+        let end = parts.log.position(&[stream]).await.unwrap();
+        parts.log.forget(&end).await.unwrap();
+        let horizon = parts.log.retained(stream).await.unwrap().horizon;
+        let left = sequences(stream, &parts, &Position::start()).await;
+        drop(parts);
+        let parts = storage.open().await;
+        assert_eq!(parts.log.retained(stream).await.unwrap().horizon, horizon);
+        assert_eq!(sequences(stream, &parts, &Position::start()).await, left);
+        sequences_go_on(stream, &parts, &end).await;
+        let followed = followed_up_to(stream, &parts, &end).await;
+        assert_eq!(followed, left.values().map(Vec::len).sum::<usize>() + 1);
+        parts.log.forget(&Position::start()).await.unwrap();
+        assert_eq!(parts.log.retained(stream).await.unwrap().horizon, horizon);
+        parts.log.verify().await.unwrap();
+    }
 }
 
-async fn sequences_go_on(parts: &Parts, end: &Position) {
-    assert_eq!(parts.log.position(&[STREAM]).await.unwrap(), *end);
-    let next = parts.log.append_batch(batch(STREAM, "w0", b"next")).await.unwrap();
+/// What leaves one stream takes nothing of another, and needs no anchor where no fold is made of it alone.
+pub(super) async fn streams_leave_apart_from_each_other(_: World, storage: Box<dyn Storage>) {
+    let parts = storage.open().await;
+    observe(&parts, BATCHES).await;
+    observe_in(Stream::Objects, &parts, BATCHES).await;
+    let limits = Limits { first: Stream::Objects, further: Vec::new(), ..limits(EVERYTHING, u64::MAX) };
+    let before = sequences(STREAM, &parts, &Position::start()).await;
+    for now in [1, 2] {
+        turn(&parts, &limits, &[], Timestamp(now)).await.unwrap();
+    }
+    let left = parts.log.retained(Stream::Objects).await.unwrap().horizon;
+    let sequences_left = sequences(Stream::Objects, &parts, &Position::start()).await;
+    let kept: usize = sequences_left.values().map(Vec::len).sum();
+    assert_eq!(kept < BATCHES, left != Position::start(), "{kept} of {BATCHES} are left behind {left}");
+    assert_eq!(parts.log.retained(STREAM).await.unwrap().horizon, Position::start());
+    assert_eq!(sequences(STREAM, &parts, &Position::start()).await, before);
+}
+
+async fn sequences_go_on(stream: Stream, parts: &Parts, end: &Position) {
+    assert_eq!(parts.log.position(&[stream]).await.unwrap(), *end);
+    let next = parts.log.append_batch(batch(stream, "w0", b"next")).await.unwrap();
     let (shard, sequence) = next.0.iter().next().unwrap();
     assert_eq!(*sequence, end.sequence(*shard) + 1);
 }
@@ -173,7 +199,7 @@ pub(crate) async fn fold_and_save(world: &World, parts: &Parts) -> Counts {
 const EVERYTHING: Duration = Duration::ZERO;
 
 fn limits(age: Duration, bytes: u64) -> Limits {
-    Limits { first: STREAM, further: vec![Stream::Refusals], age, bytes }
+    Limits { first: STREAM, further: vec![Stream::Refusals], age, least_age: Duration::ZERO, bytes }
 }
 
 const ANCHORED: [Anchored; 1] = [Anchored::of::<Counts>()];
@@ -229,10 +255,16 @@ pub(super) async fn what_is_young_and_little_stays(world: World, storage: Box<dy
     for (now, bytes) in [(begun, much), (begun, much), (Timestamp(begun.0 + 3_599_999), much)] {
         assert_eq!(turn(&parts, &limits(hour, bytes), &ANCHORED, now).await.unwrap(), None);
     }
+    let young = Limits { least_age: hour / 2, ..limits(hour, 1) };
+    for millis in [0, 1_799_999] {
+        let now = Timestamp(begun.0 + millis);
+        assert_eq!(turn(&parts, &young, &ANCHORED, now).await.unwrap(), None, "too much and too young");
+    }
     let before = parts.log.retained(STREAM).await.unwrap();
     assert_eq!(before.horizon, Position::start());
     assert!(before.bytes >= (BATCHES * BYTES) as u64);
-    let horizon = turn(&parts, &limits(hour, 1), &ANCHORED, begun).await.unwrap();
+    let now = Timestamp(begun.0 + 1_800_000);
+    let horizon = turn(&parts, &young, &ANCHORED, now).await.unwrap();
     let after = parts.log.retained(STREAM).await.unwrap();
     assert_eq!(horizon.unwrap_or_default(), after.horizon);
     assert_eq!(after.bytes < before.bytes, after.horizon != Position::start());

@@ -276,7 +276,13 @@ pub(super) async fn builds_that_know_different_things_share_a_log(world: World, 
 
 pub(super) async fn no_anchor_stands_for_what_was_left_out(world: World, storage: Box<dyn Storage>) {
     let parts = storage.open().await;
-    let limits = Limits { first: Stream::Observations, further: Vec::new(), age: DEADLINE, bytes: u64::MAX };
+    let limits = Limits {
+        first: Stream::Observations,
+        further: Vec::new(),
+        age: DEADLINE,
+        least_age: std::time::Duration::ZERO,
+        bytes: u64::MAX,
+    };
     paint(&world, &parts, "a", 0).await;
     observe(&parts, 1).await;
     let is_anchored = async |anchored: Anchored| {

@@ -16,6 +16,7 @@ use world::disk::FolderLock;
 use super::answers::Reply;
 use super::heads::{AggregateHeads, LookUpError};
 use super::index::{AggregateHead, Index};
+use super::moment::sequences_at;
 use super::reader::{Follower, StreamReader, read_all};
 use super::record::{AggregateKey, ChainedHead, RecordHead, kind_tag};
 use super::recovery::failed;
@@ -259,6 +260,18 @@ impl EventLog for EmbeddedLog {
 
     async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
         Ok(self.ends(streams).1)
+    }
+
+    async fn position_at(&self, streams: &[Stream], time: Timestamp) -> Result<Position, ReadError> {
+        let mut position = Position::start();
+        for core in self.streams.iter().filter(|core| streams.contains(&core.stream)) {
+            let (stream, searched) = (core.stream, Arc::clone(core));
+            let sequences = blocking(move || sequences_at(&searched, time)).await??;
+            for (partition, sequence) in (0_u16..).zip(sequences).filter(|(_, sequence)| *sequence > 0) {
+                position.advance((stream, partition), sequence);
+            }
+        }
+        Ok(position)
     }
 
     async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {

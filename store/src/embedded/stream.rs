@@ -147,6 +147,24 @@ impl StreamCore {
         horizon
     }
 
+    /// Looks at the stream; no segment leaves meanwhile. Blocks.
+    pub(super) fn while_nothing_leaves<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _stays = self.forgetting.lock();
+        look()
+    }
+
+    /// The places from which a reader can begin, in order, and the durable end as one more.
+    pub(super) fn marks_and_end(&self) -> Vec<Mark> {
+        let published = self.published.lock();
+        let mut marks = published.marks.clone();
+        if marks.is_empty() {
+            let sequences = vec![0; published.sequences.len()].into();
+            marks.push(Mark { at: self.segments.begin(), sequences });
+        }
+        marks.push(Mark { at: published.end, sequences: published.sequences.clone().into() });
+        marks
+    }
+
     /// Lets the segments leave in which nothing lies behind `until`; blocks.
     pub(super) fn forget(&self, until: &Position) -> io::Result<()> {
         let _one_at_a_time = self.forgetting.lock();

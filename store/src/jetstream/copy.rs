@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use events::observation::ObservationBatch;
+use events::observation::BatchHead;
 use events::position::{Shard, Stream};
 use events::recording::RecordingBatch;
 use events::subject::Subject;
-use events::{BlobDigest, OrganizationId};
+use events::{BlobDigest, CloudEvent, OrganizationId};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::log::{headers, message_id};
@@ -158,14 +158,22 @@ impl JetStreamStore {
                 let commit = record.commit().ok_or(unreadable)?;
                 Subject::log(partition, organization, &commit.aggregate).to_string()
             }
-            Stream::Observations => {
-                let batch: Option<ObservationBatch> = events::decode(&record.bytes).ok();
-                let writer = batch.map(|batch| batch.writer).filter(|writer| fits_a_subject(writer));
+            Stream::Observations | Stream::Objects => {
+                let head = BatchHead::read(&record.bytes).ok();
+                let writer = head.map(|head| head.writer).filter(|writer| fits_a_subject(writer));
                 let writer = writer.as_deref().unwrap_or(UNREADABLE_WRITER);
-                Subject::observed(partition, organization, writer).to_string()
+                let subject = if stream == Stream::Objects { Subject::objects } else { Subject::observed };
+                subject(partition, organization, writer).to_string()
             }
             Stream::Audit => Subject::audit(partition, organization).to_string(),
             Stream::Refusals => Subject::refused(partition, organization).to_string(),
+            Stream::Exports => {
+                let event = CloudEvent::from_json(&record.bytes).ok();
+                let event_type = event.map(|event| event.event_type);
+                let event_type = event_type.filter(|given| given.split('.').all(fits_a_subject));
+                let event_type = event_type.as_deref().unwrap_or(UNREADABLE_WRITER);
+                Subject::exported(partition, organization, event_type).to_string()
+            }
             Stream::Recordings => {
                 let batch: Option<RecordingBatch> = events::decode(&record.bytes).ok();
                 let session = batch.map(|batch| batch.session.to_string());

@@ -7,13 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use events::position::{Shard, Stream};
 use events::subject::{Subject, partition_of_organization};
-use events::{AggregateRef, ChainHash, CommitId, NewEvent, OrganizationId, Position};
+use events::{AggregateRef, ChainHash, CommitId, NewEvent, OrganizationId, Position, Timestamp};
 use world::World;
 
 use super::checkpoints::Checkpoints;
 use super::ends::Ends;
 use super::follow::Follower;
 use super::heads::{AggregateHead, AggregateHeads, AppendBase, Key};
+use super::moment::Search;
 use super::pages::SequenceRange;
 use super::records::{Parsed, RecordFilter, stream_name, subject_of_batch};
 use super::server::{Ack, Publish, PublishError, Server, ServerError, Stored};
@@ -375,6 +376,22 @@ impl EventLog for JetStreamLog {
 
     async fn position(&self, streams: &[Stream]) -> Result<Position, ReadError> {
         Ok(self.ends.now(&*self.server, streams).await?)
+    }
+
+    async fn position_at(&self, streams: &[Stream], time: Timestamp) -> Result<Position, ReadError> {
+        let shards = streams.iter();
+        let shards = shards.flat_map(|stream| (0..self.partitions).map(|partition| (*stream, partition)));
+        let searched = shards.map(|shard| async move {
+            let search = Search { server: &self.server, world: &self.world, shard };
+            Ok::<_, ServerError>((shard, search.sequence_at(time).await?))
+        });
+        let mut position = Position::start();
+        for (shard, sequence) in futures::future::try_join_all(searched).await? {
+            if sequence > 0 {
+                position.advance(shard, sequence);
+            }
+        }
+        Ok(position)
     }
 
     async fn retained(&self, stream: Stream) -> Result<Retained, ReadError> {

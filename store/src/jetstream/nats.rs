@@ -44,11 +44,11 @@ const UNAVAILABLE: u16 = 503;
 
 /// A server's complaint, as the JetStream API gives it.
 #[derive(Debug, Deserialize)]
-struct ApiError {
+pub(super) struct ApiError {
     #[serde(default)]
     code: u16,
     #[serde(default)]
-    err_code: u64,
+    pub(super) err_code: u64,
     #[serde(default)]
     description: String,
 }
@@ -224,7 +224,7 @@ impl Server for Link {
     async fn purge(&self, stream: &str, filter: &str, before: u64) -> Result<(), ServerError> {
         let question = json!({ "filter": filter, "seq": before });
         let answer: InfoAnswer = self.api(&format!("STREAM.PURGE.{stream}"), &question).await?;
-        answer.error.map_or(Ok(()), |error| Err(refused(stream, &error)))
+        check(answer.error, stream)
     }
 
     async fn stored(&self, filter: &str) -> Result<mpsc::Receiver<Live>, ServerError> {
@@ -280,9 +280,7 @@ fn acknowledgement(answer: &[u8]) -> Result<Ack, PublishError> {
 
 impl InfoAnswer {
     fn extent(self, stream: &str) -> Result<Extent, ServerError> {
-        if let Some(error) = self.error {
-            return Err(refused(stream, &error));
-        }
+        check(self.error, stream)?;
         // A server that is parted from the others still tells what it knew.
         if self.cluster.is_some_and(|cluster| cluster.leader.is_empty()) {
             return Err(ServerError(format!("the stream {stream} has no leader")));
@@ -290,6 +288,11 @@ impl InfoAnswer {
         let state = self.state.ok_or_else(|| ServerError(format!("the stream {stream} has no state")))?;
         Ok(Extent { first: state.first_seq, last: state.last_seq, bytes: state.bytes })
     }
+}
+
+/// The error of an answer about a stream, if it has one.
+pub(super) fn check(error: Option<ApiError>, stream: &str) -> Result<(), ServerError> {
+    error.map_or(Ok(()), |error| Err(refused(stream, &error)))
 }
 
 fn refused(stream: &str, error: &ApiError) -> ServerError {

@@ -61,32 +61,38 @@ impl SequenceRange {
         let mut messages: Vec<Stored> = Vec::new();
         let mut lagging = Duration::ZERO;
         while self.from <= self.to {
-            let page = Page {
-                stream: self.stream.clone(),
-                from: self.from,
-                most: MESSAGES,
-                subject: self.subject.clone(),
-            };
-            let got = self.server.page(&page).await?;
-            match got.last() {
-                Some(last) => {
-                    self.from = last.sequence + 1;
-                    let to = self.to;
-                    messages.extend(got.into_iter().take_while(|message| message.sequence <= to));
-                }
-                None if lagging < self.patience => {
-                    self.world.clock.sleep(LAG_PAUSE).await;
-                    lagging += LAG_PAUSE;
-                }
-                None => {
-                    return Err(ServerError(format!(
-                        "{} has nothing at {} and behind it, though {} was stored",
-                        self.stream, self.from, self.to
-                    )));
-                }
-            }
+            let got = self.some(MESSAGES, &mut lagging).await?;
+            let to = self.to;
+            self.from = got.last().map_or(to, |last| last.sequence) + 1;
+            messages.extend(got.into_iter().take_while(|message| message.sequence <= to));
         }
         Ok(messages)
+    }
+
+    /// Its first message, or where that has left the first one behind it.
+    pub(super) async fn first(&self) -> Result<Option<Stored>, ServerError> {
+        let mut lagging = Duration::ZERO;
+        Ok(self.some(1, &mut lagging).await?.into_iter().next())
+    }
+
+    /// The next messages, at least one: waits for a replica that lags.
+    async fn some(&self, most: usize, lagging: &mut Duration) -> Piece {
+        let (stream, subject) = (self.stream.clone(), self.subject.clone());
+        let page = Page { stream, from: self.from, most, subject };
+        loop {
+            let got = self.server.page(&page).await?;
+            if !got.is_empty() {
+                return Ok(got);
+            }
+            if *lagging >= self.patience {
+                return Err(ServerError(format!(
+                    "{} has nothing at {} and behind it, though {} was stored",
+                    self.stream, self.from, self.to
+                )));
+            }
+            self.world.clock.sleep(LAG_PAUSE).await;
+            *lagging += LAG_PAUSE;
+        }
     }
 
     /// All of it, piece by piece.

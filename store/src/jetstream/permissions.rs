@@ -50,6 +50,15 @@ pub fn permissions(access: &Access, partitions: u16) -> Permissions {
             (0..partitions).for_each(|partition| replays(&mut may, &stream_name((*stream, partition))));
         }
     }
+    if access.makes_consumers {
+        for partition in 0..partitions {
+            let stream = stream_name((Stream::Exports, partition));
+            may.allow_publish(format!("$JS.API.CONSUMER.LIST.{stream}"));
+            for verb in ["CREATE", "INFO", "DELETE"] {
+                may.allow_publish(format!("$JS.API.CONSUMER.{verb}.{stream}.*"));
+            }
+        }
+    }
     keeps(&mut may, access);
     may
 }

@@ -23,9 +23,11 @@ pub(super) const fn token(stream: Stream) -> &'static str {
     match stream {
         Stream::Decisions => "log",
         Stream::Observations => "observed",
+        Stream::Objects => "objects",
         Stream::Audit => "audit",
         Stream::Refusals => "refused",
         Stream::Recordings => "recorded",
+        Stream::Exports => "exported",
     }
 }
 
@@ -36,14 +38,21 @@ pub(super) fn subjects((stream, partition): Shard) -> String {
 
 /// The subject of a batch; `None` when the writer's name cannot be a part of it.
 pub(super) fn subject_of_batch(record: &crate::log::NewBatch, partition: u16) -> Option<String> {
-    if !fits_a_subject(&record.writer) {
+    let fits = match record.stream {
+        // The type of an event consists of several tokens.
+        Stream::Exports => record.writer.split('.').all(fits_a_subject),
+        _ => fits_a_subject(&record.writer),
+    };
+    if !fits {
         return None;
     }
     let organization = record.organization;
     Some(match record.stream {
         Stream::Audit => Subject::audit(partition, organization).to_string(),
         Stream::Refusals => Subject::refused(partition, organization).to_string(),
+        Stream::Objects => Subject::objects(partition, organization, &record.writer).to_string(),
         Stream::Recordings => Subject::recorded(partition, organization, &record.writer).to_string(),
+        Stream::Exports => Subject::exported(partition, organization, &record.writer).to_string(),
         Stream::Observations | Stream::Decisions => {
             Subject::observed(partition, organization, &record.writer).to_string()
         }

@@ -17,8 +17,9 @@ async fn filled(world: &World, folder: &std::path::Path) -> EmbeddedStore {
         store.log.append(commit_on(world, OTHER, agent.clone(), version)).await.unwrap();
     }
     let (stream, organization, writer) = (Stream::Observations, ORGANIZATION, "agent-a".to_owned());
-    let batch = NewBatch { stream, organization, writer, data: vec![7; 300 * 1024] };
-    store.log.append_batch(batch).await.unwrap();
+    let large = NewBatch { stream, organization, writer, data: vec![7; 300 * 1024] };
+    store.log.append_batch(large).await.unwrap();
+    store.log.append_batch(batch(Stream::Objects, "agent-a", b"an object changed")).await.unwrap();
     store
 }
 
@@ -58,7 +59,10 @@ async fn a_slice_holds_the_records_as_they_are_stored() {
     }
     assert!(stored.recv().await.is_none());
     assert_eq!(found, written);
-    assert_eq!(written.records, [(Stream::Decisions, 43), (Stream::Observations, 1)].into());
+    assert_eq!(
+        written.records,
+        [(Stream::Decisions, 43), (Stream::Observations, 1), (Stream::Objects, 1)].into()
+    );
     assert!(bytes.len() < 60 * 1024, "{} bytes are not compressed", bytes.len());
     assert_eq!(SliceReader::open(&bytes[..]).unwrap().header(), &header(Selection::default()));
 }
@@ -76,12 +80,12 @@ async fn a_slice_holds_what_was_selected_and_nothing_else() {
     let only = Selection::default();
     for (selection, count) in [
         (Selection { organizations: [OTHER].into(), ..only.clone() }, 3),
-        (Selection { organizations: [OTHER, ORGANIZATION].into(), ..only.clone() }, 44),
+        (Selection { organizations: [OTHER, ORGANIZATION].into(), ..only.clone() }, 45),
         (Selection { aggregates: [agent].into(), ..only.clone() }, 3),
         (Selection { aggregates: [source].into(), after: behind.clone(), ..only.clone() }, 30),
         (Selection { organizations: [ORGANIZATION].into(), up_to: Some(behind), ..only.clone() }, 10),
         (Selection { since: Some(later), ..only.clone() }, 0),
-        (Selection { until: Some(later), ..only.clone() }, 44),
+        (Selection { until: Some(later), ..only.clone() }, 45),
     ] {
         let (bytes, _) = slice(&*store.log, selection.clone()).await;
         assert_eq!(read(&bytes).unwrap().0.len(), count, "{selection:?}");

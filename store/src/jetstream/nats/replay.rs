@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::link::Link;
-use super::{ANSWER_TIME, ApiError, RECORDED_AT, recorded_at, refused};
+use super::{ANSWER_TIME, ApiError, RECORDED_AT, check, recorded_at};
 use crate::jetstream::server::{Piece, ServerError, Stored};
 
 /// Messages that one request asks for; a second one is always under way.
@@ -60,9 +60,7 @@ impl Link {
         });
         let question = json!({ "stream_name": stream, "config": config });
         let created: Created = self.api(&format!("CONSUMER.CREATE.{stream}.{consumer}"), &question).await?;
-        if let Some(error) = created.error {
-            return Err(refused(stream, &error));
-        }
+        check(created.error, stream)?;
         let inbox = self.new_inbox();
         let messages = self.subscribe(&inbox).await?;
         let stream = stream.to_owned();

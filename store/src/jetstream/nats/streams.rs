@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::link::Link;
-use super::{ApiError, refused};
+use super::{ApiError, check, refused};
 use crate::jetstream::server::ServerError;
 
 const NO_STREAM: u64 = 10059;
@@ -115,7 +115,7 @@ impl Link {
     /// The same to all that is in it.
     pub(in crate::jetstream) async fn delete_stream(&self, name: &str) -> Result<(), ServerError> {
         let answer: Answer = self.api(&format!("STREAM.DELETE.{name}"), &json!({})).await?;
-        answer.error.map_or(Ok(()), |error| Err(refused(name, &error)))
+        check(answer.error, name)
     }
 }
 
@@ -126,10 +126,8 @@ async fn made(
     settings: &Map<String, Value>,
 ) -> Result<Map<String, Value>, ServerError> {
     let answer: Answer = link.api(&format!("STREAM.{how}.{name}"), settings).await?;
-    match answer.error {
-        Some(error) => Err(refused(name, &error)),
-        None => Ok(answer.config.unwrap_or_default()),
-    }
+    check(answer.error, name)?;
+    Ok(answer.config.unwrap_or_default())
 }
 
 fn differences(wanted: &Map<String, Value>, config: &Map<String, Value>) -> Vec<String> {
