@@ -2,6 +2,7 @@
 
 mod commit;
 mod credentials;
+mod deployments;
 mod identity;
 mod jobs;
 mod organizations;

@@ -7,6 +7,7 @@
 //! - No part of a token stands in a refusal or in a log, but for an issuer that is not known.
 
 mod claims;
+mod code;
 mod file;
 mod keys;
 mod signatures;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use events::directory::JobFacts;
 use events::requests::authz::{ProviderKind, ProviderView};
 use events::{Refusal, Sha256};
+use tokio::sync::Semaphore;
 use world::{Clock, World};
 
 use crate::model::identity::JobClaims;
@@ -44,6 +46,8 @@ pub struct Provider {
     settings: Settings,
     keys: Keys,
     clock: Arc<dyn Clock>,
+    /// Codes that may be exchanged at once.
+    exchanges: Semaphore,
 }
 
 /// What an ID token says, after its signature and times were found right.
@@ -53,6 +57,10 @@ pub struct Verified {
     pub provider: String,
     /// Whom the provider speaks of.
     pub kind: ProviderKind,
+    /// For whom the token is.
+    pub audiences: Vec<String>,
+    /// The nonce that it was requested with.
+    pub nonce: Option<String>,
     /// The same for the same token alone, whoever brings it and however often.
     pub once: Sha256,
     /// The provider's own id of the person or job.
@@ -135,6 +143,7 @@ impl Provider {
             keys: Keys::new(&settings, world)?,
             settings,
             clock: Arc::clone(&world.clock),
+            exchanges: Semaphore::new(code::MOST_EXCHANGES),
         })
     }
 
@@ -148,6 +157,7 @@ impl Provider {
             audience: self.settings.audience.clone(),
             scopes: self.settings.scopes.clone(),
             client_secret: self.settings.client_secret.clone(),
+            on_page: self.settings.page.is_some(),
             certificate_authority: self.settings.certificate_authority.clone(),
             trust: None,
         }

@@ -9,6 +9,7 @@ pub mod agents;
 pub mod claims;
 pub mod credentials;
 pub mod deletion;
+mod deployments;
 pub mod fetch;
 pub mod fold;
 pub mod grants;

@@ -80,6 +80,11 @@ pub const TABLE: &[Row] = &[
     row(Action::ReadRepository, [N, N, N, N, N, N, N], true),
     row(Action::ManageUserTokens, [N, Y, N, N, N, N, N], false),
     row(Action::ManageIdentityProviders, [N, Y, N, N, N, N, N], false),
+    row(Action::ReadEnvironment, [N, Y, Y, Y, Y, Y, N], true),
+    row(Action::ManageEnvironment, [N, Y, Y, N, N, N, N], false),
+    row(Action::StopEnvironment, [N, Y, Y, Y, N, Y, N], false),
+    row(Action::RecordDeployment, [N, Y, Y, Y, N, Y, N], false),
+    row(Action::ManageSubscriptions, [N, Y, N, N, N, N, N], false),
 ];
 
 /// What the table answers a role; no when it says nothing.

@@ -52,7 +52,7 @@ pub enum Outcome {
         /// At this commit.
         commit: String,
         /// This one.
-        configuration: AgentConfiguration,
+        configuration: Box<AgentConfiguration>,
         /// What is odd but harmless.
         warnings: Vec<FileFinding>,
     },
@@ -101,7 +101,7 @@ impl Given {
     fn outcome_beside(&self, in_force: Option<&AgentConfiguration>) -> Outcome {
         match &self.former {
             Some(LegacyReading { commit, configuration, warnings }) if in_force == Some(configuration) => {
-                let (commit, configuration) = (commit.clone(), configuration.clone());
+                let (commit, configuration) = (commit.clone(), Box::new(configuration.clone()));
                 Outcome::Good { commit, configuration, warnings: warnings.clone() }
             }
             _ => self.outcome.clone(),
@@ -120,12 +120,12 @@ pub fn decide(state: &State, given: &Given) -> Option<ConfigurationEvent> {
     match given.outcome_beside(changed.map(|changed| &changed.configuration)) {
         Outcome::Good { commit, configuration, warnings } => {
             let same = changed.is_some_and(|changed| {
-                changed.configuration == configuration && changed.warnings == warnings && rejected.is_none()
+                changed.configuration == *configuration && changed.warnings == warnings && rejected.is_none()
             });
             (unsettled || !same).then_some(ConfigurationEvent::ConfigurationChanged(ConfigurationChanged {
                 agent,
                 commit,
-                configuration,
+                configuration: *configuration,
                 warnings,
             }))
         }
@@ -200,7 +200,10 @@ impl State {
             match event {
                 Event::Directory(event) => self.apply_directory(commit.organization, event),
                 Event::Configuration(event) => self.apply_configuration(event, commit.occurred_at),
-                Event::Repository(_) | Event::Delivery(_) => {}
+                Event::Repository(_)
+                | Event::Delivery(_)
+                | Event::Environment(_)
+                | Event::Subscription(_) => {}
             }
         }
     }

@@ -2,16 +2,24 @@
 //!
 //! Pure. Projects stay names here; [`Draft::resolve`] takes what they turned out to be.
 
+mod actions;
 mod advice;
 mod fields;
 mod granted;
 mod grants;
+mod health;
+mod observe;
+mod relations;
 mod report;
+mod rule_tests;
 mod source;
+
+use std::collections::BTreeMap;
 
 use events::audit::AuditMode;
 use events::configuration::{
-    AgentConfiguration, FileFinding, KindPattern, Mode, ResourceRules, SourceConfiguration,
+    AgentConfiguration, DeclaredAction, DeclaredRelation, FileFinding, HealthSettings, KindPattern, Mode,
+    ObserveRules, ResourceRules, SourceConfiguration, SourceEnvironment,
 };
 use events::grants::Grants;
 use events::recording::RecordSessions;
@@ -24,7 +32,8 @@ pub use granted::{GrantTarget, Granted, granted};
 use grants::{Identity, Reading};
 pub use report::MAXIMUM as MAXIMUM_FINDINGS;
 use report::Report;
-pub use source::DraftSource;
+pub use rule_tests::{Expected, RuleFrom, RuleTest, RuleTests, TestedRules, declared_rules, rule_tests};
+pub use source::{DraftEnvironment, DraftSource};
 
 /// Largest file, in bytes.
 pub const MAXIMUM_BYTES: u32 = 256 * 1024;
@@ -70,6 +79,14 @@ pub struct Draft {
     pub lockdown: bool,
     /// Kinds that the agent may manage.
     pub resources: ResourceRules,
+    /// What the agent observes.
+    pub observe: ObserveRules,
+    /// How health is judged, beyond the built-in rules.
+    pub health: HealthSettings,
+    /// How objects are related, beyond what is known of their kinds.
+    pub relations: Vec<DeclaredRelation>,
+    /// What can be done with objects, beyond what is built in.
+    pub actions: Vec<DeclaredAction>,
     /// Its sources.
     pub sources: Vec<DraftSource>,
     /// Who may use the cluster's API.
@@ -79,9 +96,20 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// The configuration, with the projects that the sources turned out to name, in the order of the sources.
+    /// The configuration, with the projects that the sources turned out to name, in the order of the sources, and those of environments
+    /// by their paths.
     #[must_use]
-    pub fn resolve(self, agent: AgentId, projects: &[ProjectId]) -> AgentConfiguration {
+    pub fn resolve(
+        self,
+        agent: AgentId,
+        projects: &[ProjectId],
+        of_environments: &BTreeMap<String, ProjectId>,
+    ) -> AgentConfiguration {
+        let environment = |draft: DraftEnvironment| SourceEnvironment {
+            name: draft.name,
+            tier: draft.tier,
+            project: draft.project.and_then(|(path, ..)| of_environments.get(&path).copied()),
+        };
         let sources = self.sources.into_iter().zip(projects).map(|(draft, project)| SourceConfiguration {
             id: SourceId::derive(agent, &draft.name),
             name: draft.name,
@@ -93,11 +121,16 @@ impl Draft {
             default_namespace: draft.namespace,
             service_account: draft.service_account,
             policies: draft.policies,
+            environment: draft.environment.map(environment),
             line: draft.line,
         });
         AgentConfiguration {
             mode: self.mode,
             resources: self.resources,
+            observe: self.observe,
+            health: self.health,
+            relations: self.relations,
+            actions: self.actions,
             lockdown: self.lockdown,
             sources: sources.collect(),
             grants: self.grants,
@@ -117,6 +150,10 @@ pub fn check(file: &str, content: &[u8]) -> Checked {
         mode: Mode::Cluster,
         lockdown: false,
         resources: ResourceRules::default(),
+        observe: ObserveRules::default(),
+        health: HealthSettings::default(),
+        relations: Vec::new(),
+        actions: Vec::new(),
         sources: Vec::new(),
         grants: Grants::default(),
         implicit_rights: false,
@@ -148,16 +185,20 @@ pub fn additions(content: &[u8], own_project: Option<&str>) -> Vec<Addition> {
 }
 
 fn root(report: &mut Report, content: &[u8]) -> Option<Node> {
-    let Ok(text) = std::str::from_utf8(content) else {
-        report.whole_file("the file is not UTF-8");
-        return None;
-    };
     let limits = Limits {
         bytes: usize::try_from(MAXIMUM_BYTES).unwrap_or(usize::MAX),
         depth: MAXIMUM_DEPTH,
         nodes_after_aliases: MAXIMUM_NODES,
     };
-    let documents = match load_documents(text, &limits) {
+    root_within(report, content, &limits)
+}
+
+fn root_within(report: &mut Report, content: &[u8], limits: &Limits) -> Option<Node> {
+    let Ok(text) = std::str::from_utf8(content) else {
+        report.whole_file("the file is not UTF-8");
+        return None;
+    };
+    let documents = match load_documents(text, limits) {
         Ok(documents) => documents,
         Err(error) => {
             report.at(error.line, error.column, "", error.message);
@@ -194,6 +235,10 @@ fn configuration(report: &mut Report, root: &Node, reading: Reading) -> Draft {
         "mode",
         "lockdown",
         "resources",
+        "observe",
+        "health",
+        "relations",
+        "actions",
         "sources",
         "audit",
         "record_sessions",
@@ -206,6 +251,11 @@ fn configuration(report: &mut Report, root: &Node, reading: Reading) -> Draft {
     let mode = known.get("mode").and_then(|node| choice(report, node, "mode", &modes));
     let lockdown = known.get("lockdown").and_then(|node| truth(report, node, "lockdown")).unwrap_or(false);
     let resources = known.get("resources").map(|node| resources(report, node)).unwrap_or_default();
+    let observe = known.get("observe").map(|node| observe::rules(report, node)).unwrap_or_default();
+    let health = known.get("health").map(|node| health::settings(report, node)).unwrap_or_default();
+    let relations = known.get("relations").map(|node| relations::relations(report, node)).unwrap_or_default();
+    let actions =
+        known.get("actions").map(|node| actions::actions(report, node, "actions")).unwrap_or_default();
     let sources = if root.as_mapping().is_some() {
         required(report, root, &known, "", "sources", "write 'sources: []' if the agent is to have none")
     } else {
@@ -228,7 +278,7 @@ fn configuration(report: &mut Report, root: &Node, reading: Reading) -> Draft {
         ..grants
     };
     let (mode, implicit_rights) = (mode.unwrap_or(Mode::Cluster), reading == Reading::LegacyReading);
-    Draft { mode, lockdown, resources, sources, grants, implicit_rights }
+    Draft { mode, lockdown, resources, observe, health, relations, actions, sources, grants, implicit_rights }
 }
 
 fn resources(report: &mut Report, node: &Node) -> ResourceRules {

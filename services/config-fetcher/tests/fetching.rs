@@ -332,7 +332,7 @@ async fn a_file_that_came_into_force_formerly_stays_so_until_what_it_says_change
     let harness = Harness::start(None).await;
     let text = "sources: []\nuser_access: {projects: [{id: shop/web}]}\n";
     let former = config_fetcher::schema::check(FILE, text.as_bytes()).former.unwrap();
-    harness.put_into_force(former.draft.resolve(harness.agent, &[])).await;
+    harness.put_into_force(former.draft.resolve(harness.agent, &[], &BTreeMap::new())).await;
     harness.advance(at("c2", text)).await;
     let changed = harness.wait_changed(2).await;
     let as_agent = events::grants::UserAccessAs::Agent;

@@ -1,6 +1,5 @@
 //! Everything that speaks Git: where a repository is, what its refs name, and the objects behind them.
 
-pub mod address;
 pub mod cache;
 pub mod http;
 pub mod link;

@@ -186,7 +186,7 @@ impl State {
                 Event::Directory(event) => self.apply_directory(commit.organization, &event),
                 Event::Configuration(event) => self.apply_configuration(event),
                 Event::Repository(event) => self.apply_repository(&commit.aggregate, event),
-                Event::Delivery(_) => {}
+                Event::Delivery(_) | Event::Environment(_) | Event::Subscription(_) => {}
             }
         }
     }

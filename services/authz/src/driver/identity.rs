@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use events::directory::{JobAdmitted, JobFacts, TokenHolder, TokenIssued};
 use events::id::derived_uuid;
 use events::requests::authz::{
-    DistrustProvider, ListProviders, ProviderKind, ProviderTrust, ProviderView, SignIn, SignedIn,
-    TrustProvider, UnlinkUser, UserView,
+    BeginSignIn, DistrustProvider, ExchangeCode, ExchangedCode, ListProviders, ProviderKind, ProviderTrust,
+    ProviderView, SignIn, SignInAddress, SignedIn, TrustProvider, UnlinkUser, UserView,
 };
 use events::{Actor, JobId, OrganizationId, Refusal, RefusalKind, Sha256, TokenId, UserId};
 
@@ -92,6 +92,24 @@ impl Driver {
         };
         let found = views.iter().position(|view| view.name == name);
         found.map(|at| views.swap_remove(at)).ok_or_else(|| Refusal::invalid("provider", message))
+    }
+
+    pub(super) async fn begin_sign_in(
+        self,
+        asker: Asker,
+        request: BeginSignIn,
+    ) -> Result<SignInAddress, Refusal> {
+        services_only(&asker)?;
+        Ok(SignInAddress { url: self.providers.sign_in_address(&request).await? })
+    }
+
+    pub(super) async fn exchange_code(
+        self,
+        asker: Asker,
+        request: ExchangeCode,
+    ) -> Result<ExchangedCode, Refusal> {
+        services_only(&asker)?;
+        Ok(ExchangedCode { id_token: self.providers.exchange(&request).await? })
     }
 
     pub(super) async fn sign_in(self, call: Call, request: SignIn) -> Result<SignedIn, Refusal> {

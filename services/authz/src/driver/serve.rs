@@ -6,13 +6,14 @@ use bus::{Bus, BusError, Dispatcher, Service, Serving};
 use events::position::Stream;
 use events::request::{RefusedCommand, RequestContext};
 use events::requests::authz::{
-    Admit, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup, CreateOrganization,
-    CreateProject, CreateUser, Decide, DecideFetch, DeleteAgent, DeleteGroup, DeleteProject, DisableUser,
-    DistrustProvider, EnableUser, EnsureOwner, FindMissing, GrantCredential, IssueJobToken, IssueToken,
-    ListAgents, ListAllowedAgents, ListCredentials, ListGroups, ListJobAgents, ListOrganizations,
-    ListProjects, ListProviders, ListTokens, ListUsers, LocateProject, RegisterAgent, RevokeCredential,
+    Admit, AssignRole, Authenticate, BeginSignIn, CanUse, CreateCredential, CreateGroup, CreateOrganization,
+    CreateProject, CreateUser, Decide, DecideAssociation, DecideFetch, DeleteAgent, DeleteGroup,
+    DeleteProject, DisableUser, DistrustProvider, EnableUser, EnsureOwner, ExchangeCode, FindMissing,
+    FindProject, GrantCredential, IssueJobToken, IssueToken, ListAgents, ListAllowedAgents,
+    ListAllowedProjects, ListCredentials, ListGroups, ListJobAgents, ListOrganizations, ListProjects,
+    ListProviders, ListTokens, ListUsableAgents, ListUsers, LocateProject, RegisterAgent, RevokeCredential,
     RevokeToken, RotateRoot, SetProject, SetTokenLifetimes, ShowAgent, ShowProject, ShowRoot, ShowUser,
-    SignIn, SignPass, TrustProvider, UnlinkUser,
+    SignIn, SignPass, SignReview, TrustProvider, UnlinkUser,
 };
 use events::{Actor, Refusal, Request};
 use store::NewBatch;
@@ -90,6 +91,9 @@ served! {
         ListUsers => list_users,
         ShowUser => show_user,
         ListAllowedAgents => list_allowed_agents,
+        FindProject => find_project,
+        ListAllowedProjects => list_allowed_projects,
+        DecideAssociation => decide_association,
         ListCredentials => list_credentials,
         ListAgents => list_agents,
         ShowAgent => show_agent,
@@ -97,7 +101,11 @@ served! {
         CanUse => can_use,
         ListJobAgents => list_job_agents,
         SignPass => sign_pass,
+        SignReview => sign_review,
+        ListUsableAgents => list_usable_agents,
         ListProviders => list_providers,
+        BeginSignIn => begin_sign_in,
+        ExchangeCode => exchange_code,
         ShowRoot => show_root,
     }
 }

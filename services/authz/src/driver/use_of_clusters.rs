@@ -4,11 +4,17 @@ use std::collections::BTreeMap;
 
 use events::directory::Scope;
 use events::grants::UserAccessAs;
-use events::pass::{AccessAs, Impersonated, Pass, SignedPass};
-use events::requests::authz::{Action, CanUse, IssuedPass, SignPass, UseDecision};
+use events::pass::{AccessAs, Impersonated, Pass, Purpose, SignedPass};
+use events::requests::authz::{
+    Action, CanUse, IssuedPass, IssuedReview, ListUsableAgents, SignPass, SignReview, UsableAgent,
+    UseDecision,
+};
+use events::requests::page::{Page, Paged as _};
+use events::root::RootLink;
 use events::{Actor, AgentId, JobId, Refusal, RefusalKind, Timestamp, UserId};
 use objects::pass::check_pass;
 
+use super::queries::services_only;
 use super::{Driver, gone};
 use crate::model::job_grants::JobGranted;
 use crate::model::{self, Asker};
@@ -36,11 +42,7 @@ impl Driver {
                 ));
             }
         };
-        let agent =
-            self.directory.read(|directory| match directory.visible_agent(&asker, &request.agent) {
-                Ok((agent, _)) => Ok(agent),
-                Err(missing) => directory.agent_granted_to(&asker, &request.agent).ok_or(missing),
-            })?;
+        let agent = self.directory.read(|directory| directory.agent_known_to(&asker, &request.agent))?;
         let withheld = |reason| UseDecision { allowed: false, access_as: None, reason };
         let granted = match self.lent(agent, &holder)? {
             Ok(granted) => granted,
@@ -71,8 +73,31 @@ impl Driver {
             }
         })?;
         let pass = self.pass(request.agent, holder.actor, granted).await?;
+        let (pass, roots) = self.signed(&pass, Purpose::Requests).await?;
+        Ok(IssuedPass { pass, token_ends: holder.expires_at, roots })
+    }
+
+    pub(super) async fn sign_review(
+        self,
+        asker: Asker,
+        request: SignReview,
+    ) -> Result<IssuedReview, Refusal> {
+        services_only(&asker)?;
+        self.wait_for_position(&request.since).await?;
+        let denied = |reason| Refusal::new(RefusalKind::Denied, reason);
+        let granted = self.lent(request.agent, &request.actor)?.map_err(denied)?;
+        let pass = self.pass(request.agent, request.actor, granted).await?;
+        if pass.organization != asker.organization {
+            return Err(Refusal::not_found("agent"));
+        }
+        let (pass, roots) = self.signed(&pass, Purpose::Review).await?;
+        Ok(IssuedReview { pass, roots })
+    }
+
+    /// A pass as it travels, and how agents come to the root that signed it.
+    async fn signed(&self, pass: &Pass, purpose: Purpose) -> Result<(SignedPass, Vec<RootLink>), Refusal> {
         let internal = |error: String| Refusal::new(RefusalKind::Internal, error);
-        let encoded = events::encode(&pass).map_err(|error| internal(error.to_string()))?;
+        let encoded = events::encode(pass).map_err(|error| internal(error.to_string()))?;
         if encoded.len() > MAXIMUM_PASS_BYTES {
             let message = format!(
                 "{} entries of user_access permit this user, more than a pass can contain: name a group instead of its projects",
@@ -81,9 +106,22 @@ impl Driver {
             return Err(Refusal::new(RefusalKind::Denied, message));
         }
         let (root, roots) = self.root().await?;
-        let signature = root.sign(&SignedPass::signed_text(&encoded));
-        let pass = SignedPass { pass: encoded, signature };
-        Ok(IssuedPass { pass, token_ends: holder.expires_at, roots })
+        let signature = root.sign(&SignedPass::signed_text(purpose, &encoded));
+        Ok((SignedPass { pass: encoded, signature }, roots))
+    }
+
+    pub(super) async fn list_usable_agents(
+        self,
+        asker: Asker,
+        request: ListUsableAgents,
+    ) -> Result<Page<UsableAgent>, Refusal> {
+        services_only(&asker)?;
+        let after = request.after()?;
+        self.wait_for_position(&request.since).await?;
+        self.directory.read(|directory| {
+            let usable = directory.usable_agents(asker.organization, &request.actor, after);
+            bus::page(&request, usable.map(|usable| (usable.agent, usable)))
+        })
     }
 
     /// What lets the holder use the API of an agent's cluster, or what is missing.

@@ -9,6 +9,7 @@ use events::requests::authz::ProviderKind;
 use reqwest::Url;
 use serde::Deserialize;
 use world::World;
+use zeroize::Zeroizing;
 
 use crate::checks;
 
@@ -69,6 +70,15 @@ struct Entry {
     login_claim: Option<String>,
     scopes: Option<Vec<String>>,
     client_secret: Option<String>,
+    page_client_id: Option<String>,
+    page_client_secret: Option<String>,
+}
+
+/// The client that the web page is at a provider of people.
+pub(super) struct PageClient {
+    pub(super) id: String,
+    /// Known to the server alone.
+    pub(super) secret: Option<Zeroizing<String>>,
 }
 
 /// A provider as the operator wants it, checked.
@@ -84,6 +94,14 @@ pub(super) struct Settings {
     pub(super) login_claim: String,
     pub(super) scopes: Vec<String>,
     pub(super) client_secret: Option<String>,
+    pub(super) page: Option<PageClient>,
+}
+
+impl Settings {
+    /// Whether tokens for this audience are for Kasbah.
+    pub(super) fn takes(&self, audience: &str) -> bool {
+        self.audience == audience || self.page.as_ref().is_some_and(|page| page.id == audience)
+    }
 }
 
 /// Reads and checks the file.
@@ -122,7 +140,7 @@ fn parse(entry: serde_json::Value) -> Result<Entry, String> {
         let field = error.path().to_string();
         match field.as_str() {
             "." => format!("{}; see the example in the documentation", error.inner()),
-            "client_secret" => "client_secret: must be text".to_owned(),
+            secret @ ("client_secret" | "page_client_secret") => format!("{secret}: must be text"),
             _ => format!("{field}: {}", error.inner()),
         }
     })
@@ -132,7 +150,9 @@ fn differs(entry: &Entry, others: &[Settings]) -> Result<(), String> {
     if others.iter().any(|other| other.name == entry.name) {
         return Err("name: another provider has it: choose a unique name".to_owned());
     }
-    let same = others.iter().find(|other| other.issuer == entry.issuer && other.audience == entry.audience);
+    let audiences = [Some(&entry.audience), entry.page_client_id.as_ref()];
+    let is_taken = |other: &&Settings| audiences.iter().flatten().any(|audience| other.takes(audience));
+    let same = others.iter().filter(|other| other.issuer == entry.issuer).find(is_taken);
     same.map_or(Ok(()), |other| {
         Err(format!(
             "audience: {} has the same issuer and audience: give each provider its own audience",
@@ -149,6 +169,7 @@ fn check(entry: Entry, path: &Path, world: &World) -> Result<Settings, String> {
     let is_of_people = entry.kind == ProviderKind::People;
     let login_claim = entry.login_claim.unwrap_or_else(|| "email".to_owned());
     check_text("login_claim", &login_claim)?;
+    let page = page_client(entry.page_client_id, entry.page_client_secret)?;
     Ok(Settings {
         repositories: repositories(entry.repositories.as_deref(), entry.kind, &entry.issuer, &issuer)?,
         token_lifetime: token_lifetime(entry.token_lifetime.as_deref(), is_of_people)?,
@@ -160,7 +181,19 @@ fn check(entry: Entry, path: &Path, world: &World) -> Result<Settings, String> {
         audience: entry.audience,
         login_claim,
         client_secret: entry.client_secret,
+        page,
     })
+}
+
+fn page_client(id: Option<String>, secret: Option<String>) -> Result<Option<PageClient>, String> {
+    let Some(id) = id else {
+        return match secret {
+            Some(_) => Err("page_client_secret: is of no use without page_client_id".to_owned()),
+            None => Ok(None),
+        };
+    };
+    check_text("page_client_id", &id)?;
+    Ok(Some(PageClient { id, secret: secret.map(Zeroizing::new) }))
 }
 
 fn only_where_it_means_something(entry: &Entry) -> Result<(), String> {
@@ -169,6 +202,8 @@ fn only_where_it_means_something(entry: &Entry) -> Result<(), String> {
         ("login_claim", entry.login_claim.is_some()),
         ("scopes", entry.scopes.is_some()),
         ("client_secret", entry.client_secret.is_some()),
+        ("page_client_id", entry.page_client_id.is_some()),
+        ("page_client_secret", entry.page_client_secret.is_some()),
     ];
     let of_jobs = [("repositories", entry.repositories.is_some())];
     let (others, whose) = if is_of_people { (&of_jobs[..], "jobs") } else { (&of_people[..], "people") };

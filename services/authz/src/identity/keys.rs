@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use events::{Refusal, RefusalKind};
+use form_urlencoded::byte_serialize;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 use parking_lot::Mutex;
-use reqwest::{Client, Url};
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use world::World;
@@ -16,6 +18,7 @@ use super::file::{Settings, secure_url, shortened};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const FORM: &str = "application/x-www-form-urlencoded";
 const LONGEST_ANSWER: usize = 512 * 1024;
 /// Keys beyond this number are not looked at.
 const MOST_KEYS: usize = 64;
@@ -44,9 +47,24 @@ pub(super) struct Keys {
     fetching: tokio::sync::Mutex<()>,
 }
 
+/// What a provider publishes.
+struct Published {
+    keys: Vec<Key>,
+    endpoints: Result<Endpoints, String>,
+}
+
+/// Where a provider signs people in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Endpoints {
+    pub(super) authorization: Url,
+    pub(super) token: Url,
+    /// Whether a secret may stand in a form (RFC 6749, section 2.3.1).
+    pub(super) takes_secret_in_form: bool,
+}
+
 #[derive(Default)]
 struct Held {
-    keys: Option<(Duration, Arc<Vec<Key>>)>,
+    published: Option<(Duration, Arc<Published>)>,
     attempt: Option<Attempt>,
 }
 
@@ -60,6 +78,10 @@ struct Attempt {
 struct Discovery {
     issuer: String,
     jwks_uri: String,
+    authorization_endpoint: Option<String>,
+    token_endpoint: Option<String>,
+    #[serde(default)]
+    token_endpoint_auth_methods_supported: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -95,30 +117,38 @@ impl Keys {
 
     /// The keys that a token may be signed with which names the key `id`, or none; never an empty list.
     pub(super) async fn named(&self, id: Option<&str>) -> Result<Vec<Key>, Refusal> {
-        if let Some(found) = self.held_for(id, FRESH) {
-            return Ok(found);
+        self.find(|published| published.keys_named(id)).await.ok_or_else(|| self.refusal())
+    }
+
+    /// Where people sign in.
+    pub(super) async fn endpoints(&self) -> Result<Endpoints, Refusal> {
+        let found = self.find(|published| Some(published.endpoints.clone())).await;
+        found.ok_or_else(|| self.refusal())?.map_err(|what| self.unavailable(&what))
+    }
+
+    /// Looks in what was fetched last; fetches again where that is old or does not have it.
+    async fn find<T>(&self, pick: impl Fn(&Published) -> Option<T>) -> Option<T> {
+        let held = |longest| self.held_within(longest).and_then(|published| pick(&published));
+        if let Some(found) = held(FRESH) {
+            return Some(found);
         }
         let turn = self.fetching.lock().await;
         // Whoever had the turn before may have fetched what is looked for.
-        if let Some(found) = self.held_for(id, FRESH) {
-            return Ok(found);
+        if let Some(found) = held(FRESH) {
+            return Some(found);
         }
         if self.may_ask() {
             self.fetch().await;
         }
         drop(turn);
-        self.held_for(id, USABLE).ok_or_else(|| self.refusal())
+        held(USABLE)
     }
 
-    fn held_for(&self, id: Option<&str>, longest: Duration) -> Option<Vec<Key>> {
+    fn held_within(&self, longest: Duration) -> Option<Arc<Published>> {
         let held = self.held.lock();
-        let (at, keys) = held.keys.as_ref()?;
-        if self.world.clock.monotonic().saturating_sub(*at) >= longest {
-            return None;
-        }
-        let found: Vec<Key> =
-            keys.iter().filter(|key| id.is_none() || key.id.as_deref() == id).cloned().collect();
-        Some(found).filter(|found| !found.is_empty())
+        let (at, published) = held.published.as_ref()?;
+        let is_young = self.world.clock.monotonic().saturating_sub(*at) < longest;
+        is_young.then(|| Arc::clone(published))
     }
 
     fn may_ask(&self) -> bool {
@@ -131,13 +161,13 @@ impl Keys {
         let at = self.world.clock.monotonic();
         let mut held = self.held.lock();
         let failure = match fetched {
-            Ok(keys) => {
-                held.keys = Some((at, Arc::new(keys)));
+            Ok(published) => {
+                held.published = Some((at, Arc::new(published)));
                 None
             }
             Err(error) => {
                 let provider = &self.provider;
-                let has_older = held.keys.is_some();
+                let has_older = held.published.is_some();
                 tracing::warn!(provider, has_older, error, "keys of an identity provider cannot be fetched");
                 Some(error)
             }
@@ -148,14 +178,7 @@ impl Keys {
     fn refusal(&self) -> Refusal {
         let held = self.held.lock();
         match held.attempt.as_ref().and_then(|last| last.failure.as_ref()) {
-            Some(failure) => {
-                let message = format!(
-                    "the keys of the identity provider {} cannot be fetched: {failure}; try again in {} s",
-                    self.provider,
-                    PAUSE.as_secs()
-                );
-                Refusal::new(RefusalKind::Unavailable, message)
-            }
+            Some(failure) => self.unavailable(failure),
             None => {
                 let message = format!(
                     "the ID token is signed with a key that {} does not publish; if the key is new, try again in {} s",
@@ -167,7 +190,15 @@ impl Keys {
         }
     }
 
-    async fn published(&self) -> Result<Vec<Key>, String> {
+    fn unavailable(&self, failure: &str) -> Refusal {
+        let (provider, seconds) = (&self.provider, PAUSE.as_secs());
+        let message = format!(
+            "the keys of the identity provider {provider} cannot be fetched: {failure}; try again in {seconds} s"
+        );
+        Refusal::new(RefusalKind::Unavailable, message)
+    }
+
+    async fn published(&self) -> Result<Published, String> {
         let root = self.issuer.strip_suffix('/').unwrap_or(&self.issuer);
         let address = secure_url(&format!("{root}/.well-known/openid-configuration"))?;
         let discovery: Discovery = self.read(&address).await?;
@@ -178,6 +209,7 @@ impl Keys {
                 self.issuer
             ));
         }
+        let endpoints = discovery.endpoints();
         let address =
             dialled(&discovery.jwks_uri).map_err(|what| format!("{address} names a jwks_uri that {what}"))?;
         let set: KeySet = self.read(&address).await?;
@@ -185,23 +217,45 @@ impl Keys {
         if keys.is_empty() {
             return Err(format!("{address} has no signing key"));
         }
-        Ok(keys)
+        Ok(Published { keys, endpoints })
     }
 
     async fn read<T: DeserializeOwned>(&self, address: &Url) -> Result<T, String> {
+        let (status, body) = self.answer(address, self.http.get(address.clone())).await?;
+        if !status.is_success() {
+            return Err(format!("{address} answers with HTTP status {}", status.as_u16()));
+        }
+        serde_json::from_slice(&body).map_err(|error| format!("{address} is malformed: {error}"))
+    }
+
+    /// Posts a form. `client` is the id and secret for the header, where they do not stand in the form (RFC 6749, section 2.3.1).
+    pub(super) async fn post(
+        &self,
+        address: &Url,
+        form: &[(&str, &str)],
+        client: Option<(&str, &str)>,
+    ) -> Result<(StatusCode, Vec<u8>), String> {
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        let mut request = self.http.post(address.clone()).body(body).header(CONTENT_TYPE, FORM);
+        if let Some((id, secret)) = client {
+            let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+            request = request.basic_auth(encoded(id), Some(encoded(secret)));
+        }
+        self.answer(address, request).await
+    }
+
+    /// What is answered, within size and time.
+    async fn answer(&self, address: &Url, request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), String> {
         let explain = |error: reqwest::Error| {
             let host = address.host_str().unwrap_or_default();
             let trouble = chassis::tls::explain(&error, host).map(|trouble| trouble.to_string());
             let cause = if error.is_timeout() { "no answer in time".to_owned() } else { root_cause(&error) };
             format!("{address}: {}", trouble.unwrap_or(cause))
         };
-        let mut response = self.http.get(address.clone()).send().await.map_err(explain)?;
+        let mut response = request.header(ACCEPT, "application/json").send().await.map_err(explain)?;
         let status = response.status();
         if status.is_redirection() {
             return Err(format!("{address} redirects, which is not followed"));
-        }
-        if !status.is_success() {
-            return Err(format!("{address} answers with HTTP status {}", status.as_u16()));
         }
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(explain)? {
@@ -210,7 +264,31 @@ impl Keys {
             }
             body.extend_from_slice(&chunk);
         }
-        serde_json::from_slice(&body).map_err(|error| format!("{address} is malformed: {error}"))
+        Ok((status, body))
+    }
+}
+
+impl Published {
+    fn keys_named(&self, id: Option<&str>) -> Option<Vec<Key>> {
+        let is_named = |key: &&Key| id.is_none() || key.id.as_deref() == id;
+        let found: Vec<Key> = self.keys.iter().filter(is_named).cloned().collect();
+        Some(found).filter(|found| !found.is_empty())
+    }
+}
+
+impl Discovery {
+    /// Where people sign in. Providers of jobs have no such place.
+    fn endpoints(&self) -> Result<Endpoints, String> {
+        let part = |name: &str, given: &Option<String>| {
+            let text = given.as_ref().ok_or_else(|| format!("it names no {name}"))?;
+            dialled(text).map_err(|what| format!("it names a {name} that {what}"))
+        };
+        let methods = &self.token_endpoint_auth_methods_supported;
+        Ok(Endpoints {
+            authorization: part("authorization_endpoint", &self.authorization_endpoint)?,
+            token: part("token_endpoint", &self.token_endpoint)?,
+            takes_secret_in_form: methods.iter().any(|method| method == "client_secret_post"),
+        })
     }
 }
 

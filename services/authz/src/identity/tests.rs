@@ -1,4 +1,5 @@
 mod claims;
+mod code;
 mod files;
 mod keys;
 mod tokens;

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::claims::Claims;
-use super::file::shortened;
+use super::file::{Settings, shortened};
 use super::{Provider, Verified, signatures};
 
 const LONGEST_TOKEN: usize = 16 * 1024;
@@ -46,12 +46,14 @@ pub(super) async fn verify(providers: &[Provider], text: &str) -> Result<Verifie
     let claims = token.signed_claims(provider).await?;
     check_times(&claims, Timestamp(provider.clock.now_millis()))?;
     if provider.kind == ProviderKind::People {
-        check_party(&claims, &provider.settings.audience, token.audiences.len())?;
+        check_party(&claims, &provider.settings, token.audiences.len())?;
     }
     let claims = Claims(&claims);
     Ok(Verified {
         provider: provider.name.clone(),
         kind: provider.kind,
+        nonce: claims.0.get("nonce").and_then(Value::as_str).map(str::to_owned),
+        audiences: token.audiences.clone(),
         once: token.once(&claims),
         subject: claims.subject(provider.kind)?,
         token_lifetime: provider.token_lifetime,
@@ -97,7 +99,7 @@ impl<'a> Unverified<'a> {
             providers.iter().filter(|provider| provider.settings.issuer == self.issuer).collect();
         let for_us: Vec<&Provider> = of_issuer
             .iter()
-            .filter(|provider| self.audiences.contains(&provider.settings.audience))
+            .filter(|provider| self.audiences.iter().any(|audience| provider.settings.takes(audience)))
             .copied()
             .collect();
         match (for_us.as_slice(), of_issuer.as_slice()) {
@@ -180,14 +182,15 @@ fn audiences(claims: &Map<String, Value>) -> Option<Vec<String>> {
 }
 
 /// For whom the provider made the token, where that may be another than the audience (OpenID Connect Core 1.0, 3.1.3.7).
-fn check_party(claims: &Map<String, Value>, audience: &str, audiences: usize) -> Result<(), Refusal> {
+fn check_party(claims: &Map<String, Value>, settings: &Settings, audiences: usize) -> Result<(), Refusal> {
     let is_ours = match claims.get("azp") {
         None | Some(Value::Null) => audiences == 1,
-        Some(party) => party.as_str() == Some(audience),
+        Some(party) => party.as_str().is_some_and(|party| settings.takes(party)),
     };
     if is_ours {
         Ok(())
     } else {
+        let audience = &settings.audience;
         Err(wrong(format!("the ID token was issued for another client: its azp must be {audience}")))
     }
 }

@@ -2,7 +2,8 @@
 
 use events::catalogue::EventBody;
 use events::configuration::{
-    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, Mode, ResourceRules,
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, HealthSettings, Mode, ObserveRules,
+    ResourceRules,
 };
 use events::directory::{
     AgentRegistered, PersonalData, ProjectSettings, Role, Scope, TokenHolder, TokenIssued,
@@ -76,6 +77,10 @@ impl Given {
         let configuration = AgentConfiguration {
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
+            observe: ObserveRules::default(),
+            health: HealthSettings::default(),
+            relations: Vec::new(),
+            actions: Vec::new(),
             sources: Vec::new(),
             lockdown: false,
             implicit_rights,

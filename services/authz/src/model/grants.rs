@@ -1,14 +1,17 @@
 //! Who may use a cluster's API: what the agent's configuration grants, to those who have a role there.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 use events::audit::AuditMode;
 use events::configuration::{AgentConfiguration, ConfigurationEvent, file_of};
 use events::directory::{Role, Scope};
-use events::grants::{Grants, UserAccessAs, UserGrant};
+use events::grants::{CiAccessAs, Grants, UserAccessAs, UserGrant};
 use events::pass::PassGrant;
 use events::recording::RecordSessions;
-use events::{AgentId, Commit, Event, OrganizationId, UserId};
+use events::requests::authz::UsableAgent;
+use events::{Actor, AgentId, Commit, Event, OrganizationId, Sha256, UserId};
+use serde::Serialize;
 
 use super::access::word;
 use super::{Agent, Directory};
@@ -122,6 +125,38 @@ impl Directory {
         })
     }
 
+    /// The agents of an organization whose clusters' APIs a user or a job may use, in the order of their ids.
+    pub fn usable_agents<'a>(
+        &'a self,
+        organization: OrganizationId,
+        actor: &'a Actor,
+        after: Option<AgentId>,
+    ) -> impl Iterator<Item = UsableAgent> + 'a {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let agents = self.agents.range((from, Bound::Unbounded));
+        let own = agents.filter(move |(_, agent)| !agent.deleted && agent.organization == organization);
+        own.filter_map(move |(id, _)| {
+            let (access_as, grants, identity) = match actor {
+                Actor::User(user) => {
+                    let granted = self.use_granted(*id, *user).ok()?;
+                    let identity = identity(&granted.grants);
+                    (granted.access_as, granted.grants, identity)
+                }
+                Actor::Job(job) => {
+                    let granted = self.granted_to_job(*id, *job).ok()?;
+                    let as_agent = granted.access_as == CiAccessAs::Agent;
+                    let access_as = if as_agent { UserAccessAs::Agent } else { UserAccessAs::User };
+                    let identity = identity(&(granted.access_as, &granted.grant));
+                    (access_as, vec![granted.grant], identity)
+                }
+                Actor::Agent(_) | Actor::Service(_) => return None,
+            };
+            let identity = identity.filter(|_| access_as == UserAccessAs::User);
+            let grants = grants.into_iter().map(|grant| grant.narrowing).collect();
+            Some(UsableAgent { agent: *id, access_as, grants, identity })
+        })
+    }
+
     /// The entries that let a user in, those of projects first.
     fn entries_for<'a>(&self, agent: &Agent, grants: &'a Grants, user: UserId) -> Vec<Entry<'a>> {
         let organization = agent.organization;
@@ -155,6 +190,11 @@ impl Directory {
     }
 }
 
+/// What of an identity in a cluster may become another: name, uid and environment of a user or job stay as they are.
+fn identity<T: Serialize>(lent: &T) -> Option<Sha256> {
+    events::encode(lent).ok().map(|encoded| Sha256::of(&encoded))
+}
+
 impl Entry<'_> {
     /// The group that whoever is let in by it is in, for the cluster's own authorization.
     fn group(&self) -> Option<String> {
@@ -173,9 +213,9 @@ impl Entry<'_> {
 
 #[cfg(test)]
 mod tests {
+    use events::Timestamp;
     use events::attributes::{Attributes, ResourceTarget, Target};
     use events::pass::{AccessAs, Impersonated, Narrowing, Pass};
-    use events::{Actor, Timestamp};
     use objects::pass::check_pass;
 
     use super::super::Asker;
@@ -361,6 +401,58 @@ mod tests {
             only.groups.len()
         };
         assert_eq!((granted(UserAccessAs::User), granted(UserAccessAs::Agent)), (2, 0));
+    }
+
+    #[test]
+    fn the_agents_that_somebody_may_use_are_listed_with_what_is_left_of_them_and_no_others() {
+        let mut scene = scene();
+        let (inside, outside) =
+            (scene.user(&[(Role::Developer, scene.shop)]), scene.user(&[(Role::Owner, scene.vault)]));
+        let grants = |users_access_as| Grants {
+            user_projects: vec![grant("shop/front", 3, &["a"], &[])],
+            users_access_as,
+            ..Grants::default()
+        };
+        let listed = |scene: &Scene, actor: Actor, organization| -> Vec<UsableAgent> {
+            scene.given.directory.usable_agents(organization, &actor, None).collect()
+        };
+        assert!(listed(&scene, Actor::User(inside), scene.organization).is_empty(), "nothing is granted");
+        for access_as in [UserAccessAs::Agent, UserAccessAs::User] {
+            scene.configured(grants(access_as));
+            let narrowing = Narrowing { namespaces: vec!["a".to_owned()], ..Narrowing::default() };
+            let [usable] = &listed(&scene, Actor::User(inside), scene.organization)[..] else { panic!() };
+            assert_eq!((usable.agent, usable.access_as), (scene.agent, access_as));
+            assert_eq!(
+                (&usable.grants, usable.identity.is_some()),
+                (&vec![narrowing], access_as == UserAccessAs::User)
+            );
+        }
+        let actor = Actor::User(inside);
+        let behind = scene.given.directory.usable_agents(scene.organization, &actor, Some(scene.agent));
+        assert_eq!(behind.count(), 0, "a page goes on behind the last one");
+        assert!(listed(&scene, Actor::User(outside), scene.organization).is_empty());
+        assert!(listed(&scene, Actor::service("console"), scene.organization).is_empty());
+        let other = scene.given.organization("other");
+        assert!(listed(&scene, Actor::User(inside), other).is_empty(), "asked in another organization");
+    }
+
+    #[test]
+    fn with_another_role_somebody_is_another_one_to_the_cluster() {
+        let mut scene = scene();
+        let shop = scene.shop;
+        let [developer, other, maintainer] = [Role::Developer, Role::Developer, Role::Maintainer]
+            .map(|role| Actor::User(scene.user(&[(role, shop)])));
+        scene.configured(Grants {
+            user_groups: vec![grant("shop", 1, &[], &[])],
+            users_access_as: UserAccessAs::User,
+            ..Grants::default()
+        });
+        let identity = |actor: &Actor| {
+            let usable = scene.given.directory.usable_agents(scene.organization, actor, None).next();
+            usable.unwrap().identity.unwrap()
+        };
+        assert_eq!(identity(&developer), identity(&other), "the user is known anyway");
+        assert_ne!(identity(&developer), identity(&maintainer));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use events::directory::JobFacts;
 use events::grants::{CiAccessAs, CiGrant};
 use events::pass::{AccessAs, Impersonated, PassGrant};
 use events::recording::RecordSessions;
-use events::{Actor, AgentId, JobId, OrganizationId};
+use events::{Actor, AgentId, JobId, OrganizationId, Refusal};
 use objects::kinds::glob;
 
 use super::jobs::Job;
@@ -95,8 +95,19 @@ impl Directory {
             .filter_map(move |(id, agent)| Some((id, agent, self.granted_to_job(id, job).ok()?)))
     }
 
+    /// The agent that an actor means and may know of: one that they see, or a job may use the cluster's API of.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn agent_known_to(&self, asker: &Asker, text: &str) -> Result<AgentId, Refusal> {
+        match self.visible_agent(asker, text) {
+            Ok((agent, _)) => Ok(agent),
+            Err(missing) => self.agent_granted_to(asker, text).ok_or(missing),
+        }
+    }
+
     /// The agent that a job means, which it may know of if it may use its cluster's API.
-    pub fn agent_granted_to(&self, asker: &Asker, text: &str) -> Option<AgentId> {
+    fn agent_granted_to(&self, asker: &Asker, text: &str) -> Option<AgentId> {
         let Actor::Job(job) = asker.actor else { return None };
         let is_meant = |id: AgentId, agent: &Agent| {
             let full = self.project_path_of(agent).map(|path| format!("{path}:{}", agent.name));

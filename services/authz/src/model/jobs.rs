@@ -79,6 +79,11 @@ impl Directory {
         self.draft(organization, of, events, ())
     }
 
+    /// A job that was let in.
+    pub(super) fn job(&self, job: JobId) -> Option<&Job> {
+        self.jobs.get(&job)
+    }
+
     /// The holders of the tokens of a project's jobs.
     pub fn tokens_of_jobs(&self, project: ProjectId) -> impl Iterator<Item = JobId> {
         self.jobs.iter().filter(move |(_, job)| job.project == project).map(|(id, _)| *id)

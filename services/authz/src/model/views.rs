@@ -5,8 +5,8 @@ use std::ops::Bound;
 
 use events::directory::{PersonalData, Scope, TokenHolder};
 use events::requests::authz::{
-    Action, AgentView, CredentialView, GroupView, ListAllowedAgents, OrganizationView, ProjectLocation,
-    ProjectView, TokenView, UserView,
+    Action, AgentView, CredentialView, GroupView, ListAllowedAgents, ListAllowedProjects, OrganizationView,
+    ProjectLocation, ProjectView, TokenView, UserView,
 };
 use events::{Actor, AgentId, CredentialId, GroupId, OrganizationId, ProjectId, Refusal, TokenId, UserId};
 
@@ -122,6 +122,14 @@ impl Directory {
         let from = wanted.from.map_or(Bound::Unbounded, Bound::Included);
         let agents = self.agents.range((from, Bound::Unbounded)).map(|(id, _)| *id);
         agents.filter(move |id| self.may(&asker, wanted.action, Scope::Agent(*id)))
+    }
+
+    /// The projects on which an actor may do something, from an id on.
+    pub fn allowed_projects(&self, wanted: &ListAllowedProjects) -> impl Iterator<Item = ProjectId> {
+        let asker = Asker { actor: wanted.actor.clone(), organization: wanted.organization };
+        let from = wanted.from.map_or(Bound::Unbounded, Bound::Included);
+        let projects = self.projects.range((from, Bound::Unbounded)).map(|(id, _)| *id);
+        projects.filter(move |id| self.may(&asker, wanted.action, Scope::Project(*id)))
     }
 
     /// One credential.

@@ -9,14 +9,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use events::audit::AuditMode;
 use events::configuration::{
-    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, Mode, ResourceRules,
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, HealthSettings, Mode, ObserveRules,
+    ResourceRules,
 };
 use events::directory::DirectoryEvent;
 use events::grants::{Grants, UserAccessAs, UserGrant};
-use events::pass::{AccessAs, Narrowing, PassError};
+use events::pass::{AccessAs, Narrowing, PassError, Purpose};
 use events::recording::RecordSessions;
 use events::requests::authz::{
-    AgentWithToken, IssuedPass, RegisterAgent, RevokeToken, RotateRoot, ShowRoot, SignPass,
+    AgentWithToken, IssuedPass, RegisterAgent, RevokeToken, RotateRoot, ShowRoot, SignPass, SignReview,
 };
 use events::root::RootLink;
 use events::{
@@ -36,6 +37,10 @@ async fn let_in(running: &Running, owner: &Person, agent: AgentId, path: &str) -
     let configuration = AgentConfiguration {
         mode: Mode::Cluster,
         resources: ResourceRules::default(),
+        observe: ObserveRules::default(),
+        health: HealthSettings::default(),
+        relations: Vec::new(),
+        actions: Vec::new(),
         sources: Vec::new(),
         lockdown: false,
         implicit_rights: false,
@@ -82,7 +87,7 @@ async fn whom_a_configuration_lets_in_gets_a_pass_that_the_root_signed() {
     let since = let_in(&running, &owner, agent.id, "shop/front").await;
     let issued = sign(&running, &owner.secret, agent.id, &since).await.unwrap();
     let root = STANDARD.decode(root_key).unwrap();
-    let pass = issued.pass.verified(&root).unwrap();
+    let pass = issued.pass.verified(&root, Purpose::Requests).unwrap();
     assert_eq!((pass.audit, pass.record_sessions), (AuditMode::FailClosed, RecordSessions::Output));
     assert_eq!((pass.agent, &pass.holder), (agent.id, &owner.principal.actor));
     assert_eq!(pass.expires_at.millis_since(pass.issued_at), SignPass::LIFETIME_MILLIS);
@@ -96,10 +101,25 @@ async fn whom_a_configuration_lets_in_gets_a_pass_that_the_root_signed() {
     let mut changed = issued.pass.clone();
     let last = changed.pass.len() - 1;
     changed.pass[last] ^= 1;
-    assert!(matches!(changed.verified(&root), Err(PassError::Signature)));
+    assert!(matches!(changed.verified(&root, Purpose::Requests), Err(PassError::Signature)));
     let mut other = root.clone();
     other[0] ^= 1;
-    assert!(matches!(issued.pass.verified(&other), Err(PassError::Signature)));
+    assert!(matches!(issued.pass.verified(&other, Purpose::Requests), Err(PassError::Signature)));
+
+    // What an agent asks its cluster with is good for that alone, and for nobody but services to have.
+    let review = SignReview { actor: owner.principal.actor.clone(), agent: agent.id, since: since.clone() };
+    let organization = owner.principal.organization;
+    let service = bus::context_for_service(&running.world, "resource-indexer", organization);
+    let reviewed = bus::ask(&*running.bus, &service, &review).await.unwrap();
+    let seen = reviewed.pass.verified(&root, Purpose::Review).unwrap();
+    assert_eq!((&seen.access_as, &seen.grants, &seen.holder), (&pass.access_as, &pass.grants, &pass.holder));
+    assert!(matches!(reviewed.pass.verified(&root, Purpose::Requests), Err(PassError::Signature)));
+    assert!(matches!(issued.pass.verified(&root, Purpose::Review), Err(PassError::Signature)));
+    let refused = running.ask(&owner, &review).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Denied, "a user has no use of it");
+    let elsewhere = bus::context_for_service(&running.world, "resource-indexer", OrganizationId::SYSTEM);
+    let refused = bus::ask(&*running.bus, &elsewhere, &review).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::NotFound, "in another organization");
 
     let agents = sign(&running, &token.secret, agent.id, &since).await.unwrap_err();
     assert_eq!(agents.kind, RefusalKind::Denied, "an agent's token is nobody's");
@@ -186,8 +206,11 @@ async fn another_root_signs_once_it_was_rotated_and_the_former_one_leads_to_it()
 
     let issued = sign(&running, &owner.secret, agent.id, &since).await.unwrap();
     let key = |text: &str| STANDARD.decode(text).unwrap();
-    issued.pass.verified(&key(&third.public_key)).unwrap();
-    assert!(matches!(issued.pass.verified(&key(&second.public_key)), Err(PassError::Signature)));
+    issued.pass.verified(&key(&third.public_key), Purpose::Requests).unwrap();
+    assert!(matches!(
+        issued.pass.verified(&key(&second.public_key), Purpose::Requests),
+        Err(PassError::Signature)
+    ));
     let [to_second, to_third] = issued.roots.as_slice() else { panic!("{:?}", issued.roots) };
     assert!(to_second.is_signed_by(&key(&root_key)) && to_third.is_signed_by(&to_second.public_key));
     assert_eq!(to_third.public_key, key(&third.public_key));

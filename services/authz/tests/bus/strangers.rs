@@ -7,13 +7,14 @@ use authz::driver::SERVED;
 use events::attributes::{Attributes, Target};
 use events::directory::{Role, Scope};
 use events::requests::authz::{
-    Action, Admit, AgentView, AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup,
-    CreateOrganization, CreateProject, CreateUser, CredentialView, Decide, DecideFetch, DeleteAgent,
-    DeleteGroup, DeleteProject, DisableUser, DistrustProvider, EnableUser, EnsureOwner, FindMissing,
-    GrantCredential, IssueJobToken, IssueToken, ListAgents, ListAllowedAgents, ListCredentials, ListGroups,
-    ListJobAgents, ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers, LocateProject,
-    ProjectView, RegisterAgent, RevokeCredential, RevokeToken, RotateRoot, SetProject, SetTokenLifetimes,
-    ShowAgent, ShowProject, ShowRoot, ShowUser, SignIn, SignPass, TrustProvider, UnlinkUser,
+    Action, Admit, AgentView, AssignRole, Authenticate, BeginSignIn, CanUse, CreateCredential, CreateGroup,
+    CreateOrganization, CreateProject, CreateUser, CredentialView, Decide, DecideAssociation, DecideFetch,
+    DeleteAgent, DeleteGroup, DeleteProject, DisableUser, DistrustProvider, EnableUser, EnsureOwner,
+    ExchangeCode, FindMissing, FindProject, GrantCredential, IssueJobToken, IssueToken, ListAgents,
+    ListAllowedAgents, ListAllowedProjects, ListCredentials, ListGroups, ListJobAgents, ListOrganizations,
+    ListProjects, ListProviders, ListTokens, ListUsableAgents, ListUsers, LocateProject, ProjectView,
+    RegisterAgent, RevokeCredential, RevokeToken, RotateRoot, SetProject, SetTokenLifetimes, ShowAgent,
+    ShowProject, ShowRoot, ShowUser, SignIn, SignPass, SignReview, TrustProvider, UnlinkUser,
 };
 use events::{OrganizationId, Position, Refusal, Request, Sha256, TokenId};
 
@@ -136,6 +137,10 @@ const MUST_REFUSE: &[&str] = &[
     "authz.decide-fetch",
     "authz.find-missing",
     "authz.list-allowed-agents",
+    "authz.list-allowed-projects",
+    "authz.find-project",
+    "authz.sign-review",
+    "authz.decide-association",
     "authz.show-user",
     "authz.locate-project",
     "authz.ensure-owner",
@@ -159,6 +164,8 @@ const MUST_REFUSE: &[&str] = &[
     "authz.unlink-user",
     "authz.rotate-root",
     "authz.sign-in",
+    "authz.begin-sign-in",
+    "authz.exchange-code",
 ];
 
 /// Decisions of the first organization.
@@ -244,8 +251,16 @@ async fn ask_as_a_service(asking: &mut Asking<'_>, home: &Home) {
     asking.ask(FindMissing { projects, groups }, debug).await;
     let actor = home.owner.principal.actor.clone();
     let organization = home.owner.principal.organization;
-    let allowed = ListAllowedAgents { actor, organization, action: Action::ReadAgent, from: None };
+    let allowed =
+        ListAllowedAgents { actor: actor.clone(), organization, action: Action::ReadAgent, from: None };
     asking.ask(allowed, debug).await;
+    let action = Action::ReadEnvironment;
+    let allowed = ListAllowedProjects { actor: actor.clone(), organization, action, from: None };
+    asking.ask(allowed, debug).await;
+    let project = Some(home.project.path.clone());
+    asking.ask(FindProject { actor: actor.clone(), project }, debug).await;
+    let (agent, namespace) = (home.agent.name.clone(), "default".to_owned());
+    asking.ask(DecideAssociation { actor, agent, namespace }, debug).await;
 }
 
 async fn ask_for_tokens(asking: &mut Asking<'_>, home: &Home) {
@@ -253,6 +268,10 @@ async fn ask_for_tokens(asking: &mut Asking<'_>, home: &Home) {
     let project = Some(home.project.id.to_string());
     asking.ask(ListTokens { project, ..ListTokens::default() }, debug).await;
     asking.ask(ListJobAgents::default(), debug).await;
+    let (actor, since) = (home.owner.principal.actor.clone(), Position::start());
+    let agent = home.agent.id;
+    asking.ask(SignReview { actor: actor.clone(), agent, since: since.clone() }, debug).await;
+    asking.ask(ListUsableAgents { actor, since, limit: None, cursor: None }, debug).await;
 }
 
 async fn ask_about_sign_in(asking: &mut Asking<'_>, home: &Home) {
@@ -265,6 +284,23 @@ async fn ask_about_sign_in(asking: &mut Asking<'_>, home: &Home) {
     asking.ask(ShowRoot {}, debug).await;
     asking.ask(RotateRoot {}, debug).await;
     let id_token = "e30.e30.e30".to_owned();
+    let begin = BeginSignIn {
+        provider: provider(),
+        redirect: "https://kasbah.example/api/session/callback".to_owned(),
+        state: "state".to_owned(),
+        nonce: "nonce".to_owned(),
+        challenge: "challenge".to_owned(),
+    };
+    asking.ask(begin, debug).await;
+    let exchange = ExchangeCode {
+        provider: provider(),
+        redirect: "https://kasbah.example/api/session/callback".to_owned(),
+        code: "code".to_owned(),
+        verifier: "verifier".to_owned(),
+        nonce: "nonce".to_owned(),
+        issuer: None,
+    };
+    asking.ask(exchange, debug).await;
     asking.ask(SignIn { id_token, organization: Some("acme".to_owned()), project: None }, debug).await;
 }
 

@@ -15,7 +15,7 @@ use tracing::Instrument as _;
 use super::schedule::{Due, Folder};
 use super::{Cause, Fetcher, SERVICE};
 use crate::model::{AgentState, Given, LegacyReading, Outcome};
-use crate::schema::{self, Checked, GrantTarget, MAXIMUM_BYTES, MAXIMUM_FINDINGS};
+use crate::schema::{self, Checked, Draft, DraftSource, GrantTarget, MAXIMUM_BYTES, MAXIMUM_FINDINGS};
 
 /// What was read is appended once, and the log has three seconds for it: afterwards the file may say something else.
 const POLICY: Policy = Policy { appends: 1, patience: Duration::from_secs(3), ..Policy::BACKGROUND };
@@ -116,7 +116,10 @@ impl Fetcher {
         let mut checked = schema::check(&file, &content);
         let missing = self.missing(known, cause, &file, &checked.draft.grants).await?;
         // Who may read another project, what its name is, and whether it is there at all changes by itself.
-        let own = checked.draft.sources.iter().all(|source| source.project.is_none());
+        let is_own = |source: &DraftSource| {
+            source.project.is_none() && source.environment.as_ref().is_none_or(|of| of.project.is_none())
+        };
+        let own = checked.draft.sources.iter().all(is_own);
         let folder = folder.filter(|_| own && missing.is_empty());
         checked.warnings.extend(missing.clone());
         if let Some(former) = &mut checked.former {
@@ -188,15 +191,63 @@ impl Fetcher {
                 }
             }
         }
+        let of_environments =
+            self.projects_of_environments(known, cause, (file, &mut findings), &draft).await?;
         let former = former.filter(|former| former.draft.sources.len() == projects.len()).map(|former| {
-            let configuration = former.draft.resolve(agent, &projects);
+            let configuration = former.draft.resolve(agent, &projects, &of_environments);
             LegacyReading { commit: commit.clone(), configuration, warnings: former.warnings }
         });
         if findings.is_empty() {
-            Ok((Outcome::Good { commit, configuration: draft.resolve(agent, &projects), warnings }, former))
+            let configuration = Box::new(draft.resolve(agent, &projects, &of_environments));
+            Ok((Outcome::Good { commit, configuration, warnings }, former))
         } else {
             findings.sort_by_key(|finding| (finding.line, finding.column));
             Ok((Outcome::Bad { commit: Some(commit), findings, warnings }, former))
+        }
+    }
+
+    /// Finds the projects that the sources' environments name, by their paths. Whether these name the agent's project as deployer is decided
+    /// at each deployment.
+    async fn projects_of_environments(
+        &self,
+        known: &AgentState,
+        cause: &Cause,
+        (file, findings): (&str, &mut Vec<FileFinding>),
+        draft: &Draft,
+    ) -> Result<BTreeMap<String, ProjectId>, Refusal> {
+        let mut asked: BTreeMap<String, Result<ProjectId, String>> = BTreeMap::new();
+        for (index, source) in draft.sources.iter().enumerate() {
+            let named = source.environment.as_ref().and_then(|environment| environment.project.as_ref());
+            let Some((path, line, column)) = named else { continue };
+            if !asked.contains_key(path) {
+                let answer = self.find(known, cause, path).await?;
+                asked.insert(path.clone(), answer);
+            }
+            if let Some(Err(message)) = asked.get(path) {
+                findings.push(FileFinding {
+                    file: file.to_owned(),
+                    line: *line,
+                    column: *column,
+                    field: format!("sources[{index}].environment.project"),
+                    message: message.clone(),
+                });
+            }
+        }
+        Ok(asked.into_iter().filter_map(|(path, answer)| Some((path, answer.ok()?))).collect())
+    }
+
+    /// The project of that path; the inner error is a finding.
+    async fn find(
+        &self,
+        known: &AgentState,
+        cause: &Cause,
+        path: &str,
+    ) -> Result<Result<ProjectId, String>, Refusal> {
+        let context = self.context(known.organization, cause);
+        match bus::ask(&*self.deps.bus, &context, &ShowProject { project: path.to_owned() }).await {
+            Ok(view) => Ok(Ok(view.id)),
+            Err(refusal) if passes(&refusal) => Err(refusal),
+            Err(_) => Ok(Err(format!("the project '{path}' is not found in the agent's organization"))),
         }
     }
 
@@ -208,14 +259,9 @@ impl Fetcher {
         cause: &Cause,
         path: &str,
     ) -> Result<Result<ProjectId, String>, Refusal> {
-        let context = self.context(known.organization, cause);
-        let shown = bus::ask(&*self.deps.bus, &context, &ShowProject { project: path.to_owned() }).await;
-        let project = match shown {
-            Ok(view) => view.id,
-            Err(refusal) if passes(&refusal) => return Err(refusal),
-            Err(_) => {
-                return Ok(Err(format!("the project '{path}' is not found in the agent's organization")));
-            }
+        let project = match self.find(known, cause, path).await? {
+            Ok(project) => project,
+            Err(message) => return Ok(Err(message)),
         };
         let context = self.context(known.organization, cause);
         let decision =

@@ -1,6 +1,6 @@
 use std::str::FromStr;
 
-use events::configuration::{Mode, ResourceRules};
+use events::configuration::{HealthSettings, Mode, ObserveRules, ResourceRules};
 use events::directory::{AgentDeleted, AgentRegistered, TokenIssued, TokenRevoked};
 use events::{Actor, ChainHash, Commit, CommitId, CorrelationId, EventBody, EventId, NewEvent, Sha256};
 
@@ -58,12 +58,16 @@ fn good(commit: &str, lockdown: bool) -> Outcome {
     let configuration = AgentConfiguration {
         mode: Mode::Cluster,
         resources: ResourceRules::default(),
+        observe: ObserveRules::default(),
+        health: HealthSettings::default(),
+        relations: Vec::new(),
+        actions: Vec::new(),
         sources: Vec::new(),
         lockdown,
         implicit_rights: false,
         grants: events::grants::Grants::default(),
     };
-    Outcome::Good { commit: commit.into(), configuration, warnings: Vec::new() }
+    Outcome::Good { commit: commit.into(), configuration: Box::new(configuration), warnings: Vec::new() }
 }
 
 fn bad(commit: Option<&str>, message: &str) -> Outcome {
@@ -106,12 +110,13 @@ fn only_what_is_new_is_decided() {
 fn a_file_that_is_in_force_as_it_was_read_formerly_stays_in_force_as_that_with_what_stands_on_it() {
     let mut state = registered();
     let read = |outcome: Outcome| match outcome {
-        Outcome::Good { commit, configuration, .. } => (commit, configuration),
+        Outcome::Good { commit, configuration, .. } => (commit, *configuration),
         Outcome::Bad { .. } => panic!("not good"),
     };
     let (commit, configuration) = read(good("c1", false));
     let configuration = AgentConfiguration { implicit_rights: true, ..configuration };
-    let put_into_force = Outcome::Good { commit, configuration: configuration.clone(), warnings: Vec::new() };
+    let put_into_force =
+        Outcome::Good { commit, configuration: Box::new(configuration.clone()), warnings: Vec::new() };
     assert!(happen(&mut state, &put_into_force), "by the former version");
     let Outcome::Bad { findings: warnings, .. } = bad(None, "stands on that") else { panic!() };
     let looked = |outcome: &Outcome, configuration: &AgentConfiguration| {

@@ -8,7 +8,8 @@ use super::report::Report;
 
 /// Keys that keep an agent in its bounds. One that looks like them was meant as a bound, wherever it stands, so that a file
 /// which says it wrongly is refused.
-const SAFETY_KEYS: [&str; 6] = ["lockdown", "service_account", "mode", "resources", "policies", "namespace"];
+const SAFETY_KEYS: [&str; 7] =
+    ["lockdown", "service_account", "mode", "resources", "observe", "policies", "namespace"];
 /// So many letters may be wrong, missing, too many or changed places.
 const MOST_EDITS: usize = 2;
 
@@ -192,6 +193,41 @@ pub(super) fn list<'n>(report: &mut Report, node: &'n Node, path: &str) -> &'n [
         report.wrong(node, path, format!("{} where a list is expected", node.kind()));
         &[]
     })
+}
+
+/// The first items of a list of `what`, of which at most so many are allowed.
+pub(super) fn bounded_list<'n>(
+    report: &mut Report,
+    node: &'n Node,
+    path: &str,
+    (most, what): (usize, &str),
+) -> &'n [Node] {
+    let items = list(report, node, path);
+    if items.len() > most {
+        report.wrong(node, path, format!("{} {what}; at most {most} are allowed", items.len()));
+    }
+    items.get(..most).unwrap_or(items)
+}
+
+/// The same, read; `twice` says of two items whether they are for the same, and what is wrong then.
+pub(super) fn distinct_items<T>(
+    report: &mut Report,
+    node: &Node,
+    path: &str,
+    bound: (usize, &str),
+    read: impl Fn(&mut Report, &Node, &str) -> Option<T>,
+    (is_same, twice): (impl Fn(&T, &T) -> bool, &str),
+) -> Vec<T> {
+    let mut read_items: Vec<T> = Vec::new();
+    for (place, node) in bounded_list(report, node, path, bound).iter().enumerate() {
+        let path = format!("{path}[{place}]");
+        let Some(item) = read(report, node, &path) else { continue };
+        if read_items.iter().any(|known| is_same(known, &item)) {
+            report.wrong(node, &path, twice);
+        }
+        read_items.push(item);
+    }
+    read_items
 }
 
 /// A list of texts.

@@ -7,7 +7,9 @@ use events::grants::{CiAccessAs, CiGrant, Grants, UserAccessAs, UserGrant};
 use events::pass::{Impersonated, Narrowing};
 use objects::yaml::Node;
 
-use super::fields::{join, list, mapping, namespace, required, strict_mapping, text, texts, truth};
+use super::fields::{
+    bounded_list, join, list, mapping, namespace, required, strict_mapping, text, texts, truth,
+};
 use super::report::Report;
 
 /// Most entries of one list, as with GitLab; more are refused instead of dropped.
@@ -103,13 +105,10 @@ fn entries<Grant>(
 ) -> Vec<Grant> {
     let Some(node) = known.get(key) else { return Vec::new() };
     let path = join(path, key);
-    let items = list(report, node, &path);
-    if items.len() > MAXIMUM_GRANTS {
-        report.wrong(node, &path, format!("{} entries; at most {MAXIMUM_GRANTS} are allowed", items.len()));
-    }
+    let items = bounded_list(report, node, &path, (MAXIMUM_GRANTS, "entries"));
     let mut lines: BTreeMap<String, u32> = BTreeMap::new();
     let mut grants = Vec::new();
-    for (index, item) in items.iter().take(MAXIMUM_GRANTS).enumerate() {
+    for (index, item) in items.iter().enumerate() {
         let path = format!("{path}[{index}]");
         if let Some(id) = item.get("id").and_then(Node::as_str)
             && let Some(first) = lines.insert(id.to_lowercase(), item.line)

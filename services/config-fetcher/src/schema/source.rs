@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use events::configuration::{Adoption, Conflicts, GitReference, OnRemoval, ServiceAccount, SyncPolicies};
+use events::environment::{Tier, check_name};
 use objects::yaml::Node;
 
 use super::fields::{
@@ -10,7 +11,7 @@ use super::fields::{
 };
 use super::report::Report;
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "name",
     "project",
     "branch",
@@ -22,6 +23,7 @@ const KEYS: [&str; 11] = [
     "namespace",
     "service_account",
     "policies",
+    "environment",
 ];
 /// Seconds between polls when nothing is said.
 const DEFAULT_INTERVAL: u32 = 60;
@@ -47,8 +49,21 @@ pub struct DraftSource {
     pub service_account: Option<ServiceAccount>,
     /// What to do in the cases that people want differently.
     pub policies: SyncPolicies,
+    /// The environment that its syncs are deployments into.
+    pub environment: Option<DraftEnvironment>,
     /// Line of the entry.
     pub line: u32,
+}
+
+/// The environment of a source, its project still by name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DraftEnvironment {
+    /// Its name.
+    pub name: String,
+    /// Its tier, if one is given.
+    pub tier: Option<Tier>,
+    /// `group/name` of the project that it belongs to and where that stands (line, column); `None` for the agent's own.
+    pub project: Option<(String, u32, u32)>,
 }
 
 /// Reads one entry. `None` when it has no name to be known by.
@@ -78,6 +93,8 @@ pub(super) fn source(report: &mut Report, node: &Node, path: &str, lockdown: boo
     }
     let policies =
         known.get("policies").map(|node| policies_of(report, node, &of("policies"))).unwrap_or_default();
+    let environment =
+        known.get("environment").and_then(|node| environment_of(report, node, &of("environment")));
     Some(DraftSource {
         name: name?,
         project,
@@ -88,8 +105,29 @@ pub(super) fn source(report: &mut Report, node: &Node, path: &str, lockdown: boo
         namespace: namespace.unwrap_or_else(|| "default".to_owned()),
         service_account: account,
         policies,
+        environment,
         line: node.line,
     })
+}
+
+/// A key that is not understood would say less than was meant: a deployment into another environment.
+fn environment_of(report: &mut Report, node: &Node, path: &str) -> Option<DraftEnvironment> {
+    let known = strict_mapping(report, node, path, &["name", "tier", "project"]);
+    node.as_mapping()?;
+    let of = |key: &str| format!("{path}.{key}");
+    let name =
+        required(report, node, &known, path, "name", "each environment has a name, such as production");
+    let name = name.and_then(|node| {
+        let value = text(report, node, &of("name"), false)?;
+        if let Err(message) = check_name(&value) {
+            report.wrong(node, &of("name"), message);
+        }
+        Some(value)
+    });
+    let tiers = Tier::ALL.iter().map(|tier| (tier.as_str(), *tier)).collect::<Vec<_>>();
+    let tier = known.get("tier").and_then(|node| choice(report, node, &of("tier"), &tiers));
+    let project = known.get("project").and_then(|node| project_of(report, node, &of("project")));
+    Some(DraftEnvironment { name: name?, tier, project })
 }
 
 fn name_of(report: &mut Report, node: &Node, path: &str) -> Option<String> {

@@ -1,5 +1,7 @@
 use events::audit::AuditMode;
-use events::configuration::{Adoption, Conflicts, GitReference, OnRemoval, ServiceAccount, SyncPolicies};
+use events::configuration::{
+    Adoption, Conflicts, GitReference, ObservePattern, OnRemoval, ServiceAccount, SyncPolicies,
+};
 use events::grants::{CiAccessAs, Grants, UserAccessAs};
 use events::recording::RecordSessions;
 use proptest::prelude::*;
@@ -7,7 +9,11 @@ use world_free_ids::{agent, project};
 
 use super::*;
 
+mod actions;
+mod environment;
 mod grants;
+mod health;
+mod relations;
 
 /// Ids without a world.
 mod world_free_ids {
@@ -55,13 +61,22 @@ fn example() -> &'static str {
 fn the_documented_example_is_good() {
     let checked = check(FILE, example().as_bytes());
     assert_eq!((checked.findings, checked.warnings), (vec![], vec![]));
-    let configuration = checked.draft.resolve(agent(), &[project(1), project(2)]);
+    let configuration = checked.draft.resolve(agent(), &[project(1), project(2)], &BTreeMap::new());
     assert_eq!(configuration.mode, Mode::Cluster);
     assert!(!configuration.lockdown);
     assert_eq!(configuration.resources.include, [KindPattern { group: "*".into(), kind: "*".into() }]);
     assert_eq!(
         configuration.resources.exclude,
         [KindPattern { group: String::new(), kind: "Secret".into() }]
+    );
+    let pattern = |group: &str, kind: &str, namespace: &str| {
+        let [group, kind, namespace] = [group, kind, namespace].map(str::to_owned);
+        ObservePattern { group, kind, namespace }
+    };
+    assert_eq!(configuration.observe.include, []);
+    assert_eq!(
+        configuration.observe.exclude,
+        [pattern("*.example.com", "*", "*"), pattern("", "Secret", "kube-*")]
     );
     let [full, short] = configuration.sources.as_slice() else { panic!("{configuration:?}") };
     assert_eq!(full.id, SourceId::derive(agent(), "shop-staging"));
@@ -100,7 +115,7 @@ fn drift_may_be_corrected_strictly() {
     let policies = |text: &str| {
         let checked = check(FILE, with(&format!("policies: {text}")).as_bytes());
         assert_eq!(checked.findings, [], "{text}");
-        checked.draft.resolve(agent(), &[project(1)]).sources[0].policies.clone()
+        checked.draft.resolve(agent(), &[project(1)], &BTreeMap::new()).sources[0].policies.clone()
     };
     let strict = policies("{correct_drift: strict, strict_managers: [rival]}");
     assert_eq!((strict.correct_drift, strict.strict), (true, true));
@@ -185,6 +200,14 @@ fn wrong_values_are_told_with_line_column_field_and_what_is_allowed() {
             2,
             21,
             "resources.exclude[0].group",
+            "in quotes",
+        ),
+        ("observe: all\nsources: []\n", 1, 10, "observe", "its keys are include, exclude"),
+        (
+            "observe:\n  include: [{group: '', kind: Pod, namespace: 1}]\nsources: []\n",
+            2,
+            47,
+            "observe.include[0].namespace",
             "in quotes",
         ),
         ("- a\n", 1, 1, "", "a list where a mapping is expected"),
@@ -331,6 +354,14 @@ fn an_unknown_key_that_may_have_been_meant_as_a_bound_is_refused() {
             "looks like 'service_account', which has no meaning here",
         ),
         (top("policies: {}"), 1, 1, "policies", "has no meaning here"),
+        (top("obsreve: {}"), 1, 1, "obsreve", "write 'observe'"),
+        (
+            top("observe: {exclude: [{group: '', kind: Pod, names: x}]}"),
+            1,
+            44,
+            "observe.exclude[0].names",
+            "'namespace'",
+        ),
         (top("resources: {exlude: []}"), 1, 13, "resources.exlude", "did you mean 'exclude'?"),
         (top("resources: {whatever: []}"), 1, 13, "resources.whatever", "known keys are include, exclude"),
         (

@@ -96,6 +96,7 @@ fn rules_with(include: &[&str], exclude: &[&str], resources: &ResourceRules) -> 
         default_namespace: "default".into(),
         service_account: None,
         policies: SyncPolicies::default(),
+        environment: None,
         line: 1,
     };
     Rules::of(resources, &source)

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use chassis::address::is_private;
 use chassis::tls::{CertificateProblem, TlsError, client_config_trusting_also};
 use futures::future::BoxFuture;
 use http::Uri;
@@ -25,7 +26,6 @@ use world::{World, WorldTasks};
 
 use crate::Args;
 use crate::git::GitError;
-use crate::git::address::is_private;
 
 /// How long dialling and the TLS handshake may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,7 +1,8 @@
 use std::collections::BTreeSet;
 
 use events::configuration::{
-    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, Mode, SyncPolicies,
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, HealthSettings, Mode, ObserveRules,
+    SyncPolicies,
 };
 use events::directory::{
     AgentDeleted, AgentRegistered, CredentialGranted, CredentialRevoked, ProjectCreated, TokenIssued,
@@ -135,11 +136,16 @@ impl Given {
             default_namespace: "default".into(),
             service_account: None,
             policies: SyncPolicies::default(),
+            environment: None,
             line: 1,
         });
         let configuration = AgentConfiguration {
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
+            observe: ObserveRules::default(),
+            health: HealthSettings::default(),
+            relations: Vec::new(),
+            actions: Vec::new(),
             sources: sources.collect(),
             lockdown: false,
             implicit_rights: false,

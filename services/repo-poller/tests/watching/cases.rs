@@ -182,3 +182,27 @@ async fn a_link_takes_no_object_of_the_last_good_bundle_away() {
     assert_eq!(files(&advanced.warnings), ["a/one.yaml"]);
     assert_ne!(advanced.bundle, good.bundle);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_separator_that_sticks_to_the_line_before_it_rejects_the_commit() {
+    let Some(case) = case("01-glued-separator") else { return };
+    let harness = Harness::new().await;
+    let (url, tree, _) = harness.repository("shop", &[("README.md", "case 01")]);
+    let project = harness.project(&url).await;
+    let agent = harness.agent(project).await;
+    tree.copy_from(&case.join("commits/1"), "case01").unwrap();
+    let first = tree.commit_and_push("six objects").unwrap();
+    harness.configure(agent, vec![source(agent, "case01", project, &["case01/**"])]).await;
+    let _running = harness.start().await;
+    let good = harness.said_at(&first, 1).await.into_values().next().unwrap().unwrap();
+    let names = ["case01", "packer", "packer", "packer", "packer-settings", "sorter-settings"];
+    assert_eq!(harness.names(good.bundle).await, names);
+
+    tree.copy_from(&case.join("commits/2"), "case01").unwrap();
+    let second = tree.commit_and_push("one newline too few").unwrap();
+    harness.push(project).await;
+    let rejected = harness.said_at(&second, 1).await.into_values().next().unwrap().unwrap_err();
+    let found: Vec<_> =
+        rejected.findings.iter().map(|finding| (finding.file.as_str(), finding.line)).collect();
+    assert_eq!(found, [("case01/rbac.yaml", 7), ("case01/settings.yaml", 7)], "{:?}", rejected.findings);
+}

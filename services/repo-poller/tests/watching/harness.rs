@@ -10,8 +10,8 @@ use bytes::Bytes;
 use events::Notice as _;
 use events::bundle::{BundleEntry, BundlePage, BundleRoot};
 use events::configuration::{
-    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, KindPattern, Mode,
-    ResourceRules, SourceConfiguration, SyncPolicies,
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, HealthSettings, KindPattern,
+    Mode, ObserveRules, ResourceRules, SourceConfiguration, SyncPolicies,
 };
 use events::directory::{
     AgentRegistered, DirectoryEvent, ProjectChanged, ProjectCreated, ProjectSettings, TokenHolder,
@@ -266,6 +266,10 @@ impl Harness {
         let configuration = AgentConfiguration {
             mode: Mode::Cluster,
             resources,
+            observe: ObserveRules::default(),
+            health: HealthSettings::default(),
+            relations: Vec::new(),
+            actions: Vec::new(),
             sources,
             lockdown: false,
             implicit_rights: false,
@@ -415,6 +419,7 @@ pub fn source(agent: AgentId, name: &str, project: ProjectId, include: &[&str]) 
         default_namespace: "default".into(),
         service_account: None,
         policies: SyncPolicies::default(),
+        environment: None,
         line: 1,
     }
 }

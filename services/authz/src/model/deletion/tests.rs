@@ -1,6 +1,6 @@
 use events::configuration::{
-    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, Mode, ResourceRules,
-    SourceConfiguration, SyncPolicies,
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, HealthSettings, Mode,
+    ObserveRules, ResourceRules, SourceConfiguration, SyncPolicies,
 };
 use events::directory::Role;
 use events::{Actor, SourceId};
@@ -20,11 +20,16 @@ fn reads(given: &mut Given, asker: &Asker, agent: AgentId, project: ProjectId) {
         default_namespace: "default".to_owned(),
         service_account: None,
         policies: SyncPolicies::default(),
+        environment: None,
         line: 3,
     };
     let configuration = AgentConfiguration {
         mode: Mode::Cluster,
         resources: ResourceRules::default(),
+        observe: ObserveRules::default(),
+        health: HealthSettings::default(),
+        relations: Vec::new(),
+        actions: Vec::new(),
         sources: vec![source],
         lockdown: false,
         implicit_rights: false,
