@@ -1,6 +1,9 @@
 //! Performs what [`crate::model`] decides: reads bundles, appends, wakes the gateways, answers requests.
 
+mod environments;
 mod sources;
+
+pub(crate) use environments::EnvironmentDriver;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -22,6 +25,7 @@ use tracing::{Instrument as _, Span};
 use world::World;
 
 use crate::bundles::{BundleError, Bundles};
+use crate::environments::Environments;
 use crate::metrics::Counts;
 use crate::model::{
     BundleContents, Cause, DeliveryState, Given, Next, PruneSummary, Verdict, Wanted, WantedLists, event_of,
@@ -66,19 +70,27 @@ pub async fn run(_args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow
         Arc::clone(&deps.snapshots),
         deps.world.clone(),
     );
-    let counts = Counts::register(&deps.metrics);
+    let counts = Arc::new(Counts::register(&deps.metrics));
     let bundles = Bundles::new(Arc::clone(&deps.blobs));
-    let driver = Arc::new(Driver { bundles, fold, counts, deps, gateways: OnceLock::new() });
-    let folding = driver.fold.clone().drive({
+    let (log, snapshots) = (Arc::clone(&deps.log), Arc::clone(&deps.snapshots));
+    let environments = store::follow_projection::<Environments>(log, snapshots, deps.world.clone());
+    let driver = Driver { bundles, fold, environments, counts, deps, gateways: OnceLock::new() };
+    let driver = Arc::new(driver);
+    let environments = Arc::new(EnvironmentDriver::new(Arc::clone(&driver)));
+    let until = || {
         let shutdown = shutdown.clone();
         async move { shutdown.requested().await }
-    });
+    };
+    let folding = driver.fold.clone().drive(until());
+    let folding_environments = environments.fold.clone().drive(until());
     let serving = async {
         driver.fold.caught_up().await?;
+        environments.fold.caught_up().await?;
         let presence = Presence::join(&driver.deps.bus, &driver.deps.world, "delivery").await?;
         let gateways = Presence::join(&driver.deps.bus, &driver.deps.world, GATEWAYS).await?;
         driver.gateways.get_or_init(|| gateways.live());
         let _serving = crate::handlers::serve(&driver).await?;
+        let _serving_environments = crate::handlers::environments::serve(&environments).await?;
         ready.set(true);
         tokio::select! {
             biased;
@@ -86,17 +98,21 @@ pub async fn run(_args: Args, deps: Deps, shutdown: chassis::Shutdown) -> anyhow
             result = driver.settle_sources(presence.live()) => result,
             result = driver.announce_for_ever(presence.live()) => result,
             result = driver.measure_for_ever(presence.live()) => result,
+            result = environments.keep_environments(presence.live()) => result,
         }
     };
     let folding = async { folding.await.context("delivery cannot read the log") };
-    tokio::try_join!(folding, serving).map(|_| ())
+    let folding_environments = async { folding_environments.await.context("delivery cannot read the log") };
+    tokio::try_join!(folding, folding_environments, serving).map(|_| ())
 }
 
 pub(crate) struct Driver {
     pub(crate) deps: Deps,
     pub(crate) fold: store::Following<DeliveryState>,
-    bundles: Bundles,
-    pub(crate) counts: Counts,
+    /// The environments that sources deploy into.
+    pub(crate) environments: store::Following<Environments>,
+    pub(crate) bundles: Bundles,
+    pub(crate) counts: Arc<Counts>,
     /// Which gateways live: a tunnel of one that died is none any more, and nobody says so in the log.
     pub(crate) gateways: OnceLock<watch::Receiver<Live>>,
 }
@@ -170,7 +186,7 @@ impl Driver {
         let contents = self.bundles.contents(organization, &needed).await?;
         let listed = self.bundles.prune_list(organization, listed).await?;
         let lists = self.bundles.wanted_lists(organization, &lists).await?;
-        // Whoever suspends or pins from here on makes this decision lose.
+        // A suspension or a pin from here on makes this decision lose.
         let blobs = Blobbed { contents, listed, lists };
         let Some(settling) = self.settling(source, &blobs, coming)? else { return Ok(()) };
         let Settling { verdict, surplus, wanted, wanted_changed, mut grounds, expected } = settling;

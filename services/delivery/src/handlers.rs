@@ -1,12 +1,17 @@
 //! Requests that delivery answers. Each that a person makes is put to authz first.
 
+pub(crate) mod deployments;
+pub(crate) mod environments;
+mod listed_projects;
+mod withdraw;
+
 use std::sync::Arc;
 
-use bus::{Dispatcher, Service, Serving, announce, ask};
+use bus::{Bus, Dispatcher, Service, Serving, announce, ask};
 use events::desired::{Applier, DesiredPlan};
 use events::directory::Scope;
 use events::request::RequestContext;
-use events::requests::authz::{Action, Decide};
+use events::requests::authz::{Action, Decide, Decision};
 use events::requests::delivery::{
     ConfirmSource, NameApplier, NextSync, PinSource, ResumeSource, ShowDesired, ShowNext, ShowSource,
     SourceView, SuspendSource, SyncSource, UnpinSource,
@@ -14,11 +19,12 @@ use events::requests::delivery::{
 use events::requests::repository::{BundleAt, RepositoryPushed, ShowFetch};
 use events::requests::status::{Condition, Reason, State};
 use events::{
-    Actor, AgentId, AggregateKind, AggregateRef, CommandRecord, InstanceId, OrganizationId, ProjectId,
-    Refusal, RefusalKind, Request, SourceId, SyncId, Timestamp,
+    Actor, AggregateKind, AggregateRef, CommandRecord, CommitId, InstanceId, OrganizationId, ProjectId,
+    Refusal, RefusalKind, Request, SourceId, SyncId, Timestamp, derived_uuid,
 };
-use store::{Basis, Decided, Origin, Policy};
+use store::{Basis, Decided, Decides, Following, Origin, Policy};
 use uuid::Uuid;
+use world::World;
 
 use crate::driver::{Driver, chain};
 use crate::model::{Command, Given, StatusContext, awaits_decision, desired_plan, source_view};
@@ -37,6 +43,7 @@ pub(crate) async fn serve(driver: &Arc<Driver>) -> anyhow::Result<Vec<Serving>> 
     requests.answer(Driver::list_sources).await?;
     requests.answer(Driver::show_source).await?;
     requests.answer(Driver::list_objects).await?;
+    requests.answer(Driver::list_syncs).await?;
     requests.answer(Driver::list_agent_statuses).await?;
     requests.answer(Driver::sync_source).await?;
     requests.answer(Driver::suspend_source).await?;
@@ -124,9 +131,10 @@ impl Driver {
             return Ok(Applier { instance, epoch });
         }
         let aggregate = AggregateRef::new(AggregateKind::Applier, agent);
-        let command = self.origin_of(&context, organization, aggregate, &request, Vec::new())?;
+        let aggregate = (organization, aggregate);
+        let origin = origin_of(&self.deps.world, &context, aggregate, &request, Vec::new())?;
         let given = Given::NameApplier { agent, instance, again };
-        let named = self.decide(command, &given).await?;
+        let named = decide(&self.fold, &origin, &given).await?;
         Ok(Applier { instance, epoch: named.version })
     }
 
@@ -137,7 +145,8 @@ impl Driver {
     ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::ReadSource).await?;
         let mut view = self.view(request.source)?;
-        if view.why.is_none() || view.newest_commit.is_none() {
+        let looks_done = matches!(view.status.reason, Reason::InSync | Reason::NotRecorded);
+        if looks_done || view.newest_commit.is_none() {
             self.add_fetching(&context, &mut view).await;
         }
         Ok(view)
@@ -145,7 +154,7 @@ impl Driver {
 
     /// A source that looks done may just be fetching the next commit.
     async fn add_fetching(&self, context: &RequestContext, view: &mut SourceView) {
-        let context = self.own_context(context);
+        let context = own_context(context);
         let fetch = match ask(&*self.deps.bus, &context, &ShowFetch { source: view.id }).await {
             Ok(fetch) => fetch,
             Err(error) => {
@@ -177,7 +186,7 @@ impl Driver {
         Ok(view)
     }
 
-    /// Whoever asks for a sync wants what is in Git now, not what was there at the last look.
+    /// A requested sync is to bring what is in Git now, not what was there at the last look.
     async fn announce_wish_for_news(&self, context: &RequestContext, project: ProjectId) {
         let pushed = RepositoryPushed {
             project,
@@ -219,7 +228,7 @@ impl Driver {
     ) -> Result<SourceView, Refusal> {
         self.allowed(&context, request.source, Action::PinSource).await?;
         let wanted = BundleAt { source: request.source, commit: request.commit.clone() };
-        let found = ask(&*self.deps.bus, &self.own_context(&context), &wanted).await?;
+        let found = ask(&*self.deps.bus, &own_context(&context), &wanted).await?;
         let pin = Command::Pin { commit: found.commit, bundle: found.bundle, objects: found.objects };
         self.command(&context, request.source, &request, pin).await
     }
@@ -256,8 +265,9 @@ impl Driver {
             Command::Sync { sync } => vec![sync.0],
             _ => Vec::new(),
         };
-        let asked = self.origin_of(context, context.organization, aggregate, request, ids)?;
-        self.decide(asked, &Given::Command { source, command }).await?;
+        let aggregate = (context.organization, aggregate);
+        let origin = origin_of(&self.deps.world, context, aggregate, request, ids)?;
+        decide(&self.fold, &origin, &Given::Command { source, command }).await?;
         self.until_decided(source).await;
         self.view(source)
     }
@@ -280,36 +290,6 @@ impl Driver {
         }
     }
 
-    /// Decides, and waits until what was decided can be read.
-    async fn decide(&self, origin: Origin, given: &Given) -> Result<Decided, Refusal> {
-        let decided = self.fold.decide(&Policy::REQUEST, &origin, Basis::Newest, given).await?;
-        decided.folded.clone().map_err(|error| unavailable(&error))?;
-        Ok(decided)
-    }
-
-    /// What the log keeps of a request besides what it decided. A repeated request is found by its key.
-    fn origin_of<R: Request>(
-        &self,
-        context: &RequestContext,
-        organization: OrganizationId,
-        aggregate: AggregateRef,
-        request: &R,
-        ids: Vec<Uuid>,
-    ) -> Result<Origin, Refusal> {
-        let data = events::encode(request)
-            .map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
-        Ok(Origin {
-            commit: context.idempotency_key,
-            actor: context.actor.clone(),
-            correlation_id: context.correlation_id,
-            causation_id: context.causation_id,
-            traceparent: context.traceparent.clone(),
-            occurred_at: Timestamp(self.deps.world.clock.now_millis()),
-            command: Some(CommandRecord { name: R::NAME.to_owned(), data, ids }),
-            repeats: Some((organization, aggregate)),
-        })
-    }
-
     /// What a status depends on besides the log.
     pub(crate) fn around(&self) -> StatusContext {
         let gateways = self
@@ -320,9 +300,19 @@ impl Driver {
     }
 
     fn view(&self, source: SourceId) -> Result<SourceView, Refusal> {
-        self.fold
-            .read(|state| source_view(state, source, &self.around()))
-            .ok_or_else(|| Refusal::not_found(format!("source {source}")))
+        let view = self.view_with(source, &self.around());
+        view.ok_or_else(|| Refusal::not_found(format!("source {source}")))
+    }
+
+    /// A source, with what is missing for its syncs to be deployments, where something is.
+    pub(crate) fn view_with(&self, source: SourceId, around: &StatusContext) -> Option<SourceView> {
+        let mut view = self.fold.read(|state| source_view(state, source, around))?;
+        if let Some(message) = self.environments.read(|state| state.unrecorded(view.id)) {
+            let (state, reason) = (State::InSync, Reason::NotRecorded);
+            view.status.add(Condition { state, reason, message, since: None, retry_at: None });
+            view.why = view.status.why();
+        }
+        Some(view)
     }
 
     /// Asks authz whether the actor may do this to the source's agent.
@@ -338,42 +328,83 @@ impl Driver {
         if organization != context.organization {
             return Err(unknown());
         }
-        let decision = self.decide_on(context, agent, action).await?;
-        match (decision.allowed, decision.visible) {
-            (true, _) => Ok(()),
-            (false, true) => Err(Refusal::new(RefusalKind::Denied, decision.reason)),
-            (false, false) => Err(unknown()),
-        }
-    }
-
-    pub(crate) async fn decide_on(
-        &self,
-        context: &RequestContext,
-        agent: AgentId,
-        action: Action,
-    ) -> Result<events::requests::authz::Decision, Refusal> {
-        let question = Decide {
-            actor: context.actor.clone(),
-            organization: context.organization,
-            action,
-            scope: Scope::Agent(agent),
-        };
-        ask(&*self.deps.bus, &self.own_context(context), &question).await
-    }
-
-    /// The same request's context, asked by this service itself.
-    pub(crate) fn own_context(&self, context: &RequestContext) -> RequestContext {
-        RequestContext { actor: Actor::service("delivery"), ..context.clone() }
+        let decision = decide_on(&*self.deps.bus, context, Scope::Agent(agent), action).await?;
+        permitted(decision, unknown)?;
+        Ok(())
     }
 }
 
-fn only_services(context: &RequestContext) -> Result<(), Refusal> {
+/// Decides, and waits until what was decided can be read.
+pub(crate) async fn decide<P: Decides>(
+    fold: &Following<P>,
+    origin: &Origin,
+    given: &P::Given,
+) -> Result<Decided, Refusal> {
+    let decided = fold.decide(&Policy::REQUEST, origin, Basis::Newest, given).await?;
+    decided.folded.clone().map_err(|error| unavailable(&error))?;
+    Ok(decided)
+}
+
+/// Asks authz whether the actor may do this there.
+pub(crate) async fn decide_on(
+    bus: &dyn Bus,
+    context: &RequestContext,
+    scope: Scope,
+    action: Action,
+) -> Result<Decision, Refusal> {
+    let (actor, organization) = (context.actor.clone(), context.organization);
+    ask(bus, &own_context(context), &Decide { actor, organization, action, scope }).await
+}
+
+/// Turns a refused decision into a refusal: `unknown` where the actor may not even see the thing.
+pub(crate) fn permitted(decision: Decision, unknown: impl FnOnce() -> Refusal) -> Result<Decision, Refusal> {
+    match (decision.allowed, decision.visible) {
+        (true, _) => Ok(decision),
+        (false, true) => Err(Refusal::new(RefusalKind::Denied, decision.reason)),
+        (false, false) => Err(unknown()),
+    }
+}
+
+/// The same request's context, asked by this service itself.
+pub(crate) fn own_context(context: &RequestContext) -> RequestContext {
+    RequestContext { actor: Actor::service("delivery"), ..context.clone() }
+}
+
+/// What the log keeps of a request besides what it decided. A repeated request is found by its key.
+pub(crate) fn origin_of<R: Request>(
+    world: &World,
+    context: &RequestContext,
+    aggregate: (OrganizationId, AggregateRef),
+    request: &R,
+    ids: Vec<Uuid>,
+) -> Result<Origin, Refusal> {
+    let data =
+        events::encode(request).map_err(|error| Refusal::new(RefusalKind::Internal, error.to_string()))?;
+    Ok(Origin {
+        commit: context.idempotency_key,
+        actor: context.actor.clone(),
+        correlation_id: context.correlation_id,
+        causation_id: context.causation_id,
+        traceparent: context.traceparent.clone(),
+        occurred_at: Timestamp(world.clock.now_millis()),
+        command: Some(CommandRecord { name: R::NAME.to_owned(), data, ids }),
+        repeats: Some(aggregate),
+    })
+}
+
+/// The origin of a part of a request, such as one of several objects. Its commit is derived, so that a repeated request finds it.
+pub(crate) fn origin_of_part(origin: Origin, what: &str, part: Uuid) -> Origin {
+    let key = derived_uuid(&[what.as_bytes(), origin.commit.0.as_bytes(), part.as_bytes()]);
+    Origin { commit: CommitId(key), ..origin }
+}
+
+pub(crate) fn only_services(context: &RequestContext) -> Result<(), Refusal> {
     match context.actor {
         Actor::Service(_) => Ok(()),
         _ => Err(Refusal::new(RefusalKind::Denied, "only services may request this")),
     }
 }
 
-fn unavailable(error: &store::WaitError) -> Refusal {
+pub(crate) fn unavailable(error: &store::WaitError) -> Refusal {
     Refusal::new(RefusalKind::Unavailable, format!("stored, but not readable yet: {error}; retry"))
 }

@@ -4,15 +4,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bus::{PageBuilder, ask, page};
+use events::directory::Scope;
 use events::request::RequestContext;
 use events::requests::authz::{Action, ListAllowedAgents};
-use events::requests::delivery::{ListSources, SourceView};
+use events::requests::delivery::{ListSources, ListSyncs, SourceSync, SourceView};
 use events::requests::page::{Page, Paged as _};
 use events::requests::status::{AgentStatus, ListAgentStatuses, ListObjects, ObjectStatus};
 use events::{AgentId, Refusal};
 
 use crate::driver::Driver;
-use crate::model::{agent_status, objects_behind, source_view};
+use crate::handlers::{decide_on, own_context};
+use crate::model::{agent_status, objects_behind};
 
 impl Driver {
     pub(crate) async fn list_sources(
@@ -31,9 +33,7 @@ impl Driver {
             for (name, source) in
                 sources.into_iter().filter(|(name, _)| behind.is_none_or(|last| name > last))
             {
-                let Some(mut view) = self.fold.read(|state| source_view(state, source, &around)) else {
-                    continue;
-                };
+                let Some(mut view) = self.view_with(source, &around) else { continue };
                 // A page would hold few sources with them.
                 view.status.not_well.clear();
                 view.kept_objects.clear();
@@ -64,6 +64,19 @@ impl Driver {
         page.finish()
     }
 
+    pub(crate) async fn list_syncs(
+        self: Arc<Self>,
+        context: RequestContext,
+        request: ListSyncs,
+    ) -> Result<Page<SourceSync>, Refusal> {
+        let after = request.after()?;
+        self.allowed(&context, request.source, Action::ReadSource).await?;
+        let most = request.limit().items().saturating_add(1);
+        let syncs = self.fold.read(|state| state.syncs_behind(request.source, after, most));
+        let syncs = syncs.ok_or_else(|| Refusal::not_found(format!("source {}", request.source)))?;
+        page(&request, syncs.into_iter().map(|sync| ((sync.decided_at, sync.id), sync)))
+    }
+
     pub(crate) async fn list_objects(
         self: Arc<Self>,
         context: RequestContext,
@@ -89,13 +102,13 @@ impl Driver {
         let wanted = ListAllowedAgents { actor, organization, action, from };
         let mut agents = AllowedAgents {
             driver: self,
-            context: self.own_context(context),
+            context: own_context(context),
             wanted,
             known: VecDeque::new(),
             are_all_known: agent.is_some(),
         };
         if let Some(agent) = agent.filter(|agent| from.is_none_or(|from| *agent >= from))
-            && self.decide_on(context, agent, action).await?.allowed
+            && decide_on(&*self.deps.bus, context, Scope::Agent(agent), action).await?.allowed
         {
             agents.known.push_back(agent);
         }

@@ -9,15 +9,16 @@ mod plan;
 mod seen;
 mod status;
 mod view;
+mod withdraw;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use events::configuration::{AgentConfiguration, FileFinding, SourceConfiguration};
 use events::delivery::{HoldReason, ObjectFailure, SyncCounts, SyncOutcome, WantedList};
 use events::desired::{ConfigurationRejection, FinishedManifest};
 use events::object::ObjectKey;
 use events::observation::{Observation, Write};
-use events::requests::delivery::RejectedBundle;
+use events::requests::delivery::{RejectedBundle, SourceSync};
 use events::{
     AgentId, BlobDigest, CorrelationId, EventId, InstanceId, ObjectIdentity, OrganizationId, Sha256,
     SourceId, SyncId, Timestamp,
@@ -33,6 +34,7 @@ pub use plan::{Next, awaits_decision, desired_plan, has_pending, next_sync};
 use seen::{AgentSeen, Seen};
 pub use status::{Failing, StatusContext, Tally, agent_status, objects_behind, source_status};
 pub use view::source_view;
+pub use withdraw::withdrawal;
 
 /// Everything that delivery knows.
 ///
@@ -131,6 +133,9 @@ pub(crate) struct SourceState {
     /// How its objects stand.
     #[serde(default)]
     pub(crate) known: Seen,
+    /// Its last syncs, the newest last.
+    #[serde(default)]
+    pub(crate) syncs: VecDeque<SourceSync>,
 }
 
 impl SourceState {
@@ -161,6 +166,7 @@ impl SourceState {
             inventory: BTreeMap::new(),
             blocked: None,
             known: Seen::default(),
+            syncs: VecDeque::new(),
         }
     }
 }
@@ -272,6 +278,22 @@ pub(crate) struct Owned {
 }
 
 impl DeliveryState {
+    /// The last syncs of a source behind a key, the newest first; `None` when there is no such source.
+    #[must_use]
+    pub fn syncs_behind(
+        &self,
+        source: SourceId,
+        after: Option<(Timestamp, SyncId)>,
+        most: usize,
+    ) -> Option<Vec<SourceSync>> {
+        let known = self.sources.get(&source).filter(|known| known.configured)?;
+        let mut syncs: Vec<&SourceSync> = known.syncs.iter().collect();
+        syncs.sort_by_key(|sync| std::cmp::Reverse((sync.decided_at, sync.id)));
+        let behind =
+            syncs.into_iter().filter(|sync| after.is_none_or(|last| (sync.decided_at, sync.id) < last));
+        Some(behind.take(most).cloned().collect())
+    }
+
     /// What was touched after `count`.
     #[must_use]
     pub fn touched_since(&self, count: u64) -> Changes {

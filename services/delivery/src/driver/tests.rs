@@ -8,8 +8,8 @@ use std::time::Duration;
 use bus::LocalBus;
 use events::bundle::BundleRoot;
 use events::configuration::{
-    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, Mode, ResourceRules,
-    SourceConfiguration, SyncPolicies,
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, HealthSettings, Mode,
+    ObserveRules, ResourceRules, SourceConfiguration, SyncPolicies,
 };
 use events::delivery::DeliveryEvent;
 use events::directory::{AgentRegistered, DirectoryEvent};
@@ -102,6 +102,10 @@ impl Harness {
         let configuration = AgentConfiguration {
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
+            observe: ObserveRules::default(),
+            health: HealthSettings::default(),
+            relations: Vec::new(),
+            actions: Vec::new(),
             sources: vec![SourceConfiguration {
                 id: tenant.source,
                 name: "shop".to_owned(),
@@ -113,6 +117,7 @@ impl Harness {
                 default_namespace: "shop".to_owned(),
                 service_account: None,
                 policies: SyncPolicies::default(),
+                environment: None,
                 line: 1,
             }],
             lockdown: false,

@@ -100,6 +100,11 @@ pub enum Command {
     },
     /// Follow the ref again.
     Unpin,
+    /// Delete all objects that it owns, and apply none until it is unpinned. The caller has seen the list, so this also confirms it.
+    Withdraw {
+        /// The bundle without objects.
+        bundle: BlobDigest,
+    },
     /// Let the held bundle through.
     Confirm {
         /// The commit that was seen; any when not given.
@@ -363,6 +368,7 @@ impl DeliveryState {
             }
             Command::Unpin if state.pinned.is_none() => Ok(Vec::new()),
             Command::Unpin => Ok(vec![DeliveryEvent::SourceUnpinned(SourceUnpinned { source })]),
+            Command::Withdraw { bundle } => Ok(state.decide_withdraw(source, bundle)),
             Command::Confirm { commit } => state.decide_confirm(source, commit),
         }
     }

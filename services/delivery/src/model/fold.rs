@@ -27,7 +27,7 @@ mod subject;
 mod syncs;
 
 use subject::source_of;
-use syncs::{apply_desired, apply_end};
+use syncs::{apply_desired, apply_end, apply_requested, apply_started};
 
 /// The first version that kept how objects and agents stand. Version 6 had no warnings of bundles either.
 const KEEPS_HOW_OBJECTS_STAND: u32 = 9;
@@ -38,7 +38,7 @@ const AWAITED: usize = 64;
 
 impl Projection for DeliveryState {
     const NAME: &'static str = "delivery";
-    const FOLD_VERSION: u32 = 10;
+    const FOLD_VERSION: u32 = 12;
     const SNAPSHOT_EVERY: u64 = 5_000;
 
     type Event = Event;
@@ -58,7 +58,7 @@ impl Projection for DeliveryState {
         Self::default()
     }
 
-    /// To whoever begins, all is new.
+    /// A new projection treats every record as unseen.
     fn restore(fold_version: u32, bytes: &[u8]) -> Option<Self> {
         let readable = (6..=Self::FOLD_VERSION).contains(&fold_version);
         let mut state: Self = readable.then(|| events::decode(bytes).ok()).flatten()?;
@@ -99,6 +99,7 @@ impl DeliveryState {
                 }
                 Event::Repository(event) => self.apply_repository(commit, id, event),
                 Event::Delivery(event) => self.apply_delivery(commit, id, event),
+                Event::Environment(_) | Event::Subscription(_) => {}
             }
         }
         self.touch_siblings_in(&rebundled);
@@ -275,10 +276,7 @@ impl DeliveryState {
             self.see_gateway(gateway, batch);
             return;
         }
-        let Some(agent) = batch.writer.strip_prefix("agent-").and_then(|id| id.parse::<AgentId>().ok())
-        else {
-            return;
-        };
+        let Some(agent) = ObservationBatch::agent_of_writer(&batch.writer) else { return };
         let state = self.agent(batch.organization, agent);
         if state.organization != batch.organization || batch.epoch < state.seen.0 {
             return;
@@ -570,21 +568,8 @@ fn apply_to_source(state: &mut SourceState, event: DeliveryEvent, cause: Cause, 
             state.held = None;
             state.confirmed_bundle = None;
         }
-        DeliveryEvent::SyncRequested(requested) => {
-            state.awaits(requested.sync);
-            state.known.desired_at = Some(at);
-            if let Some(desired) = &mut state.desired {
-                desired.sync = requested.sync;
-                desired.check_all = true;
-                desired.cause = cause;
-            }
-        }
-        DeliveryEvent::SyncStarted(started) => {
-            state.comes_to(started.sync);
-            let before = state.recorded;
-            let finished = if before.sync == Some(started.sync) { before.finished } else { 0 };
-            state.recorded = Recorded { sync: Some(started.sync), started: started.run, finished };
-        }
+        DeliveryEvent::SyncRequested(requested) => apply_requested(state, &requested, cause, at),
+        DeliveryEvent::SyncStarted(started) => apply_started(state, &started, at),
         DeliveryEvent::SyncFinished(finished) => apply_end(state, &finished, at),
         DeliveryEvent::ApplierNamed(_) => {}
     }

@@ -30,6 +30,8 @@ pub fn desired_plan(state: &DeliveryState, agent: AgentId) -> Option<DesiredPlan
         applier: known.applier.map(|instance| Applier { instance, epoch: known.epoch }),
         mode: configuration.mode,
         resources: configuration.resources.clone(),
+        observe: configuration.observe.clone(),
+        health: configuration.health.for_agents(),
         lockdown: configuration.lockdown,
         replaces: known.replaces.clone(),
         rejected: known.rejected.clone(),
@@ -57,7 +59,10 @@ pub fn next_sync(
     lists: &WantedLists,
 ) -> Option<Next> {
     let known = state.sources.get(&source).filter(|known| known.configured)?;
-    let (kept, more_kept) = kept(state, source, known, contents)?;
+    let (kept, more_kept) = match known.candidate() {
+        Some(candidate) => kept(state, source, known, Some(candidate.digest), contents)?,
+        None => (Vec::new(), 0),
+    };
     let mut next = NextSync {
         planned: planned(source, known)?,
         pending: known.suspended.as_deref().map(suspended),
@@ -80,15 +85,15 @@ pub fn next_sync(
 
 /// The first objects that left Git and are not to be pruned, with the reason, and how many more there are. `None` when a bundle's
 /// contents are not known.
-fn kept(
+pub(super) fn kept(
     state: &DeliveryState,
     source: SourceId,
     known: &SourceState,
+    own: Option<BlobDigest>,
     contents: &BTreeMap<BlobDigest, Arc<dyn BundleContents>>,
 ) -> Option<(Vec<ObjectDiff>, u32)> {
-    let Some(candidate) = known.candidate() else { return Some((Vec::new(), 0)) };
     let policies = &known.configuration.as_ref()?.policies;
-    let current = state.current_bundles(source, known, Some(candidate.digest), contents)?;
+    let current = state.current_bundles(source, known, own, contents)?;
     let is_withheld = state.is_withheld(known);
     let mut all = known.inventory.iter().filter(|(key, _)| current.lacks(key)).filter_map(|(_, owned)| {
         let (reason, message) = if !policies.prune {

@@ -30,6 +30,9 @@ pub(crate) struct Seen {
     pub(crate) objects: BTreeMap<ObjectKey, ObjectSeen>,
     /// The first of the runs that failed since one did not.
     pub(crate) failed_since: Option<Timestamp>,
+    /// The first of the runs that left out objects of kinds that are not served, since one did not.
+    #[serde(default)]
+    pub(crate) awaiting_since: Option<Timestamp>,
     /// The first watches that do not work, and how many there are.
     pub(crate) broken_watches: (Vec<BrokenWatch>, u32),
     /// What others added to objects.
@@ -342,7 +345,9 @@ fn see_object(state: &mut SourceState, at: Timestamp, what: &Observed) {
         Observed::ObjectFailed { sync, failure, retry_at, .. } => {
             object_failed(state, at, *sync, failure, *retry_at);
         }
-        Observed::SyncFinished { sync, outcome, .. } => sync_finished(state, at, *sync, *outcome),
+        Observed::SyncFinished { sync, outcome, counts, .. } => {
+            sync_finished(state, at, *sync, (*outcome, counts.waiting));
+        }
         _ => {}
     }
 }
@@ -360,7 +365,12 @@ fn object_failed(
     failed(&mut state.known, failure, FailureSeen { since: at, failure: failure.clone(), retry_at, run });
 }
 
-fn sync_finished(state: &mut SourceState, at: Timestamp, sync: SyncId, outcome: SyncOutcome) {
+fn sync_finished(
+    state: &mut SourceState,
+    at: Timestamp,
+    sync: SyncId,
+    (outcome, waiting): (SyncOutcome, u32),
+) {
     let run = state.observed.as_ref().filter(|observed| observed.sync == sync);
     let Some(run) = run.map(|observed| (sync, observed.run)) else { return };
     let is_failed = outcome == SyncOutcome::Failed;
@@ -369,6 +379,7 @@ fn sync_finished(state: &mut SourceState, at: Timestamp, sync: SyncId, outcome: 
         SyncOutcome::Succeeded | SyncOutcome::Unhealthy => state.known.failed_since = None,
         SyncOutcome::Superseded | SyncOutcome::Interrupted => return,
     }
+    state.known.awaiting_since = (waiting > 0).then(|| state.known.awaiting_since.unwrap_or(at));
     // What failed in an earlier run and not in this one does not fail any more.
     state.known.each(|object| {
         object.failure.take_if(|failure| failure.run.is_some_and(|of| of != run || !is_failed));

@@ -2,8 +2,8 @@
 
 use delivery::model::{BundleContents, DeliveryState, StatusContext, Verdict, WantedLists, source_view};
 use events::configuration::{
-    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, Mode, ResourceRules,
-    SourceConfiguration, SyncPolicies,
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, HealthSettings, Mode,
+    ObserveRules, ResourceRules, SourceConfiguration, SyncPolicies,
 };
 use events::delivery::{ApplierNamed, BundleDesired, DeliveryEvent, PruneEntry, SyncCounts, SyncOutcome};
 use events::directory::{AgentRegistered, DirectoryEvent};
@@ -75,6 +75,10 @@ impl Given {
         let configuration = AgentConfiguration {
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
+            observe: ObserveRules::default(),
+            health: HealthSettings::default(),
+            relations: Vec::new(),
+            actions: Vec::new(),
             sources,
             lockdown: false,
             implicit_rights: false,
@@ -118,19 +122,27 @@ impl Given {
     }
 
     pub fn observed(&mut self, epoch: u64, what: Vec<Observed>) {
+        self.observed_when(Timestamp(2_000), epoch, what);
+    }
+
+    pub fn observed_when(&mut self, at: Timestamp, epoch: u64, what: Vec<Observed>) {
         let observed = self.observed.entry(epoch).or_default();
         let first = *observed + 1;
         *observed += what.len() as u64;
-        self.observed_at(epoch, first, what);
+        self.batch(at, (epoch, first), what);
     }
 
     pub fn observed_at(&mut self, epoch: u64, first: u64, what: Vec<Observed>) {
+        self.batch(Timestamp(2_000), (epoch, first), what);
+    }
+
+    fn batch(&mut self, at: Timestamp, (epoch, first): (u64, u64), what: Vec<Observed>) {
         let batch = ObservationBatch {
             organization: ORGANIZATION,
             writer: ObservationBatch::agent_writer(AGENT),
             epoch,
             first,
-            observations: what.into_iter().map(|what| Observation { at: Timestamp(2_000), what }).collect(),
+            observations: what.into_iter().map(|what| Observation { at, what }).collect(),
         };
         self.folded(Stream::Observations, events::encode(&batch).unwrap());
     }
@@ -306,6 +318,7 @@ pub fn source(name: &str) -> SourceConfiguration {
         default_namespace: "shop".to_owned(),
         service_account: None,
         policies: SyncPolicies::default(),
+        environment: None,
         line: 1,
     }
 }

@@ -1,8 +1,12 @@
 //! Holds and confirmations belong to a bundle, whichever commit brings it.
 
-use delivery::model::{Command, DeliveryState, Verdict};
-use events::delivery::{BundleConfirmed, BundleHeld, DeliveryEvent, HoldReason};
-use events::{BlobDigest, SourceId};
+use delivery::model::{Command, DeliveryState, Verdict, withdrawal};
+use events::delivery::{
+    BundleConfirmed, BundleHeld, DeliveryEvent, HoldReason, SyncCounts, SyncFinished, SyncOutcome,
+    SyncRequested, SyncStarted,
+};
+use events::requests::delivery::SourceSync;
+use events::{BlobDigest, SourceId, SyncId};
 use store::Projection;
 
 use crate::given::*;
@@ -140,4 +144,80 @@ fn remove(value: &mut rmpv::Value, field: &str) -> usize {
         rmpv::Value::Array(values) => values.iter_mut().map(|value| remove(value, field)).sum(),
         _ => 0,
     }
+}
+
+#[test]
+fn a_withdrawn_source_prunes_by_the_rules_of_any_prune_until_it_is_unpinned() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    given.advanced("shop", "aaa", 1, 1);
+    given.desired("shop", "aaa", 1, 10, 1);
+    given.applied("shop", 10, &["a"], false);
+    given.applied("shop", 10, &["adopted"], true);
+    let found = withdrawal(&given.state, id, &contents(&[(1, &["a", "adopted"])])).unwrap();
+    assert_eq!((found.deletes, found.stay), (1, 1), "{found:?}");
+    assert_eq!(found.objects[0].name, "a");
+    assert!(found.kept[0].reason.contains("adopted"), "{found:?}");
+    let withdraw = Command::Withdraw { bundle: BlobDigest([4; 32]) };
+    for event in given.state.decide(id, withdraw.clone()).unwrap() {
+        given.on_source(id, event);
+    }
+    assert_eq!(given.state.decide(id, withdraw).unwrap(), [], "once");
+    let known: &[(u8, &[&str])] = &[(1, &["a", "adopted"]), (4, &[])];
+    assert_eq!(pruned(&given.verdict("shop", known)), ["a"], "it is not held: the person saw what goes");
+    given.desired("shop", "none", 4, 11, 0);
+    given.advanced("shop", "bbb", 2, 1);
+    let known: &[(u8, &[&str])] = &[(2, &["a"]), (4, &[])];
+    assert_eq!(given.verdict("shop", known), Verdict::Nothing, "a newer commit changes nothing");
+    let shown = view(&given.state, id).unwrap();
+    let says = |condition: &Condition| condition.message.starts_with("withdrawn: ");
+    assert!(shown.status.conditions.iter().any(says), "{:?}", shown.status);
+    for event in given.state.decide(id, Command::Unpin).unwrap() {
+        given.on_source(id, event);
+    }
+    assert!(matches!(given.verdict("shop", known), Verdict::Deliver { commit, .. } if commit == "bbb"));
+}
+
+#[test]
+fn the_last_syncs_of_a_source_are_kept_with_how_each_ended() {
+    let mut given = Given::agent_with(vec![source("shop")]);
+    let id = SourceId::derive(AGENT, "shop");
+    let sync = |number: u128| SyncId(uuid::Uuid::from_u128(number));
+    let started = |sync, run| DeliveryEvent::SyncStarted(SyncStarted { source: id, sync, run, epoch: 1 });
+    let finished = |sync, run, outcome| {
+        let counts = SyncCounts { changed: run, ..SyncCounts::default() };
+        DeliveryEvent::SyncFinished(SyncFinished {
+            source: id,
+            sync,
+            run,
+            outcome,
+            counts,
+            failures: Vec::new(),
+        })
+    };
+    given.advanced("shop", "aaa", 1, 1);
+    given.desired("shop", "aaa", 1, 1, 1);
+    given.on_source(id, started(sync(1), 1));
+    given.on_source(id, finished(sync(1), 1, SyncOutcome::Failed));
+    given.on_source(id, started(sync(1), 2));
+    let listed = given.state.syncs_behind(id, None, 10).unwrap();
+    assert_eq!(
+        (listed[0].runs, listed[0].outcome, listed[0].finished_at),
+        (2, None, None),
+        "it is tried again"
+    );
+    given.on_source(id, finished(sync(1), 2, SyncOutcome::Succeeded));
+    given.on_source(id, DeliveryEvent::SyncRequested(SyncRequested { source: id, sync: sync(2) }));
+    let listed = given.state.syncs_behind(id, None, 10).unwrap();
+    let of = |sync: &SourceSync| (sync.id, sync.commit.clone(), sync.outcome, sync.counts.changed);
+    let expected =
+        [(sync(2), "aaa".to_owned(), None, 0), (sync(1), "aaa".to_owned(), Some(SyncOutcome::Succeeded), 2)];
+    assert_eq!(listed.iter().map(of).collect::<Vec<_>>(), expected);
+    let first = (listed[0].decided_at, listed[0].id);
+    let behind = given.state.syncs_behind(id, Some(first), 10).unwrap();
+    assert_eq!(behind, listed[1..], "a page goes on behind the last one");
+    for number in 10..60 {
+        given.on_source(id, DeliveryEvent::SyncRequested(SyncRequested { source: id, sync: sync(number) }));
+    }
+    assert_eq!(given.state.syncs_behind(id, None, 100).unwrap().len(), SourceSync::KEPT);
 }

@@ -241,6 +241,39 @@ fn a_sync_that_fails_says_since_when_and_which_objects() {
 }
 
 #[test]
+fn objects_whose_kinds_nothing_serves_are_on_their_way_for_ten_minutes_only() {
+    let mut given = synced(&["a"]);
+    let waits = |failures: Vec<ObjectFailure>| Observed::SyncFinished {
+        source: shop(),
+        sync: SyncId(Uuid::from_u128(10)),
+        outcome: SyncOutcome::Unhealthy,
+        counts: SyncCounts { waiting: 1, unhealthy: 1, ..SyncCounts::default() },
+        failures,
+    };
+    let awaited = ObjectFailure { message: ObjectFailure::awaiting_kind("no kind Widget"), ..failure("w") };
+    let failures = vec![failure("a"), awaited];
+    let condition = |given: &Given, now: i64| {
+        let around = StatusContext { now: Timestamp(now), ..around(&[GATEWAY]) };
+        let told = source_status(&given.state, shop(), &around).unwrap();
+        let found = told.conditions.iter().find(|condition| condition.reason == Reason::KindAwaited).cloned();
+        (told.state, found)
+    };
+    let run = |failures: &Vec<ObjectFailure>| vec![started(shop(), 10), waits(failures.clone())];
+    given.observed_when(Timestamp(100_000), 1, run(&failures));
+    let (_, early) = condition(&given, 700_000);
+    let early = early.unwrap();
+    assert_eq!((early.state, early.since), (State::Progressing, Some(Timestamp(100_000))));
+    assert!(early.message.ends_with("/w: no kind Widget"), "another object is not well, too: {early:?}");
+    given.observed_when(Timestamp(500_000), 1, run(&failures));
+    let (state, late) = condition(&given, 700_001);
+    let late = late.unwrap();
+    assert_eq!((state, late.state), (State::OutOfSync, State::OutOfSync), "however often it is tried");
+    assert!(late.message.contains("install what defines them"), "{late:?}");
+    given.observed(1, vec![started(shop(), 10), finished(shop(), 10, SyncOutcome::Succeeded)]);
+    assert_eq!(condition(&given, 900_000), (State::InSync, None));
+}
+
+#[test]
 fn the_order_of_precedence_is_fixed() {
     let mut given = synced(&["a"]);
     let mut expected = vec![State::InSync];

@@ -11,6 +11,8 @@ use crate::model::{AgentState, Desired, Held, SourceState, SyncEnd, SyncObserved
 
 /// A connected agent that has not begun with a commit after so many milliseconds does not get to it.
 const BEGINS_WITHIN: i64 = 60_000;
+/// A kind that nothing has served for so many milliseconds is misspelt, or what defines it is not coming by itself.
+const SERVED_WITHIN: i64 = 600_000;
 
 /// What is so whatever the cluster is like.
 pub(super) fn of_git(source: &SourceState) -> Vec<Condition> {
@@ -65,7 +67,7 @@ pub(super) fn of_cluster(source: &SourceState, agent: &AgentState, now: Timestam
         conditions.push(since(began, condition(State::Unknown, Reason::WatchBroken, message)));
     }
     if let Some(end) = source.observed.as_ref().and_then(|observed| observed.finished.as_ref()) {
-        conditions.extend(is_waiting(end));
+        conditions.extend(awaits_kinds(source, end, now));
     }
     if let Some(desired) = &source.desired {
         conditions.push(of_sync(source, agent, desired, now));
@@ -171,6 +173,11 @@ fn elsewhere(source: &SourceState) -> Option<Condition> {
         return Some(condition(State::Progressing, Reason::Delivering, message));
     }
     let pinned = source.pinned.as_ref()?;
+    if pinned.is_withdrawn() {
+        let message =
+            "withdrawn: what it owned was deleted with its environment; unpin it to apply its ref again";
+        return Some(condition(State::InSync, Reason::Pinned, message));
+    }
     let newest = source.newest.as_ref().filter(|newest| newest.commit != pinned.commit)?;
     let message = format!(
         "pinned to commit {}, while {} is the newest; unpin it to follow its ref",
@@ -181,14 +188,22 @@ fn elsewhere(source: &SourceState) -> Option<Condition> {
 }
 
 /// Some objects' kinds are not served yet; the first of them says what is missing.
-fn is_waiting(end: &SyncEnd) -> Option<Condition> {
+fn awaits_kinds(source: &SourceState, end: &SyncEnd, now: Timestamp) -> Option<Condition> {
     let count = end.counts.waiting;
-    let first = end.failures.first().map_or_else(String::new, |failure| {
-        format!(", the first is {}: {}", failure.identity, failure.message)
-    });
-    let message = format!("applied, but {count} of its objects wait for their kinds{first}");
-    let waiting = condition(State::Progressing, Reason::KindAwaited, message);
-    (count > 0).then(|| since(Some(end.at), waiting))
+    if count == 0 {
+        return None;
+    }
+    let began = source.known.awaiting_since.unwrap_or(end.at);
+    let is_late = now.millis_since(began) > SERVED_WITHIN;
+    let first = end.failures.iter().find_map(|failure| Some((&failure.identity, failure.awaits_kind()?)));
+    let first = first.map_or_else(String::new, |(identity, why)| format!(", the first is {identity}: {why}"));
+    let advice = match is_late {
+        true => "; install what defines them, or correct their group and kind",
+        false => "",
+    };
+    let message = format!("applied, but {count} of its objects wait for their kinds{first}{advice}");
+    let state = if is_late { State::OutOfSync } else { State::Progressing };
+    Some(since(Some(began), condition(state, Reason::KindAwaited, message)))
 }
 
 fn failed(end: &SyncEnd, retry_at: Option<Timestamp>) -> String {
