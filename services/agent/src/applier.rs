@@ -10,9 +10,9 @@ mod diff;
 mod finish;
 mod health;
 mod inventory;
-mod lines;
 mod prune;
 mod report;
+mod shared_feed;
 mod signals;
 mod stage;
 mod sync;
@@ -39,6 +39,7 @@ use crate::desired::{Desired, View};
 use crate::kubernetes::client::ANSWER_DEADLINE;
 use crate::kubernetes::{ApiError, Discovery, Kube};
 use crate::lease::{Holding, Note};
+use crate::live_feeds::LiveFeeds;
 use crate::metrics::Counts;
 use crate::model::backoff::Backoff;
 use crate::model::book::Book;
@@ -68,6 +69,8 @@ pub struct Shared {
     pub instance: InstanceId,
     /// What is left to the next holder of the Lease.
     pub note: Arc<Note>,
+    /// What the observer follows now.
+    pub live_feeds: Arc<LiveFeeds>,
     books: Mutex<BTreeMap<SourceId, Book>>,
     /// Fights from before the books were begun.
     past: Mutex<Fights>,
@@ -85,6 +88,8 @@ pub struct Shared {
     statuses: Mutex<BTreeMap<SourceId, String>>,
     /// What was learned of the cluster by which health is judged.
     health: RwLock<HealthOptions>,
+    /// The revision of the state whose health rules are in force.
+    rules_of: Mutex<u64>,
     counts: Counts,
 }
 
@@ -110,6 +115,7 @@ impl Shared {
             desired,
             instance,
             note: Arc::default(),
+            live_feeds: Arc::default(),
             books: Mutex::default(),
             past: Mutex::default(),
             wakes: Mutex::default(),
@@ -122,6 +128,7 @@ impl Shared {
             hopeful: Mutex::default(),
             statuses: Mutex::default(),
             health: RwLock::default(),
+            rules_of: Mutex::default(),
             counts,
         }
     }
@@ -183,7 +190,7 @@ impl Shared {
     }
 
     /// Asks what the API server serves; where that changed, all that depends on it looks again.
-    async fn look_up_kinds(&self) -> Result<(), ApiError> {
+    pub(crate) async fn look_up_kinds(&self) -> Result<(), ApiError> {
         let before = self.discovery.kinds();
         let now = self.discovery.refresh(&self.kube).await?;
         if !Arc::ptr_eq(&before, &now) {
@@ -259,7 +266,7 @@ impl Shared {
     }
 
     /// The epoch, if this instance is to apply now.
-    fn active(&self) -> Option<(u64, Arc<View>)> {
+    pub(crate) fn active(&self) -> Option<(u64, Arc<View>)> {
         let view = self.desired.view()?;
         match view.applier {
             Some(Applier { instance, epoch }) if instance == self.instance && self.holding.is_held() => {
@@ -288,6 +295,7 @@ pub async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
         match shared.active() {
             Some((epoch, view)) => {
                 shared.holding.set_named(true);
+                shared.follow_health_rules(&view);
                 match running.follow(&shared, epoch, &view).await {
                     Ok(()) => {
                         backoff.reset();

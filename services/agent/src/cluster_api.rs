@@ -3,12 +3,14 @@
 //!
 //! Each carries a pass that the root signed. The agent verifies it against the root key that it pins (`pass`), so that no server
 //! and no tunnel alone gets anything done here, takes away what would make the request another's (`headers`), and streams it to
-//! the API server and the answer back (`forward`, `upgrade`). What it answers by itself is a `Status` (`answer`).
+//! the API server and the answer back (`forward`, `upgrade`). What it answers by itself is a `Status` (`answer`). What somebody may list
+//! there it asks by itself (`review`).
 
 mod answer;
 mod forward;
 mod headers;
 mod pass;
+mod review;
 mod root_key;
 mod roots;
 mod upgrade;
@@ -26,6 +28,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use objects::attributes::attributes;
 use objects::pass::{check_pass, spares_own_namespace};
+use tokio::sync::Semaphore;
 use tower::BoxError;
 use tunnel::wire;
 use tunnel::wire::cluster::UPGRADE;
@@ -35,7 +38,7 @@ use crate::kubernetes::ApiServer;
 use crate::kubernetes::api_server::RequestBody;
 use crate::link::AnswerBody;
 use crate::metrics::Counts;
-use answer::Failure;
+pub(crate) use answer::Failure;
 use pass::Passes;
 use root_key::RootKeyFile;
 pub use root_key::{NotARootKey, RootKey};
@@ -51,6 +54,8 @@ pub struct ClusterApi {
     api_server: Option<Arc<ApiServer>>,
     /// The agent's own namespace.
     home: Arc<str>,
+    /// Places for reviews.
+    reviews: Arc<Semaphore>,
     counts: Counts,
 }
 
@@ -80,7 +85,9 @@ impl ClusterApi {
     /// Lets nobody through yet.
     #[must_use]
     pub fn new(world: World, api_server: Option<Arc<ApiServer>>, home: &str, counts: Counts) -> Self {
-        Self { world, passes: Arc::new(Passes::new(None, None)), api_server, home: home.into(), counts }
+        let (passes, reviews) =
+            (Arc::new(Passes::new(None, None)), Arc::new(Semaphore::new(review::REVIEWS)));
+        Self { world, passes, api_server, home: home.into(), reviews, counts }
     }
 
     /// Lets those through whose passes this root key signed; nobody without one. The file that it stands in is looked at for another one.

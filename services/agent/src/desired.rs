@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use events::bundle::{BundlePage, MAXIMUM_SOURCE_BYTES, OBJECT_BYTES};
-use events::configuration::{Mode, ResourceRules, ServiceAccount};
+use events::configuration::{HealthSettings, Mode, ObserveRules, ResourceRules, ServiceAccount};
 use events::delivery::{PruneEntry, WantedObject};
 use events::desired::{
     Applier, ConfigurationRejection, DesiredReply, DesiredSource, DesiredState, SourceHead,
@@ -41,6 +41,10 @@ pub struct View {
     pub mode: Mode,
     /// Kinds that it may manage.
     pub resources: ResourceRules,
+    /// What it observes.
+    pub observe: ObserveRules,
+    /// How health is judged, beyond the built-in rules.
+    pub health: HealthSettings,
     /// Each request must impersonate.
     pub lockdown: bool,
     /// Deleted agents whose name it has: what they applied is this agent's.
@@ -241,7 +245,7 @@ pub enum PutError {
 pub struct Desired {
     /// Bytes for the objects of all sources, and as much again for those that no desired state names yet: each half of what the agent's
     /// pod may use. One source alone may fill it.
-    room: AtomicUsize,
+    capacity: AtomicUsize,
     contents: Mutex<Contents>,
     views: watch::Sender<Option<Arc<View>>>,
 }
@@ -253,7 +257,7 @@ struct Contents {
     named: BTreeSet<Sha256>,
     /// Bytes of the others.
     loose: usize,
-    /// Sizes of what came while there was no room for it.
+    /// Sizes of what came beyond the capacity.
     turned_away: HashMap<Sha256, usize>,
     /// Sources that were over their share: their pages, and how large they are at least.
     too_large: BTreeMap<SourceId, (Vec<Sha256>, usize)>,
@@ -273,8 +277,8 @@ struct Assembly {
 
 impl Default for Desired {
     fn default() -> Self {
-        let room = AtomicUsize::new(MAXIMUM_SOURCE_BYTES);
-        Self { room, contents: Mutex::default(), views: watch::Sender::new(None) }
+        let capacity = AtomicUsize::new(MAXIMUM_SOURCE_BYTES);
+        Self { capacity, contents: Mutex::default(), views: watch::Sender::new(None) }
     }
 }
 
@@ -291,16 +295,16 @@ impl Desired {
         self.views.borrow().clone()
     }
 
-    /// Another number of bytes for the objects of all sources.
-    pub fn set_room(&self, bytes: usize) {
-        self.room.store(bytes, Ordering::Relaxed);
+    /// Sets how many bytes the objects of all sources may take.
+    pub fn set_capacity(&self, bytes: usize) {
+        self.capacity.store(bytes, Ordering::Relaxed);
     }
 
-    fn room(&self) -> usize {
-        self.room.load(Ordering::Relaxed)
+    fn capacity(&self) -> usize {
+        self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Keeps pages and objects, while there is room: of the rest only the size is noted.
+    /// Keeps pages and objects, up to the capacity; of the rest only the size is noted.
     pub fn put_contents(&self, those: impl IntoIterator<Item = Bytes>) {
         let digested: Vec<(Sha256, Bytes)> =
             those.into_iter().map(|bytes| (Sha256::of(&bytes), bytes)).collect();
@@ -309,7 +313,7 @@ impl Desired {
             if contents.bytes.contains_key(&digest) {
                 continue;
             }
-            if contents.loose.saturating_add(bytes.len()) > self.room() {
+            if contents.loose.saturating_add(bytes.len()) > self.capacity() {
                 contents.turned_away.insert(digest, bytes.len());
                 continue;
             }
@@ -333,7 +337,7 @@ impl Desired {
         let mut files = BTreeMap::new();
         let mut assembled: Vec<Result<Assembly, PutError>> =
             state.sources.iter().map(|source| contents.assemble(source, &mut files)).collect();
-        contents.refuse(&state.sources, &mut assembled, self.room());
+        contents.refuse(&state.sources, &mut assembled, self.capacity());
         let (mut missing, mut used, mut has_pages) = (BTreeSet::new(), BTreeSet::new(), true);
         let mut sources = Vec::new();
         for (source, assembly) in state.sources.iter().zip(assembled) {
@@ -361,7 +365,7 @@ impl Desired {
             }));
         }
         if !missing.is_empty() {
-            contents.make_room(has_pages, &used, self.room());
+            contents.evict_unused(has_pages, &used, self.capacity());
             return Ok(DesiredReply { missing: missing.into_iter().collect() });
         }
         contents.named = used;
@@ -375,6 +379,8 @@ impl Desired {
             applier: state.applier,
             mode: state.mode,
             resources: state.resources,
+            observe: state.observe,
+            health: state.health,
             lockdown: state.lockdown,
             replaces: state.replaces,
             rejected: state.rejected,
@@ -397,7 +403,7 @@ impl Desired {
         let Assembly { entries, missing, used, has_pages, .. } =
             contents.assemble(&next, &mut BTreeMap::new())?;
         if !missing.is_empty() {
-            contents.make_room(has_pages, &used, self.room());
+            contents.evict_unused(has_pages, &used, self.capacity());
             return Ok(Err(DesiredReply { missing: missing.into_iter().collect() }));
         }
         let DesiredSource { head, prune, wanted, .. } = next;
@@ -412,7 +418,7 @@ impl Contents {
         &mut self,
         sources: &[DesiredSource],
         assembled: &mut [Result<Assembly, PutError>],
-        room: usize,
+        capacity: usize,
     ) {
         let sizes: Vec<usize> = sources
             .iter()
@@ -424,11 +430,11 @@ impl Contents {
                 same.map_or(now, |(_, size)| now.max(*size))
             })
             .collect();
-        let share = share(&sizes, room);
+        let share = share(&sizes, capacity);
         self.too_large.clear();
         for ((source, assembly), size) in sources.iter().zip(assembled).zip(sizes) {
             if size > share && assembly.is_ok() {
-                *assembly = Err(PutError::TooLarge { reason: over_share(size, share, room) });
+                *assembly = Err(PutError::TooLarge { reason: over_share(size, share, capacity) });
                 let pages = source.pages.clone().unwrap_or_default();
                 self.too_large.insert(source.head.source, (pages, size));
             }
@@ -437,9 +443,9 @@ impl Contents {
 
     /// Before more is sent: drops what comparisons and superseded states left, once it is much and known to be of no more use, or something
     /// had to be turned away for its sake.
-    fn make_room(&mut self, has_pages: bool, used: &BTreeSet<Sha256>, room: usize) {
+    fn evict_unused(&mut self, has_pages: bool, used: &BTreeSet<Sha256>, capacity: usize) {
         let is_full = !self.turned_away.is_empty();
-        if is_full || (self.loose > room / 2 && has_pages) {
+        if is_full || (self.loose > capacity / 2 && has_pages) {
             self.keep(used);
         }
     }
@@ -517,4 +523,4 @@ fn fingerprint(state: &DesiredState, source: &DesiredSource, is_refused: bool) -
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -34,6 +34,16 @@ chassis::metrics! {
         pub(crate) queued_observations: Gauge,
         /// Observations that were dropped because too many were waiting; the server receives a gap marker
         pub(crate) dropped_observations: Counter,
+        /// Objects that are observed here, 0 on a standby
+        pub(crate) observed_objects: Gauge,
+        /// Feeds of the observer: kinds in all namespaces, or in one
+        pub(crate) object_feeds: Gauge,
+        /// Feeds that see nothing now, for want of rights or because the API server does not answer for that kind
+        pub(crate) blind_kinds: Gauge,
+        /// Bytes of object changes that the server has not made durable yet
+        pub(crate) queued_object_bytes: Gauge,
+        /// Kinds that were listed again because states of objects may have been missed; the server receives a gap marker
+        pub(crate) object_relists: Counter,
         /// Request attempts to the API server; a watch counts once, when it opens
         pub api_requests: Counter {
             kind: "`read`, `dry_run`, `write`, `watch`, `lease`",

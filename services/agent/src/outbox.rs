@@ -20,6 +20,21 @@ const WAITING: usize = 20_000;
 /// Observations that were sent and are not durable yet; above this, sending waits.
 const UNACKNOWLEDGED: usize = 10_000;
 
+/// What is told in order, and kept until it is durable.
+pub trait ObservationQueue: Send + Sync {
+    /// Wakes at each change.
+    fn subscribe(&self) -> watch::Receiver<()>;
+
+    /// Durable up to here: forgets it. Another epoch's cursor changes nothing.
+    fn acknowledge(&self, cursor: Acknowledged);
+
+    /// How many wait to be sent for the first time.
+    fn unsent(&self) -> usize;
+
+    /// The next batch for a response that gave everything up to `after`; `None`: nothing now.
+    fn next(&self, after: Acknowledged) -> Option<Batch>;
+}
+
 /// The queue. One epoch at a time.
 pub struct Outbox {
     world: World,
@@ -88,23 +103,11 @@ impl Outbox {
         state.waiting.len() < BATCH && std::mem::take(&mut state.restate)
     }
 
-    /// Wakes at each change.
-    #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<()> {
-        self.wake.subscribe()
-    }
-
     /// How many are not durable.
     #[must_use]
     pub fn pending(&self) -> usize {
         let state = self.state.lock();
         state.sent.len() + state.waiting.len()
-    }
-
-    /// How many wait to be sent for the first time.
-    #[must_use]
-    pub fn unsent(&self) -> usize {
-        self.state.lock().waiting.len()
     }
 
     /// Durable up to here: forgets it. Another epoch's cursor changes nothing.
@@ -117,6 +120,24 @@ impl Outbox {
     #[must_use]
     pub fn next(&self, after: Acknowledged) -> Option<Batch> {
         self.state.lock().next(after)
+    }
+}
+
+impl ObservationQueue for Outbox {
+    fn subscribe(&self) -> watch::Receiver<()> {
+        self.wake.subscribe()
+    }
+
+    fn acknowledge(&self, cursor: Acknowledged) {
+        Self::acknowledge(self, cursor);
+    }
+
+    fn unsent(&self) -> usize {
+        self.state.lock().waiting.len()
+    }
+
+    fn next(&self, after: Acknowledged) -> Option<Batch> {
+        Self::next(self, after)
     }
 }
 

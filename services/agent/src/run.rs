@@ -18,6 +18,8 @@ use crate::kubernetes::{Connections, Kube};
 use crate::lease::{Holding, LeaseKeeper};
 use crate::link::{Access, AgentService, LinkKeeper};
 use crate::metrics::Counts;
+use crate::object_outbox::ObjectOutbox;
+use crate::observer::{self, Observer};
 use crate::outbox::Outbox;
 
 /// Time for everything to end in order once this process is asked to.
@@ -41,6 +43,7 @@ pub struct Deps {
 pub struct Agent {
     world: World,
     shared: Arc<Shared>,
+    observer: Arc<Observer>,
     kube: Kube,
     cluster_api: ClusterApi,
     namespace: String,
@@ -63,10 +66,13 @@ impl Agent {
         let outbox = Arc::new(Outbox::new(world.clone(), counts.dropped_observations.clone()));
         let holding = Holding::new(Arc::clone(&world.clock));
         let desired = Arc::new(Desired::default());
-        let shared = Shared::new(world.clone(), kube.clone(), outbox, holding, desired, instance, counts);
+        let shared =
+            Shared::new(world.clone(), kube.clone(), outbox, holding, desired, instance, counts.clone());
+        let shared = Arc::new(shared);
         Self {
             world,
-            shared: Arc::new(shared),
+            observer: Arc::new(Observer::new(Arc::clone(&shared), counts)),
+            shared,
             kube,
             cluster_api,
             namespace,
@@ -92,6 +98,7 @@ impl Agent {
     pub fn service(&self) -> AgentService {
         AgentService::new(
             Arc::clone(&self.shared),
+            Arc::clone(&self.observer),
             self.cluster_api.clone(),
             Arc::clone(&self.agent),
             env!("CARGO_PKG_VERSION"),
@@ -109,7 +116,13 @@ impl Agent {
         Arc::clone(&self.shared.outbox)
     }
 
-    /// Applies what the server wants, and keeps the Lease once it is known who this agent is. Until shutdown is asked for; then the
+    /// What it has to tell the server of objects.
+    #[must_use]
+    pub fn object_outbox(&self) -> Arc<ObjectOutbox> {
+        self.observer.outbox()
+    }
+
+    /// Applies what the server wants, observes, and keeps the Lease once it is known who this agent is. Until shutdown is asked for; then the
     /// Lease is given up when the last write ended.
     pub async fn apply(&self, shutdown: Shutdown) {
         let (applied, lease_shutdown) = chassis::ShutdownTrigger::new();
@@ -117,7 +130,8 @@ impl Agent {
             applier::run(Arc::clone(&self.shared), shutdown.clone()).await;
             applied.request();
         };
-        tokio::join!(applying, self.keep_lease(lease_shutdown));
+        let observing = observer::run(Arc::clone(&self.observer), shutdown.clone());
+        tokio::join!(applying, observing, self.keep_lease(lease_shutdown));
     }
 
     async fn keep_lease(&self, shutdown: Shutdown) {
@@ -143,8 +157,9 @@ impl Agent {
 
 /// Shows what waits.
 fn watch_queues(metrics: &Metrics, agent: &Agent, counts: Counts) {
-    let (outbox, kube) = (agent.outbox(), agent.kube.clone());
+    let (outbox, kube, observer) = (agent.outbox(), agent.kube.clone(), Arc::clone(&agent.observer));
     metrics.before_shown(move || {
+        observer.count();
         counts.queued_observations.set(i64::try_from(outbox.pending()).unwrap_or(i64::MAX));
         counts.api_requests_in_flight.set(i64::try_from(kube.in_flight()).unwrap_or(i64::MAX));
     });

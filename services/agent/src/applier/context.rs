@@ -14,6 +14,7 @@ use serde_json::Value;
 use tracing::Span;
 
 use super::Shared;
+use super::report::Report;
 use crate::desired::{SourceView, View};
 use crate::kubernetes::discovery::Kinds;
 use crate::model::adoption::{Decision, Owner, decide, keeper_of, owner_of};
@@ -94,6 +95,11 @@ impl Context {
         let resolution = Arc::new(resolve(self.source.entries.as_deref().unwrap_or_default(), scope, &kinds));
         *resolved = Some((kinds, Arc::clone(&resolution)));
         resolution
+    }
+
+    /// What a run goes by, or would if it began now.
+    pub(super) fn resolution_of(&self, report: &Report) -> Arc<Resolution> {
+        report.resolution.clone().unwrap_or_else(|| self.resolve())
     }
 
     /// Another state of this source is wanted by now, or it is not to be worked on any more.

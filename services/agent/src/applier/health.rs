@@ -1,10 +1,13 @@
 //! Reading answers of the API server: what they show of an object, and why it is not well.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use events::ObjectIdentity;
+use events::object::ObjectKey;
 use objects::health::{
-    HealthOptions, HealthStatus, binds_on_first_use, evaluate, selector_of_pods, with_pods,
+    HealthOptions, HealthStatus, RuleSet, binds_on_first_use, evaluate, is_known_by_metadata,
+    selector_of_pods, with_pods,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,6 +15,7 @@ use serde_json::Value;
 use super::Shared;
 use super::concurrent::concurrently;
 use super::context::Context;
+use crate::desired::View;
 use crate::kubernetes::client::CONCURRENCY;
 use crate::kubernetes::{Call, path};
 use crate::model::book::{Judged, Sight};
@@ -25,35 +29,31 @@ const EXPLAINING: usize = 100;
 /// Kinds that have no health of their own: being there is all that can be asked of them. Their metadata is enough, so that the values
 /// of Secrets and large contents are never fetched.
 pub(super) fn has_health(identity: &ObjectIdentity) -> bool {
-    kind_has_health(&identity.group, &identity.kind)
-}
-
-/// The same by group and kind.
-pub(super) fn kind_has_health(group: &str, kind: &str) -> bool {
-    !matches!(
-        (group, kind),
-        (
-            "",
-            "ConfigMap"
-                | "Secret"
-                | "ServiceAccount"
-                | "LimitRange"
-                | "ResourceQuota"
-                | "Endpoints"
-                | "PodTemplate"
-        ) | (
-            "rbac.authorization.k8s.io"
-                | "scheduling.k8s.io"
-                | "node.k8s.io"
-                | "admissionregistration.k8s.io"
-                | "storage.k8s.io",
-            _
-        ) | ("networking.k8s.io", "NetworkPolicy" | "IngressClass")
-            | ("discovery.k8s.io", _)
-    )
+    !is_known_by_metadata(&identity.group, &identity.kind)
 }
 
 impl Shared {
+    /// Judges by the rules of a state, unless those of a newer one are in force; objects that other rules judge now are looked at again.
+    pub(super) fn follow_health_rules(&self, view: &View) {
+        let mut revision = self.rules_of.lock();
+        if view.revision <= *revision {
+            return;
+        }
+        *revision = view.revision;
+        if self.health.read().rules.is_of(&view.health.rules) {
+            return;
+        }
+        let rules = Arc::new(RuleSet::new(&view.health.rules));
+        let before = std::mem::replace(&mut self.health.write().rules, Arc::clone(&rules));
+        let now = self.now();
+        for book in self.books.lock().values_mut() {
+            let is_covered =
+                |key: &ObjectKey| before.covers(&key.group, &key.kind) || rules.covers(&key.group, &key.kind);
+            book.judge_again(is_covered, now);
+        }
+        self.wakes.lock().values().for_each(|wake| wake.notify_one());
+    }
+
     /// What a live object shows. `live` states its kind, or is metadata only where the kind tells no health.
     pub(super) fn sight(&self, live: &Value, identity: &ObjectIdentity) -> Sight {
         let uid = live.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -22,8 +22,6 @@ pub(super) struct Report {
     pub(super) sync: SyncId,
     pub(super) counts: SyncCounts,
     pub(super) failures: Vec<ObjectFailure>,
-    /// Objects that were not tried, because their kinds are not served.
-    waiting: Vec<ObjectFailure>,
     /// What the bundle came to when the run applied it: kinds that came or went since are the next run's. `None`: it did not get there.
     pub(super) resolution: Option<Arc<Resolution>>,
     /// The first rights for want of which something failed, each once.
@@ -46,7 +44,6 @@ impl Report {
             sync,
             counts: SyncCounts::default(),
             failures: Vec::new(),
-            waiting: Vec::new(),
             resolution: None,
             missing: Vec::new(),
             forbidden: None,
@@ -91,12 +88,13 @@ impl Report {
     /// The run goes by this: what awaits its kind in it waits, and nothing else does.
     pub(super) fn goes_by(&mut self, resolution: &Arc<Resolution>) {
         self.counts.waiting = u32::try_from(resolution.awaited.len()).unwrap_or(u32::MAX);
-        self.waiting = resolution.awaited.iter().map(Awaited::failure).collect();
         self.resolution = Some(Arc::clone(resolution));
     }
 
     /// What failed comes before what only waits.
     pub(super) fn first_failures(&self) -> Vec<ObjectFailure> {
-        self.failures.iter().chain(&self.waiting).take(FIRST_FAILURES).cloned().collect()
+        let awaited = self.resolution.iter().flat_map(|resolution| &resolution.awaited);
+        let waiting = awaited.map(Awaited::failure);
+        self.failures.iter().cloned().chain(waiting).take(FIRST_FAILURES).collect()
     }
 }

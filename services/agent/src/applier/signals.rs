@@ -12,8 +12,10 @@ use world::spawn::TaskHandle;
 
 use super::Shared;
 use super::collection::{Collection, Event};
+use super::shared_feed::SharedFeed;
 use crate::desired::View;
 use crate::kubernetes::{ApiError, Resource};
+use crate::live_feeds::Subscription;
 use crate::model::backoff::Backoff;
 
 /// A watch that lasted for longer did not fail.
@@ -188,14 +190,17 @@ impl Signal {
 
     async fn run(mut self) {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
+        let mut feed = SharedFeed::of(&self.shared, self.key.account.as_ref(), &self.key.resource, "");
         let mut is_first = true;
         loop {
             let began = self.shared.now();
-            let ended = self.follow(is_first).await;
+            let ended = self.follow(&mut feed, is_first).await;
             is_first = false;
             let wait = match ended {
+                // To follow the feed, or because that ended.
+                Ok(()) => Duration::ZERO,
                 Err(error) if error.code() == 403 => FORBIDDEN_WAIT,
-                _ => {
+                Err(_) => {
                     if self.shared.now().saturating_sub(began) > LASTING {
                         backoff.reset();
                     }
@@ -213,7 +218,9 @@ impl Signal {
     }
 
     /// Lists, and follows until a list is needed again.
-    async fn follow(&mut self, is_first: bool) -> Result<(), ApiError> {
+    async fn follow(&mut self, feed: &mut SharedFeed, is_first: bool) -> Result<(), ApiError> {
+        // Before the list: what changes while it is made is not missed.
+        let subscription = feed.subscribe(|_| true);
         let (found, mut version) = self.list().await?;
         let names: BTreeSet<String> = self.known.keys().chain(found.keys()).cloned().collect();
         for name in names {
@@ -231,27 +238,52 @@ impl Signal {
             (false, false) => self.shared.signalled.kinds.notify_one(),
             (true, false) | (false, true) => {}
         }
+        let Some(subscription) = subscription else {
+            return tokio::select! {
+                biased;
+                ended = self.watch(&mut version) => ended,
+                () = feed.until_live() => Ok(()),
+            };
+        };
+        let began = self.shared.now();
+        let ended = self.follow_feed(subscription).await;
+        feed.ended(began);
+        ended
+    }
+
+    /// Reads along until the feed ends.
+    async fn follow_feed(&mut self, mut feed: Subscription) -> Result<(), ApiError> {
+        let shared = Arc::clone(&self.shared);
+        let _follows = self.begin_following(&shared);
+        while let Some(event) = feed.next().await {
+            self.heard(&event)?;
+        }
+        Ok(())
+    }
+
+    /// Follows until a list is needed.
+    async fn watch(&mut self, version: &mut String) -> Result<(), ApiError> {
+        let shared = Arc::clone(&self.shared);
         loop {
-            self.watch(&mut version).await?;
+            let began = shared.now();
+            let mut events = self.collection.follow(version).await?;
+            let _follows = self.begin_following(&shared);
+            while let Some(event) = events.next(version).await? {
+                self.heard(&event)?;
+            }
+            if shared.now().saturating_sub(began) < LASTING {
+                return Err(ApiError::Unreachable { detail: "the watch ended early".to_owned() });
+            }
         }
     }
 
-    async fn watch(&mut self, version: &mut String) -> Result<(), ApiError> {
-        let began = self.shared.now();
-        let shared = Arc::clone(&self.shared);
-        let mut events = self.collection.follow(version).await?;
-        let _follows = is_namespace(&self.key.resource).then(|| Follows::begin(&shared.signalled.namespaces));
-        while let Some(event) = events.next(version).await? {
-            let (live, is_there) = match &event {
-                Event::Seen(live) => (live, true),
-                Event::Deleted(live) => (live, false),
-            };
-            let (name, is_going) = standing(live);
-            self.became(name, is_there.then_some(is_going));
-        }
-        if self.shared.now().saturating_sub(began) < LASTING {
-            return Err(ApiError::Unreachable { detail: "the watch ended early".to_owned() });
-        }
+    fn begin_following<'a>(&self, shared: &'a Shared) -> Option<Follows<'a>> {
+        is_namespace(&self.key.resource).then(|| Follows::begin(&shared.signalled.namespaces))
+    }
+
+    fn heard(&mut self, event: &Event) -> Result<(), ApiError> {
+        let (name, is_going) = standing(&event.object().metadata()?);
+        self.became(name, matches!(event, Event::Seen(_)).then_some(is_going));
         Ok(())
     }
 

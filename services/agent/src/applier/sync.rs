@@ -23,28 +23,28 @@ use crate::model::target::{Resolution, Target, Unserved};
 
 /// Kinds that a set defines are served a moment after their definitions are established; what is not served then waits by name.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
-/// What a watch may have missed is looked at again after this long, while a sync waits.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// While a sync waits, objects that a watch may have missed are read again after this long.
+const REFRESH_AFTER: Duration = Duration::from_secs(10);
 /// What is not followed when a sync would end gets so long to be, before its objects are looked at one by one.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(1);
-/// Objects looked at in one go.
-const LOOKS: usize = 32;
+/// Objects that are read at once.
+const OBJECTS_PER_REFRESH: usize = 32;
 /// Two hundred objects that become healthy one after the other are not worth two hundred words.
 const WAIT_TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// What a wait said of itself last, and when.
+/// The reason that a wait reported last, and when.
 #[derive(Default)]
-struct Told(Option<(String, Duration)>);
+struct ReportedReason(Option<(String, Duration)>);
 
-impl Told {
-    /// Tells a new reason, or gives when it may be told.
-    fn tell(&mut self, reason: String, now: Duration, tell: impl FnOnce(String)) -> Option<Duration> {
+impl ReportedReason {
+    /// Reports a new reason, or gives the time when it may be reported.
+    fn report(&mut self, reason: String, now: Duration, report: impl FnOnce(String)) -> Option<Duration> {
         match &self.0 {
             Some((last, _)) if *last == reason => None,
             Some((_, at)) if now < *at + WAIT_TOLD_EVERY => Some(*at + WAIT_TOLD_EVERY),
             _ => {
                 self.0 = Some((reason.clone(), now));
-                tell(reason);
+                report(reason);
                 None
             }
         }
@@ -72,7 +72,7 @@ impl Context {
 
     /// What other sources hold was left out: that stops nothing else, but not all of the bundle is applied.
     fn without_wanted(&self, outcome: SyncOutcome, report: &mut Report) -> SyncOutcome {
-        let resolution = report.resolution.clone().unwrap_or_else(|| self.resolve());
+        let resolution = self.resolution_of(report);
         if outcome == SyncOutcome::Superseded || (resolution.wanted.is_empty() && !report.contested) {
             return outcome;
         }
@@ -224,13 +224,13 @@ impl Context {
 
     async fn wait_for_health(&self, report: &mut Report, wake: &Notify) -> WaitEnd {
         let clock = &self.shared.world.clock;
-        let resolution = report.resolution.clone().unwrap_or_else(|| self.resolve());
+        let resolution = self.resolution_of(report);
         let targets = &resolution.targets;
         let timeout = Duration::from_secs(u64::from(self.source.head.policies.health_timeout_seconds));
         let end = self.shared.now() + timeout;
         let mut views = self.shared.desired.subscribe();
-        let mut told = Told::default();
-        let mut looks = Looks::new(self.shared.now());
+        let mut reported = ReportedReason::default();
+        let mut refresh = HealthRefresh::new(self.shared.now());
         loop {
             views.mark_unchanged();
             if !self.shared.holding.may_write() {
@@ -240,7 +240,7 @@ impl Context {
             let mut unsettled = self.unsettled(targets);
             let all_seem_settled = unsettled.is_empty();
             if all_seem_settled {
-                unsettled = self.unseen(targets, &looks.seen);
+                unsettled = self.unseen(targets, &refresh.seen);
             }
             let Some((first, reason)) = unsettled.first() else { return WaitEnd::Settled };
             if self.is_superseded() {
@@ -249,26 +249,27 @@ impl Context {
             if self.shared.now() >= end {
                 return expired(&unsettled, timeout, report);
             }
-            let look_at = looks.due(all_seem_settled, self.shared.now());
-            if self.shared.now() >= look_at {
-                let those: Vec<&Target> = unsettled.iter().map(|(target, _)| *target).take(LOOKS).collect();
+            let refresh_at = refresh.due(all_seem_settled, self.shared.now());
+            if self.shared.now() >= refresh_at {
+                let those: Vec<&Target> =
+                    unsettled.iter().map(|(target, _)| *target).take(OBJECTS_PER_REFRESH).collect();
                 let seen = self.look_at_health(&those).await;
-                looks.made(all_seem_settled, self.shared.now(), seen);
+                refresh.made(all_seem_settled, self.shared.now(), seen);
                 continue;
             }
             // What will be seen in a moment is not worth a word.
-            let worth_telling = !all_seem_settled || looks.in_vain;
+            let worth_telling = !all_seem_settled || refresh.in_vain;
             let tell_at = worth_telling
                 .then(|| {
                     let reason = waiting_reason(first, reason, unsettled.len());
                     let sync = report.sync;
-                    told.tell(reason, self.shared.now(), |reason| {
+                    reported.report(reason, self.shared.now(), |reason| {
                         self.shared.outbox.report(Observed::SyncWaiting { source: self.id(), sync, reason });
                     })
                 })
                 .flatten();
             let correct_at = self.correct_due().await.unwrap_or(end);
-            let next = [correct_at, look_at, look_below_at, tell_at.unwrap_or(end)]
+            let next = [correct_at, refresh_at, look_below_at, tell_at.unwrap_or(end)]
                 .into_iter()
                 .fold(end, Duration::min);
             tokio::select! {
@@ -323,8 +324,8 @@ impl Context {
 
     /// Gives those that were there to be looked at.
     async fn look_at_health(&self, targets: &[&Target]) -> BTreeSet<ObjectKey> {
-        let looks = targets.iter().map(|target| self.look_at_one(target)).collect();
-        concurrently(looks, 8).await.into_iter().flatten().collect()
+        let reads = targets.iter().map(|target| self.look_at_one(target)).collect();
+        concurrently(reads, 8).await.into_iter().flatten().collect()
     }
 
     async fn look_at_one(&self, target: &Target) -> Option<ObjectKey> {
@@ -341,8 +342,8 @@ impl Context {
     }
 }
 
-/// When a wait looks at objects by itself.
-struct Looks {
+/// When a wait reads objects whose watch shows nothing new.
+struct HealthRefresh {
     /// At those that are not well as far as is known.
     unsettled_at: Duration,
     /// At those that seem to be well and are not followed, once nothing else is waited for.
@@ -353,9 +354,9 @@ struct Looks {
     seen: BTreeSet<ObjectKey>,
 }
 
-impl Looks {
+impl HealthRefresh {
     fn new(now: Duration) -> Self {
-        Self { unsettled_at: now + LOOK_AGAIN, unseen_at: None, in_vain: false, seen: BTreeSet::new() }
+        Self { unsettled_at: now + REFRESH_AFTER, unseen_at: None, in_vain: false, seen: BTreeSet::new() }
     }
 
     fn due(&mut self, all_seem_settled: bool, now: Duration) -> Duration {
@@ -368,9 +369,9 @@ impl Looks {
 
     fn made(&mut self, all_seem_settled: bool, now: Duration, seen: BTreeSet<ObjectKey>) {
         if !all_seem_settled {
-            self.unsettled_at = now + LOOK_AGAIN;
+            self.unsettled_at = now + REFRESH_AFTER;
         } else if seen.is_empty() {
-            self.unseen_at = Some(now + LOOK_AGAIN);
+            self.unseen_at = Some(now + REFRESH_AFTER);
             self.in_vain = true;
         }
         self.seen.extend(seen);
@@ -419,11 +420,11 @@ mod tests {
 
     #[test]
     fn a_wait_says_the_newest_reason_once_a_second_at_most() {
-        let mut told = Told::default();
+        let mut reported = ReportedReason::default();
         let mut said = Vec::new();
         let mut tell = |millis, reason: &str| {
             let now = Duration::from_millis(millis);
-            told.tell(reason.to_owned(), now, |reason| said.push(reason)).map(|at| at.as_millis())
+            reported.report(reason.to_owned(), now, |reason| said.push(reason)).map(|at| at.as_millis())
         };
         assert_eq!(tell(100, "a"), None);
         assert_eq!(tell(200, "a"), None);
@@ -437,16 +438,16 @@ mod tests {
     #[test]
     fn what_is_not_followed_is_looked_at_after_a_second_and_again_only_where_that_brings_something() {
         let second = Duration::from_secs;
-        let mut looks = Looks::new(second(0));
-        assert_eq!((looks.due(false, second(0)), looks.due(true, second(3))), (LOOK_AGAIN, second(4)));
+        let mut refresh = HealthRefresh::new(second(0));
+        assert_eq!((refresh.due(false, second(0)), refresh.due(true, second(3))), (REFRESH_AFTER, second(4)));
         let [group, kind, namespace, name] = ["apps", "Deployment", "shop", "web"].map(str::to_owned);
         let key = ObjectKey { group, kind, namespace, name };
-        looks.made(true, second(4), BTreeSet::from([key.clone()]));
-        assert_eq!((looks.due(true, second(4)), looks.in_vain), (second(4), false));
-        looks.made(true, second(5), BTreeSet::new());
-        assert_eq!((looks.due(true, second(5)), looks.in_vain), (second(5) + LOOK_AGAIN, true));
-        looks.made(false, second(10), BTreeSet::new());
-        assert_eq!(looks.due(false, second(10)), second(10) + LOOK_AGAIN);
-        assert_eq!(looks.seen, BTreeSet::from([key]));
+        refresh.made(true, second(4), BTreeSet::from([key.clone()]));
+        assert_eq!((refresh.due(true, second(4)), refresh.in_vain), (second(4), false));
+        refresh.made(true, second(5), BTreeSet::new());
+        assert_eq!((refresh.due(true, second(5)), refresh.in_vain), (second(5) + REFRESH_AFTER, true));
+        refresh.made(false, second(10), BTreeSet::new());
+        assert_eq!(refresh.due(false, second(10)), second(10) + REFRESH_AFTER);
+        assert_eq!(refresh.seen, BTreeSet::from([key]));
     }
 }

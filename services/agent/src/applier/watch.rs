@@ -1,4 +1,4 @@
-//! One watch: list, follow, and list again where the API server has forgotten.
+//! One watch: list, follow, and list again where the API server has forgotten. Where the observer follows the kind, this reads along.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,16 +8,18 @@ use std::time::Duration;
 use events::object::ObjectKey;
 use events::observation::Observed;
 use events::{ObjectIdentity, SourceId, Timestamp};
+use objects::health::is_known_by_metadata;
 use objects::ownership::SOURCE_LABEL;
 use serde_json::Value;
 
 use super::Shared;
 use super::collection::{Collection, Event};
 use super::context::Context;
-use super::health::kind_has_health;
 use super::prune::listed_identity;
-use super::watches::{Forbidden, WatchKey};
-use crate::kubernetes::{ApiError, path};
+use super::shared_feed::SharedFeed;
+use super::watches::{Following, Forbidden, WatchKey};
+use crate::kubernetes::{ApiError, LiveObject, path};
+use crate::live_feeds::Subscription;
 use crate::model::backoff::Backoff;
 use crate::model::finished::finished;
 use crate::model::manifest::version_of;
@@ -32,6 +34,7 @@ pub(super) struct Watch {
     key: WatchKey,
     sources: BTreeSet<SourceId>,
     collection: Collection,
+    feed: SharedFeed,
     blocked: bool,
     /// It did not work since its last failure.
     failed: AtomicBool,
@@ -46,29 +49,72 @@ impl Watch {
             namespace: key.namespace.clone(),
             account: key.account.clone(),
             selector: path::escape(&format!("{SOURCE_LABEL} in ({})", ids.join(","))),
-            whole: kind_has_health(&key.resource.group, &key.resource.kind),
+            whole: !is_known_by_metadata(&key.resource.group, &key.resource.kind),
             lane,
         };
-        Self { shared, key, sources, collection, blocked: false, failed: AtomicBool::new(false) }
+        let feed = SharedFeed::of(&shared, key.account.as_ref(), &key.resource, &key.namespace);
+        Self { shared, key, sources, collection, feed, blocked: false, failed: AtomicBool::new(false) }
     }
 
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
         loop {
-            let wait = match self.list().await {
+            // Before the list: what changes while it is made is not missed.
+            let feed = self.feed.subscribe(self.interest());
+            let ended = match self.list().await {
                 Ok(version) => {
                     self.blocked = false;
-                    match self.follow_from(version, &mut backoff).await {
-                        // The API server has forgotten what came behind the version.
-                        error if error.code() == 410 => Duration::ZERO,
-                        // What happens meanwhile has to be known before anything is followed again, so that it is listed.
-                        error => self.refused(&error, &mut backoff).await,
-                    }
+                    self.follow_feed_or(feed, version, &mut backoff).await
                 }
+                Err(error) => Err(error),
+            };
+            let wait = match ended {
+                Ok(()) => Duration::ZERO,
+                // The API server has forgotten what came behind the version.
+                Err(error) if error.code() == 410 => Duration::ZERO,
+                // What happens meanwhile has to be known before anything is followed again, so that it is listed.
                 Err(error) => self.refused(&error, &mut backoff).await,
             };
             self.shared.world.clock.sleep(wait).await;
         }
+    }
+
+    /// Objects of the sources, and those that lost their label or changed hands.
+    fn interest(&self) -> impl Fn(&LiveObject) -> bool + Send + 'static {
+        let (shared, resource, sources) =
+            (Arc::clone(&self.shared), Arc::clone(&self.key.resource), self.sources.clone());
+        move |object| {
+            is_of(object, &sources) || {
+                let key = ObjectKey {
+                    group: resource.group.clone(),
+                    kind: resource.kind.clone(),
+                    namespace: object.head.namespace.clone(),
+                    name: object.head.name.clone(),
+                };
+                let books = shared.books.lock();
+                sources.iter().any(|source| books.get(source).is_some_and(|book| book.get(&key).is_some()))
+            }
+        }
+    }
+
+    /// Follows the feed, or by itself until there is one, until a list is needed again.
+    async fn follow_feed_or(
+        &mut self,
+        feed: Option<Subscription>,
+        version: String,
+        backoff: &mut Backoff,
+    ) -> Result<(), ApiError> {
+        let Some(feed) = feed else {
+            return tokio::select! {
+                biased;
+                error = self.follow_from(version, backoff) => Err(error),
+                () = self.feed.until_live() => Ok(()),
+            };
+        };
+        let began = self.shared.now();
+        let ended = self.follow_feed(feed).await;
+        self.feed.ended(began);
+        ended
     }
 
     /// Follows until a list is needed again; says why.
@@ -187,26 +233,66 @@ impl Watch {
         }
     }
 
-    /// Follows until the watch ends in order.
-    async fn follow(&self, version: &mut String) -> Result<(), ApiError> {
-        let mut events = self.collection.follow(version).await?;
-        let _followed = self.shared.followed.begin(&self.key);
+    /// Reads along until the feed ends.
+    async fn follow_feed(&self, mut feed: Subscription) -> Result<(), ApiError> {
+        let _followed = self.works();
+        // A list does not find what lost its label any more; it is taken for deleted, once.
+        let mut lost = BTreeSet::new();
+        while let Some(event) = feed.next().await {
+            let object = event.object();
+            let live = self.read(object)?;
+            let key = (object.head.namespace.clone(), object.head.name.clone());
+            match &event {
+                Event::Seen(object) if is_of(object, &self.sources) => {
+                    lost.remove(&key);
+                    self.saw_live(live);
+                }
+                Event::Seen(_) => {
+                    if lost.insert(key) {
+                        self.deleted(live).await;
+                    }
+                }
+                Event::Deleted(_) => {
+                    lost.remove(&key);
+                    self.deleted(live).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As the API server gives it where only metadata are asked for: values of Secrets stay unread.
+    fn read(&self, object: &LiveObject) -> Result<Value, ApiError> {
+        if self.collection.whole { object.value() } else { object.metadata() }
+    }
+
+    fn works(&self) -> Following<'_> {
+        let followed = self.shared.followed.begin(&self.key);
         self.failed.store(false, Ordering::Relaxed);
         if self.shared.broken.lock().works(&self.key) {
             self.shared.relay.notify_one();
         }
         // A sync may wait for that.
         self.sources.iter().for_each(|source| self.shared.wake(*source));
+        followed
+    }
+
+    /// Follows until the watch ends in order.
+    async fn follow(&self, version: &mut String) -> Result<(), ApiError> {
+        let mut events = self.collection.follow(version).await?;
+        let _followed = self.works();
         while let Some(event) = events.next(version).await? {
             match event {
-                Event::Seen(mut live) => {
-                    let identity = self.complete(&mut live);
-                    self.saw(&identity, &live);
-                }
-                Event::Deleted(live) => self.deleted(live).await,
+                Event::Seen(object) => self.saw_live(object.value()?),
+                Event::Deleted(object) => self.deleted(object.value()?).await,
             }
         }
         Ok(())
+    }
+
+    fn saw_live(&self, mut live: Value) {
+        let identity = self.complete(&mut live);
+        self.saw(&identity, &live);
     }
 
     async fn deleted(&self, mut live: Value) {
@@ -219,4 +305,9 @@ impl Watch {
             context.missed(&identity, version_of(&live)).await;
         }
     }
+}
+
+/// Whether an object carries the label of one of these sources.
+fn is_of(object: &LiveObject, sources: &BTreeSet<SourceId>) -> bool {
+    object.label(SOURCE_LABEL).is_some_and(|label| sources.iter().any(|source| source.to_string() == label))
 }

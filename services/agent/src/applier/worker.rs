@@ -106,6 +106,7 @@ impl Worker {
     /// Does what is due; gives the moment at which more will be.
     async fn step(&mut self, context: &Context) -> Option<Duration> {
         let head = &context.source.head;
+        self.shared.follow_health_rules(&context.view);
         let check_below = context.check_below().await;
         if head.suspended {
             self.shared.note(self.source, "suspended");
@@ -187,7 +188,7 @@ impl Worker {
 
     /// Notes what waits for its kind after a run.
     fn wait_for_kinds(&mut self, context: &Context, report: &Report) {
-        let awaited = awaited(&report.resolution.clone().unwrap_or_else(|| context.resolve()));
+        let awaited = awaited(&context.resolution_of(report));
         if self.awaited != awaited {
             self.looks.reset();
         }

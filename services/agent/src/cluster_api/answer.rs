@@ -14,10 +14,11 @@ use super::forward::MAXIMUM_ANSWER_HEADERS;
 use super::headers::NotNameable;
 use super::pass::PassFault;
 use crate::link::AnswerBody;
+use crate::model::list_rights::TooMuch;
 
 /// Why a request got no answer of the API server.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     #[error("the agent refuses the request: {0}")]
     Pass(#[from] PassFault),
     #[error("the agent refuses the request: {0}")]
@@ -34,6 +35,14 @@ pub(super) enum Failure {
     NotNameable(#[from] NotNameable),
     #[error("the agent cannot impersonate: its kubeconfig already impersonates another user (`as`)")]
     ImpersonatesAlready,
+    #[error("the agent refuses the request: {0}")]
+    TooMuch(#[from] TooMuch),
+    #[error(
+        "the agent refuses the request: the pass names nobody to impersonate, so there is nothing to ask the cluster"
+    )]
+    ReviewOfAgent,
+    #[error("the cluster does not answer the agent what the user may list: {message}")]
+    ReviewRefused { message: String },
     #[error("the agent has no connection to the API server")]
     NoApiServer,
     #[error("the agent cannot reach the API server: {detail}")]
@@ -47,14 +56,17 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    const fn code(&self) -> StatusCode {
+    /// HTTP status.
+    pub(crate) const fn code(&self) -> StatusCode {
         match self {
-            Self::Path(_) | Self::LongTarget | Self::Connect => StatusCode::BAD_REQUEST,
+            Self::Path(_) | Self::LongTarget | Self::Connect | Self::TooMuch(_) => StatusCode::BAD_REQUEST,
             Self::Pass(_)
             | Self::PassDenied(_)
             | Self::InOwnNamespace(_)
             | Self::NotNameable(_)
-            | Self::ImpersonatesAlready => StatusCode::FORBIDDEN,
+            | Self::ImpersonatesAlready
+            | Self::ReviewOfAgent
+            | Self::ReviewRefused { .. } => StatusCode::FORBIDDEN,
             Self::NoApiServer => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable { .. } | Self::LongHead { .. } => StatusCode::BAD_GATEWAY,
             Self::Late(_) => StatusCode::GATEWAY_TIMEOUT,

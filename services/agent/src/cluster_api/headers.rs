@@ -24,7 +24,7 @@ const EXTRA_KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(
 
 /// Somebody cannot be named to the API server as what they are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NotNameable {
+pub(crate) enum NotNameable {
     #[error("the pass names no user: without a user name the agent itself would act")]
     Nobody,
     #[error(

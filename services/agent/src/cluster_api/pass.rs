@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use events::AgentId;
-use events::pass::{Pass, PassError};
+use events::pass::{Pass, PassError, Purpose, SignedPass};
 use events::requests::authz::SignPass;
+use events::root::RootLink;
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 use tunnel::wire::cluster::{NoPass, PASS, pass_from_headers, roots_from_headers};
@@ -20,7 +21,7 @@ const MAXIMUM_HELD: usize = 1024;
 
 /// Why a request's pass does not let it through here.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PassFault {
+pub(crate) enum PassFault {
     #[error(
         "this agent pins no root key: start it with --root-key-file, as the manifests of its registration do"
     )]
@@ -81,9 +82,29 @@ impl Passes {
             return Ok(pass);
         }
         let links = roots_from_headers(headers);
-        let pass = Arc::new(pinned.roots.verified(&pass_from_headers(headers)?, &links, now_millis)?);
+        let pass = Arc::new(pinned.roots.verified(
+            &pass_from_headers(headers)?,
+            Purpose::Requests,
+            &links,
+            now_millis,
+        )?);
         check(&pass, agent, now_millis)?;
         pinned.hold(value.clone(), Arc::clone(&pass), now_millis);
+        Ok(pass)
+    }
+
+    /// The pass of a question to `agent` what its holder may list; one for requests is none. They are few, and none is held.
+    pub(super) fn admit_review(
+        &self,
+        pass: &SignedPass,
+        links: &[RootLink],
+        agent: Option<AgentId>,
+        now_millis: i64,
+    ) -> Result<Pass, PassFault> {
+        let pinned = self.pinned(now_millis).ok_or(PassFault::NoRootKey)?;
+        let agent = agent.ok_or(PassFault::NoAgent)?;
+        let pass = pinned.roots.verified(pass, Purpose::Review, links, now_millis)?;
+        check(&pass, agent, now_millis)?;
         Ok(pass)
     }
 
@@ -138,8 +159,7 @@ fn check(pass: &Pass, agent: AgentId, now_millis: i64) -> Result<(), PassFault> 
 mod tests {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
-    use events::pass::{AccessAs, SignedPass};
-    use events::root::RootLink;
+    use events::pass::AccessAs;
     use events::{Actor, OrganizationId, Timestamp};
     use ring::signature::{Ed25519KeyPair, KeyPair};
     use tunnel::wire::cluster::{ROOTS, pass_to_header, roots_to_header};
@@ -188,7 +208,7 @@ mod tests {
 
     fn signed_by(seed: u8, pass: &Pass) -> SignedPass {
         let pass = events::encode(pass).unwrap();
-        let signature = key(seed).sign(&SignedPass::signed_text(&pass)).as_ref().to_vec();
+        let signature = key(seed).sign(&SignedPass::signed_text(Purpose::Requests, &pass)).as_ref().to_vec();
         SignedPass { pass, signature }
     }
 
@@ -239,6 +259,27 @@ mod tests {
             assert!(matches!(fault(&passes(1), &none), PassFault::NoPass(_)));
         }
         assert!(matches!(fault(&Passes::new(None, None), &headers(&good)), PassFault::NoRootKey));
+    }
+
+    #[test]
+    fn a_pass_for_requests_is_none_for_a_review_and_the_other_way_round() {
+        let passes = passes(1);
+        let body = events::encode(&pass(NOW, NOW + 60_000)).unwrap();
+        let signed = |purpose| {
+            let signature = key(1).sign(&SignedPass::signed_text(purpose, &body)).as_ref().to_vec();
+            SignedPass { pass: body.clone(), signature }
+        };
+        let (request, review) = (signed(Purpose::Requests), signed(Purpose::Review));
+        let reviewed = |pass: &SignedPass, agent, now| passes.admit_review(pass, &[], Some(agent), now);
+        assert_eq!(reviewed(&review, AGENT, NOW).unwrap().agent, AGENT);
+        passes.admit(&headers(&request), Some(AGENT), NOW).unwrap();
+        let fault = reviewed(&request, AGENT, NOW);
+        assert!(matches!(fault, Err(PassFault::NotSigned(PassError::Signature))), "{fault:?}");
+        let fault = refused(&passes, &headers(&review), NOW);
+        assert!(matches!(fault, PassFault::NotSigned(PassError::Signature)), "{fault}");
+        let fault = reviewed(&review, AgentId(Uuid::nil()), NOW);
+        assert!(matches!(fault, Err(PassFault::AnotherAgent)), "{fault:?}");
+        assert!(matches!(reviewed(&review, AGENT, NOW + 91_000), Err(PassFault::Ended { .. })));
     }
 
     #[test]

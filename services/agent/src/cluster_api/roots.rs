@@ -4,7 +4,7 @@
 //! replaced gets nothing done here. After a restart, and once another one is pinned, it begins at that one and hears of the others with the
 //! next request.
 
-use events::pass::{Pass, PassError, SignedPass};
+use events::pass::{Pass, PassError, Purpose, SignedPass};
 use events::root::RootLink;
 use parking_lot::Mutex;
 
@@ -24,18 +24,19 @@ impl Roots {
         Self(Mutex::new(Known { newest: pinned, former: None }))
     }
 
-    /// The pass, if the newest root signed it that is known here or that `links` lead to; or the one before, for a while.
+    /// The pass, if the newest root signed it for this that is known here or that `links` lead to; or the one before, for a while.
     pub(super) fn verified(
         &self,
         pass: &SignedPass,
+        purpose: Purpose,
         links: &[RootLink],
         now_millis: i64,
     ) -> Result<Pass, PassError> {
         let mut known = self.0.lock();
         known.follow(links, now_millis);
-        match (pass.verified(&known.newest.0), known.former) {
+        match (pass.verified(&known.newest.0, purpose), known.former) {
             (Err(PassError::Signature), Some((former, until))) if now_millis < until => {
-                pass.verified(&former.0)
+                pass.verified(&former.0, purpose)
             }
             (verified, _) => verified,
         }
@@ -114,12 +115,12 @@ mod tests {
             expires_at: Timestamp(NOW + 60_000),
         };
         let pass = events::encode(&pass).unwrap();
-        let signature = key(seed).sign(&SignedPass::signed_text(&pass)).as_ref().to_vec();
+        let signature = key(seed).sign(&SignedPass::signed_text(Purpose::Requests, &pass)).as_ref().to_vec();
         SignedPass { pass, signature }
     }
 
     fn is_good(roots: &Roots, seed: u8, links: &[RootLink], now: i64) -> bool {
-        roots.verified(&signed_by(seed), links, now).is_ok()
+        roots.verified(&signed_by(seed), Purpose::Requests, links, now).is_ok()
     }
 
     #[test]

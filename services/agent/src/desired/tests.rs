@@ -23,7 +23,7 @@ fn head() -> SourceHead {
     }
 }
 
-fn state(revision: u64, pages: Option<Vec<Sha256>>) -> DesiredState {
+pub(crate) fn state(revision: u64, pages: Option<Vec<Sha256>>) -> DesiredState {
     DesiredState {
         revision,
         organization: OrganizationId(Uuid::from_u128(4)),
@@ -31,6 +31,8 @@ fn state(revision: u64, pages: Option<Vec<Sha256>>) -> DesiredState {
         applier: None,
         mode: Mode::Cluster,
         resources: ResourceRules::default(),
+        observe: ObserveRules::default(),
+        health: HealthSettings::default(),
         lockdown: false,
         replaces: Vec::new(),
         rejected: None,
@@ -43,7 +45,8 @@ fn put(desired: &Desired, state: DesiredState) -> Result<DesiredReply, PutError>
     desired.put(state, digest)
 }
 
-fn content(manifest: &'static [u8]) -> (Bytes, Bytes) {
+/// A page that names one ConfigMap, and its manifest.
+pub(crate) fn content(manifest: &'static [u8]) -> (Bytes, Bytes) {
     let identity = ObjectIdentity {
         group: String::new(),
         version: "v1".into(),
@@ -79,9 +82,9 @@ fn a_state_is_taken_over_only_when_nothing_is_missing() {
 }
 
 #[test]
-fn what_is_of_no_more_use_makes_room_and_what_the_view_names_stays() {
+fn unused_contents_are_evicted_and_what_the_view_names_stays() {
     let desired = Desired::default();
-    desired.set_room(64 << 10);
+    desired.set_capacity(64 << 10);
     let (page, object) = content(b"{}");
     let (page_digest, object_digest) = (Sha256::of(&page), Sha256::of(&object));
     let large = |number: u8| Bytes::from(vec![number; 16 << 10]);
@@ -89,7 +92,7 @@ fn what_is_of_no_more_use_makes_room_and_what_the_view_names_stays() {
     desired.put_contents([large(0)]);
     let wanted = state(1, Some(vec![page_digest]));
     desired.put_contents([page.clone()]);
-    assert_eq!(put(&desired, wanted.clone()).expect("taken").missing, [page_digest], "there was no room");
+    assert_eq!(put(&desired, wanted.clone()).expect("taken").missing, [page_digest], "beyond the capacity");
     desired.put_contents([page]);
     assert_eq!(put(&desired, wanted.clone()).expect("taken").missing, [object_digest], "now there is");
     desired.put_contents([object]);
@@ -115,7 +118,7 @@ fn push(desired: &Desired, state: &DesiredState, contents: &BTreeMap<Sha256, Byt
 #[test]
 fn one_of_twenty_sources_far_over_its_share_fails_alone() {
     let desired = Desired::default();
-    desired.set_room(1 << 20);
+    desired.set_capacity(1 << 20);
     let mut contents = BTreeMap::new();
     let mut wanted = DesiredState { sources: vec![], ..state(1, None) };
     let mut source = |number: u8, objects: u8, bytes: usize| {

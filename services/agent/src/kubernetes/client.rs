@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::{Either, select};
+use http::response::Parts;
 use http::{Response, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::sync::Semaphore;
@@ -104,21 +105,49 @@ impl Kube {
     /// # Errors
     /// As [`Kube::read`], without further attempts.
     pub async fn watch(&self, call: &Call, lane: usize) -> Result<Response<AnswerBody>, ApiError> {
-        let opened = self.open_watch(call, lane);
+        self.watch_on(self.connections.for_watch(lane), call).await
+    }
+
+    /// As [`Kube::watch`], for the observer.
+    ///
+    /// # Errors
+    /// As [`Kube::watch`].
+    pub async fn feed(&self, call: &Call, lane: usize) -> Result<Response<AnswerBody>, ApiError> {
+        self.watch_on(self.connections.for_feed(lane), call).await
+    }
+
+    /// Sends a request of the observer that changes nothing: one attempt, and no other request waits behind it.
+    ///
+    /// # Errors
+    /// As [`Kube::read`].
+    pub async fn look(&self, call: &Call) -> Result<Answer, ApiError> {
+        let answer = self.exchange(self.connections.for_look(), call);
+        self.counted("read", answer).await.map_err(|(error, _)| error)
+    }
+
+    async fn watch_on(
+        &self,
+        channel: &Arc<dyn Channel>,
+        call: &Call,
+    ) -> Result<Response<AnswerBody>, ApiError> {
+        let opened = self.open_watch(channel, call);
         self.counted("watch", async { opened.await.map_err(|error| (error, None)) })
             .await
             .map_err(|(error, _)| error)
     }
 
-    async fn open_watch(&self, call: &Call, lane: usize) -> Result<Response<AnswerBody>, ApiError> {
-        let opened = self.connections.for_watch(lane).send(call.request()?);
+    async fn open_watch(
+        &self,
+        channel: &Arc<dyn Channel>,
+        call: &Call,
+    ) -> Result<Response<AnswerBody>, ApiError> {
+        let opened = channel.send(call.request()?);
         let response = self.within(async { opened.await.map_err(unreachable_by) }).await?;
         if response.status().is_success() {
             return Ok(response);
         }
-        let code = response.status().as_u16();
-        let body = collect(response.into_body()).await?;
-        Err(ApiError::Refused(Box::new(ApiStatus::read(code, &body))))
+        let (parts, body) = response.into_parts();
+        Err(refused(&parts, &collect(body).await?))
     }
 
     async fn send(&self, call: &Call, holding: Option<&Holding>) -> Result<Answer, ApiError> {
@@ -197,16 +226,9 @@ impl Kube {
         if parts.status.is_success() {
             return Ok(Answer { status: parts.status, body });
         }
-        let status = ApiStatus::read(parts.status.as_u16(), &body);
-        let header =
-            parts.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        let told = status
-            .details
-            .as_ref()
-            .map(|details| u64::from(details.retry_after_seconds))
-            .filter(|told| *told > 0);
-        let wait = header.or(told).map(Duration::from_secs);
-        Err((ApiError::Refused(Box::new(status)), wait))
+        let refusal = refused(&parts, &body);
+        let wait = refusal.retry_after();
+        Err((refusal, wait))
     }
 
     async fn within<T>(&self, answer: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
@@ -218,6 +240,15 @@ impl Kube {
             }
         }
     }
+}
+
+fn refused(parts: &Parts, body: &[u8]) -> ApiError {
+    let mut status = ApiStatus::read(parts.status.as_u16(), body);
+    let header = parts.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    if let Some(seconds) = header {
+        status.retry_after_is(seconds);
+    }
+    ApiError::Refused(Box::new(status))
 }
 
 async fn collect(body: AnswerBody) -> Result<bytes::Bytes, ApiError> {

@@ -29,6 +29,10 @@ pub(super) const REQUESTS: usize = REQUEST_LANES * REQUESTS_PER_LANE;
 const WATCH_LANES: usize = 8;
 /// Watches that share one.
 pub const WATCHES_PER_LANE: usize = 64;
+/// Connections for the observer's feeds, at most.
+const FEED_LANES: usize = 16;
+/// Feeds for which there is room.
+pub const FEEDS: usize = FEED_LANES * WATCHES_PER_LANE;
 
 /// A request, or an answer's body, did not come through.
 #[derive(Debug, Error)]
@@ -93,6 +97,9 @@ pub struct Connections {
     http2: AtomicBool,
     lanes: Box<[Lane]>,
     watches: Box<[Arc<dyn Channel>]>,
+    /// For the observer's feeds and lists, of which there may be many: nothing else waits behind them.
+    feeds: Box<[Arc<dyn Channel>]>,
+    looks: Arc<dyn Channel>,
     /// For the Lease; by its answers the server's protocol is known, too.
     pub(super) lease: Arc<dyn Channel>,
     /// For requests of others: they never wait behind the agent's own, nor those behind them.
@@ -179,6 +186,8 @@ impl Connections {
             http2: AtomicBool::new(false),
             lanes: (0..REQUEST_LANES).map(|_| lane(shared())).collect(),
             watches: (0..WATCH_LANES).map(|_| shared()).collect(),
+            feeds: (0..FEED_LANES).map(|_| shared()).collect(),
+            looks: shared(),
             lease: any(),
             api_server: None,
         }
@@ -200,6 +209,15 @@ impl Connections {
     pub(super) fn for_watch(&self, lane: usize) -> &Arc<dyn Channel> {
         let watches = if self.speaks_http2() { self.watches.get(lane % WATCH_LANES) } else { None };
         watches.unwrap_or(&self.any.channel)
+    }
+
+    pub(super) fn for_feed(&self, lane: usize) -> &Arc<dyn Channel> {
+        let feeds = if self.speaks_http2() { self.feeds.get(lane % FEED_LANES) } else { None };
+        feeds.unwrap_or(&self.any.channel)
+    }
+
+    pub(super) fn for_look(&self) -> &Arc<dyn Channel> {
+        if self.speaks_http2() { &self.looks } else { &self.any.channel }
     }
 
     /// What a request was answered in.

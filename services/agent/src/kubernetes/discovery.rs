@@ -70,6 +70,12 @@ impl Kinds {
         self.served.values().filter_map(|versions| versions.first())
     }
 
+    /// Whether a kind is served, in any version.
+    #[must_use]
+    pub fn serves(&self, group: &str, kind: &str) -> bool {
+        self.served.contains_key(&(group.to_owned(), kind.to_owned()))
+    }
+
     /// Groups whose own API server does not answer: what they have is not known.
     pub fn silent_groups(&self) -> impl Iterator<Item = &String> {
         self.silent.iter()

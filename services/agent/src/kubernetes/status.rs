@@ -1,5 +1,7 @@
 //! What the API server says when it refuses.
 
+use std::time::Duration;
+
 use events::observation::MissingRight;
 use serde::Deserialize;
 use thiserror::Error;
@@ -96,6 +98,18 @@ impl ApiStatus {
             status.message = if text.is_empty() { format!("status {code} without a message") } else { text };
         }
         status
+    }
+
+    /// When to come back, where it says so.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let told = self.details.as_ref().map(|details| details.retry_after_seconds);
+        told.filter(|told| *told > 0).map(|told| Duration::from_secs(u64::from(told)))
+    }
+
+    /// Takes over what the answer's `Retry-After` says, in seconds; it counts more than the body.
+    pub fn retry_after_is(&mut self, seconds: u32) {
+        self.details.get_or_insert_default().retry_after_seconds = seconds;
     }
 
     /// The causes.
@@ -214,6 +228,12 @@ impl ApiError {
     #[must_use]
     pub fn code(&self) -> u16 {
         self.status().map_or(0, |status| status.code)
+    }
+
+    /// When to come back, where the API server said so.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.status().and_then(ApiStatus::retry_after)
     }
 
     /// A later attempt may fare better without anybody changing anything.

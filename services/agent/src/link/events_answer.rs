@@ -1,4 +1,4 @@
-//! The endless answer to `GET /v1/events`.
+//! The endless answers to `GET /v1/events` and `GET /v1/object-changes`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use tunnel::body::{EventBody, EventSender, event_body};
 use tunnel::wire::{Acknowledged, EventFrame};
 
 use crate::applier::Shared;
+use crate::outbox::ObservationQueue;
 
 /// Frames that the gateway has not taken yet.
 const CAPACITY: usize = 8;
@@ -33,17 +34,26 @@ impl Pace {
     }
 }
 
-/// Starts writing everything after a cursor.
-pub(super) fn start(shared: &Arc<Shared>, after: Acknowledged) -> EventBody {
-    shared.outbox.acknowledge(after);
+/// Starts writing everything of a queue after a cursor.
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    queue: Arc<dyn ObservationQueue>,
+    after: Acknowledged,
+) -> EventBody {
+    queue.acknowledge(after);
     let (sender, body) = event_body(CAPACITY);
-    let task = write(Arc::clone(shared), sender, after);
+    let task = write(Arc::clone(shared), queue, sender, after);
     shared.world.spawner.spawn("agent events", Box::pin(task));
     body
 }
 
-async fn write(shared: Arc<Shared>, sender: EventSender, mut after: Acknowledged) {
-    let mut changes = shared.outbox.subscribe();
+async fn write(
+    shared: Arc<Shared>,
+    queue: Arc<dyn ObservationQueue>,
+    sender: EventSender,
+    mut after: Acknowledged,
+) {
+    let mut changes = queue.subscribe();
     let mut held = shared.holding.subscribe();
     let mut told = None;
     let mut pace = Pace::default();
@@ -56,10 +66,10 @@ async fn write(shared: Arc<Shared>, sender: EventSender, mut after: Acknowledged
                 return;
             }
         }
-        if shared.outbox.unsent() < WHOLE_BATCH && shared.outbox.unsent() > 0 {
+        if queue.unsent() < WHOLE_BATCH && queue.unsent() > 0 {
             shared.world.clock.sleep(pace.gather(shared.now())).await;
         }
-        if let Some(batch) = shared.outbox.next(after) {
+        if let Some(batch) = queue.next(after) {
             after = Acknowledged { epoch: batch.epoch, sequence: batch.last() };
             pace.sent = Some(shared.now());
             if let Err(error) = sender.send(&EventFrame::Batch(batch)).await {

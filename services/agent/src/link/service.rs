@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chassis::traces;
 use events::desired::{DesiredSource, DesiredState};
+use events::requests::rights::ReviewRights;
 use events::{AgentId, InstanceId, Refusal, RefusalKind, Sha256, SourceId};
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -19,6 +20,8 @@ use super::events_answer;
 use crate::applier::{self, Shared};
 use crate::cluster_api::{ClusterApi, is_cluster_path};
 use crate::desired::PutError;
+use crate::observer::Observer;
+use crate::outbox::ObservationQueue;
 
 /// Body of an answer. One that fails resets its stream.
 pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -31,21 +34,23 @@ type Answered = Result<Response<AnswerBody>, Refused>;
 #[derive(Clone)]
 pub struct AgentService {
     shared: Arc<Shared>,
+    observer: Arc<Observer>,
     cluster_api: ClusterApi,
     agent: Arc<watch::Sender<Option<AgentId>>>,
     version: &'static str,
 }
 
 impl AgentService {
-    /// Over the applier's state and the cluster's API; `agent` learns who this agent is.
+    /// Over the applier's state, the observer's and the cluster's API; `agent` learns who this agent is.
     #[must_use]
     pub const fn new(
         shared: Arc<Shared>,
+        observer: Arc<Observer>,
         cluster_api: ClusterApi,
         agent: Arc<watch::Sender<Option<AgentId>>>,
         version: &'static str,
     ) -> Self {
-        Self { shared, cluster_api, agent, version }
+        Self { shared, observer, cluster_api, agent, version }
     }
 
     /// Which process this is.
@@ -66,9 +71,9 @@ impl AgentService {
         self.shared.desired.view().map(|view| view.digest)
     }
 
-    /// Another number of bytes for the objects of all sources.
-    pub fn set_room(&self, bytes: usize) {
-        self.shared.desired.set_room(bytes);
+    /// Sets how many bytes the objects of all sources may take.
+    pub fn set_capacity(&self, bytes: usize) {
+        self.shared.desired.set_capacity(bytes);
     }
 
     /// The server said who this agent is.
@@ -106,8 +111,22 @@ impl AgentService {
         match (request.method(), path.as_str()) {
             (&Method::PUT, wire::path::DESIRED) => self.put_desired(request.into_body()).await,
             (&Method::PUT, wire::path::OBJECTS) => self.put_objects(request.into_body()).await,
-            (&Method::GET, wire::path::EVENTS) => self.events(request.uri().query().unwrap_or_default()),
-            (&Method::PUT, wire::path::ACKNOWLEDGED) => self.acknowledged(request.into_body()).await,
+            (&Method::GET, wire::path::EVENTS) => {
+                self.told(self.shared.outbox.clone(), request.uri().query())
+            }
+            (&Method::PUT, wire::path::ACKNOWLEDGED) => {
+                acknowledged(self.shared.outbox.as_ref(), request.into_body()).await
+            }
+            (&Method::GET, wire::path::OBJECT_CHANGES) => {
+                self.told(self.observer.outbox(), request.uri().query())
+            }
+            (&Method::PUT, wire::path::OBJECT_CHANGES_ACKNOWLEDGED) => {
+                acknowledged(self.observer.outbox().as_ref(), request.into_body()).await
+            }
+            (&Method::GET, path) if path.starts_with(wire::path::OBJECT_BODIES) => {
+                self.body(path.strip_prefix(wire::path::OBJECT_BODIES).unwrap_or_default()).await
+            }
+            (&Method::POST, wire::path::RIGHTS) => self.review(request.into_body()).await,
             (&Method::GET, wire::path::INFO) => self.info(),
             (&Method::GET, wire::path::DEBUG_STATE) => self.debug(),
             (&Method::POST, path) if path.starts_with(wire::path::SOURCES) => {
@@ -158,30 +177,31 @@ impl AgentService {
         objects.desired.map_or_else(|| Ok(empty(StatusCode::NO_CONTENT)), |desired| self.desire(desired))
     }
 
-    async fn acknowledged<B>(&self, body: B) -> Answered
-    where
-        B: BodyExt<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let bytes = read(body, 1024).await?;
-        let cursor: Acknowledged = events::decode(&bytes).map_err(|error| invalid(&error.to_string()))?;
-        self.shared.outbox.acknowledge(cursor);
-        Ok(empty(StatusCode::NO_CONTENT))
-    }
-
-    fn events(&self, query: &str) -> Answered {
+    fn told(&self, queue: Arc<dyn ObservationQueue>, query: Option<&str>) -> Answered {
         let after = query
+            .unwrap_or_default()
             .split('&')
             .find_map(|pair| pair.strip_prefix("after="))
             .unwrap_or("0,0")
             .replace("%2C", ",");
         let after: Acknowledged = after.parse().map_err(|_| invalid("after: expected <epoch>,<sequence>"))?;
-        let body = events_answer::start(&self.shared, after);
+        let body = events_answer::start(&self.shared, queue, after);
         let mut response = Response::new(body.map_err(|never| match never {}).boxed_unsync());
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(wire::MESSAGE_PACK));
         Ok(response)
+    }
+
+    async fn body(&self, digest: &str) -> Answered {
+        let digest: Sha256 = digest.parse().map_err(|_| not_found("no such digest"))?;
+        match self.observer.body(&digest).await {
+            Ok(Some(body)) => Ok(json(body)),
+            Ok(None) => Err(not_found("no object that is told of has this digest")),
+            Err(error) => {
+                Err(refusal(StatusCode::SERVICE_UNAVAILABLE, RefusalKind::Unavailable, &error.to_string()))
+            }
+        }
     }
 
     fn info(&self) -> Answered {
@@ -224,6 +244,27 @@ impl AgentService {
         }
     }
 
+    async fn review<B>(&self, body: B) -> Answered
+    where
+        B: BodyExt<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let bytes = read(body, ReviewRights::BYTES).await?;
+        let question: ReviewRights = events::decode(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        let agent = *self.agent.borrow();
+        match self.cluster_api.review(&question, agent).await {
+            Ok(reviewed) => packed(StatusCode::OK, &reviewed),
+            Err(failure) => {
+                let kind = match failure.code() {
+                    StatusCode::BAD_REQUEST => RefusalKind::Invalid,
+                    StatusCode::FORBIDDEN => RefusalKind::Denied,
+                    _ => RefusalKind::Unavailable,
+                };
+                Err(refusal(failure.code(), kind, &failure.to_string()))
+            }
+        }
+    }
+
     fn debug(&self) -> Answered {
         let mut state = self.shared.describe();
         if let Some(state) = state.as_object_mut() {
@@ -234,12 +275,9 @@ impl AgentService {
             state.insert("revision".to_owned(), view.map_or(0, |view| view.revision).into());
             state.insert("unacknowledged".to_owned(), self.shared.outbox.pending().into());
             state.insert("requests_in_flight".to_owned(), self.shared.kube.in_flight().into());
+            state.insert("observer".to_owned(), self.observer.describe());
         }
-        let mut response = Response::new(full(state.to_string()));
-        response
-            .headers_mut()
-            .insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
-        Ok(response)
+        Ok(json(state.to_string()))
     }
 }
 
@@ -250,6 +288,7 @@ fn span_of<B>(request: &Request<B>) -> Span {
     let (method, path) = (request.method(), request.uri().path());
     let route = match path {
         path if path.starts_with(wire::path::SOURCES) => wire::path::SOURCES,
+        path if path.starts_with(wire::path::OBJECT_BODIES) => wire::path::OBJECT_BODIES,
         path if is_cluster_path(path) => wire::path::CLUSTER,
         path => path,
     };
@@ -265,6 +304,17 @@ fn span_of<B>(request: &Request<B>) -> Span {
     span
 }
 
+async fn acknowledged<B>(queue: &dyn ObservationQueue, body: B) -> Answered
+where
+    B: BodyExt<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let bytes = read(body, 1024).await?;
+    let cursor: Acknowledged = events::decode(&bytes).map_err(|error| invalid(&error.to_string()))?;
+    queue.acknowledge(cursor);
+    Ok(empty(StatusCode::NO_CONTENT))
+}
+
 async fn read<B>(body: B, maximum: usize) -> Result<Bytes, Refused>
 where
     B: BodyExt<Data = Bytes>,
@@ -277,6 +327,12 @@ where
         }
         Err(error) => Err(invalid(&error.to_string())),
     }
+}
+
+fn json(text: String) -> Response<AnswerBody> {
+    let mut response = Response::new(full(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
 }
 
 fn full(bytes: impl Into<Bytes>) -> AnswerBody {

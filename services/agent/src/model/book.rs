@@ -509,6 +509,13 @@ impl Book {
         (due, next)
     }
 
+    /// Objects are judged by other rules from now on: they are looked at again at once.
+    pub fn judge_again(&mut self, which: impl Fn(&ObjectKey) -> bool, now: Duration) {
+        for (_, known) in self.known.iter_mut().filter(|(key, known)| known.health.is_some() && which(key)) {
+            known.look = Some(Look { at: Some(now), times: 0 });
+        }
+    }
+
     /// Postpones a correction that failed, by no more than `longest`.
     pub fn correction_failed(&mut self, key: &ObjectKey, now: Duration, longest: Duration) {
         if let Some(known) = self.known.get_mut(key) {

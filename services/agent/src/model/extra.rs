@@ -10,8 +10,8 @@ use super::takeover::{added_by, is_unwanted};
 /// Fields of one object that are told; of the rest only how many.
 pub const TOLD: usize = 20;
 
-/// Kubernetes' own parts, which fill in what they are there for.
-const SYSTEM: [&str; 8] = [
+/// Kubernetes' own parts, which fill in what they are there for; in k3s and MicroK8s all of them are one program.
+const SYSTEM: [&str; 11] = [
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
@@ -20,6 +20,9 @@ const SYSTEM: [&str; 8] = [
     "cloud-controller-manager",
     "cluster-autoscaler",
     "apiserver",
+    "clusterrole-aggregation-controller",
+    "k3s",
+    "kubelite",
 ];
 
 /// What others have in a live object and we do not, with who has it. Parts of Kubernetes, status, and what binds an object to others

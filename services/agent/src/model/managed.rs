@@ -149,8 +149,9 @@ pub fn lost_fields(live: &Value, manifest: &Value) -> Vec<TakenField> {
         .map(|path| {
             let manager = objects::fields::managers_of(live, &path)
                 .into_iter()
+                // An autoscaler writes through the subresource `scale`.
                 .find(|manager| {
-                    manager.subresource.is_empty()
+                    manager.subresource != "status"
                         && !(manager.name == FIELD_MANAGER && manager.operation == "Apply")
                 })
                 .map(|manager| manager.name)

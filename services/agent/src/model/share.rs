@@ -1,18 +1,18 @@
-//! How the room for manifests is shared between the sources of one agent.
+//! How the capacity for manifests is shared between the sources of one agent.
 
-/// The largest size that a source may have. All of them fit where that is possible; else the room is dealt out evenly, and what small
+/// The largest size that a source may have. All of them fit where that is possible; otherwise the capacity is divided evenly, and what small
 /// sources leave goes to the others.
 #[must_use]
-pub fn share(sizes: &[usize], room: usize) -> usize {
+pub fn share(sizes: &[usize], capacity: usize) -> usize {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();
-    let (mut room, mut left) = (room, sizes.len());
+    let (mut capacity, mut left) = (capacity, sizes.len());
     for size in sizes {
-        let share = room.checked_div(left).unwrap_or(room);
+        let share = capacity.checked_div(left).unwrap_or(capacity);
         if size > share {
             return share;
         }
-        room -= size;
+        capacity -= size;
         left -= 1;
     }
     usize::MAX
@@ -20,12 +20,12 @@ pub fn share(sizes: &[usize], room: usize) -> usize {
 
 /// Why a source over its share is not applied.
 #[must_use]
-pub fn over_share(size: usize, share: usize, room: usize) -> String {
+pub fn over_share(size: usize, share: usize, capacity: usize) -> String {
     format!(
         "the source is too large for this agent: its objects take {} KiB or more, and its share of {} KiB for all sources is {} KiB; \
          split it over several agents, or remove large objects",
         size >> 10,
-        room >> 10,
+        capacity >> 10,
         share >> 10
     )
 }

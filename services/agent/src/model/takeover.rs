@@ -108,10 +108,24 @@ fn manifest_in(live: &Value, name: &str) -> Option<Value> {
     serde_json::from_str(text).ok().filter(Value::is_object)
 }
 
+/// The version in which fields are taken over. Fields of several versions cannot be joined, but an applier's own may be of any: where neither we
+/// nor a tool has fields of the manifest's version, the first tool's version is taken, and the API server converts when it applies.
+fn version_of<'a>(live: &'a Value, api_version: &'a str, whose: Whose<'_>) -> &'a str {
+    let found = entries(live).iter().map(|entry| (entry, text(entry, "apiVersion")));
+    let found =
+        found.filter(|(entry, version)| is_ours(entry) || handed_over(live, entry, version, whose).is_some());
+    let versions: Vec<&str> = found.map(|(_, version)| version).collect();
+    if versions.contains(&api_version) {
+        return api_version;
+    }
+    versions.first().copied().unwrap_or(api_version)
+}
+
 /// `managedFields` in which those fields are ours, so that the next apply removes those that the manifest lacks; `None` when there are
 /// none.
 #[must_use]
 pub fn migrated(live: &Value, api_version: &str, whose: Whose<'_>) -> Option<Value> {
+    let api_version = version_of(live, api_version, whose);
     let mut fields = json!({});
     let mut kept = Vec::new();
     let mut any = false;
@@ -145,6 +159,7 @@ pub fn migrated(live: &Value, api_version: &str, whose: Whose<'_>) -> Option<Val
 /// Fields that an object loses when it is taken over and this manifest is applied: handed over, not in the manifest, and nobody else's.
 #[must_use]
 pub fn given_up(live: &Value, api_version: &str, manifest: &Value, whose: Whose<'_>) -> Value {
+    let api_version = version_of(live, api_version, whose);
     let (mut over, mut others) = (json!({}), json!({}));
     for entry in entries(live) {
         match handed_over(live, entry, api_version, whose) {
@@ -220,9 +235,19 @@ mod tests {
         }
         let scaled = json!({"manager": "helm", "operation": "Update", "apiVersion": "v1", "subresource": "scale", "fieldsV1": own});
         assert_eq!(migrated(&live(json!({}), json!([scaled])), "v1", Whose::Tools), None);
-        let elsewhere =
-            json!({"manager": "helm", "operation": "Update", "apiVersion": "v2", "fieldsV1": own});
-        assert_eq!(migrated(&live(json!({}), json!([elsewhere])), "v1", Whose::Tools), None);
+    }
+
+    #[test]
+    fn fields_of_another_version_are_handed_over_where_there_are_none_of_the_manifests() {
+        let own = json!({"f:data": {"f:x": {}}});
+        let newer = json!({"manager": "helm", "operation": "Update", "apiVersion": "v2", "fieldsV1": own});
+        let alone = live(json!({}), json!([newer]));
+        let fields = migrated(&alone, "v1", Whose::Tools).expect("handed over");
+        assert_eq!((managers(&fields), text(&fields[0], "apiVersion")), (vec!["kasbah"], "v2"));
+        assert_eq!(given_up(&alone, "v1", &json!({}), Whose::Tools), own);
+        // Ours cannot be joined with them.
+        let ours = entry("kasbah", "Apply", json!({"f:data": {"f:y": {}}}));
+        assert_eq!(migrated(&live(json!({}), json!([newer, ours])), "v1", Whose::Tools), None);
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Awaited {
     /// Why this object was not tried.
     #[must_use]
     pub fn failure(&self) -> ObjectFailure {
-        failure(&self.entry.identity, &self.entry, format!("waits for its kind: {}", self.reason))
+        failure(&self.entry.identity, &self.entry, ObjectFailure::awaiting_kind(&self.reason))
     }
 
     /// The key in the cluster; without knowing the kind, an object without namespace may be in the default one.

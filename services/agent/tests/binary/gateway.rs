@@ -11,7 +11,9 @@ use bytes::Bytes;
 use chassis::tls::SharedTickets;
 use events::AgentId;
 use events::bundle::{BundleEntry, BundlePage, page_of, pages_for};
-use events::configuration::{Mode, ResourceRules, SyncPolicies};
+use events::configuration::{
+    HealthSettings, Mode, ObservePattern, ObserveRules, ResourceRules, SyncPolicies,
+};
 use events::desired::{
     Applier, ConfigurationRejection, DesiredReply, DesiredSource, DesiredState, SourceHead,
 };
@@ -197,6 +199,8 @@ impl Driver {
             applier: Some(Applier { instance: self.instance, epoch: 1 }),
             mode: self.mode,
             resources: ResourceRules::default(),
+            observe: nothing(),
+            health: HealthSettings::default(),
             lockdown: false,
             replaces: Vec::new(),
             rejected: self.rejected.clone(),
@@ -278,4 +282,11 @@ fn pages(manifests: &[Value], contents: &mut BTreeMap<Sha256, Vec<u8>>) -> Vec<S
         digest
     };
     pages.into_iter().map(&mut keep).collect()
+}
+
+/// The control plane is shared, and who reads here reads no objects.
+fn nothing() -> ObserveRules {
+    let any = || "*".to_owned();
+    let everything = ObservePattern { group: any(), kind: any(), namespace: any() };
+    ObserveRules { include: Vec::new(), exclude: vec![everything] }
 }

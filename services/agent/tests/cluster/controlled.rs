@@ -66,7 +66,7 @@ async fn a_role_is_left_to_the_aggregation(
     words.sort();
     assert_eq!(words, created, "no drift, and no write but the first");
     let diff = rig.diff(&source).await;
-    assert!(diff.objects.is_empty(), "{diff:?}");
+    assert!(diff.objects.is_empty() && diff.extra.is_empty(), "{diff:?}");
 
     source.with(second);
     let finished = rig.sync(&[&source]).await;

@@ -5,14 +5,14 @@ use testkit::eventually;
 
 use crate::rig::{DEADLINE, Rig, Source, case, cluster, config_map, map_path};
 
-fn drift(one: &Observed) -> Option<(bool, Vec<events::observation::TakenField>)> {
+pub fn drift(one: &Observed) -> Option<(bool, Vec<events::observation::TakenField>)> {
     match one {
         Observed::DriftSeen { deleted, fields, .. } => Some((*deleted, fields.clone())),
         _ => None,
     }
 }
 
-fn corrected(one: &Observed) -> Option<()> {
+pub fn corrected(one: &Observed) -> Option<()> {
     matches!(one, Observed::DriftCorrected { .. }).then_some(())
 }
 
@@ -146,7 +146,7 @@ async fn a_source_sync_by_hand_checks_each_object_again() {
     assert_eq!(checked, 2);
 }
 
-fn corrected_of(name: &'static str) -> impl Fn(&Observed) -> Option<()> {
+pub fn corrected_of(name: &str) -> impl Fn(&Observed) -> Option<()> {
     move |one| match one {
         Observed::DriftCorrected { identity, .. } if identity.name == name => Some(()),
         _ => None,
@@ -345,7 +345,7 @@ fn extra_of(one: &Observed) -> Option<Vec<(String, String)>> {
     }
 }
 
-async fn patch_as(cluster: &testkit::Cluster, path: &str, manager: &str, body: serde_json::Value) {
+pub async fn patch_as(cluster: &testkit::Cluster, path: &str, manager: &str, body: serde_json::Value) {
     let path = format!("{path}?fieldManager={manager}");
     let body = ("application/merge-patch+json", &body);
     let answer = cluster.send(http::Method::PATCH, &path, Some(body)).await.unwrap();

@@ -135,3 +135,51 @@ async fn a_job_with_a_ttl_that_is_deleted_before_its_end_is_made_again() {
     rig.process.wait(0, "correction", corrected).await;
     assert_eq!(runs(&rig, "migrate"), 2);
 }
+
+/// Lets the Job's pod, which finds no node, succeed.
+async fn succeed(cluster: &Cluster, namespace: &str) {
+    let pods = format!("/api/v1/namespaces/{namespace}/pods");
+    let pod = eventually(DEADLINE, || async {
+        let list = cluster.get(&pods).await?;
+        let name = list["items"][0]["metadata"]["name"].as_str().map(str::to_owned);
+        name.ok_or_else(|| anyhow::anyhow!("no pod: {list}"))
+    })
+    .await;
+    let done = json!({"status": {"phase": "Succeeded"}}).to_string();
+    let patch = ["patch", "pod", &pod, "-n", namespace, "--subresource=status", "--type=merge", "-p", &done];
+    cluster.kubectl(patch).await.unwrap();
+}
+
+/// What is gone may have run to its end or been deleted before: it runs once more, as Jobs may (docs/applying.md).
+#[tokio::test]
+async fn a_job_that_ends_and_goes_while_no_agent_runs_is_run_once_more() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("unseen", true).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs/migrate");
+    let mut migrate = job("migrate", Some(0), "true");
+    migrate["spec"]["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "no-such-node"});
+    source.with([migrate]);
+    rig.put(&[&source]).await;
+    let created =
+        |one: &Observed| matches!(one, Observed::ObjectApplied { write: Write::Created, .. }).then_some(());
+    rig.process.wait(0, "creation", created).await;
+    rig.process.die();
+    succeed(&cluster, &namespace).await;
+    is_gone(&cluster, &path).await;
+
+    rig.process = rig.another().await;
+    rig.process.holds_lease().await;
+    rig.epoch += 1;
+    rig.put(&[&source]).await;
+    rig.process.wait(0, "creation", created).await;
+    succeed(&cluster, &namespace).await;
+    let (ended, _) = rig.process.wait(0, "end of the Job", end).await;
+    assert_eq!(ended.failed, None);
+    is_gone(&cluster, &path).await;
+    source.finished = vec![ended];
+    source.with([config_map("other", "v"), source.manifests.as_ref().unwrap()[0].1.clone()]);
+    assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
+    assert_eq!(runs(&rig, "migrate"), 1, "the second end was seen");
+}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use events::configuration::{HealthRule, HealthSettings};
 use events::delivery::SyncOutcome;
 use events::observation::Observed;
 use serde_json::{Value, json};
@@ -11,16 +12,16 @@ use crate::rig::{DEADLINE, Rig, Source, cluster, config_map};
 use crate::waits::deployment;
 
 /// Long enough that a sync that waits for it fails the test, which waits for [`DEADLINE`].
-const HELD: u32 = 120;
+pub const HELD: u32 = 120;
 
-async fn patch_status(cluster: &Cluster, namespace: &str, object: &str, status: &Value) {
+pub async fn patch_status(cluster: &Cluster, namespace: &str, object: &str, status: &Value) {
     let patch = json!({ "status": status }).to_string();
     let arguments = ["patch", object, "-n", namespace, "--subresource=status", "--type=merge", "-p", &patch];
     eventually(DEADLINE, || async { cluster.kubectl(arguments).await }).await;
 }
 
 /// Waits for what an observation says of an object's health.
-async fn told(rig: &Rig, from: usize, name: &str, status: &str) -> (String, usize) {
+pub async fn told(rig: &Rig, from: usize, name: &str, status: &str) -> (String, usize) {
     let find = |one: &Observed| match one {
         Observed::HealthChanged { identity, status: is, message, .. }
             if identity.name == name && is == status =>
@@ -41,6 +42,20 @@ fn claim(name: &str, class: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class,
             "resources": {"requests": {"storage": "1Mi"}}}})
+}
+
+fn definition(group: &str) -> Value {
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("docks.{group}")},
+        "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "docks", "kind": "Dock"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "properties": {"metres": {"type": "integer"}}},
+                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}]}})
+}
+
+fn dock(group: &str, metres: u32) -> Value {
+    json!({"apiVersion": format!("{group}/v1"), "kind": "Dock", "metadata": {"name": "dry"}, "spec": {"metres": metres}})
 }
 
 #[tokio::test]
@@ -105,15 +120,7 @@ async fn a_ready_condition_of_the_generation_before_does_not_end_a_wait() {
     let mut source = Source::new(&rig, "shop", &namespace);
     source.policies.health_timeout_seconds = HELD;
     let group = format!("{namespace}.example");
-    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("docks.{group}")},
-        "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "docks", "kind": "Dock"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                    "spec": {"type": "object", "properties": {"metres": {"type": "integer"}}},
-                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}]}});
-    let dock = |metres: u32| json!({"apiVersion": format!("{group}/v1"), "kind": "Dock", "metadata": {"name": "dry"}, "spec": {"metres": metres}});
-    source.with([definition.clone(), dock(1)]);
+    source.with([definition(&group), dock(&group, 1)]);
     let finished = rig.sync(&[&source]).await;
     assert_eq!(finished.outcome, SyncOutcome::Succeeded, "who says nothing has no health: {finished:?}");
     let ready = |generation: u32| {
@@ -122,7 +129,7 @@ async fn a_ready_condition_of_the_generation_before_does_not_end_a_wait() {
     };
     let name = format!("docks.{group}/dry");
     patch_status(&cluster, &namespace, &name, &ready(1)).await;
-    source.with([definition, dock(2)]);
+    source.with([definition(&group), dock(&group, 2)]);
     let from = rig.process.observed().len();
     rig.put(&[&source]).await;
     let waits = |one: &Observed| match one {
@@ -133,6 +140,50 @@ async fn a_ready_condition_of_the_generation_before_does_not_end_a_wait() {
     assert!(reason.contains("of generation 1, the latest is 2"), "{reason}");
     patch_status(&cluster, &namespace, &name, &ready(2)).await;
     assert_eq!(rig.finished(waited, &source).await.outcome, SyncOutcome::Succeeded);
+    cluster.kubectl(["delete", "customresourcedefinition", &format!("docks.{group}")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_declared_rule_holds_a_sync_and_ends_it_and_a_changed_one_judges_what_does_not_change() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("declared", true).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let mut source = Source::new(&rig, "shop", &namespace);
+    source.policies.health_timeout_seconds = HELD;
+    let group = format!("{namespace}.example");
+    let rule = |healthy: &str, degraded: &str| HealthSettings {
+        rules: vec![HealthRule {
+            group: group.clone(),
+            kind: "Dock".to_owned(),
+            healthy: healthy.to_owned(),
+            progressing: None,
+            degraded: Some(degraded.to_owned()),
+            suspended: None,
+            message: Some("'the level is ' + status.?level.orValue('not known')".to_owned()),
+        }],
+        ..HealthSettings::default()
+    };
+    rig.health =
+        rule("has(status.level) && status.level == 'low'", "has(status.level) && status.level == 'flood'");
+    let name = format!("docks.{group}/dry");
+    source.with([definition(&group), dock(&group, 1)]);
+    let from = rig.process.observed().len();
+    rig.put(&[&source]).await;
+    let waits = |one: &Observed| match one {
+        Observed::SyncWaiting { reason, .. } => Some(reason.clone()),
+        _ => None,
+    };
+    let (reason, waited) = rig.process.wait(from, "a wait for what says nothing", waits).await;
+    assert!(reason.contains("the level is not known"), "{reason}");
+    patch_status(&cluster, &namespace, &name, &json!({"level": "flood"})).await;
+    let (message, _) = told(&rig, waited, "dry", "degraded").await;
+    assert_eq!(message, "the level is flood");
+    patch_status(&cluster, &namespace, &name, &json!({"level": "low"})).await;
+    assert_eq!(rig.finished(waited, &source).await.outcome, SyncOutcome::Succeeded);
+    let from = rig.process.observed().len();
+    rig.health = rule("status.level == 'high'", "status.level == 'low'");
+    rig.put(&[&source]).await;
+    told(&rig, from, "dry", "degraded").await;
     cluster.kubectl(["delete", "customresourcedefinition", &format!("docks.{group}")]).await.unwrap();
 }
 

@@ -132,7 +132,7 @@ async fn a_source_that_is_too_large_fails_alone_and_stays_as_it_was() {
     let cluster = cluster().await;
     let namespace = cluster.namespace("large", false).await.unwrap();
     let mut rig = Rig::start(&cluster, &namespace).await;
-    rig.process.service.set_room(256 << 10);
+    rig.process.service.set_capacity(256 << 10);
     let (mut large, mut small) =
         (Source::new(&rig, "large", &namespace), Source::new(&rig, "small", &namespace));
     large.with([config_map("large", "v")]);

@@ -13,7 +13,7 @@ use testkit::{ControlPlane, ControlPlaneOptions, eventually};
 use world::World;
 use world::clock::Clock;
 
-use crate::rig::{DEADLINE, Rig, Source, case, cluster, config_map, map_path};
+use crate::rig::{DEADLINE, Rig, Source, cluster, config_map, map_path};
 
 #[tokio::test]
 async fn an_object_of_kubectl_is_adopted_and_a_field_deleted_in_git_disappears() {
@@ -378,68 +378,6 @@ async fn what_is_created_while_the_inventory_is_stated_again_is_not_lost() {
     assert_eq!(rig.owned().len(), objects.len());
 }
 
-const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
-
-#[tokio::test]
-async fn adoption_replaces_no_pod_and_a_restart_by_hand_stays() {
-    let cluster = cluster().await;
-    let namespace = cluster.namespace("case08", true).await.unwrap();
-    let folder = "08-rollout-restart-and-adoption";
-    let mut commits = Vec::new();
-    for number in 1..=3 {
-        let path = format!("{folder}/commits/{number}/crane.yaml");
-        commits.extend(case(&cluster, &path, "case08", &namespace).await);
-    }
-    let before = case(&cluster, &format!("{folder}/before/crane.yaml"), "case08", &namespace).await;
-    let Some(before) = before.first() else { return };
-    let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/crane");
-    cluster.kubectl_with_input(["apply", "-f", "-"], &before.to_string()).await.unwrap();
-    cluster.kubectl(["rollout", "restart", "deployment/crane", "-n", &namespace]).await.unwrap();
-    cluster.kubectl(["set", "env", "deployment/crane", "X=1", "-n", &namespace]).await.unwrap();
-    cluster.kubectl(["scale", "deployment/crane", "--replicas=3", "-n", &namespace]).await.unwrap();
-    let restarted = async || {
-        let live = cluster.get(&path).await.unwrap();
-        live["spec"]["template"]["metadata"]["annotations"][RESTARTED].clone()
-    };
-    let at = restarted().await;
-    assert!(at.is_string());
-    let template = cluster.get(&path).await.unwrap()["spec"]["template"].clone();
-    let mut rig = Rig::start(&cluster, &namespace).await;
-    let mut source = Source::new(&rig, "shop", &namespace);
-    source.policies.health_timeout_seconds = 1;
-    source.with([commits[0].clone()]);
-    source.suspended = true;
-    rig.put(&[&source]).await;
-    let diff = rig.diff(&source).await;
-    assert_eq!(diff.objects[0].reason, Some(DiffReason::Adopted), "{diff:?}");
-    source.suspended = false;
-    let fields: Vec<&str> =
-        diff.objects.iter().flat_map(|object| &object.fields).map(|(path, ..)| path.as_str()).collect();
-    assert_eq!(
-        fields,
-        ["metadata.annotations[\"kubectl.kubernetes.io/last-applied-configuration\"]", "spec.replicas"]
-    );
-    rig.sync(&[&source]).await;
-    let live = cluster.get(&path).await.unwrap();
-    assert_eq!(live["spec"]["template"], template, "no pod is replaced");
-    assert_eq!(live["spec"]["replicas"], 2);
-
-    // A restart after the adoption is nobody's drift.
-    let from = rig.process.observed().len();
-    cluster.kubectl(["rollout", "restart", "deployment/crane", "-n", &namespace]).await.unwrap();
-    let at = restarted().await;
-    for commit in commits.iter().skip(1) {
-        source.with([commit.clone()]);
-        rig.sync(&[&source]).await;
-        assert_eq!(restarted().await, at);
-    }
-    let live = cluster.get(&path).await.unwrap();
-    assert_eq!(live["spec"]["template"]["metadata"]["annotations"]["case08.example/note"], "from-git");
-    assert_eq!(live["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap().len(), 2);
-    let drifts = rig.process.observed().into_iter().skip(from);
-    assert_eq!(drifts.filter(|one| matches!(one, Observed::DriftSeen { .. })).count(), 0);
-}
-
 #[tokio::test]
 async fn what_another_tool_wrote_and_git_lacks_disappears_and_defaults_stay() {
     let cluster = cluster().await;
@@ -473,6 +411,34 @@ async fn what_another_tool_wrote_and_git_lacks_disappears_and_defaults_stay() {
         let data = cluster.get(&map_path(&namespace, manager)).await.unwrap()["data"].clone();
         assert_eq!(data, json!({"key": "v"}), "{manager}");
     }
+}
+
+#[tokio::test]
+async fn what_a_tool_wrote_in_an_older_version_of_the_api_disappears_too() {
+    let cluster = cluster().await;
+    let namespace = cluster.namespace("versions", false).await.unwrap();
+    let mut rig = Rig::start(&cluster, &namespace).await;
+    let path = |version: &str| {
+        format!("/apis/autoscaling/{version}/namespaces/{namespace}/horizontalpodautoscalers")
+    };
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let body = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "labels": {"gone": "x", "stays": "y"}},
+        "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 3, "targetCPUUtilizationPercentage": 80}});
+    let created = format!("{}?fieldManager=helm", path("v1"));
+    let answer = cluster.send(Method::POST, &created, Some(("application/json", &body))).await.unwrap();
+    assert!(answer.status.is_success(), "{answer:?}");
+    let mut source = Source::new(&rig, "shop", &namespace);
+    let metrics = json!([{"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 70}}}]);
+    source.with([json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "labels": {"stays": "y"}},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 3, "metrics": metrics}})]);
+    source.policies.health_timeout_seconds = 1;
+    let finished = rig.sync(&[&source]).await;
+    assert_eq!((finished.counts.changed, finished.counts.failed), (1, 0), "{finished:?}");
+    let live = cluster.get(&format!("{}/web", path("v2"))).await.unwrap();
+    assert_eq!(live["metadata"]["labels"].get("gone"), None, "{live:#}");
+    assert_eq!((&live["spec"]["metrics"], &live["spec"]["minReplicas"]), (&metrics, &json!(1)), "{live:#}");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The cluster's API through the agent: against a real API server, and against ones that misbehave.
 
 mod misbehaving;
+mod reviews;
 mod tunnel;
 
 use ::tunnel::wire::cluster::{ANSWERED_BY, UPGRADE};

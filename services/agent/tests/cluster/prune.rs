@@ -3,7 +3,7 @@ use agent::metrics::Counts;
 use events::delivery::{PruneEntry, SyncOutcome};
 use events::observation::Observed;
 use serde_json::json;
-use testkit::{ControlPlane, ControlPlaneOptions, eventually};
+use testkit::{Cluster, ControlPlane, ControlPlaneOptions, eventually};
 use world::World;
 
 use crate::rig::{DEADLINE, Rig, Source, cluster, config_map, map_path};
@@ -110,6 +110,19 @@ async fn a_namespace_goes_only_when_nothing_foreign_is_in_it() {
     assert!(reason.unwrap().contains("theirs"));
 }
 
+/// Registers a group of the API that no server answers for.
+pub async fn register_silent_group(cluster: &Cluster, namespace: &str) {
+    let silent = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1.silent.example.com"},
+        "spec": {
+            "group": "silent.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
+            "service": {"name": "nobody", "namespace": namespace}, "insecureSkipTLSVerify": true,
+        },
+    });
+    cluster.create_object("/apis/apiregistration.k8s.io/v1/apiservices", &silent).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_namespace_waits_for_an_api_group_that_does_not_answer() {
     let options = ControlPlaneOptions { workloads: false, ..ControlPlaneOptions::default() };
@@ -120,15 +133,7 @@ async fn a_namespace_waits_for_an_api_group_that_does_not_answer() {
     let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "goes"}});
     source.with([space, config_map("stays", "v")]);
     assert_eq!(rig.sync(&[&source]).await.outcome, SyncOutcome::Succeeded);
-    let silent = json!({
-        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-        "metadata": {"name": "v1.silent.example.com"},
-        "spec": {
-            "group": "silent.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
-            "service": {"name": "nobody", "namespace": home}, "insecureSkipTLSVerify": true,
-        },
-    });
-    plane.create_object("/apis/apiregistration.k8s.io/v1/apiservices", &silent).await.unwrap();
+    register_silent_group(&plane, &home).await;
     // The document that the agent reads follows the object a moment later.
     let options = KubeOptions { kubeconfig: Some(plane.kubeconfig().to_owned()), ..KubeOptions::default() };
     let connections = Connections::open(&World::real(), &options).await.unwrap();

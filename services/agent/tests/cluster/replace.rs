@@ -6,10 +6,10 @@ use events::delivery::SyncOutcome;
 use events::observation::{Observed, Write};
 use events::requests::diff::DiffChange;
 use serde_json::{Value, json};
-use testkit::Cluster;
+use testkit::{Cluster, eventually};
 
 use crate::cases;
-use crate::rig::{Rig, Source, cluster, config_map, map_path, version};
+use crate::rig::{DEADLINE, Rig, Source, cluster, config_map, map_path, version};
 
 async fn uid(cluster: &Cluster, path: &str) -> String {
     cluster.get(path).await.unwrap()["metadata"]["uid"].as_str().unwrap().to_owned()
@@ -314,15 +314,67 @@ async fn a_custom_resource_moves_to_a_new_version_of_its_api() {
     }
 }
 
+/// The same commits by kubectl, definitions first; how far each got.
+async fn moved_by_kubectl(
+    cluster: &Cluster,
+    namespace: &str,
+    commits: [Vec<Value>; 4],
+    touched: bool,
+) -> Vec<bool> {
+    let apply = ["apply", "--server-side", "--field-manager=compare", "-n", namespace, "-f", "-"];
+    let group = format!("harbour.{namespace}.example");
+    let mut went = Vec::new();
+    for (number, commit) in commits.into_iter().enumerate() {
+        let (gates, others): (Vec<Value>, Vec<Value>) =
+            commit.into_iter().partition(|object| object["kind"] == "Gate");
+        let others = json!({"apiVersion": "v1", "kind": "List", "items": others}).to_string();
+        cluster.kubectl_with_input(apply, &others).await.unwrap();
+        let definition = format!("crd/gates.{group}");
+        cluster.kubectl(["wait", &definition, "--for=condition=Established", "--timeout=30s"]).await.unwrap();
+        // The API server takes a changed definition into use a moment after it says so.
+        let version = gates[0]["apiVersion"].as_str().unwrap().to_owned();
+        eventually(DEADLINE, || async {
+            cluster.get(&format!("/apis/{version}/namespaces/{namespace}/gates")).await
+        })
+        .await;
+        went.push(cluster.kubectl_with_input(apply, &gates[0].to_string()).await.is_ok());
+        if touched && number == 0 {
+            let old = format!("gates.v1beta1.{group}");
+            let label = ["label", &old, "north", "-n", namespace, "by=hand", "--field-manager=somebody"];
+            cluster.kubectl(label).await.unwrap();
+        }
+    }
+    went
+}
+
 #[tokio::test]
-async fn case_06_applies_all_four_commits() {
+async fn case_06_applies_all_four_commits_where_kubectl_does_or_fails() {
     let cluster = cluster().await;
     for touched in [false, true] {
         let namespace = cluster.namespace("case06", false).await.unwrap();
-        let commits = [1, 2, 3, 4].map(|number| cases::commit("06", number, &namespace));
-        let [Some(first), Some(second), Some(third), Some(fourth)] = commits else { return };
+        let beside = cluster.namespace("case06k", false).await.unwrap();
+        let read = |namespace: &str| {
+            let [one, two, three, four] = [1, 2, 3, 4].map(|number| cases::commit("06", number, namespace));
+            Some([one?, two?, three?, four?])
+        };
+        let (Some(commits), Some(by_kubectl)) = (read(&namespace), read(&beside)) else { return };
         let group = format!("harbour.{namespace}.example");
-        moves_to_a_new_version(&cluster, &namespace, &group, [first, second, third, fourth], touched).await;
+        moves_to_a_new_version(&cluster, &namespace, &group, commits, touched).await;
+        let went = moved_by_kubectl(&cluster, &beside, by_kubectl, touched).await;
+        println!("touched by somebody: {touched}, kubectl applied: {went:?}");
+        let gate = async |namespace: &str| {
+            let path =
+                format!("/apis/harbour.{namespace}.example/v1beta2/namespaces/{namespace}/gates/north");
+            let live = cluster.get(&path).await.unwrap();
+            (live["spec"].clone(), live["metadata"]["labels"]["shift"].clone())
+        };
+        if went == [true; 4] {
+            assert_eq!(gate(&namespace).await, gate(&beside).await);
+        }
+        for namespace in [namespace, beside] {
+            let definition = format!("gates.harbour.{namespace}.example");
+            cluster.kubectl(["delete", "customresourcedefinition", &definition]).await.unwrap();
+        }
     }
 }
 

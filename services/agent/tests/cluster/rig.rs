@@ -13,7 +13,9 @@ use agent::outbox::Outbox;
 use bytes::Bytes;
 use chassis::ShutdownTrigger;
 use events::bundle::{BundleEntry, BundlePage, page_of, pages_for};
-use events::configuration::{Mode, ResourceRules, ServiceAccount, SyncPolicies};
+use events::configuration::{
+    HealthSettings, Mode, ObservePattern, ObserveRules, ResourceRules, ServiceAccount, SyncPolicies,
+};
 use events::delivery::{PruneEntry, SyncCounts, SyncOutcome, WantedObject};
 use events::desired::{Applier, DesiredReply, DesiredSource, DesiredState, FinishedManifest, SourceHead};
 use events::digest::Sha256;
@@ -105,6 +107,13 @@ impl Source {
         self.prune = entries.into_iter().collect();
         self
     }
+}
+
+/// The control plane is shared: who does not test what is observed observes nothing.
+pub fn nothing() -> ObserveRules {
+    let any = || "*".to_owned();
+    let everything = ObservePattern { group: any(), kind: any(), namespace: any() };
+    ObserveRules { include: Vec::new(), exclude: vec![everything] }
 }
 
 pub fn uuid() -> uuid::Uuid {
@@ -297,6 +306,8 @@ pub struct Rig {
     pub namespace: String,
     pub mode: Mode,
     pub resources: ResourceRules,
+    pub observe: ObserveRules,
+    pub health: HealthSettings,
     pub lockdown: bool,
     pub replaces: Vec<AgentId>,
     revision: u64,
@@ -332,6 +343,8 @@ impl Rig {
             namespace: namespace.to_owned(),
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
+            observe: nothing(),
+            health: HealthSettings::default(),
             lockdown: false,
             replaces: Vec::new(),
             revision: 0,
@@ -370,6 +383,8 @@ impl Rig {
             applier: Some(Applier { instance: self.process.service.instance(), epoch: self.epoch }),
             mode: self.mode,
             resources: self.resources.clone(),
+            observe: self.observe.clone(),
+            health: self.health.clone(),
             lockdown: self.lockdown,
             replaces: self.replaces.clone(),
             rejected: None,

@@ -8,12 +8,12 @@ use crate::kubeconfig;
 use crate::rig::{DEADLINE, Rig, Source, cluster, config_map, map_path};
 use crate::waits::deployment;
 
-async fn service_account(cluster: &Cluster, namespace: &str, name: &str) {
+pub async fn service_account(cluster: &Cluster, namespace: &str, name: &str) {
     let object = json!({"metadata": {"name": name}});
     cluster.create_object(&format!("/api/v1/namespaces/{namespace}/serviceaccounts"), &object).await.unwrap();
 }
 
-async fn role(cluster: &Cluster, namespace: &str, account: &str, rules: serde_json::Value) {
+pub async fn role(cluster: &Cluster, namespace: &str, account: &str, rules: serde_json::Value) {
     let root = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
     let role = json!({"metadata": {"name": account}, "rules": rules});
     cluster.create_object(&format!("{root}/roles"), &role).await.unwrap();
@@ -23,7 +23,7 @@ async fn role(cluster: &Cluster, namespace: &str, account: &str, rules: serde_js
 }
 
 /// An agent of one namespace, with these rights; its kubeconfig lives as long as the folder.
-async fn agent_with(cluster: &Cluster, namespace: &str, rules: serde_json::Value) -> (Rig, Folder) {
+pub async fn agent_with(cluster: &Cluster, namespace: &str, rules: serde_json::Value) -> (Rig, Folder) {
     service_account(cluster, namespace, "agent").await;
     role(cluster, namespace, "agent", rules).await;
     let token = cluster.kubectl(["create", "token", "agent", "-n", namespace]).await.unwrap();

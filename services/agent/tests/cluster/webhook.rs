@@ -8,16 +8,11 @@ use events::requests::diff::{DiffChange, DiffReason};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use testkit::{Authority, Cluster};
-use tokio_rustls::TlsAcceptor;
-use world::World;
 
+use crate::https;
 use crate::rig::{Rig, Source, cluster, config_map, map_path};
 
 /// Whether each request was a dry run.
@@ -36,39 +31,10 @@ async fn answer(request: Request<Incoming>, seen: Seen) -> Result<Response<Full<
 
 /// Starts the webhook and registers it for the ConfigMaps of a namespace.
 async fn webhook(cluster: &Cluster, namespace: &str) -> (String, Seen) {
-    let world = World::real();
     let authority = Authority::new("webhook").unwrap();
-    let certified = authority.server(&[], &[[127, 0, 0, 1].into()]).unwrap();
-    let folder = testkit::Folder::temporary().unwrap();
-    let (certificate, key) = certified.write(folder.path(), "webhook").unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![CertificateDer::from_pem_file(certificate).unwrap()],
-            PrivateKeyDer::from_pem_file(key).unwrap(),
-        )
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    let listener = world.network.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let port = listener.local_address().unwrap().port();
     let seen = Seen::default();
-    let (spawner, told) = (Arc::clone(&world.spawner), Arc::clone(&seen));
-    let accepting = async move {
-        while let Ok((socket, _)) = listener.accept().await {
-            let (acceptor, told) = (acceptor.clone(), Arc::clone(&told));
-            let serving = async move {
-                let Ok(socket) = acceptor.accept(socket).await else { return };
-                let service = service_fn(move |request| answer(request, Arc::clone(&told)));
-                let connection = hyper::server::conn::http1::Builder::new();
-                let _gone = connection.serve_connection(TokioIo::new(socket), service).await;
-            };
-            spawner.spawn("webhook connection", Box::pin(serving));
-        }
-    };
-    world.spawner.spawn("webhook", Box::pin(accepting));
+    let told = Arc::clone(&seen);
+    let port = https::serve(&authority, move |request| answer(request, Arc::clone(&told))).await;
     let bundle = {
         use base64::Engine as _;
         base64::engine::general_purpose::STANDARD.encode(authority.certificate())

@@ -59,6 +59,19 @@ fn a_removed_list_item_is_named_with_who_wrote_last() {
 }
 
 #[test]
+fn a_field_that_an_autoscaler_took_is_named_with_it() {
+    let mut ours = all_ours();
+    ours["f:spec"].as_object_mut().expect("map").remove("f:replicas");
+    let others = json!([{"manager": "helm", "operation": "Update", "time": "2026-01-02T00:00:00Z", "fieldsV1": {"f:data": {}}},
+        {"manager": "kube-controller-manager", "operation": "Update", "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
+    let lost = lost_fields(&live(ours, others), &manifest());
+    assert_eq!(
+        lost,
+        [TakenField { path: "spec.replicas".into(), manager: "kube-controller-manager".into() }]
+    );
+}
+
+#[test]
 fn the_touch_mark_changes_with_fields_and_time_of_our_entry_only() {
     let before = touch_mark(&live(all_ours(), json!([]))).expect("ours");
     let status = json!([{"manager": "kubelet", "operation": "Update", "subresource": "status", "fieldsV1": {"f:status": {}}}]);

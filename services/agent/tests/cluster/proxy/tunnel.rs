@@ -12,7 +12,7 @@ use agent::metrics::Counts;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use events::pass::{AccessAs, Impersonated, Narrowing, Pass, PassGrant, SignedPass};
+use events::pass::{AccessAs, Impersonated, Narrowing, Pass, PassGrant, Purpose, SignedPass};
 use events::{Actor, AgentId, InstanceId, OrganizationId, Timestamp};
 use http::request::Builder;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -108,7 +108,7 @@ impl Tunnel {
 
     pub async fn send(&self, request: Builder, pass: &Pass, body: Body) -> Response<Incoming> {
         let pass = events::encode(pass).unwrap();
-        let signature = root().sign(&SignedPass::signed_text(&pass)).as_ref().to_vec();
+        let signature = root().sign(&SignedPass::signed_text(Purpose::Requests, &pass)).as_ref().to_vec();
         let request = request.header(PASS, pass_to_header(&SignedPass { pass, signature }).unwrap());
         self.gateway.clone().send_request(request.body(body).unwrap()).await.unwrap()
     }

@@ -1,9 +1,10 @@
 //! The lines of a watch's answer.
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
 
-use crate::kubernetes::{AnswerBody, ApiError};
+use super::connections::AnswerBody;
+use super::status::ApiError;
 
 /// Largest line of a watch: an object is at most a few MiB.
 const LINE_MAXIMUM: usize = 16 << 20;
@@ -12,26 +13,31 @@ const LINE_MAXIMUM: usize = 16 << 20;
 pub(super) struct Lines {
     body: AnswerBody,
     buffer: BytesMut,
+    /// So much of the buffer has no end of a line: a large object comes in many pieces.
+    searched: usize,
 }
 
 impl Lines {
     pub(super) fn of(body: AnswerBody) -> Self {
-        Self { body, buffer: BytesMut::new() }
+        Self { body, buffer: BytesMut::new(), searched: 0 }
     }
 
     /// The next line; `None`: the answer ended.
-    pub(super) async fn next(&mut self) -> Result<Option<BytesMut>, ApiError> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line = self.buffer.split_to(end);
+            let rest = self.buffer.get(self.searched..).unwrap_or_default();
+            if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line = self.buffer.split_to(self.searched + end).freeze();
                 self.buffer.advance(1);
+                self.searched = 0;
                 if self.buffer.is_empty() {
                     // A large event must not hold its memory until the next one.
                     self.buffer = BytesMut::new();
                 }
                 return Ok(Some(line));
             }
-            if self.buffer.len() > LINE_MAXIMUM {
+            self.searched = self.buffer.len();
+            if self.searched > LINE_MAXIMUM {
                 return Err(ApiError::Unreadable { detail: "a line of a watch is too long".to_owned() });
             }
             let Some(frame) = self.body.frame().await else { return Ok(None) };
