@@ -7,7 +7,7 @@ use events::requests::gateway::{ForwardedRequest, RedeemTicket};
 use events::{Notice as _, Request as _, Stream};
 use store::Projection as _;
 
-use crate::tunnels::{Cursors, Standing};
+use crate::tunnels::{ObjectCursors, ObservationCursors, Standing};
 
 /// What it says and hears: its permissions on NATS are made of this.
 pub const ACCESS: Access = Access {
@@ -23,10 +23,10 @@ pub const ACCESS: Access = Access {
     ],
     hears: &[DesiredChanged::NAME],
     shares_work: true,
-    appends: &[Stream::Observations, Stream::Audit, Stream::Recordings],
-    reads: &[Stream::Observations],
-    blobs: Use::Reads,
+    appends: &[Stream::Observations, Stream::Objects, Stream::Audit, Stream::Recordings],
+    reads: &[Stream::Observations, Stream::Objects],
+    blobs: Use::Writes,
     keys: &[Keys::CertificateAuthority, Keys::TunnelTickets, Keys::Organizations],
-    projections: &[Cursors::NAME, Standing::NAME],
+    projections: &[ObservationCursors::NAME, ObjectCursors::NAME, Standing::NAME],
     ..Access::of("tunnel-gateway")
 };

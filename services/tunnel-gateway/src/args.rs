@@ -31,7 +31,8 @@ pub struct Args {
     #[arg(long, env = "KASBAH_CLUSTERS_DOMAIN", value_name = "DOMAIN")]
     pub clusters_domain: Option<String>,
 
-    /// Origins whose pages may use clusters' APIs from a browser, such as `https://console.example`; separate several with commas
+    /// Origins whose pages may use clusters' APIs from a browser, such as `https://console.example`; separate several with commas. A process
+    /// that serves the web page as well lets that one in by default
     #[arg(long, env = "KASBAH_CLUSTERS_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
     pub clusters_origins: Vec<Origin>,
 
@@ -51,6 +52,15 @@ pub struct Args {
     /// Sustained bytes of observations per second of one agent, in the log's encoding; burst twice as many
     #[arg(long, env = "KASBAH_TUNNEL_OBSERVATION_RATE", value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
     pub tunnel_observation_rate: u32,
+
+    /// Sustained bytes per second of object changes of one agent, in the log's encoding and with the bodies that travel apart; burst twice
+    /// as many. An agent that has more to say replaces it by the latest and reports how much it left out
+    #[arg(long, env = "KASBAH_TUNNEL_OBJECT_RATE", value_name = "BYTES", default_value_t = 8 * 1024 * 1024)]
+    pub tunnel_object_rate: u32,
+
+    /// The same for all agents of one organization together, at one gateway
+    #[arg(long, env = "KASBAH_ORGANIZATION_OBJECT_RATE", value_name = "BYTES", default_value_t = 32 * 1024 * 1024)]
+    pub organization_object_rate: u32,
 
     /// What one user, agent or organization may use of clusters' APIs.
     #[command(flatten)]

@@ -85,7 +85,14 @@ pub(crate) async fn serve(
         drain: DRAIN,
         ..Limits::default()
     };
-    let server = Server { name: "cluster-api", world: gateway.world.clone(), listener, tls, limits };
+    let server = Server {
+        name: "cluster-api",
+        world: gateway.world.clone(),
+        listener,
+        tls,
+        plain_on_loopback: !gateway.args.clusters_origins.is_empty(),
+        limits,
+    };
     let answering = Arc::clone(&gateway);
     let service = service_fn(move |request| answer(Arc::clone(&answering), request));
     let stopping = async {

@@ -18,7 +18,9 @@ use crate::batching::Batcher;
 use crate::cluster_api::{Audit, OpenRequests, Passes, Recordings, RequestSlots, Tickets};
 use crate::delivery::BundleCache;
 use crate::metrics::Counts;
-use crate::tunnels::{Cursors, Journal, RefusalThrottle, Registry, Standing, Throttle};
+use crate::tunnels::{
+    Journal, ObjectIntake, ObservationCursors, RefusalThrottle, Registry, Standing, Throttle,
+};
 
 pub(crate) const SERVICE: &str = "tunnel-gateway";
 
@@ -34,9 +36,10 @@ pub(crate) struct Gateway {
     pub(crate) admissions: Batcher<Admit>,
     pub(crate) plans: Batcher<ShowDesired>,
     pub(crate) standing: Following<Standing>,
-    pub(crate) cursors: Following<Cursors>,
-    /// For reading the end of the observation log.
+    pub(crate) cursors: Following<ObservationCursors>,
+    /// For reading the end of the observations.
     pub(crate) catch_up_throttle: Throttle,
+    pub(crate) object_changes: ObjectIntake,
     pub(crate) bundles: BundleCache,
     pub(crate) journal: Journal,
     pub(crate) audit: Audit,

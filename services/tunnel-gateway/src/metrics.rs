@@ -23,6 +23,12 @@ chassis::metrics! {
         pub(crate) objects_sent: Counter,
         /// Observations that came from agents
         pub(crate) observations: Counter,
+        /// Object changes that came from agents
+        pub(crate) object_changes: Counter,
+        /// Bodies of objects that are too large for a frame
+        pub(crate) object_bodies: Counter { outcome: "`stored`, `known` (stored before), `missing` (the agent did not have it any more), `too_large`" },
+        /// Observations that were replaced by a gap, because they are about other agents' sources or belong elsewhere
+        pub(crate) observations_removed: Counter { stream: "`observations`, `objects`" },
         /// Batches of observations that were refused
         pub(crate) batches_refused: Counter,
         /// Requests to clusters' APIs

@@ -9,12 +9,14 @@ use events::requests::authz::Action;
 use events::requests::diff::DiffSource;
 use events::requests::gateway::{ForwardedRequest, ListTunnels, TunnelView};
 use events::requests::page::{Page, Paged as _};
+use events::requests::rights::ReviewRights;
 use events::subject::Subject;
 use events::{AgentId, Refusal, Request};
 
 use crate::cluster_api;
 use crate::delivery::diff;
 use crate::gateway::{Gateway, SERVICE};
+use crate::rights;
 use crate::tunnels::session::Session;
 
 /// Answers for all agents.
@@ -29,15 +31,24 @@ pub(crate) async fn serve(gateway: &Arc<Gateway>) -> Result<Serving, BusError> {
 
 /// Answers for one agent, and takes what other gateways have for it, while one of its tunnels is open here.
 pub(crate) async fn serve_agent(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Result<Serving, BusError> {
-    let asked = Subject::agent_request(DiffSource::NAME, session.agent);
-    let answering = Arc::clone(gateway);
-    let answers = bus::handler_of::<DiffSource, _>(move |context, request| {
-        let gateway = Arc::clone(&answering);
+    let agent = session.agent;
+    let comparing = Arc::clone(gateway);
+    let compares = bus::handler_of::<DiffSource, _>(move |context, request| {
+        let gateway = Arc::clone(&comparing);
         Box::pin(async move { diff::answer(&gateway, &context, &request).await })
     });
-    let opened = Subject::agent_request(ForwardedRequest::NAME, session.agent);
+    let reviewing = Arc::clone(gateway);
+    let reviews = bus::handler_of::<ReviewRights, _>(move |context, request| {
+        let gateway = Arc::clone(&reviewing);
+        Box::pin(async move { rights::answer(&gateway, agent, &context, &request).await })
+    });
+    let answers = vec![
+        (Subject::agent_request(DiffSource::NAME, agent), compares),
+        (Subject::agent_request(ReviewRights::NAME, agent), reviews),
+    ];
+    let opened = Subject::agent_request(ForwardedRequest::NAME, agent);
     let accepts = cluster_api::accept_hops(gateway, session);
-    gateway.bus.serve_both(SERVICE, (&asked, answers), (&opened, accepts)).await
+    gateway.bus.serve_together(SERVICE, answers, (&opened, accepts)).await
 }
 
 async fn list(

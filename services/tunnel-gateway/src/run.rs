@@ -25,7 +25,10 @@ use crate::delivery::{BundleCache, notices};
 use crate::gateway::{Gateway, SERVICE};
 use crate::metrics::Counts;
 use crate::requests;
-use crate::tunnels::{Cursors, RefusalThrottle, Registry, Standing, Throttle, accept, journal, revocations};
+use crate::tunnels::{
+    ObjectCursors, ObjectIntake, ObservationCursors, RefusalThrottle, Registry, Standing, Throttle, accept,
+    journal, revocations,
+};
 
 /// Beyond the tunnels' own time to finish.
 const EXTRA_DRAIN: Duration = Duration::from_secs(5);
@@ -36,11 +39,11 @@ pub struct Deps {
     pub world: World,
     /// Decisions are followed, observations appended.
     pub log: Arc<dyn EventLog>,
-    /// Bundles are read from here.
+    /// Bundles are read from here, large bodies of objects are stored.
     pub blobs: Arc<dyn Blobs>,
     /// What recordings are sealed with.
     pub keys: Arc<dyn KeyRing>,
-    /// Of the two projections.
+    /// Of the projections.
     pub snapshots: Arc<dyn Snapshots>,
     /// The way to authz and delivery.
     pub bus: Arc<dyn Bus>,
@@ -50,7 +53,7 @@ pub struct Deps {
     pub clusters: Option<ClusterListener>,
     /// What agents see; should offer [`tunnel::settings::ALPN`]. `None` only with the flag that wants plain text.
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// Ready once both projections have caught up.
+    /// Ready once the projections have caught up.
     pub readiness: Readiness,
     /// The process's metrics.
     pub metrics: Metrics,
@@ -72,9 +75,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     let (journal, journal_writer) = journal(&world, Arc::clone(&log), instance);
     let (audit, audit_writer) = cluster_api::audit(&world, Arc::clone(&log), instance);
     let (recordings, recordings_writer) = cluster_api::recordings(&world, Arc::clone(&log), keys, instance);
-    let standing =
-        store::follow_projection::<Standing>(Arc::clone(&log), Arc::clone(&snapshots), world.clone());
-    let cursors = store::follow_projection::<Cursors>(Arc::clone(&log), snapshots, world.clone());
+    let (standing, cursors, object_cursors) = projections(&world, &log, &snapshots);
     let ((admissions, admission_worker), (plans, plan_worker)) = (batcher(), batcher());
     let drain = args.tunnel_drain;
     let gateway = Arc::new(Gateway {
@@ -82,13 +83,14 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
         request_slots: RequestSlots::new(world.clone(), args.cluster_limits.clone()),
         admissions,
         plans,
+        object_changes: ObjectIntake::new(object_cursors, blobs.clone(), args.organization_object_rate),
         args,
         world: world.clone(),
         log,
-        bundles: BundleCache::new(Arc::clone(&blobs)),
+        bundles: BundleCache::new(blobs),
         bus,
-        standing: standing.clone(),
-        cursors: cursors.clone(),
+        standing,
+        cursors,
         catch_up_throttle: Throttle::default(),
         journal,
         audit,
@@ -102,8 +104,9 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
 
     show_agents(&gateway, &metrics);
     let supervisor = Supervisor::new(Arc::clone(&world.spawner), shutdown.clone());
-    follow(&supervisor, standing, &shutdown);
-    follow(&supervisor, cursors, &shutdown);
+    follow(&supervisor, &gateway.standing, &shutdown);
+    follow(&supervisor, &gateway.cursors, &shutdown);
+    follow(&supervisor, &gateway.object_changes.cursors, &shutdown);
     watch_changes(&supervisor, &gateway, &shutdown);
     supervisor.spawn("admissions", admission_worker.run(Arc::clone(&gateway), shutdown.clone()));
     supervisor.spawn("plans", plan_worker.run(Arc::clone(&gateway), shutdown.clone()));
@@ -123,7 +126,7 @@ pub async fn run(args: Args, deps: Deps, shutdown: Shutdown) -> anyhow::Result<(
     supervisor.join_within(&*world.clock, drain.saturating_add(EXTRA_DRAIN)).await
 }
 
-/// Accepts tunnels once both projections have caught up, until shutdown is asked for and the tunnels have ended.
+/// Accepts tunnels once the projections have caught up, until shutdown is asked for and the tunnels have ended.
 async fn accept_tunnels(
     gateway: Arc<Gateway>,
     listener: Box<dyn Listener>,
@@ -142,13 +145,17 @@ async fn accept_tunnels(
     Ok(())
 }
 
-/// Waits for both projections; not if shutdown is asked for before.
+/// Waits for the projections; not if shutdown is asked for before.
 async fn has_caught_up(gateway: &Gateway, shutdown: &Shutdown) -> anyhow::Result<bool> {
-    let both = async { gateway.standing.caught_up().await.and(gateway.cursors.caught_up().await) };
+    let all = async {
+        gateway.standing.caught_up().await?;
+        gateway.cursors.caught_up().await?;
+        gateway.object_changes.cursors.caught_up().await
+    };
     tokio::select! {
         biased;
         () = shutdown.requested() => Ok(false),
-        caught_up = both => Ok(caught_up.map(|()| true)?),
+        caught_up = all => Ok(caught_up.map(|()| true)?),
     }
 }
 
@@ -168,9 +175,22 @@ async fn with_tickets(
     Ok(SharedTickets::new(world, &secret).given_out_by(config))
 }
 
+type Projections = (Following<Standing>, Following<ObservationCursors>, Following<ObjectCursors>);
+
+fn projections(world: &World, log: &Arc<dyn EventLog>, snapshots: &Arc<dyn Snapshots>) -> Projections {
+    fn of<P: Projection>(
+        world: &World,
+        log: &Arc<dyn EventLog>,
+        snapshots: &Arc<dyn Snapshots>,
+    ) -> Following<P> {
+        store::follow_projection(Arc::clone(log), Arc::clone(snapshots), world.clone())
+    }
+    (of(world, log, snapshots), of(world, log, snapshots), of(world, log, snapshots))
+}
+
 /// Keeps a projection up to date until shutdown is asked for.
-fn follow<P: Projection>(supervisor: &Supervisor, following: Following<P>, shutdown: &Shutdown) {
-    let stop = shutdown.clone();
+fn follow<P: Projection>(supervisor: &Supervisor, following: &Following<P>, shutdown: &Shutdown) {
+    let (following, stop) = (following.clone(), shutdown.clone());
     supervisor
         .spawn(P::NAME, async move { Ok(following.drive(async move { stop.requested().await }).await?) });
 }

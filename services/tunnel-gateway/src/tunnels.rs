@@ -2,7 +2,7 @@
 //!
 //! An agent dials in. `accept` takes the handshake, asks authz whose token it is, checks that the agent has capacity, and enters a
 //! `session` in the `registry`. The session runs until it is dismissed, its token ends (`revocations`, expiry) or the connection breaks.
-//! Meanwhile `intake` reads the agent's observations into the log, and `crate::delivery` pushes its desired state. Requests to the
+//! Meanwhile `intake` reads the agent's observations and the changes of objects that it saw into the log, and `crate::delivery` pushes its desired state. Requests to the
 //! cluster's API take `capacity` of the connection; when that is nearly used up, `bulk` asks the agent for one more connection. Requests
 //! for an agent that has just lost its connections wait in `reconnects`.
 
@@ -19,8 +19,9 @@ pub(crate) mod revocations;
 pub(crate) mod session;
 mod throttle;
 
+pub(crate) use intake::ObjectIntake;
 pub(crate) use journal::{Journal, journal};
-pub use model::Cursors;
+pub use model::{ObjectCursors, ObservationCursors};
 pub(crate) use model::{RefusalThrottle, Standing};
 pub(crate) use registry::Registry;
 pub(crate) use throttle::Throttle;

@@ -27,12 +27,16 @@ mod http1;
 mod intake;
 #[path = "gateway/limits.rs"]
 mod limits;
+#[path = "gateway/object_changes.rs"]
+mod object_changes;
 #[path = "gateway/push.rs"]
 mod push;
 #[path = "gateway/reconnects.rs"]
 mod reconnects;
 #[path = "gateway/recording.rs"]
 mod recording;
+#[path = "gateway/rights.rs"]
+mod rights;
 #[path = "gateway/sessions.rs"]
 mod sessions;
 #[path = "gateway/tickets.rs"]

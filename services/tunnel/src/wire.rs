@@ -34,6 +34,9 @@ pub const MAXIMUM_OBJECT_BYTES: usize = events::bundle::MAXIMUM_CONTENT_BYTES;
 /// Largest [`Objects`], in bytes: the largest one alone in its envelope.
 pub const MAXIMUM_OBJECTS_BYTES: usize = MAXIMUM_OBJECT_BYTES + 1024;
 
+/// Largest body of an object that a gateway asks an agent for, in bytes: more than etcd takes by default.
+pub const MAXIMUM_BODY_BYTES: usize = 4 * 1024 * 1024;
+
 /// Shorter contents are sent as they are.
 const COMPRESS_FROM_BYTES: usize = 512;
 const COMPRESSED: u32 = 1 << 31;
@@ -47,6 +50,14 @@ pub mod path {
     pub const OBJECTS: &str = "/v1/objects";
     /// `GET` with `?after=<epoch>,<sequence>`: an endless answer of [`super::EventFrame`]s.
     pub const EVENTS: &str = "/v1/events";
+    /// The same of objects: an endless answer of [`super::EventFrame`]s whose batches have observations of the stream of objects, in a
+    /// sequence of their own.
+    pub const OBJECT_CHANGES: &str = "/v1/object-changes";
+    /// `GET` with the hexadecimal digest of an object behind it: its body as JSON, just as the digest counts it
+    /// ([`events::observation::SeenObject::digest`]); `404` when the agent has it no longer. Of bodies that are too large for a frame.
+    pub const OBJECT_BODIES: &str = "/v1/object-changes/bodies/";
+    /// `PUT`: [`super::Acknowledged`] of [`OBJECT_CHANGES`]; answers `204`.
+    pub const OBJECT_CHANGES_ACKNOWLEDGED: &str = "/v1/object-changes/acknowledged";
     /// `PUT`: [`super::Acknowledged`]; answers `204`.
     pub const ACKNOWLEDGED: &str = "/v1/acknowledged";
     /// `GET`: [`super::AgentInfo`].
@@ -54,6 +65,9 @@ pub mod path {
     /// `POST` of an [`events::desired::DesiredSource`] to `/v1/sources/<id>/diff`: [`events::requests::diff::SourceDiff`], or `409`
     /// with an [`events::desired::DesiredReply`] of what is lacking.
     pub const SOURCES: &str = "/v1/sources/";
+    /// `POST` of an [`events::requests::rights::ReviewRights`]: [`events::requests::rights::ReviewedRights`], what the holder of its pass
+    /// may list. Older agents answer `404`.
+    pub const RIGHTS: &str = "/v1/rights";
     /// Any method: the cluster's API ([`super::cluster`]); what stands behind it is the path there.
     pub const CLUSTER: &str = "/k8s";
     /// `GET`: JSON for people.

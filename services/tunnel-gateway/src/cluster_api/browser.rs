@@ -58,8 +58,8 @@ pub(super) async fn answer(
 ) -> Result<Response<AnswerBody>, ProxyError> {
     let origin = known_origin(gateway, request.headers())?.clone();
     match (endpoint, request.method()) {
-        (PageEndpoint::Sessions, &Method::POST) => session::begin(request.headers()),
-        (PageEndpoint::Sessions, &Method::DELETE) => session::end(gateway, request.headers()),
+        (PageEndpoint::Sessions, &Method::POST) => session::begin(&request),
+        (PageEndpoint::Sessions, &Method::DELETE) => session::end(gateway, &request),
         (PageEndpoint::Tickets, &Method::POST) => tickets::issue(gateway, &origin, request).await,
         _ => {
             Err(ProxyError::new(StatusCode::METHOD_NOT_ALLOWED, Hop::Gateway, "POST, or DELETE of /sessions"))
@@ -97,7 +97,7 @@ pub(super) async fn token_of<B>(
         let origin = known_origin(gateway, headers)?;
         return tickets::redeem(gateway, ticket, origin, request).await;
     }
-    match session::token(headers)? {
+    match session::token(request)? {
         Some(token) => session::checked(gateway, headers, token),
         None => bearer(headers).map(|token| Sha256::of(token.as_bytes())),
     }

@@ -184,7 +184,14 @@ async fn client_to_agent(
 
 /// What the API server says; its end is the end of what is written to the client.
 async fn agent_to_client(mut body: AnswerBody, mut client: WriteHalf<Client>, tape: &Tape) {
-    while let Some(Ok(frame)) = body.frame().await {
+    while let Some(frame) = body.frame().await {
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => {
+                tracing::debug!(?error, "a session broke off behind the tunnel");
+                break;
+            }
+        };
         let Ok(piece) = frame.into_data() else { continue };
         tape.record(Side::Cluster, &piece).await;
         if client.write_all(&piece).await.is_err() || client.flush().await.is_err() {

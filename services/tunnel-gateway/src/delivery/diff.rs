@@ -69,7 +69,7 @@ async fn compare(
         let connection =
             transfer.session.connection.traced(chassis::traces::current_traceparent().as_deref());
         let asked = connection.ask(Method::POST, &to, body.clone(), MAXIMUM_REPLY_BYTES, limit).await;
-        let asked = asked.map_err(not_asked)?;
+        let asked = asked.map_err(|error| not_asked(error, "8 MiB"))?;
         match asked.status {
             StatusCode::OK if asked.body.len() > MAXIMUM_DIFF_BYTES => {
                 let message = "the difference is larger than 1 MiB, the maximum to show";
@@ -99,12 +99,13 @@ async fn compare(
     Err(Refusal::new(RefusalKind::Unavailable, "the agent is busy with newer states; retry"))
 }
 
-fn not_asked(error: AskError) -> Refusal {
-    let unavailable = |message| Refusal::new(RefusalKind::Unavailable, message);
+/// Why an agent gave no answer of at most `most`.
+pub(crate) fn not_asked(error: AskError, most: &str) -> Refusal {
+    let unavailable = |message: &str| Refusal::new(RefusalKind::Unavailable, message);
     match error {
         AskError::Closed { .. } => away(),
         AskError::TimedOut { .. } => unavailable("the agent did not answer in time; retry"),
-        AskError::Answer(_) => unavailable("the agent's answer broke off or is over 8 MiB"),
+        AskError::Answer(_) => unavailable(&format!("the agent's answer broke off or is over {most}")),
         AskError::Unsendable { .. } => Refusal::new(RefusalKind::Internal, "the request cannot be sent"),
     }
 }
@@ -114,6 +115,7 @@ fn unreadable(source: SourceId, error: &(dyn std::error::Error + 'static)) -> Re
     Refusal::new(RefusalKind::Unavailable, "the bundle cannot be sent to the agent now; retry")
 }
 
-fn away() -> Refusal {
+/// No instance of the agent is connected.
+pub(crate) fn away() -> Refusal {
     Refusal::new(RefusalKind::Unavailable, "the agent is not connected; retry once it is")
 }

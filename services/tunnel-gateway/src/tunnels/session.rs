@@ -11,11 +11,11 @@ use events::desired::Applier;
 use events::observation::Observed;
 use events::{AgentId, InstanceId, OrganizationId, Sha256, Timestamp, TokenId};
 use futures::FutureExt;
-use parking_lot::Mutex;
-use tokio::sync::{SetOnce, watch};
+use tokio::sync::{SetOnce, oneshot, watch};
 use tunnel::gateway::AgentConnection;
 use tunnel::handshake::Role;
 use tunnel::wire::{Again, Farewell};
+use world::spawn::TaskHandle;
 
 use super::capacity::Capacity;
 use super::{bulk, intake};
@@ -52,7 +52,7 @@ pub(crate) struct Session {
     /// The newest revision of it that was heard of.
     pub(crate) announced: AtomicU64,
     farewell: watch::Sender<Option<Farewell>>,
-    applier: Mutex<Appliers>,
+    applier: watch::Sender<Appliers>,
     /// Set once delivery said who applies, or that nobody does.
     applier_known: SetOnce<()>,
 }
@@ -63,6 +63,13 @@ struct Appliers {
     own_epoch: Option<u64>,
     /// The agent's applier, as heard last.
     current: Option<Applier>,
+}
+
+impl Appliers {
+    /// Whether an instance applies, as heard last.
+    fn names(&self, instance: InstanceId) -> bool {
+        self.current.is_some_and(|applier| applier.instance == instance)
+    }
 }
 
 /// What a session is made of besides its connection.
@@ -99,7 +106,7 @@ impl Session {
             changed: watch::Sender::new(0),
             announced: AtomicU64::new(0),
             farewell: watch::Sender::new(None),
-            applier: Mutex::default(),
+            applier: watch::Sender::default(),
             applier_known: SetOnce::new(),
         })
     }
@@ -138,13 +145,14 @@ impl Session {
         // Only the first time is news to those who wait for it.
         let _set_before = self.applier_known.set(());
         let Some(applier) = applier else { return };
-        let mut appliers = self.applier.lock();
-        if appliers.current.is_none_or(|current| current.epoch <= applier.epoch) {
-            appliers.current = Some(applier);
-        }
-        if applier.instance == self.instance {
-            appliers.own_epoch = appliers.own_epoch.max(Some(applier.epoch));
-        }
+        self.applier.send_modify(|appliers| {
+            if appliers.current.is_none_or(|current| current.epoch <= applier.epoch) {
+                appliers.current = Some(applier);
+            }
+            if applier.instance == self.instance {
+                appliers.own_epoch = appliers.own_epoch.max(Some(applier.epoch));
+            }
+        });
     }
 
     /// Returns once delivery has said who applies.
@@ -154,13 +162,20 @@ impl Session {
 
     /// This instance and the last epoch that it was named for.
     pub(crate) fn named_applier(&self) -> Option<Applier> {
-        let epoch = self.applier.lock().own_epoch?;
+        let epoch = self.applier.borrow().own_epoch?;
         Some(Applier { instance: self.instance, epoch })
     }
 
     /// Whether this instance applies, as heard last.
     pub(crate) fn is_applier(&self) -> bool {
-        self.applier.lock().current.is_some_and(|applier| applier.instance == self.instance)
+        self.applier.borrow().names(self.instance)
+    }
+
+    /// Returns once this instance applies, or once it does not.
+    pub(crate) async fn applies(&self, whether: bool) {
+        let mut appliers = self.applier.subscribe();
+        // The sender lives in the session.
+        drop(appliers.wait_for(|appliers| appliers.names(self.instance) == whether).await);
     }
 }
 
@@ -202,7 +217,8 @@ async fn run_until_closed(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Far
         }
     };
     let mut push = pin!(push::run(gateway, session));
-    let mut intake = pin!(intake::run(gateway, session));
+    let mut intake = pin!(intake::read_observations(gateway, session));
+    let mut object_changes = ObjectChangesReader::start(gateway, session);
     let mut expiry = pin!(token_expired(gateway, session));
     let mut read_to_the_end = false;
     let farewell = tokio::select! {
@@ -222,9 +238,11 @@ async fn run_until_closed(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Far
             read_to_the_end = true;
             session.dismissed().await
         }
+        farewell = object_changes.broken(session) => farewell,
     };
     let farewell = if farewell.again == Again::AtOnce {
         let intake = (!read_to_the_end).then_some(intake);
+        let intake = read_rest(intake, object_changes);
         Box::pin(wind_down(gateway, session, farewell, intake, serving)).await
     } else {
         // Other gateways find no way to a tunnel that is being closed.
@@ -235,19 +253,58 @@ async fn run_until_closed(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Far
     farewell
 }
 
+/// Reads the changes of objects that an agent saw in a task of its own, which ends with the tunnel at the latest.
+struct ObjectChangesReader {
+    task: TaskHandle,
+    ended: oneshot::Receiver<()>,
+}
+
+impl ObjectChangesReader {
+    fn start(gateway: &Arc<Gateway>, session: &Arc<Session>) -> Self {
+        let (running, ended) = oneshot::channel::<()>();
+        let (gateway, session) = (Arc::clone(gateway), Arc::clone(session));
+        let spawner = Arc::clone(&gateway.world.spawner);
+        let read = async move {
+            intake::read_object_changes(&gateway, &session).await;
+            drop(running);
+        };
+        Self { task: spawner.spawn("object-changes", Box::pin(read)), ended }
+    }
+
+    /// As long as nobody dismisses the session, it only ends by a fault of its own, and nothing would read what the agent saw.
+    async fn broken(&mut self, session: &Session) -> Farewell {
+        drop((&mut self.ended).await);
+        let (agent, instance) = (session.agent, session.instance);
+        tracing::error!(%agent, %instance, "an internal fault ended the reading of changes of objects");
+        Farewell { reason: "a fault of the gateway".to_owned(), again: Again::Later }
+    }
+}
+
+impl Drop for ObjectChangesReader {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Brings to its end, and acknowledges, what is on its way into the log on a tunnel that was dismissed.
+async fn read_rest(observations: Option<impl Future<Output = ()>>, mut objects: ObjectChangesReader) {
+    if let Some(observations) = observations {
+        observations.await;
+    }
+    // It says nothing, it just ends.
+    drop((&mut objects.ended).await);
+}
+
 /// Brings to its end what is under way on a tunnel that has to go, for a while; gives what is said to the agent then.
 async fn wind_down(
     gateway: &Gateway,
     session: &Session,
     farewell: Farewell,
-    intake: Option<impl Future<Output = ()>>,
+    intake: impl Future<Output = ()>,
     serving: Option<Serving>,
 ) -> Farewell {
     let ending = async {
-        // What is on its way into the log is brought to its end and acknowledged.
-        if let Some(intake) = intake {
-            intake.await;
-        }
+        intake.await;
         drop(serving);
         gateway.registry.stop_offering(session, Again::AtOnce, gateway.world.clock.monotonic());
         session.capacity.drained().await;

@@ -47,6 +47,16 @@ pub struct State {
     /// The cursors of the event streams that were opened.
     pub opened: Vec<Acknowledged>,
     pub events: Option<EventSender>,
+    /// It tells of objects: newer agents do.
+    pub observes: bool,
+    /// How often it was asked for changes of objects.
+    pub asked_for_changes: usize,
+    /// The stream of changes of objects: what was acknowledged, the cursors with which it was opened, where it is open.
+    pub changes: ChangesState,
+    /// Bodies that are too large for a frame, by the digest under which it gives them.
+    pub bodies: BTreeMap<Sha256, Bytes>,
+    /// So many times it cannot look for a body.
+    pub blind_for_bodies: usize,
     /// Never answers a desired state.
     pub mute: bool,
     /// Knows nothing of states that travel with objects.
@@ -61,8 +71,18 @@ pub struct State {
     pub headers_of_cluster: Vec<HeaderMap>,
     /// Slow answers of its cluster's API end once this is true.
     pub hurries: watch::Sender<bool>,
+    /// What it answers to the question what somebody may list, and that question as it came; an older agent has no answer.
+    pub rights: Option<(StatusCode, Vec<u8>)>,
+    pub asked_for_rights: Vec<Bytes>,
     /// Pieces of floods that were sent.
     pub flooded: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+pub struct ChangesState {
+    pub acknowledged: Vec<Acknowledged>,
+    pub opened: Vec<Acknowledged>,
+    pub events: Option<EventSender>,
 }
 
 pub struct TestAgent {
@@ -137,6 +157,26 @@ impl TestAgent {
 
     pub async fn report(&self, epoch: u64, first: u64, observations: Vec<Observation>) {
         self.send(EventFrame::Batch(Batch { epoch, first, observations })).await;
+    }
+
+    /// Waits until its stream of changes of objects was opened so many times; gives the cursor of the last time.
+    pub async fn changes_opened(&self, times: usize) -> Acknowledged {
+        let opened =
+            |state: &State| (state.changes.opened.len() >= times).then(|| state.changes.opened[times - 1]);
+        self.until(&format!("changes of objects are not asked for {times} times"), opened).await
+    }
+
+    pub async fn report_changes(&self, epoch: u64, first: u64, observations: Vec<Observation>) {
+        let events = self.until("no stream of changes", |state| state.changes.events.clone()).await;
+        events.send(&EventFrame::Batch(Batch { epoch, first, observations })).await.unwrap();
+    }
+
+    pub async fn changes_acknowledged(&self, epoch: u64, sequence: u64) {
+        let wanted = Acknowledged { epoch, sequence };
+        self.until(&format!("changes are not acknowledged up to {wanted}"), |state| {
+            (state.changes.acknowledged.last() == Some(&wanted)).then_some(())
+        })
+        .await;
     }
 
     pub async fn acknowledged(&self, epoch: u64, sequence: u64) {
@@ -221,13 +261,15 @@ impl Service<Request<GuardedBody>> for AgentService {
             let (parts, body) = request.into_parts();
             let path = parts.uri.path().to_owned();
             if parts.method == Method::GET && path == "/v1/events" {
-                let after = parts.uri.query().unwrap().strip_prefix("after=").unwrap().parse().unwrap();
                 let (sender, body) = event_body(64);
                 sender.send(&EventFrame::Lease { held: false }).await.unwrap();
                 let mut state = state.lock();
-                state.opened.push(after);
+                state.opened.push(cursor_of(&parts.uri));
                 state.events = Some(sender);
                 return Ok(Response::new(body.boxed_unsync()));
+            }
+            if parts.method == Method::GET && path == "/v1/object-changes" {
+                return Ok(state.lock().open_changes(cursor_of(&parts.uri)));
             }
             if let Some(asked) = path.strip_prefix("/k8s") {
                 let (hurries, flooded) = {
@@ -247,7 +289,22 @@ impl Service<Request<GuardedBody>> for AgentService {
     }
 }
 
+fn cursor_of(uri: &http::Uri) -> Acknowledged {
+    uri.query().unwrap().strip_prefix("after=").unwrap().parse().unwrap()
+}
+
 impl State {
+    fn open_changes(&mut self, after: Acknowledged) -> Response<AgentBody> {
+        self.asked_for_changes += 1;
+        if !self.observes {
+            return answer(StatusCode::NOT_FOUND, Vec::new());
+        }
+        let (sender, body) = event_body(64);
+        self.changes.opened.push(after);
+        self.changes.events = Some(sender);
+        Response::new(body.boxed_unsync())
+    }
+
     fn take(&mut self, path: &str, body: Bytes) -> Response<AgentBody> {
         match path {
             "/v1/objects" => {
@@ -269,6 +326,26 @@ impl State {
             "/v1/acknowledged" => {
                 self.acknowledged.push(events::decode(&body).unwrap());
                 answer(StatusCode::NO_CONTENT, Vec::new())
+            }
+            "/v1/object-changes/acknowledged" => {
+                self.changes.acknowledged.push(events::decode(&body).unwrap());
+                answer(StatusCode::NO_CONTENT, Vec::new())
+            }
+            path if path.starts_with("/v1/object-changes/bodies/") => {
+                let digest = path.rsplit('/').next().unwrap().parse().unwrap();
+                if self.blind_for_bodies > 0 {
+                    self.blind_for_bodies -= 1;
+                    return answer(StatusCode::SERVICE_UNAVAILABLE, Vec::new());
+                }
+                match self.bodies.get(&digest) {
+                    Some(body) => answer(StatusCode::OK, body.to_vec()),
+                    None => answer(StatusCode::NOT_FOUND, Vec::new()),
+                }
+            }
+            "/v1/rights" => {
+                self.asked_for_rights.push(body);
+                let (status, said) = self.rights.clone().unwrap_or((StatusCode::NOT_FOUND, Vec::new()));
+                answer(status, said)
             }
             "/v1/bulk" => {
                 self.asked_for_bulk += 1;

@@ -12,8 +12,8 @@ use chassis::{Metrics, Readiness, Shutdown, ShutdownTrigger};
 use events::Notice as _;
 use events::bundle::{BundleEntry, BundlePage, BundleRoot};
 use events::configuration::{
-    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, Mode, ResourceRules,
-    SourceConfiguration, SyncPolicies,
+    AgentConfiguration, ConfigurationChanged, ConfigurationEvent, GitReference, HealthSettings, Mode,
+    ObserveRules, ResourceRules, SourceConfiguration, SyncPolicies,
 };
 use events::delivery::PruneEntry;
 use events::desired::{Applier, DesiredPlan, PlannedSource, SourceHead};
@@ -149,6 +149,8 @@ pub fn args() -> Args {
         tunnel_per_agent: 4,
         tunnel_bulk_per_agent: 16,
         tunnel_observation_rate: 1 << 30,
+        tunnel_object_rate: 1 << 30,
+        organization_object_rate: 1 << 30,
         cluster_limits: tunnel_gateway::ClusterLimits::default(),
     }
 }
@@ -266,6 +268,10 @@ impl Gateway {
         let configuration = AgentConfiguration {
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
+            observe: ObserveRules::default(),
+            health: HealthSettings::default(),
+            relations: Vec::new(),
+            actions: Vec::new(),
             sources: vec![source_configuration(number)],
             lockdown: false,
             implicit_rights: false,
@@ -435,6 +441,8 @@ impl Gateway {
             applier,
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
+            observe: ObserveRules::default(),
+            health: HealthSettings::default(),
             lockdown: false,
             replaces: Vec::new(),
             rejected: None,
@@ -449,7 +457,12 @@ impl Gateway {
 
     /// Everything in the observations stream.
     pub async fn batches(&self) -> Vec<ObservationBatch> {
-        let filter = ReadFilter::streams(&[Stream::Observations]);
+        self.batches_of(Stream::Observations).await
+    }
+
+    /// Everything in the stream of observations or of objects.
+    pub async fn batches_of(&self, stream: Stream) -> Vec<ObservationBatch> {
+        let filter = ReadFilter::streams(&[stream]);
         let mut records = self.store.log.read(&Position::start(), &filter).await.unwrap();
         let mut batches = Vec::new();
         while let Some(record) = records.recv().await {
@@ -536,6 +549,7 @@ fn source_configuration(agent: u128) -> SourceConfiguration {
         default_namespace: "shop".to_owned(),
         service_account: None,
         policies: SyncPolicies::default(),
+        environment: None,
         line: 1,
     }
 }

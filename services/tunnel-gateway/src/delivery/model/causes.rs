@@ -46,7 +46,7 @@ impl Causes {
 
 #[cfg(test)]
 mod tests {
-    use events::configuration::{Mode, ResourceRules, SyncPolicies};
+    use events::configuration::{HealthSettings, Mode, ObserveRules, ResourceRules, SyncPolicies};
     use events::desired::{Desired, PlannedSource};
     use events::{AgentId, CorrelationId, OrganizationId, SourceId, SyncId};
     use uuid::Uuid;
@@ -85,6 +85,8 @@ mod tests {
             applier: None,
             mode: Mode::Cluster,
             resources: ResourceRules::default(),
+            observe: ObserveRules::default(),
+            health: HealthSettings::default(),
             lockdown: false,
             replaces: Vec::new(),
             rejected: None,

@@ -1,6 +1,7 @@
-//! How far each agent's observations are durable.
+//! How far each of an agent's two streams is durable.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
 use events::observation::{BatchHead, ObservationBatch};
 use events::position::Stream;
@@ -9,13 +10,51 @@ use serde::{Deserialize, Serialize};
 use store::{Fact, Projection, ReadFilter};
 use tunnel::wire::Acknowledged;
 
-/// Epoch and last sequence of each agent that ever wrote.
+/// Epoch and last sequence of each agent that ever wrote to a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Cursors {
+#[serde(bound = "")]
+pub struct Cursors<O> {
     agents: BTreeMap<String, Cursor>,
+    #[serde(skip)]
+    of: PhantomData<O>,
 }
 
-/// How far one agent's observations are durable.
+/// How far agents' observations are durable.
+pub type ObservationCursors = Cursors<Observations>;
+/// How far the changes of objects that agents saw are durable: a sequence of its own.
+pub type ObjectCursors = Cursors<Objects>;
+
+/// The stream that cursors are of, and how their fold is kept.
+pub trait CursorsOf: Clone + Send + Sync + 'static {
+    /// The stream.
+    const STREAM: Stream;
+    /// See [`Projection::NAME`].
+    const NAME: &'static str;
+    /// See [`Projection::FOLD_VERSION`].
+    const FOLD_VERSION: u32;
+}
+
+/// See [`ObservationCursors`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Observations;
+
+/// See [`ObjectCursors`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Objects;
+
+impl CursorsOf for Observations {
+    const STREAM: Stream = Stream::Observations;
+    const NAME: &'static str = "tunnel-gateway-cursors";
+    const FOLD_VERSION: u32 = 2;
+}
+
+impl CursorsOf for Objects {
+    const STREAM: Stream = Stream::Objects;
+    const NAME: &'static str = "tunnel-gateway-object-cursors";
+    const FOLD_VERSION: u32 = 1;
+}
+
+/// How far one agent is durable.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Cursor {
     durable: Acknowledged,
@@ -24,8 +63,8 @@ struct Cursor {
     early: BTreeMap<u64, u64>,
 }
 
-impl Cursors {
-    /// Up to where an agent's observations are durable.
+impl<O> Cursors<O> {
+    /// Up to where an agent is durable.
     #[must_use]
     pub fn of(&self, agent: AgentId) -> Acknowledged {
         self.agents
@@ -62,38 +101,39 @@ impl Cursor {
     }
 }
 
-/// The state of fold version 1, which forgot what came early: it is sent again.
+/// The state of fold version 1 of observations, which forgot what came early: it is sent again.
 #[derive(Deserialize)]
 struct First {
     agents: BTreeMap<String, Acknowledged>,
 }
 
-impl From<First> for Cursors {
+impl<O> From<First> for Cursors<O> {
     fn from(first: First) -> Self {
         let cursor = |durable| Cursor { durable, early: BTreeMap::new() };
-        Self { agents: first.agents.into_iter().map(|(agent, durable)| (agent, cursor(durable))).collect() }
+        let agents = first.agents.into_iter().map(|(agent, durable)| (agent, cursor(durable))).collect();
+        Self { agents, of: PhantomData }
     }
 }
 
-impl Projection for Cursors {
-    const NAME: &'static str = "tunnel-gateway-cursors";
-    const FOLD_VERSION: u32 = 2;
+impl<O: CursorsOf> Projection for Cursors<O> {
+    const NAME: &'static str = O::NAME;
+    const FOLD_VERSION: u32 = O::FOLD_VERSION;
     const SNAPSHOT_EVERY: u64 = 10_000;
 
     type Event = Event;
 
     fn filter() -> ReadFilter {
-        ReadFilter::streams(&[Stream::Observations])
+        ReadFilter::streams(&[O::STREAM])
     }
 
     fn start() -> Self {
-        Self::default()
+        Self { agents: BTreeMap::new(), of: PhantomData }
     }
 
     fn restore(fold_version: u32, bytes: &[u8]) -> Option<Self> {
         match fold_version {
+            version if version == O::FOLD_VERSION => events::decode(bytes).ok(),
             1 => events::decode::<First>(bytes).ok().map(Self::from),
-            Self::FOLD_VERSION => events::decode(bytes).ok(),
             _ => None,
         }
     }
@@ -134,14 +174,13 @@ mod tests {
     }
 
     fn folded(batches: &[(u64, u64, u64)]) -> Acknowledged {
-        let mut cursors = Cursors::start();
+        let mut cursors = ObservationCursors::start();
         for (epoch, first, count) in batches {
             cursors.fold(&record(&ObservationBatch::agent_writer(agent()), *epoch, *first, *count));
         }
-        assert_eq!(
-            Cursors::restore(Cursors::FOLD_VERSION, &cursors.snapshot().unwrap()),
-            Some(cursors.clone())
-        );
+        let restored =
+            ObservationCursors::restore(ObservationCursors::FOLD_VERSION, &cursors.snapshot().unwrap());
+        assert_eq!(restored, Some(cursors.clone()));
         cursors.of(agent())
     }
 
@@ -164,33 +203,46 @@ mod tests {
         assert_eq!(folded(&[(1, 9, 3), (2, 1, 1), (1, 1, 8)]), Acknowledged { epoch: 2, sequence: 1 });
     }
 
-    fn golden(version: u32) -> std::path::PathBuf {
+    fn golden<O: CursorsOf>(version: u32) -> std::path::PathBuf {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden_snapshots");
-        folder.join(format!("{}.v{version}.snapshot", Cursors::NAME))
+        folder.join(format!("{}.v{version}.snapshot", O::NAME))
     }
 
-    /// Written once and never changed: another shape needs another fold version, which reads this one.
-    #[test]
-    fn snapshots_stay_as_they_are() {
-        let mut cursors = Cursors::start();
+    fn stays_as_it_is<O: CursorsOf + std::fmt::Debug + PartialEq>() {
+        let mut cursors = Cursors::<O>::start();
         for (epoch, first, count) in [(1, 1, 10), (2, 1, 4), (2, 9, 3)] {
             cursors.fold(&record(&ObservationBatch::agent_writer(agent()), epoch, first, count));
         }
-        let path = golden(Cursors::FOLD_VERSION);
+        let path = golden::<O>(O::FOLD_VERSION);
         if !path.exists() && std::env::var("KASBAH_GOLDEN").as_deref() == Ok("add") {
             std::fs::write(&path, cursors.snapshot().unwrap()).unwrap();
         }
         let stored = std::fs::read(&path).expect("a golden snapshot: add it with KASBAH_GOLDEN=add");
         assert_eq!(stored, cursors.snapshot().unwrap(), "another shape needs another fold version");
-        assert_eq!(Cursors::restore(Cursors::FOLD_VERSION, &stored), Some(cursors));
-        let restored = Cursors::restore(1, &std::fs::read(golden(1)).unwrap()).unwrap();
+        assert_eq!(Cursors::<O>::restore(O::FOLD_VERSION, &stored), Some(cursors));
+    }
+
+    /// Written once and never changed: another shape needs another fold version, which reads this one.
+    #[test]
+    fn snapshots_stay_as_they_are() {
+        stays_as_it_is::<Observations>();
+        stays_as_it_is::<Objects>();
+        let first = std::fs::read(golden::<Observations>(1)).unwrap();
+        let restored = ObservationCursors::restore(1, &first).unwrap();
         assert_eq!(restored.of(agent()), Acknowledged { epoch: 2, sequence: 4 });
+        assert_eq!(ObjectCursors::restore(2, &ObjectCursors::start().snapshot().unwrap()), None);
+    }
+
+    #[test]
+    fn each_is_of_its_own_stream() {
+        assert_eq!(ObservationCursors::filter(), ReadFilter::streams(&[Stream::Observations]));
+        assert_eq!(ObjectCursors::filter(), ReadFilter::streams(&[Stream::Objects]));
     }
 
     #[test]
     fn gateways_have_no_cursor() {
-        let mut cursors = Cursors::start();
+        let mut cursors = ObservationCursors::start();
         cursors.fold(&record("gateway-1", 1, 1, 3));
-        assert_eq!(cursors, Cursors::start());
+        assert_eq!(cursors, ObservationCursors::start());
     }
 }
