@@ -1,0 +1,261 @@
+//! Putting objects in and out: what finds them is kept with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use events::AgentId;
+use events::requests::index::HealthState;
+
+use super::{Index, OfKind, Place, Slot};
+use crate::model::deployed::SetBy;
+use crate::model::facts::Special;
+use crate::model::groups::Memberships;
+use crate::model::record::{Kind, Record, Verdict};
+use crate::model::relations::{Link, Target};
+
+/// Adds to or takes from a set that is no more once it is empty.
+pub(super) fn change<K: Ord, V: Ord>(sets: &mut BTreeMap<K, BTreeSet<V>>, key: K, value: V, adds: bool) {
+    if adds {
+        sets.entry(key).or_default().insert(value);
+    } else if let Some(set) = sets.get_mut(&key) {
+        set.remove(&value);
+        if set.is_empty() {
+            sets.remove(&key);
+        }
+    }
+}
+
+const fn is_unwell(state: HealthState) -> bool {
+    !matches!(state, HealthState::None | HealthState::Healthy)
+}
+
+/// Whether an object is found as before, except by its verdict: most changes touch the status alone.
+fn is_found_alike(before: &Record, after: &Record) -> bool {
+    before.is_there() == after.is_there()
+        && (&before.kind, &before.namespace, &before.name) == (&after.kind, &after.namespace, &after.name)
+        && before.facts.labels == after.facts.labels
+        && before.facts.links == after.facts.links
+        && before.facts.special == after.facts.special
+        && before.facts.source == after.facts.source
+        && before.declared == after.declared
+}
+
+impl Index {
+    /// Puts an object in, in the place of what was known of it.
+    pub fn put(&mut self, mut record: Record) -> Slot {
+        record.share(&mut self.strings);
+        let known = self.by_uid(record.agent, &record.uid).and_then(|slot| Some((slot, self.shared(slot)?)));
+        let Some((slot, before)) = known else {
+            record.groups = Memberships::default();
+            let slot = self.add(Arc::new(record));
+            self.settle_one(slot, false);
+            return slot;
+        };
+        record.groups = before.groups.clone();
+        if is_found_alike(&before, &record) {
+            self.note_verdict(slot, false);
+            self.set(slot, Some(Arc::new(record)));
+            self.note_verdict(slot, true);
+            return slot;
+        }
+        self.note(slot, false);
+        self.set(slot, Some(Arc::new(record)));
+        self.note(slot, true);
+        self.settle_one(slot, before.is_there());
+        slot
+    }
+
+    /// Puts objects of another index in, all at once.
+    pub fn put_all(&mut self, records: impl IntoIterator<Item = Arc<Record>>) -> Vec<Slot> {
+        let slots: Vec<Slot> = records.into_iter().map(|record| self.add(record)).collect();
+        self.settle(slots.iter().copied().collect());
+        slots
+    }
+
+    /// Adds one that is not known yet.
+    fn add(&mut self, record: Arc<Record>) -> Slot {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            Slot(u32::try_from(self.slots.len().saturating_sub(1)).unwrap_or(u32::MAX))
+        });
+        self.set(slot, Some(record));
+        self.note(slot, true);
+        slot
+    }
+
+    /// Takes an object out, with all that is known of it.
+    pub fn remove(&mut self, slot: Slot) {
+        let Some(record) = self.get(slot) else { return };
+        let caused = self.caused(record).into_iter().filter(|caused| *caused != slot).collect();
+        self.note(slot, false);
+        self.set(slot, None);
+        self.free.push(slot);
+        self.settle(caused);
+    }
+
+    /// Notes in which epoch and with which sequence an object was stated.
+    pub fn state(&mut self, slot: Slot, stated: (u64, u64)) {
+        if let Some(record) = self.get_mut(slot) {
+            record.stated = stated;
+        }
+    }
+
+    /// Notes which sync set an object last; says whether that is another one than was known.
+    pub fn set_by(&mut self, slot: Slot, set: SetBy) -> bool {
+        let Some(record) = self.get_mut(slot) else { return false };
+        let before = record.set;
+        record.set = SetBy::later(before, Some(set));
+        record.set != before
+    }
+
+    /// Sets the verdict on an object by itself.
+    pub fn judge(&mut self, slot: Slot, own: Verdict) {
+        self.change_verdict(slot, |record| record.own = own);
+    }
+
+    /// Sets the verdict that its pods give a workload; `None` where it is its own.
+    pub fn judge_with_pods(&mut self, slot: Slot, verdict: Option<Verdict>) {
+        self.change_verdict(slot, |record| record.with_pods = verdict.map(Box::new));
+    }
+
+    /// Lets go of texts that nothing uses.
+    pub fn sweep(&mut self) {
+        self.grouped.sweep();
+        self.strings.sweep();
+    }
+
+    fn change_verdict(&mut self, slot: Slot, change: impl FnOnce(&mut Record)) {
+        self.note_verdict(slot, false);
+        if let Some(record) = self.get_mut(slot) {
+            change(record);
+        }
+        self.note_verdict(slot, true);
+    }
+
+    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Record> {
+        self.slots.get_mut(usize::try_from(slot.0).ok()?)?.as_mut().map(Arc::make_mut)
+    }
+
+    fn set(&mut self, slot: Slot, record: Option<Arc<Record>>) {
+        if let Some(place) = usize::try_from(slot.0).ok().and_then(|at| self.slots.get_mut(at)) {
+            *place = record;
+        }
+    }
+
+    fn note_verdict(&mut self, slot: Slot, adds: bool) {
+        self.note_top(slot, adds);
+        let Some(record) = self.get(slot).filter(|record| record.is_there()) else { return };
+        let (agent, state, asks) = (record.agent, record.verdict().state, record.own.asks);
+        let deadlines = [record.own.recheck_at, record.verdict().recheck_at];
+        if is_unwell(state) {
+            change(self.unwell.entry(agent).or_default(), state, slot, adds);
+        }
+        if asks {
+            change(&mut self.asking, agent, slot, adds);
+        }
+        for at in deadlines.into_iter().flatten() {
+            if adds {
+                self.deadlines.insert((at, slot));
+            } else {
+                self.deadlines.remove(&(at, slot));
+            }
+        }
+    }
+
+    /// Adds an object to everything that finds it, or takes it out.
+    pub(super) fn note(&mut self, slot: Slot, adds: bool) {
+        self.note_verdict(slot, adds);
+        self.note_groups(slot, adds);
+        let Some(record) = self.shared(slot) else { return };
+        let (agent, uid, kind) = (record.agent, record.uid.clone(), record.kind.clone());
+        let place =
+            Place { namespace: record.namespace.clone(), name: record.name.clone(), uid: uid.clone() };
+        let (by_uid, places) = (self.by_uid.entry(agent).or_default(), self.places.entry(agent).or_default());
+        if adds {
+            by_uid.insert(uid, slot);
+            places.entry(kind).or_default().insert(place, slot);
+        } else {
+            by_uid.remove(&uid);
+            if let Some(of_kind) = places.get_mut(&kind) {
+                of_kind.remove(&place);
+                if of_kind.is_empty() {
+                    places.remove(&kind);
+                }
+            }
+        }
+        if record.is_there() {
+            let there = self.there.entry(agent).or_default();
+            *there = if adds { there.saturating_add(1) } else { there.saturating_sub(1) };
+        }
+        match record.facts.special.as_deref() {
+            Some(Special::Defines(kind, _)) => {
+                change(self.defining.entry(agent).or_default(), kind.clone(), slot, adds);
+            }
+            Some(Special::RefusedPodOf(uid)) => {
+                change(self.refusing.entry(agent).or_default(), uid.clone(), slot, adds);
+            }
+            _ => {}
+        }
+        if let Some(source) = record.facts.source {
+            change(self.by_source.entry(agent).or_default(), source, slot, adds);
+        }
+        for label in &record.facts.labels {
+            change(self.by_label.entry(agent).or_default(), label.clone(), slot, adds);
+        }
+        for link in record.links() {
+            self.note_link((agent, link), slot, adds);
+        }
+        if !adds && places_are_empty(&self.places, agent) {
+            self.forget_agent(agent);
+        }
+    }
+
+    fn note_link(&mut self, (agent, link): (AgentId, &Link), slot: Slot, adds: bool) {
+        let (namespace, selector) = match &link.target {
+            Target::Uid(uid, _) => {
+                return change(self.by_named_uid.entry(agent).or_default(), uid.clone(), slot, adds);
+            }
+            Target::Key(key) => {
+                return change(self.by_named_key.entry(agent).or_default(), key.clone(), slot, adds);
+            }
+            Target::Labels(_, namespace, selector) | Target::Claims(namespace, _, selector) => {
+                (namespace, selector)
+            }
+        };
+        let label = selector.exact().map(|(key, value)| (key.clone(), value.clone()));
+        let selecting = self.selecting.entry(agent).or_default();
+        change(selecting, (namespace.clone(), label), slot, adds);
+    }
+
+    /// Takes all objects of a cluster out.
+    pub fn remove_agent(&mut self, agent: AgentId) {
+        let slots: BTreeSet<Slot> =
+            self.by_uid.remove(&agent).into_iter().flatten().map(|(_, slot)| slot).collect();
+        self.deadlines.retain(|(_, slot)| !slots.contains(slot));
+        for slot in slots {
+            self.set(slot, None);
+            self.free.push(slot);
+        }
+        self.forget_agent(agent);
+    }
+
+    fn forget_agent(&mut self, agent: AgentId) {
+        self.by_uid.remove(&agent);
+        self.places.remove(&agent);
+        self.by_named_uid.remove(&agent);
+        self.by_named_key.remove(&agent);
+        self.by_label.remove(&agent);
+        self.selecting.remove(&agent);
+        self.unwell.remove(&agent);
+        self.there.remove(&agent);
+        self.defining.remove(&agent);
+        self.asking.remove(&agent);
+        self.refusing.remove(&agent);
+        self.by_source.remove(&agent);
+        self.grouped.forget_agent(agent);
+    }
+}
+
+fn places_are_empty(places: &BTreeMap<AgentId, BTreeMap<Kind, OfKind>>, agent: AgentId) -> bool {
+    places.get(&agent).is_none_or(BTreeMap::is_empty)
+}

@@ -1,0 +1,249 @@
+//! Reading the database, as it was when the reader was made.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use events::{AgentId, Timestamp};
+use parking_lot::Mutex;
+use redb::{AccessGuard, ReadTransaction, ReadableTable};
+
+use super::chain::{Chain, StoredChange};
+use super::keys::{self, Partitions, change_key, object_key};
+use super::timeline::{self, Entry};
+use super::{
+    AGENTS, CHANGES, DIRECTORY_KEY, META, OBJECTS, RECENT, STANDING_KEY, STATED, Standing, StoreError,
+    TIMELINE, TUNNELS_KEY, Table, decode, guarded, whole_record,
+};
+use crate::model::{Directory, Fold, Observed, Tunnels};
+
+/// One consistent state of the database.
+pub struct Reader {
+    reading: ReadTransaction,
+    partitions: Partitions,
+    /// The row that was read last, and its key: what is asked next of an object is mostly in the same one.
+    last: Mutex<Option<(Vec<u8>, Arc<Row>)>>,
+}
+
+pub(super) type Pair<'a> = (AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [u8]>);
+
+/// Changes that follow each other, the oldest first, and the body after the newest.
+struct Row {
+    changes: Vec<StoredChange>,
+    body: Option<Bytes>,
+}
+
+impl Row {
+    fn read(row: &[u8]) -> Result<Self, StoreError> {
+        let chain = Chain::read(row)?;
+        let changes = chain.changes().map_err(|error| StoreError::encoding(&error))?;
+        Ok(Self { changes, body: chain.body })
+    }
+
+    /// The body after a change.
+    fn body_after(&self, number: u64) -> Result<Option<Bytes>, StoreError> {
+        let mut body = self.body.clone();
+        for change in self.changes.iter().rev().take_while(|change| change.number > number) {
+            body = change.before.body(body.as_ref()).map_err(|error| StoreError::encoding(&error))?;
+        }
+        Ok(body)
+    }
+}
+
+/// The full row that has a change of an object, or the next one behind it; `None` where the newest row has it.
+pub(super) fn full_row_with<'a>(
+    changes: &'a impl ReadableTable<&'static [u8], &'static [u8]>,
+    object: &[u8],
+    number: u64,
+) -> Result<Option<Pair<'a>>, StoreError> {
+    let (first, last) = (change_key(object, number), change_key(object, u64::MAX));
+    let mut rows = changes.range(first.as_slice()..=last.as_slice()).map_err(StoreError::of)?;
+    rows.next().transpose().map_err(StoreError::of)
+}
+
+/// What is loaded when a process starts.
+pub struct Loaded {
+    /// Objects and agents.
+    pub fold: Fold,
+    /// Names.
+    pub directory: Directory,
+    /// Connections.
+    pub tunnels: Tunnels,
+    /// Where the fold stands.
+    pub standing: Standing,
+}
+
+impl Reader {
+    pub(super) fn new(reading: ReadTransaction, partitions: Partitions) -> Self {
+        Self { reading, partitions, last: Mutex::new(None) }
+    }
+
+    /// How the log's streams are cut.
+    #[must_use]
+    pub const fn partitions(&self) -> Partitions {
+        self.partitions
+    }
+
+    pub(super) fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.reading.open_table(META) {
+            Ok(table) => Ok(table.get(key).map_err(StoreError::of)?.map(|value| value.value().to_vec())),
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(error) => Err(StoreError::of(error)),
+        }
+    }
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let table = self.reading.open_table(table).map_err(StoreError::of)?;
+        Ok(table.get(key).map_err(StoreError::of)?.map(|value| value.value().to_vec()))
+    }
+
+    /// Everything that is kept in memory.
+    ///
+    /// # Errors
+    /// When the database does not work.
+    pub fn load(&self) -> Result<Loaded, StoreError> {
+        guarded("loading", || self.load_all())
+    }
+
+    fn load_all(&self) -> Result<Loaded, StoreError> {
+        let standing = self.standing()?;
+        let mut fold = Fold::default();
+        fold.observed = self.agents()?;
+        let objects = self.reading.open_table(OBJECTS).map_err(StoreError::of)?;
+        let stated = self.reading.open_table(STATED).map_err(StoreError::of)?;
+        // Both are in the order of objects.
+        let mut stated = stated.iter().map_err(StoreError::of)?.peekable();
+        for row in objects.iter().map_err(StoreError::of)? {
+            let (key, value) = row.map_err(StoreError::of)?;
+            if keys::agent_of(key.value()).is_some_and(|agent| standing.leaving.contains(&agent)) {
+                continue;
+            }
+            let is_of_one_before =
+                |row: &Result<Pair, _>| row.as_ref().is_ok_and(|(of, _)| of.value() < key.value());
+            while stated.next_if(is_of_one_before).is_some() {}
+            let is_of_it =
+                |row: &Result<Pair, _>| row.as_ref().is_ok_and(|(of, _)| of.value() == key.value());
+            let of_it = stated.next_if(is_of_it).transpose().map_err(StoreError::of)?;
+            let record = whole_record(value.value(), of_it.as_ref().map(|(_, stated)| stated.value()))?;
+            fold.index.put(record);
+        }
+        let directory = self.meta(DIRECTORY_KEY)?.map(|bytes| decode(&bytes)).transpose()?;
+        let tunnels = self.meta(TUNNELS_KEY)?.map(|bytes| decode(&bytes)).transpose()?;
+        Ok(Loaded {
+            fold,
+            directory: directory.unwrap_or_default(),
+            tunnels: tunnels.unwrap_or_default(),
+            standing,
+        })
+    }
+
+    /// Where the fold stands.
+    ///
+    /// # Errors
+    /// When the database does not work.
+    pub fn standing(&self) -> Result<Standing, StoreError> {
+        Ok(self.meta(STANDING_KEY)?.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
+    }
+
+    fn agents(&self) -> Result<BTreeMap<AgentId, Observed>, StoreError> {
+        let table = self.reading.open_table(AGENTS).map_err(StoreError::of)?;
+        let mut found = BTreeMap::new();
+        for row in table.iter().map_err(StoreError::of)? {
+            let (key, value) = row.map_err(StoreError::of)?;
+            if let Ok(id) = uuid::Uuid::from_slice(key.value()) {
+                found.insert(AgentId(id), decode(value.value())?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The newest body of an object, where it is known.
+    ///
+    /// # Errors
+    /// When the database does not work.
+    pub fn body(&self, agent: AgentId, uid: &str) -> Result<Option<Bytes>, StoreError> {
+        let row = self.get(RECENT, &object_key(agent, uid))?;
+        Ok(row.as_deref().map(Chain::read).transpose()?.and_then(|chain| chain.body))
+    }
+
+    /// One change of an object; `None` when it has left.
+    ///
+    /// # Errors
+    /// When the database does not work.
+    pub fn change(&self, agent: AgentId, uid: &str, number: u64) -> Result<Option<StoredChange>, StoreError> {
+        let row = self.row_with(&object_key(agent, uid), number)?;
+        let find = |row: Arc<Row>| row.changes.iter().find(|change| change.number == number).cloned();
+        Ok(row.and_then(find))
+    }
+
+    /// The row that has a change, or the next one behind it.
+    fn row_with(&self, object: &[u8], number: u64) -> Result<Option<Arc<Row>>, StoreError> {
+        let table = self.reading.open_table(CHANGES).map_err(StoreError::of)?;
+        let full = full_row_with(&table, object, number)?;
+        let key = full.as_ref().map_or(object, |(key, _)| key.value());
+        let mut last = self.last.lock();
+        if let Some((_, row)) = last.as_ref().filter(|(known, _)| known == key) {
+            return Ok(Some(Arc::clone(row)));
+        }
+        let row = match &full {
+            Some((_, row)) => Row::read(row.value())?,
+            None => match self.get(RECENT, object)? {
+                Some(row) => Row::read(&row)?,
+                None => return Ok(None),
+            },
+        };
+        let row = Arc::new(row);
+        *last = Some((key.to_vec(), Arc::clone(&row)));
+        Ok(Some(row))
+    }
+
+    /// Changes of an object from one on backwards, the newest first.
+    ///
+    /// # Errors
+    /// When the database does not work.
+    pub fn changes_back(
+        &self,
+        agent: AgentId,
+        uid: &str,
+        from: u64,
+    ) -> Result<impl Iterator<Item = Result<StoredChange, StoreError>> + use<'_>, StoreError> {
+        let object = object_key(agent, uid);
+        let mut next = Some(from);
+        let rows = std::iter::from_fn(move || {
+            let from = next.take()?;
+            let row = match self.row_with(&object, from) {
+                Ok(row) => row?,
+                Err(error) => return Some(vec![Err(error)]),
+            };
+            let changes = row.changes.iter().rev().filter(|change| change.number <= from);
+            let changes: Vec<_> = changes.cloned().map(Ok).collect();
+            // What is before the oldest one has left.
+            let first = row.changes.first().map(|first| first.number).filter(|first| *first <= from);
+            next = first.and_then(|first| first.checked_sub(1));
+            Some(changes)
+        });
+        Ok(rows.flatten())
+    }
+
+    /// The body after a change, where it is known.
+    ///
+    /// # Errors
+    /// When the database does not work.
+    pub fn body_after(&self, agent: AgentId, uid: &str, number: u64) -> Result<Option<Bytes>, StoreError> {
+        let row = self.row_with(&object_key(agent, uid), number)?;
+        row.map_or(Ok(None), |row| row.body_after(number))
+    }
+
+    /// Changes of an agent that were recorded until a moment, the newest first.
+    ///
+    /// # Errors
+    /// When the database does not work.
+    pub fn timeline_back(
+        &self,
+        agent: AgentId,
+        until: Option<Timestamp>,
+    ) -> Result<impl Iterator<Item = Result<Entry, StoreError>> + use<>, StoreError> {
+        let table = self.reading.open_table(TIMELINE).map_err(StoreError::of)?;
+        timeline::back_from(&table, agent, until)
+    }
+}
