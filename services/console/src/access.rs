@@ -2,21 +2,35 @@
 
 use events::access::{Access, Keys};
 use events::requests::authz::{
-    AssignRole, Authenticate, CanUse, CreateCredential, CreateGroup, CreateOrganization, CreateProject,
-    CreateUser, Decide, DeleteAgent, DeleteGroup, DeleteProject, DisableUser, DistrustProvider, EnableUser,
-    GrantCredential, IssueJobToken, IssueToken, ListAgents, ListCredentials, ListGroups, ListJobAgents,
-    ListOrganizations, ListProjects, ListProviders, ListTokens, ListUsers, LocateProject, RegisterAgent,
-    RevokeCredential, RevokeToken, RotateRoot, SetProject, SetTokenLifetimes, ShowAgent, ShowProject,
-    ShowRoot, ShowUser, SignIn, TrustProvider, UnlinkUser,
+    AssignRole, Authenticate, BeginSignIn, CanUse, CreateCredential, CreateGroup, CreateOrganization,
+    CreateProject, CreateUser, Decide, DeleteAgent, DeleteGroup, DeleteProject, DisableUser,
+    DistrustProvider, EnableUser, ExchangeCode, GrantCredential, IssueJobToken, IssueToken, ListAgents,
+    ListCredentials, ListGroups, ListJobAgents, ListOrganizations, ListProjects, ListProviders, ListTokens,
+    ListUsers, LocateProject, RegisterAgent, RevokeCredential, RevokeToken, RotateRoot, SetProject,
+    SetTokenLifetimes, ShowAgent, ShowProject, ShowRoot, ShowUser, SignIn, TrustProvider, UnlinkUser,
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
-    ConfirmSource, ListSources, PinSource, ResumeSource, ShowSource, SuspendSource, SyncSource, UnpinSource,
+    ConfirmSource, ListSources, ListSyncs, PinSource, ResumeSource, ShowSource, SuspendSource, SyncSource,
+    UnpinSource,
 };
 use events::requests::diff::DiffSource;
+use events::requests::environments::{
+    CanDeploy, CreateEnvironment, DeleteEnvironment, FailDeployment, FinishDeployment, ListDeployments,
+    ListEnvironmentChanges, ListEnvironments, PreviewStop, ReportDeployment, SetEnvironment, ShowDeployment,
+    ShowEnvironment, StartDeployment, StopEnvironment,
+};
 use events::requests::gateway::ListTunnels;
+use events::requests::index::{
+    DiffEnvironment, ExplainHealth, FindObjects, ListChanges, ListEnvironmentHealth, ShowCoverage,
+    ShowEnvironmentTree, ShowIndexed, ShowNetwork, ShowTiers, ShowTree,
+};
 use events::requests::repository::RepositoryPushed;
 use events::requests::status::{ListAgentStatuses, ListObjects};
+use events::requests::subscriptions::{
+    CreateSubscription, DeleteSubscription, ListDeadLetters, ListSubscriptions, ReplaySubscription,
+    ResendDeadLetters, RotateSubscriptionSecret, ShowSubscription,
+};
 use events::{Notice as _, Request as _, Stream};
 
 /// What it says and hears: its permissions on NATS are made of this.
@@ -61,24 +75,68 @@ pub const ACCESS: Access = Access {
         ShowRoot::NAME,
         RotateRoot::NAME,
         SignIn::NAME,
+        BeginSignIn::NAME,
+        ExchangeCode::NAME,
         ShowAgent::NAME,
         ShowProject::NAME,
         ConfirmSource::NAME,
         ListAgentStatuses::NAME,
         ListObjects::NAME,
         ListSources::NAME,
+        ListSyncs::NAME,
         PinSource::NAME,
         ResumeSource::NAME,
         ShowSource::NAME,
         SuspendSource::NAME,
         SyncSource::NAME,
         UnpinSource::NAME,
+        ListEnvironments::NAME,
+        CreateEnvironment::NAME,
+        ShowEnvironment::NAME,
+        SetEnvironment::NAME,
+        StopEnvironment::NAME,
+        PreviewStop::NAME,
+        DeleteEnvironment::NAME,
+        ListEnvironmentChanges::NAME,
+        ListDeployments::NAME,
+        StartDeployment::NAME,
+        ShowDeployment::NAME,
+        FinishDeployment::NAME,
+        FailDeployment::NAME,
+        ReportDeployment::NAME,
+        CanDeploy::NAME,
         DiffSource::NAME,
         ListTunnels::NAME,
         ShowConfiguration::NAME,
+        FindObjects::NAME,
+        ShowTree::NAME,
+        ShowNetwork::NAME,
+        ExplainHealth::NAME,
+        ShowIndexed::NAME,
+        ListChanges::NAME,
+        ShowCoverage::NAME,
+        ListEnvironmentHealth::NAME,
+        ShowEnvironmentTree::NAME,
+        DiffEnvironment::NAME,
+        ShowTiers::NAME,
+        CreateSubscription::NAME,
+        ListSubscriptions::NAME,
+        ShowSubscription::NAME,
+        DeleteSubscription::NAME,
+        ReplaySubscription::NAME,
+        RotateSubscriptionSecret::NAME,
+        ListDeadLetters::NAME,
+        ResendDeadLetters::NAME,
     ],
     announces: &[RepositoryPushed::NAME],
-    reads: &[Stream::Observations, Stream::Refusals, Stream::Audit, Stream::Recordings],
+    reads: &[
+        Stream::Observations,
+        Stream::Objects,
+        Stream::Refusals,
+        Stream::Audit,
+        Stream::Recordings,
+        Stream::Exports,
+    ],
     keys: &[Keys::Organizations, Keys::CertificateAuthority],
     ..Access::of("console")
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header, request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on, post};
@@ -24,10 +24,14 @@ use tracing::Instrument as _;
 use world::World;
 
 use crate::caller::{self, Callers};
+use crate::clusters::Clusters;
+use crate::events_docs::EventsDocs;
+use crate::graphql::{self, Graphql};
 use crate::input::Input;
 use crate::metrics::{self, Counts};
+use crate::page::Page;
 use crate::route::{Call, Route};
-use crate::{openapi, problem, routes, webhook};
+use crate::{events_docs, openapi, page, problem, routes, session, webhook};
 
 /// Largest body of a request to the API, in bytes.
 pub const MAXIMUM_BODY: usize = 256 * 1024;
@@ -42,6 +46,14 @@ const HOOK: &str = "/hooks/v1/{project}";
 /// A header that makes a repeated request the same request.
 const IDEMPOTENCY: &str = "idempotency-key";
 
+/// Where the server is reached.
+pub struct Urls {
+    /// The API, for users and forges.
+    pub api: String,
+    /// Clusters' APIs, for pages in browsers; `None` where they cannot use them.
+    pub clusters: Option<Clusters>,
+}
+
 /// What requests share.
 pub struct App {
     pub(crate) world: World,
@@ -49,12 +61,16 @@ pub struct App {
     pub(crate) keys: Arc<dyn KeyRing>,
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) api_url: String,
+    pub(crate) clusters: Option<Clusters>,
+    pub(crate) page: Page,
     pub(crate) callers: Callers,
     pub(crate) shutdown: Shutdown,
     /// Moves whenever something about users, agents or their tokens changed.
     pub(crate) changes: watch::Sender<()>,
     pub(crate) counts: Counts,
+    pub(crate) graphql: Graphql,
     document: OnceLock<Bytes>,
+    pub(crate) events: EventsDocs,
 }
 
 impl App {
@@ -66,13 +82,29 @@ impl App {
         keys: Arc<dyn KeyRing>,
         bus: Arc<dyn Bus>,
         metrics: &Metrics,
-        api_url: String,
+        urls: Urls,
         shutdown: Shutdown,
     ) -> Arc<Self> {
         let counts = Counts::register(metrics);
-        let (callers, document) = (Callers::default(), OnceLock::new());
+        let (callers, graphql, document) = (Callers::default(), Graphql::default(), OnceLock::new());
         let changes = watch::Sender::new(());
-        Arc::new(Self { world, log, keys, bus, api_url, callers, shutdown, changes, counts, document })
+        let page = Page::asking(urls.clusters.as_ref());
+        Arc::new(Self {
+            world,
+            log,
+            keys,
+            bus,
+            api_url: urls.api,
+            clusters: urls.clusters,
+            page,
+            callers,
+            shutdown,
+            changes,
+            counts,
+            graphql,
+            document,
+            events: EventsDocs::default(),
+        })
     }
 
     /// Forgets who callers are whenever something about users, agents or their tokens changes.
@@ -126,6 +158,11 @@ pub fn router(app: Arc<App>) -> Router {
         };
         router = router.route(path, on(filter, handler));
     }
+    router = events_docs::add_to(page::add_to(session::add_to(graphql::add_to(router))));
+    paths.extend(events_docs::PATHS);
+    paths.extend(graphql::PATHS);
+    paths.extend(session::PATHS);
+    paths.extend(page::PATHS);
     let (observing, paths) = (Arc::clone(&app), Arc::new(paths));
     let router = router.fallback(no_route).method_not_allowed_fallback(no_method);
     let router = router.layer(axum::middleware::from_fn(move |request: axum::extract::Request, next| {
@@ -174,7 +211,10 @@ async fn document(State(app): State<Arc<App>>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], document.clone()).into_response()
 }
 
-async fn no_route() -> Response {
+async fn no_route(State(app): State<Arc<App>>, method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    if let Some(view) = app.page.view(&method, &uri, &headers) {
+        return view;
+    }
     let message = "no such path; /api/v1/openapi.json lists them";
     problem::response(&Refusal::new(RefusalKind::NotFound, message))
 }
@@ -203,7 +243,9 @@ async fn answer(app: Arc<App>, route: Arc<Route>, request: axum::extract::Reques
     let correlation = context.correlation_id;
     let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let server_sent = accept.contains("text/event-stream");
-    let call = Call { input, context, principal, token, server_sent };
+    let last_event = parts.headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let last_event = last_event.map(str::to_owned).filter(|id| !id.is_empty());
+    let call = Call { input, context, principal, token, server_sent, last_event };
     let answered = (route.run)(Arc::clone(&app), call).await;
     let mut response = answered.unwrap_or_else(|refusal| {
         if refusal.kind == RefusalKind::Internal {
@@ -258,7 +300,7 @@ pub(crate) async fn read_body(app: &App, body: Body, limit: usize) -> Result<Byt
     })
 }
 
-fn context(world: &World, headers: &HeaderMap, principal: &Principal) -> RequestContext {
+pub(crate) fn context(world: &World, headers: &HeaderMap, principal: &Principal) -> RequestContext {
     let mut context = bus::context_for(world, principal.actor.clone(), principal.organization);
     context.traceparent = traceparent(headers);
     if let Some(key) = headers.get(IDEMPOTENCY).filter(|_| !matches!(principal.actor, Actor::Service(_))) {

@@ -1,4 +1,4 @@
-//! Who asks: from the bearer token to the actor that authz names.
+//! Who asks: from the bearer token, or a page's session, to the actor that authz names.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,6 +11,8 @@ use events::requests::authz::{Authenticate, Principal};
 use events::{Actor, OrganizationId, Refusal, RefusalKind, Sha256, TokenId};
 use parking_lot::Mutex;
 use world::World;
+
+use crate::session;
 
 /// How long an answer of authz counts here; revocations are heard of sooner.
 const REMEMBERED: Duration = Duration::from_secs(3);
@@ -26,7 +28,7 @@ pub struct Callers {
 }
 
 impl Callers {
-    /// Who holds the token of these headers.
+    /// Who holds the token of these headers, or of the session in them.
     ///
     /// # Errors
     /// No token, or none that is live; or authz is away.
@@ -38,6 +40,12 @@ impl Callers {
     ) -> Result<(Sha256, Principal), Refusal> {
         let hash = token_hash(headers)?;
         self.holder(world, bus, hash).await.map(|principal| (hash, principal))
+    }
+
+    /// Whether the token with this hash still counts. While authz is away, the last answer does.
+    pub async fn is_live(&self, world: &World, bus: &dyn Bus, hash: Sha256) -> bool {
+        let holder = self.holder(world, bus, hash).await;
+        !holder.is_err_and(|refusal| refusal.kind == RefusalKind::Unauthenticated)
     }
 
     /// Who holds the token with this hash.
@@ -78,9 +86,12 @@ pub fn stranger() -> (Sha256, Principal) {
 
 fn token_hash(headers: &HeaderMap) -> Result<Sha256, Refusal> {
     let refuse = |message: &str| Refusal::new(RefusalKind::Unauthenticated, message);
-    let value = headers
-        .get(header::AUTHORIZATION)
-        .ok_or_else(|| refuse("send a token as `Authorization: Bearer`"))?;
+    let Some(value) = headers.get(header::AUTHORIZATION) else {
+        let token = session::token(headers)?;
+        let token = token.filter(|token| token.len() <= MAXIMUM_TOKEN);
+        let token = token.ok_or_else(|| refuse("send a token as `Authorization: Bearer`"))?;
+        return Ok(Sha256::of(token.as_bytes()));
+    };
     let token = bearer_token(value, MAXIMUM_TOKEN);
     let token = token.ok_or_else(|| refuse("the authorization header holds no bearer token"))?;
     Ok(Sha256::of(token.as_bytes()))

@@ -38,9 +38,14 @@ impl Input {
         self.fields.get(name).and_then(Value::as_str)
     }
 
-    /// Replaces a field.
+    /// Replaces a field by text.
     pub fn set(&mut self, name: &str, value: String) {
-        self.fields.insert(name.to_owned(), Value::String(value));
+        self.set_value(name, Value::String(value));
+    }
+
+    /// Replaces a field.
+    pub fn set_value(&mut self, name: &str, value: Value) {
+        self.fields.insert(name.to_owned(), value);
     }
 
     /// The input as a type. Fields that the type does not have are refused: a typing error must not be silently ignored.

@@ -1,7 +1,7 @@
 //! The log, for people and integrators: read, followed, and verified, one organization's at a time.
 
-pub mod cloud_event;
 pub mod cursor;
+pub mod exports;
 pub mod once;
 pub mod recording;
 pub mod routes;

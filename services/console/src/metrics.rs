@@ -18,6 +18,8 @@ chassis::metrics! {
         },
         /// Pushes announced by webhooks
         pub(crate) pushes: Counter,
+        /// Webhooks about jobs and deployments of CI systems
+        pub(crate) deployment_reports: Counter,
     }
 }
 

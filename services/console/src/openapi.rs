@@ -133,7 +133,13 @@ fn text_of(schema: &Value) -> Value {
 }
 
 fn parameter(name: &str, place: &str, required: bool, schema: &Value) -> Value {
-    json!({ "name": name, "in": place, "required": required, "schema": schema })
+    let mut parameter = json!({ "name": name, "in": place, "required": required, "schema": schema });
+    let is_list = schema.get("type").is_some_and(|kind| kind == "array");
+    if let (true, Some(parameter)) = (is_list, parameter.as_object_mut()) {
+        // A field is said once: the items of a list have commas between them.
+        parameter.insert("explode".to_owned(), json!(false));
+    }
+    parameter
 }
 
 /// Kinds of refusals with their name among the document's responses.
@@ -175,15 +181,23 @@ fn webhook() -> Value {
     parameters.extend(crate::webhook::HEADERS.iter().map(|name| header(name)));
     json!({ "post": {
         "operationId": "receiveWebhook",
-        "summary": "Announces a push; one of the headers must be right",
+        "summary": "Announces a push, or the end of a job that deploys; one of the headers must be right",
         "security": [],
         "parameters": parameters,
         "requestBody": { "content": { "application/json": { "schema": { "type": "object", "properties": {
             "ref": { "type": "string", "description": "The ref that moved, such as refs/heads/main." },
+            "deployment": { "type": "string", "format": "uuid", "description": "The deployment that ended." },
+            "job_url": { "type": "string", "description": "Instead of it: the page of the job whose deployments ended." },
+            "status": { "type": "string", "enum": ["success", "failed"], "description": "How it ended." },
+            "reason": { "type": "string", "description": "Why it failed." },
         } } } } },
         "responses": {
             "202": { "description": "Announced.", "content": { "application/json": { "schema": { "type": "object",
-                "properties": { "correlation_id": { "type": "string", "format": "uuid" } } } } } },
+                "properties": {
+                    "correlation_id": { "type": "string", "format": "uuid" },
+                    "ended": { "type": "array", "items": { "type": "string", "format": "uuid" } },
+                } } } } },
+            "400": { "$ref": "#/components/responses/Invalid" },
             "401": { "$ref": "#/components/responses/Unauthenticated" },
             "503": { "$ref": "#/components/responses/Unavailable" },
         },
@@ -195,33 +209,44 @@ fn reference<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
 
-    #[test]
-    fn the_checked_in_document_is_this_one() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/openapi.json");
-        let fresh = serde_json::to_string_pretty(&document()).unwrap() + "\n";
+    /// The document in `docs/reference` is this one.
+    pub(crate) fn assert_checked_in(name: &str, document: &Value) {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+        let path = folder.join(format!("{name}.json"));
+        let fresh = serde_json::to_string_pretty(document).unwrap() + "\n";
         if std::env::var_os("KASBAH_WRITE_REFERENCE").is_some() {
-            std::fs::create_dir_all(std::path::Path::new(path).parent().unwrap()).unwrap();
-            std::fs::write(path, &fresh).unwrap();
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&path, &fresh).unwrap();
         }
-        let written = std::fs::read_to_string(path).unwrap_or_default();
-        let advice = "docs/reference/openapi.json is stale: run KASBAH_WRITE_REFERENCE=1 cargo test -p console openapi";
-        assert!(written == fresh, "{advice}");
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            written == fresh,
+            "docs/reference/{name}.json is stale: run KASBAH_WRITE_REFERENCE=1 cargo test -p console {name}"
+        );
     }
 
-    #[test]
-    fn every_reference_leads_somewhere_and_every_operation_has_its_own_name() {
-        let document = document();
-        let text = document.to_string();
-        for part in text.split("\"$ref\":\"").skip(1) {
+    /// Every reference in a document leads somewhere.
+    pub(crate) fn assert_references(document: &Value) {
+        for part in document.to_string().split("\"$ref\":\"").skip(1) {
             let target = part.split('"').next().unwrap();
             let place = format!("/{}", target.trim_start_matches("#/"));
             assert!(document.pointer(&place).is_some(), "{target}");
         }
+    }
+
+    #[test]
+    fn the_checked_in_document_is_this_one() {
+        assert_checked_in("openapi", &document());
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere_and_every_operation_has_its_own_name() {
+        assert_references(&document());
         let operations: BTreeSet<_> = routes::all().iter().map(|route| route.operation).collect();
         assert_eq!(operations.len(), routes::all().len());
     }

@@ -27,6 +27,8 @@ pub struct Call {
     pub token: Sha256,
     /// The caller wants server-sent events instead of lines of JSON.
     pub server_sent: bool,
+    /// Where a reader of server-sent events left off, as its browser says when it comes again.
+    pub last_event: Option<String>,
 }
 
 /// Answers a call.

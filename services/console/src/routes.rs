@@ -11,15 +11,19 @@ use events::requests::authz::{
 };
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{
-    ConfirmSource, ListSources, PinSource, ResumeSource, ShowSource, SuspendSource, SyncSource, UnpinSource,
+    ConfirmSource, ListSources, ListSyncs, PinSource, ResumeSource, ShowSource, SuspendSource, SyncSource,
+    UnpinSource,
 };
 use events::requests::gateway::ListTunnels;
 use events::requests::status::{ListAgentStatuses, ListObjects};
 
 use crate::log::routes as log_routes;
+use crate::objects;
 use crate::route::Route;
 
+mod environments;
 mod own;
+mod subscriptions;
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -35,6 +39,10 @@ pub fn all() -> Vec<Route> {
     routes.extend(signing_in());
     routes.extend(agents());
     routes.extend(sources());
+    routes.extend(source_commands());
+    routes.extend(environments::all());
+    routes.extend(subscriptions::all());
+    routes.extend(objects::all());
     routes.extend(log_routes::all());
     routes
 }
@@ -290,12 +298,24 @@ fn sources() -> Vec<Route> {
             "showSource",
             "Shows the status of a source, and in one line why the cluster is not at the last commit",
         ),
+        Route::ask::<ListSyncs>(
+            GET,
+            "/api/v1/sources/{source}/syncs",
+            "listSyncs",
+            "Lists the last syncs of a source, the newest first",
+        ),
         Route::ask::<ListObjects>(
             GET,
             "/api/v1/sources/{source}/objects",
             "listSourceObjects",
             "Lists the objects of a source, owned and failing ones, page by page: health, drift, failures, the last write",
         ),
+        own::diff(),
+    ]
+}
+
+fn source_commands() -> Vec<Route> {
+    vec![
         Route::ask::<SyncSource>(
             POST,
             "/api/v1/sources/{source}/sync",
@@ -332,6 +352,5 @@ fn sources() -> Vec<Route> {
             "confirmSource",
             "Confirms the held bundle of a source",
         ),
-        own::diff(),
     ]
 }

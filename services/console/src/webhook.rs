@@ -1,11 +1,15 @@
-//! Webhooks: a forge says that somebody pushed. Verified in constant time, announced on the bus, answered at once.
+//! Webhooks: a forge says that somebody pushed, or how a job that deploys ended. Verified in constant time, passed on over the bus, answered at once.
+
+mod job;
 
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use events::request::RequestContext;
 use events::requests::authz::LocateProject;
+use events::requests::environments::ReportDeployment;
 use events::requests::repository::RepositoryPushed;
 use events::{CorrelationId, OrganizationId, ProjectId, Refusal, RefusalKind};
 use ring::{hkdf, hmac};
@@ -48,6 +52,9 @@ pub async fn secret(
     Ok(Zeroizing::new(hex::encode(bytes.as_slice())))
 }
 
+/// A project that exists, and its organization.
+type Located = (OrganizationId, ProjectId);
+
 /// What all forges say in the same field.
 #[derive(Deserialize)]
 struct Push {
@@ -67,12 +74,15 @@ pub async fn receive(
         Err(response) => return response,
     };
     let verified = match secret_of(&app, &project).await {
-        Ok((project, secret)) => verify(&headers, &body, &secret).then_some(project).flatten(),
+        Ok((located, secret)) => verify(&headers, &body, &secret).then_some(located).flatten(),
         Err(refusal) => return problem::response(&refusal),
     };
-    let Some(project) = verified else {
+    let Some((organization, project)) = verified else {
         return problem::response(&Refusal::new(RefusalKind::Unauthenticated, "the signature is wrong"));
     };
+    if let Some(job) = job::JobEvent::of(&body) {
+        return end_deployments(&app, organization, project, job, traceparent(&headers)).await;
+    }
     let correlation_id = CorrelationId(app.world.new_uuid());
     let reference = serde_json::from_slice::<Push>(&body).ok().map(|push| push.reference);
     let pushed = RepositoryPushed { project, reference, correlation_id, traceparent: traceparent(&headers) };
@@ -86,8 +96,37 @@ pub async fn receive(
     }
 }
 
+/// Ends the deployments that a CI system reports, if any runs.
+async fn end_deployments(
+    app: &App,
+    organization: OrganizationId,
+    project: ProjectId,
+    job: job::JobEvent,
+    traceparent: Option<String>,
+) -> Response {
+    let context = bus::context_for_service(&app.world, "console", organization);
+    let context = RequestContext { traceparent, ..context };
+    let correlation_id = context.correlation_id;
+    let ended = match job {
+        job::JobEvent::GoesOn => Ok(Vec::new()),
+        job::JobEvent::Ended { which, succeeded, reason } => {
+            let report = ReportDeployment { project, which, succeeded, reason };
+            bus::ask(&*app.bus, &context, &report).await
+        }
+        job::JobEvent::Wrong(message) => Err(Refusal::invalid("deployment", message)),
+    };
+    match ended {
+        Ok(ended) => {
+            app.counts.deployment_reports.inc();
+            let answer = serde_json::json!({ "correlation_id": correlation_id, "ended": ended });
+            (StatusCode::ACCEPTED, axum::Json(answer)).into_response()
+        }
+        Err(refusal) => problem::response(&refusal),
+    }
+}
+
 /// The project's secret; for one that does not exist a secret that nobody knows, so that the same work is done.
-async fn secret_of(app: &App, text: &str) -> Result<(Option<ProjectId>, Zeroizing<String>), Refusal> {
+async fn secret_of(app: &App, text: &str) -> Result<(Option<Located>, Zeroizing<String>), Refusal> {
     let located = match text.parse::<ProjectId>() {
         Ok(project) => {
             let context = bus::context_for_service(&app.world, "console", OrganizationId::SYSTEM);
@@ -101,7 +140,7 @@ async fn secret_of(app: &App, text: &str) -> Result<(Option<ProjectId>, Zeroizin
     };
     let (organization, project) =
         located.unwrap_or((OrganizationId::SYSTEM, ProjectId(app.world.new_uuid())));
-    Ok((located.map(|(_, project)| project), secret(&*app.keys, organization, project).await?))
+    Ok((located, secret(&*app.keys, organization, project).await?))
 }
 
 /// Whether the first of the known headers that is there is right.

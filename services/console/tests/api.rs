@@ -4,15 +4,29 @@
 
 #[path = "api/behind.rs"]
 mod behind;
+#[path = "api/deliveries.rs"]
+mod deliveries;
+#[path = "api/exports.rs"]
+mod exports;
+#[path = "api/graphql.rs"]
+mod graphql;
 #[path = "api/limits.rs"]
 mod limits;
 #[path = "api/log.rs"]
 mod log;
+#[path = "api/objects.rs"]
+mod objects;
+#[path = "api/page.rs"]
+mod page;
 #[path = "api/passing_on.rs"]
 mod passing_on;
 #[path = "api/recordings.rs"]
 mod recordings;
 #[path = "api/serving.rs"]
 mod serving;
+#[path = "api/subscriptions.rs"]
+mod subscriptions;
 #[path = "api/webhooks.rs"]
 mod webhooks;
+#[path = "api/websocket.rs"]
+mod websocket;

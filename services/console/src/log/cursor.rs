@@ -24,6 +24,18 @@ pub struct Cursor {
     pub within: Option<(Shard, u64, usize)>,
 }
 
+impl Cursor {
+    /// The position that covers all that was given out, the record within which it stands included.
+    #[must_use]
+    pub fn covering(self) -> Position {
+        let mut position = self.position;
+        if let Some((shard, sequence, _)) = self.within {
+            position.advance(shard, sequence);
+        }
+        position
+    }
+}
+
 /// Seals and opens the cursors of one organization.
 pub struct Cursors {
     sealing: Sealing,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::cloud_event::CloudEvent;
+use events::CloudEvent;
 
 /// Which observations were said. Nothing but observations is ever twice in the log.
 #[derive(Debug, Default)]
@@ -62,6 +62,12 @@ mod tests {
             schemaversion: None,
             aggregateversion: None,
             recordedat: events::Timestamp(0),
+            project: None,
+            agent: None,
+            environment: None,
+            exportlog: None,
+            exportsequence: None,
+            exportrun: None,
             position: None,
             data: serde_json::Value::Null,
         }

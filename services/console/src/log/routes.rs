@@ -5,17 +5,19 @@ use std::sync::Arc;
 use axum::http::Method;
 use axum::response::Response;
 use events::aggregate::ParseKindError;
-use events::position::Stream;
 use events::request::RequestContext;
 use events::requests::authz::{Action, Decide, ShowUser};
-use events::{AggregateRef, ChainHash, CommitId, CorrelationId, Refusal, RefusalKind, Timestamp, UserId};
+use events::{
+    AggregateRef, ChainHash, CloudEvent, CommitId, CorrelationId, Position, Refusal, RefusalKind, Timestamp,
+    UserId,
+};
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::Record;
 
-use super::cloud_event::{CloudEvent, of_record};
 use super::cursor::{Cursor, Cursors};
+use super::exports;
 use super::recording::{self, RecordingLine};
 use super::tail::{self, Audited, EventSelection, Reader, TailRequest};
 use super::trace::{Trace, trace};
@@ -35,8 +37,13 @@ struct ReadEvents {
     from: Option<String>,
     /// `true`: go on with what comes later.
     follow: Option<String>,
+    /// Only what was recorded at this time (RFC 3339) or later; not with `from`.
+    since: Option<String>,
     /// Only this aggregate: `<kind>/<id>`.
     aggregate: Option<String>,
+    /// `objects`: the changes of objects that agents saw, and nothing else. They are given only if you ask for them, and without the objects'
+    /// content.
+    stream: Option<String>,
 }
 
 /// Which uses of clusters.
@@ -180,6 +187,7 @@ pub fn all() -> Vec<Route> {
             |app, call| Box::pin(events(app, call)),
         )
         .answering("application/x-ndjson"),
+        exports::route(),
         Route::of::<ReadAudit, CloudEvent>(
             Method::GET,
             "/api/v1/log/audit",
@@ -232,17 +240,16 @@ async fn events(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     let Call { input, context, token, server_sent, .. } = call;
     let request: ReadEvents = input.parse()?;
     let follow = parse_follow(request.follow.as_deref())?;
+    let which = selection(&request)?;
+    let since = parse_time("since", request.since)?;
     let from = match opened(&app, &context, request.from.as_deref()).await? {
+        Some(_) if since.is_some() => {
+            return Err(Refusal::invalid("since", "cannot be given together with from"));
+        }
         Some(from) => from,
-        None if follow => Cursor {
-            position: app.log.position(Stream::ALL).await.map_err(|error| unavailable(&error))?,
-            within: None,
-        },
-        None => Cursor::default(),
-    };
-    let which = match request.aggregate.as_deref() {
-        Some(text) => EventSelection::Aggregate(parse_aggregate("aggregate", text)?),
-        None => EventSelection::All,
+        None => {
+            Cursor { position: first_position(&app, &context, &which, since, follow).await?, within: None }
+        }
     };
     let reader = Reader { asked: Reader::question(&context), token, context };
     tail::answer(app, TailRequest { from, follow, which, server_sent }, reader).await
@@ -280,6 +287,37 @@ async fn recorded(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     recording::answer(&app, call.context.organization, session).await
 }
 
+fn selection(request: &ReadEvents) -> Result<EventSelection, Refusal> {
+    match (request.stream.as_deref(), request.aggregate.as_deref()) {
+        (None, None) => Ok(EventSelection::All),
+        (None, Some(text)) => parse_aggregate("aggregate", text).map(EventSelection::Aggregate),
+        (Some("objects"), None) => Ok(EventSelection::Objects),
+        (Some("objects"), Some(_)) => Err(Refusal::invalid(
+            "aggregate",
+            "cannot be given together with stream: objects are no aggregates",
+        )),
+        (Some(_), _) => Err(Refusal::invalid("stream", "must be objects, or be left out")),
+    }
+}
+
+/// Where a reader begins who did not leave off anywhere.
+async fn first_position(
+    app: &App,
+    context: &RequestContext,
+    which: &EventSelection,
+    since: Option<Timestamp>,
+    follow: bool,
+) -> Result<Position, Refusal> {
+    // Of streams that are not read, a position would say what nobody asked about.
+    let streams = which.filter(context.organization).streams;
+    let position = match since {
+        Some(since) => app.log.position_at(&streams, since.plus_millis(-1)).await,
+        None if follow => app.log.position(&streams).await,
+        None => Ok(Position::start()),
+    };
+    position.map_err(|error| unavailable(&error))
+}
+
 /// Where a reader left off, if it says so.
 async fn opened(app: &App, context: &RequestContext, from: Option<&str>) -> Result<Option<Cursor>, Refusal> {
     match from {
@@ -299,7 +337,7 @@ async fn user_of(app: &App, context: &RequestContext, text: &str) -> Result<User
     Ok(bus::ask(&*app.bus, context, &ShowUser { user: text.to_owned() }).await?.id)
 }
 
-fn parse_follow(text: Option<&str>) -> Result<bool, Refusal> {
+pub(super) fn parse_follow(text: Option<&str>) -> Result<bool, Refusal> {
     match text {
         None | Some("false") => Ok(false),
         Some("true" | "") => Ok(true),
@@ -325,7 +363,8 @@ async fn aggregate(app: Arc<App>, call: Call) -> Result<Response, Refusal> {
     let version = version.ok_or_else(|| Refusal::not_found(&aggregate))?;
     let skipped = history.len().saturating_sub(MAXIMUM_COMMITS);
     let own = || history.iter().skip(skipped).filter(|record| record.organization == organization);
-    let (commits, events) = (own().filter_map(CommitView::of).collect(), own().flat_map(of_record).collect());
+    let (commits, events) =
+        (own().filter_map(CommitView::of).collect(), own().flat_map(Record::cloud_events).collect());
     json(&AggregateView { aggregate: aggregate.to_string(), version, more: skipped > 0, commits, events })
 }
 

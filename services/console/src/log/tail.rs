@@ -10,13 +10,13 @@ use bytes::Bytes;
 use events::position::{Shard, Stream};
 use events::requests::authz::{Action, Decide};
 use events::{
-    Actor, AgentId, AggregateRef, OrganizationId, Position, Refusal, RefusalKind, Sha256, Timestamp, UserId,
+    Actor, AgentId, AggregateRef, CloudEvent, OrganizationId, Position, Refusal, RefusalKind, Sha256,
+    Timestamp, UserId,
 };
 use futures::stream;
 use store::{FollowReader, Followed, ReadError, ReadFilter, Record, RecordReader};
 use tokio::sync::mpsc;
 
-use super::cloud_event::{CloudEvent, of_record};
 use super::cursor::{Cursor, Cursors};
 use super::once::Once;
 use crate::app::App;
@@ -43,6 +43,8 @@ pub struct TailRequest {
 pub enum EventSelection {
     /// Everything that was decided, seen or refused.
     All,
+    /// Changes of objects that agents saw: so many that only who asks for them gets them.
+    Objects,
     /// What was decided of this aggregate.
     Aggregate(AggregateRef),
     /// What was done in clusters.
@@ -61,9 +63,12 @@ pub struct Audited {
 }
 
 impl EventSelection {
-    fn filter(&self, organization: OrganizationId) -> ReadFilter {
+    /// What has to be read for them.
+    #[must_use]
+    pub fn filter(&self, organization: OrganizationId) -> ReadFilter {
         let (streams, kinds) = match self {
             Self::All => (vec![Stream::Decisions, Stream::Observations, Stream::Refusals], Vec::new()),
+            Self::Objects => (vec![Stream::Objects], Vec::new()),
             Self::Aggregate(aggregate) => (vec![Stream::Decisions], vec![aggregate.kind]),
             Self::Audit(_) => (vec![Stream::Audit], Vec::new()),
         };
@@ -72,7 +77,7 @@ impl EventSelection {
 
     fn has(&self, record: &Record) -> bool {
         match self {
-            Self::All | Self::Audit(_) => true,
+            Self::All | Self::Objects | Self::Audit(_) => true,
             Self::Aggregate(wanted) => record.commit().is_some_and(|commit| commit.aggregate == *wanted),
         }
     }
@@ -99,8 +104,7 @@ pub struct Reader {
 impl Reader {
     /// Whether the reader may still read.
     async fn may_go_on(&self, app: &App) -> bool {
-        let holder = app.callers.holder(&app.world, &*app.bus, self.token).await;
-        if holder.is_err_and(|refusal| refusal.kind == RefusalKind::Unauthenticated) {
+        if !app.callers.is_live(&app.world, &*app.bus, self.token).await {
             return false;
         }
         match bus::ask(&*app.bus, &self.context, &self.asked).await {
@@ -119,14 +123,28 @@ impl Reader {
     }
 }
 
-enum Source {
+/// Where the records of an answer come from.
+pub(super) enum Source {
     Read(RecordReader),
     Follow(FollowReader),
 }
 
 impl Source {
+    /// Opens the log behind a position. With `follow`, the source has no end.
+    pub(super) async fn open(
+        app: &App,
+        from: &Position,
+        filter: &ReadFilter,
+        follow: bool,
+    ) -> Result<Self, ReadError> {
+        match follow {
+            true => app.log.follow(from, filter).await.map(Self::Follow),
+            false => app.log.read(from, filter).await.map(Self::Read),
+        }
+    }
+
     /// The next record or move; `None` at the end.
-    async fn next(&mut self) -> Option<Result<Followed, ReadError>> {
+    pub(super) async fn next(&mut self) -> Option<Result<Followed, ReadError>> {
         match self {
             Self::Read(reader) => reader.recv().await.map(|record| record.map(Followed::Record)),
             Self::Follow(reader) => reader.recv().await,
@@ -143,13 +161,9 @@ pub async fn answer(app: Arc<App>, wanted: TailRequest, reader: Reader) -> Resul
     let cursors = Cursors::of(&*app.keys, &*app.log, organization).await?;
     let filter = wanted.which.filter(organization);
     let away = |error: ReadError| Refusal::new(RefusalKind::Unavailable, format!("{error}; retry"));
-    let source = if wanted.follow {
-        Source::Follow(app.log.follow(&wanted.from.position, &filter).await.map_err(away)?)
-    } else {
-        Source::Read(app.log.read(&wanted.from.position, &filter).await.map_err(away)?)
-    };
+    let source = Source::open(&app, &wanted.from.position, &filter, wanted.follow).await.map_err(away)?;
     let (sender, receiver) = mpsc::channel(WAITING);
-    let media = if wanted.server_sent { "text/event-stream" } else { "application/x-ndjson" };
+    let response = streamed(receiver, wanted.server_sent);
     let spawner = Arc::clone(&app.world.spawner);
     let tail = Tail {
         app,
@@ -163,13 +177,19 @@ pub async fn answer(app: Arc<App>, wanted: TailRequest, reader: Reader) -> Resul
         sender,
     };
     spawner.spawn("console-tail", Box::pin(tail.run(source, reader)));
+    Ok(response)
+}
+
+/// The answer whose body is these pieces as they come.
+pub(super) fn streamed(receiver: mpsc::Receiver<Bytes>, server_sent: bool) -> Response {
+    let media = if server_sent { "text/event-stream" } else { "application/x-ndjson" };
     let pieces = stream::unfold(receiver, |mut receiver| async {
         receiver.recv().await.map(|piece: Bytes| (Ok::<_, std::convert::Infallible>(piece), receiver))
     });
     let mut response = Response::new(Body::from_stream(pieces));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+    response
 }
 
 /// What a tail does next.
@@ -238,7 +258,7 @@ impl Tail {
     async fn record(&mut self, record: &Record) -> bool {
         // The filter has seen to it; said again because nothing of another organization may ever pass here.
         if record.organization == self.organization && self.which.has(record) {
-            let events = of_record(record);
+            let events = record.cloud_events();
             let count = events.len();
             let given = match self.within.take() {
                 Some((shard, sequence, given)) if (shard, sequence) == (record.shard, record.sequence) => {

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 
 use events::position::Stream;
-use events::{CorrelationId, OrganizationId, Position, Timestamp};
+use events::{CloudEvent, CorrelationId, OrganizationId, Position, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use store::{EventLog, ReadError, ReadFilter, Record};
 
-use super::cloud_event::{CloudEvent, of_record};
 use super::once::Once;
 
 /// Most events that one answer holds: the first.
@@ -78,7 +77,7 @@ impl Chain {
         if other {
             return;
         }
-        for event in of_record(record) {
+        for event in record.cloud_events() {
             if !self.has(&event) || !self.once.is_new(&event) {
                 continue;
             }

@@ -2,20 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bus::{Bus, Serving};
 use bytes::Bytes;
-use events::directory::{ProjectSettings, Scope};
+use events::directory::{ProjectSettings, Scope, TokenHolder};
 use events::request::RequestContext;
 use events::requests::authz::{
-    AgentView, Authenticate, CanUse, Decide, Decision, LocateProject, Principal, ProjectLocation,
-    ProjectView, ShowAgent, ShowProject,
+    AgentView, Authenticate, CanUse, Decide, Decision, IssueToken, LocateProject, Principal, ProjectLocation,
+    ProjectView, RevokeToken, SecretToken, ShowAgent, ShowProject, TokenView,
 };
 use events::requests::delivery::{ShowSource, SourceView};
 use events::requests::diff::{DiffSource, SourceDiff};
+use events::requests::environments::ReportDeployment;
+use events::requests::index::{
+    AsOf, Coverage, FindObjects, ListChanges, ObjectChange, ObjectTree, ShowCoverage, ShowTree,
+};
+use events::requests::page::{Page, Paged as _};
 use events::requests::status::{ObjectCounts, Status};
 use events::subject::Subject;
-use events::{AgentId, GroupId, OrganizationId, ProjectId, Refusal, RefusalKind, Request, Sha256, Timestamp};
+use events::{
+    Actor, AgentId, DeploymentId, GroupId, OrganizationId, Position, ProjectId, Refusal, RefusalKind,
+    Request, Sha256, Stream, Timestamp, TokenId, UserId,
+};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -32,10 +41,25 @@ pub struct Behind {
     seen: Arc<Mutex<Vec<Seen>>>,
     tokens: Arc<Mutex<BTreeMap<Sha256, Principal>>>,
     projects: Arc<Mutex<BTreeMap<ProjectId, OrganizationId>>>,
+    /// The last request for a tree.
+    tree: Arc<Mutex<Option<ShowTree>>>,
+    /// What the index lists, the newest first.
+    changes: Arc<Mutex<Vec<ObjectChange>>>,
+    /// The position that the index was last asked to cover.
+    covered: Arc<Mutex<Option<Position>>>,
+    /// Reports of jobs and deployments.
+    reported: Arc<Mutex<Vec<ReportDeployment>>>,
+    /// The index is behind the log.
+    is_behind: Arc<AtomicBool>,
+    /// All that callers may see, if not everything of their own.
+    narrow: Arc<Mutex<Option<ProjectId>>>,
 }
 
 /// The agent of each source.
 pub const AGENT: AgentId = AgentId(from(0xa9e7));
+
+/// The deployment that each report ends.
+pub const DEPLOYMENT: DeploymentId = DeploymentId(from(0xde9));
 
 const fn from(number: u128) -> uuid::Uuid {
     uuid::Uuid::from_u128(number)
@@ -59,10 +83,8 @@ const OTHERS: &[&str] = &[
     "authz.grant-credential",
     "authz.revoke-credential",
     "authz.list-tokens",
-    "authz.issue-token",
     "authz.issue-job-token",
     "authz.list-job-agents",
-    "authz.revoke-token",
     "authz.list-providers",
     "authz.trust-provider",
     "authz.distrust-provider",
@@ -70,6 +92,8 @@ const OTHERS: &[&str] = &[
     "authz.show-root",
     "authz.rotate-root",
     "authz.sign-in",
+    "authz.begin-sign-in",
+    "authz.exchange-code",
     "authz.list-agents",
     "authz.register-agent",
     "authz.delete-agent",
@@ -80,7 +104,12 @@ const OTHERS: &[&str] = &[
     "authz.set-token-lifetimes",
     "config-fetcher.show",
     "delivery.list-sources",
+    "delivery.list-environments",
+    "delivery.show-environment",
+    "delivery.list-deployments",
+    "delivery.list-environment-changes",
     "delivery.list-objects",
+    "delivery.list-syncs",
     "delivery.list-agent-statuses",
     "delivery.sync-source",
     "delivery.suspend-source",
@@ -88,7 +117,31 @@ const OTHERS: &[&str] = &[
     "delivery.pin-source",
     "delivery.unpin-source",
     "delivery.confirm-source",
+    "delivery.create-environment",
+    "delivery.set-environment",
+    "delivery.stop-environment",
+    "delivery.preview-stop",
+    "delivery.delete-environment",
+    "delivery.start-deployment",
+    "delivery.show-deployment",
+    "delivery.finish-deployment",
+    "delivery.fail-deployment",
+    "delivery.can-deploy",
+    "event-relay.create-subscription",
+    "event-relay.list-subscriptions",
+    "event-relay.show-subscription",
+    "event-relay.delete-subscription",
+    "event-relay.replay-subscription",
+    "event-relay.rotate-subscription-secret",
+    "event-relay.list-dead-letters",
+    "event-relay.resend-dead-letters",
     "tunnel-gateway.list-tunnels",
+    "resource-indexer.explain-health",
+    "resource-indexer.show-indexed",
+    "resource-indexer.list-environment-health",
+    "resource-indexer.show-environment-tree",
+    "resource-indexer.show-tiers",
+    "resource-indexer.diff-environment",
 ];
 
 impl Behind {
@@ -104,6 +157,46 @@ impl Behind {
         self.projects.lock().insert(project, organization);
     }
 
+    /// A token for the asker, which is known from then on.
+    fn issue(&self, context: &RequestContext) -> SecretToken {
+        let id = TokenId(context.idempotency_key.0);
+        let secret = format!("kasbah_p_{id}");
+        let view = token(id, context);
+        let (actor, organization) = (context.actor.clone(), context.organization);
+        self.knows(&secret, Principal { actor, organization, token: id, expires_at: view.expires_at });
+        SecretToken { view, secret }
+    }
+
+    /// The last request for a tree, as it came.
+    pub fn tree(&self) -> ShowTree {
+        self.tree.lock().take().expect("a request for a tree")
+    }
+
+    /// Callers may see this project, and nothing else.
+    pub fn narrow(&self, project: ProjectId) {
+        *self.narrow.lock() = Some(project);
+    }
+
+    /// The index lists one change more.
+    pub fn changed(&self, change: ObjectChange) {
+        self.changes.lock().insert(0, change);
+    }
+
+    /// The index is behind the log, or not any more.
+    pub fn falls_behind(&self, is_behind: bool) {
+        self.is_behind.store(is_behind, Ordering::SeqCst);
+    }
+
+    /// Reports of jobs and deployments since the last call.
+    pub fn reported(&self) -> Vec<ReportDeployment> {
+        std::mem::take(&mut self.reported.lock())
+    }
+
+    /// The position that the index was last asked to cover.
+    pub fn covered(&self) -> Option<Position> {
+        self.covered.lock().clone()
+    }
+
     /// What came since the last call.
     pub fn take(&self) -> Vec<Seen> {
         std::mem::take(&mut self.seen.lock())
@@ -116,7 +209,11 @@ impl Behind {
                 known.ok_or_else(|| Refusal::new(RefusalKind::Unauthenticated, "unknown token"))
             })
             .await,
-            self.answer::<Decide>(bus, |_, context, request| {
+            self.answer::<Decide>(bus, |behind, context, request| {
+                if let Some(project) = *behind.narrow.lock() {
+                    let allowed = request.scope == Scope::Project(project);
+                    return Ok(Decision { allowed, visible: true, reason: String::new() });
+                }
                 let own = request.organization == context.organization && request.actor == context.actor;
                 let own = own
                     && !matches!(request.scope, Scope::Organization(other) if other != context.organization);
@@ -136,7 +233,21 @@ impl Behind {
             })
             .await,
             self.answer::<ShowSource>(bus, |_, _, request| Ok(source(&request))).await,
+            self.answer::<ReportDeployment>(bus, |behind, context, request| {
+                let known = behind.projects.lock().get(&request.project).copied();
+                assert_eq!(
+                    known,
+                    Some(context.organization),
+                    "it is asked for the project's own organization"
+                );
+                behind.reported.lock().push(request);
+                Ok(vec![DEPLOYMENT])
+            })
+            .await,
+            self.answer::<IssueToken>(bus, |behind, context, _| Ok(behind.issue(context))).await,
+            self.answer::<RevokeToken>(bus, |_, context, request| Ok(token(request.token, context))).await,
         ];
+        serving.extend(self.serve_index(bus).await);
         let subject = Subject::agent_request(DiffSource::NAME, AGENT);
         serving.push(
             self.answer_raw(bus, &subject, DiffSource::NAME, |_, _, _| encoded(Ok(SourceDiff::default())))
@@ -149,6 +260,37 @@ impl Behind {
             serving.push(self.answer_raw(bus, &subject, name, refuse).await);
         }
         serving
+    }
+
+    async fn serve_index(&self, bus: &dyn Bus) -> Vec<Serving> {
+        vec![
+            self.answer::<ShowTree>(bus, |behind, _, request| {
+                *behind.tree.lock() = Some(request);
+                Ok(ObjectTree { nodes: Vec::new(), left_out: 0, as_of: as_of() })
+            })
+            .await,
+            self.answer::<FindObjects>(bus, |behind, _, request| {
+                if behind.is_behind.load(Ordering::SeqCst) {
+                    return Err(Refusal::new(RefusalKind::Unavailable, "the index is behind"));
+                }
+                if request.at_least.is_some() {
+                    behind.covered.lock().clone_from(&request.at_least);
+                }
+                Ok(Page { items: Vec::new(), next: None })
+            })
+            .await,
+            self.answer::<ListChanges>(bus, |behind, _, request| {
+                if request.at_least.is_some() && behind.is_behind.load(Ordering::SeqCst) {
+                    return Err(Refusal::new(RefusalKind::Unavailable, "the index is behind"));
+                }
+                page_of(&behind.changes.lock(), &request)
+            })
+            .await,
+            self.answer::<ShowCoverage>(bus, |_, _, _| {
+                Ok(Coverage { agents: Vec::new(), left_out: 0, as_of: as_of() })
+            })
+            .await,
+        ]
     }
 
     async fn answer<R: Request>(
@@ -183,6 +325,50 @@ impl Behind {
 
 fn encoded<T: Serialize>(answer: Result<T, Refusal>) -> Bytes {
     events::encode(&answer).unwrap().into()
+}
+
+/// The changes behind a request's cursor, as the index orders them.
+fn page_of(changes: &[ObjectChange], request: &ListChanges) -> Result<Page<ObjectChange>, Refusal> {
+    let key = |change: &ObjectChange| (change.recorded_at, change.agent, change.uid.clone(), change.number);
+    let place = |(at, agent, uid, number): (Timestamp, AgentId, String, u64)| {
+        (std::cmp::Reverse(at), agent, uid, std::cmp::Reverse(number))
+    };
+    let after = request.after()?.map(place);
+    let mut page = bus::PageBuilder::of(request);
+    for change in changes {
+        let is_behind = after.as_ref().is_none_or(|after| place(key(change)) > *after);
+        if is_behind && !page.push(key(change), change.clone())? {
+            break;
+        }
+    }
+    page.finish()
+}
+
+/// Of which state the index answers.
+pub fn as_of() -> AsOf {
+    AsOf {
+        position: Position::of(Stream::Objects, 3, 123_456),
+        judged_at: Timestamp(1),
+        rules: 1,
+        horizon: None,
+    }
+}
+
+fn token(id: TokenId, context: &RequestContext) -> TokenView {
+    let user = match context.actor {
+        Actor::User(user) => user,
+        _ => UserId(from(0)),
+    };
+    TokenView {
+        id,
+        name: "a token".to_owned(),
+        holder: TokenHolder::User(user),
+        issued_at: Timestamp(0),
+        expires_at: Some(Timestamp(4_000_000_000_000)),
+        last_used_at: None,
+        revoked_at: None,
+        clusters_only: false,
+    }
 }
 
 fn agent() -> AgentView {

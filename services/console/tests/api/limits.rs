@@ -55,7 +55,14 @@ async fn a_client_that_asks_nothing_is_let_go() {
         let listener = world.network.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_address().unwrap();
         let limits = Limits { head: Duration::from_millis(100), connections: 1, ..Limits::default() };
-        let server = Server { name: "test", world: world.clone(), listener, tls: None, limits };
+        let server = Server {
+            name: "test",
+            world: world.clone(),
+            listener,
+            tls: None,
+            plain_on_loopback: false,
+            limits,
+        };
         let (trigger, shutdown) = ShutdownTrigger::new();
         let router = Router::new().route("/", get(async || "served"));
         let router = TowerToHyperService::new(router);

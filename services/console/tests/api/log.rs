@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use events::directory::{AgentDeleted, DirectoryEvent, GroupCreated};
-use events::observation::{Observation, ObservationBatch, Observed};
+use events::observation::{Gone, Observation, ObservationBatch, Observed};
 use events::position::Stream;
 use events::{
-    AgentId, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, GroupId, OrganizationId, Timestamp,
+    AgentId, AggregateKind, AggregateRef, CommitId, CorrelationId, Event, GroupId, ObjectIdentity,
+    OrganizationId, Timestamp,
 };
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -16,12 +17,12 @@ use testkit::eventually;
 use crate::serving::{Console, HOME, STRANGER};
 
 impl Console {
-    async fn append(
+    pub async fn append(
         &self,
         organization: OrganizationId,
         aggregate: AggregateRef,
         expected: u64,
-        event: DirectoryEvent,
+        event: impl Into<Event>,
     ) {
         let context = bus::context_for_service(&self.world, "authz", organization);
         let commit = NewCommit {
@@ -36,7 +37,7 @@ impl Console {
             occurred_at: Timestamp(self.world.clock.now_millis()),
             command: None,
             grounds: None,
-            events: new_events(&self.world, [Event::from(event)]).unwrap(),
+            events: new_events(&self.world, [event.into()]).unwrap(),
         };
         self.store.log.append(commit).await.unwrap();
     }
@@ -59,6 +60,31 @@ impl Console {
             ObservationBatch { organization, writer: writer.clone(), epoch: 1, first, observations };
         let data = events::encode(&batch).unwrap();
         let batch = NewBatch { stream: Stream::Observations, organization, writer, data };
+        self.store.log.append_batch(batch).await.unwrap();
+    }
+
+    /// A change of an object that an agent saw.
+    async fn object_gone(&self, organization: OrganizationId, sequence: u64) {
+        let writer = ObservationBatch::agent_writer(AgentId(organization.0));
+        let identity = ObjectIdentity {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            namespace: "shop".to_owned(),
+            name: format!("web-{sequence}"),
+        };
+        let (uid, resource_version) = ("u".to_owned(), "7".to_owned());
+        let what = Observed::ObjectGone { identity, uid, resource_version, why: Gone::Deleted };
+        let observations = vec![Observation { at: Timestamp(1), what }];
+        let batch: ObservationBatch = ObservationBatch {
+            organization,
+            writer: writer.clone(),
+            epoch: 1,
+            first: sequence,
+            observations,
+        };
+        let data = events::encode(&batch).unwrap();
+        let batch = NewBatch { stream: Stream::Objects, organization, writer, data };
         self.store.log.append_batch(batch).await.unwrap();
     }
 
@@ -109,6 +135,49 @@ async fn each_reads_their_own_organization_and_no_count_of_another() {
         verified,
         json!({ "ok": true, "checkpoint": false, "aggregates": 5, "commits": 5, "events": 5, "unknown": 0 })
     );
+    console.stop().await;
+}
+
+#[tokio::test]
+async fn changes_of_objects_are_given_to_who_asks_for_them_and_to_nobody_else() {
+    let console = Console::start().await;
+    two_organizations(&console).await;
+    let everything = console.events(HOME, "").await.len();
+    for sequence in 1..=3 {
+        console.object_gone(console.home.organization, sequence).await;
+        console.object_gone(console.stranger.organization, sequence).await;
+    }
+    assert_eq!(console.events(HOME, "").await.len(), everything);
+    let objects = console.events(HOME, "?stream=objects").await;
+    let names: Vec<_> = objects.iter().map(|event| event["data"]["identity"]["name"].clone()).collect();
+    assert_eq!(names, ["web-1", "web-2", "web-3"]);
+    assert!(objects.iter().all(|event| event["type"] == "kasbah.observed.object-gone"));
+    let behind = objects[0]["position"].as_str().unwrap();
+    assert_eq!(console.events(HOME, &format!("?stream=objects&from={behind}")).await.len(), 2);
+    for (query, field) in [
+        ("?stream=decisions", "stream"),
+        ("?stream=objects&aggregate=group/a", "aggregate"),
+        ("?since=2026-01-31T12:00:00Z&from=start", "since"),
+        ("?since=yesterday", "since"),
+    ] {
+        let (status, refusal) = console.get(HOME, &format!("/api/v1/log/events{query}")).await;
+        assert_eq!((status, refusal["field"].as_str()), (StatusCode::BAD_REQUEST, Some(field)), "{query}");
+    }
+    console.stop().await;
+}
+
+#[tokio::test]
+async fn who_names_a_time_begins_with_what_was_recorded_then() {
+    let console = Console::start().await;
+    two_organizations(&console).await;
+    let all = console.events(HOME, "").await;
+    let recorded = |event: &Value| Timestamp::parse(event["recordedat"].as_str().unwrap()).unwrap();
+    let since = all.iter().map(recorded).max().unwrap();
+    let expected: Vec<_> =
+        all.iter().filter(|event| recorded(event) >= since).map(|event| &event["id"]).collect();
+    let found = console.events(HOME, &format!("?since={since}")).await;
+    assert_eq!(found.iter().map(|event| &event["id"]).collect::<Vec<_>>(), expected);
+    assert!(!expected.is_empty() && expected.len() <= all.len());
     console.stop().await;
 }
 

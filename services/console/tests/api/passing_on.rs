@@ -61,6 +61,7 @@ fn bodies() -> Vec<(&'static str, Option<Value>)> {
         ("listTunnels", None),
         ("listSources", None),
         ("showSource", None),
+        ("listSyncs", None),
         ("listSourceObjects", None),
         ("syncSource", None),
         ("suspendSource", Some(json!({ "reason": "maintenance" }))),
@@ -69,7 +70,40 @@ fn bodies() -> Vec<(&'static str, Option<Value>)> {
         ("unpinSource", None),
         ("confirmSource", None),
         ("diffSource", None),
+        ("findObjects", None),
+        ("showObjectTree", None),
+        ("explainHealth", None),
+        ("showObject", None),
+        ("listObjectChanges", None),
+        ("showCoverage", None),
+        ("listEnvironmentHealth", None),
+        ("showEnvironmentTree", None),
+        ("diffEnvironment", None),
+        ("showTiers", None),
+        ("listSubscriptions", None),
+        ("createSubscription", Some(json!({ "name": "alerts", "url": "https://hooks.example/a" }))),
+        ("showSubscription", None),
+        ("deleteSubscription", None),
+        ("replaySubscription", Some(json!({}))),
+        ("rotateSubscriptionSecret", Some(json!({}))),
+        ("listDeadLetters", None),
+        ("resendDeadLetters", Some(json!({}))),
+        ("listEnvironments", None),
+        ("createEnvironment", Some(json!({ "project": "shop/front", "name": "production" }))),
+        ("showEnvironment", None),
+        ("setEnvironment", Some(json!({ "tier": "other" }))),
+        ("stopEnvironment", Some(json!({}))),
+        ("previewStop", None),
+        ("deleteEnvironment", None),
+        ("listEnvironmentChanges", None),
+        ("listDeployments", None),
+        ("startDeployment", Some(json!({ "project": "shop/front", "env": "production" }))),
+        ("showDeployment", None),
+        ("finishDeployment", Some(json!({}))),
+        ("failDeployment", Some(json!({}))),
+        ("reviewDeployment", Some(json!({ "project": "shop/front", "env": "production" }))),
         ("readEvents", None),
+        ("followEvents", None),
         ("readAudit", None),
         ("readRecording", None),
         ("showAggregate", None),
@@ -96,9 +130,14 @@ async fn every_route_asks_as_the_caller_in_their_own_organization() {
             .find(|(operation, _)| *operation == route.operation)
             .unwrap_or_else(|| panic!("{} is not tried as a stranger", route.operation));
         console.behind.take();
+        let query = match route.operation {
+            "diffEnvironment" => "?from=-1m",
+            "followEvents" => "?project=shop%2Ffront",
+            _ => "",
+        };
         let request = console
             .client
-            .request(route.method.clone(), console.url(&path(route.path)))
+            .request(route.method.clone(), console.url(&format!("{}{query}", path(route.path))))
             .bearer_auth(STRANGER)
             .header("kasbah-organization", &home)
             .header("x-actor", console.home.actor.to_string());

@@ -26,6 +26,8 @@ pub struct Console {
     pub bus: Arc<dyn Bus>,
     pub behind: Behind,
     pub client: reqwest::Client,
+    /// How clients encrypt who speak HTTP/1.1 only.
+    pub tls: Arc<rustls::ClientConfig>,
     pub address: String,
     pub home: Principal,
     pub stranger: Principal,
@@ -58,16 +60,33 @@ impl Console {
             readiness: Readiness::new(),
             metrics: Metrics::new(),
         };
-        let running = async move { console::run(Args::default(), deps, shutdown).await.unwrap() };
+        let clusters_url = Some("https://127.0.0.1:8443".to_owned());
+        let args = Args { clusters_url, ..Args::default() };
+        let running = async move { console::run(args, deps, shutdown).await.unwrap() };
         let task = world.spawner.spawn("console", Box::pin(running));
         let tls = client_config_trusting(&world, authority.certificate().as_bytes(), &[b"h2", b"http/1.1"])
             .unwrap();
         let client = reqwest::Client::builder().tls_backend_preconfigured((*tls).clone()).build().unwrap();
+        let tls = client_config_trusting(&world, authority.certificate().as_bytes(), &[b"http/1.1"]).unwrap();
         let (home, stranger) = (principal(&world), principal(&world));
         behind.knows(HOME, home.clone());
         behind.knows(STRANGER, stranger.clone());
         let _folder = folder;
-        Self { world, store, bus, behind, client, address, home, stranger, trigger, task, serving, _folder }
+        Self {
+            world,
+            store,
+            bus,
+            behind,
+            client,
+            tls,
+            address,
+            home,
+            stranger,
+            trigger,
+            task,
+            serving,
+            _folder,
+        }
     }
 
     /// Nobody answers behind the bus any more.

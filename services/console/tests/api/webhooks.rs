@@ -3,12 +3,14 @@
 use bus::Received;
 use events::Notice as _;
 use events::ProjectId;
+use events::requests::environments::ReportedDeployment;
 use events::requests::repository::RepositoryPushed;
 use events::subject::Subject;
 use reqwest::StatusCode;
 use ring::hmac;
 use serde_json::Value;
 
+use crate::behind::DEPLOYMENT;
 use crate::serving::{Console, HOME, answer};
 
 const PUSH: &str = r#"{"ref":"refs/heads/main","commits":[]}"#;
@@ -91,5 +93,43 @@ async fn a_wrong_signature_and_an_unknown_project_read_the_same() {
     }
     assert_eq!(answers.len(), 1, "{answers:?}");
     assert!(pushes.receiver.try_recv().is_err(), "nothing was announced");
+    console.stop().await;
+}
+
+#[tokio::test]
+async fn a_jobs_end_is_passed_on_for_the_project_that_signed_it_and_is_no_push() {
+    const JOB: &str = r#"{"object_kind":"build","build_id":7,"build_status":"failed","repository":{"homepage":"https://git.example/g/p"}}"#;
+    const RUNS: &str = r#"{"object_kind":"deployment","status":"running","deployable_url":"https://git.example/g/p/-/jobs/7"}"#;
+    const OWN: &str = r#"{"job_url":"https://ci.example/1","status":"success"}"#;
+    let console = Console::start().await;
+    let project = ProjectId(console.world.new_uuid());
+    console.behind.has(project, console.home.organization);
+    let mut pushes = console.bus.subscribe(&Subject::notice(RepositoryPushed::NAME)).await.unwrap();
+    let (_, view) = console.get(HOME, &format!("/api/v1/projects/{project}/webhook")).await;
+    let secret = view["secret"].as_str().unwrap();
+    let (status, accepted) = console.hook(&project.to_string(), Some(("X-Gitlab-Token", secret)), JOB).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{accepted}");
+    assert_eq!(accepted["ended"], serde_json::json!([DEPLOYMENT]));
+    let job = |url: &str| ReportedDeployment::JobUrl(url.to_owned());
+    let [told] = &console.behind.reported()[..] else { panic!("one report") };
+    assert_eq!((told.project, &told.which), (project, &job("https://git.example/g/p/-/jobs/7")));
+    assert_eq!((told.succeeded, told.reason.as_str()), (false, "the job failed"));
+
+    let (status, accepted) = console.hook(&project.to_string(), Some(("X-Gitlab-Token", secret)), RUNS).await;
+    assert_eq!((status, &accepted["ended"]), (StatusCode::ACCEPTED, &serde_json::json!([])));
+    assert_eq!(console.behind.reported(), [], "it runs");
+
+    let signed = format!("sha256={}", signature(secret, OWN));
+    let header = ("Kasbah-Signature", signed.as_str());
+    let (status, _) = console.hook(&project.to_string(), Some(header), OWN).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    assert!(console.behind.reported()[0].succeeded);
+    let (status, _) = console.hook(&project.to_string(), Some(header), JOB).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED, "the signature of another body");
+    let wrong = r#"{"job_url":"https://ci.example/1","status":"perhaps"}"#;
+    let (status, refusal) = console.hook(&project.to_string(), Some(("X-Gitlab-Token", secret)), wrong).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{refusal}");
+    assert_eq!(console.behind.reported(), []);
+    assert!(pushes.receiver.try_recv().is_err(), "nobody pushed");
     console.stop().await;
 }
