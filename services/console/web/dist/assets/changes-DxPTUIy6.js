@@ -1,0 +1,1 @@
+import{o as e}from"./states-Dk3HDKDz.js";function t({fields:t}){return e(`dl`,{class:`changes`,children:t.map(({path:t,before:n,after:r})=>e(`div`,{children:[e(`dt`,{children:e(`code`,{children:t})}),e(`dd`,{children:[n!=null&&e(`del`,{"aria-label":`before: ${n}`,children:n}),r!=null&&e(`ins`,{"aria-label":`after: ${r}`,children:r})]})]},t))})}export{t};

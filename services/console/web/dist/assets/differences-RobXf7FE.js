@@ -1,0 +1,3 @@
+import{t as e}from"./yaml-uTFNyUPb.js";import{o as t}from"./states-Dk3HDKDz.js";var n=200;function r({of:n,sign:r}){if(n==null)return null;let i=typeof n==`object`?e(n).trimEnd():String(n);return t(`pre`,{class:r===`+`?`is-added`:`is-removed`,children:i.split(`
+`).map(e=>`${r} ${e}`).join(`
+`)})}function i({fields:e}){return t(`ul`,{class:`differences`,children:[e.slice(0,n).map(({path:e,before:n,after:i})=>t(`li`,{children:[t(`code`,{children:e}),t(r,{of:n,sign:`−`}),t(r,{of:i,sign:`+`})]},e)),e.length>n&&t(`li`,{class:`muted`,children:[`and `,e.length-n,` more fields`]})]})}export{i as t};

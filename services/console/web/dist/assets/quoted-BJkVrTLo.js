@@ -1,0 +1,1 @@
+var e=/^[\w@%+=:,./-]+$/,t=t=>e.test(t)?t:`'${t.replaceAll(`'`,`'\\''`)}'`;export{t};

@@ -1,0 +1,5 @@
+var e=/^[A-Za-z_./][\w./@ -]*$/,t=new Set([`true`,`false`,`null`,`yes`,`no`,`on`,`off`,`~`,`y`,`n`]);function n(n){return typeof n==`string`?e.test(n)&&!t.has(n.toLowerCase())&&!/\s$|: | #/.test(n)?n:JSON.stringify(n):JSON.stringify(n)??`null`}function r(e){return Object.keys(e).length===0}function i(e,t=``){return Array.isArray(e)?e.length===0?`${t}[]\n`:e.map(e=>`${t}- ${i(e,`${t}  `).slice(t.length+2)}`).join(``):typeof e==`object`&&e?r(e)?`${t}{}\n`:Object.entries(e).map(([e,a])=>{let o=`${t}${n(e)}:`;return typeof a==`string`&&a.includes(`
+`)&&/^\S/.test(a)&&!/[\r\u0000-\u0008]/.test(a)&&!/\n\n$/.test(a)&&a.endsWith(`
+`)?`${o} |\n${a.trimEnd().split(`
+`).map(e=>e?`${t}  ${e}`:``).join(`
+`)}\n`:typeof a!=`object`||!a?`${o} ${n(a)}\n`:r(a)?`${o} ${Array.isArray(a)?`[]`:`{}`}\n`:`${o}\n${i(a,Array.isArray(a)?t:`${t}  `)}`}).join(``):`${t}${n(e)}\n`}export{i as t};
