@@ -82,7 +82,10 @@ async fn main() -> anyhow::Result<()> {
     let settings = match CommandLine::parse().command {
         Command::Up(args) => args.settings()?,
         Command::SingleService(alone) => alone.settings()?,
-        Command::Client(_) | Command::NatsAccounts(_) | Command::Completion { .. } => {
+        Command::Client(_)
+        | Command::NatsAccounts(_)
+        | Command::JudgeImported
+        | Command::Completion { .. } => {
             anyhow::bail!("this program is a server only")
         }
     };

@@ -36,6 +36,9 @@ pub enum Command {
     /// Print the accounts for NATS servers: what each service may publish and subscribe to, and what external subscribers may
     /// subscribe to
     NatsAccounts(AccountsArgs),
+    /// Answer with what imported health rules say of objects: a process that the index starts for them, and may kill.
+    #[command(hide = true)]
+    JudgeImported,
     /// Print a completion script for a shell, such as `source <(kasbah completion bash)`
     Completion {
         /// The shell.

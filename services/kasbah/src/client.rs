@@ -27,7 +27,8 @@ use world::World;
 
 use crate::exit;
 use commands::{
-    access, agent, ci, credential, group, log, organization, project, provider, root, source, token, user,
+    access, agent, ci, credential, deployment, env, group, log, objects, organization, project, provider,
+    root, source, subscription, token, user,
 };
 use failure::Failure;
 use print::Printer;
@@ -42,6 +43,8 @@ pub enum ClientCommand {
     Login(With<commands::login::Login>),
     /// Sign out and revoke the login token
     Logout(With<commands::logout::Logout>),
+    /// Open the web page, signed in: prints a link that signs in once
+    Open(With<commands::open::Open>),
     /// Organizations: the tenants of an installation
     #[command(visible_alias = "organizations")]
     Organization(Of<organization::Command>),
@@ -67,6 +70,9 @@ pub enum ClientCommand {
     Agent(Of<agent::Command>),
     /// Configuration files of agents
     Config(Of<commands::config::Command>),
+    /// Health rules and actions of agents' configurations
+    #[command(visible_alias = "rules")]
+    Rule(Of<commands::rule::Command>),
     /// Write a kubeconfig for an agent's cluster, for kubectl, helm and every other client
     Kubeconfig(With<commands::kubeconfig::Kubeconfig>),
     /// CI jobs: their kubeconfigs, and tokens for them
@@ -80,11 +86,33 @@ pub enum ClientCommand {
     /// Tokens of agents, users and jobs
     #[command(visible_alias = "tokens")]
     Token(Of<token::Command>),
+    /// What is delivered, and where to.
+    #[command(flatten)]
+    Delivery(Box<DeliveryCommand>),
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "a comment here would stand in the help")]
+    Objects(objects::Command),
+    /// Ask a GraphQL query, or follow a subscription
+    Graphql(With<commands::graphql::Graphql>),
+    /// The event log
+    Log(Of<log::Command>),
+}
+
+/// Commands about what is delivered, and where to.
+#[derive(Debug, Subcommand)]
+pub enum DeliveryCommand {
     /// Manifest sources: what an agent keeps applied
     #[command(visible_alias = "sources")]
     Source(Of<source::Command>),
-    /// The event log
-    Log(Of<log::Command>),
+    /// Environments: where a project runs, and what was deployed there
+    #[command(visible_aliases = ["envs", "environment", "environments"])]
+    Env(Of<env::Command>),
+    /// Deployments into environments, recorded by CI jobs or by hand
+    #[command(visible_alias = "deployments")]
+    Deployment(Of<deployment::Command>),
+    /// Events for programs outside, sent to webhooks
+    #[command(visible_alias = "subscriptions")]
+    Subscription(Of<subscription::Command>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -127,6 +155,7 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
     match command {
         ClientCommand::Login(with) => commands::login::run(with.wanted, &with.common, &world).await,
         ClientCommand::Logout(with) => commands::logout::run(with.wanted, &with.common, &world).await,
+        ClientCommand::Open(with) => commands::open::run(with.wanted, &open(&with.common)?).await,
         ClientCommand::Organization(of) => organization::run(of.command, &open(&of.common)?).await,
         ClientCommand::Group(of) => group::run(of.command, &open(&of.common)?).await,
         ClientCommand::Project(of) => project::run(of.command, &open(&of.common)?).await,
@@ -138,14 +167,31 @@ async fn run_in_runtime(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Config(of) => {
             commands::config::run(of.command, Printer::of(of.common.output, &world), &world)
         }
+        ClientCommand::Rule(of) => {
+            commands::rule::run(of.command, Printer::of(of.common.output, &world), &world)
+        }
         ClientCommand::Kubeconfig(with) => commands::kubeconfig::run(with.wanted, &open(&with.common)?).await,
         ClientCommand::Ci(of) => ci::run(of.command, &of.common, &world).await,
         ClientCommand::Audit(with) => commands::audit::run(with.wanted, &open(&with.common)?).await,
         ClientCommand::Recording(with) => commands::recording::run(with.wanted, &open(&with.common)?).await,
         ClientCommand::Access(of) => access::run(of.command, &open(&of.common)?).await,
         ClientCommand::Token(of) => token::run(of.command, &open(&of.common)?).await,
-        ClientCommand::Source(of) => source::run(of.command, open(&of.common)).await,
+        ClientCommand::Delivery(command) => run_delivery(*command, open).await,
+        ClientCommand::Objects(command) => objects::run(command, open).await,
+        ClientCommand::Graphql(with) => commands::graphql::run(with.wanted, &open(&with.common)?).await,
         ClientCommand::Log(of) => log::run_with(of.command, &of.common, open, &world).await,
+    }
+}
+
+async fn run_delivery(
+    command: DeliveryCommand,
+    open: impl Fn(&Common) -> Result<Session, Failure>,
+) -> Result<(), Failure> {
+    match command {
+        DeliveryCommand::Source(of) => source::run(of.command, open(&of.common)).await,
+        DeliveryCommand::Env(of) => env::run(of.command, open(&of.common)).await,
+        DeliveryCommand::Deployment(of) => deployment::run(of.command, &open(&of.common)?).await,
+        DeliveryCommand::Subscription(of) => subscription::run(of.command, &open(&of.common)?).await,
     }
 }
 

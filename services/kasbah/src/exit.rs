@@ -19,15 +19,21 @@ pub const UNAVAILABLE: i32 = 6;
 /// A setting is wrong: of a server process, in a file, or of where and as whom a client asks.
 pub const BAD_CONFIGURATION: i32 = chassis::args::EXIT_BAD_CONFIGURATION;
 
-/// `kasbah source diff`: the cluster is other than Git has it.
+/// `kasbah source diff`: the cluster is other than Git has it. `kasbah diff` and `kasbah env diff`: an object was another.
 pub const DIFFERS: i32 = 1;
-/// `kasbah source diff`: there is no comparison.
+/// All of them: there is no comparison.
 pub const NOT_COMPARED: i32 = 2;
 
 /// What the help of `kasbah source diff` says about its codes, which are those of `kubectl diff`.
 pub const DIFF_HELP: &str = "Exit codes:
   0   no difference
   1   a difference, or something that a sync would be refused: an object, or the newest commit
+  2   an error: there is no comparison";
+
+/// The same of `kasbah diff` and `kasbah env diff`.
+pub const OBJECT_DIFF_HELP: &str = "Exit codes:
+  0   no difference
+  1   a difference
   2   an error: there is no comparison";
 
 /// What `--help` says about them.
@@ -40,7 +46,7 @@ pub const HELP: &str = "Exit codes:
   5   conflict: the state does not allow it, or the name is taken
   6   unavailable: the server cannot be reached or cannot serve now; retry
   64  settings are wrong
-`kasbah source diff` has codes of its own: see its help";
+`kasbah diff`, `kasbah env diff` and `kasbah source diff` have codes of their own: see their help";
 
 /// The code for a refusal.
 #[must_use]

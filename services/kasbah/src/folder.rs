@@ -25,6 +25,9 @@ pub struct ClientFile {
     /// URL under which people and jobs reach clusters' APIs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clusters: Option<String>,
+    /// URL of the web page, where it is not that of the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<String>,
 }
 
 /// `kasbah` in the user's data folder: `$XDG_DATA_HOME`, else `~/.local/share`; `None` for a user without a home.
@@ -42,6 +45,13 @@ impl ClientFile {
     pub fn new(server: String, gateway: String, clusters: Option<String>, has_authority: bool) -> Self {
         let path = |name: &str| Path::new(name).to_owned();
         let ca_file = has_authority.then(|| path(AUTHORITY_FILE));
-        Self { server, ca_file, token_file: path(TOKEN_FILE), gateway, clusters }
+        Self { server, ca_file, token_file: path(TOKEN_FILE), gateway, clusters, page: None }
+    }
+
+    /// The same with a web page at another URL.
+    #[must_use]
+    pub fn with_page(mut self, page: Option<String>) -> Self {
+        self.page = page.filter(|page| *page != self.server);
+        self
     }
 }

@@ -43,6 +43,10 @@ pub fn main() -> ExitCode {
             print!("{}", args.text());
             ExitCode::SUCCESS
         }
+        Command::JudgeImported => match resource_indexer::imported::judge_imported() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
         Command::Completion { shell } => match std::io::stdout().write_all(&cli::completion(shell)) {
             Ok(()) => ExitCode::SUCCESS,
             // A reader that has enough, such as `head`, is no failure of ours to report.

@@ -175,6 +175,7 @@ async fn serve(
         let authority = tls.as_ref().and_then(|tls| tls.authority.as_deref());
         leave_authority(world, &settings.folder()?.join(AUTHORITY_FILE), authority)?;
     }
+    settings.let_own_page_in(&addresses);
     let bus: Arc<dyn Bus> = Arc::new(ObservedBus::new(bus, world.clone(), &metrics));
     let readiness = Readiness::new();
     let first_start = readiness.register("first start");
@@ -237,7 +238,8 @@ async fn introduce(
             addresses.agents_dial.clone(),
             addresses.clusters_url.clone(),
             addresses.has_authority,
-        );
+        )
+        .with_page(addresses.page_url());
         let client = serde_json::to_vec_pretty(&client)?;
         write_if_other(world, &settings.folder()?.join(CLIENT_FILE), &client)?;
     }

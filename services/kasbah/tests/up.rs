@@ -168,6 +168,8 @@ fn the_first_start_leaves_what_the_client_needs_and_the_next_keeps_it() {
     let client: serde_json::Value = serde_json::from_str(&read("client.json")).unwrap();
     assert_eq!(client["server"], up.said["API"]);
     assert_eq!(client["gateway"], up.said["agents dial"]);
+    assert_eq!(client["page"], up.said["web page"]);
+    assert_eq!(up.said["web page"], up.said["API"].replace("https://", "http://"));
     let (token, authority) = (read("owner-token"), read("ca.crt"));
     let (code, log) = up.stop();
     assert_eq!(code, Some(0), "{log}");

@@ -13,6 +13,9 @@ use world::World;
 use super::failure::Failure;
 use super::settings::{Settings, SettingsError};
 
+mod cluster;
+mod graphql;
+
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const USER_AGENT: &str = concat!("kasbah/", env!("CARGO_PKG_VERSION"));
 /// A dry run in a cluster takes its time.
@@ -44,9 +47,7 @@ impl Api {
     /// # Errors
     /// When whom to trust cannot be read.
     pub fn new(settings: &Settings, world: &World) -> Result<Self, Failure> {
-        let mut bearer = HeaderValue::from_str(&format!("Bearer {}", settings.token.as_str()))
-            .map_err(|_| SettingsError::BadToken { origin: "the token".to_owned() })?;
-        bearer.set_sensitive(true);
+        let bearer = bearer(&settings.token)?;
         let mut api = Self::with(&settings.server, settings.ca_file.as_deref(), Some(bearer), world)?;
         api.login.clone_from(&settings.login);
         Ok(api)
@@ -149,11 +150,7 @@ impl Api {
                 request = request.json(body);
             }
             match self.accepted(request).await {
-                Ok(response) => {
-                    let bytes = response.bytes().await.map_err(|error| self.failure(&error))?;
-                    return serde_json::from_slice(&bytes)
-                        .map_err(|error| self.unreadable(error.to_string()));
-                }
+                Ok(response) => return self.decoded(response).await,
                 Err(Failure::Refused { retry_after: Some(seconds), .. })
                     if attempt < ATTEMPTS && seconds <= LONGEST_PAUSE =>
                 {
@@ -178,26 +175,36 @@ impl Api {
 
     async fn accepted(&self, request: RequestBuilder) -> Result<Response, Failure> {
         let response = request.send().await.map_err(|error| self.failure(&error))?;
-        let status = response.status();
-        if status.is_success() {
+        if response.status().is_success() {
             return Ok(response);
         }
+        Err(self.refused(response).await)
+    }
+
+    async fn decoded<T: DeserializeOwned>(&self, response: Response) -> Result<T, Failure> {
+        let bytes = response.bytes().await.map_err(|error| self.failure(&error))?;
+        serde_json::from_slice(&bytes).map_err(|error| self.unreadable(error.to_string()))
+    }
+
+    /// Why an answer is no success.
+    async fn refused(&self, response: Response) -> Failure {
+        let status = response.status();
         let retry_after =
             response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let body = response.bytes().await.unwrap_or_default();
         if let Ok(refusal) = serde_json::from_slice::<Refusal>(&body) {
             if let (RefusalKind::Unauthenticated, Some(login)) = (refusal.kind, &self.login) {
-                return Err(SettingsError::LoginEnded { login: login.clone() }.into());
+                return SettingsError::LoginEnded { login: login.clone() }.into();
             }
-            return Err(Failure::Refused { refusal, retry_after });
+            return Failure::Refused { refusal, retry_after };
         }
-        Err(match status {
+        match status {
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
                 let refusal = Refusal::new(RefusalKind::Unavailable, format!("{} is not ready", self.server));
                 Failure::Refused { refusal, retry_after }
             }
             status => self.unreadable(format!("HTTP status {status} without a reason")),
-        })
+        }
     }
 
     fn unreadable(&self, detail: String) -> Failure {
@@ -219,6 +226,14 @@ impl Api {
         };
         Failure::Broken { server, detail }
     }
+}
+
+/// The header that shows a token.
+fn bearer(token: &str) -> Result<HeaderValue, Failure> {
+    let mut bearer = HeaderValue::from_str(&format!("Bearer {token}"))
+        .map_err(|_| SettingsError::BadToken { origin: "the token".to_owned() })?;
+    bearer.set_sensitive(true);
+    Ok(bearer)
 }
 
 /// The machine answered that nothing listens there.

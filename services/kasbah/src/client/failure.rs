@@ -116,7 +116,7 @@ impl Failure {
         Self::Usage { option, message: message.into() }
     }
 
-    /// Whoever read our output is gone, which is no failure of ours.
+    /// The reader of our output is gone, which is no failure of ours.
     #[must_use]
     pub fn is_closed_pipe(&self) -> bool {
         match self {
@@ -142,6 +142,27 @@ impl Failure {
                 Self::not_found(what)
             }
             other => other,
+        }
+    }
+
+    /// Of a command that compares: a difference stays one, and everything else means that there is no comparison.
+    #[must_use]
+    pub fn of_comparison(self) -> Self {
+        match self {
+            Self::Differs => self,
+            other => Self::NotCompared(Box::new(other)),
+        }
+    }
+
+    /// How a comparison ends that was shown. A reader that closes the pipe early wants the exit code all the same.
+    ///
+    /// # Errors
+    /// When it could not be shown, or there is a difference.
+    pub fn compared(shown: Result<(), Self>, differs: bool) -> Result<(), Self> {
+        match shown {
+            Err(failure) if !failure.is_closed_pipe() => Err(failure),
+            _ if differs => Err(Self::Differs),
+            _ => Ok(()),
         }
     }
 

@@ -17,6 +17,14 @@ pub struct LimitArgs {
     limit: Option<NonZeroUsize>,
 }
 
+impl LimitArgs {
+    /// So many items are wanted.
+    #[must_use]
+    pub fn most(self) -> usize {
+        self.limit.map_or(usize::MAX, NonZeroUsize::get)
+    }
+}
+
 /// A list whose pages are asked for one after the other.
 pub struct Listing<'a, T> {
     api: &'a Api,
@@ -40,7 +48,7 @@ impl<'a, T: DeserializeOwned> Listing<'a, T> {
     /// A list under a path.
     #[must_use]
     pub fn of(api: &'a Api, path: &'a [&'a str], query: &Query<'a>, limit: LimitArgs) -> Self {
-        let wanted = limit.limit.map_or(usize::MAX, NonZeroUsize::get);
+        let wanted = limit.most();
         Self { api, path, query: query.to_vec(), next: Next::First, wanted, items: PhantomData }
     }
 

@@ -6,6 +6,8 @@ mod text;
 
 use std::io::{IsTerminal as _, Write as _};
 
+use clap::ValueEnum as _;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _, ValueParser};
 use events::Timestamp;
 use serde::Serialize;
 use world::World;
@@ -25,6 +27,30 @@ pub enum Format {
     Json,
     /// The same data as YAML
     Yaml,
+    /// Text for people, with more columns
+    Wide,
+    /// Only the names, as arguments for kubectl
+    Name,
+}
+
+impl Format {
+    /// What every command prints.
+    pub const COMMON: &[Self] = &[Self::Table, Self::Json, Self::Yaml];
+    /// What a list of objects is printed as, too.
+    pub const OF_OBJECTS: &[Self] = &[Self::Table, Self::Wide, Self::Name, Self::Json, Self::Yaml];
+
+    /// Reads one of these formats.
+    #[must_use]
+    pub fn parser(formats: &'static [Self]) -> ValueParser {
+        let names = formats.iter().filter_map(clap::ValueEnum::to_possible_value);
+        ValueParser::new(PossibleValuesParser::new(names).try_map(|name| Self::from_str(&name, false)))
+    }
+
+    /// Whether it is text for people, not a document for programs.
+    #[must_use]
+    pub const fn is_text(self) -> bool {
+        matches!(self, Self::Table | Self::Wide | Self::Name)
+    }
 }
 
 /// How text for people may look.
@@ -72,7 +98,7 @@ impl Printer {
         human: impl FnOnce(&T, Style) -> String,
     ) -> Result<(), Failure> {
         match self.format {
-            Format::Table => self.text(&human(value, self.style)),
+            Format::Table | Format::Wide | Format::Name => self.text(&human(value, self.style)),
             Format::Json => self.text(&json(value)?),
             Format::Yaml => self.text(&yaml(value)?),
         }
@@ -88,7 +114,7 @@ impl Printer {
         human: impl FnOnce(&T, Style) -> String,
     ) -> Result<(), Failure> {
         match self.format {
-            Format::Table => self.text(&human(value, self.style)),
+            Format::Table | Format::Wide | Format::Name => self.text(&human(value, self.style)),
             Format::Json => {
                 self.text(&serde_json::to_string(value).map_err(|error| Failure::Print(error.to_string()))?)
             }

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::api::Api;
 use super::failure::Failure;
-use super::print::{Format, Printer};
+use super::print::Printer;
 use super::settings::{Common, ProcessEnvironment, Settings};
 
 /// The API, where to print, and the world around.
@@ -39,7 +39,7 @@ impl Session {
     /// Whether people read the output.
     #[must_use]
     pub fn is_for_people(&self) -> bool {
-        self.printer.format == Format::Table
+        self.printer.format.is_text()
     }
 
     /// The agent of that name, `group/project:name`, or id.

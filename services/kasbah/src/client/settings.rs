@@ -27,29 +27,32 @@ pub struct Common {
     pub connection: ConnectionArgs,
 
     /// Output format
-    #[arg(short, long, value_enum, default_value_t, global = true, help_heading = "Output")]
+    #[arg(short, long, value_parser = Format::parser(Format::COMMON), default_value = "table", global = true,
+        help_heading = "Output")]
     pub output: Format,
 }
 
+/// Each option names its heading: one for all of them would go on over the options of the command itself.
+const CONNECTION: &str = "Connection";
+
 /// How to reach the API.
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
     /// Address of the API, such as https://kasbah.example.org:8440; by default the address of `kasbah login`, or else of client.json
     /// in the data folder
-    #[arg(long, env = "KASBAH_SERVER", global = true, value_name = "URL")]
+    #[arg(long, env = "KASBAH_SERVER", global = true, help_heading = CONNECTION, value_name = "URL")]
     pub server: Option<String>,
 
     /// File with the personal token; KASBAH_TOKEN may contain the token itself
-    #[arg(long, env = "KASBAH_TOKEN_FILE", global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, env = "KASBAH_TOKEN_FILE", global = true, help_heading = CONNECTION, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
 
     /// PEM file with the certificate authority of the server; by default the machine's trusted authorities
-    #[arg(long, env = "KASBAH_CA_FILE", global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, env = "KASBAH_CA_FILE", global = true, help_heading = CONNECTION, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca_file: Option<PathBuf>,
 
     /// Folder with client.json of `kasbah up` and the login of `kasbah login`; by default `kasbah` in the user's data folder
-    #[arg(long, env = "KASBAH_DATA", global = true, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    #[arg(long, env = "KASBAH_DATA", global = true, help_heading = CONNECTION, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub data: Option<PathBuf>,
 }
 
@@ -154,6 +157,8 @@ pub struct Settings {
     pub gateway: Option<String>,
     /// URL of clusters' APIs, where `kasbah up` says it.
     pub clusters: Option<String>,
+    /// URL of the web page, where `kasbah up` says that it is not that of the API.
+    pub page: Option<String>,
     /// Where the token was read, if that was a file.
     pub token_file: Option<PathBuf>,
     /// Who we are.
@@ -176,9 +181,10 @@ impl Settings {
         let target = Target::resolve(args, surroundings, world)?;
         let found = token(args, surroundings, &target, world)?;
         let Target { server, ca_file, up, .. } = target;
-        let (gateway, clusters) = up.map_or((None, None), |file| (Some(file.gateway), file.clusters));
+        let (gateway, clusters, page) =
+            up.map_or((None, None, None), |file| (Some(file.gateway), file.clusters, file.page));
         let Found { token, file: token_file, login } = found;
-        Ok(Self { server, ca_file, gateway, clusters, token, token_file, login })
+        Ok(Self { server, ca_file, gateway, clusters, page, token, token_file, login })
     }
 
     /// The host, for messages.

@@ -57,12 +57,38 @@ fn what_people_type_is_understood() {
         "login --server kasbah.example.org --ca-file ca.crt --provider company --organization acme --no-open",
         "login --device -o json",
         "logout",
+        "open --no-open -o json",
         "config check",
+        "rule test rules.yaml -o json",
         "kubeconfig --agent edge --merge --use",
         "config check .kasbah/agents/edge/config.yaml --project shop/config -o json",
+        "get",
+        "get deploy",
+        "get deploy web -n shop -o wide",
+        "get pod -n shop -w",
+        "get deploy/web -A --at -15m -o name",
+        "get pod -l app=web --health degraded,unknown --text err --agent edge --limit 3 -o yaml",
+        "tree deploy/web --at 2026-01-31T12:00:00Z",
+        "why deploy -n shop --health degraded",
+        "history --since 1h",
+        "history deploy/web -o json",
+        "show deploy/web --at p_abc",
+        "describe deploy web",
+        "diff deploy/web --from 1h --to 10m",
+        "coverage --agent edge",
+        "graphql @query.graphql --variable first=20 --variable labels=app=web --operation Page -o yaml",
     ] {
         parse(words).unwrap_or_else(|error| panic!("{words}: {error}"));
     }
+}
+
+#[test]
+fn an_action_is_named_behind_its_object_and_only_an_action_is_tried() {
+    for words in ["act cronjob/nightly", "act cronjob/nightly suspend -n shop --agent edge --dry-run -o json"]
+    {
+        parse(words).unwrap_or_else(|error| panic!("{words}: {error}"));
+    }
+    assert!(parse("act cronjob/nightly --dry-run").is_err());
 }
 
 #[test]
@@ -87,6 +113,14 @@ fn what_makes_no_sense_is_refused() {
         "log tail --from start --lines 3",
         "log tail -o xml",
         "credential create forge --host git.example.org --secret hunter2",
+        "get deploy --health ill",
+        "get deploy -A -n shop",
+        "get deploy --at yesterday",
+        "get deploy -w --at 1h",
+        "tree",
+        "tree deploy/web -o wide",
+        "source list -o name",
+        "diff deploy/web",
     ] {
         let code = parse(words).err().map(|error| error.exit_code());
         assert_eq!(code, Some(2), "{words}");

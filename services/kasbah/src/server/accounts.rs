@@ -3,17 +3,21 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use events::OrganizationId;
 use events::access::{Access, Permissions, inbox};
+use events::subject::{Subject, partition_of_organization};
+use events::{ConsumerName, OrganizationId};
+use store::jetstream::ConsumerSubjects;
 
 use super::retention;
 
 /// Every service.
-const SERVICES: [Access; 6] = [
+const SERVICES: [Access; 8] = [
     authz::ACCESS,
     config_fetcher::ACCESS,
     repo_poller::ACCESS,
     delivery::ACCESS,
+    resource_indexer::ACCESS,
+    event_relay::ACCESS,
     tunnel_gateway::ACCESS,
     console::ACCESS,
 ];
@@ -31,8 +35,8 @@ const HEAD: &str = "\
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct AccountsArgs {
-    /// Add an account for external subscribers of this organization, which may subscribe only to its exports; nothing is exported
-    /// yet; may be given more than once
+    /// Add an account for external subscribers of this organization, which may only subscribe to its exported events and fetch them from
+    /// its subscriptions' consumers; may be given more than once
     #[arg(long = "organization", value_name = "ID")]
     pub organizations: Vec<OrganizationId>,
     /// Number of partitions of the log, if it differs from the default
@@ -51,15 +55,7 @@ impl AccountsArgs {
              exports: [{{ service: {DURABILITY:?}, response_type: stream, accounts: [KASBAH] }}]\n  }}\n  KASBAH {{\n    \
              jetstream: enabled\n    imports: [{{ service: {{ account: SYS, subject: {DURABILITY:?} }} }}]\n    exports: [\n"
         );
-        for organization in &organizations {
-            add(
-                &mut text,
-                format_args!(
-                    "      {{ stream: \"{}\", accounts: [\"{organization}\"] }}\n",
-                    exported(*organization)
-                ),
-            );
-        }
+        organizations.iter().for_each(|organization| add_exports(&mut text, *organization, self.partitions));
         text.push_str("    ]\n    users: [\n");
         let mut together = Permissions::default();
         together.allow_subscribe(format!("{}.>", inbox(TOGETHER)));
@@ -74,7 +70,9 @@ impl AccountsArgs {
             add_user(&mut text, access.service, &variable, &permissions(access, self.partitions));
         }
         text.push_str("    ]\n  }\n");
-        organizations.iter().for_each(|organization| add_subscriber(&mut text, *organization));
+        organizations
+            .iter()
+            .for_each(|organization| add_subscriber(&mut text, *organization, self.partitions));
         text.push_str("}\n");
         text
     }
@@ -90,8 +88,9 @@ fn permissions(access: &Access, partitions: u16) -> Permissions {
 }
 
 /// What is exported for an organization.
-fn exported(organization: OrganizationId) -> String {
-    format!("kasbah.export.{organization}.>")
+fn exported(organization: OrganizationId, partitions: u16) -> String {
+    let partition = partition_of_organization(organization, partitions);
+    Subject::exported(partition, organization, ">").to_string()
 }
 
 fn add_user(text: &mut String, user: &str, password: &str, may: &Permissions) {
@@ -106,16 +105,40 @@ fn add_user(text: &mut String, user: &str, password: &str, may: &Permissions) {
     text.push_str("      } }\n");
 }
 
-fn add_subscriber(text: &mut String, organization: OrganizationId) {
-    let (subject, variable) = (exported(organization), organization.0.simple().to_string().to_uppercase());
-    add(
-        text,
-        format_args!(
-            "  \"{organization}\" {{\n    imports: [{{ stream: {{ account: KASBAH, subject: \"{subject}\" }} }}]\n    \
-             users: [{{ user: \"{organization}\", password: $EXPORT_{variable}_PASSWORD, permissions: {{\n      \
-             publish: {{ deny: [\">\"] }}\n      subscribe: [\"{subject}\"]\n    }} }}]\n  }}\n"
-        ),
-    );
+/// What the services' account lets an organization's account have: its events as they come, and the way to its consumers.
+fn add_exports(text: &mut String, organization: OrganizationId, partitions: u16) {
+    let accounts = format!("accounts: [\"{organization}\"]");
+    let stream = exported(organization, partitions);
+    add(text, format_args!("      {{ stream: \"{stream}\", {accounts} }}\n"));
+    for ConsumerSubjects { fetch, acknowledge } in consumers(organization, partitions) {
+        // One request to fetch has many answers.
+        add(text, format_args!("      {{ service: \"{fetch}\", response_type: stream, {accounts} }}\n"));
+        add(text, format_args!("      {{ service: \"{acknowledge}\", {accounts} }}\n"));
+    }
+}
+
+fn add_subscriber(text: &mut String, organization: OrganizationId, partitions: u16) {
+    let variable = organization.0.simple().to_string().to_uppercase();
+    // Subjects that are subscribed to do not show how the log is partitioned.
+    let (inside, subject) = (exported(organization, partitions), format!("kasbah.export.{organization}.>"));
+    let stream = format!("{{ stream: {{ account: KASBAH, subject: \"{inside}\" }}, to: \"{subject}\" }}");
+    add(text, format_args!("  \"{organization}\" {{\n    imports: [\n      {stream}\n"));
+    let published: Vec<String> = consumers(organization, partitions)
+        .flat_map(|subjects| [subjects.fetch, subjects.acknowledge])
+        .collect();
+    for subject in &published {
+        add(text, format_args!("      {{ service: {{ account: KASBAH, subject: \"{subject}\" }} }}\n"));
+    }
+    let user = format!("user: \"{organization}\", password: $EXPORT_{variable}_PASSWORD");
+    add(text, format_args!("    ]\n    users: [{{ {user}, permissions: {{\n      publish: [\n"));
+    published.iter().for_each(|subject| add(text, format_args!("        \"{subject}\"\n")));
+    // Answers come to inboxes; those of this account are no other's.
+    add(text, format_args!("      ]\n      subscribe: [\"{subject}\", \"_INBOX.>\"]\n    }} }}]\n  }}\n"));
+}
+
+/// The subjects that use an organization's consumers.
+fn consumers(organization: OrganizationId, partitions: u16) -> impl Iterator<Item = ConsumerSubjects> {
+    ConsumerName::all(organization).map(move |name| ConsumerSubjects::of(name, partitions))
 }
 
 /// Writing into memory cannot fail.

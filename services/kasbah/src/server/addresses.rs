@@ -48,6 +48,16 @@ impl Addresses {
         self.api.map(|api| format!("https://{}", dialled_as(self.name.as_deref(), api)))
     }
 
+    /// URL of the web page from this machine. On the loopback it is plain HTTP, as a browser would warn of this server's certificate.
+    #[must_use]
+    pub fn page_url(&self) -> Option<String> {
+        let api = self.api?;
+        match api.ip().is_loopback() && self.name.is_none() {
+            true => Some(format!("http://{api}")),
+            false => self.api_url(),
+        }
+    }
+
     /// Whether anybody dials it who wants to see a certificate.
     pub(super) const fn is_dialled(&self) -> bool {
         self.api.is_some() || self.gateway.is_some()
@@ -80,6 +90,9 @@ impl fmt::Display for Addresses {
         }
         if let Some(url) = self.api_url() {
             write!(f, "\n  API             {url}")?;
+        }
+        if let Some(url) = self.page_url() {
+            write!(f, "\n  web page        {url}")?;
         }
         if self.gateway.is_some() {
             write!(f, "\n  agents dial     {}", self.agents_dial)?;

@@ -30,13 +30,21 @@ chassis::metrics! {
     pub struct LogMetrics in "kasbah_log" {
         /// Attempts to append commits and batches
         pub(super) appends: Counter {
-            stream: "`decisions`, `observations`, `audit`, `refusals`, `recordings`",
+            stream: "`decisions`, `observations`, `objects`, `audit`, `refusals`, `recordings`, `exports`",
             outcome: "`appended`, `duplicate` (already recorded), `conflict` (another writer was faster), `unknown` (retried), `away`, `read_only`, `too_large`, `invalid`",
         },
         /// Time until the log acknowledges an append as durable
-        pub(super) append_seconds: Seconds { stream: "`decisions`, `observations`, `audit`, `refusals`, `recordings`" },
+        pub(super) append_seconds: Seconds { stream: "`decisions`, `observations`, `objects`, `audit`, `refusals`, `recordings`, `exports`" },
         /// Records at the log's end that a projection of this process has not folded yet
         pub(super) projection_lag_records: Gauge { projection: "its name, such as `delivery`" },
+    }
+}
+
+chassis::metrics! {
+    /// Of what leaves the log.
+    pub struct RetentionMetrics in "kasbah_retention" {
+        /// Bytes over the maximum size that are kept, because no younger records are removed for their size or none could be yet
+        pub(super) excess_bytes: Gauge { stream: "`observations` (with refusals), `objects`, `audit`, `recordings`, `exports`" },
     }
 }
 
@@ -75,9 +83,12 @@ pub const DECLARED: &[&[Declared]] = &[
     console::metrics::Counts::DECLARED,
     BusMetrics::DECLARED,
     LogMetrics::DECLARED,
+    RetentionMetrics::DECLARED,
     repo_poller::metrics::Counts::DECLARED,
     delivery::metrics::Counts::DECLARED,
     tunnel_gateway::metrics::Counts::DECLARED,
+    resource_indexer::metrics::Counts::DECLARED,
+    event_relay::metrics::Counts::DECLARED,
     NatsBusMetrics::DECLARED,
     NatsLogMetrics::DECLARED,
     FolderMetrics::DECLARED,

@@ -165,13 +165,17 @@ impl Bus for ObservedBus {
         self.inner.serve_streams(subject, group, handler).await
     }
 
-    async fn serve_both(
+    async fn serve_together(
         &self,
         group: &str,
-        (requests, handler): (&Subject, Handler),
+        requests: Vec<(Subject, Handler)>,
         streams: (&Subject, StreamHandler),
     ) -> Result<Serving, BusError> {
-        self.inner.serve_both(group, (requests, self.traced(requests, handler)), streams).await
+        let traced = requests.into_iter().map(|(subject, handler)| {
+            let handler = self.traced(&subject, handler);
+            (subject, handler)
+        });
+        self.inner.serve_together(group, traced.collect(), streams).await
     }
 }
 

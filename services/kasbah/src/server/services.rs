@@ -27,6 +27,8 @@ pub struct Services {
     pub(super) config_fetcher: Option<config_fetcher::Args>,
     pub(super) repo_poller: Option<repo_poller::Args>,
     pub(super) delivery: Option<delivery::Args>,
+    pub(super) resource_indexer: Option<resource_indexer::Args>,
+    pub(super) event_relay: Option<event_relay::Args>,
     pub(super) tunnel_gateway: Option<tunnel_gateway::Args>,
     pub(super) console: Option<ApiArgs>,
 }
@@ -39,6 +41,8 @@ impl Services {
             (self.config_fetcher.is_some(), "config-fetcher"),
             (self.repo_poller.is_some(), "repo-poller"),
             (self.delivery.is_some(), "delivery"),
+            (self.resource_indexer.is_some(), "resource-indexer"),
+            (self.event_relay.is_some(), "event-relay"),
             (self.tunnel_gateway.is_some(), "tunnel-gateway"),
             (self.console.is_some(), "console"),
         ];
@@ -160,7 +164,9 @@ fn start_core(parts: &Parts<'_>, services: &Services, groups: &Groups) -> anyhow
         spawn(parts, core, "authz", authz::run(args.clone(), deps, shutdown()));
     }
     if let Some(args) = &services.retention {
-        core.supervisor.spawn("retention", args.clone().run(store.clone(), world.clone(), shutdown()));
+        let metrics = parts.metrics.clone();
+        let keeping = args.clone().run(store.clone(), world.clone(), metrics, shutdown());
+        core.supervisor.spawn("retention", keeping);
     }
     if let Some(args) = &services.config_fetcher {
         let deps = config_fetcher::Deps {
@@ -187,7 +193,36 @@ fn start_core(parts: &Parts<'_>, services: &Services, groups: &Groups) -> anyhow
         };
         spawn(parts, core, "delivery", delivery::run(args.clone(), deps, shutdown()));
     }
+    if let Some(args) = &services.resource_indexer {
+        let deps = resource_indexer::Deps {
+            world: world.clone(),
+            log: Arc::clone(&store.log),
+            blobs: Arc::clone(&store.blobs),
+            bus: Arc::clone(parts.bus),
+            readiness: parts.readiness.clone(),
+            metrics: parts.metrics.clone(),
+        };
+        spawn(parts, core, "resource-indexer", resource_indexer::run(args.clone(), deps, shutdown()));
+    }
+    if let Some(args) = &services.event_relay {
+        start_event_relay(parts, args, groups);
+    }
     Ok(())
+}
+
+fn start_event_relay(parts: &Parts<'_>, args: &event_relay::Args, groups: &Groups) {
+    let deps = event_relay::Deps {
+        world: parts.world.clone(),
+        log: Arc::clone(&parts.store.log),
+        keys: Arc::clone(&parts.store.keys),
+        snapshots: Arc::clone(&parts.store.snapshots),
+        consumers: parts.store.consumers.clone(),
+        bus: Arc::clone(parts.bus),
+        readiness: parts.readiness.clone(),
+        metrics: parts.metrics.clone(),
+    };
+    let service = event_relay::run(args.clone(), deps, groups.core.shutdown.clone());
+    spawn(parts, &groups.core, "event-relay", service);
 }
 
 fn start_repo_poller(parts: &Parts<'_>, args: &repo_poller::Args, groups: &Groups) -> anyhow::Result<()> {

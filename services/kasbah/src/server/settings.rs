@@ -13,6 +13,7 @@ use chassis::args::parse_duration;
 use chassis::logs::LogArgs;
 use chassis::tls::ServerTlsArgs;
 use chassis::traces::TraceArgs;
+use tunnel_gateway::Origin;
 use world::World;
 
 use super::Services;
@@ -139,6 +140,28 @@ impl Settings {
         self.certificate.tls_name.first().filter(|_| given).map(String::as_str)
     }
 
+    /// This process's own web page uses clusters' APIs where nobody named others.
+    pub(super) fn let_own_page_in(&mut self, addresses: &Addresses) {
+        if let Some(api) = &mut self.services.console {
+            api.console.clusters_url = addresses.clusters_url.clone();
+        }
+        let page = self.page_origins(addresses);
+        let gateway = self.services.tunnel_gateway.as_mut();
+        if let Some(gateway) = gateway.filter(|args| args.clusters_origins.is_empty()) {
+            gateway.clusters_origins = page;
+        }
+    }
+
+    /// Under which origins people open that page.
+    fn page_origins(&self, addresses: &Addresses) -> Vec<Origin> {
+        let given = self.services.console.as_ref().and_then(|api| api.console.api_url.clone());
+        let here = addresses.page_url().filter(|url| url.starts_with("http://"));
+        let by_name = here.as_ref().and(addresses.api).map(|api| format!("http://localhost:{}", api.port()));
+        let urls = [given, addresses.api_url(), here, by_name].into_iter().flatten();
+        let origins: BTreeSet<String> = urls.map(|url| origin_of(&url)).collect();
+        origins.iter().filter_map(|origin| origin.parse().ok()).collect()
+    }
+
     /// The same, or else the address by which clients on this machine dial.
     pub(super) fn dialled_host(&self) -> Option<String> {
         let api = self.services.console.as_ref().map(|api| api.api_listen);
@@ -168,5 +191,30 @@ impl Settings {
         names.extend(self.clusters_domain().map(|domain| format!("*.{domain}")));
         names.extend(Some(machine).filter(plain).filter(|name| !name.is_empty()));
         names.into_iter().collect()
+    }
+}
+
+/// A URL's origin as browsers write it.
+fn origin_of(url: &str) -> String {
+    let end = url.find("://").and_then(|scheme| Some(scheme + 3 + url.get(scheme + 3..)?.find('/')?));
+    let origin = end.and_then(|end| url.get(..end)).unwrap_or(url).to_ascii_lowercase();
+    let default = if origin.starts_with("https://") { ":443" } else { ":80" };
+    origin.strip_suffix(default).map_or(origin.clone(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_a_url_without_its_path_and_the_port_that_goes_without_saying() {
+        for (url, origin) in [
+            ("https://127.0.0.1:8440", "https://127.0.0.1:8440"),
+            ("https://Kasbah.example:443/", "https://kasbah.example"),
+            ("https://kasbah.example/kasbah", "https://kasbah.example"),
+            ("http://localhost:80", "http://localhost"),
+        ] {
+            assert_eq!(origin_of(url), origin);
+        }
     }
 }

@@ -32,6 +32,10 @@ pub enum SingleService {
     RepoPoller(RepoPollerArgs),
     /// Run delivery alone: decides the desired state of each agent
     Delivery(DeliveryArgs),
+    /// Run resource-indexer alone: folds what agents observe, and answers what runs in the clusters
+    ResourceIndexer(ResourceIndexerArgs),
+    /// Run event-relay alone: exports events for programs outside, and sends webhooks
+    EventRelay(EventRelayArgs),
     /// Run tunnel-gateway alone: accepts the agents' tunnels
     TunnelGateway(TunnelGatewayArgs),
     /// Run console alone: the HTTP API
@@ -82,6 +86,26 @@ pub struct DeliveryArgs {
     replica: ReplicaArgs,
     #[command(flatten)]
     delivery: delivery::Args,
+}
+
+/// Settings of `kasbah resource-indexer`.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct ResourceIndexerArgs {
+    #[command(flatten)]
+    replica: ReplicaArgs,
+    #[command(flatten)]
+    resource_indexer: resource_indexer::Args,
+}
+
+/// Settings of `kasbah event-relay`.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct EventRelayArgs {
+    #[command(flatten)]
+    replica: ReplicaArgs,
+    #[command(flatten)]
+    event_relay: event_relay::Args,
 }
 
 /// Settings of `kasbah tunnel-gateway`.
@@ -140,6 +164,16 @@ impl SingleService {
             Self::Delivery(args) => {
                 let services = Services { delivery: Some(args.delivery), ..none };
                 Ok(args.replica.settings("delivery", services))
+            }
+            Self::ResourceIndexer(mut args) => {
+                let folder: &mut Option<PathBuf> = &mut args.resource_indexer.index;
+                *folder = folder.as_ref().map(std::path::absolute).transpose()?;
+                let services = Services { resource_indexer: Some(args.resource_indexer), ..none };
+                Ok(args.replica.settings("resource-indexer", services))
+            }
+            Self::EventRelay(args) => {
+                let services = Services { event_relay: Some(args.event_relay), ..none };
+                Ok(args.replica.settings("event-relay", services))
             }
             Self::TunnelGateway(args) => {
                 let services = Services { tunnel_gateway: Some(args.tunnel_gateway), ..none };

@@ -12,6 +12,10 @@ use super::{NatsArgs, Services};
         .required(false)
         .default_value("repositories")
         .help("Folder for fetched repositories, a cache; relative paths are inside the data folder")),
+    mut_arg("index", |option| option
+        .default_value("resource-index")
+        .help("Folder for the index of objects, which is made anew from the log where it is missing; relative paths are inside the data \
+            folder")),
 )]
 pub struct UpArgs {
     /// What is left on this machine.
@@ -47,6 +51,12 @@ pub struct UpArgs {
     /// Of delivery.
     #[command(flatten)]
     pub delivery: delivery::Args,
+    /// Of resource-indexer.
+    #[command(flatten)]
+    pub resource_indexer: resource_indexer::Args,
+    /// Of event-relay.
+    #[command(flatten)]
+    pub event_relay: event_relay::Args,
     /// Of tunnel-gateway.
     #[command(flatten)]
     pub tunnel_gateway: tunnel_gateway::Args,
@@ -61,12 +71,16 @@ impl UpArgs {
         let folder = self.folder.resolved()?;
         let mut repo_poller = self.repo_poller;
         repo_poller.repositories = folder.join(&repo_poller.repositories);
+        let mut resource_indexer = self.resource_indexer;
+        resource_indexer.index = resource_indexer.index.map(|index| folder.join(index));
         let services = Services {
             authz: Some((self.authz, self.first_start)),
             retention: Some(self.retention),
             config_fetcher: Some(self.config_fetcher),
             repo_poller: Some(repo_poller),
             delivery: Some(self.delivery),
+            resource_indexer: Some(resource_indexer),
+            event_relay: Some(self.event_relay),
             tunnel_gateway: Some(self.tunnel_gateway),
             console: Some(self.api),
         };

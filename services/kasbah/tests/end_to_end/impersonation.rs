@@ -1,5 +1,6 @@
 //! The rights that `kasbah agent rights` prints are enough for the agent, and for nothing else.
 
+use anyhow::ensure;
 use serde_json::{Value, json};
 use testkit::eventually;
 
@@ -55,6 +56,17 @@ fn of_jobs(namespace: &str) -> String {
     )
 }
 
+/// Waits until the index says this of what is unknown of the owner's rights.
+async fn rights_become(scene: &Scene, is: impl Fn(Option<&str>) -> bool) {
+    eventually(LIMIT, || async {
+        let coverage = scene.kasbah.json(["coverage", "--fresh"])?;
+        let of_agent = &coverage["agents"][0];
+        ensure!(!of_agent.is_null() && is(of_agent["rights_unknown"].as_str()), "{coverage:#}");
+        Ok(())
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_impersonates_whom_its_configuration_names_and_nobody_else() {
     let mut scene = Scene::start().await;
@@ -73,9 +85,13 @@ async fn an_agent_impersonates_whom_its_configuration_names_and_nobody_else() {
     })
     .await;
     assert!(said.contains(ACCOUNT), "{said}");
+    rights_become(&scene, |unknown| unknown.is_some_and(|unknown| unknown.contains("cannot impersonate")))
+        .await;
 
     allow(&scene, &[]).await;
     eventually(LIMIT, || owner.kubectl(&lists)).await;
+    // What the owner may list is asked with these rights, too.
+    rights_become(&scene, |unknown| unknown.is_none()).await;
     let taken = Taken { scene: &scene, kubeconfig: kubeconfig.display().to_string() };
     taken.is_let(&["--as", "kasbah:user:owner", "--as-group", "kasbah:user"]).await.unwrap();
     for (forbidden, why) in [

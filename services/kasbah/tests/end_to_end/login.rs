@@ -9,7 +9,7 @@ use testkit::{Installation, InstallationOptions, OidcProvider, Page};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-const ADA: &str = "ada@example.org";
+pub const ADA: &str = "ada@example.org";
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A server whose operator allows one provider, which its organization believes, and where Ada is a developer.
@@ -17,6 +17,22 @@ struct Scene {
     provider: OidcProvider,
     kasbah: Installation,
     folder: tempfile::TempDir,
+}
+
+/// A server whose operator allows this provider with one more setting, and which knows Ada in a role.
+pub async fn trusting(provider: &OidcProvider, folder: &Path, setting: &str, role: &str) -> Installation {
+    let file = folder.join("providers.yaml");
+    let text = format!(
+        "identity_providers:\n  - name: company\n    kind: people\n    issuer: {}\n    audience: kasbah\n    {setting}\n",
+        provider.issuer()
+    );
+    std::fs::write(&file, text).unwrap();
+    let server = vec!["--identity-providers".to_owned(), file.display().to_string()];
+    let options = InstallationOptions { server, ..InstallationOptions::default() };
+    let kasbah = Installation::start(options).await.unwrap();
+    kasbah.cli(["provider", "trust", "company"]).unwrap();
+    kasbah.cli(["user", "create", ADA, "--role", role]).unwrap();
+    kasbah
 }
 
 /// What people have: a folder of their own, and nothing of the owner's.
@@ -34,17 +50,7 @@ impl Scene {
     async fn start() -> Self {
         let provider = OidcProvider::start("kasbah").await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("providers.yaml");
-        let text = format!(
-            "identity_providers:\n  - name: company\n    kind: people\n    issuer: {}\n    audience: kasbah\n    login_claim: email\n",
-            provider.issuer()
-        );
-        std::fs::write(&file, text).unwrap();
-        let server = vec!["--identity-providers".to_owned(), file.display().to_string()];
-        let options = InstallationOptions { server, ..InstallationOptions::default() };
-        let kasbah = Installation::start(options).await.unwrap();
-        kasbah.cli(["provider", "trust", "company"]).unwrap();
-        kasbah.cli(["user", "create", ADA, "--role", "developer"]).unwrap();
+        let kasbah = trusting(&provider, folder.path(), "login_claim: email", "developer").await;
         Self { provider, kasbah, folder }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::{Cluster, GitServer, Installation, InstallationOptions, WorkTree, eventually};
 
 /// How long anything may take on a slow machine before it is wrong.
@@ -129,6 +129,34 @@ impl Scene {
             Ok(source)
         })
         .await
+    }
+
+    /// Says of one pod with that image what a kubelet says of an image that does not exist. Gives the pod's name.
+    pub async fn fail_to_pull(&self, image: &str) -> String {
+        let waiting = json!({"reason": "ErrImagePull", "message": format!("{image}: not found")});
+        self.say_of_pod(image, json!({"restartCount": 0, "state": {"waiting": waiting}})).await
+    }
+
+    /// Says of the container of one pod with that image what a kubelet would say: none is here. Gives the pod's name.
+    pub async fn say_of_pod(&self, image: &str, container: Value) -> String {
+        let pods = format!("/api/v1/namespaces/{}/pods", self.namespace);
+        let pod = eventually(LIMIT, || async {
+            let list = self.cluster.get(&pods).await?;
+            let items = list["items"].as_array().context("no pods")?;
+            let new = items.iter().find(|pod| pod["spec"]["containers"][0]["image"] == image);
+            let name =
+                new.and_then(|pod| pod["metadata"]["name"].as_str()).context("no pod of the new image")?;
+            Ok::<_, anyhow::Error>(name.to_owned())
+        })
+        .await;
+        let mut said = json!({"name": "web", "image": image, "imageID": "", "ready": false});
+        said.as_object_mut().unwrap().extend(container.as_object().unwrap().clone());
+        let patch = json!({"status": {"containerStatuses": [said]}}).to_string();
+        let named = format!("pod/{pod}");
+        let arguments =
+            ["patch", &named, "-n", &self.namespace, "--subresource=status", "--type=merge", "-p", &patch];
+        self.cluster.kubectl(arguments).await.unwrap();
+        pod
     }
 
     /// Waits until the cluster is at a commit, healthy.

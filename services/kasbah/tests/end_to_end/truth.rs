@@ -103,7 +103,7 @@ impl Truth {
     async fn is_well(&self) -> Result<()> {
         ensure!(self.runs, "the agent does not run");
         ensure!(self.reaches, "the agent does not reach its API server");
-        ensure!(self.good_head, "the newest commit is no good one");
+        ensure!(self.good_head, "the newest commit is rejected");
         let holder = self.holder().await?;
         ensure!(!holder.is_empty() && holder != self.former, "no living instance holds the Lease");
         for (name, value) in &self.values {
@@ -128,8 +128,33 @@ impl Truth {
         Ok(self.scene.source()?["status"].clone())
     }
 
-    fn says_well(status: &Value) -> bool {
-        status["state"] == "in-sync"
+    /// The status, and in how many of the three ways it is claimed that all is well: by the headline, by every condition, and to
+    /// a pipeline that waits for it.
+    fn claims(&self) -> Result<(Value, usize)> {
+        let status = self.status()?;
+        let named = format!("{AGENT}/shop");
+        let wait = ["source", "wait", &named, "--for", "healthy", "--timeout", "1ms"];
+        let is_healthy = self.scene.kasbah.cli(wait).is_ok();
+        let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let are_well = conditions.iter().all(|condition| condition["state"] == "in-sync");
+        let claims = [status["state"] == "in-sync", are_well, is_healthy];
+        Ok((status, claims.into_iter().filter(|claimed| *claimed).count()))
+    }
+
+    /// Waits until so many claims are made, and gives that status. A status that is asked for later than the limit has to make them.
+    async fn claimed(&self, what: &str, expected: usize, since: Instant, limit: Duration) -> Value {
+        loop {
+            let late = since.elapsed();
+            let (status, claims) = self.claims().unwrap();
+            if claims == expected {
+                return status;
+            }
+            assert!(
+                late <= limit,
+                "{what}: {late:?} later it makes {claims} claims, not {expected}: {status:#}"
+            );
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     /// Something is not well from now on: the status says so in time, and goes on saying so while it is not.
@@ -143,15 +168,7 @@ impl Truth {
         })
         .await;
         let bad = Instant::now();
-        let status = loop {
-            let asked = Instant::now();
-            let status = self.status().unwrap();
-            if !Self::says_well(&status) {
-                break status;
-            }
-            assert!(asked - bad <= limit, "{what}: {:?} later it still says {status:#}", asked - bad);
-            tokio::time::sleep(PAUSE).await;
-        };
+        let status = self.claimed(what, 0, bad, limit).await;
         self.delays.push((format!("{what}: said so"), bad.elapsed()));
         println!(
             "{what}: not well after {:?}, said {:?} later: {}",
@@ -161,11 +178,11 @@ impl Truth {
         );
         let watched = Instant::now();
         while watched.elapsed() < WATCHED {
-            let status = self.status().unwrap();
+            let (status, claims) = self.claims().unwrap();
             let is_well = self.is_well().await;
             assert!(
-                is_well.is_ok() || !Self::says_well(&status),
-                "{what}: {:?}, and it says {status:#}",
+                is_well.is_ok() || claims == 0,
+                "{what}: {:?}, and it makes {claims} claims: {status:#}",
                 is_well.err()
             );
             tokio::time::sleep(PAUSE).await;
@@ -187,30 +204,18 @@ impl Truth {
     async fn mends(&mut self, what: &str) {
         let end = Instant::now() + LIMIT;
         let good = loop {
-            let (status, truth) = (self.status(), self.is_well().await);
-            match (status, truth) {
+            let (said, truth) = (self.claims(), self.is_well().await);
+            match (said, truth) {
                 (_, Ok(())) => break Instant::now(),
                 // What is said was so a moment before.
-                (Ok(status), Err(error)) if Self::says_well(&status) && self.is_well().await.is_err() => {
-                    panic!("{what}: {error:#}, and it says {status:#}")
+                (Ok((status, claims)), Err(error)) if claims > 0 && self.is_well().await.is_err() => {
+                    panic!("{what}: {error:#}, and it makes {claims} claims: {status:#}")
                 }
                 (_, Err(error)) => assert!(Instant::now() < end, "{what}: not well in time: {error:#}"),
             }
             tokio::time::sleep(PAUSE).await;
         };
-        loop {
-            let asked = Instant::now();
-            let status = self.status().unwrap();
-            if Self::says_well(&status) {
-                break;
-            }
-            assert!(
-                asked - good <= REPORTED,
-                "{what}: {:?} after all is well it says {status:#}",
-                asked - good
-            );
-            tokio::time::sleep(PAUSE).await;
-        }
+        self.claimed(what, 3, good, REPORTED).await;
         self.delays.push((format!("{what}: said that it ended"), good.elapsed()));
         println!("{what}: well again, said {:?} later", good.elapsed());
     }
@@ -267,23 +272,7 @@ async fn an_image_that_is_broken(truth: &mut Truth) {
     truth.deployment("no-such:1", "nodeSelector: {kubernetes.io/hostname: no-such-node}");
     truth.push("an image that does not exist");
     truth.breaks("a broken image", REPORTED).await;
-    let namespace = truth.scene.namespace.clone();
-    let pods = format!("/api/v1/namespaces/{namespace}/pods");
-    let pod = eventually(LIMIT, || async {
-        let list = truth.scene.cluster.get(&pods).await?;
-        let items = list["items"].as_array().cloned().unwrap_or_default();
-        let new = items.iter().find(|pod| pod["spec"]["containers"][0]["image"] == "no-such:1");
-        let name = new.and_then(|pod| pod["metadata"]["name"].as_str().map(str::to_owned));
-        name.ok_or_else(|| anyhow::anyhow!("no pod of the new image yet"))
-    })
-    .await;
-    // What a kubelet says of an image that does not exist; no kubelet is here.
-    let said = json!({"status": {"containerStatuses": [{"name": "web", "image": "no-such:1", "imageID": "", "ready": false,
-        "restartCount": 0, "state": {"waiting": {"reason": "ErrImagePull", "message": "no-such:1: not found"}}}]}});
-    let patch = said.to_string();
-    let pod = format!("pod/{pod}");
-    let arguments = ["patch", &pod, "-n", &namespace, "--subresource=status", "--type=merge", "-p", &patch];
-    truth.scene.cluster.kubectl(arguments).await.unwrap();
+    truth.scene.fail_to_pull("no-such:1").await;
     let status = truth.because("the image", |status| status["state"] == "degraded").await;
     assert!(status["message"].as_str().unwrap().contains("ErrImagePull"), "{status:#}");
     assert_eq!(status["not_well"][0]["health"]["status"], "degraded", "{status:#}");

@@ -14,10 +14,10 @@ use world::World;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What the first organization has, by the names of path parameters.
-struct Home {
-    things: BTreeMap<&'static str, Vec<String>>,
+pub struct Home {
+    pub things: BTreeMap<&'static str, Vec<String>>,
     /// Texts of which a stranger must never see one.
-    marks: Vec<String>,
+    pub marks: Vec<String>,
 }
 
 /// One request: what stands in the path, and the body.
@@ -29,6 +29,16 @@ impl Home {
             .iter()
             .map(|thing| (BTreeMap::from([(parameter, thing.clone())]), body.clone()))
             .collect()
+    }
+
+    /// A body that names a thing, with the rest of it.
+    fn named(&self, field: &'static str, rest: &Value) -> Tries {
+        let body = |thing: &String| {
+            let mut body = rest.clone();
+            body[field] = json!(thing);
+            (BTreeMap::new(), Some(body))
+        };
+        self.things[field].iter().map(body).collect()
     }
 
     fn one(&self, parameter: &'static str) -> Value {
@@ -44,7 +54,26 @@ impl Home {
         match operation {
             "me" | "listOrganizations" | "listGroups" | "listProjects" | "listUsers" | "listCredentials"
             | "listTokens" | "listAgents" | "listAgentStatuses" | "listTunnels" | "listSources"
-            | "readEvents" | "readAudit" | "verifyLog" | "listAggregates" => own(plain(None)),
+            | "listEnvironments" | "readEvents" | "readAudit" | "verifyLog" | "listAggregates"
+            | "showCoverage" | "listSubscriptions" => own(plain(None)),
+            "findObjects"
+            | "showObjectTree"
+            | "explainHealth"
+            | "showObject"
+            | "listObjectChanges"
+            | "listEnvironmentHealth" => {
+                let environments = self.things["environment"].iter().map(|one| json!({ "env": one }));
+                let projects = self.things["project"].iter().map(|one| json!({ "project": one }));
+                let tier = std::iter::once(json!({ "tier": "production" }));
+                let all = tier.chain(environments).chain(projects);
+                let asked = all.map(|field| (BTreeMap::new(), Some(field)));
+                own(plain(None).into_iter().chain(asked).collect())
+            }
+            "followEvents" => {
+                let from = json!({ "from": "start" });
+                own(plain(Some(from.clone())).into_iter().chain(self.named("project", &from)).collect())
+            }
+            "showTiers" => own(plain(None).into_iter().chain(self.named("project", &json!({}))).collect()),
             "createOrganization" => refused(plain(Some(json!({ "name": "third", "owner": "ada" })))),
             "createGroup" => own(plain(Some(json!({ "name": "shop" })))),
             "createProject" => refused(plain(Some(json!({
@@ -102,10 +131,35 @@ impl Home {
             "showAgent" | "deleteAgent" | "showConfiguration" | "listAgentTunnels" => {
                 refused(self.each("agent", None))
             }
-            "showSource" | "listSourceObjects" | "syncSource" | "resumeSource" | "unpinSource"
-            | "confirmSource" | "diffSource" => refused(self.each("source", None)),
+            "showSource" | "listSyncs" | "listSourceObjects" | "syncSource" | "resumeSource"
+            | "unpinSource" | "confirmSource" | "diffSource" => refused(self.each("source", None)),
             "suspendSource" => refused(self.each("source", Some(json!({ "reason": "spite" })))),
             "pinSource" => refused(self.each("source", Some(json!({ "commit": "abcdef0" })))),
+            "createSubscription" => {
+                refused(self.named("project", &json!({ "name": "spy", "url": "https://hooks.example/spy" })))
+            }
+            "showSubscription" | "deleteSubscription" | "listDeadLetters" => {
+                refused(self.each("subscription", None))
+            }
+            "replaySubscription" | "rotateSubscriptionSecret" | "resendDeadLetters" => {
+                refused(self.each("subscription", Some(json!({}))))
+            }
+            "createEnvironment" => refused(self.named("project", &json!({ "name": "spy" }))),
+            "startDeployment" => refused(self.named("project", &json!({ "env": "spy" }))),
+            // It answers what is missing, in the stranger's own words.
+            "reviewDeployment" => own(self.named("project", &json!({ "env": "acme-environment" }))),
+            "showEnvironment"
+            | "stopEnvironment"
+            | "previewStop"
+            | "listEnvironmentChanges"
+            | "deleteEnvironment"
+            | "listDeployments"
+            | "showEnvironmentTree" => refused(self.each("environment", None)),
+            "diffEnvironment" => refused(self.each("environment", Some(json!({ "from": "-1m" })))),
+            "setEnvironment" => refused(self.each("environment", Some(json!({ "tier": "other" })))),
+            "showDeployment" | "finishDeployment" | "failDeployment" => {
+                refused(self.each("deployment", None))
+            }
             "readRecording" => refused(self.each("session", None)),
             "readTrace" => refused(self.each("correlation", None)),
             "showAggregate" => {
@@ -114,6 +168,8 @@ impl Home {
                     ("agent", "agent"),
                     ("source", "source"),
                     ("configuration", "agent"),
+                    ("environment", "environment"),
+                    ("deployment", "deployment"),
                 ];
                 let aggregate = |(kind, thing): (&str, &'static str)| {
                     let id = self.things[thing][0].clone();
@@ -135,14 +191,14 @@ enum Expect {
     Refused,
 }
 
-struct Person {
+pub struct Person {
     client: Client,
     api: String,
     token: String,
 }
 
 impl Person {
-    async fn call(&self, method: &Method, path: &str, body: Option<&Value>) -> (StatusCode, String) {
+    pub async fn call(&self, method: &Method, path: &str, body: Option<&Value>) -> (StatusCode, String) {
         let mut request =
             self.client.request(method.clone(), format!("{}{path}", self.api)).bearer_auth(&self.token);
         if let Some(body) = body {
@@ -157,6 +213,14 @@ impl Person {
         assert_eq!(status, StatusCode::OK, "{path}: {text}");
         serde_json::from_str(&text).unwrap()
     }
+}
+
+fn query(fields: &Value) -> String {
+    let escaped = |text: &str| text.replace('/', "%2F").replace(':', "%3A");
+    let field =
+        |(name, value): (&String, &Value)| format!("{name}={}", escaped(value.as_str().unwrap_or_default()));
+    let fields: Vec<String> = fields.as_object().into_iter().flatten().map(field).collect();
+    format!("?{}", fields.join("&"))
 }
 
 fn path(route: &Route, parameters: &BTreeMap<&str, String>) -> String {
@@ -179,12 +243,17 @@ async fn everything(owner: &Person) -> Vec<Value> {
         "tokens",
         "tokens?agent=acme-cluster",
         "sources",
+        "environments",
+        "subscriptions",
     ] {
         let mut listed = owner.get(&format!("/api/v1/{path}")).await;
-        // Times of last use and of fetching move by themselves.
+        // Times of last use and of fetching, and how a subscription stands whose receiver is not there, move by themselves.
+        let moving: &[&str] = match path {
+            "subscriptions" => &["state", "reason", "since", "retry_at"],
+            _ => &["last_used_at", "why"],
+        };
         for thing in listed["items"].as_array_mut().unwrap() {
-            thing.as_object_mut().unwrap().remove("last_used_at");
-            thing.as_object_mut().unwrap().remove("why");
+            moving.iter().for_each(|field| drop(thing.as_object_mut().unwrap().remove(*field)));
         }
         all.push(listed);
     }
@@ -204,6 +273,12 @@ async fn home(kasbah: &Installation, owner: &Person, git: &GitServer) -> Home {
     assert_eq!(status, StatusCode::OK, "{text}");
     kasbah.cli(["project", "create", "acme-shop/acme-front", "--repository", &url]).unwrap();
     let agent = kasbah.register_agent("acme-cluster", "acme-shop/acme-front").unwrap();
+    let start = ["deployment", "start", "--env", "acme-environment", "--project", "acme-shop/acme-front"];
+    let deployment = kasbah.json(start).unwrap();
+    let hook = json!({ "name": "acme-alerts", "url": "https://hooks.acme.example/acme-way" });
+    let (status, subscription) = owner.call(&Method::POST, "/api/v1/subscriptions", Some(&hook)).await;
+    assert_eq!(status, StatusCode::OK, "{subscription}");
+    let subscription: Value = serde_json::from_str(&subscription).unwrap();
     let sources = eventually(LIMIT, || async {
         let sources = owner.get("/api/v1/sources").await;
         if sources["items"][0]["newest_commit"].is_string() {
@@ -230,6 +305,9 @@ async fn home(kasbah: &Installation, owner: &Person, git: &GitServer) -> Home {
         ),
         ("group", vec![text(&project["group"]), "acme-shop".to_owned()]),
         ("source", vec![text(&sources["items"][0]["id"])]),
+        ("environment", vec![text(&deployment["environment"])]),
+        ("deployment", vec![text(&deployment["id"])]),
+        ("subscription", vec![text(&subscription["subscription"]["id"]), "acme-alerts".to_owned()]),
         ("credential", vec!["acme-vault".to_owned(), text(&credentials["items"][0]["id"])]),
         ("user", vec![user.clone(), "owner".to_owned()]),
         ("token", vec![text(&me["token"]), agent_token.clone()]),
@@ -244,7 +322,12 @@ async fn home(kasbah: &Installation, owner: &Person, git: &GitServer) -> Home {
         text(&credentials["items"][0]["id"]),
         text(&me["token"]),
     ]);
-    marks.extend(["acme-source", "acme-namespace", "acme-map", "git.acme.example"].map(str::to_owned));
+    marks.extend([text(&deployment["environment"]), text(&deployment["id"])]);
+    marks.extend([text(&subscription["subscription"]["id"]), "hooks.acme.example".to_owned()]);
+    marks.extend(
+        ["acme-environment", "acme-source", "acme-namespace", "acme-map", "git.acme.example"]
+            .map(str::to_owned),
+    );
     Home { things, marks }
 }
 
@@ -253,7 +336,9 @@ async fn refuses_bad_pages(owner: &Person) {
     for (query, field) in
         [("limit=0", "limit"), ("limit=many", "limit"), ("limit=501", "limit"), ("cursor=c12", "cursor")]
     {
-        for list in ["groups", "users", "tokens", "agents", "sources", "agent-statuses", "tunnels"] {
+        for list in
+            ["groups", "users", "tokens", "agents", "sources", "environments", "agent-statuses", "tunnels"]
+        {
             let path = format!("/api/v1/{list}?{query}");
             let (status, text) = owner.call(&Method::GET, &path, None).await;
             let refusal: Value = serde_json::from_str(&text).unwrap();
@@ -285,6 +370,7 @@ async fn a_stranger_sees_and_changes_nothing_by_any_route() {
     let stranger = Person { client, api: kasbah.api(), token };
     let home = home(&kasbah, &owner, &git).await;
     let before = everything(&owner).await;
+    crate::graphql::walk(&stranger, &owner, &home).await;
     // Reading first: later the stranger's own refused commands stand in their log, in their own words.
     let (reading, commands): (Vec<_>, Vec<_>) =
         routes::all().into_iter().partition(|route| route.method == Method::GET);
@@ -293,8 +379,11 @@ async fn a_stranger_sees_and_changes_nothing_by_any_route() {
         let (tries, expect) =
             tried.unwrap_or_else(|| panic!("{} is not tried as a stranger", route.operation));
         for (parameters, body) in tries {
-            let (status, text) =
-                stranger.call(&route.method, &path(&route, &parameters), body.as_ref()).await;
+            // What stands in a body is asked in a query where there is no body.
+            let sent = body.as_ref().filter(|_| !route.has_query());
+            let query = body.as_ref().filter(|_| route.has_query()).map(query).unwrap_or_default();
+            let path = format!("{}{query}", path(&route, &parameters));
+            let (status, text) = stranger.call(&route.method, &path, sent).await;
             let operation = route.operation;
             assert!(!status.is_server_error(), "{operation}: {status} {text}");
             assert!(

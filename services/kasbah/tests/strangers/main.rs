@@ -4,6 +4,8 @@
 mod agent;
 mod api;
 mod bus;
+mod consumers;
+mod graphql;
 mod lists;
 mod nats;
 mod organization;

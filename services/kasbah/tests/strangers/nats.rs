@@ -1,57 +1,91 @@
 //! The accounts of NATS servers, as they are shipped: what each user may say and hear on a real server.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use events::subject::{Subject, partition_of_organization};
 use events::{AggregateKind, OrganizationId};
 use kasbah::server::AccountsArgs;
+use serde_json::{Value, json};
 use testkit::NatsServer;
 
-const SERVICES: [&str; 6] =
-    ["authz", "config-fetcher", "repo-poller", "delivery", "tunnel-gateway", "console"];
+const SERVICES: [&str; 8] = [
+    "authz",
+    "config-fetcher",
+    "repo-poller",
+    "delivery",
+    "resource-indexer",
+    "event-relay",
+    "tunnel-gateway",
+    "console",
+];
 const ACCOUNTS: &str = "deploy/nats/accounts.conf";
 const ANSWER_TIME: Duration = Duration::from_secs(20);
+/// What every user of a server as shipped has.
+pub const PASSWORD: &str = "shipped";
 
 /// A connection that speaks the protocol by hand, so that every refusal is seen.
-struct User {
-    name: String,
-    reader: BufReader<TcpStream>,
-}
+pub struct Wire(BufReader<TcpStream>);
 
-impl User {
-    fn connect(server: &NatsServer, name: &str) -> Self {
+impl Wire {
+    /// Dials a server, and asks to be let in; the answer is not read yet. A line is waited for as long as `limit`.
+    pub fn connect(server: &NatsServer, limit: Duration, options: &Value) -> Self {
         let stream = TcpStream::connect(server.address()).unwrap();
-        stream.set_read_timeout(Some(ANSWER_TIME)).unwrap();
-        let mut user = Self { name: name.to_owned(), reader: BufReader::new(stream) };
-        assert!(user.line().starts_with("INFO "));
-        let known =
-            format!("CONNECT {{\"verbose\":true,\"headers\":true,\"user\":\"{name}\",\"pass\":\"shipped\"}}");
-        assert_eq!(user.answer(&known), "+OK", "{name} may connect");
-        user
+        stream.set_read_timeout(Some(limit)).unwrap();
+        let mut wire = Self(BufReader::new(stream));
+        assert!(wire.line().starts_with("INFO "));
+        wire.write(&format!("CONNECT {options}\r\n"));
+        wire
     }
 
-    fn line(&mut self) -> String {
+    pub fn write(&mut self, text: &str) {
+        self.0.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    pub fn line(&mut self) -> String {
         let mut line = String::new();
-        self.reader.read_line(&mut line).unwrap();
+        assert!(self.0.read_line(&mut line).unwrap() > 0, "the server closed the connection");
         line.trim_end().to_owned()
     }
 
-    /// Says something, and gives the server's answer to it.
-    fn answer(&mut self, said: &str) -> String {
-        self.reader.get_mut().write_all(format!("{said}\r\n").as_bytes()).unwrap();
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        self.0.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+}
+
+/// A user of the server, who learns of each line whether it is allowed.
+pub struct User {
+    name: String,
+    wire: Wire,
+}
+
+impl User {
+    pub fn connect(server: &NatsServer, name: &str) -> Self {
+        let options = json!({ "verbose": true, "headers": true, "user": name, "pass": PASSWORD });
+        let wire = Wire::connect(server, ANSWER_TIME, &options);
+        let mut user = Self { name: name.to_owned(), wire };
+        assert_eq!(user.answer(), "+OK", "{name} may connect");
+        user
+    }
+
+    /// The server's answer to what was said last.
+    fn answer(&mut self) -> String {
         loop {
-            match self.line().as_str() {
-                "PING" => self.reader.get_mut().write_all(b"PONG\r\n").unwrap(),
+            match self.wire.line().as_str() {
+                "PING" => self.wire.write("PONG\r\n"),
                 answer => return answer.to_owned(),
             }
         }
     }
 
     fn allowed(&mut self, said: &str) -> bool {
-        let answer = self.answer(said);
+        self.wire.write(&format!("{said}\r\n"));
+        let answer = self.answer();
         assert!(
             answer == "+OK" || answer.starts_with("-ERR 'Permissions Violation"),
             "{}: {said:?} is answered {answer:?}",
@@ -60,11 +94,11 @@ impl User {
         answer == "+OK"
     }
 
-    fn may_say(&mut self, subject: &str) -> bool {
+    pub fn may_say(&mut self, subject: &str) -> bool {
         self.allowed(&format!("PUB {subject} 0\r\n"))
     }
 
-    fn may_hear(&mut self, subject: &str) -> bool {
+    pub fn may_hear(&mut self, subject: &str) -> bool {
         self.allowed(&format!("SUB {subject} 1"))
     }
 }
@@ -79,7 +113,7 @@ fn listeners(users: &mut [User], subject: &str) -> Vec<String> {
     users.iter_mut().filter_map(|user| user.may_hear(subject).then(|| user.name.clone())).collect()
 }
 
-fn accounts(organizations: &[OrganizationId]) -> String {
+pub fn accounts(organizations: &[OrganizationId]) -> String {
     AccountsArgs { organizations: organizations.to_vec(), partitions: store::log::PARTITIONS }.text()
 }
 
@@ -153,14 +187,18 @@ async fn each_kind_of_fact_is_said_by_one_service_alone() {
             AggregateKind::Configuration => "config-fetcher",
             AggregateKind::Ref => "repo-poller",
             AggregateKind::Source | AggregateKind::Applier => "delivery",
+            AggregateKind::Environment | AggregateKind::Deployment => "delivery",
+            AggregateKind::Subscription => "event-relay",
             _ => "authz",
         };
         assert_eq!(speakers(&mut users, &format!("kasbah.log.3.acme.{kind}.one")), [decides], "{kind}");
     }
     assert_eq!(speakers(&mut users, "kasbah.observed.3.acme.writer"), ["tunnel-gateway"]);
+    assert_eq!(speakers(&mut users, "kasbah.objects.3.acme.writer"), ["tunnel-gateway"]);
     assert_eq!(speakers(&mut users, "kasbah.refused.3.acme"), ["authz"]);
     assert_eq!(speakers(&mut users, "kasbah.audit.3.acme"), ["tunnel-gateway"]);
-    assert_eq!(speakers(&mut users, "kasbah.blob.acme.one"), ["repo-poller", "delivery"]);
+    let blobs = speakers(&mut users, "kasbah.blob.acme.one");
+    assert_eq!(blobs, ["repo-poller", "delivery", "tunnel-gateway"]);
     assert_eq!(speakers(&mut users, "kasbah.keys.person.one"), ["authz"]);
     assert_eq!(speakers(&mut users, "kasbah.keys.credential.one"), ["authz"]);
     assert_eq!(speakers(&mut users, "kasbah.keys.certificate-authority"), ["tunnel-gateway", "console"]);
@@ -171,6 +209,7 @@ async fn each_kind_of_fact_is_said_by_one_service_alone() {
         [""; 0],
         "copies come from the server"
     );
+    assert_eq!(speakers(&mut users, "kasbah.exported.3.acme.kasbah.sync.finished"), ["event-relay"]);
     assert_eq!(speakers(&mut users, "kasbah.export.acme.one"), [""; 0]);
 }
 
@@ -185,6 +224,7 @@ async fn nobody_takes_decisions_away_and_one_makes_the_log_and_lets_the_rest_go(
     for stream in [
         "kasbah-decisions-0",
         "kasbah-observations-0",
+        "kasbah-objects-0",
         "kasbah-keys",
         "kasbah-meta",
         "kasbah-blobs",
@@ -192,7 +232,7 @@ async fn nobody_takes_decisions_away_and_one_makes_the_log_and_lets_the_rest_go(
     ] {
         for verb in ["DELETE", "PURGE", "MSG.DELETE", "RESTORE", "SNAPSHOT", "LEADER.STEPDOWN"] {
             let may: &[&str] = match (verb, stream) {
-                ("PURGE", "kasbah-observations-0") => &["authz", "kasbah"],
+                ("PURGE", "kasbah-observations-0" | "kasbah-objects-0") => &["authz", "kasbah"],
                 _ => &[],
             };
             assert_eq!(
@@ -212,12 +252,19 @@ async fn nobody_takes_decisions_away_and_one_makes_the_log_and_lets_the_rest_go(
     let auditors = speakers(&mut users, "kasbah.audit.3.acme");
     assert_eq!(auditors, ["tunnel-gateway", "kasbah"], "and whoever copies a log");
     let readers = speakers(&mut users, "$JS.API.DIRECT.GET.kasbah-observations-15");
-    assert_eq!(readers, ["authz", "delivery", "tunnel-gateway", "console", "kasbah"]);
+    assert_eq!(
+        readers,
+        ["authz", "delivery", "resource-indexer", "event-relay", "tunnel-gateway", "console", "kasbah"]
+    );
     assert_eq!(listeners(&mut users, "kasbah.stored.observed.>"), readers);
+    let readers = speakers(&mut users, "$JS.API.DIRECT.GET.kasbah-objects-15");
+    let expected = ["authz", "resource-indexer", "tunnel-gateway", "console", "kasbah"];
+    assert_eq!(readers, expected, "delivery does not read objects");
+    assert_eq!(listeners(&mut users, "kasbah.stored.objects.>"), readers);
     assert_eq!(speakers(&mut users, "$JS.API.DIRECT.GET.kasbah-refusals-15"), ["authz", "console", "kasbah"]);
     assert_eq!(
         speakers(&mut users, "$JS.API.DIRECT.GET.kasbah-blobs"),
-        ["repo-poller", "delivery", "tunnel-gateway", "kasbah"]
+        ["repo-poller", "delivery", "resource-indexer", "tunnel-gateway", "kasbah"]
     );
 }
 
@@ -245,7 +292,7 @@ async fn nobody_answers_for_another_or_hears_their_answers() {
 async fn a_subscriber_from_outside_hears_what_is_exported_for_its_organization_and_nothing_else() {
     let [home, other] = [1, 2].map(|id| OrganizationId(uuid::Uuid::from_u128(id)));
     let accounts = accounts(&[home, other]);
-    // Whoever will export.
+    // One that exports.
     let relay = "{ user: relay, password: shipped, permissions: { publish: [\"kasbah.>\"] } }";
     let begin = "{ user: kasbah,";
     assert!(accounts.contains(begin));
@@ -253,9 +300,7 @@ async fn a_subscriber_from_outside_hears_what_is_exported_for_its_organization_a
     let server = NatsServer::start_with_accounts(&accounts).await.unwrap();
     let mut relay = User::connect(&server, "relay");
     let mut subscriber = User::connect(&server, &home.to_string());
-    for subject in
-        [">", "kasbah.>", "kasbah.log.>", "kasbah.export.>", &format!("kasbah.export.{other}.>"), "_INBOX.>"]
-    {
+    for subject in [">", "kasbah.>", "kasbah.log.>", "kasbah.export.>", &format!("kasbah.export.{other}.>")] {
         assert!(!subscriber.may_hear(subject), "{subject}");
     }
     for subject in [
@@ -266,12 +311,17 @@ async fn a_subscriber_from_outside_hears_what_is_exported_for_its_organization_a
         assert!(!subscriber.may_say(&subject), "{subject}");
     }
     assert!(subscriber.may_hear(&format!("kasbah.export.{home}.>")));
+    let exported = |organization, event_type| {
+        let partition = partition_of_organization(organization, store::log::PARTITIONS);
+        Subject::exported(partition, organization, event_type).to_string()
+    };
     for subject in [
-        format!("kasbah.export.{other}.one"),
+        exported(other, "kasbah.sync.finished"),
         format!("kasbah.log.0.{home}.user.one"),
-        format!("kasbah.export.{home}.two"),
+        format!("kasbah.export.{home}.one"),
+        exported(home, "kasbah.sync.finished"),
     ] {
         assert!(relay.may_say(&subject));
     }
-    assert_eq!(subscriber.line(), format!("MSG kasbah.export.{home}.two 1 0"));
+    assert_eq!(subscriber.wire.line(), format!("MSG kasbah.export.{home}.kasbah.sync.finished 1 0"));
 }

@@ -9,10 +9,12 @@ use events::requests::authz::{
 use events::requests::configuration::ShowConfiguration;
 use events::requests::delivery::{ListSources, ShowSource};
 use events::requests::diff::DiffSource;
+use events::requests::environments::{DeploymentView, ListEnvironments, StartDeployment};
 use events::requests::gateway::ListTunnels;
 use events::requests::repository::ShowFetch;
+use events::requests::subscriptions::{CreateSubscription, ListSubscriptions, ShowSubscription};
 use events::subject::Subject;
-use events::{AgentId, ProjectId, Request, SourceId};
+use events::{AgentId, DeploymentId, EnvironmentId, ProjectId, Request, SourceId, SubscriptionId};
 use testkit::{GitServer, WorkTree, eventually};
 
 use crate::agent;
@@ -28,6 +30,9 @@ pub struct Organization {
     pub agent: AgentId,
     pub project: ProjectId,
     pub source: SourceId,
+    pub environment: EnvironmentId,
+    pub deployment: DeploymentId,
+    pub subscription: SubscriptionId,
     /// The commit that is desired.
     pub commit: String,
     /// Texts of which nobody outside must ever see one.
@@ -67,9 +72,30 @@ impl Organization {
             instance.to_string(),
         ];
         let source = SourceId::derive(agent, &format!("{name}-source"));
-        let marks = ids.into_iter().chain([source.to_string(), commit.clone(), format!("{name}-")]).collect();
+        let start = StartDeployment {
+            environment: format!("{name}-environment"),
+            project: Some(project.path.clone()),
+            ..StartDeployment::default()
+        };
+        let DeploymentView { id: deployment, environment, .. } = running.ask(&owner, &start).await.unwrap();
+        let subscription = subscription(running, &owner, name).await;
+        let own =
+            [source.to_string(), environment.to_string(), deployment.to_string(), subscription.to_string()];
+        let marks = ids.into_iter().chain(own).chain([commit.clone(), format!("{name}-")]).collect();
         let as_agent = running.principal(&token.secret).await;
-        let settled = Self { owner, as_agent, agent, project: project.id, source, commit, marks };
+        let project = project.id;
+        let settled = Self {
+            owner,
+            as_agent,
+            agent,
+            project,
+            source,
+            environment,
+            deployment,
+            subscription,
+            commit,
+            marks,
+        };
         settled.shown_to_the_owner(running).await;
         settled
     }
@@ -87,6 +113,9 @@ impl Organization {
         self.shows(running, ShowSource { source }).await;
         self.shows(running, ShowFetch { source }).await;
         self.shows(running, ShowConfiguration { agent }).await;
+        self.shows(running, ListEnvironments::default()).await;
+        self.shows(running, ListSubscriptions {}).await;
+        self.shows(running, ShowSubscription { subscription: self.subscription.to_string() }).await;
         self.shows(running, ListTunnels::default()).await;
         self.shows(running, ListTunnels { agent: Some(agent), ..ListTunnels::default() }).await;
         self.shows_under(running, &self.diff(), DiffSource { agent, source }).await;
@@ -115,6 +144,21 @@ impl Organization {
         })
         .await;
     }
+}
+
+/// A subscription whose receiver is not there.
+async fn subscription(running: &Running, owner: &Principal, name: &str) -> SubscriptionId {
+    let create = CreateSubscription {
+        name: format!("{name}-alerts"),
+        url: Some(format!("https://hooks.{name}-host.example/{name}-way")),
+        nats: false,
+        format: None,
+        types: Vec::new(),
+        project: None,
+        environment: None,
+        from: None,
+    };
+    running.ask(owner, &create).await.unwrap().subscription.id
 }
 
 /// A repository with an agent's configuration of one source; its URL and its commit.

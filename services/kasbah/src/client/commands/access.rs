@@ -3,8 +3,10 @@
 use events::attributes::{Attributes, ResourceTarget, Target};
 use events::pass::AccessAs;
 use events::requests::authz::{CanUse, UseDecision};
+use events::requests::environments::{CanDeploy, DeployDecision};
 use reqwest::Method;
 
+use super::deployment::Place;
 use crate::client::failure::Failure;
 use crate::client::print::{Fields, Style};
 use crate::client::session::Session;
@@ -29,6 +31,8 @@ pub enum Command {
         #[arg(long = "as", value_parser = parse_user)]
         user: Option<String>,
     },
+    /// Check whether you may record deployments into an environment, and show what permits it, also for the agent and namespace
+    CanDeploy(Place),
 }
 
 fn parse_user(text: &str) -> Result<String, String> {
@@ -43,7 +47,39 @@ fn parse_user(text: &str) -> Result<String, String> {
 /// # Errors
 /// When it is not let through, or the server refuses or cannot be asked.
 pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
-    let Command::CanI { verb, resource, agent, namespace, user } = command;
+    match command {
+        Command::CanI { verb, resource, agent, namespace, user } => {
+            can_i(session, (verb, resource), agent, namespace, user).await
+        }
+        Command::CanDeploy(place) => can_deploy(session, place).await,
+    }
+}
+
+async fn can_deploy(session: &Session, place: Place) -> Result<(), Failure> {
+    let Place { environment, project, deployer, agent, namespace } = place;
+    let body = CanDeploy { environment, project, deployer, agent, namespace };
+    let decision: DeployDecision = session.api.send(Method::POST, &["deployment-reviews"], &body).await?;
+    if decision.allowed || !session.is_for_people() {
+        session.printer.show(&decision, |decision, style| {
+            let kept = decision.associates.map(|kept| if kept { "yes" } else { "no" });
+            Fields::new()
+                .with("Allowed", if decision.allowed { "yes" } else { "no" })
+                .with("Because of", decision.reason.as_str())
+                .with_some("Agent and namespace", kept)
+                .with_some("Because of", decision.association_reason.as_deref())
+                .render(style)
+        })?;
+    }
+    outcome(decision.allowed, &decision.reason)
+}
+
+async fn can_i(
+    session: &Session,
+    (verb, resource): (String, String),
+    agent: String,
+    namespace: Option<String>,
+    user: Option<String>,
+) -> Result<(), Failure> {
     let target = target(&resource, namespace.unwrap_or_default());
     let body = CanUse { agent, user, attributes: Attributes { verb, target } };
     let path = ["agents", &body.agent, "access-reviews"];
@@ -51,7 +87,11 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     if decision.allowed || !session.is_for_people() {
         session.printer.show(&decision, text)?;
     }
-    if decision.allowed { Ok(()) } else { Err(Failure::Unsuccessful(format!("no: {}", decision.reason))) }
+    outcome(decision.allowed, &decision.reason)
+}
+
+fn outcome(allowed: bool, reason: &str) -> Result<(), Failure> {
+    if allowed { Ok(()) } else { Err(Failure::Unsuccessful(format!("no: {reason}"))) }
 }
 
 fn target(text: &str, namespace: String) -> Target {

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{ValueEnum, ValueHint};
 use events::directory::JobEnvironment;
 use events::requests::authz::{IssueJobToken, JobAgent, SecretToken};
+use events::requests::environments::{DeploymentView, EnvironmentView, StartDeployment};
 use reqwest::Method;
 use serde::Serialize;
 use serde_json::Value;
@@ -18,6 +19,7 @@ use zeroize::Zeroizing;
 
 use job::{JobArgs, Runner};
 
+use super::deployment::warn_of_association;
 use super::kubeconfig::{clusters_url, read, url_of, write};
 use super::token::{issued_text, parse_lifetime};
 use crate::client::failure::Failure;
@@ -64,6 +66,10 @@ pub struct Kubeconfig {
     /// else the only agent
     #[arg(long)]
     agent: Option<String>,
+    /// Environment that the job deploys to, such as production or review/login: starts a deployment, whose id is printed as
+    /// KASBAH_DEPLOYMENT; `kasbah deployment finish` or `fail` ends it
+    #[arg(long = "env", value_name = "NAME")]
+    environment: Option<String>,
     /// File for the contexts; it contains the job's token
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = "kasbah.kubeconfig")]
     file: PathBuf,
@@ -96,6 +102,8 @@ struct Variables {
     context: Option<String>,
     #[serde(rename = "KUBE_NAMESPACE", skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
+    #[serde(rename = "KASBAH_DEPLOYMENT", skip_serializing_if = "Option::is_none")]
+    deployment: Option<String>,
     /// Of a job that was signed in: an ID token is good for once, and so what follows asks with this.
     #[serde(rename = "KASBAH_TOKEN_FILE", skip_serializing_if = "Option::is_none")]
     token_file: Option<String>,
@@ -142,19 +150,25 @@ async fn kubeconfig(
         return Err(Failure::Unsuccessful(message.to_owned()));
     }
     let current = current(&agents, wanted.agent.as_deref())?;
+    let target = match &wanted.environment {
+        Some(environment) => environment_namespace(session, environment).await?,
+        None => None,
+    };
+    let namespace = target.or_else(|| current.map(|agent| agent.default_namespace.clone()));
     let clusters = clusters_url(session, wanted.clusters.as_deref());
     let authority = session.authority()?.map(|pem| STANDARD.encode(pem));
     let wrong = |error: crate::client::kubeconfig::NoKubeconfig| Failure::usage("--file", error.to_string());
     let mut file: Value = read(session, &wanted.file)?;
     for agent in &agents {
+        let is_current = current.is_some_and(|current| current.id == agent.id);
+        let own = namespace.clone().filter(|_| is_current);
         let context = Context {
             name: context_name(agent),
             server: url_of(&clusters, agent.id),
             certificate_authority: authority.clone(),
-            namespace: Some(agent.default_namespace.clone()),
+            namespace: own.or_else(|| Some(agent.default_namespace.clone())),
             credential: Credential::Token(session.settings.token.to_string()),
         };
-        let is_current = current.is_some_and(|current| current.id == agent.id);
         file = if is_current { context.merge_into(file, true) } else { context.put_into(file) }
             .map_err(wrong)?;
     }
@@ -164,13 +178,50 @@ async fn kubeconfig(
         Some(token) => Some(keep_token(&token, &absolute, session)?),
         None => None,
     };
+    let deployment = match wanted.environment {
+        Some(environment) => Some(start(session, environment, current, namespace.as_deref()).await?),
+        None => None,
+    };
     let variables = Variables {
         kubeconfig: absolute.display().to_string(),
         context: current.map(context_name),
-        namespace: current.map(|agent| agent.default_namespace.clone()),
+        namespace,
+        deployment: deployment.map(|view| view.id.to_string()),
         token_file: token_file.map(|file| file.display().to_string()),
     };
     session.printer.show(&variables, |variables, _| variables.lines(wanted.format))
+}
+
+/// The namespace of the job's environment, if it has one.
+async fn environment_namespace(session: &Session, name: &str) -> Result<Option<String>, Failure> {
+    let query = [("name", name.to_owned())];
+    let found: Vec<EnvironmentView> = session.api.list(&["environments"], &query).await?;
+    let mut named = found.into_iter().filter(|view| view.name == name);
+    let first = named.next();
+    Ok(first.filter(|_| named.next().is_none()).and_then(|view| view.namespace))
+}
+
+/// Starts the job's deployment, into the place that its kubeconfig names.
+async fn start(
+    session: &Session,
+    environment: String,
+    current: Option<&JobAgent>,
+    namespace: Option<&str>,
+) -> Result<DeploymentView, Failure> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let first = |names: [&str; 2]| names.into_iter().find_map(variable);
+    let body = StartDeployment {
+        environment,
+        agent: current.map(|agent| agent.id.to_string()),
+        namespace: namespace.filter(|_| current.is_some()).map(str::to_owned),
+        reference: first(["CI_COMMIT_REF_NAME", "GITHUB_REF_NAME"]).unwrap_or_default(),
+        commit: first(["CI_COMMIT_SHA", "GITHUB_SHA"]).unwrap_or_default(),
+        job_url: variable("CI_JOB_URL"),
+        ..StartDeployment::default()
+    };
+    let view: DeploymentView = session.api.send(Method::POST, &["deployments"], &body).await?;
+    warn_of_association(&view);
+    Ok(view)
 }
 
 /// Beside the kubeconfig, readable by its user alone.
@@ -214,6 +265,7 @@ impl Variables {
             ("KUBECONFIG", Some(&self.kubeconfig)),
             ("KUBE_CONTEXT", self.context.as_ref()),
             ("KUBE_NAMESPACE", self.namespace.as_ref()),
+            ("KASBAH_DEPLOYMENT", self.deployment.as_ref()),
             ("KASBAH_TOKEN_FILE", self.token_file.as_ref()),
         ];
         let line = |(name, value): (&str, Option<&String>)| {
@@ -266,6 +318,7 @@ mod tests {
             kubeconfig: "/builds/it's here/file".to_owned(),
             context: Some("shop/deploy:one".to_owned()),
             namespace: None,
+            deployment: None,
             token_file: None,
         };
         assert_eq!(

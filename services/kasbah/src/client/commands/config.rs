@@ -95,7 +95,7 @@ fn text(checked: &Checked, style: Style) -> String {
     }
     if !checked.additions.is_empty() {
         text.push_str(
-            "\nWithout `allow_agent_identity`, and in GitLab, such a file once meant more: whoever it lets in came as the agent, and jobs of the agent's own project came without an entry. What relied on that needs these lines; `allow_agent_identity: false` alone says that nothing does.\n",
+            "\nIn GitLab, and in earlier versions of Kasbah, a file without `allow_agent_identity` granted more: users and jobs with access acted as the agent, and jobs of the agent's own project had access without an entry. If you rely on this, add the following lines. If not, add only `allow_agent_identity: false`.\n",
         );
     }
     for Addition { after_line, place, lines } in &checked.additions {

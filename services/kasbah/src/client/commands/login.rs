@@ -184,6 +184,7 @@ mod tests {
             audience: "kasbah".to_owned(),
             scopes: Vec::new(),
             client_secret: None,
+            on_page: false,
             certificate_authority: None,
             trust: None,
         }

@@ -92,6 +92,7 @@ mod tests {
             audience: "kasbah".to_owned(),
             scopes: Vec::new(),
             client_secret: None,
+            on_page: false,
             certificate_authority: None,
             trust: owners.map(|owners| ProviderTrust {
                 owners: owners.iter().map(|owner| (*owner).to_owned()).collect(),

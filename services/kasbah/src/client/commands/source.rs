@@ -124,11 +124,7 @@ pub async fn run(command: Command, opened: Result<Session, Failure>) -> Result<(
             Some(named) => failure.about(&named),
             None => failure,
         };
-        match failure {
-            Failure::Differs => failure,
-            failure if is_diff => Failure::NotCompared(Box::new(failure)),
-            failure => failure,
-        }
+        if is_diff { failure.of_comparison() } else { failure }
     })
 }
 
@@ -194,12 +190,8 @@ async fn compare(session: &Session, id: SourceId) -> Result<(), Failure> {
     let is_of_agents =
         diff.objects.iter().any(|object| matches!(object.holder, Some(ObjectHolder::Agent { .. })));
     let names = if is_of_agents { names(session).await? } else { Names::default() };
-    match session.printer.show(&diff, |diff, style| diff::text(diff, &names, style)) {
-        // A reader that closes the pipe early wants the exit code all the same.
-        Err(failure) if !failure.is_closed_pipe() => return Err(failure),
-        _ => {}
-    }
-    if diff.differs() { Err(Failure::Differs) } else { Ok(()) }
+    let shown = session.printer.show(&diff, |diff, style| diff::text(diff, &names, style));
+    Failure::compared(shown, diff.differs())
 }
 
 async fn ask<B: Serialize>(

@@ -18,6 +18,7 @@ fn view(issuer: String) -> ProviderView {
         audience: CLIENT.to_owned(),
         scopes: vec!["openid".to_owned(), "email".to_owned()],
         client_secret: None,
+        on_page: false,
         certificate_authority: None,
         trust: None,
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::table::{Columns, Table};
-use super::{Format, Paint, Printer, Style};
+use super::{Paint, Printer, Style};
 use crate::client::failure::Failure;
 
 /// Prints a list: rows for people as soon as they are known, one document for programs when all of it is.
@@ -33,7 +33,7 @@ impl<T: Serialize> ListPrinter<T> {
             return Ok(());
         }
         self.is_empty = false;
-        if self.printer.format != Format::Table {
+        if !self.printer.format.is_text() {
             self.kept.extend(items);
             return Ok(());
         }
@@ -46,7 +46,7 @@ impl<T: Serialize> ListPrinter<T> {
     /// # Errors
     /// When standard output cannot be written.
     pub fn end(self, nothing: &str) -> Result<(), Failure> {
-        if self.printer.format == Format::Table && !self.is_empty {
+        if self.printer.format.is_text() && !self.is_empty {
             return Ok(());
         }
         self.printer.show(&self.kept, |_, style| Paint::Dim.on(nothing, style.colour))

@@ -31,6 +31,13 @@ impl Cell {
         self
     }
 
+    /// The same behind the lines of a tree, whose spaces count.
+    #[must_use]
+    pub fn behind(mut self, lines: &str) -> Self {
+        self.text.insert_str(0, lines);
+        self
+    }
+
     /// Text, or `-` when there is none.
     #[must_use]
     pub fn or_dash(text: Option<&str>) -> Self {

@@ -94,7 +94,7 @@ impl Front {
             received: AtomicU64::new(0),
         });
         let limits = Limits { connections: 4096, head_bytes: 512 * 1024, streams: 250, ..Limits::default() };
-        let server = Server { name: "front", world, listener, tls, limits };
+        let server = Server { name: "front", world, listener, tls, plain_on_loopback: false, limits };
         let (trigger, shutdown) = ShutdownTrigger::new();
         tokio::spawn(serve(server, Arc::clone(&shared), shutdown));
         Self { kubeconfig, shared, trigger, _folder: folder }

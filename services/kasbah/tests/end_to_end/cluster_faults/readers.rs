@@ -1,14 +1,15 @@
 //! Readers that stand still.
 
-use anyhow::ensure;
-use futures::future::try_join_all;
+use anyhow::bail;
+use futures::future::join_all;
 use reqwest::Response;
+use testkit::eventually;
 
 use super::canary::{Canary, Song};
 use super::flat::{AGENTS, Held, admin, metric, nothing_is_open};
 use super::gateways::{GATEWAY, OTHER_GATEWAY, Pair, admin_of, at_gateways, on_two_gateways};
 use super::stage::{Asker, FAULTY, Stage, told};
-use crate::scene::Scene;
+use crate::scene::{LIMIT, Scene};
 
 const SIZES: [usize; 4] = [1, 32, 128, 64 * 1024];
 /// Of each size: they fill whatever can be filled.
@@ -40,16 +41,26 @@ async fn stalled(stage: &Stage, gateway: &str, kind: &str, count: usize) -> Vec<
             let (asker, on_http2) = (asker.clone(), number % 2 == 0);
             let size = SIZES[number % SIZES.len()];
             let path = stage.pod(&format!("{kind}-{size}"), "log?follow=true");
-            async move {
-                let answer =
-                    if on_http2 { asker.open_on_http2(&path).await? } else { asker.open(&path).await? };
-                ensure!(answer.status() == 200, "{}", answer.text().await?);
-                anyhow::Ok(answer)
-            }
+            async move { opened_at_last(&asker, &path, on_http2).await }
         });
-        opened.extend(try_join_all(opening).await.unwrap());
+        opened.extend(join_all(opening).await);
     }
     opened
+}
+
+/// A stream that is open. A machine that is busy may not find the other gateway in time, and what was open before may be open there
+/// still: both is said, and tried again.
+async fn opened_at_last(asker: &Asker, path: &str, on_http2: bool) -> Response {
+    let opened = eventually(LIMIT, || async {
+        let answer = if on_http2 { asker.open_on_http2(path).await? } else { asker.open(path).await? };
+        let status = answer.status();
+        match status.as_u16() {
+            429 | 503 => bail!("{}", answer.text().await?),
+            200 => anyhow::Ok(Ok(answer)),
+            _ => Ok(Err(format!("{status}: {}", answer.text().await?))),
+        }
+    });
+    opened.await.unwrap()
 }
 
 /// Where readers stand still: at which gateway, and which others hold nothing of it afterwards.
@@ -78,13 +89,33 @@ impl Place {
     }
 }
 
+/// What was held after the first rounds, which are what processes keep of having done it at all. How much waits where, and so how much they
+/// keep, is chance: the most of them counts.
+#[derive(Default)]
+struct Rounds {
+    ended: usize,
+    held: Option<Held>,
+}
+
+impl Rounds {
+    /// After the last round no more is held than after those before.
+    async fn ends_one(&mut self, stage: &mut Stage, place: &Place) {
+        self.ended += 1;
+        let now = Held::now(stage, place.replicas, &AGENTS);
+        match self.held.take() {
+            Some(held) if self.ended > ROUNDS_AT_FIRST => held.is_held_again().await,
+            Some(before) => self.held = Some(before.or_more(now)),
+            None => self.held = Some(now),
+        }
+    }
+}
+
 async fn dust_holds_nobody_up(mut stage: Stage, place: Place) {
     let gateway = &place.gateway;
     let beside = Canary::begin(&stage, "beside", stage.canary_at(gateway, true), Song::Whole).await;
     let elsewhere = Canary::begin(&stage, "elsewhere", stage.canary_at(gateway, false), Song::Whole).await;
-    let mut held: Option<Held> = None;
-    // The first rounds are what processes keep of having done it at all. How much waits where, and so how much they keep, is chance.
-    for round in 0..=ROUNDS_AT_FIRST {
+    let mut held = Rounds::default();
+    for _ in 0..=ROUNDS_AT_FIRST {
         let readers = stalled(&stage, gateway, "flood", STALLED * SIZES.len()).await;
         stage.everything_is_full().await;
         assert_eq!(stage.front.open(), STALLED * SIZES.len(), "none was ended");
@@ -92,12 +123,7 @@ async fn dust_holds_nobody_up(mut stage: Stage, place: Place) {
         assert_eq!(read["kind"], "ConfigMapList");
         drop(readers);
         stage.open_at_the_front(0).await;
-        let now = Held::now(&mut stage, place.replicas, &AGENTS);
-        match held.take() {
-            Some(held) if round == ROUNDS_AT_FIRST => held.is_held_again().await,
-            Some(before) => held = Some(before.or_more(now)),
-            None => held = Some(now),
-        }
+        held.ends_one(&mut stage, &place).await;
     }
     beside.noticed_nothing().await;
     elsewhere.noticed_nothing().await;
@@ -122,8 +148,8 @@ async fn a_full_tunnel_says_so(mut stage: Stage, place: Place) {
     let gateway = &place.gateway;
     let beside = Canary::begin(&stage, "beside", stage.canary_at(gateway, true), Song::Watch).await;
     let elsewhere = Canary::begin(&stage, "elsewhere", stage.canary_at(gateway, false), Song::Whole).await;
-    let mut held = None;
-    for round in 0..2 {
+    let mut held = Rounds::default();
+    for round in 0..=ROUNDS_AT_FIRST {
         // The canary's watch is one of them.
         let readers = stalled(&stage, gateway, "drip", CAP - 1).await;
         stage.open_at_the_front(CAP - 1).await;
@@ -144,10 +170,7 @@ async fn a_full_tunnel_says_so(mut stage: Stage, place: Place) {
         drop(readers);
         stage.open_at_the_front(0).await;
         stage.faulty_answers(gateway).await;
-        match &held {
-            None => held = Some(Held::now(&mut stage, place.replicas, &AGENTS)),
-            Some(held) => held.is_held_again().await,
-        }
+        held.ends_one(&mut stage, &place).await;
     }
     beside.noticed_nothing().await;
     elsewhere.noticed_nothing().await;

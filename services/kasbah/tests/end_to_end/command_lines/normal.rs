@@ -8,6 +8,14 @@ use serde_json::Value;
 /// What is taken out, what is put there, in this order; beside each why it cannot be the same twice.
 static VARYING: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
     [
+        // What looks random comes first: any of the patterns below may stand in it by chance.
+        // A service account's token.
+        (r"\beyJ[\w-]+\.[\w-]+\.[\w-]+", "<token>"),
+        // Certificates and keys: each cluster has an authority of its own, and the tests' certificate is a new one each time.
+        (r"LS0tLS1CRUdJTi[\w+/=]+", "<certificate>"),
+        (r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----", "<certificate>"),
+        // helm's record of a release, with the time of day in it.
+        (r"\bSDRzSU[\w+/=]+", "<release>"),
         // The API server makes up the ids of objects.
         (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>"),
         // Containers and what is executed in them have ids that the node makes up.
@@ -24,11 +32,6 @@ static VARYING: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         // Addresses of pods and services, and node ports, which are picked at random.
         (r"\b10\.\d+\.\d+\.\d+\b", "<address>"),
         (r"\b3[0-2]\d{3}\b", "<port>"),
-        // A service account's token.
-        (r"\beyJ[\w-]+\.[\w-]+\.[\w-]+", "<token>"),
-        // Certificates and keys: each cluster has an authority of its own, and the tests' certificate is a new one each time.
-        (r"LS0tLS1CRUdJTi[\w+/=]+", "<certificate>"),
-        (r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----", "<certificate>"),
         // Files that kubectl makes for diff and edit.
         (r"\b(LIVE|MERGED|kubectl-edit)-\d+", "$1-<made-up>"),
         // kubectl stops a watch when its own time is over, by two ways at once, and says so or not as the one or the other comes first;
@@ -36,9 +39,8 @@ static VARYING: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (r"(?m)^E\d{4} .* reflector\.go:\d+\] .*Failed to watch.*context deadline exceeded.*\n", ""),
         // The fake kubelet's port.
         (r#""Port": \d+"#, r#""Port": <port>"#),
-        // helm's record of a release, with the time of day in it.
+        // helm's time of a release.
         (r#""modifiedAt": "\d+""#, r#""modifiedAt": "<time>""#),
-        (r"\bSDRzSU[\w+/=]+", "<release>"),
         // Columns are as wide as their widest value, which may be any of the above.
         (r"(\S) {2,}", "$1  "),
     ]
@@ -71,4 +73,12 @@ pub fn object(object: &Value) -> String {
         object["metadata"]["generation"] = Value::Null;
     }
     text(&serde_json::to_string_pretty(&object).unwrap())
+}
+
+#[test]
+fn what_looks_random_is_taken_out_whole() {
+    for random in ["eyJhbGci.eyJhdWQi.3m-7E2_1s-x", "LS0tLS1CRUdJTi1m/31234=", "SDRzSUFB/2m+5s="] {
+        let normal = text(&format!("a {random} b"));
+        assert!(normal.starts_with("a <") && normal.ends_with("> b"), "{normal}");
+    }
 }

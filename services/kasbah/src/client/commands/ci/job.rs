@@ -164,6 +164,7 @@ mod tests {
             audience: format!("{name}-audience"),
             scopes: Vec::new(),
             client_secret: None,
+            on_page: false,
             certificate_authority: None,
             trust: None,
         }

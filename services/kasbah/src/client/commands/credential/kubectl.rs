@@ -33,19 +33,31 @@ struct CachedToken {
 /// # Errors
 /// When the server refuses or cannot be asked.
 pub async fn run(session: &Session) -> Result<(), Failure> {
-    let now = Timestamp(session.world.clock.now_millis());
-    let file = file_of(&session.settings);
-    let kept = file.as_ref().and_then(|file| read(session, file));
-    let kept = match kept.filter(|kept| kept.expires_at.millis_since(now) > ENOUGH_MILLIS) {
-        Some(kept) => kept,
-        None => issue(session, file.as_ref()).await?,
-    };
+    let kept = usable(session).await?;
     let credential = json!({
         "apiVersion": "client.authentication.k8s.io/v1",
         "kind": "ExecCredential",
         "status": {"token": kept.token.as_str(), "expirationTimestamp": kept.expires_at},
     });
     session.printer.text(&credential.to_string())
+}
+
+/// A short-lived token that is good for clusters' APIs and nothing else.
+///
+/// # Errors
+/// When the server refuses or cannot be asked.
+pub async fn token(session: &Session) -> Result<Zeroizing<String>, Failure> {
+    usable(session).await.map(|kept| kept.token)
+}
+
+async fn usable(session: &Session) -> Result<CachedToken, Failure> {
+    let now = Timestamp(session.world.clock.now_millis());
+    let file = file_of(&session.settings);
+    let kept = file.as_ref().and_then(|file| read(session, file));
+    match kept.filter(|kept| kept.expires_at.millis_since(now) > ENOUGH_MILLIS) {
+        Some(kept) => Ok(kept),
+        None => issue(session, file.as_ref()).await,
+    }
 }
 
 async fn issue(session: &Session, file: Option<&PathBuf>) -> Result<CachedToken, Failure> {

@@ -68,7 +68,9 @@ fn paint(event_type: &str) -> Paint {
     match last {
         "rejected" | "failed" | "object-failed" | "source-blocked" | "refused" | "tunnel-refused"
         | "unreadable" => Paint::Bad,
-        "held" | "suspended" | "drift-seen" | "gap" | "sync-waiting" => Paint::Odd,
+        "held" | "suspended" | "drift-seen" | "gap" | "objects-gap" | "kind-blind" | "sync-waiting" => {
+            Paint::Odd
+        }
         "recovered" | "finished" | "sync-finished" => Paint::Good,
         _ => Paint::Plain,
     }
@@ -87,6 +89,7 @@ fn summary(data: &Value) -> String {
     }
     add(short(text(data, "commit")));
     add(identity(data));
+    add(data.get("of").map(observed_kind).unwrap_or_default());
     for (name, what) in [("objects", "objects"), ("prunes", "to prune"), ("dropped", "dropped")] {
         if let Some(count) = data.get(name).and_then(Value::as_u64).filter(|count| *count > 0) {
             add(format!("{count} {what}"));
@@ -124,6 +127,19 @@ fn identity(data: &Value) -> String {
         namespace => format!("{namespace}/"),
     };
     format!("{} {namespace}{}", text(identity, "kind"), text(identity, "name"))
+}
+
+/// What a feed of an agent is about.
+fn observed_kind(of: &Value) -> String {
+    let group = match text(of, "group") {
+        "" => String::new(),
+        group => format!(".{group}"),
+    };
+    let namespace = match text(of, "namespace") {
+        "" => String::new(),
+        namespace => format!(" in {namespace}"),
+    };
+    format!("{}{group}{namespace}", text(of, "plural"))
 }
 
 fn counts(data: &Value) -> String {
@@ -228,6 +244,11 @@ mod tests {
                 "failed, 3 unchanged 1 failed",
             ),
             (json!({"write": "created", "object": {"identity": identity}}), "created, ConfigMap shop/web"),
+            (
+                json!({"of": {"group": "apps", "plural": "deployments", "namespace": "shop"}, "dropped": 2}),
+                "deployments.apps in shop, 2 dropped",
+            ),
+            (json!({"of": {"plural": "pods"}, "reason": "forbidden"}), "pods, forbidden"),
             (
                 json!({"failure": {"identity": identity, "file": "a.yaml", "line": 2, "message": "no"}}),
                 "ConfigMap shop/web, a.yaml:2: no",

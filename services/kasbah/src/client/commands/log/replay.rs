@@ -19,11 +19,13 @@ use crate::client::moment::Moment;
 use crate::client::print::{Fields, Format, Paint, Printer, Style};
 
 /// The models of all services that decide.
-pub const MODELS: [Model; 4] = [
+pub const MODELS: [Model; 6] = [
     Model::of::<authz::model::Directory>(),
     Model::of::<config_fetcher::model::State>(),
     Model::of::<repo_poller::model::State>(),
     Model::of::<delivery::model::DeliveryState>(),
+    Model::of::<delivery::environments::Environments>(),
+    Model::of::<event_relay::model::State>(),
 ];
 
 /// Lines around each change.

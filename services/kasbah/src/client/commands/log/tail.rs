@@ -14,6 +14,7 @@ use crate::client::session::Session;
 
 /// How many of the newest events are shown where nothing else is said.
 const NEWEST: usize = 20;
+const HOUR_MILLIS: i64 = 60 * 60 * 1000;
 
 /// Prints events.
 #[derive(Debug, clap::Args)]
@@ -30,6 +31,9 @@ pub struct Tail {
     /// Only records since a duration ago, such as 10m, or since a time such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
     since: Option<Moment>,
+    /// The changes of objects that agents saw, which are not among the other events; of the last hour if nothing else is said
+    #[arg(long, value_name = "STREAM", value_enum, conflicts_with = "aggregate")]
+    stream: Option<NamedStream>,
     /// Only this aggregate: KIND/ID, KIND/NAME, a source as AGENT/SOURCE, or an agent
     #[arg(long, value_name = "AGGREGATE")]
     aggregate: Option<String>,
@@ -38,7 +42,21 @@ pub struct Tail {
     event_type: Option<String>,
 }
 
+/// A stream that is read by its name only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum NamedStream {
+    /// Changes of objects.
+    Objects,
+}
+
 impl Tail {
+    /// Since when: nobody wants all changes of objects that ever were.
+    fn since(&self, now: Timestamp) -> Option<Timestamp> {
+        let of_objects =
+            (self.stream.is_some() && self.from.is_none()).then(|| now.plus_millis(-HOUR_MILLIS));
+        self.since.map(|since| since.before(now)).or(of_objects)
+    }
+
     /// Prints them.
     ///
     /// # Errors
@@ -49,7 +67,7 @@ impl Tail {
                 Some(wanted) => Some(aggregate(session, wanted).await?),
                 None => None,
             },
-            since: self.since.map(|since| since.before(Timestamp(session.world.clock.now_millis()))),
+            since: self.since(Timestamp(session.world.clock.now_millis())),
             names: EventNames::ask(session).await?,
             tail: self,
         };
@@ -75,9 +93,12 @@ struct Tailing {
 impl Tailing {
     /// Prints the newest, and answers the position behind everything that there is.
     async fn newest(&mut self, session: &Session) -> Result<Option<String>, Failure> {
-        let most = if self.since.is_some() { usize::MAX } else { NEWEST };
+        let most = if self.tail.since.is_some() { usize::MAX } else { NEWEST };
         let mut newest = Newest::of(self.tail.lines.unwrap_or(most));
-        let everything = self.feed(false);
+        let mut everything = self.feed(false);
+        // Other events are few enough to be read from the beginning.
+        let since = self.since.filter(|_| self.tail.stream.is_some());
+        everything.query.extend(since.map(|since| ("since", since.to_string())));
         let position = everything.each(session, None, |event| {
             self.names.learn(&event);
             if self.is_wanted(&event) {
@@ -107,8 +128,9 @@ impl Tailing {
     }
 
     fn feed(&self, follow: bool) -> Feed<'static> {
-        let query = self.aggregate.iter().map(|aggregate| ("aggregate", aggregate.to_string())).collect();
-        Feed { path: &["log", "events"], query, follow }
+        let aggregate = self.aggregate.iter().map(|aggregate| ("aggregate", aggregate.to_string()));
+        let stream = self.tail.stream.iter().map(|NamedStream::Objects| ("stream", "objects".to_owned()));
+        Feed { path: &["log", "events"], query: aggregate.chain(stream).collect(), follow }
     }
 
     fn is_wanted(&self, event: &Value) -> bool {
@@ -154,6 +176,23 @@ fn matches_type(wanted: &str, found: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_of_objects_are_those_of_the_last_hour_unless_it_is_said_otherwise() {
+        let now = Timestamp(10 * HOUR_MILLIS);
+        let tail = |arguments: &[&str]| {
+            let arguments = std::iter::once(&"tail").chain(arguments);
+            <Tail as clap::FromArgMatches>::from_arg_matches(
+                &<Tail as clap::Args>::augment_args(clap::Command::new("tail")).get_matches_from(arguments),
+            )
+            .unwrap()
+        };
+        assert_eq!(tail(&[]).since(now), None);
+        assert_eq!(tail(&["--stream", "objects"]).since(now), Some(Timestamp(9 * HOUR_MILLIS)));
+        assert_eq!(tail(&["--stream", "objects", "--from", "start"]).since(now), None);
+        let since = tail(&["--stream", "objects", "--since", "2h"]).since(now);
+        assert_eq!(since, Some(Timestamp(8 * HOUR_MILLIS)));
+    }
 
     #[test]
     fn types_match_with_and_without_their_prefix() {

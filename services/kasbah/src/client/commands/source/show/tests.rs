@@ -21,6 +21,7 @@ pub fn view() -> SourceView {
         default_namespace: "default".into(),
         service_account: None,
         policies: SyncPolicies::default(),
+        environment: None,
         line: 3,
     };
     SourceView {
