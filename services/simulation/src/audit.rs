@@ -44,6 +44,8 @@ pub struct Audit {
     named: BTreeMap<InstanceId, u64>,
     /// What each agent's observations hold of each epoch: the last sequence of each batch by its first.
     observed: BTreeMap<(String, u64), BTreeMap<u64, u64>>,
+    /// The same of the changes of objects that each agent saw.
+    objects: BTreeMap<(String, u64), BTreeMap<u64, u64>>,
     /// Epochs that have begun without a statement of the inventory so far.
     unstated: BTreeSet<(String, u64)>,
     finished: BTreeSet<(SyncId, u32)>,
@@ -94,21 +96,25 @@ impl Audit {
     /// An agent of whose newest epoch something is missing, once nothing is on its way any more.
     #[must_use]
     pub fn gap(&self) -> Option<String> {
+        let streams = [("observations", &self.observed), ("objects", &self.objects)];
         self.epochs.iter().find_map(|(writer, epoch)| {
-            let batches = self.observed.get(&(writer.clone(), *epoch))?;
-            let mut next = 1;
-            for (first, last) in batches {
-                if *first > next {
-                    return Some(format!("{writer}: {next} of epoch {epoch} is missing, {first} is there"));
+            streams.iter().find_map(|(stream, batches)| {
+                let mut next = 1;
+                for (first, last) in batches.get(&(writer.clone(), *epoch))? {
+                    if *first > next {
+                        let there = format!("{next} of epoch {epoch} is missing, {first} is there");
+                        return Some(format!("{writer}: {stream}: {there}"));
+                    }
+                    next = next.max(last + 1);
                 }
-                next = next.max(last + 1);
-            }
-            None
+                None
+            })
         })
     }
 
     pub(crate) fn note_acknowledged(&mut self, stream: &str, sequence: u64, id: Option<String>) {
-        let kept_for_good = ["kasbah-decisions", "kasbah-observations", "kasbah-refusals", "kasbah-audit"];
+        let kept_for_good =
+            ["kasbah-decisions", "kasbah-observations", "kasbah-objects", "kasbah-refusals", "kasbah-audit"];
         if kept_for_good.iter().any(|name| stream.starts_with(name)) {
             self.acknowledged.push((stream.to_owned(), sequence, id));
         }
@@ -125,6 +131,11 @@ impl Audit {
             match events::decode::<ObservationBatch>(&stored.payload) {
                 Ok(batch) => self.note_batch(&batch),
                 Err(error) => self.violations.push(format!("observations are not readable: {error}")),
+            }
+        } else if stream.starts_with("kasbah-objects") {
+            match events::decode::<ObservationBatch>(&stored.payload) {
+                Ok(batch) => self.note_objects(&batch),
+                Err(error) => self.violations.push(format!("changes of objects are not readable: {error}")),
             }
         } else if stream.starts_with("kasbah-audit") {
             match (events::decode::<AuditBatch>(&stored.payload), &self.access) {
@@ -203,6 +214,21 @@ impl Audit {
             self.violations.push(format!("{who} goes back to commit {place} of the history, from {reached}"));
         }
         *reached = (*reached).max(place);
+    }
+
+    fn note_objects(&mut self, batch: &ObservationBatch) {
+        let named = self.epochs.get(&batch.writer).copied().unwrap_or(0);
+        if batch.epoch > named {
+            let (writer, epoch) = (&batch.writer, batch.epoch);
+            self.violations.push(format!("{writer} saw objects in epoch {epoch}, {named} is the newest"));
+        }
+        let belongs = |what: &Observed| what.is_of_objects() || matches!(what, Observed::Gap { .. });
+        if let Some(other) = batch.observations.iter().find(|observation| !belongs(&observation.what)) {
+            self.violations.push(format!("{} is no change of an object", other.what.kind()));
+        }
+        let batches = self.objects.entry((batch.writer.clone(), batch.epoch)).or_default();
+        let last = batches.entry(batch.first).or_default();
+        *last = (*last).max(batch.first + batch.observations.len() as u64 - 1);
     }
 
     fn note_batch(&mut self, batch: &ObservationBatch) {

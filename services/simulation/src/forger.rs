@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::cluster_api::RootKey;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use events::pass::{AccessAs, Narrowing, Pass, PassGrant, SignedPass};
+use events::pass::{AccessAs, Narrowing, Pass, PassGrant, Purpose, SignedPass};
 use events::requests::authz::{IssuedPass, SignPass};
 use events::{Actor, OrganizationId, Refusal, RefusalKind, Timestamp, UserId};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
@@ -62,7 +62,7 @@ fn sign(world: &World, request: &SignPass) -> Result<IssuedPass, Refusal> {
         expires_at: Timestamp(now.saturating_add(SignPass::LIFETIME_MILLIS)),
     };
     let pass = events::encode(&pass).map_err(|_| refused())?;
-    let signature = key().ok_or_else(refused)?.sign(&SignedPass::signed_text(&pass));
+    let signature = key().ok_or_else(refused)?.sign(&SignedPass::signed_text(Purpose::Requests, &pass));
     let pass = SignedPass { pass, signature: signature.as_ref().to_vec() };
     Ok(IssuedPass { pass, token_ends: None, roots: Vec::new() })
 }

@@ -2,7 +2,7 @@
 //! came, at most once. A connection that is cut loses what is under way, and comes back by itself.
 
 mod conn;
-mod heard;
+mod subscriber;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::executor::{Executor, Life};
 use conn::Conn;
-use heard::Heard;
+use subscriber::SimulatedSubscriber;
 
 /// Messages that a client keeps while there is no connection.
 const KEPT: usize = 2_048;
@@ -428,7 +428,7 @@ impl Wire for Client {
             id
         };
         let _takes = self.nats.say(self.id, Said::Subscribe { id });
-        Ok(Box::new(Heard { nats: self.nats.clone(), conn: self.id, id, messages }))
+        Ok(Box::new(SimulatedSubscriber { nats: self.nats.clone(), conn: self.id, id, messages }))
     }
 
     fn new_inbox(&self) -> String {

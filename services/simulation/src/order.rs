@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use delivery::model::DeliveryState;
 use events::Position;
 use store::{EventLog, Projection, Record};
-use tunnel_gateway::Cursors;
+use tunnel_gateway::{ObjectCursors, ObservationCursors};
 
 /// The first projection that another order makes another one, or why that cannot be seen.
 pub(crate) async fn matters(log: &dyn EventLog) -> Option<String> {
@@ -15,7 +15,9 @@ pub(crate) async fn matters(log: &dyn EventLog) -> Option<String> {
         of::<config_fetcher::model::State>(log).await,
         of::<repo_poller::model::State>(log).await,
         of::<DeliveryState>(log).await,
-        of::<Cursors>(log).await,
+        of::<delivery::environments::Environments>(log).await,
+        of::<ObservationCursors>(log).await,
+        of::<ObjectCursors>(log).await,
     ];
     all.into_iter().flatten().next()
 }

@@ -371,6 +371,8 @@ fn gateway_args(address: SocketAddr, clusters: SocketAddr) -> tunnel_gateway::Ar
         tunnel_per_agent: 16,
         tunnel_bulk_per_agent: 16,
         tunnel_observation_rate: 64 * 1024 * 1024,
+        tunnel_object_rate: 8 * 1024 * 1024,
+        organization_object_rate: 32 * 1024 * 1024,
         cluster_limits: tunnel_gateway::ClusterLimits::default(),
     }
 }
@@ -384,7 +386,7 @@ async fn run(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let Given { world, bus, life } = given;
-    let Parts { log, blobs, keys, snapshots } = parts;
+    let Parts { log, blobs, keys, snapshots, consumers: _ } = parts;
     match service {
         Service::Authz => {
             let deps = authz::Deps { world, log, keys, snapshots, bus, readiness };

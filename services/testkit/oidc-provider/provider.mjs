@@ -13,7 +13,7 @@ const provider = new Provider(issuer, {
       grant_types: ['authorization_code', 'urn:ietf:params:oauth:grant-type:device_code'],
       response_types: ['code'],
       // Any port of loopback goes with it (RFC 8252, section 7.3).
-      redirect_uris: ['http://127.0.0.1/callback'],
+      redirect_uris: ['http://127.0.0.1/callback', 'http://127.0.0.1/api/session/callback'],
     },
   ],
   features: { devInteractions: { enabled: true }, deviceFlow: { enabled: true } },

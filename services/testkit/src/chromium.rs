@@ -20,6 +20,14 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// # Errors
 /// When Chromium is not installed, or the script throws: with what it and the browser said.
 pub async fn drive_chromium(script: &str, given: &Value) -> Result<Value> {
+    drive_chromium_for(LIMIT, script, given).await
+}
+
+/// The same with a script that may take longer.
+///
+/// # Errors
+/// See [`drive_chromium`].
+pub async fn drive_chromium_for(limit: Duration, script: &str, given: &Value) -> Result<Value> {
     let folder = Folder::temporary()?;
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("script.mjs"), script)?;
@@ -28,7 +36,7 @@ pub async fn drive_chromium(script: &str, given: &Value) -> Result<Value> {
     command.arg(CHROMIUM.installed()?.join("unpacked"));
     let mut process = Process::spawn("chromium", command, &path("log"))?;
     let (process, ended) = tokio::task::spawn_blocking(move || {
-        let ended = process.wait(LIMIT);
+        let ended = process.wait(limit);
         (process, ended)
     })
     .await?;

@@ -16,7 +16,7 @@ pub struct FakeNodes {
 
 impl FakeNodes {
     /// Creates `count` nodes and starts the program that plays them. `stages` are files with Stage objects that say how
-    /// kinds move through states; without any, nodes and pods become ready at once.
+    /// kinds move through states; without any, nodes and pods become ready at once. Objects that say what pods write may stand there, too.
     pub async fn start(plane: &ControlPlane, count: usize, stages: &[&Path]) -> Result<Self> {
         let port = free_port()?.to_string();
         let folder = plane.folder();

@@ -12,10 +12,14 @@ use serde_json::Value;
 
 use crate::{Folder, Process, Replicas, ReplicasOptions, Webhook, WebhookStyle, free_port, program};
 
-/// What lets a server read Git servers of this machine that have no TLS, as those of tests and of the demo. Variables of the
+/// What lets a server read Git servers of this machine that have no TLS, as those of tests and of the demo, and send webhooks to it. Variables of the
 /// environment, as programs of before do not know them as options.
-pub const GIT_ON_THIS_MACHINE: [(&str, &str); 2] =
-    [("KASBAH_ALLOW_PRIVATE_ADDRESSES", "true"), ("KASBAH_ALLOW_PLAIN_HTTP", "true")];
+pub const ALLOWED_ON_THIS_MACHINE: [(&str, &str); 4] = [
+    ("KASBAH_ALLOW_PRIVATE_ADDRESSES", "true"),
+    ("KASBAH_ALLOW_PLAIN_HTTP", "true"),
+    ("KASBAH_WEBHOOKS_ALLOW_PRIVATE_ADDRESSES", "true"),
+    ("KASBAH_WEBHOOKS_ALLOW_PLAIN_HTTP", "true"),
+];
 
 /// How long a start may take before something is wrong.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -114,7 +118,7 @@ impl Installation {
     pub async fn start_server(&mut self) -> Result<()> {
         let mut command = Command::new(self.server_program()?);
         command.arg("up").arg("--data").arg(self.data());
-        command.envs(GIT_ON_THIS_MACHINE);
+        command.envs(ALLOWED_ON_THIS_MACHINE);
         let tunnels = self.options.reachable_at.map_or(Ipv4Addr::LOCALHOST, |_| Ipv4Addr::UNSPECIFIED);
         for (option, address, port) in [
             ("--api-listen", Ipv4Addr::LOCALHOST, self.ports.api),

@@ -31,6 +31,7 @@ mod dice;
 mod eventually;
 mod fake_nodes;
 mod git_server;
+pub mod graphql;
 mod image;
 mod installation;
 mod nats_server;
@@ -48,12 +49,13 @@ mod shared;
 mod tls_front;
 mod token_issuer;
 mod tools;
+mod web_page;
 mod work_tree;
 mod workspace;
 
 pub use admin::admin_page;
 pub use balancer::Balancer;
-pub use chromium::drive_chromium;
+pub use chromium::{drive_chromium, drive_chromium_for};
 pub use client_library::client_library;
 pub use cluster::{Answer, Cluster, client_trusting, tls_trusting};
 pub use collector::{Collector, Span};
@@ -63,10 +65,12 @@ pub use eventually::eventually;
 pub use fake_nodes::FakeNodes;
 pub use git_server::{Fault, GitRequest, GitServer, GitServerOptions, Push, Webhook, WebhookStyle};
 pub use image::Image;
-pub use installation::{GIT_ON_THIS_MACHINE, Installation, InstallationOptions};
+pub use installation::{ALLOWED_ON_THIS_MACHINE, Installation, InstallationOptions};
 pub use nats_server::{NatsCluster, NatsServer};
 pub use node::Node;
-pub use node_js::{CHROMIUM, CLIENT_LIBRARY, NODE_JS, NpmPackages, OIDC_PROVIDER, node_js, node_js_name};
+pub use node_js::{
+    CHROMIUM, CLIENT_LIBRARY, NODE_JS, NpmPackages, OIDC_PROVIDER, WEB_PAGE, node_js, node_js_name,
+};
 pub use oidc_provider::{Browser, OidcProvider, Page};
 pub use optional_client::{K9S, KUBECTL_1_29, KUBECTL_1_31, LONG_TESTS, OptionalClient, tests_are_long};
 pub use pki::{Authority, Certified, write_private};
@@ -83,6 +87,7 @@ pub use tools::{
     ETCD, HELM, KUBERNETES, KWOK, NATS_SERVER, TESTBED_BIN, Tools, cache_folder, node_parts_name, promtool,
     promtool_name, wrong_clock,
 };
+pub use web_page::{axe, build_web_page};
 pub use work_tree::WorkTree;
 pub use workspace::Folder;
 

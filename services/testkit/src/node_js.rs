@@ -31,6 +31,13 @@ pub const CLIENT_LIBRARY: NpmPackages = NpmPackages {
     lock: include_bytes!("../kubernetes-client/package-lock.json"),
 };
 
+/// What builds the web page, and what looks at it for those who cannot see it.
+pub const WEB_PAGE: NpmPackages = NpmPackages {
+    name: "web-page",
+    description: concat!(env!("CARGO_MANIFEST_DIR"), "/../console/web"),
+    lock: include_bytes!("../../console/web/package-lock.json"),
+};
+
 /// Packages that are installed together, once.
 #[derive(Debug)]
 pub struct NpmPackages {

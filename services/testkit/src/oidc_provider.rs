@@ -54,7 +54,7 @@ impl OidcProvider {
     /// # Errors
     /// When there can be none.
     pub fn browser(&self) -> Result<Browser> {
-        Ok(Browser { http: http()?, cookies: Vec::new() })
+        Ok(Browser { http: http()?, cookies: Vec::new(), stop: None })
     }
 }
 
@@ -72,6 +72,8 @@ pub struct Browser {
     http: Client,
     /// Path, name, value.
     cookies: Vec<(String, String, String)>,
+    /// Addresses that begin so are not opened.
+    stop: Option<String>,
 }
 
 /// A page, and where it is.
@@ -84,6 +86,12 @@ pub struct Page {
 }
 
 impl Browser {
+    /// The same browser, which opens no address that begins so: it gives a page without a text instead.
+    #[must_use]
+    pub fn stopping_at(self, address: &str) -> Self {
+        Self { stop: Some(address.to_owned()), ..self }
+    }
+
     /// Opens an address and signs in as `login` on each page that asks, and agrees to all that is asked. The last page.
     ///
     /// # Errors
@@ -138,6 +146,9 @@ impl Browser {
                 return Ok(Page { url, text });
             };
             url = url.join(next.to_str()?)?;
+            if self.stop.as_ref().is_some_and(|stop| url.as_str().starts_with(stop)) {
+                return Ok(Page { url, text: String::new() });
+            }
             request = self.http.get(url.clone());
         }
         bail!("redirects without an end: {url}")

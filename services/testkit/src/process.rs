@@ -220,11 +220,17 @@ mod tests {
     const HELPER: &str = "KASBAH_TESTKIT_HELPER";
 
     /// The other half of the next test: runs in a process of its own, starts a child, tells its id, and waits.
-    #[test]
-    fn helper_that_gets_killed() {
+    #[tokio::test]
+    async fn helper_that_gets_killed() {
         let Ok(place) = std::env::var(HELPER) else { return };
         let folder = Folder::kept(Path::new(&place)).unwrap();
         let mut process = sleeper(&folder);
+        // Until `setpriv` has become the program, the kernel may not know yet with whom it ends.
+        let line = PathBuf::from(format!("/proc/{}/cmdline", process.pid()));
+        crate::eventually(Duration::from_secs(30), || async {
+            if fs::read(&line).unwrap_or_default().starts_with(b"sleep") { Ok(()) } else { Err("not begun") }
+        })
+        .await;
         fs::write(folder.path().join("unfinished"), process.pid().to_string()).unwrap();
         fs::rename(folder.path().join("unfinished"), folder.path().join("pid")).unwrap();
         process.wait(Duration::from_secs(600)).unwrap();

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use ring::rand::SystemRandom;
 use rustix::process::Signal;
 
-use crate::{Balancer, GIT_ON_THIS_MACHINE, Process, admin_page, free_port};
+use crate::{ALLOWED_ON_THIS_MACHINE, Balancer, Process, admin_page, free_port};
 
 /// How long a start may take before something is wrong.
 const START_LIMIT: Duration = Duration::from_secs(90);
@@ -23,8 +23,16 @@ const GRACE: Duration = Duration::from_secs(25);
 const READY: &str = " is ready.\n";
 /// The gateways' second edge.
 const CLUSTERS: &str = "clusters";
-const SERVICES: [&str; 6] =
-    ["authz", "config-fetcher", "repo-poller", "delivery", "tunnel-gateway", "console"];
+const SERVICES: [&str; 8] = [
+    "authz",
+    "config-fetcher",
+    "repo-poller",
+    "delivery",
+    "resource-indexer",
+    "event-relay",
+    "tunnel-gateway",
+    "console",
+];
 
 /// What [`Replicas`] are started with.
 #[derive(Debug, Clone)]
@@ -143,9 +151,12 @@ impl Replicas {
             ("repo-poller", _) => {
                 add("--repositories", &folder);
             }
+            ("resource-indexer", _) => {
+                add("--index", &folder);
+            }
             _ => {}
         }
-        let git = GIT_ON_THIS_MACHINE.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let git = ALLOWED_ON_THIS_MACHINE.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let mut variables = git.to_vec();
         variables.extend(options.variables.iter().cloned());
         let nats = options.nats.iter().map(|address| address.replace("{service}", service));

@@ -33,7 +33,7 @@ const SERVICES: &[&str] = &[
 ];
 /// Crates of others that only some of ours may name.
 const RESERVED: &[(&str, &[&str])] = &[
-    ("redb", &["store"]),
+    ("redb", &["store", "resource-indexer"]),
     ("async-nats", &["store", "bus", "loadtest"]),
     ("prometheus-client", &["chassis"]),
     ("kube", &["agent", "testkit", "loadtest"]),
@@ -241,6 +241,7 @@ const SIMULATED: &[&str] = &[
     "services/config-fetcher",
     "services/repo-poller",
     "services/delivery",
+    "services/resource-indexer",
     "services/tunnel-gateway",
     "services/agent",
     "services/simulation",

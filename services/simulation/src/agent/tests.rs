@@ -8,7 +8,7 @@ use agent::metrics::Counts;
 use agent::outbox::Outbox;
 use bytes::Bytes;
 use chassis::ShutdownTrigger;
-use events::configuration::{Mode, ResourceRules, SyncPolicies};
+use events::configuration::{HealthSettings, Mode, ObserveRules, ResourceRules, SyncPolicies};
 use events::desired::{Applier, DesiredSource, DesiredState, SourceHead};
 use events::observation::Observed;
 use events::{AgentId, CorrelationId, InstanceId, OrganizationId, SourceId, SyncId};
@@ -51,6 +51,8 @@ fn desired(agent: AgentId, instance: InstanceId) -> DesiredState {
         applier: Some(Applier { instance, epoch: 1 }),
         mode: Mode::Cluster,
         resources: ResourceRules::default(),
+        observe: ObserveRules::default(),
+        health: HealthSettings::default(),
         lockdown: false,
         replaces: Vec::new(),
         rejected: None,

@@ -88,7 +88,12 @@ impl Webhook {
         repository_url: String,
         further: Vec<(&'static str, String)>,
     ) -> Result<StatusCode> {
-        let body = serde_json::to_vec(&self.body(&push, &repository_url))?;
+        self.send(&self.body(&push, &repository_url), further).await
+    }
+
+    /// Calls it with any body.
+    pub async fn send(&self, body: &Value, further: Vec<(&'static str, String)>) -> Result<StatusCode> {
+        let body = serde_json::to_vec(body)?;
         let mut request = client_trusting(self.authority.as_bytes())?.post(&self.url);
         for (name, value) in self.headers(&body).into_iter().chain(further) {
             request = request.header(name, value);

@@ -1,4 +1,4 @@
-//! A subscription, as its holder has it.
+//! The receiving end of a subscription.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,14 +10,14 @@ use tokio::sync::mpsc;
 
 use super::{Nats, Said};
 
-pub(super) struct Heard {
+pub(super) struct SimulatedSubscriber {
     pub(super) nats: Nats,
     pub(super) conn: u64,
     pub(super) id: u64,
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
 }
 
-impl Stream for Heard {
+impl Stream for SimulatedSubscriber {
     type Item = Message;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Message>> {
@@ -26,7 +26,7 @@ impl Stream for Heard {
 }
 
 #[async_trait]
-impl Subscriber for Heard {
+impl Subscriber for SimulatedSubscriber {
     /// Half the time the client forgets the subscription before the server does, as the real one may: what comes then is lost.
     async fn drain(&mut self) -> Result<(), WireError> {
         let _takes = self.nats.say(self.conn, Said::Unsubscribe { id: self.id });
@@ -40,7 +40,7 @@ impl Subscriber for Heard {
     }
 }
 
-impl Drop for Heard {
+impl Drop for SimulatedSubscriber {
     fn drop(&mut self) {
         let _takes = self.nats.say(self.conn, Said::Unsubscribe { id: self.id });
         let mut state = self.nats.state.lock();
