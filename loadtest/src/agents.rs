@@ -14,9 +14,10 @@ use crate::figure::{Figure, Target, percentile};
 use crate::log::events_per_second;
 use crate::usage;
 use bare::{Held, Holder};
-use fleet::Fleet;
-use simulated::Behaviour;
+pub use fleet::Fleet;
+pub use simulated::Behaviour;
 use stage::Stage;
+pub use stage::{client_of, register, targets};
 
 /// How long anything may take before something is wrong.
 const LIMIT: Duration = Duration::from_secs(300);

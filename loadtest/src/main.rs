@@ -9,8 +9,10 @@
 
 mod agents;
 mod bus;
+mod console;
 mod counting_disk;
 mod figure;
+mod index;
 mod jetstream;
 mod link;
 mod log;
@@ -58,6 +60,10 @@ enum Scenario {
     Push,
     /// From a fact in the cluster or in Git to the status of its source.
     Status,
+    /// What runs in the clusters: changes until they are told, a million objects, history, and what observing costs an agent.
+    Index,
+    /// The web page of a large environment in a browser, while it changes: first paint, longest task, keys on a slow machine, memory.
+    Console,
 }
 
 #[derive(Debug, Parser)]
@@ -78,6 +84,10 @@ struct Arguments {
     quick: bool,
     #[command(flatten)]
     crowd: agents::AgentLoad,
+    #[command(flatten)]
+    index: index::IndexLoad,
+    #[command(flatten)]
+    console: console::ConsoleLoad,
     /// File for the figures as JSON.
     #[arg(long, default_value = "target/bench.json")]
     output: PathBuf,
@@ -93,17 +103,13 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
         tunnel::bare::run(&std::env::args().skip(2).collect::<Vec<_>>()).await?;
         return Ok(std::process::ExitCode::SUCCESS);
     }
+    if std::env::args().nth(1).as_deref() == Some(index::watcher::ARGUMENT) {
+        index::watcher::run(&std::env::args().skip(2).collect::<Vec<_>>()).await?;
+        return Ok(std::process::ExitCode::SUCCESS);
+    }
     let arguments = Arguments::parse();
     if arguments.list {
-        for scenario in Scenario::value_variants() {
-            if let Some(value) = scenario.to_possible_value() {
-                println!(
-                    "{}  {}",
-                    value.get_name(),
-                    value.get_help().map(ToString::to_string).unwrap_or_default()
-                );
-            }
-        }
+        list();
         return Ok(std::process::ExitCode::SUCCESS);
     }
     let runs = if arguments.quick { 1 } else { RUNS };
@@ -124,6 +130,10 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
             Scenario::Tunnel => tunnel::run(runs).await.context("scenario tunnel")?,
             Scenario::Push => push::run(runs, !arguments.quick).await.context("scenario push")?,
             Scenario::Status => status::run(runs).await.context("scenario status")?,
+            Scenario::Index => index::run(runs, arguments.index).await.context("scenario index")?,
+            Scenario::Console => {
+                console::run(runs, arguments.console, !arguments.quick).await.context("scenario console")?
+            }
         };
         for figure in &measured {
             println!("{figure}");
@@ -140,4 +150,17 @@ async fn main() -> anyhow::Result<std::process::ExitCode> {
     }
     let short = figures.iter().any(|figure| !figure.is_met());
     Ok(if short { std::process::ExitCode::FAILURE } else { std::process::ExitCode::SUCCESS })
+}
+
+/// Prints each scenario with what it measures.
+fn list() {
+    for scenario in Scenario::value_variants() {
+        if let Some(value) = scenario.to_possible_value() {
+            println!(
+                "{}  {}",
+                value.get_name(),
+                value.get_help().map(ToString::to_string).unwrap_or_default()
+            );
+        }
+    }
 }

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use testkit::{ControlPlane, ControlPlaneOptions};
 
 use crate::figure::{Figure, Target, percentile};
-pub use stage::{AGENT, Kind, SOURCE, Stage, options};
+pub use stage::{AGENT, Kind, SOURCE, Stage, access, folder_bytes, options};
 pub use watch::Watch;
 
 /// Objects of the large source.

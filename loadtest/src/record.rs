@@ -8,7 +8,10 @@ use crate::figure::Figure;
 const FILE: &str = "docs/benchmarks.md";
 const HEAD: &str = "# Benchmarks\n\nEach figure is the median of five runs beside its baseline from the same runs. Reproduce a section with\n`cargo xtask bench <scenario>`. Machines are noisy: ratios are firmer than absolutes.\n";
 
-/// Replaces the sections of the scenarios that were measured; the others stay.
+/// With this the line about the machine begins, and the figures below it.
+const MACHINE: &str = "On ";
+
+/// Replaces the figures in the sections of the scenarios that were measured; the others stay.
 pub fn write(figures: &[Figure]) -> anyhow::Result<()> {
     let mut sections = read_sections();
     let mut measured: BTreeMap<String, Vec<&Figure>> = BTreeMap::new();
@@ -17,7 +20,8 @@ pub fn write(figures: &[Figure]) -> anyhow::Result<()> {
         measured.entry(scenario).or_default().push(figure);
     }
     for (scenario, figures) in measured {
-        sections.insert(scenario, section(&figures)?);
+        let said = sections.get(&scenario).map(|body| explanation(body).to_owned()).unwrap_or_default();
+        sections.insert(scenario, section(&said, &figures)?);
     }
     let mut text = HEAD.to_owned();
     for (scenario, body) in sections {
@@ -37,8 +41,15 @@ fn read_sections() -> BTreeMap<String, String> {
         .collect()
 }
 
-fn section(figures: &[&Figure]) -> anyhow::Result<String> {
-    let mut text = format!("On {}.\n\n```\n", machine());
+/// What somebody has written before the figures of a section.
+fn explanation(body: &str) -> &str {
+    let figures = if body.starts_with(MACHINE) { Some(0) } else { body.find(&format!("\n{MACHINE}")) };
+    figures.map_or(body, |at| body.get(..at).unwrap_or_default()).trim_end()
+}
+
+fn section(explanation: &str, figures: &[&Figure]) -> anyhow::Result<String> {
+    let mut text = if explanation.is_empty() { String::new() } else { format!("{explanation}\n\n") };
+    write!(text, "{MACHINE}{}.\n\n```\n", machine())?;
     for figure in figures {
         writeln!(text, "{figure}")?;
     }
@@ -57,4 +68,16 @@ fn machine() -> String {
         .map_or(0, |kilobytes| kilobytes / 1024 / 1024);
     let kernel = read("/proc/sys/kernel/osrelease");
     format!("{processors} processors, {memory} GiB of memory, Linux {}", kernel.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_wrote_stays_before_the_figures() {
+        assert_eq!(explanation("On 2 processors.\n\n```\nx 1\n```"), "");
+        assert_eq!(explanation("How to read it.\n\nOn 2 processors.\n\n```\nx 1\n```"), "How to read it.");
+        assert_eq!(explanation("Not measured yet."), "Not measured yet.");
+    }
 }

@@ -125,6 +125,10 @@ async fn answer(
         tokio::spawn(speak(agent, fleet, sender));
         return Ok(Response::new(body.boxed()));
     }
+    if parts.uri.path() == path::OBJECT_CHANGES {
+        // It sees none.
+        return Ok(packed(StatusCode::NOT_FOUND, Vec::new()));
+    }
     match agent.manner {
         Behaviour::Good => {}
         Behaviour::Slow => tokio::time::sleep(THINKS).await,

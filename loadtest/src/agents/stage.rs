@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use events::AgentId;
 use futures::{StreamExt as _, TryStreamExt as _};
 use rustls::ClientConfig;
 use serde_json::{Value, json};
@@ -55,45 +56,23 @@ impl Stage {
         kasbah.cli(["project", "create", PROJECT, "--repository", &url])?;
         git.add_webhook("fleet", kasbah.webhook(PROJECT)?)?;
         let begun = Instant::now();
-        let authority = std::fs::read_to_string(kasbah.authority())?;
-        let client = bare::client(&authority, &[tunnel::settings::ALPN])?;
+        let client = client_of(&kasbah)?;
         let mut stage = Self { kasbah, tree, tokens: Vec::new(), client, pushes: 0, _git: git, _nats: nats };
-        stage.tokens = stage.register(agents).await.context("agents are registered")?;
+        let names: Vec<String> = (0..agents).map(name).collect();
+        let registered =
+            register(&mut stage.kasbah, PROJECT, &names).await.context("agents are registered")?;
+        stage.tokens = registered.into_iter().map(|(_, token)| token).collect();
         println!("    {agents} agents registered in {:.1?}", begun.elapsed());
         Ok(stage)
-    }
-
-    async fn register(&mut self, agents: usize) -> anyhow::Result<Vec<Token>> {
-        let token = std::fs::read_to_string(self.kasbah.replicas()?.owner_token()?)?;
-        let client = testkit::client_trusting(&std::fs::read(self.kasbah.authority())?)?;
-        let url = format!("{}/api/v1/agents", self.kasbah.api());
-        let register = |number| {
-            let body = json!({ "name": name(number), "project": PROJECT });
-            let request = client.post(&url).bearer_auth(token.trim()).json(&body);
-            async move {
-                let answer = request.send().await?;
-                let status = answer.status();
-                let registered: Value = answer.json().await?;
-                let secret = registered.pointer("/token/secret").and_then(Value::as_str);
-                Ok(Token::new(secret.with_context(|| format!("{status}: {registered}"))?))
-            }
-        };
-        futures::stream::iter(0..agents).map(register).buffered(REGISTERED_AT_ONCE).try_collect().await
     }
 
     pub fn tokens(&self) -> &[Token] {
         &self.tokens
     }
 
-    /// The gateways themselves: a balancer would need three more descriptors for each agent.
+    /// The gateways, as agents reach them.
     pub fn targets(&mut self) -> anyhow::Result<Vec<Target>> {
-        let gateways = self.kasbah.replicas()?.gateways();
-        let target = |gateway: std::net::SocketAddr| Target {
-            host: gateway.ip().to_string(),
-            port: gateway.port(),
-            transport: Transport::Tls(Arc::clone(&self.client)),
-        };
-        Ok(gateways.into_iter().map(target).collect())
+        targets(&mut self.kasbah, &self.client)
     }
 
     pub fn gateways(&mut self) -> anyhow::Result<Vec<u32>> {
@@ -141,6 +120,46 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+/// Registers agents of a project; their ids and tokens.
+pub async fn register(
+    kasbah: &mut Installation,
+    project: &str,
+    names: &[String],
+) -> anyhow::Result<Vec<(AgentId, Token)>> {
+    let token = std::fs::read_to_string(kasbah.replicas()?.owner_token()?)?;
+    let client = testkit::client_trusting(&std::fs::read(kasbah.authority())?)?;
+    let url = format!("{}/api/v1/agents", kasbah.api());
+    let register = |name: &String| {
+        let body = json!({ "name": name, "project": project });
+        let request = client.post(&url).bearer_auth(token.trim()).json(&body);
+        async move {
+            let answer = request.send().await?;
+            let status = answer.status();
+            let registered: Value = answer.json().await?;
+            let text = |pointer: &str| registered.pointer(pointer).and_then(Value::as_str);
+            let secret = text("/token/secret").with_context(|| format!("{status}: {registered}"))?;
+            Ok((text("/agent/id").context("no agent id")?.parse()?, Token::new(secret)))
+        }
+    };
+    futures::stream::iter(names).map(register).buffered(REGISTERED_AT_ONCE).try_collect().await
+}
+
+/// The gateways themselves: a balancer would need three more descriptors for each agent.
+pub fn targets(kasbah: &mut Installation, client: &Arc<ClientConfig>) -> anyhow::Result<Vec<Target>> {
+    let gateways = kasbah.replicas()?.gateways();
+    let target = |gateway: std::net::SocketAddr| Target {
+        host: gateway.ip().to_string(),
+        port: gateway.port(),
+        transport: Transport::Tls(Arc::clone(client)),
+    };
+    Ok(gateways.into_iter().map(target).collect())
+}
+
+/// How agents speak to an installation's gateways.
+pub fn client_of(kasbah: &Installation) -> anyhow::Result<Arc<ClientConfig>> {
+    bare::client(&std::fs::read_to_string(kasbah.authority())?, &[tunnel::settings::ALPN])
 }
 
 fn write_object(tree: &WorkTree, value: usize) -> anyhow::Result<()> {

@@ -19,6 +19,13 @@ pub const AGENT: &str = "bench";
 /// The source of the run.
 pub const SOURCE: &str = "bench/objects";
 
+/// Settings of an agent: those who have a role in a project see what runs in the cluster.
+pub fn access(project: &str) -> String {
+    format!(
+        "allow_agent_identity: true\nuser_access:\n  access_as: {{agent: {{}}}}\n  projects:\n    - id: {project}\n"
+    )
+}
+
 /// What the objects are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -106,7 +113,8 @@ impl Stage {
         let url = git.create("deploy")?;
         let tree = WorkTree::clone(&url)?;
         let configuration = format!(
-            "sources:\n  - name: objects\n    include: [\"objects/**\"]\n    namespace: {namespace}\n    interval: 10m\n"
+            "sources:\n  - name: objects\n    include: [\"objects/**\"]\n    namespace: {namespace}\n    interval: 10m\n{}",
+            access(PROJECT)
         );
         tree.write(&format!(".kasbah/agents/{AGENT}/config.yaml"), configuration)?;
         tree.commit_and_push("configure")?;
@@ -195,9 +203,14 @@ impl Stage {
         Ok(text.lines().filter_map(Counted::parse).collect())
     }
 
+    /// The agent's metrics.
+    pub fn agent_page(&self) -> anyhow::Result<String> {
+        testkit::admin_page(&self.agent_admin, "/metrics")
+    }
+
     /// Requests that the agent counted, watches and its Lease aside.
     pub fn agent_requests(&self) -> anyhow::Result<f64> {
-        let text = testkit::admin_page(&self.agent_admin, "/metrics")?;
+        let text = self.agent_page()?;
         let attempts = |kind: &str| -> anyhow::Result<f64> {
             let series = format!("kasbah_agent_api_requests_total{{kind=\"{kind}\",");
             let lines = text.lines().filter(|line| line.starts_with(&series));
@@ -301,7 +314,7 @@ pub fn built(profile: &str, name: &str) -> Option<PathBuf> {
 }
 
 /// Bytes of all files below a folder.
-fn folder_bytes(folder: &Path) -> anyhow::Result<u64> {
+pub fn folder_bytes(folder: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;

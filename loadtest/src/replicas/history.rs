@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use events::configuration::{
-    AgentConfiguration, ConfigurationChanged, GitReference, Mode, ResourceRules, SourceConfiguration,
-    SyncPolicies,
+    AgentConfiguration, ConfigurationChanged, GitReference, HealthSettings, Mode, ObserveRules,
+    ResourceRules, SourceConfiguration, SyncPolicies,
 };
 use events::delivery::{ApplierNamed, BundleDesired, SyncCounts, SyncFinished, SyncOutcome, SyncStarted};
 use events::directory::{AgentRegistered, TokenHolder, TokenIssued};
@@ -225,11 +225,16 @@ fn configuration(project: ProjectId, source: SourceId) -> AgentConfiguration {
         default_namespace: "shop".to_owned(),
         service_account: None,
         policies: SyncPolicies::default(),
+        environment: None,
         line: 2,
     };
     AgentConfiguration {
+        actions: Vec::new(),
         mode: Mode::Cluster,
         resources: ResourceRules::default(),
+        observe: ObserveRules::default(),
+        health: HealthSettings::default(),
+        relations: Vec::new(),
         sources: vec![source],
         lockdown: false,
         implicit_rights: false,
